@@ -116,9 +116,15 @@ const ARROWS: [(&str, &[&str]); 40] = [
     ),
     // It verifies the callers' tokens itself, by the one implementation there is: that of the edges.
     ("policy", &["domain", "edge", "proto", "rpc", "telemetry"]),
+    // It knows nothing of stores: audit gives it records and remembers how far it is.
+    (
+        "audit-export",
+        &["domain", "egress", "resilience", "telemetry"],
+    ),
     (
         "audit",
         &[
+            "audit-export",
             "domain",
             "egress",
             "proto",

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use wardgate_audit_export::ExportSettings;
 use wardgate_domain::duration;
 use wardgate_store::DatabaseSettings;
 use wardgate_transparency::TrustPolicy;
@@ -39,6 +40,9 @@ pub struct Config {
     /// Who cosigns the checkpoints. None: nobody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub witnesses: Option<WitnessSettings>,
+    /// The security tools that get copies of the record.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exports: Vec<ExportSettings>,
     /// How the store is used.
     #[serde(default)]
     pub database: DatabaseSettings,
@@ -89,6 +93,7 @@ impl Config {
             capacity_bytes: None,
             log_origin: None,
             witnesses: None,
+            exports: Vec::new(),
             database: DatabaseSettings::default(),
         }
     }
@@ -104,6 +109,7 @@ impl Config {
         if let Some(witnesses) = &self.witnesses {
             witnesses.read_policy()?;
         }
+        ExportSettings::validate(&self.exports)?;
         Ok(())
     }
 }

@@ -79,6 +79,9 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
+    /// An export to a security tool cannot be begun.
+    #[error(transparent)]
+    Export(#[from] wardgate_audit_export::Error),
     /// No checkpoint has the cosignatures of the quorum yet.
     #[error(
         "no checkpoint of the record is cosigned by a quorum of witnesses yet; see audit.witnesses and the log of the audit service"
@@ -139,7 +142,7 @@ pub enum Error {
     NoPolicyLink,
     /// The files of an export cannot be written.
     #[error("cannot write to {directory}: {source}")]
-    Export {
+    ExportDirectory {
         /// Which directory.
         directory: String,
         /// What the system said.
@@ -177,7 +180,8 @@ impl ServiceError for Error {
             | Self::Open { .. }
             | Self::Schema(_)
             | Self::DamagedTree(_)
-            | Self::Export { .. }
+            | Self::ExportDirectory { .. }
+            | Self::Export(_)
             | Self::OtherLog { .. }
             | Self::OtherDetailsKey
             | Self::NoDetailsKey

@@ -149,7 +149,7 @@ impl ExportDirectory {
     }
 
     fn error(&self, source: std::io::Error) -> Error {
-        Error::Export {
+        Error::ExportDirectory {
             directory: self.0.display().to_string(),
             source,
         }

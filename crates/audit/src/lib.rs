@@ -7,7 +7,8 @@
 //!                     token ─▶ policy ─▶ operators, on record themselves ◀──────────────┤
 //!                                          closing: intents nobody finished ◀──────────┤
 //!                                          publisher: tree, signed checkpoints ◀───────┤
-//!                                          cosigning: witnesses, their quorum  ◀───────┘
+//!                                          cosigning: witnesses, their quorum  ◀───────┤
+//!                     security tools ◀─ audit-export ◀─ exports, each with its cursor ◀─┘
 //! ```
 //!
 //! One job: keep what happened, so that nothing acknowledged is ever lost, changed or out of order. A
@@ -22,6 +23,7 @@ mod details;
 mod details_key;
 mod error;
 mod export;
+mod exports;
 mod filter;
 mod growth;
 mod intent_closer;
@@ -55,3 +57,4 @@ pub use service::{AuditKeys, service};
 pub use store::LAYOUT;
 pub use verify::{VerificationError, Verifier};
 pub use view::{access_view, record_line};
+pub use wardgate_audit_export::ExportSettings;

@@ -9,6 +9,7 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, Stream, StreamExt, TryFutureExt, TryStreamExt, stream};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::{Request, Response, Status};
+use wardgate_audit_export::ExportLog;
 use wardgate_domain::{Ambient, Event, InvalidMessage, Outcome, Receipt, Record};
 use wardgate_proto::audit::v1 as pb;
 use wardgate_proto::audit::v1::audit_service_server::{AuditService, AuditServiceServer};
@@ -23,6 +24,7 @@ use crate::canonical::RecordEntry;
 use crate::cosigning::CheckpointSubmitter;
 use crate::details::DetailsVault;
 use crate::details_key::DetailsKey;
+use crate::exports::{self, StoreFeed};
 use crate::filter::RecordFilter;
 use crate::growth::GrowthMonitor;
 use crate::intent_closer::IntentCloser;
@@ -111,11 +113,21 @@ pub async fn service(
     let stop = CancellationToken::new();
     tokio::spawn(stop.clone().run_until_cancelled_owned(growth.run()));
     tokio::spawn(stop.clone().run_until_cancelled_owned(closing.run()));
+    let feed = StoreFeed {
+        reader: reader.clone(),
+        appends: appends.clone(),
+    };
+    let export_log = ExportLog {
+        origin: log.verifier_key().name().to_owned(),
+        is_alone,
+    };
+    let exports = exports::start(&config.exports, feed, &export_log, &ambient, &stop)?;
     let publishing = tokio::spawn(log.run(stop.clone(), size));
     let closer = LogCloser {
         stop: stop.clone(),
         publishing,
         cosigning,
+        exports,
     };
 
     let operators = OperatorAccess {

@@ -9,6 +9,7 @@ mod select;
 mod sqlite;
 mod subjects;
 mod tree;
+mod upkeep;
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,6 +28,7 @@ use crate::stored_row::StoredRow;
 pub(crate) use select::{PageBounds, RecordPosition};
 pub(crate) use subjects::SubjectKeys;
 pub(crate) use tree::{TileRoot, TreeGrowth};
+pub(crate) use upkeep::StoreUpkeep;
 pub(crate) use wardgate_store::Address;
 
 /// Entries of one append.

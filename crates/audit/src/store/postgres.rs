@@ -8,8 +8,8 @@ use wardgate_store::{DatabaseSettings, MigrationError};
 use wardgate_transparency::TreeHead;
 
 use super::{
-    AppendError, LONGEST_WRITE, READ_LIMIT, READ_WAIT, READERS, StoredEntry, TreeGrowth, signed,
-    unsigned,
+    AppendError, LONGEST_WRITE, READ_LIMIT, READ_WAIT, READERS, StoreUpkeep, StoredEntry,
+    TreeGrowth, signed, unsigned,
 };
 use crate::canonical::RecordEntry;
 
@@ -55,6 +55,23 @@ const GROW: &str = "
 pub(super) const SUBJECT_KEYS: &str =
     "SELECT tag, wrapped FROM audit.data_subject_key WHERE tag = ANY($1)";
 
+pub(super) const EXPORT_POSITION: &str = "SELECT position FROM audit.export_cursor WHERE name = $1";
+
+/// By the clock of the server, which is one for all replicas.
+const CLAIM_EXPORT: &str = "
+    INSERT INTO audit.export_cursor AS cursor (name, position, holder, claimed_until)
+    VALUES ($1, $2, $3, extract(epoch FROM clock_timestamp()) + $4)
+    ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, claimed_until = excluded.claimed_until
+    WHERE cursor.holder = excluded.holder OR $5
+       OR cursor.claimed_until < extract(epoch FROM clock_timestamp())";
+
+const ADVANCE_EXPORT: &str = "
+    UPDATE audit.export_cursor SET position = $1, claimed_until = extract(epoch FROM clock_timestamp()) + $2
+    WHERE name = $3 AND holder = $4 AND position = $5";
+
+const RELEASE_EXPORT: &str =
+    "UPDATE audit.export_cursor SET claimed_until = 0 WHERE name = $1 AND holder = $2";
+
 pub(super) const BYTES: &str = "SELECT pg_total_relation_size('audit.record')";
 
 /// How soon the server gives up a statement whose reader has gone.
@@ -69,6 +86,7 @@ pub(super) const SCHEMA: Schema = Schema {
         include_str!("postgres/0003_tree.sql"),
         include_str!("postgres/0004_details.sql"),
         include_str!("postgres/0005_cosigned.sql"),
+        include_str!("postgres/0006_exports.sql"),
     ],
     // What is on record stays: the service can add to it, and nothing else.
     rights: Rights::Tables(&[
@@ -78,6 +96,7 @@ pub(super) const SCHEMA: Schema = Schema {
         ("tile_root", "SELECT, INSERT"),
         ("data_subject", "SELECT, INSERT"),
         ("data_subject_key", "SELECT, INSERT, DELETE"),
+        ("export_cursor", "SELECT, INSERT, UPDATE"),
     ]),
 };
 
@@ -314,6 +333,28 @@ impl PostgresWriter {
         .execute(&mut self.0)
         .await
         .map(drop)
+    }
+
+    pub(super) async fn keep_up(&mut self, upkeep: &StoreUpkeep) -> Result<bool, sqlx::Error> {
+        let query = match upkeep {
+            StoreUpkeep::ClaimExport(claim, first) => sqlx::query(CLAIM_EXPORT)
+                .bind(&claim.export)
+                .bind(signed(*first))
+                .bind(&claim.holder)
+                .bind(claim.lasting.as_secs_f64())
+                .bind(claim.is_alone),
+            StoreUpkeep::AdvanceExport { claim, from, to } => sqlx::query(ADVANCE_EXPORT)
+                .bind(signed(*to))
+                .bind(claim.lasting.as_secs_f64())
+                .bind(&claim.export)
+                .bind(&claim.holder)
+                .bind(signed(*from)),
+            StoreUpkeep::ReleaseExport(claim) => sqlx::query(RELEASE_EXPORT)
+                .bind(&claim.export)
+                .bind(&claim.holder),
+        };
+        let done = query.execute(&mut self.0).await?;
+        Ok(done.rows_affected() > 0)
     }
 
     pub(super) async fn close(self) -> Result<(), sqlx::Error> {

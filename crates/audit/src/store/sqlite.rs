@@ -14,8 +14,8 @@ use wardgate_store::{DatabaseSettings, MigrationError};
 use wardgate_transparency::TreeHead;
 
 use super::{
-    AppendError, LONGEST_WRITE, MAX_BATCH, READ_WAIT, READERS, StoredEntry, TreeGrowth, signed,
-    unsigned,
+    AppendError, LONGEST_WRITE, MAX_BATCH, READ_WAIT, READERS, StoreUpkeep, StoredEntry,
+    TreeGrowth, signed, unsigned,
 };
 use crate::canonical::RecordEntry;
 
@@ -50,6 +50,21 @@ pub(super) const TILE: &str = "
 pub(super) const SUBJECT_KEYS: &str = "
     SELECT tag, wrapped FROM data_subject_key WHERE tag IN (SELECT unhex(value) FROM json_each(?))";
 
+pub(super) const EXPORT_POSITION: &str = "SELECT position FROM export_cursor WHERE name = ?";
+
+const CLAIM_EXPORT: &str = "
+    INSERT INTO export_cursor (name, position, holder, claimed_until)
+    VALUES (?1, ?2, ?3, unixepoch('subsec') + ?4)
+    ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, claimed_until = excluded.claimed_until
+    WHERE holder = excluded.holder OR claimed_until < unixepoch('subsec') OR ?5";
+
+const ADVANCE_EXPORT: &str = "
+    UPDATE export_cursor SET position = ?1, claimed_until = unixepoch('subsec') + ?2
+    WHERE name = ?3 AND holder = ?4 AND position = ?5";
+
+const RELEASE_EXPORT: &str =
+    "UPDATE export_cursor SET claimed_until = 0 WHERE name = ? AND holder = ?";
+
 pub(super) const BYTES: &str =
     "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()";
 
@@ -60,6 +75,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("sqlite/0003_tree.sql"),
     include_str!("sqlite/0004_details.sql"),
     include_str!("sqlite/0005_cosigned.sql"),
+    include_str!("sqlite/0006_exports.sql"),
 ];
 
 /// The statement that stores a batch, for up to 1, 2, 4, … 256 rows: a single one, which is its own
@@ -243,6 +259,28 @@ impl SqliteWriter {
             .execute(&mut self.0)
             .await
             .map(drop)
+    }
+
+    pub(super) async fn keep_up(&mut self, upkeep: &StoreUpkeep) -> Result<bool, sqlx::Error> {
+        let query = match upkeep {
+            StoreUpkeep::ClaimExport(claim, first) => sqlx::query(CLAIM_EXPORT)
+                .bind(claim.export.clone())
+                .bind(signed(*first))
+                .bind(claim.holder.clone())
+                .bind(claim.lasting.as_secs_f64())
+                .bind(claim.is_alone),
+            StoreUpkeep::AdvanceExport { claim, from, to } => sqlx::query(ADVANCE_EXPORT)
+                .bind(signed(*to))
+                .bind(claim.lasting.as_secs_f64())
+                .bind(claim.export.clone())
+                .bind(claim.holder.clone())
+                .bind(signed(*from)),
+            StoreUpkeep::ReleaseExport(claim) => sqlx::query(RELEASE_EXPORT)
+                .bind(claim.export.clone())
+                .bind(claim.holder.clone()),
+        };
+        let done = query.execute(&mut self.0).await?;
+        Ok(done.rows_affected() > 0)
     }
 
     pub(super) async fn close(self) -> Result<(), sqlx::Error> {

@@ -14,6 +14,7 @@ mod append;
 mod cosigning;
 mod details;
 mod export;
+mod exports;
 mod failure;
 mod log;
 mod operators;
