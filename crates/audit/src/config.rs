@@ -43,6 +43,10 @@ pub struct Config {
     /// The security tools that get copies of the record.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exports: Vec<ExportSettings>,
+    /// Days that records are kept at least; default 2,192, which is six years (45 CFR 164.316(b)(2)). Older ones are removed
+    /// when an operator applies retention, and never by themselves.
+    #[serde(default = "default_retention_days")]
+    pub retention_days: u32,
     /// How the store is used.
     #[serde(default)]
     pub database: DatabaseSettings,
@@ -79,6 +83,10 @@ fn default_unknown_after_seconds() -> u64 {
     600
 }
 
+fn default_retention_days() -> u32 {
+    2_192
+}
+
 fn default_write_limit() -> Duration {
     WRITE_LIMIT
 }
@@ -94,6 +102,7 @@ impl Config {
             log_origin: None,
             witnesses: None,
             exports: Vec::new(),
+            retention_days: default_retention_days(),
             database: DatabaseSettings::default(),
         }
     }
@@ -110,6 +119,9 @@ impl Config {
             witnesses.read_policy()?;
         }
         ExportSettings::validate(&self.exports)?;
+        if self.retention_days == 0 {
+            return Err(Error::RetentionDays);
+        }
         Ok(())
     }
 }

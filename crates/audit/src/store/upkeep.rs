@@ -1,8 +1,9 @@
 //! What is written to a store beside records and their tree.
 
 use wardgate_audit_export::CursorClaim;
+use wardgate_domain::{Digest, Timestamp};
 
-use super::{ReadPool, StoreReader, StoreWriter, postgres, sqlite, unsigned};
+use super::{LegalHold, ReadPool, StoreReader, StoreWriter, postgres, sqlite, unsigned};
 use crate::Error;
 
 /// A change of what stands beside the record.
@@ -18,6 +19,15 @@ pub(crate) enum StoreUpkeep {
     },
     /// Gives the right to export back.
     ReleaseExport(CursorClaim),
+    /// Removes the records of a bundle of the log and keeps their leaf hashes; false where it is not the next one that can go,
+    /// or where a hold was set since.
+    PruneBundle { bundle: u64, newest_hold: Timestamp },
+    /// Sets a legal hold; false where there is one of that name.
+    SetHold(LegalHold),
+    /// Lifts the hold of this name; false where there is none.
+    LiftHold(String),
+    /// Destroys the key of a data subject; false where there is none, or where a hold keeps it.
+    EraseSubject { tenant: String, tag: Digest },
 }
 
 impl StoreWriter {

@@ -21,4 +21,5 @@ mod operators;
 mod privacy;
 mod query;
 mod recovery;
+mod retention;
 mod tampering;
