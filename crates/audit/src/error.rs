@@ -148,11 +148,11 @@ pub enum Error {
     TokenRefused(String),
     /// An operator whom no policy lets read the record.
     #[error(
-        "no policy permits `{subject}` to do that (Action::\"{action}\"); decision {decision_id}"
+        "no policy permits `{subject}` to {verb} the record (Action::\"{verb}_record\"); decision {decision_id}"
     )]
     NotPermitted {
-        /// What the policy was asked.
-        action: &'static str,
+        /// What they want: to `read` or to `manage`.
+        verb: &'static str,
         /// Whose token it was.
         subject: String,
         /// Of the policy service.

@@ -68,9 +68,9 @@ impl Operator {
             return Ok(());
         }
         Err(Error::NotPermitted {
-            action: match self.scope {
-                RecordScope::Manage => "manage_record",
-                RecordScope::All | RecordScope::Own => "read_record",
+            verb: match self.scope {
+                RecordScope::Manage => "manage",
+                RecordScope::All | RecordScope::Own => "read",
             },
             subject: self.caller.subject().to_owned(),
             decision_id: self.decision.id,
