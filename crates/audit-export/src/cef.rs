@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use crate::RecordKind;
 use crate::event::{EventSource, Severity};
+use crate::settings::RecordKind;
 
 /// One line: `CEF:0|Wardgate|Wardgate|VERSION|SIGNATURE|NAME|SEVERITY|EXTENSION`.
 pub(crate) fn event(source: &EventSource<'_>) -> String {

@@ -11,18 +11,20 @@
 //! record is kept, so an export goes on where it was after any end of the process. Nobody waits for an export: it may lag.
 
 mod cef;
+mod conversion;
 mod error;
 mod event;
 mod exporter;
+mod feed;
 mod ocsf;
 mod record;
 mod settings;
 mod transport;
+mod validation;
 
 pub use error::Error;
-pub use exporter::{
-    CursorClaim, ExportLog, Exporter, FeedError, FeedPage, RecordFeed, SourceRecord,
-};
+pub use exporter::{ExportLog, Exporter};
+pub use feed::{CursorClaim, FeedError, FeedPage, RecordFeed, SourceRecord};
 pub use settings::{
     ExportSettings, Format, HttpSettings, RecordKind, StartPosition, SyslogSettings,
 };

@@ -9,8 +9,8 @@
 use serde_json::{Map, Value, json};
 use wardgate_domain::Timestamp;
 
-use crate::RecordKind;
 use crate::event::{EventSource, Severity};
+use crate::settings::RecordKind;
 
 const VERSION: &str = "1.8.0";
 

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
-use crate::RecordKind;
+use crate::settings::RecordKind;
 
 /// What an export says of a record; the rest stands in its bytes, which go along.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Record<'a> {
+pub(crate) struct RecordFields<'a> {
     #[serde(rename = "event")]
     pub(crate) kind: RecordKind,
     #[serde(borrow)]
@@ -95,7 +95,7 @@ pub(crate) struct RefusalTally<'a> {
     pub(crate) subject: Cow<'a, str>,
 }
 
-impl<'a> Record<'a> {
+impl<'a> RecordFields<'a> {
     /// None of bytes that are no record.
     pub(crate) fn parse(canonical: &'a [u8]) -> Option<Self> {
         serde_json::from_slice(canonical).ok()

@@ -16,9 +16,9 @@ use wardgate_egress::{
 };
 
 use super::{SEND_LIMIT, SendError, read_file, unfit};
+use crate::Error;
 use crate::event::ExportEvent;
-use crate::settings::HttpSettings;
-use crate::{Error, Format};
+use crate::settings::{Format, HttpSettings};
 
 /// Most bytes of an answer that are read.
 const ANSWER_BYTES: usize = 64 * 1_024;

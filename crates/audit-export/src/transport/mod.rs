@@ -10,9 +10,9 @@ use std::time::Duration;
 use wardgate_domain::Ambient;
 use wardgate_egress::EgressError;
 
+use crate::Error;
 use crate::event::ExportEvent;
-use crate::settings::{ExportSettings, TransportSettings};
-use crate::{Error, Format};
+use crate::settings::{ExportSettings, Format, TransportSettings};
 
 use self::http::HttpTarget;
 use self::syslog::SyslogTarget;

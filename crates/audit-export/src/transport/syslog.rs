@@ -168,7 +168,7 @@ mod tests {
     use wardgate_domain::Timestamp;
 
     use super::*;
-    use crate::RecordKind;
+    use crate::settings::RecordKind;
 
     #[test]
     fn a_message_stands_behind_its_length_in_bytes() {
