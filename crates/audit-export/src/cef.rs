@@ -1,4 +1,4 @@
-//! Lines of the Common Event Format, version 0 (ArcSight, revision 26).
+//! Lines of the Common Event Format, version 0 (`ArcSight`, revision 26).
 
 use std::net::IpAddr;
 

@@ -125,7 +125,7 @@ impl<F: RecordFeed> Exporter<F> {
                 Interruption::Stopped => break,
                 Interruption::Claimed => self.show_lag(0, None),
                 Interruption::Feed(error) if is_told => {
-                    tracing::debug!(%error, export = name, "an export waits")
+                    tracing::debug!(%error, export = name, "an export waits");
                 }
                 Interruption::Feed(error) => {
                     is_told = true;
