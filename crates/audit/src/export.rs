@@ -131,7 +131,9 @@ impl ExportDirectory {
                     let id = TileId::new(0, index, size).filter(|_| is_whole && !has_records);
                     let problem = || Error::DamagedTree("a tile is out of its order".to_owned());
                     self.file(&id.ok_or_else(problem)?.path(), &hashes)?;
-                    leaves.iter().for_each(|leaf| grow(&mut tree, *leaf));
+                    for leaf in leaves {
+                        grow(&mut tree, *leaf);
+                    }
                     progress(tree.size(), size);
                     continue;
                 }

@@ -48,20 +48,20 @@ impl RecordFeed for StoreFeed {
     async fn claim(&self, claim: CursorClaim) -> Result<Option<u64>, FeedError> {
         let first = match claim.start {
             StartPosition::First => 0,
-            StartPosition::Now => self.reader.head().await.map_err(unreadable)?.size,
+            StartPosition::Now => self.reader.head().await?.size,
         };
         let export = claim.export.clone();
         let upkeep = StoreUpkeep::ClaimExport(claim, first);
-        if !self.appends.keep_up(upkeep).await.map_err(unreadable)? {
+        if !self.appends.keep_up(upkeep).await? {
             return Ok(None);
         }
         let position = self.reader.export_position(&export).await;
-        position.map_err(unreadable)
+        Ok(position?)
     }
 
     async fn advance(&self, claim: CursorClaim, from: u64, to: u64) -> Result<bool, FeedError> {
         let upkeep = StoreUpkeep::AdvanceExport { claim, from, to };
-        self.appends.keep_up(upkeep).await.map_err(unreadable)
+        Ok(self.appends.keep_up(upkeep).await?)
     }
 
     async fn release(&self, claim: CursorClaim) {
@@ -72,7 +72,7 @@ impl RecordFeed for StoreFeed {
     }
 
     async fn read(&self, from: u64, limit: u64) -> Result<FeedPage, FeedError> {
-        let size = self.reader.head().await.map_err(unreadable)?.size;
+        let size = self.reader.head().await?.size;
         let next = size.min(from.saturating_add(limit)).max(from);
         let bounds = PageBounds {
             range: from..next,
@@ -81,7 +81,7 @@ impl RecordFeed for StoreFeed {
             newest_first: false,
         };
         let page = self.reader.page(&RecordFilter::default(), &bounds).await;
-        let found = page.map_err(unreadable)?.records;
+        let found = page?.records;
         let intact = found.into_iter().filter_map(Result::ok);
         let records: Vec<_> = intact
             .map(|row| SourceRecord {
@@ -99,6 +99,8 @@ impl RecordFeed for StoreFeed {
     }
 }
 
-fn unreadable(error: Error) -> FeedError {
-    FeedError(error.to_string())
+impl From<Error> for FeedError {
+    fn from(error: Error) -> Self {
+        Self(error.to_string())
+    }
 }

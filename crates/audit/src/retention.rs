@@ -165,11 +165,11 @@ impl Retention {
             }
             let times = self.reader.bundle_times(bundle.clone()).await?;
             if times.records != TILE_WIDTH {
-                kept_by = "missing_records".to_owned();
+                "missing_records".clone_into(&mut kept_by);
                 break;
             }
             if times.newest >= oldest_kept {
-                kept_by = "age".to_owned();
+                "age".clone_into(&mut kept_by);
                 break;
             }
             if !tenants.is_empty()

@@ -61,8 +61,9 @@ mod tests {
         let words: Vec<&str> = statement.split_whitespace().collect();
         match words[..] {
             // `END` is what follows the effect of a trigger.
-            ["CREATE", "TABLE" | "INDEX", ..] | ["END"] => true,
-            ["CREATE", "FUNCTION", ..] | ["CREATE", "OR", "REPLACE", "FUNCTION", ..] => true,
+            ["CREATE", "TABLE" | "INDEX" | "FUNCTION", ..]
+            | ["CREATE", "OR", "REPLACE", "FUNCTION", ..]
+            | ["END"] => true,
             ["ALTER", "TABLE", _, "ADD", "COLUMN", ..] => {
                 !statement.contains("NOT NULL") || statement.contains("DEFAULT")
             }
