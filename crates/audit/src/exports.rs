@@ -46,9 +46,10 @@ pub(crate) fn start(
 
 impl RecordFeed for StoreFeed {
     async fn claim(&self, claim: CursorClaim) -> Result<Option<u64>, FeedError> {
+        let head = self.reader.head().await?;
         let first = match claim.start {
-            StartPosition::First => 0,
-            StartPosition::Now => self.reader.head().await?.size,
+            StartPosition::First => head.minimum_index,
+            StartPosition::Now => head.size,
         };
         let export = claim.export.clone();
         let upkeep = StoreUpkeep::ClaimExport(claim, first);
@@ -72,10 +73,13 @@ impl RecordFeed for StoreFeed {
     }
 
     async fn read(&self, from: u64, limit: u64) -> Result<FeedPage, FeedError> {
-        let size = self.reader.head().await?.size;
-        let next = size.min(from.saturating_add(limit)).max(from);
+        let head = self.reader.head().await?;
+        let size = head.size;
+        // What retention removed is not missing.
+        let kept = from.max(head.minimum_index);
+        let next = size.min(kept.saturating_add(limit)).max(kept);
         let bounds = PageBounds {
-            range: from..next,
+            range: kept..next,
             after: None,
             limit,
             newest_first: false,
@@ -91,7 +95,7 @@ impl RecordFeed for StoreFeed {
             })
             .collect();
         Ok(FeedPage {
-            damaged: (next - from).saturating_sub(records.len() as u64),
+            damaged: (next - kept).saturating_sub(records.len() as u64),
             records,
             next,
             size,

@@ -135,7 +135,7 @@ impl Retention {
         for (export, start) in &self.exports {
             let position = match (self.reader.export_position(export).await?, start) {
                 (Some(position), _) => position,
-                (None, StartPosition::First) => 0,
+                (None, StartPosition::First) => head.minimum_index,
                 (None, StartPosition::Now) => continue,
             };
             bounds.push((position, format!("export:{export}")));

@@ -27,14 +27,14 @@ on_both_stores! {
 
 /// A webhook that keeps what it takes.
 #[derive(Clone, Default)]
-struct Receiver {
+pub(crate) struct Receiver {
     lines: Arc<Mutex<Vec<Value>>>,
     ids: Arc<Mutex<Vec<String>>>,
     refuses: Arc<Mutex<bool>>,
 }
 
 impl Receiver {
-    async fn serve(&self) -> String {
+    pub(crate) async fn serve(&self) -> String {
         async fn take(
             State(receiver): State<Receiver>,
             headers: HeaderMap,
@@ -60,7 +60,7 @@ impl Receiver {
     }
 
     /// The sequence numbers of what it has, in the order of its coming.
-    fn sequences(&self) -> Vec<u64> {
+    pub(crate) fn sequences(&self) -> Vec<u64> {
         let lines = self.lines.lock().unwrap();
         lines
             .iter()
@@ -68,7 +68,7 @@ impl Receiver {
             .collect()
     }
 
-    async fn has(&self, count: usize) {
+    pub(crate) async fn has(&self, count: usize) {
         until(|| self.sequences().len() >= count).await;
     }
 }
@@ -84,7 +84,7 @@ async fn until(holds: impl Fn() -> bool) {
     }
 }
 
-fn webhook(url: &str, more: &str) -> ExportSettings {
+pub(crate) fn webhook(url: &str, more: &str) -> ExportSettings {
     let text =
         format!(r#"{{"name":"soc","webhook":{{"url":"{url}","private_addresses":true}}{more}}}"#);
     serde_json::from_str(&text).unwrap()

@@ -21,6 +21,7 @@ use wardgate_testkit::FakePolicy;
 use wardgate_transparency::{Checkpoint, TrustPolicy, VerifierKey, leaf_hash};
 
 use crate::details::outcome_about;
+use crate::exports::{Receiver, webhook};
 use crate::operators::token_of;
 use crate::support::{
     TestService, TestStore, intact, json, keys, log_key, on_both_stores, outcome, subject,
@@ -193,6 +194,13 @@ async fn a12_what_is_older_is_removed_in_whole_bundles_and_every_proof_goes_on(s
     service.closer.close().await;
     export(store, &later).await;
     assert_eq!(verify(&later, Some(&kept)).unwrap().minimum_index, 512);
+    // A new export begins with what is kept.
+    let receiver = Receiver::default();
+    let tool = webhook(&receiver.serve().await, "");
+    let service = start(store, 30, vec![tool]).await;
+    receiver.has(706 - 512).await;
+    assert_eq!(receiver.sequences()[..2], [512, 513]);
+    service.closer.close().await;
     // The trigger refuses what is no retention.
     assert!(
         store
