@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::REPOSITORY;
 
 /// Every crate and what it depends on, of this workspace, in what ships.
-const ARROWS: [(&str, &[&str]); 40] = [
+const ARROWS: [(&str, &[&str]); 41] = [
     ("json", &[]),
     // Numbers of arguments that are repeated as headers.
     ("mcp", &["json"]),
@@ -116,9 +116,15 @@ const ARROWS: [(&str, &[&str]); 40] = [
     ),
     // It verifies the callers' tokens itself, by the one implementation there is: that of the edges.
     ("policy", &["domain", "edge", "proto", "rpc", "telemetry"]),
+    // It knows nothing of stores: audit gives it records and remembers how far it is.
+    (
+        "audit-export",
+        &["domain", "egress", "resilience", "telemetry"],
+    ),
     (
         "audit",
         &[
+            "audit-export",
             "domain",
             "egress",
             "proto",

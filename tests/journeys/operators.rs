@@ -266,3 +266,57 @@ async fn an_auditor_follows_the_record_of_separate_services_while_the_policy_ans
     );
     assert_eq!(system.records_with(&["--user", "auditor.lee"]).len(), 1);
 }
+
+#[tokio::test]
+async fn an_operator_holds_and_erases_the_details_of_a_patient_and_applies_retention_on_record() {
+    let app = TestApp::start(WARDGATE);
+    let tokens = Tokens::new();
+    call(&app).await;
+    let manager = app.token("records.oak", "RecordManager", &[]);
+    let oak = Reader::of(&app, tokens.keep("oak", &manager));
+    let lee = Reader::of(&app, tokens.keep("lee", &auditor(&app)));
+    let details =
+        || app.records_with(&["--details", "--status", "ok"]).remove(0)["details"].clone();
+    assert!(details().is_object());
+    // Whoever reads does not erase, and whoever erases does not read.
+    assert_eq!(lee.audit(&["erase", "--subject", "NUGWI"]).code, Some(1));
+    assert_eq!(oak.audit(&["query"]).code, Some(1));
+    oak.audit(&["retention", "--hold", "case-7", "--subject", "NUGWI"])
+        .success();
+    let held = oak.audit(&["erase", "--subject", "NUGWI"]);
+    assert_eq!(held.code, Some(1));
+    assert!(
+        held.stderr.contains("the legal hold `case-7`"),
+        "{}",
+        held.stderr
+    );
+    let shown = lee.audit(&["retention"]).success();
+    assert!(
+        shown.contains("case-7: data subject hmac:") && shown.contains("2192 days"),
+        "{shown}"
+    );
+    assert!(details().is_object());
+    oak.audit(&["retention", "--lift", "case-7"]).success();
+    oak.audit(&["erase", "--subject", "NUGWI"]).success();
+    assert!(!details().is_object());
+    // Nothing is six years old.
+    let applied = oak.audit(&["retention", "--apply"]).success();
+    assert!(applied.contains("records below 0 are removed"), "{applied}");
+    let shown: Value =
+        serde_json::from_str(&lee.audit(&["retention", "--json"]).success()).unwrap();
+    assert_eq!(
+        (&shown["removed_below"], &shown["holds"]),
+        (&json!(0), &json!([]))
+    );
+    let own = app.records_with(&["--user", "records.oak"]);
+    let expected = [
+        "audit.query",
+        "audit.hold",
+        "audit.erase",
+        "audit.erase",
+        "audit.lift_hold",
+        "audit.erase",
+        "audit.prune",
+    ];
+    assert_eq!(column(&own, "action"), expected);
+}

@@ -243,11 +243,19 @@ def entries_of(bundle):
 
 def verify_directory(directory, vkey, policy=None, receipt=None):
     size, root = open_checkpoint((directory / "checkpoint").read_bytes().decode(), vkey, policy)
-    level, hashes = 0, []
+    level, hashes, minimum_index = 0, [], 0
     has_record = receipt is None
     with (directory / "records.jsonl").open("rb") as lines:
         for start in range(0, size, 256):
             width = min(256, size - start)
+            # Retention removes whole bundles from the first on, and leaves their hashes.
+            pruned = start == minimum_index and start + width < size
+            if pruned and not (directory / tile_path("entries", start // 256, width)).exists():
+                minimum_index = start + width
+                tile = (directory / tile_path("0", start // 256, width)).read_bytes()
+                require(len(tile) == 32 * width, "a tile of removed records is not whole")
+                hashes += [tile[at : at + 32] for at in range(0, len(tile), 32)]
+                continue
             bundle = (directory / tile_path("entries", start // 256, width)).read_bytes()
             entries = list(entries_of(bundle))
             require(len(entries) == width, "a bundle has more or fewer records than its name says")

@@ -44,7 +44,7 @@ pub(crate) const EVENTS: [&str; 6] = [
     "memory_access",
 ];
 
-/// What an operator wants to read of the record, and what the policy says of it.
+/// What an operator wants to read of the record or to do with it, and what the policy says of it.
 #[derive(Debug)]
 pub(crate) struct RecordReading<'a> {
     /// Whose token it was.
@@ -54,6 +54,8 @@ pub(crate) struct RecordReading<'a> {
     pub(crate) action: &'static str,
     /// What is read, without anything that a person typed.
     pub(crate) target: &'a str,
+    /// It is on record already, and then could not be done.
+    pub(crate) failed: bool,
 }
 
 /// A record as the store takes it: its bytes, its hash, and the columns that queries filter on.
@@ -215,8 +217,13 @@ impl RecordEntry {
             decision,
             action,
             target,
+            failed,
         } = reading;
-        let status = (!decision.allowed).then_some(Status::Denied.as_str());
+        let status = match (decision.allowed, failed) {
+            (false, _) => Some(Status::Denied.as_str()),
+            (true, true) => Some(Status::Error.as_str()),
+            (true, false) => None,
+        };
         Self::of_admin_record(
             time,
             &AdminRecord {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use wardgate_audit_export::ExportSettings;
 use wardgate_domain::duration;
 use wardgate_store::DatabaseSettings;
 use wardgate_transparency::TrustPolicy;
@@ -39,6 +40,13 @@ pub struct Config {
     /// Who cosigns the checkpoints. None: nobody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub witnesses: Option<WitnessSettings>,
+    /// The security tools that get copies of the record.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exports: Vec<ExportSettings>,
+    /// Days that records are kept at least; default 2,192, which is six years (45 CFR 164.316(b)(2)). Older ones are removed
+    /// when an operator applies retention, and never by themselves.
+    #[serde(default = "default_retention_days")]
+    pub retention_days: u32,
     /// How the store is used.
     #[serde(default)]
     pub database: DatabaseSettings,
@@ -75,6 +83,10 @@ fn default_unknown_after_seconds() -> u64 {
     600
 }
 
+fn default_retention_days() -> u32 {
+    2_192
+}
+
 fn default_write_limit() -> Duration {
     WRITE_LIMIT
 }
@@ -89,6 +101,8 @@ impl Config {
             capacity_bytes: None,
             log_origin: None,
             witnesses: None,
+            exports: Vec::new(),
+            retention_days: default_retention_days(),
             database: DatabaseSettings::default(),
         }
     }
@@ -103,6 +117,10 @@ impl Config {
         }
         if let Some(witnesses) = &self.witnesses {
             witnesses.read_policy()?;
+        }
+        ExportSettings::validate(&self.exports)?;
+        if self.retention_days == 0 {
+            return Err(Error::RetentionDays);
         }
         Ok(())
     }

@@ -149,6 +149,12 @@ impl DetailsVault {
         Ok(is_recorded.then(|| RecordDetails::Open(plain.into())))
     }
 
+    /// Forgets a key that was destroyed.
+    pub(crate) fn forget(&self, tag: Digest) {
+        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        cached.remove(&tag);
+    }
+
     /// The keys of `tags`, in their order.
     async fn keys_or_new(
         &self,

@@ -20,6 +20,35 @@ pub enum Error {
         /// The longest that it may be.
         most: String,
     },
+    /// The setting `retention_days` would keep nothing.
+    #[error("audit.retention_days: records are kept for one day at least")]
+    RetentionDays,
+    /// A record was removed by retention.
+    #[error("record {sequence} was removed by retention; those from {minimum_index} on are kept")]
+    Pruned {
+        /// Of the record that was asked for.
+        sequence: u64,
+        /// Of the first that is kept.
+        minimum_index: u64,
+    },
+    /// What a legal hold concerns is not erased.
+    #[error("the legal hold `{name}` keeps this; lift it first")]
+    Held {
+        /// What it is called.
+        name: String,
+    },
+    /// A name that a legal hold has already.
+    #[error("there is a legal hold `{name}` already")]
+    HoldExists {
+        /// What it is called.
+        name: String,
+    },
+    /// No legal hold has this name, or it is not one of the operator's tenant.
+    #[error("there is no legal hold `{name}`")]
+    NoSuchHold {
+        /// As it was asked for.
+        name: String,
+    },
     /// The store cannot be opened.
     #[error("cannot open the audit store {store}: {source}")]
     Open {
@@ -79,6 +108,9 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
+    /// An export to a security tool cannot be begun.
+    #[error(transparent)]
+    Export(#[from] wardgate_audit_export::Error),
     /// No checkpoint has the cosignatures of the quorum yet.
     #[error(
         "no checkpoint of the record is cosigned by a quorum of witnesses yet; see audit.witnesses and the log of the audit service"
@@ -116,9 +148,11 @@ pub enum Error {
     TokenRefused(String),
     /// An operator whom no policy lets read the record.
     #[error(
-        "no policy permits `{subject}` to read the record (Action::\"read_record\"); decision {decision_id}"
+        "no policy permits `{subject}` to {verb} the record (Action::\"{verb}_record\"); decision {decision_id}"
     )]
     NotPermitted {
+        /// What they want: to `read` or to `manage`.
+        verb: &'static str,
         /// Whose token it was.
         subject: String,
         /// Of the policy service.
@@ -126,7 +160,7 @@ pub enum Error {
     },
     /// An operator of a tenant asks for what has the records of all.
     #[error(
-        "an export has the records of all tenants; an operator of a tenant reads their own with `audit query`"
+        "this concerns the records of all tenants; an operator of a tenant reads their own with `audit query`"
     )]
     OtherTenants,
     /// The policy service does not say who may read the record.
@@ -139,7 +173,7 @@ pub enum Error {
     NoPolicyLink,
     /// The files of an export cannot be written.
     #[error("cannot write to {directory}: {source}")]
-    Export {
+    ExportDirectory {
         /// Which directory.
         directory: String,
         /// What the system said.
@@ -164,7 +198,11 @@ impl ServiceError for Error {
             | Self::AlreadyRecorded { .. }
             | Self::NotCovered { .. }
             | Self::NoSuchCall { .. }
-            | Self::NoSuchReceipt { .. } => ErrorReason::InvalidMessage,
+            | Self::NoSuchReceipt { .. }
+            | Self::Pruned { .. }
+            | Self::Held { .. }
+            | Self::HoldExists { .. }
+            | Self::NoSuchHold { .. } => ErrorReason::InvalidMessage,
             Self::TokenRefused(_) => ErrorReason::TokenRefused,
             Self::NotPermitted { .. } | Self::OtherTenants => ErrorReason::Denied,
             Self::Unreadable(_)
@@ -174,10 +212,12 @@ impl ServiceError for Error {
             | Self::NoPolicyLink => ErrorReason::Unavailable,
             Self::UnknownStore
             | Self::WriteLimit { .. }
+            | Self::RetentionDays
             | Self::Open { .. }
             | Self::Schema(_)
             | Self::DamagedTree(_)
-            | Self::Export { .. }
+            | Self::ExportDirectory { .. }
+            | Self::Export(_)
             | Self::OtherLog { .. }
             | Self::OtherDetailsKey
             | Self::NoDetailsKey

@@ -39,12 +39,22 @@ pub(crate) fn line(sequence: u64, record: &[u8], line: &mut Vec<u8>) {
     line.extend_from_slice(b"}\n");
 }
 
-/// All records that the checkpoint `note` covers, in order; an error where one was changed or is missing.
-pub(crate) fn records(
+/// A part of an export.
+#[derive(Debug, Clone)]
+pub enum ExportPart {
+    /// The leaf hashes of the next 256 records, which retention removed; before all records.
+    PrunedTile(Vec<u8>),
+    /// The next record.
+    Record(StoredRecord),
+}
+
+/// All that the checkpoint `note` covers, in order; an error where a record was changed or is missing.
+pub(crate) async fn parts(
     reader: StoreReader,
     note: &SignedNote,
-) -> Result<impl Stream<Item = Result<StoredRecord, Error>> + Send + use<>, Error> {
+) -> Result<impl Stream<Item = Result<ExportPart, Error>> + Send + use<>, Error> {
     let size = proof::size_of(note)?;
+    let minimum_index = reader.head().await?.minimum_index.min(size);
     let bundles = stream::try_unfold(0, move |start| {
         let reader = reader.clone();
         async move {
@@ -52,11 +62,16 @@ pub(crate) fn records(
             if start == end {
                 return Ok::<_, Error>(None);
             }
+            if end <= minimum_index {
+                let hashes = reader.leaf_hashes(start..end).await?;
+                let tile = vec![Ok(ExportPart::PrunedTile(hashes))];
+                return Ok(Some((stream::iter(tile), end)));
+            }
             let records = proof::records(&reader, start..end).await?;
             let records = records
                 .into_iter()
-                .map(|record| Ok::<StoredRecord, Error>(record.into()));
-            Ok(Some((stream::iter(records), end)))
+                .map(|record| Ok(ExportPart::Record(record.into())));
+            Ok(Some((stream::iter(records.collect::<Vec<_>>()), end)))
         }
     });
     Ok(bundles.try_flatten())
@@ -78,12 +93,12 @@ impl ExportDirectory {
         Ok(directory)
     }
 
-    /// Writes `records`, which are all that the checkpoint `note` covers, their tree and the checkpoint. `progress` hears how
+    /// Writes `parts`, which are all that the checkpoint `note` covers, their tree and the checkpoint. `progress` hears how
     /// many records of how many are written.
     pub async fn write<E: From<Error>>(
         &self,
         note: &SignedNote,
-        records: impl Stream<Item = Result<StoredRecord, E>>,
+        parts: impl Stream<Item = Result<ExportPart, E>>,
         mut progress: impl FnMut(u64, u64),
     ) -> Result<Checkpoint, E> {
         let at = |source| self.error(source);
@@ -94,14 +109,8 @@ impl ExportDirectory {
         // Of the levels above the leaves, whose tiles are few.
         let mut roots = BTreeMap::<u8, Vec<Hash>>::new();
         let mut bundle = Bundle::default();
-        pin_mut!(records);
-        while let Some(record) = records.try_next().await? {
-            if record.sequence != tree.size() || record.sequence >= size {
-                let problem = format!("record {} is out of its order", record.sequence);
-                return Err(Error::DamagedTree(problem).into());
-            }
-            let hash = leaf_hash(&record.record);
-            tree.append(*hash.as_bytes(), |node, root| {
+        let mut grow = |tree: &mut CompactTree, leaf: Hash| {
+            tree.append(leaf, |node, root| {
                 if node.height % TILE_HEIGHT == 0 {
                     roots
                         .entry(node.height / TILE_HEIGHT)
@@ -109,6 +118,33 @@ impl ExportDirectory {
                         .push(*root);
                 }
             });
+        };
+        let mut has_records = false;
+        pin_mut!(parts);
+        while let Some(part) = parts.try_next().await? {
+            let record = match part {
+                ExportPart::Record(record) => record,
+                ExportPart::PrunedTile(hashes) => {
+                    let (leaves, rest) = hashes.as_chunks::<32>();
+                    let index = tree.size() / TILE_WIDTH;
+                    let is_whole = leaves.len() as u64 == TILE_WIDTH && rest.is_empty();
+                    let id = TileId::new(0, index, size).filter(|_| is_whole && !has_records);
+                    let problem = || Error::DamagedTree("a tile is out of its order".to_owned());
+                    self.file(&id.ok_or_else(problem)?.path(), &hashes)?;
+                    for leaf in leaves {
+                        grow(&mut tree, *leaf);
+                    }
+                    progress(tree.size(), size);
+                    continue;
+                }
+            };
+            has_records = true;
+            if record.sequence != tree.size() || record.sequence >= size {
+                let problem = format!("record {} is out of its order", record.sequence);
+                return Err(Error::DamagedTree(problem).into());
+            }
+            let hash = leaf_hash(&record.record);
+            grow(&mut tree, *hash.as_bytes());
             bundle.add(&record, hash)?;
             let is_full = tree.size().is_multiple_of(TILE_WIDTH);
             if is_full || tree.size() == size {
@@ -149,7 +185,7 @@ impl ExportDirectory {
     }
 
     fn error(&self, source: std::io::Error) -> Error {
-        Error::Export {
+        Error::ExportDirectory {
             directory: self.0.display().to_string(),
             source,
         }

@@ -7,7 +7,8 @@
 //!                     token ─▶ policy ─▶ operators, on record themselves ◀──────────────┤
 //!                                          closing: intents nobody finished ◀──────────┤
 //!                                          publisher: tree, signed checkpoints ◀───────┤
-//!                                          cosigning: witnesses, their quorum  ◀───────┘
+//!                                          cosigning: witnesses, their quorum  ◀───────┤
+//!                     security tools ◀─ audit-export ◀─ exports, each with its cursor ◀─┘
 //! ```
 //!
 //! One job: keep what happened, so that nothing acknowledged is ever lost, changed or out of order. A
@@ -22,6 +23,7 @@ mod details;
 mod details_key;
 mod error;
 mod export;
+mod exports;
 mod filter;
 mod growth;
 mod intent_closer;
@@ -33,6 +35,7 @@ mod publisher;
 mod query;
 mod reader;
 mod receipt;
+mod retention;
 mod sealed_details;
 mod service;
 mod store;
@@ -44,7 +47,7 @@ mod writer;
 pub use config::{Config, WitnessSettings};
 pub use details_key::DetailsKey;
 pub use error::Error;
-pub use export::ExportDirectory;
+pub use export::{ExportDirectory, ExportPart};
 pub use mac::MacKey;
 pub use ownership::CallingProcesses;
 pub use proof::CheckpointKind;
@@ -53,5 +56,6 @@ pub use reader::RecordReader;
 pub use receipt::{CallReceipt, ReceiptError};
 pub use service::{AuditKeys, service};
 pub use store::LAYOUT;
-pub use verify::{VerificationError, Verifier};
+pub use verify::{VerificationError, VerifiedLog, Verifier};
 pub use view::{access_view, record_line};
+pub use wardgate_audit_export::ExportSettings;

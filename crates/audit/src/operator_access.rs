@@ -19,15 +19,17 @@ use wardgate_domain::{
 };
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{
-    AuditFilter, CallError, DataSubjectFilter, PolicyClient, ProofSelector, QueriedRecord,
-    StoredRecord,
+    AuditFilter, CallError, DataSubjectFilter, HoldScope, PolicyClient, ProofSelector,
+    QueriedRecord, RetentionProgress, RetentionStatus,
 };
 use wardgate_transparency::{SignedNote, TlogProof};
 
 use crate::canonical::{RecordContent, RecordEntry, RecordReading, hex};
 use crate::details::DetailsVault;
+use crate::export::ExportPart;
 use crate::filter::{BytesFilter, RecordFilter, parse_call_id};
-use crate::store::StoreReader;
+use crate::retention::{Retention, find_hold};
+use crate::store::{LegalHold, StoreReader, StoreUpkeep};
 use crate::writer::AppendQueue;
 use crate::{CheckpointKind, Error, MacKey, export, proof, query};
 
@@ -44,6 +46,7 @@ pub(crate) struct OperatorAccess {
     pub(crate) reader: StoreReader,
     pub(crate) vault: DetailsVault,
     pub(crate) mac_key: MacKey,
+    pub(crate) retention: Retention,
     pub(crate) ambient: Ambient,
 }
 
@@ -55,6 +58,7 @@ pub(crate) struct OperatorRights(pub(crate) Option<PolicyClient>);
 struct Operator {
     caller: Caller,
     decision: ReadDecision,
+    scope: RecordScope,
 }
 
 impl Operator {
@@ -64,6 +68,10 @@ impl Operator {
             return Ok(());
         }
         Err(Error::NotPermitted {
+            verb: match self.scope {
+                RecordScope::Manage => "manage",
+                RecordScope::All | RecordScope::Own => "read",
+            },
             subject: self.caller.subject().to_owned(),
             decision_id: self.decision.id,
         })
@@ -77,13 +85,18 @@ impl Operator {
 
     /// `filter`, with data subjects of no other tenant than theirs.
     fn restrict(&self, filter: AuditFilter) -> AuditFilter {
-        let data_subject = filter.data_subject.map(|subject| DataSubjectFilter {
-            tenant: self.tenant().unwrap_or(subject.tenant),
-            key: subject.key,
-        });
+        let data_subject = filter.data_subject.map(|subject| self.own(subject));
         AuditFilter {
             data_subject,
             ..filter
+        }
+    }
+
+    /// `subject` of their tenant, where they have one.
+    fn own(&self, subject: DataSubjectFilter) -> DataSubjectFilter {
+        DataSubjectFilter {
+            tenant: self.tenant().unwrap_or(subject.tenant),
+            key: subject.key,
         }
     }
 }
@@ -91,6 +104,10 @@ impl Operator {
 impl OperatorRights {
     /// Whose `token` is, and whether they may read the record, as the policy service says.
     async fn authorize(&self, token: &str) -> Result<Operator, Error> {
+        self.authorize_for(token, RecordScope::All).await
+    }
+
+    async fn authorize_for(&self, token: &str, scope: RecordScope) -> Result<Operator, Error> {
         let policy = self.0.as_ref().ok_or(Error::NoPolicyLink)?;
         if token.is_empty() {
             return Err(Error::TokenRefused(
@@ -99,9 +116,13 @@ impl OperatorRights {
         }
         let caller = policy.identify(&BearerToken::new(token)).await;
         let caller = caller.map_err(|error| refusal(&error))?;
-        let decision = policy.authorize_record(&caller, RecordScope::All).await;
+        let decision = policy.authorize_record(&caller, scope).await;
         let decision = decision.map_err(|error| refusal(&error))?;
-        Ok(Operator { caller, decision })
+        Ok(Operator {
+            caller,
+            decision,
+            scope,
+        })
     }
 }
 
@@ -236,22 +257,190 @@ impl OperatorAccess {
     ) -> Result<
         (
             SignedNote,
-            impl Stream<Item = Result<StoredRecord, Error>> + Send + use<>,
+            impl Stream<Item = Result<ExportPart, Error>> + Send + use<>,
         ),
         Error,
     > {
         let mut operator = self.rights.authorize(token).await?;
+        self.put_on_record_of_all(&mut operator, "audit.export", describe_kind(kind))
+            .await?;
+        let checkpoint = proof::newest_checkpoint(&self.reader, kind).await?;
+        let parts = export::parts(self.reader.clone(), &checkpoint).await?;
+        Ok((checkpoint, parts))
+    }
+
+    /// What retention keeps, and what it would remove now.
+    pub(crate) async fn retention(&self, token: &str) -> Result<RetentionStatus, Error> {
+        let mut operator = self.rights.authorize(token).await?;
+        self.put_on_record_of_all(&mut operator, "audit.retention", "all")
+            .await?;
+        self.retention.status().await
+    }
+
+    /// Removes what retention does not keep, as long as somebody listens.
+    pub(crate) async fn apply_retention(
+        &self,
+        token: &str,
+    ) -> Result<impl Stream<Item = Result<RetentionProgress, Error>> + Send + use<>, Error> {
+        let mut operator = self.authorize_management(token).await?;
+        let below = match operator.permitted() {
+            Ok(()) => self.retention.status().await?.removable_below,
+            Err(_) => 0,
+        };
+        let target = format!("below={below}");
+        self.put_on_record_of_all(&mut operator, "audit.prune", &target)
+            .await?;
+        self.retention.apply().await
+    }
+
+    /// Sets a legal hold; by an operator of a tenant, one for that tenant.
+    pub(crate) async fn set_hold(
+        &self,
+        token: &str,
+        name: &str,
+        scope: HoldScope,
+    ) -> Result<(), Error> {
+        let name = check_hold_name(name)?;
+        let operator = self.authorize_management(token).await?;
+        let tag = |subject: &DataSubjectFilter| self.vault.key().tag(&subject.tenant, &subject.key);
+        let (tenant, tag) = match scope {
+            HoldScope::DataSubject(subject) => {
+                let subject = operator.own(subject);
+                let tag = tag(&subject);
+                (Some(subject.tenant), Some(tag))
+            }
+            HoldScope::Tenant(tenant) => (Some(operator.tenant().unwrap_or(tenant)), None),
+            HoldScope::Whole => (operator.tenant(), None),
+        };
+        let about = match (&tenant, tag) {
+            (_, Some(tag)) => format!("subject=hmac:{}", hex(tag)),
+            (Some(tenant), None) => format!("tenant={tenant}"),
+            (None, None) => "all".to_owned(),
+        };
+        let target = format!("{name} {about}");
+        self.put_on_record(&operator, "audit.hold", &target).await?;
+        let hold = LegalHold {
+            name: name.to_owned(),
+            tenant,
+            tag,
+            set_by: operator.caller.subject().to_owned(),
+            set_at: self.ambient.now(),
+        };
+        let set = self.appends.keep_up(StoreUpkeep::SetHold(hold)).await;
+        let done = set.and_then(|is_set| {
+            let name = name.to_owned();
+            is_set.then_some(()).ok_or(Error::HoldExists { name })
+        });
+        self.put_failure_on_record(&operator, "audit.hold", &target, done)
+            .await
+    }
+
+    /// Lifts a legal hold; by an operator of a tenant, one of that tenant.
+    pub(crate) async fn lift_hold(&self, token: &str, name: &str) -> Result<(), Error> {
+        let name = check_hold_name(name)?;
+        let operator = self.authorize_management(token).await?;
+        self.put_on_record(&operator, "audit.lift_hold", name)
+            .await?;
+        let lifted = async {
+            let no_hold = || Error::NoSuchHold {
+                name: name.to_owned(),
+            };
+            let holds = self.reader.legal_holds().await?;
+            let hold = holds.into_iter().find(|hold| hold.name == name);
+            let hold = hold.ok_or_else(no_hold)?;
+            if operator.tenant().is_some() && hold.tenant != operator.tenant() {
+                return Err(no_hold());
+            }
+            let lift = StoreUpkeep::LiftHold(hold.name);
+            let is_lifted = self.appends.keep_up(lift).await?;
+            is_lifted.then_some(()).ok_or_else(no_hold)
+        };
+        let done = lifted.await;
+        self.put_failure_on_record(&operator, "audit.lift_hold", name, done)
+            .await
+    }
+
+    /// Destroys the key of a data subject, and with it the details of all calls that concerned them; false where there is
+    /// none. Fails where a legal hold keeps it.
+    pub(crate) async fn erase(
+        &self,
+        token: &str,
+        subject: DataSubjectFilter,
+    ) -> Result<bool, Error> {
+        let operator = self.authorize_management(token).await?;
+        let subject = operator.own(subject);
+        let tag = self.vault.key().tag(&subject.tenant, &subject.key);
+        let target = format!("subject=hmac:{}", hex(tag));
+        self.put_on_record(&operator, "audit.erase", &target)
+            .await?;
+        let erased = async {
+            let tenant = subject.tenant;
+            let find = async |tenant: &str| {
+                let holds = self.reader.legal_holds().await?;
+                let hold = find_hold(&holds, tenant, tag);
+                hold.map_or(Ok(()), |hold| {
+                    let name = hold.name.clone();
+                    Err(Error::Held { name })
+                })
+            };
+            find(&tenant).await?;
+            let erase = StoreUpkeep::EraseSubject {
+                tenant: tenant.clone(),
+                tag,
+            };
+            let is_erased = self.appends.keep_up(erase).await?;
+            if !is_erased {
+                // A hold that was set in between.
+                find(&tenant).await?;
+            }
+            self.vault.forget(tag);
+            Ok(is_erased)
+        };
+        let done = erased.await;
+        self.put_failure_on_record(&operator, "audit.erase", &target, done)
+            .await
+    }
+
+    async fn authorize_management(&self, token: &str) -> Result<Operator, Error> {
+        self.rights.authorize_for(token, RecordScope::Manage).await
+    }
+
+    /// Makes durable that `operator` does what concerns the records of all tenants; an operator of a tenant may not.
+    async fn put_on_record_of_all(
+        &self,
+        operator: &mut Operator,
+        action: &'static str,
+        target: &str,
+    ) -> Result<(), Error> {
         let is_of_tenant = operator.tenant().is_some();
         operator.decision.allowed &= !is_of_tenant;
-        let recorded = self.put_on_record(&operator, "audit.export", describe_kind(kind));
-        let recorded = recorded.await;
+        let recorded = self.put_on_record(operator, action, target).await;
         if is_of_tenant {
             return Err(Error::OtherTenants);
         }
-        recorded?;
-        let checkpoint = proof::newest_checkpoint(&self.reader, kind).await?;
-        let records = export::records(self.reader.clone(), &checkpoint)?;
-        Ok((checkpoint, records))
+        recorded.map(drop)
+    }
+
+    /// `done`; where it failed, that is on record too.
+    async fn put_failure_on_record<T>(
+        &self,
+        operator: &Operator,
+        action: &'static str,
+        target: &str,
+        done: Result<T, Error>,
+    ) -> Result<T, Error> {
+        if done.is_err() {
+            let reading = RecordReading {
+                operator: &operator.caller,
+                decision: &operator.decision,
+                action,
+                target,
+                failed: true,
+            };
+            let entry = RecordEntry::of_reading(self.ambient.now(), &reading)?;
+            self.appends.append(entry, false).await?;
+        }
+        done
     }
 
     fn filter(&self, operator: &Operator, filter: AuditFilter) -> Result<RecordFilter, Error> {
@@ -277,6 +466,7 @@ impl OperatorAccess {
             decision: &operator.decision,
             action,
             target,
+            failed: false,
         };
         let entry = RecordEntry::of_reading(self.ambient.now(), &reading)?;
         let recorded = self.appends.append(entry, false).await;
@@ -328,6 +518,16 @@ impl OperatorAccess {
         }
         parts.join(" ")
     }
+}
+
+/// Fails unless it is 1 to 64 lower-case letters, digits and hyphens.
+fn check_hold_name(name: &str) -> Result<&str, InvalidMessage> {
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if (1..=64).contains(&name.len()) && name.chars().all(fits) {
+        return Ok(name);
+    }
+    let problem = "is not 1 to 64 lower-case letters, digits and hyphens";
+    Err(InvalidMessage::field("name", problem))
 }
 
 /// `filter` for what there was before it was put on record that it is read.

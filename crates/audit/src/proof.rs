@@ -65,6 +65,13 @@ pub(crate) async fn prove(
     if sequence >= size {
         return Err(Error::NotCovered { sequence, size });
     }
+    let minimum_index = reader.head().await?.minimum_index;
+    if sequence < minimum_index {
+        return Err(Error::Pruned {
+            sequence,
+            minimum_index,
+        });
+    }
     let ids = tiles_of_ranges(inclusion_ranges(sequence, size), size);
     let tiles = reader.tiles(ids).await?;
     let path = inclusion_path(sequence, size, |node| tiles.node(node))?;

@@ -83,6 +83,8 @@ pub struct LogCloser {
     pub(crate) publishing: JoinHandle<()>,
     /// Ends behind it.
     pub(crate) cosigning: Option<JoinHandle<()>>,
+    /// To security tools; each gives its claim back.
+    pub(crate) exports: Vec<JoinHandle<()>>,
 }
 
 impl LogCloser {
@@ -97,6 +99,10 @@ impl LogCloser {
             && timeout_at(end, cosigning).await.is_err()
         {
             tracing::warn!("the last checkpoint is not cosigned; the next start asks for it again");
+        }
+        // One that does not end in time goes on later: its claim has to end by itself first.
+        for export in self.exports {
+            drop(timeout_at(end, export).await);
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::Error;
 use crate::canonical::DetailsReference;
 use crate::details::DetailsVault;
 use crate::filter::RecordFilter;
-use crate::store::{PageBounds, RecordPage, RecordPosition, StoreReader};
+use crate::store::{PageBounds, RecordHead, RecordPage, RecordPosition, StoreReader};
 
 /// Records read at once.
 const PAGE: u64 = 256;
@@ -66,7 +66,7 @@ fn selected(
         async move {
             let mut rest = match rest {
                 Some(rest) => rest,
-                None => RemainingQuery::whole(&filter, reader.head().await?.size),
+                None => RemainingQuery::whole(&filter, &reader.head().await?),
             };
             let Some(page) = rest.page(&filter) else {
                 return Ok::<_, Error>(None);
@@ -74,6 +74,14 @@ fn selected(
             let read = reader.page(&filter, &page).await?;
             let mut found = Vec::new();
             rest.advance(&filter, &page, read, &mut found);
+            if found.iter().any(|(record, _)| is_damaged(record)) {
+                // What retention removed meanwhile is not missing.
+                let minimum = reader.head().await?.minimum_index;
+                found.retain(|(record, _)| match record {
+                    QueriedRecord::Intact(_) => true,
+                    QueriedRecord::Damaged(damage) => damage.sequence >= minimum,
+                });
+            }
             if !filter.bytes.is_empty() {
                 found.retain(|(record, _)| filter.bytes.includes(record));
             }
@@ -88,6 +96,10 @@ fn selected(
     pages
         .map_ok(|found| stream::iter(found.into_iter().map(|(record, _)| Ok(record))))
         .try_flatten()
+}
+
+fn is_damaged(record: &QueriedRecord) -> bool {
+    matches!(record, QueriedRecord::Damaged(_))
 }
 
 /// What was found at one position, and its details, sealed.
@@ -140,7 +152,8 @@ struct RemainingQuery {
 }
 
 impl RemainingQuery {
-    fn whole(filter: &RecordFilter, size: u64) -> Self {
+    fn whole(filter: &RecordFilter, head: &RecordHead) -> Self {
+        let size = head.size;
         let (end, after) = match (filter.before_time, filter.before_sequence) {
             (Some(time), before) => {
                 let sequence = before.unwrap_or(0);
@@ -149,7 +162,7 @@ impl RemainingQuery {
             (None, before) => (before.map_or(size, |end| end.min(size)), None),
         };
         Self {
-            range: filter.from_sequence..end,
+            range: filter.from_sequence.max(head.minimum_index)..end,
             after,
             limit: filter.limit.unwrap_or(u64::MAX),
         }

@@ -70,8 +70,16 @@ impl RecordReader {
     ) -> Result<Checkpoint, Error> {
         let directory = ExportDirectory::create(directory)?;
         let checkpoint = self.checkpoint(kind).await?;
-        let records = export::records(self.store.clone(), &checkpoint)?;
-        directory.write(&checkpoint, records, progress).await
+        let parts = export::parts(self.store.clone(), &checkpoint).await?;
+        directory.write(&checkpoint, parts, progress).await
+    }
+
+    /// The position of the next record that goes to a security tool, and how many records there are; none where the export
+    /// never began.
+    pub async fn export_position(&self, export: &str) -> Result<Option<(u64, u64)>, Error> {
+        let size = self.store.head().await?.size;
+        let position = self.store.export_position(export).await?;
+        Ok(position.map(|position| (position, size)))
     }
 
     /// The records that match, as the service would give them.

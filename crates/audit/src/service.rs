@@ -9,20 +9,23 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, Stream, StreamExt, TryFutureExt, TryStreamExt, stream};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::{Request, Response, Status};
+use wardgate_audit_export::ExportLog;
 use wardgate_domain::{Ambient, Event, InvalidMessage, Outcome, Receipt, Record};
 use wardgate_proto::audit::v1 as pb;
 use wardgate_proto::audit::v1::audit_service_server::{AuditService, AuditServiceServer};
 use wardgate_proto::audit::v1::export_records_response::Part;
 use wardgate_rpc::Service;
 use wardgate_rpc::client::{
-    AuditFilter, CallError, LocalAudit, PolicyClient, ProofSelector, QueriedRecord, RecordAppender,
-    RecordDetails,
+    AuditFilter, CallError, DataSubjectFilter, HoldScope, LocalAudit, PolicyClient, ProofSelector,
+    QueriedRecord, RecordAppender, RecordDetails,
 };
 
 use crate::canonical::RecordEntry;
 use crate::cosigning::CheckpointSubmitter;
 use crate::details::DetailsVault;
 use crate::details_key::DetailsKey;
+use crate::export::ExportPart;
+use crate::exports::{self, StoreFeed};
 use crate::filter::RecordFilter;
 use crate::growth::GrowthMonitor;
 use crate::intent_closer::IntentCloser;
@@ -30,6 +33,7 @@ use crate::operator_access::{OperatorAccess, OperatorRights};
 use crate::ownership::{CallingProcesses, StoreLock};
 use crate::proof::CheckpointKind;
 use crate::publisher::{LogCloser, LogKey, Publisher};
+use crate::retention::Retention;
 use crate::store::{self, Address, StoreReader};
 use crate::writer::{self, AppendQueue};
 use crate::{Config, Error, MacKey};
@@ -111,11 +115,21 @@ pub async fn service(
     let stop = CancellationToken::new();
     tokio::spawn(stop.clone().run_until_cancelled_owned(growth.run()));
     tokio::spawn(stop.clone().run_until_cancelled_owned(closing.run()));
+    let feed = StoreFeed {
+        reader: reader.clone(),
+        appends: appends.clone(),
+    };
+    let export_log = ExportLog {
+        origin: log.verifier_key().name().to_owned(),
+        is_alone,
+    };
+    let exports = exports::start(&config.exports, feed, &export_log, &ambient, &stop)?;
     let publishing = tokio::spawn(log.run(stop.clone(), size));
     let closer = LogCloser {
         stop: stop.clone(),
         publishing,
         cosigning,
+        exports,
     };
 
     let operators = OperatorAccess {
@@ -124,6 +138,15 @@ pub async fn service(
         reader: reader.clone(),
         vault: details.clone(),
         mac_key: keys.mac.clone(),
+        retention: Retention {
+            reader: reader.clone(),
+            appends: appends.clone(),
+            ambient: ambient.clone(),
+            days: config.retention_days,
+            exports: (config.exports.into_iter())
+                .map(|export| (export.name, export.start))
+                .collect(),
+        },
         ambient: ambient.clone(),
     };
     let audit = Audit {
@@ -312,14 +335,76 @@ impl AuditService for Audit {
             cosigned,
         } = request.into_inner();
         let exported = self.operators.export(&caller_token, kind(cosigned));
-        let (checkpoint, records) = exported.await.map_err(|error| status(&error))?;
+        let (checkpoint, parts) = exported.await.map_err(|error| status(&error))?;
         let checkpoint = Part::Checkpoint(checkpoint.to_string());
-        let records =
-            records.map_ok(|stored| Part::Record(response(QueriedRecord::Intact(stored))));
-        let parts = stream::iter([Ok(checkpoint)]).chain(records);
+        let parts = parts.map_ok(|part| match part {
+            ExportPart::Record(stored) => Part::Record(response(QueriedRecord::Intact(stored))),
+            ExportPart::PrunedTile(hashes) => Part::PrunedTile(hashes.into()),
+        });
+        let parts = stream::iter([Ok(checkpoint)]).chain(parts);
         Ok(streaming(parts, |part| pb::ExportRecordsResponse {
             part: Some(part),
         }))
+    }
+
+    async fn read_retention(
+        &self,
+        request: Request<pb::ReadRetentionRequest>,
+    ) -> Result<Response<pb::ReadRetentionResponse>, Status> {
+        let caller_token = request.into_inner().caller_token;
+        let found = self.operators.retention(&caller_token).await;
+        let found = found.map_err(|error| status(&error))?;
+        Ok(Response::new(found.into()))
+    }
+
+    type ApplyRetentionStream = MessageStream<pb::ApplyRetentionResponse>;
+
+    async fn apply_retention(
+        &self,
+        request: Request<pb::ApplyRetentionRequest>,
+    ) -> Result<Response<Self::ApplyRetentionStream>, Status> {
+        let caller_token = request.into_inner().caller_token;
+        let progress = self.operators.apply_retention(&caller_token).await;
+        let progress = progress.map_err(|error| status(&error))?;
+        Ok(streaming(progress, |progress| pb::ApplyRetentionResponse {
+            minimum_index: progress.minimum_index,
+            removable_below: progress.removable_below,
+        }))
+    }
+
+    async fn change_legal_hold(
+        &self,
+        request: Request<pb::ChangeLegalHoldRequest>,
+    ) -> Result<Response<pb::ChangeLegalHoldResponse>, Status> {
+        let mut request = request.into_inner();
+        let caller_token = std::mem::take(&mut request.caller_token);
+        let (name, lifts) = (std::mem::take(&mut request.name), request.lift);
+        let scope = HoldScope::try_from(request);
+        let scope = scope.map_err(|error| wardgate_rpc::invalid(&error))?;
+        let changed = if lifts {
+            self.operators.lift_hold(&caller_token, &name).await
+        } else {
+            self.operators.set_hold(&caller_token, &name, scope).await
+        };
+        changed.map_err(|error| status(&error))?;
+        Ok(Response::new(pb::ChangeLegalHoldResponse {}))
+    }
+
+    async fn erase_data_subject(
+        &self,
+        request: Request<pb::EraseDataSubjectRequest>,
+    ) -> Result<Response<pb::EraseDataSubjectResponse>, Status> {
+        let pb::EraseDataSubjectRequest {
+            caller_token,
+            data_subject,
+        } = request.into_inner();
+        let subject = data_subject
+            .ok_or_else(|| InvalidMessage::field("data_subject", "is missing"))
+            .and_then(DataSubjectFilter::try_from)
+            .map_err(|error| wardgate_rpc::invalid(&error))?;
+        let erased = self.operators.erase(&caller_token, subject).await;
+        let erased = erased.map_err(|error| status(&error))?;
+        Ok(Response::new(pb::EraseDataSubjectResponse { erased }))
     }
 }
 

@@ -104,6 +104,15 @@ impl VerificationError {
     }
 }
 
+/// What was verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VerifiedLog {
+    /// What the log signed.
+    pub checkpoint: Checkpoint,
+    /// Of the records below, which retention removed, an exported directory has the leaf hashes alone.
+    pub minimum_index: u64,
+}
+
 /// What a reader verifies with, besides what is verified.
 #[derive(Debug, Clone)]
 pub struct Verifier {
@@ -122,7 +131,7 @@ impl Verifier {
         &self,
         path: &Path,
         progress: impl FnMut(u64, u64),
-    ) -> Result<Checkpoint, VerificationError> {
+    ) -> Result<VerifiedLog, VerificationError> {
         let receipt = self.receipt.as_deref().map(read_receipt).transpose()?;
         if path.is_dir() {
             let older = |path: &PathBuf| {
@@ -153,7 +162,10 @@ impl Verifier {
                 path: path.to_owned(),
                 call_id: receipt.call_id,
             }),
-            _ => Ok(checkpoint),
+            _ => Ok(VerifiedLog {
+                checkpoint,
+                minimum_index: 0,
+            }),
         }
     }
 }
@@ -168,7 +180,7 @@ impl Directory<'_> {
         since: Option<&(PathBuf, TreeHead)>,
         receipt: Option<&CallReceipt>,
         mut progress: impl FnMut(u64, u64),
-    ) -> Result<Checkpoint, VerificationError> {
+    ) -> Result<VerifiedLog, VerificationError> {
         let path = self.0.join(CHECKPOINT);
         let checkpoint = policy.verify(&read_note(&path)?);
         let checkpoint = checkpoint.map_err(|source| VerificationError::log(&path, source))?;
@@ -181,14 +193,23 @@ impl Directory<'_> {
         };
         let mut begins_with_older = since.is_none() || is_older(&tree);
         let mut has_record = receipt.is_none();
+        let mut minimum_index = 0;
         // The hashes of each level above the leaves, as the records have them.
         let mut levels: Vec<Vec<Hash>> = Vec::new();
         for id in tiles_of_size(size) {
             let hashes = match id.level().checked_sub(1) {
                 None => {
-                    let hashes = self.leaf_hashes(id, &mut lines, |record| {
-                        has_record = has_record || receipt.is_some_and(|it| it.is_of(record));
-                    })?;
+                    // Only a beginning in whole bundles can have been removed.
+                    let range = id.range();
+                    let can_be_pruned = range.start == minimum_index && range.end < size;
+                    let hashes = if can_be_pruned && !self.has_bundle(id) {
+                        minimum_index = range.end;
+                        self.pruned_hashes(id)?
+                    } else {
+                        self.leaf_hashes(id, &mut lines, |record| {
+                            has_record = has_record || receipt.is_some_and(|it| it.is_of(record));
+                        })?
+                    };
                     for leaf in &hashes {
                         tree.append(*leaf, |node, root| {
                             if node.height % 8 == 0 {
@@ -234,7 +255,26 @@ impl Directory<'_> {
                 call_id: receipt.call_id.clone(),
             });
         }
-        Ok(checkpoint)
+        Ok(VerifiedLog {
+            checkpoint,
+            minimum_index,
+        })
+    }
+
+    fn has_bundle(&self, id: TileId) -> bool {
+        self.0.join(id.bundle_path()).exists()
+    }
+
+    /// The leaf hashes of records that are not there.
+    fn pruned_hashes(&self, id: TileId) -> Result<Vec<Hash>, VerificationError> {
+        let path = self.0.join(id.path());
+        let bytes = read(&path)?;
+        let (hashes, rest) = bytes.as_chunks::<32>();
+        let expected = to_usize(id.range().end - id.range().start);
+        if hashes.len() != expected || !rest.is_empty() {
+            return Err(VerificationError::Tile(path));
+        }
+        Ok(hashes.to_vec())
     }
 
     /// The leaf hashes of the bundle `id`, whose records are the next of `lines`; `on_record` hears of each.

@@ -25,8 +25,8 @@ use wardgate_transparency::TreeHead;
 use crate::Error;
 use crate::canonical::RecordEntry;
 use crate::store::{
-    Address, AppendError, LONGEST_WRITE, MAX_BATCH, StoreWriter, StoredEntry, SubjectKeys,
-    TreeGrowth, WRITE_LIMIT, open_error,
+    Address, AppendError, LONGEST_WRITE, MAX_BATCH, StoreUpkeep, StoreWriter, StoredEntry,
+    SubjectKeys, TreeGrowth, WRITE_LIMIT, open_error,
 };
 
 /// Records that may wait; more are refused at once.
@@ -122,6 +122,14 @@ impl AppendQueue {
         answered.await.map_err(|_| Error::NotDurable)
     }
 
+    /// Changes what stands beside the record; false where somebody else was faster.
+    pub(crate) async fn keep_up(&self, upkeep: StoreUpkeep) -> Result<bool, Error> {
+        let (answer, answered) = oneshot::channel();
+        let job = WriterJob::Upkeep(upkeep, answer);
+        self.queue.send(job).await.map_err(|_| Error::NotDurable)?;
+        answered.await.map_err(|_| Error::NotDurable)
+    }
+
     /// How many records there are, as of the last append by this process.
     pub(crate) fn size(&self) -> watch::Receiver<u64> {
         self.size.clone()
@@ -139,6 +147,7 @@ enum WriterJob {
     ClosedBelow(u64),
     Tree(TreeJob),
     SubjectKeys(SubjectKeys, oneshot::Sender<()>),
+    Upkeep(StoreUpkeep, oneshot::Sender<bool>),
 }
 
 /// A job for the writer that is about the tree, with where its end is told.
@@ -323,6 +332,7 @@ impl WriterTask {
         let mut closed_below = None;
         let mut of_tree = Vec::new();
         let mut of_subjects = Vec::new();
+        let mut upkeep = Vec::new();
         for job in jobs {
             match job {
                 // Whoever gave up waiting was told that the record is not durable.
@@ -331,6 +341,7 @@ impl WriterTask {
                 WriterJob::ClosedBelow(sequence) => closed_below = Some(sequence),
                 WriterJob::Tree(job) => of_tree.push(job),
                 WriterJob::SubjectKeys(keys, answer) => of_subjects.push((keys, answer)),
+                WriterJob::Upkeep(job, answer) => upkeep.push((job, answer)),
             }
         }
         if let Some(connection) = &mut self.connection {
@@ -344,6 +355,10 @@ impl WriterTask {
                     write_tree(connection, job).await?;
                 }
                 add_subject_keys(connection, of_subjects).await?;
+                for (job, answer) in upkeep {
+                    // Nobody listens any more when the service ends.
+                    let _ = answer.send(connection.keep_up(&job).await?);
+                }
                 Ok(())
             };
             if self.health.supervise(write).await.is_some() {

@@ -78,13 +78,15 @@ pub struct ConversationFacts {
     pub tenant: String,
 }
 
-/// Which part of the record a caller wants to read.
+/// What a caller wants of the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordScope {
     /// What everybody did; of a caller of a tenant, everybody of that tenant.
     All,
     /// What the caller did.
     Own,
+    /// Not to read: to decide what becomes of it, by retention, legal holds and erasure.
+    Manage,
 }
 
 /// Whether a caller may read what no tool gives: a conversation of somebody else, or the record.

@@ -154,6 +154,7 @@ impl Search<'_> {
         for (scope, what) in [
             (RecordScope::All, "reads the record of everybody"),
             (RecordScope::Own, "reads the record of their own"),
+            (RecordScope::Manage, "manages the record"),
         ] {
             self.questions += 1;
             let had = self.before.record(&caller, scope).decision;

@@ -79,6 +79,8 @@ pub enum TestedAction {
     ReadRecord,
     /// Reads the record of what they did themselves.
     ReadOwnRecord,
+    /// Decides what becomes of the record.
+    ManageRecord,
     /// Reads a conversation of somebody else.
     Recall,
 }
@@ -339,7 +341,10 @@ impl TestRun<'_> {
             TestedAction::Connect => Some(OfferKind::Connect),
             TestedAction::ReadResource => Some(OfferKind::Resources),
             TestedAction::GetPrompt => Some(OfferKind::Prompts),
-            TestedAction::ReadRecord | TestedAction::ReadOwnRecord | TestedAction::Recall => None,
+            TestedAction::ReadRecord
+            | TestedAction::ReadOwnRecord
+            | TestedAction::ManageRecord
+            | TestedAction::Recall => None,
         };
         if test.callers.is_empty() || (kind.is_some() && test.tools.is_empty()) {
             self.differ("the test names no caller or no tool, so it tests nothing".to_owned());
@@ -530,6 +535,7 @@ impl TestRun<'_> {
         let decided = match test.action {
             TestedAction::ReadRecord => self.simulator.record(caller, RecordScope::All),
             TestedAction::ReadOwnRecord => self.simulator.record(caller, RecordScope::Own),
+            TestedAction::ManageRecord => self.simulator.record(caller, RecordScope::Manage),
             _ => {
                 let owner = test.owner.as_deref();
                 let owner = self.caller(owner.ok_or("`owner` names whose conversation it is")?)?;

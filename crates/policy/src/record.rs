@@ -1,4 +1,4 @@
-//! May the caller read the record of what everybody did, or of what they did themselves?
+//! May the caller read the record of what everybody did, or of what they did themselves, or decide what becomes of it?
 
 use cedar_policy::Entity;
 use wardgate_domain::RecordScope;
@@ -13,7 +13,7 @@ use crate::vocabulary::uid;
 const RECORD: &str = "record";
 
 /// The question, for faults.
-const WHAT: &str = "the question whether the record may be read";
+const WHAT: &str = "the question whether the record may be read or managed";
 
 impl PolicySet {
     /// Decides for `caller`, an entity that knows its roles.
@@ -26,6 +26,7 @@ impl PolicySet {
         let (action, policies) = match scope {
             RecordScope::All => (&vocabulary.read_record, &self.read_record),
             RecordScope::Own => (&vocabulary.read_own_record, &self.read_own_record),
+            RecordScope::Manage => (&vocabulary.manage_record, &self.manage_record),
         };
         let record = Entity::new(uid(&vocabulary.audit, RECORD), [].into(), [].into());
         let access_question = AccessQuestion {

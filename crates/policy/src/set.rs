@@ -37,6 +37,7 @@ pub struct PolicySet {
     pub(crate) recall: cedar::PolicySet,
     pub(crate) read_record: cedar::PolicySet,
     pub(crate) read_own_record: cedar::PolicySet,
+    pub(crate) manage_record: cedar::PolicySet,
 }
 
 impl PolicySet {
@@ -52,9 +53,13 @@ impl PolicySet {
 
     /// Every policy, once for each question that it can apply to.
     pub(crate) fn policies_of_questions(&self) -> impl Iterator<Item = &Policy> {
-        let readings = [&self.recall, &self.read_record, &self.read_own_record];
+        let records = [
+            &self.read_record,
+            &self.read_own_record,
+            &self.manage_record,
+        ];
         let sets = self.uses.values().chain(self.read.values());
-        let sets = sets.chain(&self.show).chain(readings);
+        let sets = sets.chain(&self.show).chain([&self.recall]).chain(records);
         sets.flat_map(cedar::PolicySet::policies)
     }
 
@@ -108,6 +113,7 @@ impl PolicySet {
             recall: slice(&self.recall),
             read_record: slice(&self.read_record),
             read_own_record: slice(&self.read_own_record),
+            manage_record: slice(&self.manage_record),
         }
     }
 
@@ -145,6 +151,7 @@ impl PolicySet {
         let mut recall = Vec::new();
         let mut read_record = Vec::new();
         let mut read_own_record = Vec::new();
+        let mut manage_record = Vec::new();
         for policy in policies.policies() {
             for environment in policy.get_valid_request_envs(&vocabulary.schema) {
                 if let Some(kind) = use_of(environment.action()) {
@@ -155,6 +162,8 @@ impl PolicySet {
                     read_record.push(policy.clone());
                 } else if *environment.action() == vocabulary.read_own_record {
                     read_own_record.push(policy.clone());
+                } else if *environment.action() == vocabulary.manage_record {
+                    manage_record.push(policy.clone());
                 } else if *environment.action() == vocabulary.read {
                     if let Some(of_type) = read.get_mut(&environment.resource().to_string()) {
                         of_type.push(policy.clone());
@@ -189,6 +198,7 @@ impl PolicySet {
             recall: gather(recall),
             read_record: gather(read_record),
             read_own_record: gather(read_own_record),
+            manage_record: gather(manage_record),
             vocabulary: Arc::new(vocabulary),
         }
     }

@@ -198,7 +198,7 @@ impl Trial<'_> {
                 .answer(&policies, &principal, tool, &entities, &arguments, "")?;
         }
         self.set.column_tiers(&principal, tool, &entities)?;
-        for scope in [RecordScope::All, RecordScope::Own] {
+        for scope in [RecordScope::All, RecordScope::Own, RecordScope::Manage] {
             let _decided = self.set.record(caller.clone(), scope)?;
         }
         let _decided = self.set.recall(caller, &made_up_conversation()?)?;

@@ -27,6 +27,7 @@ pub(crate) struct Vocabulary {
     pub(crate) read: EntityUid,
     pub(crate) read_record: EntityUid,
     pub(crate) read_own_record: EntityUid,
+    pub(crate) manage_record: EntityUid,
     pub(crate) recall: EntityUid,
     /// Mildest first: the order in which tiers are tried.
     pub(crate) show: [(ColumnTier, EntityUid); 4],
@@ -90,6 +91,7 @@ impl Vocabulary {
             read: action(READ)?,
             read_record: action("read_record")?,
             read_own_record: action("read_own_record")?,
+            manage_record: action("manage_record")?,
             recall: action("recall")?,
             show: [
                 show(ColumnTier::Clear, "show_clear")?,

@@ -30,12 +30,7 @@ impl Default for RetrySettings {
 impl RetrySettings {
     /// How long to wait before the attempt after the `made`th; never less than the source asked for. `None`
     /// when those were all.
-    pub(super) fn pause(
-        &self,
-        made: u32,
-        asked_for: Duration,
-        ambient: &Ambient,
-    ) -> Option<Duration> {
+    pub fn pause(&self, made: u32, asked_for: Duration, ambient: &Ambient) -> Option<Duration> {
         if made >= self.attempts {
             return None;
         }

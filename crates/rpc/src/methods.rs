@@ -96,6 +96,10 @@ pub const METHODS: &[Method] = methods! {
         ReadCheckpoint:      Operator,               Whole,  Never;
         ReadProof:           Operator,               Whole,  Never;
         ExportRecords:       Operator,               Stream, Never;
+        ReadRetention:       Operator,               Whole,  Never;
+        ApplyRetention:      Operator,               Stream, Never;
+        ChangeLegalHold:     Operator,               Whole,  Never;
+        EraseDataSubject:    Operator,               Whole,  Never;
     }
     "wardgate.memory.v1.MemoryService" {
         // Without an id each makes a new conversation.

@@ -151,6 +151,15 @@ pub const AUDIT_CHECKPOINT_TIME: &str = "wardgate_audit_checkpoint_timestamp_sec
 pub const AUDIT_COSIGNED_TIME: &str = "wardgate_audit_cosigned_timestamp_seconds";
 /// Counter: checkpoints that a `witness` did not cosign.
 pub const AUDIT_WITNESS_FAILURES: &str = "wardgate_audit_witness_failures_total";
+/// Gauge: records that the security tool of an `export` has not taken yet, as of the replica that exports.
+pub const AUDIT_EXPORT_LAG_RECORDS: &str = "wardgate_audit_export_lag_records";
+/// Gauge, seconds: how old the first record is that the security tool of an `export` has not taken yet.
+pub const AUDIT_EXPORT_LAG_SECONDS: &str = "wardgate_audit_export_lag_seconds";
+/// Counter: events that the security tool of an `export` has taken.
+pub const AUDIT_EXPORT_SENT: &str = "wardgate_audit_export_sent_total";
+/// Counter: failures of an `export`, by `reason`: batches that were not taken (`unreachable`, `refused`, `file`), events that a
+/// collector keeps not (`rejected`), and records that were changed in the store and are left out (`damaged`).
+pub const AUDIT_EXPORT_FAILURES: &str = "wardgate_audit_export_failures_total";
 
 // === witness ===
 

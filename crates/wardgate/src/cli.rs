@@ -165,6 +165,10 @@ pub(crate) enum AuditCommand {
     Export(AuditExport),
     /// Verify an exported directory or a proof. Needs no network and no access to the system.
     Verify(AuditVerify),
+    /// Show how long records are kept and what can be removed; remove it; set and lift legal holds.
+    Retention(AuditRetention),
+    /// Erase the details of all calls that concerned a data subject, by destroying their key. The record and its proofs stay.
+    Erase(AuditErase),
     /// Run a witness, which cosigns the checkpoints of a log that has one history; on another host than the log.
     Witness(AuditWitness),
 }
@@ -245,6 +249,52 @@ pub(crate) struct AuditVerify {
     /// An older checkpoint that was kept: the records of the directory must begin with those that it covers.
     #[arg(long, value_name = "FILE")]
     pub(crate) since: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AuditRetention {
+    #[command(flatten)]
+    pub(crate) source: RecordSource,
+    #[command(flatten)]
+    pub(crate) operator: OperatorToken,
+    /// One JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Remove what can be removed. The policy has to permit you `manage_record`, as for the next two.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) apply: bool,
+    /// Set a legal hold of this name: on the whole record, or on what `--tenant` or `--subject` says.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["apply", "json"])]
+    pub(crate) hold: Option<String>,
+    /// Lift the legal hold of this name.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["apply", "json", "hold"])]
+    pub(crate) lift: Option<String>,
+    /// Hold what concerns this data subject.
+    #[arg(long, value_name = "KEY", requires = "hold")]
+    pub(crate) subject: Option<String>,
+    /// Hold what callers of this tenant did; with `--subject`, the tenant of those callers.
+    #[arg(long, value_name = "TENANT", requires = "hold")]
+    pub(crate) tenant: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AuditErase {
+    #[command(flatten)]
+    pub(crate) source: RecordSource,
+    #[command(flatten)]
+    pub(crate) operator: OperatorToken,
+    /// The data subject: the value of a key that `result.subject` of a tool names, for example a patient's code. The policy
+    /// has to permit you `manage_record`.
+    #[arg(long, value_name = "KEY")]
+    pub(crate) subject: String,
+    /// Tenant of the callers, where there are tenants.
+    #[arg(
+        long,
+        value_name = "TENANT",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub(crate) tenant: String,
 }
 
 #[derive(Debug, Args)]

@@ -82,14 +82,14 @@ pub(crate) async fn local(
 ) -> Result<LocalServices, Failure> {
     let policy =
         wardgate_policy::service(parts.policy, parts.permit_signer, ambient.clone()).await?;
-    let (audit, log) = wardgate_audit::service(
+    let audit = wardgate_audit::service(
         parts.audit,
         parts.audit_keys,
         wardgate_audit::CallingProcesses::ThisProcess,
         Some(rights(link::local(policy.clone(), Peer::Audit))),
         ambient.clone(),
-    )
-    .await?;
+    );
+    let (audit, log) = Box::pin(audit).await?;
     let memory = wardgate_memory::service(
         parts.memory,
         parts.memory_key,

@@ -61,7 +61,7 @@ fn main() -> ExitCode {
 async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Init(arguments) => commands::init::run(&arguments).await,
-        Command::Up(arguments) => commands::up::run(arguments).await,
+        Command::Up(arguments) => Box::pin(commands::up::run(arguments)).await,
         Command::Gateway(arguments) => commands::serve::gateway(&arguments).await,
         Command::Policy(arguments) => commands::policy::run(arguments).await,
         Command::ToolRunner(arguments) => commands::serve::tool_runner(&arguments).await,

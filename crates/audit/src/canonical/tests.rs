@@ -273,6 +273,7 @@ fn the_canonical_bytes_of_what_an_operator_reads_are_these() {
         decision: &decision,
         action: "audit.query",
         target: "status=denied",
+        failed: false,
     };
     let entry = RecordEntry::of_reading(time(), &reading).unwrap();
     assert_eq!(

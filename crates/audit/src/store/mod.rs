@@ -5,10 +5,12 @@
 //! in the order of their sequence, and a reader that sees one sees all before it.
 
 mod postgres;
+mod retention;
 mod select;
 mod sqlite;
 mod subjects;
 mod tree;
+mod upkeep;
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,9 +26,11 @@ use crate::canonical::{IndexedColumns, RecordEntry, leaf_hash};
 use crate::filter::RecordFilter;
 use crate::stored_row::StoredRow;
 
+pub(crate) use retention::LegalHold;
 pub(crate) use select::{PageBounds, RecordPosition};
 pub(crate) use subjects::SubjectKeys;
 pub(crate) use tree::{TileRoot, TreeGrowth};
+pub(crate) use upkeep::StoreUpkeep;
 pub(crate) use wardgate_store::Address;
 
 /// Entries of one append.
@@ -246,13 +250,16 @@ pub(crate) struct RecordHead {
     pub(crate) size: u64,
     /// Every intent below this sequence has its outcome.
     pub(crate) closed_below: u64,
+    /// Records below this sequence were removed by retention.
+    pub(crate) minimum_index: u64,
 }
 
-impl From<(i64, i64)> for RecordHead {
-    fn from((size, closed_below): (i64, i64)) -> Self {
+impl From<(i64, i64, i64)> for RecordHead {
+    fn from((size, closed_below, minimum_index): (i64, i64, i64)) -> Self {
         Self {
             size: unsigned(size),
             closed_below: unsigned(closed_below),
+            minimum_index: unsigned(minimum_index),
         }
     }
 }
@@ -364,7 +371,7 @@ impl StoreReader {
     }
 
     pub(crate) async fn head(&self) -> Result<RecordHead, Error> {
-        let head: (i64, i64) = match &self.pool {
+        let head: (i64, i64, i64) = match &self.pool {
             ReadPool::Sqlite(pool) => sqlx::query_as(sqlite::HEAD).fetch_one(pool).await?,
             ReadPool::Postgres(pool) => sqlx::query_as(postgres::HEAD).fetch_one(pool).await?,
         };

@@ -8,23 +8,27 @@ use wardgate_store::{DatabaseSettings, MigrationError};
 use wardgate_transparency::TreeHead;
 
 use super::{
-    AppendError, LONGEST_WRITE, READ_LIMIT, READ_WAIT, READERS, StoredEntry, TreeGrowth, signed,
-    unsigned,
+    AppendError, LONGEST_WRITE, READ_LIMIT, READ_WAIT, READERS, StoreUpkeep, StoredEntry,
+    TreeGrowth, signed, unsigned,
 };
 use crate::canonical::RecordEntry;
 
 pub(super) const RECORD: &str = "audit.record";
-pub(super) const HEAD: &str = "SELECT size, closed_below FROM audit.head";
+pub(super) const HEAD: &str =
+    "SELECT size, closed_below, minimum_index FROM audit.head, audit.retention";
 
 /// How many records there are, and how many sequence numbers were given, at one instant.
-pub(super) const COUNT: &str = "SELECT (SELECT count(*) FROM audit.record), size FROM audit.head";
+pub(super) const COUNT: &str = "
+    SELECT (SELECT count(*) FROM audit.record) + minimum_index, size FROM audit.head, audit.retention";
 
 /// The ranges of sequence numbers that were given and that no record has.
 pub(super) const GAPS: &str = "
     SELECT lower, upper FROM (
-        SELECT coalesce(lag(sequence) OVER (ORDER BY sequence) + 1, 0) AS lower, sequence AS upper FROM audit.record
+        SELECT coalesce(lag(sequence) OVER (ORDER BY sequence) + 1, (SELECT minimum_index FROM audit.retention)) AS lower,
+               sequence AS upper
+        FROM audit.record
         UNION ALL
-        SELECT coalesce((SELECT max(sequence) + 1 FROM audit.record), 0), size FROM audit.head
+        SELECT coalesce((SELECT max(sequence) + 1 FROM audit.record), minimum_index), size FROM audit.head, audit.retention
     ) AS steps
     WHERE lower < upper ORDER BY lower LIMIT 100";
 
@@ -55,6 +59,47 @@ const GROW: &str = "
 pub(super) const SUBJECT_KEYS: &str =
     "SELECT tag, wrapped FROM audit.data_subject_key WHERE tag = ANY($1)";
 
+pub(super) const EXPORT_POSITION: &str = "SELECT position FROM audit.export_cursor WHERE name = $1";
+
+/// By the clock of the server, which is one for all replicas.
+const CLAIM_EXPORT: &str = "
+    INSERT INTO audit.export_cursor AS cursor (name, position, holder, claimed_until)
+    VALUES ($1, $2, $3, extract(epoch FROM clock_timestamp()) + $4)
+    ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, claimed_until = excluded.claimed_until
+    WHERE cursor.holder = excluded.holder OR $5
+       OR cursor.claimed_until < extract(epoch FROM clock_timestamp())";
+
+const ADVANCE_EXPORT: &str = "
+    UPDATE audit.export_cursor SET position = $1, claimed_until = extract(epoch FROM clock_timestamp()) + $2
+    WHERE name = $3 AND holder = $4 AND position = $5";
+
+const RELEASE_EXPORT: &str =
+    "UPDATE audit.export_cursor SET claimed_until = 0 WHERE name = $1 AND holder = $2";
+
+/// How many records a range has, and the time of the newest.
+pub(super) const BUNDLE_TIMES: &str = "
+    SELECT count(*), coalesce(max(time), 0) FROM audit.record WHERE sequence >= $1 AND sequence < $2";
+
+pub(super) const PRUNED_HASHES: &str = "
+    SELECT hashes FROM audit.pruned_tile WHERE position >= $1 AND position < $2 ORDER BY position";
+
+pub(super) const LEGAL_HOLDS: &str =
+    "SELECT name, tenant, tag, set_by, set_at FROM audit.legal_hold ORDER BY name";
+
+pub(super) const FIRST_OF_SUBJECT: &str =
+    "SELECT min(sequence) FROM audit.data_subject WHERE tag = $1";
+
+const SET_HOLD: &str = "
+    INSERT INTO audit.legal_hold (name, tenant, tag, set_by, set_at) VALUES ($1, $2, $3, $4, $5)
+    ON CONFLICT DO NOTHING";
+
+const LIFT_HOLD: &str = "DELETE FROM audit.legal_hold WHERE name = $1";
+
+const ERASE_SUBJECT: &str = "
+    DELETE FROM audit.data_subject_key WHERE tag = $1 AND NOT EXISTS (
+        SELECT 1 FROM audit.legal_hold AS held
+        WHERE held.tag = $1 OR held.tag IS NULL AND (held.tenant IS NULL OR held.tenant = $2))";
+
 pub(super) const BYTES: &str = "SELECT pg_total_relation_size('audit.record')";
 
 /// How soon the server gives up a statement whose reader has gone.
@@ -69,8 +114,9 @@ pub(super) const SCHEMA: Schema = Schema {
         include_str!("postgres/0003_tree.sql"),
         include_str!("postgres/0004_details.sql"),
         include_str!("postgres/0005_cosigned.sql"),
+        include_str!("postgres/0006_upkeep.sql"),
     ],
-    // What is on record stays: the service can add to it, and nothing else.
+    // What is on record stays: the service can add to it, and have whole bundles removed by `audit.prune_bundle`.
     rights: Rights::Tables(&[
         ("record", "SELECT, INSERT"),
         ("head", "SELECT, UPDATE"),
@@ -78,6 +124,10 @@ pub(super) const SCHEMA: Schema = Schema {
         ("tile_root", "SELECT, INSERT"),
         ("data_subject", "SELECT, INSERT"),
         ("data_subject_key", "SELECT, INSERT, DELETE"),
+        ("export_cursor", "SELECT, INSERT, UPDATE"),
+        ("retention", "SELECT"),
+        ("pruned_tile", "SELECT"),
+        ("legal_hold", "SELECT, INSERT, DELETE"),
     ]),
 };
 
@@ -314,6 +364,47 @@ impl PostgresWriter {
         .execute(&mut self.0)
         .await
         .map(drop)
+    }
+
+    pub(super) async fn keep_up(&mut self, upkeep: &StoreUpkeep) -> Result<bool, sqlx::Error> {
+        let query = match upkeep {
+            StoreUpkeep::PruneBundle {
+                bundle,
+                newest_hold,
+            } => {
+                let pruned = sqlx::query_scalar("SELECT audit.prune_bundle($1, $2)")
+                    .bind(signed(*bundle))
+                    .bind(newest_hold.as_micros());
+                return pruned.fetch_one(&mut self.0).await;
+            }
+            StoreUpkeep::SetHold(hold) => sqlx::query(SET_HOLD)
+                .bind(&hold.name)
+                .bind(&hold.tenant)
+                .bind(hold.tag.as_ref().map(|tag| tag.as_bytes().as_slice()))
+                .bind(&hold.set_by)
+                .bind(hold.set_at.as_micros()),
+            StoreUpkeep::LiftHold(name) => sqlx::query(LIFT_HOLD).bind(name),
+            StoreUpkeep::EraseSubject { tenant, tag } => sqlx::query(ERASE_SUBJECT)
+                .bind(tag.as_bytes().as_slice())
+                .bind(tenant),
+            StoreUpkeep::ClaimExport(claim, first) => sqlx::query(CLAIM_EXPORT)
+                .bind(&claim.export)
+                .bind(signed(*first))
+                .bind(&claim.holder)
+                .bind(claim.lasting.as_secs_f64())
+                .bind(claim.is_alone),
+            StoreUpkeep::AdvanceExport { claim, from, to } => sqlx::query(ADVANCE_EXPORT)
+                .bind(signed(*to))
+                .bind(claim.lasting.as_secs_f64())
+                .bind(&claim.export)
+                .bind(&claim.holder)
+                .bind(signed(*from)),
+            StoreUpkeep::ReleaseExport(claim) => sqlx::query(RELEASE_EXPORT)
+                .bind(&claim.export)
+                .bind(&claim.holder),
+        };
+        let done = query.execute(&mut self.0).await?;
+        Ok(done.rows_affected() > 0)
     }
 
     pub(super) async fn close(self) -> Result<(), sqlx::Error> {

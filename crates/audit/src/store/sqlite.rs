@@ -9,29 +9,30 @@ use sqlx::sqlite::{
     SqliteSynchronous,
 };
 use sqlx::{ConnectOptions, Connection, Sqlite, SqlitePool};
-use wardgate_domain::Digest;
+use wardgate_domain::{Digest, Timestamp};
 use wardgate_store::{DatabaseSettings, MigrationError};
-use wardgate_transparency::TreeHead;
+use wardgate_transparency::{TILE_WIDTH, TreeHead};
 
 use super::{
-    AppendError, LONGEST_WRITE, MAX_BATCH, READ_WAIT, READERS, StoredEntry, TreeGrowth, signed,
-    unsigned,
+    AppendError, LONGEST_WRITE, MAX_BATCH, READ_WAIT, READERS, StoreUpkeep, StoredEntry,
+    TreeGrowth, signed, unsigned,
 };
 use crate::canonical::RecordEntry;
 
 pub(super) const RECORD: &str = "record";
-pub(super) const HEAD: &str =
-    "SELECT (SELECT coalesce(max(sequence) + 1, 0) FROM record), closed_below FROM head";
+pub(super) const HEAD: &str = "SELECT (SELECT coalesce(max(sequence) + 1, 0) FROM record), closed_below, minimum_index FROM head, retention";
 
 /// How many records there are, and how many sequence numbers were given, at one instant.
-pub(super) const COUNT: &str = "SELECT (SELECT count(*) FROM record),
+pub(super) const COUNT: &str =
+    "SELECT (SELECT count(*) FROM record) + (SELECT minimum_index FROM retention),
     (SELECT coalesce(max(sequence) + 1, 0) FROM record)";
 
 /// The ranges of sequence numbers that no record has. Without records at its end the file says of none that they are
 /// missing.
 pub(super) const GAPS: &str = "
     SELECT lower, upper FROM
-        (SELECT coalesce(lag(sequence) OVER (ORDER BY sequence) + 1, 0) AS lower, sequence AS upper FROM record)
+        (SELECT coalesce(lag(sequence) OVER (ORDER BY sequence) + 1, (SELECT minimum_index FROM retention)) AS lower,
+                sequence AS upper FROM record)
     WHERE lower < upper ORDER BY lower LIMIT 100";
 
 pub(super) const TREE: &str = "SELECT size, root, checkpoint, cosigned FROM tree";
@@ -50,6 +51,57 @@ pub(super) const TILE: &str = "
 pub(super) const SUBJECT_KEYS: &str = "
     SELECT tag, wrapped FROM data_subject_key WHERE tag IN (SELECT unhex(value) FROM json_each(?))";
 
+pub(super) const EXPORT_POSITION: &str = "SELECT position FROM export_cursor WHERE name = ?";
+
+const CLAIM_EXPORT: &str = "
+    INSERT INTO export_cursor (name, position, holder, claimed_until)
+    VALUES (?1, ?2, ?3, unixepoch('subsec') + ?4)
+    ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, claimed_until = excluded.claimed_until
+    WHERE holder = excluded.holder OR claimed_until < unixepoch('subsec') OR ?5";
+
+const ADVANCE_EXPORT: &str = "
+    UPDATE export_cursor SET position = ?1, claimed_until = unixepoch('subsec') + ?2
+    WHERE name = ?3 AND holder = ?4 AND position = ?5";
+
+const RELEASE_EXPORT: &str =
+    "UPDATE export_cursor SET claimed_until = 0 WHERE name = ? AND holder = ?";
+
+/// How many records a range has, and the time of the newest.
+pub(super) const BUNDLE_TIMES: &str = "
+    SELECT count(*), coalesce(max(time), 0) FROM record WHERE sequence >= ? AND sequence < ?";
+
+pub(super) const PRUNED_HASHES: &str = "
+    SELECT hashes FROM pruned_tile WHERE position >= ? AND position < ? ORDER BY position";
+
+pub(super) const LEGAL_HOLDS: &str =
+    "SELECT name, tenant, tag, set_by, set_at FROM legal_hold ORDER BY name";
+
+pub(super) const FIRST_OF_SUBJECT: &str = "SELECT min(sequence) FROM data_subject WHERE tag = ?";
+
+const SET_HOLD: &str = "
+    INSERT INTO legal_hold (name, tenant, tag, set_by, set_at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING";
+
+const LIFT_HOLD: &str = "DELETE FROM legal_hold WHERE name = ?";
+
+const ERASE_SUBJECT: &str = "
+    DELETE FROM data_subject_key WHERE tag = ?1 AND NOT EXISTS (
+        SELECT 1 FROM legal_hold AS held
+        WHERE held.tag = ?1 OR held.tag IS NULL AND (held.tenant IS NULL OR held.tenant = ?2))";
+
+/// What removes a bundle, whose first sequence is `?1`, once its leaf hashes are kept. The trigger that refuses it is the one
+/// of the first migration.
+const PRUNE: [&str; 5] = [
+    "DELETE FROM data_subject WHERE (tag, time, sequence) IN (
+         SELECT unhex(subject.value ->> 'hmac'), record.time, record.sequence
+         FROM record, json_each(CAST(record.canonical AS TEXT), '$.data_subjects') AS subject
+         WHERE record.sequence >= ?1 AND record.sequence < ?1 + 256 AND record.data_subjects > 0)",
+    "DROP TRIGGER record_is_not_removed",
+    "DELETE FROM record WHERE sequence >= ?1 AND sequence < ?1 + 256",
+    "CREATE TRIGGER record_is_not_removed BEFORE DELETE ON record
+     BEGIN SELECT RAISE(ABORT, 'a record is never removed'); END",
+    "UPDATE retention SET minimum_index = ?1 + 256",
+];
+
 pub(super) const BYTES: &str =
     "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()";
 
@@ -60,6 +112,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("sqlite/0003_tree.sql"),
     include_str!("sqlite/0004_details.sql"),
     include_str!("sqlite/0005_cosigned.sql"),
+    include_str!("sqlite/0006_upkeep.sql"),
 ];
 
 /// The statement that stores a batch, for up to 1, 2, 4, … 256 rows: a single one, which is its own
@@ -243,6 +296,81 @@ impl SqliteWriter {
             .execute(&mut self.0)
             .await
             .map(drop)
+    }
+
+    /// Removes the records of `bundle`, and keeps their leaf hashes; false where it is not the next one that can go.
+    async fn prune(&mut self, bundle: u64, newest_hold: Timestamp) -> Result<bool, sqlx::Error> {
+        let first = signed(bundle * TILE_WIDTH);
+        let mut transaction = self.0.begin_with("BEGIN IMMEDIATE").await?;
+        let is_next: bool = sqlx::query_scalar(
+            "SELECT minimum_index = ?1 AND ?1 + 256 <= size
+                 AND (SELECT coalesce(max(set_at), 0) FROM legal_hold) = ?2
+             FROM retention, tree",
+        )
+        .bind(first)
+        .bind(newest_hold.as_micros())
+        .fetch_one(&mut *transaction)
+        .await?;
+        let hashes: Vec<Vec<u8>> = sqlx::query_scalar(
+            "SELECT leaf_hash FROM record WHERE sequence >= ?1 AND sequence < ?1 + 256 ORDER BY sequence",
+        )
+        .bind(first)
+        .fetch_all(&mut *transaction)
+        .await?;
+        if !is_next || hashes.len() as u64 != TILE_WIDTH {
+            return Ok(false);
+        }
+        sqlx::query("INSERT INTO pruned_tile (position, hashes) VALUES (?, ?)")
+            .bind(signed(bundle))
+            .bind(hashes.concat())
+            .execute(&mut *transaction)
+            .await?;
+        for statement in PRUNE {
+            let statement = if statement.contains("?1") {
+                sqlx::query(statement).bind(first)
+            } else {
+                sqlx::query(statement)
+            };
+            statement.execute(&mut *transaction).await?;
+        }
+        transaction.commit().await?;
+        Ok(true)
+    }
+
+    pub(super) async fn keep_up(&mut self, upkeep: &StoreUpkeep) -> Result<bool, sqlx::Error> {
+        let query = match upkeep {
+            StoreUpkeep::PruneBundle {
+                bundle,
+                newest_hold,
+            } => return self.prune(*bundle, *newest_hold).await,
+            StoreUpkeep::SetHold(hold) => sqlx::query(SET_HOLD)
+                .bind(hold.name.clone())
+                .bind(hold.tenant.clone())
+                .bind(hold.tag.map(|tag| tag.as_bytes().to_vec()))
+                .bind(hold.set_by.clone())
+                .bind(hold.set_at.as_micros()),
+            StoreUpkeep::LiftHold(name) => sqlx::query(LIFT_HOLD).bind(name.clone()),
+            StoreUpkeep::EraseSubject { tenant, tag } => sqlx::query(ERASE_SUBJECT)
+                .bind(tag.as_bytes().to_vec())
+                .bind(tenant.clone()),
+            StoreUpkeep::ClaimExport(claim, first) => sqlx::query(CLAIM_EXPORT)
+                .bind(claim.export.clone())
+                .bind(signed(*first))
+                .bind(claim.holder.clone())
+                .bind(claim.lasting.as_secs_f64())
+                .bind(claim.is_alone),
+            StoreUpkeep::AdvanceExport { claim, from, to } => sqlx::query(ADVANCE_EXPORT)
+                .bind(signed(*to))
+                .bind(claim.lasting.as_secs_f64())
+                .bind(claim.export.clone())
+                .bind(claim.holder.clone())
+                .bind(signed(*from)),
+            StoreUpkeep::ReleaseExport(claim) => sqlx::query(RELEASE_EXPORT)
+                .bind(claim.export.clone())
+                .bind(claim.holder.clone()),
+        };
+        let done = query.execute(&mut self.0).await?;
+        Ok(done.rows_affected() > 0)
     }
 
     pub(super) async fn close(self) -> Result<(), sqlx::Error> {

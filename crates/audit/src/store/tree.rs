@@ -74,7 +74,20 @@ impl StoreReader {
             sequence: range.start,
             problem: format!("or one up to {} is missing", range.end - 1),
         };
-        complete(joined, &range).ok_or_else(|| Error::Damaged(damage()))
+        let (count, mut hashes) = joined;
+        let wanted = range.end - range.start;
+        let mut pruned = Vec::new();
+        if unsigned(count) < wanted {
+            // The hashes of what retention removed stand by themselves, before those of the records.
+            let minimum = self.head().await?.minimum_index;
+            let before = range.start..range.end.min(minimum);
+            if !before.is_empty() {
+                pruned = self.pruned_hashes(&before).await?;
+            }
+        }
+        let found = signed(pruned.len() as u64 / 32) + count;
+        pruned.append(&mut hashes);
+        complete((found, pruned), &range).ok_or_else(|| Error::Damaged(damage()))
     }
 
     /// The hashes of a tile, one behind the other.

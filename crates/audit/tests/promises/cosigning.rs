@@ -124,7 +124,7 @@ async fn verify(store: &TestStore, policy: &str, kind: CheckpointKind) -> Result
     };
     let verified = verifier.verify(out.path(), |_, _| ());
     verified
-        .map(|checkpoint| checkpoint.head.size)
+        .map(|verified| verified.checkpoint.head.size)
         .map_err(|error| error.to_string())
 }
 

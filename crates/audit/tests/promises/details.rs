@@ -56,7 +56,7 @@ fn details_of(patients: &[(&str, u64)]) -> CallDetails {
 }
 
 /// An outcome that released rows of `patients`.
-fn outcome_about(patients: &[(&str, u64)]) -> Record {
+pub(crate) fn outcome_about(patients: &[(&str, u64)]) -> Record {
     let Event::Outcome(ended) = outcome(&subject(), Status::Ok).event else {
         unreachable!("it is an outcome")
     };

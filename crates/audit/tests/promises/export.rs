@@ -33,7 +33,8 @@ fn verifier(key: &VerifierKey) -> Verifier {
 }
 
 pub(super) fn verify(path: &Path, key: &VerifierKey) -> Result<Checkpoint, VerificationError> {
-    verifier(key).verify(path, |_, _| ())
+    let verified = verifier(key).verify(path, |_, _| ())?;
+    Ok(verified.checkpoint)
 }
 
 /// A store's record in a directory, and the key that it verifies with.

@@ -9,12 +9,14 @@ use futures::future::{join_all, select};
 use futures::{StreamExt, TryStreamExt, pin_mut};
 use serde_json::{Value, json};
 use sqlx::{Connection, SqliteConnection};
-use wardgate_audit::{CallingProcesses, CheckpointKind, Config, ExportDirectory, RecordReader};
+use wardgate_audit::{
+    CallingProcesses, CheckpointKind, Config, ExportDirectory, ExportPart, RecordReader,
+};
 use wardgate_domain::{Ambient, BearerToken, CallFacts, Record, Status};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::policy::v1::RecordScope;
 use wardgate_rpc::client::{
-    AuditFilter, CallError, DataSubjectFilter, OperatorAuditClient, ProofSelector, QueriedRecord,
+    AuditFilter, CallError, DataSubjectFilter, ExportedPart, OperatorAuditClient, ProofSelector,
 };
 use wardgate_rpc::server::{BoundServer, ListenConfig};
 use wardgate_rpc::{Peer, Shutdown, link};
@@ -37,7 +39,7 @@ on_both_stores! {
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-fn token_of(subject: &str, tenant: &str) -> String {
+pub(crate) fn token_of(subject: &str, tenant: &str) -> String {
     let claims = json!({
         "iss": "https://issuer.example", "sub": subject, "tenant": tenant, "roles": ["Auditor"],
         "exp": 4_000_000_000_u64,
@@ -435,9 +437,9 @@ async fn an_export_over_grpc_is_the_one_of_the_store(store: &TestStore) {
             let _ = std::fs::remove_dir_all(directory);
         }
         let exported = operator.export(false).await.unwrap();
-        let records = exported.records.map(|found| match found? {
-            QueriedRecord::Intact(stored) => Ok(stored),
-            QueriedRecord::Damaged(damage) => panic!("{damage}"),
+        let records = exported.parts.map(|part| match part? {
+            ExportedPart::Record(found) => Ok(ExportPart::Record(intact(found))),
+            ExportedPart::PrunedTile(_) => panic!("nothing was removed"),
         });
         let directory = ExportDirectory::create(&ours).unwrap();
         let mut told = 0;

@@ -172,7 +172,7 @@ impl TestService {
         Self::start_as(config, callers, Some(policy), Ambient::system()).await
     }
 
-    async fn start_as(
+    pub(crate) async fn start_as(
         config: Config,
         callers: CallingProcesses,
         policy: Option<PolicyClient>,

@@ -274,6 +274,7 @@ impl TryFrom<policy::v1::RecordScope> for RecordScope {
         match scope {
             policy::v1::RecordScope::All => Ok(Self::All),
             policy::v1::RecordScope::Own => Ok(Self::Own),
+            policy::v1::RecordScope::Manage => Ok(Self::Manage),
             policy::v1::RecordScope::Unspecified => {
                 Err(InvalidMessage::field("scope", "is missing"))
             }
@@ -286,6 +287,7 @@ impl From<RecordScope> for policy::v1::RecordScope {
         match scope {
             RecordScope::All => Self::All,
             RecordScope::Own => Self::Own,
+            RecordScope::Manage => Self::Manage,
         }
     }
 }

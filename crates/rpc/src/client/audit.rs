@@ -21,7 +21,10 @@ use super::{CallError, open_request, request, within};
 use crate::local::LocalMethod;
 use crate::{LatencyLimit, Link, ServiceLink, deadline};
 
-pub use operator::{ExportedRecords, OperatorAuditClient, ProofSelector};
+pub use operator::{
+    ExportedPart, ExportedRecords, HoldDescription, HoldScope, OperatorAuditClient, ProofSelector,
+    RetentionProgress, RetentionStatus,
+};
 
 /// The longest that an append is waited for, however slow the store was measured. Longer than the service itself waits
 /// for its store.
@@ -303,6 +306,15 @@ impl AuditClient {
     }
 }
 
+impl From<DataSubjectFilter> for pb::DataSubjectFilter {
+    fn from(subject: DataSubjectFilter) -> Self {
+        Self {
+            tenant: subject.tenant,
+            key: subject.key,
+        }
+    }
+}
+
 impl From<AuditFilter> for pb::QueryRequest {
     fn from(filter: AuditFilter) -> Self {
         let mut message = Self {
@@ -316,10 +328,7 @@ impl From<AuditFilter> for pb::QueryRequest {
             before_time: filter.before_time.map(Into::into),
             limit: filter.limit.unwrap_or(0),
             newest_first: filter.newest_first,
-            data_subject: filter.data_subject.map(|subject| pb::DataSubjectFilter {
-                tenant: subject.tenant,
-                key: subject.key,
-            }),
+            data_subject: filter.data_subject.map(Into::into),
             with_details: filter.with_details,
             reason: filter.content.reason.unwrap_or_default(),
             event: filter.content.event.unwrap_or_default(),
@@ -356,21 +365,27 @@ impl TryFrom<pb::QueryResponse> for QueriedRecord {
     }
 }
 
+impl TryFrom<pb::DataSubjectFilter> for DataSubjectFilter {
+    type Error = InvalidMessage;
+
+    fn try_from(subject: pb::DataSubjectFilter) -> Result<Self, Self::Error> {
+        if subject.key.is_empty() {
+            return Err(InvalidMessage::field("data_subject.key", "is missing"));
+        }
+        Ok(Self {
+            tenant: subject.tenant,
+            key: subject.key,
+        })
+    }
+}
+
 impl TryFrom<pb::QueryRequest> for AuditFilter {
     type Error = InvalidMessage;
 
     fn try_from(request: pb::QueryRequest) -> Result<Self, Self::Error> {
         let status = pb::Status::try_from(request.status)
             .map_err(|_| InvalidMessage::field("status", "is unknown"))?;
-        let data_subject = request.data_subject.map(|subject| {
-            if subject.key.is_empty() {
-                return Err(InvalidMessage::field("data_subject.key", "is missing"));
-            }
-            Ok(DataSubjectFilter {
-                tenant: subject.tenant,
-                key: subject.key,
-            })
-        });
+        let data_subject = request.data_subject.map(DataSubjectFilter::try_from);
         Ok(Self {
             subject: non_empty(request.subject),
             tool: non_empty(request.tool),

@@ -20,9 +20,10 @@ use crate::methods::IdempotentRequest;
 
 pub use crate::call_error::CallError;
 pub use audit::{
-    AuditClient, AuditFilter, ContentFilter, DataSubjectFilter, ExportedRecords, LONGEST_APPEND,
-    LocalAudit, OperatorAuditClient, ProofSelector, QueriedRecord, RecordAppender, RecordDamage,
-    RecordDetails, StoredRecord,
+    AuditClient, AuditFilter, ContentFilter, DataSubjectFilter, ExportedPart, ExportedRecords,
+    HoldDescription, HoldScope, LONGEST_APPEND, LocalAudit, OperatorAuditClient, ProofSelector,
+    QueriedRecord, RecordAppender, RecordDamage, RecordDetails, RetentionProgress, RetentionStatus,
+    StoredRecord,
 };
 pub use connections::{
     ConnectTarget, ConnectionDescription, FinishConnection, Person, RemoveConnections,

@@ -69,6 +69,14 @@ const ALERTS: &[Alert] = &[
         description: "`wardgate_audit_witness_failures_total` and the log of the audit service say which witness does not answer, or what it saw of another history.",
     },
     Alert {
+        name: "WardgateAuditExportLags",
+        severity: "warning",
+        lasting: "10m",
+        expression: "max by (namespace, export) (wardgate_audit_export_lag_seconds{}) > 300",
+        summary: "The security tool of the export {{ $labels.export }} does not get the record",
+        description: "Its first record that is missing there is {{ $value | humanizeDuration }} old. `wardgate_audit_export_failures_total` and the log of the audit service say why; calls go on, and nothing is lost.",
+    },
+    Alert {
         name: "WardgateCallsFailing",
         severity: "warning",
         lasting: "10m",

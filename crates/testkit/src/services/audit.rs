@@ -322,6 +322,36 @@ impl AuditService for FakeAudit {
     ) -> Result<Response<Self::ExportRecordsStream>, Status> {
         Err(Status::unimplemented(NO_OPERATOR))
     }
+
+    async fn read_retention(
+        &self,
+        _: Request<pb::ReadRetentionRequest>,
+    ) -> Result<Response<pb::ReadRetentionResponse>, Status> {
+        Err(Status::unimplemented(NO_OPERATOR))
+    }
+
+    type ApplyRetentionStream = BoxStream<'static, Result<pb::ApplyRetentionResponse, Status>>;
+
+    async fn apply_retention(
+        &self,
+        _: Request<pb::ApplyRetentionRequest>,
+    ) -> Result<Response<Self::ApplyRetentionStream>, Status> {
+        Err(Status::unimplemented(NO_OPERATOR))
+    }
+
+    async fn change_legal_hold(
+        &self,
+        _: Request<pb::ChangeLegalHoldRequest>,
+    ) -> Result<Response<pb::ChangeLegalHoldResponse>, Status> {
+        Err(Status::unimplemented(NO_OPERATOR))
+    }
+
+    async fn erase_data_subject(
+        &self,
+        _: Request<pb::EraseDataSubjectRequest>,
+    ) -> Result<Response<pb::EraseDataSubjectResponse>, Status> {
+        Err(Status::unimplemented(NO_OPERATOR))
+    }
 }
 
 /// The fake's word to operators.

@@ -1,6 +1,7 @@
 //! `wardgate audit`: the service, and the record read, proved, exported, verified and witnessed.
 
 mod csv;
+mod retention;
 mod witness;
 
 use std::io::{BufWriter, Write};
@@ -11,12 +12,13 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use serde_json::Value;
 use wardgate_audit::{
-    CallReceipt, CheckpointKind, ExportDirectory, RecordReader, Verifier, access_view, record_line,
+    CallReceipt, CheckpointKind, ExportDirectory, ExportPart, RecordReader, VerifiedLog, Verifier,
+    access_view, record_line,
 };
 use wardgate_domain::{BearerToken, Digest, mark_invisible};
 use wardgate_rpc::client::{
-    AuditFilter, ContentFilter, DataSubjectFilter, OperatorAuditClient, ProofSelector,
-    QueriedRecord, StoredRecord,
+    AuditFilter, ContentFilter, DataSubjectFilter, ExportedPart, OperatorAuditClient,
+    ProofSelector, QueriedRecord, StoredRecord,
 };
 use wardgate_transparency::{Checkpoint, TrustPolicy, VerifierKey};
 
@@ -39,6 +41,8 @@ pub(crate) async fn run(arguments: AuditArgs) -> Result<(), Failure> {
         (Some(AuditCommand::Proof(proof)), _) => print_proof(proof).await,
         (Some(AuditCommand::Export(export)), _) => export_records(export).await,
         (Some(AuditCommand::Verify(verify)), _) => verify_records(verify),
+        (Some(AuditCommand::Retention(arguments)), _) => retention::run(arguments).await,
+        (Some(AuditCommand::Erase(arguments)), _) => retention::erase(arguments).await,
         (Some(AuditCommand::Witness(arguments)), _) => witness::run(arguments).await,
         (None, Some(config)) => serve::audit(&config).await,
         (None, None) => Err("name a configuration file with --config".into()),
@@ -298,11 +302,14 @@ async fn export_records(arguments: AuditExport) -> Result<(), Failure> {
         OpenRecord::System(client) => {
             let directory = ExportDirectory::create(&arguments.out)?;
             let exported = client.export(arguments.cosigned).await?;
-            let records = exported.records.map(|found| match found? {
-                QueriedRecord::Intact(stored) => Ok(stored),
-                QueriedRecord::Damaged(damage) => Err(Failure::from(damage)),
+            let parts = exported.parts.map(|part| match part? {
+                ExportedPart::PrunedTile(hashes) => Ok(ExportPart::PrunedTile(hashes.to_vec())),
+                ExportedPart::Record(QueriedRecord::Intact(stored)) => {
+                    Ok(ExportPart::Record(stored))
+                }
+                ExportedPart::Record(QueriedRecord::Damaged(damage)) => Err(Failure::from(damage)),
             });
-            let written = directory.write(&exported.checkpoint, records, progress);
+            let written = directory.write(&exported.checkpoint, parts, progress);
             written.await?
         }
     };
@@ -320,9 +327,17 @@ fn verify_records(arguments: AuditVerify) -> Result<(), Failure> {
     };
     let mut progress = Progress::new("verified");
     let verified = verifier.verify(&arguments.path, |done, of| progress.tell(done, of));
-    let Checkpoint { origin, head } = verified?;
+    let VerifiedLog {
+        checkpoint: Checkpoint { origin, head },
+        minimum_index,
+    } = verified?;
     let (size, path) = (head.size, arguments.path.display());
     println!("{path} is as {origin} signed it, at {size} records");
+    if minimum_index > 0 {
+        println!(
+            "of the records below {minimum_index} only the hashes are there: retention removed them"
+        );
+    }
     Ok(())
 }
 

@@ -146,7 +146,7 @@ pub(crate) async fn audit(config: &Path) -> Result<(), Failure> {
     let policy = policy.map(|url| compose::remote_rights(url, wiring.tls.as_ref()));
     let policy = policy.transpose()?;
     let service = wardgate_audit::service(config, keys, callers, policy, Ambient::system());
-    let (service, closing) = service.await?;
+    let (service, closing) = Box::pin(service).await?;
     let served = serve("audit", &wiring, service, telemetry.metrics()).await;
     closing.close().await;
     served

@@ -205,6 +205,36 @@ impl AuditService for ReplyingService {
     ) -> Result<tonic::Response<Self::ExportRecordsStream>, Status> {
         Err(Status::unimplemented("nobody here asks it"))
     }
+
+    async fn read_retention(
+        &self,
+        _: tonic::Request<audit::ReadRetentionRequest>,
+    ) -> Result<tonic::Response<audit::ReadRetentionResponse>, Status> {
+        Err(Status::unimplemented("nobody here asks it"))
+    }
+
+    type ApplyRetentionStream = BoxStream<'static, Result<audit::ApplyRetentionResponse, Status>>;
+
+    async fn apply_retention(
+        &self,
+        _: tonic::Request<audit::ApplyRetentionRequest>,
+    ) -> Result<tonic::Response<Self::ApplyRetentionStream>, Status> {
+        Err(Status::unimplemented("nobody here asks it"))
+    }
+
+    async fn change_legal_hold(
+        &self,
+        _: tonic::Request<audit::ChangeLegalHoldRequest>,
+    ) -> Result<tonic::Response<audit::ChangeLegalHoldResponse>, Status> {
+        Err(Status::unimplemented("nobody here asks it"))
+    }
+
+    async fn erase_data_subject(
+        &self,
+        _: tonic::Request<audit::EraseDataSubjectRequest>,
+    ) -> Result<tonic::Response<audit::EraseDataSubjectResponse>, Status> {
+        Err(Status::unimplemented("nobody here asks it"))
+    }
 }
 
 /// A replica that runs until it is killed or dropped.

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use figment::value::Dict;
-use wardgate_audit::WitnessSettings;
+use wardgate_audit::{ExportSettings, WitnessSettings};
 use wardgate_rpc::Peer;
 use wardgate_rpc::link::TlsFiles;
 use wardgate_store::Layout;
@@ -38,8 +38,14 @@ pub(super) struct Deployment {
     pub(super) record: Option<String>,
     /// Who cosigns the checkpoints of the record.
     pub(super) witnesses: Option<WitnessSettings>,
+    /// The names of the exports of the record.
+    pub(super) exports: Vec<String>,
     /// All of it is verified.
     pub(super) whole_record: bool,
+}
+
+fn names(exports: Vec<ExportSettings>) -> Vec<String> {
+    exports.into_iter().map(|export| export.name).collect()
 }
 
 impl Deployment {
@@ -116,6 +122,7 @@ impl Deployment {
         );
         deployment.record = Some(up.audit.store);
         deployment.witnesses = up.audit.witnesses;
+        deployment.exports = names(up.audit.exports);
         deployment.issuers.push(Issuers {
             name: "gateway",
             auth: up.gateway.auth,
@@ -283,7 +290,7 @@ impl Deployment {
         let (own, wiring): (Dict, ServiceWiring) = settings.service(section)?;
         let store = own.get("store").and_then(|store| store.as_str());
         let store = store.map(ToOwned::to_owned);
-        let witnesses = own.contains_key("witnesses");
+        let has_settings = own.contains_key("witnesses") || own.contains_key("exports");
         let links = wiring.links;
         match peer {
             Peer::Policy => {
@@ -315,9 +322,10 @@ impl Deployment {
                 let setting = "audit.details_key_file";
                 self.key(setting, wiring.details_key_file, KeyKind::Secret);
                 self.record.clone_from(&store);
-                if witnesses {
+                if has_settings {
                     let config: wardgate_audit::Config = settings.unwired("audit", |_| {})?;
                     self.witnesses = config.witnesses;
+                    self.exports = names(config.exports);
                 }
                 self.store("audit.store", store, &wardgate_audit::LAYOUT);
             }

@@ -43,6 +43,9 @@ pub(super) async fn examine(deployment: &Deployment) -> Vec<Finding> {
     };
     let mut findings = vec![finding];
     findings.extend(checkpoints(&reader, newest, deployment.witnesses.as_ref()).await);
+    for name in &deployment.exports {
+        findings.push(export(&reader, name).await);
+    }
     let gateway = deployment.edges.iter().find(|edge| edge.name == "gateway");
     if let Some(edge) = gateway
         && edges::knock(edge).await.is_ok()
@@ -158,6 +161,21 @@ async fn checkpoints(
         Err(error) => about.warn(error.to_string(), remedy),
     });
     findings
+}
+
+/// How far a security tool has taken the record.
+async fn export(reader: &RecordReader, name: &str) -> Finding {
+    let about = FindingSubject::new("export", name);
+    let remedy = "see the log of the audit service, and wardgate_audit_export_failures_total";
+    match reader.export_position(name).await {
+        Ok(Some((position, size))) if position + UNCOVERED < size => {
+            let what = format!("the security tool has {position} of {size} records");
+            about.warn(what, remedy)
+        }
+        Ok(Some((position, size))) => about.ok(format!("has {position} of {size} records")),
+        Ok(None) => about.warn("never began".to_owned(), remedy),
+        Err(error) => about.warn(error.to_string(), remedy),
+    }
 }
 
 /// A request was just refused: that has to be on record soon.

@@ -1,0 +1,321 @@
+//! The export of the record to one security tool, for as long as the service runs.
+//!
+//! ```text
+//!   claim ──▶ page ──▶ events ──▶ send ──taken──▶ advance ──▶ next page, or wait for records
+//!     ▲                             └ not taken: once more, later; the claim is renewed meanwhile
+//!     └── another replica has it: look again in a while
+//! ```
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use metrics::{counter, gauge};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use wardgate_domain::{Ambient, Timestamp};
+use wardgate_resilience::RetrySettings;
+use wardgate_telemetry::names;
+
+use crate::Error;
+use crate::conversion::events;
+use crate::event::ExportEvent;
+use crate::feed::{CursorClaim, FeedError, FeedPage, RecordFeed};
+use crate::settings::ExportSettings;
+use crate::transport::{SEND_LIMIT, Transport};
+
+/// How long a claim holds that is not renewed. Longer than a batch may take to be read, sent and told.
+const CLAIM: Duration = Duration::from_secs(3 * SEND_LIMIT.as_secs());
+
+/// How often a claim is renewed while there is nothing to send, and how often one is asked for that another replica has.
+const RENEWAL: Duration = Duration::from_secs(5);
+
+/// How long records gather before they are sent.
+const GATHER: Duration = Duration::from_millis(500);
+
+/// Records of one page.
+const PAGE: u64 = 256;
+
+/// Most bytes of a batch, unless one event alone is larger.
+const MAX_BATCH: usize = 512 * 1_024;
+
+/// The log whose records are exported.
+#[derive(Debug, Clone)]
+pub struct ExportLog {
+    /// Its name, which begins the id of each event.
+    pub origin: String,
+    /// No other process uses the store.
+    pub is_alone: bool,
+}
+
+/// Exports the record to one security tool.
+#[derive(Debug)]
+pub struct Exporter<F> {
+    settings: ExportSettings,
+    transport: Transport,
+    feed: Arc<F>,
+    log: ExportLog,
+    claim: CursorClaim,
+    retry: RetrySettings,
+    ambient: Ambient,
+    stop: CancellationToken,
+}
+
+/// Why an export is not gone on with for a while.
+enum Interruption {
+    /// Another process has it.
+    Claimed,
+    /// The record cannot be read, or how far it is cannot be stored.
+    Feed(FeedError),
+    /// The service ends.
+    Stopped,
+}
+
+impl From<FeedError> for Interruption {
+    fn from(error: FeedError) -> Self {
+        Self::Feed(error)
+    }
+}
+
+/// A batch, and the position behind its last record.
+struct Batch {
+    events: Vec<ExportEvent>,
+    end: u64,
+    /// When the first of its records was made.
+    oldest: Option<Timestamp>,
+}
+
+impl<F: RecordFeed> Exporter<F> {
+    /// Connects to nothing yet.
+    pub fn open(
+        settings: ExportSettings,
+        feed: Arc<F>,
+        log: ExportLog,
+        ambient: Ambient,
+        stop: CancellationToken,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            transport: Transport::open(&settings)?,
+            claim: CursorClaim {
+                export: settings.name.clone(),
+                holder: ambient.random_text(),
+                lasting: CLAIM,
+                start: settings.start,
+                is_alone: log.is_alone,
+            },
+            retry: RetrySettings {
+                attempts: u32::MAX,
+                first: Duration::from_secs(1),
+                longest: SEND_LIMIT,
+            },
+            settings,
+            feed,
+            log,
+            ambient,
+            stop,
+        })
+    }
+
+    /// Exports until it is told to stop. `size` tells of new records.
+    pub async fn run(mut self, mut size: watch::Receiver<u64>) {
+        let name = self.settings.name.clone();
+        let mut is_told = false;
+        loop {
+            match self.export(&mut size).await {
+                Interruption::Stopped => break,
+                Interruption::Claimed => self.show_lag(0, None),
+                Interruption::Feed(error) if is_told => {
+                    tracing::debug!(%error, export = name, "an export waits");
+                }
+                Interruption::Feed(error) => {
+                    is_told = true;
+                    tracing::warn!(%error, export = name, "an export waits for the store of the record");
+                }
+            }
+            if self.pause(RENEWAL).await.is_err() {
+                break;
+            }
+        }
+        self.feed.release(self.claim).await;
+    }
+
+    async fn export(&mut self, size: &mut watch::Receiver<u64>) -> Interruption {
+        match self.try_export(size).await {
+            Ok(never) => match never {},
+            Err(interruption) => interruption,
+        }
+    }
+
+    async fn try_export(&mut self, size: &mut watch::Receiver<u64>) -> Result<Never, Interruption> {
+        let mut position = self.renew().await?;
+        // Whoever has it from now on is alive.
+        self.claim.is_alone = false;
+        loop {
+            size.mark_unchanged();
+            let page = self.feed.read(position, PAGE).await?;
+            if page.damaged > 0 {
+                self.count_failures("damaged", page.damaged);
+                tracing::error!(
+                    export = self.settings.name,
+                    below = page.next,
+                    damaged = page.damaged,
+                    "records that were changed from outside are left out of an export"
+                );
+            }
+            if page.next == position {
+                self.show_lag(0, None);
+                self.wait_for_records(size).await?;
+                position = self.renew().await?;
+                continue;
+            }
+            let total = page.size;
+            for batch in self.batches(&page) {
+                if self.stop.is_cancelled() {
+                    return Err(Interruption::Stopped);
+                }
+                self.show_lag(total.saturating_sub(position), batch.oldest);
+                self.deliver(&batch).await?;
+                if !self
+                    .feed
+                    .advance(self.claim.clone(), position, batch.end)
+                    .await?
+                {
+                    return Err(Interruption::Claimed);
+                }
+                position = batch.end;
+            }
+        }
+    }
+
+    /// Sends a batch as often as it takes.
+    async fn deliver(&self, batch: &Batch) -> Result<(), Interruption> {
+        if batch.events.is_empty() {
+            return Ok(());
+        }
+        let name = &self.settings.name;
+        let mut made = 0_u32;
+        loop {
+            // What is being sent is sent to its end: the tool may have it already.
+            let error = match self.transport.send(&batch.events, &self.ambient).await {
+                Ok(rejected) => {
+                    let count = batch.events.len() as u64;
+                    counter!(names::AUDIT_EXPORT_SENT, "export" => name.clone()).increment(count);
+                    if rejected > 0 {
+                        self.count_failures("rejected", rejected);
+                        tracing::warn!(
+                            export = name,
+                            rejected,
+                            "a security tool keeps not all that it was sent"
+                        );
+                    }
+                    if made > 0 {
+                        tracing::info!(export = name, "an export goes on");
+                    }
+                    return Ok(());
+                }
+                Err(error) => error,
+            };
+            self.count_failures(error.reason(), 1);
+            if made == 0 {
+                tracing::warn!(%error, export = name, "a security tool does not take the record; it is tried again");
+            }
+            made = made.saturating_add(1);
+            let pause = self.retry.pause(made, error.asked_for(), &self.ambient);
+            self.wait(pause.unwrap_or(SEND_LIMIT)).await?;
+            if let Some(oldest) = batch.oldest {
+                self.show_age(oldest);
+            }
+        }
+    }
+
+    /// Waits, and keeps the claim meanwhile.
+    async fn wait(&self, mut rest: Duration) -> Result<(), Interruption> {
+        loop {
+            let step = rest.min(RENEWAL);
+            self.pause(step).await?;
+            self.renew().await?;
+            rest -= step;
+            if rest.is_zero() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn pause(&self, time: Duration) -> Result<(), Interruption> {
+        let paused = self.stop.run_until_cancelled(sleep(time)).await;
+        paused.ok_or(Interruption::Stopped)
+    }
+
+    async fn wait_for_records(&self, size: &mut watch::Receiver<u64>) -> Result<(), Interruption> {
+        let grown = timeout(RENEWAL, size.changed());
+        match self.stop.run_until_cancelled(grown).await {
+            None | Some(Ok(Err(_))) => Err(Interruption::Stopped),
+            Some(Ok(Ok(()))) => self.pause(GATHER).await,
+            Some(Err(_)) => Ok(()),
+        }
+    }
+
+    /// The position of the next record, where this process has the right to export.
+    async fn renew(&self) -> Result<u64, Interruption> {
+        let claimed = self.feed.claim(self.claim.clone()).await?;
+        claimed.ok_or(Interruption::Claimed)
+    }
+
+    fn batches(&self, page: &FeedPage) -> Vec<Batch> {
+        let mut batches = Vec::new();
+        let mut open = Batch {
+            events: Vec::new(),
+            end: page.next,
+            oldest: None,
+        };
+        let mut bytes = 0;
+        for record in &page.records {
+            let events = events(&self.settings, &self.log.origin, record);
+            let length: usize = events.iter().map(|event| event.text.len()).sum();
+            if bytes + length > MAX_BATCH && !open.events.is_empty() {
+                open.end = record.sequence;
+                batches.push(open);
+                open = Batch {
+                    events: Vec::new(),
+                    end: page.next,
+                    oldest: None,
+                };
+                bytes = 0;
+            }
+            bytes += length;
+            open.oldest = open.oldest.or(events.first().map(|event| event.time));
+            open.events.extend(events);
+        }
+        batches.push(open);
+        batches
+    }
+
+    fn count_failures(&self, reason: &'static str, count: u64) {
+        let export = self.settings.name.clone();
+        counter!(names::AUDIT_EXPORT_FAILURES, "export" => export, "reason" => reason)
+            .increment(count);
+    }
+
+    fn show_lag(&self, records: u64, oldest: Option<Timestamp>) {
+        let export = self.settings.name.clone();
+        gauge!(names::AUDIT_EXPORT_LAG_RECORDS, "export" => export).set(as_float(records));
+        self.show_age(oldest.unwrap_or_else(|| self.ambient.now()));
+    }
+
+    fn show_age(&self, oldest: Timestamp) {
+        let export = self.settings.name.clone();
+        let age = self.ambient.now().since(oldest);
+        gauge!(names::AUDIT_EXPORT_LAG_SECONDS, "export" => export).set(age);
+    }
+}
+
+/// There is no such value.
+enum Never {}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a gauge is a float, and exact up to 2^53"
+)]
+fn as_float(number: u64) -> f64 {
+    number as f64
+}

@@ -1,0 +1,110 @@
+//! The record, as its exports to security tools read it and remember how far they are.
+
+use std::sync::Arc;
+
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use wardgate_audit_export::{
+    CursorClaim, ExportLog, ExportSettings, Exporter, FeedError, FeedPage, RecordFeed,
+    SourceRecord, StartPosition,
+};
+use wardgate_domain::Ambient;
+
+use crate::Error;
+use crate::filter::RecordFilter;
+use crate::store::{PageBounds, StoreReader, StoreUpkeep};
+use crate::writer::AppendQueue;
+
+/// A store as exports see it.
+pub(crate) struct StoreFeed {
+    pub(crate) reader: StoreReader,
+    pub(crate) appends: AppendQueue,
+}
+
+/// Begins the exports of `settings`.
+pub(crate) fn start(
+    settings: &[ExportSettings],
+    feed: StoreFeed,
+    log: &ExportLog,
+    ambient: &Ambient,
+    stop: &CancellationToken,
+) -> Result<Vec<JoinHandle<()>>, Error> {
+    let size = feed.appends.size();
+    let feed = Arc::new(feed);
+    let exporters = settings.iter().map(|settings| {
+        let exporter = Exporter::open(
+            settings.clone(),
+            Arc::clone(&feed),
+            log.clone(),
+            ambient.clone(),
+            stop.clone(),
+        )?;
+        Ok(tokio::spawn(exporter.run(size.clone())))
+    });
+    exporters.collect()
+}
+
+impl RecordFeed for StoreFeed {
+    async fn claim(&self, claim: CursorClaim) -> Result<Option<u64>, FeedError> {
+        let head = self.reader.head().await?;
+        let first = match claim.start {
+            StartPosition::First => head.minimum_index,
+            StartPosition::Now => head.size,
+        };
+        let export = claim.export.clone();
+        let upkeep = StoreUpkeep::ClaimExport(claim, first);
+        if !self.appends.keep_up(upkeep).await? {
+            return Ok(None);
+        }
+        let position = self.reader.export_position(&export).await;
+        Ok(position?)
+    }
+
+    async fn advance(&self, claim: CursorClaim, from: u64, to: u64) -> Result<bool, FeedError> {
+        let upkeep = StoreUpkeep::AdvanceExport { claim, from, to };
+        Ok(self.appends.keep_up(upkeep).await?)
+    }
+
+    async fn release(&self, claim: CursorClaim) {
+        let upkeep = StoreUpkeep::ReleaseExport(claim);
+        if let Err(error) = self.appends.keep_up(upkeep).await {
+            tracing::debug!(%error, "a claim of an export ends by itself");
+        }
+    }
+
+    async fn read(&self, from: u64, limit: u64) -> Result<FeedPage, FeedError> {
+        let head = self.reader.head().await?;
+        let size = head.size;
+        // What retention removed is not missing.
+        let kept = from.max(head.minimum_index);
+        let next = size.min(kept.saturating_add(limit)).max(kept);
+        let bounds = PageBounds {
+            range: kept..next,
+            after: None,
+            limit,
+            newest_first: false,
+        };
+        let page = self.reader.page(&RecordFilter::default(), &bounds).await;
+        let found = page?.records;
+        let intact = found.into_iter().filter_map(Result::ok);
+        let records: Vec<_> = intact
+            .map(|row| SourceRecord {
+                sequence: row.sequence,
+                leaf_hash: row.leaf_hash,
+                canonical: row.canonical,
+            })
+            .collect();
+        Ok(FeedPage {
+            damaged: (next - kept).saturating_sub(records.len() as u64),
+            records,
+            next,
+            size,
+        })
+    }
+}
+
+impl From<Error> for FeedError {
+    fn from(error: Error) -> Self {
+        Self(error.to_string())
+    }
+}

@@ -1,0 +1,119 @@
+//! What a store says of retention: what was removed, and what must not be.
+
+use std::ops::Range;
+
+use wardgate_domain::{Digest, Timestamp};
+use wardgate_transparency::TILE_WIDTH;
+
+use super::{ReadPool, StoreReader, postgres, signed, sqlite, unsigned};
+use crate::Error;
+
+/// A legal hold: what it concerns is not removed, and details of it are not erased. Without tenant and tag it concerns all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LegalHold {
+    pub(crate) name: String,
+    /// Of callers, also where it is about a data subject.
+    pub(crate) tenant: Option<String>,
+    /// Of a data subject.
+    pub(crate) tag: Option<Digest>,
+    pub(crate) set_by: String,
+    pub(crate) set_at: Timestamp,
+}
+
+/// A hold, as both drivers give it.
+type HoldRow = (String, Option<String>, Option<Vec<u8>>, String, i64);
+
+impl LegalHold {
+    fn of((name, tenant, tag, set_by, set_at): HoldRow) -> Self {
+        // A tag that is none holds all, rather than nothing.
+        let tag = tag.and_then(|tag| tag.try_into().ok());
+        Self {
+            name,
+            tenant,
+            tag: tag.map(Digest::from_bytes),
+            set_by,
+            set_at: Timestamp::from_micros(set_at),
+        }
+    }
+}
+
+/// How many records a bundle has, and when the newest of them was made.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BundleTimes {
+    pub(crate) records: u64,
+    pub(crate) newest: Timestamp,
+}
+
+impl StoreReader {
+    pub(crate) async fn legal_holds(&self) -> Result<Vec<LegalHold>, Error> {
+        let rows: Vec<HoldRow> = match &self.pool {
+            ReadPool::Sqlite(pool) => sqlx::query_as(sqlite::LEGAL_HOLDS).fetch_all(pool).await?,
+            ReadPool::Postgres(pool) => {
+                sqlx::query_as(postgres::LEGAL_HOLDS)
+                    .fetch_all(pool)
+                    .await?
+            }
+        };
+        Ok(rows.into_iter().map(LegalHold::of).collect())
+    }
+
+    pub(crate) async fn bundle_times(&self, range: Range<u64>) -> Result<BundleTimes, Error> {
+        let (from, to) = (signed(range.start), signed(range.end));
+        let (records, newest): (i64, i64) = match &self.pool {
+            ReadPool::Sqlite(pool) => {
+                let times = sqlx::query_as(sqlite::BUNDLE_TIMES).bind(from).bind(to);
+                times.fetch_one(pool).await?
+            }
+            ReadPool::Postgres(pool) => {
+                let times = sqlx::query_as(postgres::BUNDLE_TIMES).bind(from).bind(to);
+                times.fetch_one(pool).await?
+            }
+        };
+        Ok(BundleTimes {
+            records: unsigned(records),
+            newest: Timestamp::from_micros(newest),
+        })
+    }
+
+    /// The first record that is kept of those that concern a data subject.
+    pub(crate) async fn first_of_subject(&self, tag: Digest) -> Result<Option<u64>, Error> {
+        let tag = tag.as_bytes().to_vec();
+        let first: Option<i64> = match &self.pool {
+            ReadPool::Sqlite(pool) => {
+                let first = sqlx::query_scalar(sqlite::FIRST_OF_SUBJECT).bind(tag);
+                first.fetch_one(pool).await?
+            }
+            ReadPool::Postgres(pool) => {
+                let first = sqlx::query_scalar(postgres::FIRST_OF_SUBJECT).bind(tag);
+                first.fetch_one(pool).await?
+            }
+        };
+        Ok(first.map(unsigned))
+    }
+
+    /// The leaf hashes of removed records in `range`, one behind the other; those that there are.
+    pub(super) async fn pruned_hashes(&self, range: &Range<u64>) -> Result<Vec<u8>, Error> {
+        let first = range.start / TILE_WIDTH;
+        let (from, to) = (signed(first), signed(range.end.div_ceil(TILE_WIDTH)));
+        let tiles: Vec<Vec<u8>> = match &self.pool {
+            ReadPool::Sqlite(pool) => {
+                let tiles = sqlx::query_scalar(sqlite::PRUNED_HASHES)
+                    .bind(from)
+                    .bind(to);
+                tiles.fetch_all(pool).await?
+            }
+            ReadPool::Postgres(pool) => {
+                let tiles = sqlx::query_scalar(postgres::PRUNED_HASHES)
+                    .bind(from)
+                    .bind(to);
+                tiles.fetch_all(pool).await?
+            }
+        };
+        let hashes = tiles.concat();
+        let at = |sequence: u64| {
+            usize::try_from((sequence - first * TILE_WIDTH) * 32).unwrap_or(usize::MAX)
+        };
+        let wanted = at(range.start)..at(range.end).min(hashes.len());
+        Ok(hashes.get(wanted).unwrap_or_default().to_vec())
+    }
+}

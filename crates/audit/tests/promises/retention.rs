@@ -1,0 +1,439 @@
+//! Retention, legal holds and erasure: by operators, on record, and every proof goes on.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::TryStreamExt;
+use tempfile::TempDir;
+use wardgate_audit::{
+    CallingProcesses, CheckpointKind, Config, ExportSettings, LogKey, RecordReader, VerifiedLog,
+    Verifier,
+};
+use wardgate_domain::{Ambient, Status};
+use wardgate_proto::common::v1::ErrorReason;
+use wardgate_proto::policy::v1::RecordScope;
+use wardgate_rpc::Peer;
+use wardgate_rpc::client::{
+    AuditFilter, DataSubjectFilter, HoldScope, OperatorAuditClient, QueriedRecord, RecordDetails,
+};
+use wardgate_testkit::FakePolicy;
+use wardgate_transparency::{Checkpoint, TrustPolicy, VerifierKey, leaf_hash};
+
+use crate::details::outcome_about;
+use crate::exports::{Receiver, webhook};
+use crate::operators::token_of;
+use crate::support::{
+    TestService, TestStore, intact, json, keys, log_key, on_both_stores, outcome, subject,
+};
+
+on_both_stores! {
+    a12_what_is_older_is_removed_in_whole_bundles_and_every_proof_goes_on
+    a12_what_is_young_held_or_not_exported_is_kept
+    a12_only_who_may_manage_the_record_removes_holds_and_erases_and_that_is_on_record
+    a12_to_erase_a_data_subject_is_refused_under_a_hold_and_leaves_every_proof
+}
+
+const LIMIT: Duration = Duration::from_secs(60);
+const ORIGIN: &str = "example.com/audit";
+
+/// The service, where the policy lets `ada` read and manage the record, and `auditor.lee` read it.
+async fn start(store: &TestStore, days: u32, exports: Vec<ExportSettings>) -> TestService {
+    let policy: Arc<FakePolicy> = FakePolicy::new(Ambient::system());
+    policy.lets_read_record(RecordScope::All, "auditor.lee");
+    for scope in [RecordScope::All, RecordScope::Manage] {
+        policy.lets_read_record(scope, "ada");
+    }
+    let config = Config {
+        log_origin: Some(ORIGIN.to_owned()),
+        retention_days: days,
+        exports,
+        ..Config::for_store(&store.url)
+    };
+    let policy = policy.client(Peer::Audit);
+    let callers = CallingProcesses::OtherProcesses;
+    TestService::start_as(config, callers, Some(policy), Ambient::system()).await
+}
+
+fn ada(service: &TestService) -> OperatorAuditClient {
+    service.operator(&token_of("ada", ""))
+}
+
+/// Calls of November 2025.
+async fn append(service: &TestService, count: usize) {
+    for _ in 0..count {
+        let record = outcome(&subject(), Status::Ok);
+        service.audit.append(&record, false).await.unwrap();
+    }
+}
+
+async fn apply(operator: &OperatorAuditClient) -> u64 {
+    let steps = operator.apply_retention().await.unwrap();
+    let steps: Vec<_> = steps.try_collect().await.unwrap();
+    steps.last().unwrap().minimum_index
+}
+
+async fn reader(store: &TestStore) -> RecordReader {
+    RecordReader::open(&store.url).await.unwrap()
+}
+
+/// Waits until the newest checkpoint covers `size` records; writes it to a file.
+async fn covered(store: &TestStore, size: u64, files: &Path) -> PathBuf {
+    let begun = Instant::now();
+    loop {
+        let note = reader(store).await.checkpoint(CheckpointKind::Signed).await;
+        if let Ok(note) = note
+            && note.text().parse::<Checkpoint>().unwrap().head.size >= size
+        {
+            let path = files.join(format!("checkpoint-{size}"));
+            std::fs::write(&path, note.to_string()).unwrap();
+            return path;
+        }
+        assert!(begun.elapsed() < LIMIT);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn key() -> VerifierKey {
+    LogKey::from_pkcs8(&log_key(1))
+        .unwrap()
+        .verifier_key(ORIGIN)
+        .unwrap()
+}
+
+async fn export(store: &TestStore, directory: &Path) {
+    let kind = CheckpointKind::Signed;
+    let exported = reader(store).await.export(directory, kind, |_, _| ()).await;
+    exported.unwrap();
+}
+
+fn verify(directory: &Path, since: Option<&PathBuf>) -> Result<VerifiedLog, String> {
+    let verifier = Verifier {
+        policy: TrustPolicy::of_log(key()),
+        since: since.cloned(),
+        receipt: None,
+    };
+    let verified = verifier.verify(directory, |_, _| ());
+    verified.map_err(|error| error.to_string())
+}
+
+async fn a12_what_is_older_is_removed_in_whole_bundles_and_every_proof_goes_on(store: &TestStore) {
+    let files = TempDir::new().unwrap();
+    let [before, after, later] = ["before", "after", "later"].map(|name| files.path().join(name));
+    let service = start(store, 30, Vec::new()).await;
+    append(&service, 100).await;
+    let early = covered(store, 100, files.path()).await;
+    append(&service, 600).await;
+    let record = outcome_about(&[("NUGWI", 1)]);
+    service.audit.append(&record, false).await.unwrap();
+    let kept = covered(store, 701, files.path()).await;
+    export(store, &before).await;
+    service.closer.close().await;
+
+    let service = start(store, 30, Vec::new()).await;
+    let status = ada(&service).retention(LIMIT).await.unwrap();
+    assert_eq!((status.minimum_index, status.removable_below), (0, 512));
+    assert_eq!(
+        (status.retention_days, status.kept_by.as_str()),
+        (30, "newest")
+    );
+    assert_eq!(apply(&ada(&service)).await, 512);
+    // What is kept is read as before, and nothing counts as missing.
+    let records = store.records().await;
+    assert_eq!(records[0].sequence, 512);
+    assert_eq!(records.len(), 701 - 512 + 2);
+    let some = AuditFilter {
+        tool: Some("get_medical_records".to_owned()),
+        ..AuditFilter::default()
+    };
+    let found: Vec<_> = store.read(some).await.into_iter().map(intact).collect();
+    assert_eq!(found.len(), 701 - 512);
+    let actions: Vec<_> = records[189..]
+        .iter()
+        .map(|record| json(record)["action"].clone())
+        .collect();
+    assert_eq!(actions, ["audit.retention", "audit.prune"]);
+    assert_eq!(json(&records[190])["target"], "below=512");
+    // Proofs of it, and none of what is gone.
+    covered(store, 703, files.path()).await;
+    let policy = TrustPolicy::of_log(key());
+    for sequence in [512, 600, 702] {
+        let proof = reader(store)
+            .await
+            .prove(sequence, CheckpointKind::Signed)
+            .await
+            .unwrap();
+        let leaf = leaf_hash(proof.extra.as_deref().unwrap());
+        proof.verify(&leaf, &policy).unwrap();
+    }
+    let gone = reader(store).await.prove(10, CheckpointKind::Signed).await;
+    let gone = gone.unwrap_err().to_string();
+    assert!(gone.contains("removed by retention"), "{gone}");
+    // An export of what is kept goes on from every earlier checkpoint, and those of before stay as they were.
+    export(store, &after).await;
+    for since in [&early, &kept] {
+        assert_eq!(verify(&after, Some(since)).unwrap().minimum_index, 512);
+    }
+    assert_eq!(verify(&before, Some(&early)).unwrap().minimum_index, 0);
+    // Whoever takes more away than was removed is found out.
+    let bundle = after
+        .join("tile/entries/002.p")
+        .read_dir()
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap();
+    std::fs::remove_file(bundle.path()).unwrap();
+    assert!(verify(&after, None).is_err());
+    // Another process goes on with the tree, and removes no more.
+    service.closer.close().await;
+    let service = start(store, 30, Vec::new()).await;
+    append(&service, 3).await;
+    covered(store, 706, files.path()).await;
+    assert_eq!(apply(&ada(&service)).await, 512);
+    service.closer.close().await;
+    export(store, &later).await;
+    assert_eq!(verify(&later, Some(&kept)).unwrap().minimum_index, 512);
+    // A new export begins with what is kept.
+    let receiver = Receiver::default();
+    let tool = webhook(&receiver.serve().await, "");
+    let service = start(store, 30, vec![tool]).await;
+    receiver.has(706 - 512).await;
+    assert_eq!(receiver.sequences()[..2], [512, 513]);
+    service.closer.close().await;
+    // The trigger refuses what is no retention.
+    assert!(
+        store
+            .execute("DELETE FROM record WHERE sequence = 512")
+            .await
+            .is_err()
+    );
+}
+
+async fn a12_what_is_young_held_or_not_exported_is_kept(store: &TestStore) {
+    let service = start(store, 30, Vec::new()).await;
+    append(&service, 256).await;
+    let north = outcome_about(&[("NUGWI", 1)]);
+    service.audit.append(&north, false).await.unwrap();
+    append(&service, 600).await;
+    let files = TempDir::new().unwrap();
+    covered(store, 857, files.path()).await;
+    service.closer.close().await;
+
+    // Six years, as the default has it.
+    let service = start(store, 2_192, Vec::new()).await;
+    let status = ada(&service).retention(LIMIT).await.unwrap();
+    assert_eq!(
+        (status.removable_below, status.kept_by.as_str()),
+        (0, "age")
+    );
+    assert_eq!(apply(&ada(&service)).await, 0);
+    service.closer.close().await;
+
+    // A security tool that has taken nothing.
+    let away = r#"{"name":"soc","webhook":{"url":"http://127.0.0.1:9/","private_addresses":true}}"#;
+    let service = start(store, 30, vec![serde_json::from_str(away).unwrap()]).await;
+    let status = ada(&service).retention(LIMIT).await.unwrap();
+    assert_eq!(
+        (status.removable_below, status.kept_by.as_str()),
+        (0, "export:soc")
+    );
+    assert_eq!(apply(&ada(&service)).await, 0);
+    service.closer.close().await;
+
+    let service = start(store, 30, Vec::new()).await;
+    let operator = ada(&service);
+    let nugwi = DataSubjectFilter {
+        tenant: "north".to_owned(),
+        key: "NUGWI".to_owned(),
+    };
+    for (name, scope, below) in [
+        ("all", HoldScope::Whole, 0),
+        ("north", HoldScope::Tenant("north".to_owned()), 0),
+        ("south", HoldScope::Tenant("south".to_owned()), 768),
+        ("nugwi", HoldScope::DataSubject(nugwi), 256),
+    ] {
+        operator.set_hold(name, scope.clone(), LIMIT).await.unwrap();
+        let twice = operator.set_hold(name, scope, LIMIT).await.unwrap_err();
+        assert!(twice.to_string().contains("already"), "{twice}");
+        let status = operator.retention(LIMIT).await.unwrap();
+        assert_eq!(status.removable_below, below, "{name}");
+        assert_eq!(status.holds.len(), 1);
+        assert_eq!(
+            (
+                status.holds[0].name.as_str(),
+                status.holds[0].set_by.as_str()
+            ),
+            (name, "ada")
+        );
+        if below < 768 {
+            assert_eq!(status.kept_by, format!("hold:{name}"));
+        }
+        if below == 256 {
+            assert_eq!(apply(&operator).await, 256);
+        }
+        operator.lift_hold(name, LIMIT).await.unwrap();
+    }
+    let nothing = operator.lift_hold("nugwi", LIMIT).await.unwrap_err();
+    assert!(nothing.to_string().contains("no legal hold"), "{nothing}");
+    assert_eq!(apply(&operator).await, 768);
+    service.closer.close().await;
+}
+
+async fn a12_only_who_may_manage_the_record_removes_holds_and_erases_and_that_is_on_record(
+    store: &TestStore,
+) {
+    let service = start(store, 30, Vec::new()).await;
+    append(&service, 1).await;
+    let subject = || DataSubjectFilter {
+        tenant: "north".to_owned(),
+        key: "NUGWI".to_owned(),
+    };
+    // To read is not enough.
+    let auditor = service.operator(&token_of("auditor.lee", ""));
+    auditor.retention(LIMIT).await.unwrap();
+    let refused = [
+        auditor.apply_retention().await.err(),
+        auditor.set_hold("all", HoldScope::Whole, LIMIT).await.err(),
+        auditor.lift_hold("all", LIMIT).await.err(),
+        auditor.erase(subject(), LIMIT).await.err(),
+    ];
+    for refused in refused {
+        assert_eq!(refused.unwrap().reason(), ErrorReason::Denied);
+    }
+    let records = store.records().await;
+    let denied = records[2..].iter().map(json);
+    let denied: Vec<_> = denied
+        .map(|record| (record["action"].clone(), record["status"].clone()))
+        .collect();
+    let expected = [
+        "audit.prune",
+        "audit.hold",
+        "audit.lift_hold",
+        "audit.erase",
+    ];
+    assert_eq!(
+        denied,
+        expected.map(|action| (action.into(), "denied".into()))
+    );
+    // Who manages a tenant's part holds and lifts that, and removes nothing.
+    let northern = service.operator(&token_of("ada", "north"));
+    assert_eq!(
+        northern.apply_retention().await.err().unwrap().reason(),
+        ErrorReason::Denied
+    );
+    northern
+        .set_hold("north", HoldScope::Whole, LIMIT)
+        .await
+        .unwrap();
+    let holds = ada(&service).retention(LIMIT).await.unwrap().holds;
+    assert_eq!(holds[0].tenant.as_deref(), Some("north"));
+    let southern = service.operator(&token_of("ada", "south"));
+    assert!(southern.lift_hold("north", LIMIT).await.is_err());
+    northern.lift_hold("north", LIMIT).await.unwrap();
+    let last = json(store.records().await.last().unwrap());
+    assert_eq!(last["action"], "audit.lift_hold");
+    assert_eq!(last["caller"]["tenant"], "north");
+    assert_eq!(last["target"], "north");
+    service.closer.close().await;
+}
+
+async fn details_of(store: &TestStore, sequence: usize) -> Option<RecordDetails> {
+    let reader = reader(store).await.with_details_key(keys().details);
+    let filter = AuditFilter {
+        with_details: true,
+        ..AuditFilter::default()
+    };
+    let records: Vec<QueriedRecord> = reader.query(filter).unwrap().try_collect().await.unwrap();
+    intact(records[sequence].clone()).details
+}
+
+async fn a12_to_erase_a_data_subject_is_refused_under_a_hold_and_leaves_every_proof(
+    store: &TestStore,
+) {
+    let service = start(store, 30, Vec::new()).await;
+    for patients in [&[("NUGWI", 3)][..], &[("DOSRO", 1)]] {
+        let record = outcome_about(patients);
+        service.audit.append(&record, false).await.unwrap();
+    }
+    let operator = ada(&service);
+    let nugwi = || DataSubjectFilter {
+        tenant: "north".to_owned(),
+        key: "NUGWI".to_owned(),
+    };
+    for scope in [
+        HoldScope::Whole,
+        HoldScope::Tenant("north".to_owned()),
+        HoldScope::DataSubject(nugwi()),
+    ] {
+        operator.set_hold("case-7", scope, LIMIT).await.unwrap();
+        let held = operator.erase(nugwi(), LIMIT).await.unwrap_err();
+        assert!(
+            held.to_string().contains("the legal hold `case-7`"),
+            "{held}"
+        );
+        let refused = json(store.records().await.last().unwrap());
+        assert_eq!(
+            (&refused["action"], &refused["status"]),
+            (&"audit.erase".into(), &"error".into())
+        );
+        operator.lift_hold("case-7", LIMIT).await.unwrap();
+    }
+    assert!(matches!(
+        details_of(store, 0).await,
+        Some(RecordDetails::Open(_))
+    ));
+    // The hold of another tenant is none.
+    operator
+        .set_hold("south", HoldScope::Tenant("south".to_owned()), LIMIT)
+        .await
+        .unwrap();
+    assert!(operator.erase(nugwi(), LIMIT).await.unwrap());
+    assert!(
+        !operator.erase(nugwi(), LIMIT).await.unwrap(),
+        "there is no key any more"
+    );
+    for (sequence, is_erased) in [(0, true), (1, false)] {
+        let details = details_of(store, sequence).await;
+        assert_eq!(
+            matches!(details, Some(RecordDetails::Erased)),
+            is_erased,
+            "{sequence}"
+        );
+    }
+    // The service itself says so too, and what comes later has a key of its own.
+    let record = outcome_about(&[("NUGWI", 1)]);
+    service.audit.append(&record, false).await.unwrap();
+    let last = store.records().await.len() - 1;
+    assert!(matches!(
+        details_of(store, last).await,
+        Some(RecordDetails::Open(_))
+    ));
+    assert!(matches!(
+        details_of(store, 0).await,
+        Some(RecordDetails::Erased)
+    ));
+    let erased = store
+        .records()
+        .await
+        .into_iter()
+        .map(|stored| json(&stored));
+    let erased: Vec<_> = erased
+        .filter(|record| record["action"] == "audit.erase")
+        .collect();
+    let target = erased[0]["target"].as_str().unwrap();
+    assert!(
+        target.starts_with("subject=hmac:") && !target.contains("NUGWI"),
+        "{target}"
+    );
+    let files = TempDir::new().unwrap();
+    covered(store, last as u64 + 1, files.path()).await;
+    let proof = reader(store)
+        .await
+        .prove(0, CheckpointKind::Signed)
+        .await
+        .unwrap();
+    let leaf = leaf_hash(proof.extra.as_deref().unwrap());
+    proof.verify(&leaf, &TrustPolicy::of_log(key())).unwrap();
+    service.closer.close().await;
+}

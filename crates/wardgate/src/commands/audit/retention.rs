@@ -1,0 +1,136 @@
+//! `wardgate audit retention` and `erase`: what becomes of the record, by an operator of a running system.
+
+use futures::TryStreamExt;
+use serde_json::json;
+use wardgate_rpc::client::{
+    DataSubjectFilter, HoldDescription, HoldScope, OperatorAuditClient, RetentionStatus,
+};
+
+use crate::Failure;
+use crate::cli::{AuditErase, AuditRetention, OperatorToken, RecordSource};
+use crate::commands::audit::{Progress, operator_token};
+use crate::commands::running::{LIMIT, operator_audit};
+
+pub(super) async fn run(arguments: AuditRetention) -> Result<(), Failure> {
+    let client = connect(&arguments.source, &arguments.operator).await?;
+    if let Some(name) = arguments.hold {
+        let scope = match (arguments.subject, arguments.tenant) {
+            (Some(key), tenant) => HoldScope::DataSubject(DataSubjectFilter {
+                tenant: tenant.unwrap_or_default(),
+                key,
+            }),
+            (None, Some(tenant)) => HoldScope::Tenant(tenant),
+            (None, None) => HoldScope::Whole,
+        };
+        client.set_hold(&name, scope, LIMIT).await?;
+        println!("the legal hold {name} is set");
+        return Ok(());
+    }
+    if let Some(name) = arguments.lift {
+        client.lift_hold(&name, LIMIT).await?;
+        println!("the legal hold {name} is lifted");
+        return Ok(());
+    }
+    if arguments.apply {
+        return apply(&client).await;
+    }
+    let status = client.retention(LIMIT).await?;
+    if arguments.json {
+        println!("{}", as_json(&status));
+    } else {
+        print!("{}", describe(&status));
+    }
+    Ok(())
+}
+
+pub(super) async fn erase(arguments: AuditErase) -> Result<(), Failure> {
+    let client = connect(&arguments.source, &arguments.operator).await?;
+    let subject = DataSubjectFilter {
+        tenant: arguments.tenant,
+        key: arguments.subject,
+    };
+    if client.erase(subject, LIMIT).await? {
+        println!("the key is destroyed: the details of all calls that concerned them are erased");
+    } else {
+        println!("there is no key of this data subject: no call concerned them, or it was erased");
+    }
+    Ok(())
+}
+
+async fn connect(
+    source: &RecordSource,
+    operator: &OperatorToken,
+) -> Result<OperatorAuditClient, Failure> {
+    let token = operator_token(operator).await?;
+    let token = token.ok_or("show who you are: --token-file FILE, or --context NAME")?;
+    operator_audit(source, token)
+}
+
+async fn apply(client: &OperatorAuditClient) -> Result<(), Failure> {
+    let mut progress = Progress::new("removed");
+    let mut steps = std::pin::pin!(client.apply_retention().await?);
+    let mut minimum_index = 0;
+    while let Some(step) = steps.try_next().await? {
+        minimum_index = step.minimum_index;
+        progress.tell(minimum_index, step.removable_below);
+    }
+    println!("records below {minimum_index} are removed; their hashes stay in the log");
+    Ok(())
+}
+
+fn describe(status: &RetentionStatus) -> String {
+    let RetentionStatus {
+        size,
+        minimum_index,
+        retention_days,
+        removable_below,
+        kept_by,
+        holds,
+    } = status;
+    let mut text = format!(
+        "records         {size}\n\
+         removed below   {minimum_index}\n\
+         kept for        {retention_days} days\n\
+         removable below {removable_below}\n\
+         kept by         {kept_by}\n"
+    );
+    for hold in holds {
+        let about = about(hold);
+        let HoldDescription {
+            name,
+            set_by,
+            set_at,
+            ..
+        } = hold;
+        text += &format!("hold            {name}: {about}, by {set_by} at {set_at}\n");
+    }
+    text
+}
+
+fn about(hold: &HoldDescription) -> String {
+    match (hold.data_subject, &hold.tenant) {
+        (Some(digest), _) => format!("data subject hmac:{digest}"),
+        (None, Some(tenant)) => format!("tenant {tenant}"),
+        (None, None) => "the whole record".to_owned(),
+    }
+}
+
+fn as_json(status: &RetentionStatus) -> serde_json::Value {
+    let holds = status.holds.iter().map(|hold| {
+        json!({
+            "name": hold.name,
+            "tenant": hold.tenant,
+            "data_subject_hmac": hold.data_subject.map(|digest| digest.to_string()),
+            "set_by": hold.set_by,
+            "set_at": hold.set_at.to_string(),
+        })
+    });
+    json!({
+        "records": status.size,
+        "removed_below": status.minimum_index,
+        "retention_days": status.retention_days,
+        "removable_below": status.removable_below,
+        "kept_by": status.kept_by,
+        "holds": holds.collect::<Vec<_>>(),
+    })
+}
