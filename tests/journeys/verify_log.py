@@ -10,6 +10,7 @@ import argparse
 import base64
 import hashlib
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -241,9 +242,17 @@ def entries_of(bundle):
         bundle = bundle[2 + length :]
 
 
+def pruned_by(record):
+    """Below which retention was to remove what there is, as a record says; 0 of a record of anything else."""
+    record = json.loads(record)
+    found = re.fullmatch(r"below=([0-9]+)", str(record.get("target", "")))
+    said = [record.get(name) for name in ("event", "action", "status")]
+    return int(found[1]) if found and said == ["admin_change", "audit.prune", None] else 0
+
+
 def verify_directory(directory, vkey, policy=None, receipt=None):
     size, root = open_checkpoint((directory / "checkpoint").read_bytes().decode(), vkey, policy)
-    level, hashes, minimum_index = 0, [], 0
+    level, hashes, minimum_index, pruned_below = 0, [], 0, 0
     has_record = receipt is None
     with (directory / "records.jsonl").open("rb") as lines:
         for start in range(0, size, 256):
@@ -264,9 +273,11 @@ def verify_directory(directory, vkey, policy=None, receipt=None):
                 require(lines.read(len(line)) == line, f"the line of record {sequence} is not that record")
                 hashes.append(leaf_hash(entry))
                 has_record = has_record or receipt.is_of(entry)
+                pruned_below = max(pruned_below, pruned_by(entry)) if minimum_index else 0
         require(not lines.read(1), "there are more lines than records")
     require(has_record, "the record of the receipt is not there")
     require(root_of(hashes) == root, "the records do not have the root of the checkpoint")
+    require(pruned_below >= minimum_index, f"no record says that retention removed those below {minimum_index}")
     while hashes:
         for start in range(0, len(hashes), 256):
             tile = hashes[start : start + 256]

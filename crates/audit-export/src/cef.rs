@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::event::{EventSource, Severity};
+use crate::event::{EventSource, Severity, UnreadableSource};
 use crate::settings::RecordKind;
 
 /// One line: `CEF:0|Wardgate|Wardgate|VERSION|SIGNATURE|NAME|SEVERITY|EXTENSION`.
@@ -79,6 +79,22 @@ pub(crate) fn event(source: &EventSource<'_>) -> String {
         space = " ";
     }
     line
+}
+
+/// The line of a record that is not understood.
+pub(crate) fn unreadable(event: &UnreadableSource<'_>) -> String {
+    format!(
+        "CEF:0|Wardgate|Wardgate|{version}|{kind}|Record not understood|{severity}|rt={time} externalId={uid} cat={kind} \
+         cs6={leaf_hash} cs6Label=Leaf hash cn1={sequence} cn1Label=Sequence rawEvent={raw}",
+        version = env!("CARGO_PKG_VERSION"),
+        kind = event.kind,
+        severity = severity(event.severity),
+        time = event.time.as_micros().div_euclid(1_000),
+        uid = extension(event.uid),
+        leaf_hash = event.source.leaf_hash,
+        sequence = event.source.sequence,
+        raw = extension(&event.raw()),
+    )
 }
 
 fn name(kind: RecordKind) -> &'static str {

@@ -2,32 +2,95 @@
 
 use wardgate_domain::Timestamp;
 
-use crate::event::{EventSource, ExportEvent, Severity};
+use crate::event::{EventSource, ExportEvent, Severity, UnreadableSource};
 use crate::feed::SourceRecord;
 use crate::record::{RecordFields, RefusalTally};
 use crate::settings::{ExportSettings, Format, RecordKind};
 use crate::{cef, ocsf};
 
-/// The events of a record, in their order; none of a record that the export does not copy, or that is none.
-pub(crate) fn events(
+/// The kind of an event whose record is not understood.
+const UNREADABLE: &str = "unreadable";
+
+/// What a record becomes.
+#[derive(Debug)]
+pub(crate) struct Conversion {
+    /// In their order; none of a record that the export does not copy.
+    pub(crate) events: Vec<ExportEvent>,
+    /// The record is not understood: its event has its bytes alone.
+    pub(crate) is_unreadable: bool,
+}
+
+/// The events of a record. A record that is not understood is not passed over, whatever the export copies; its event has the
+/// time `now`.
+pub(crate) fn convert(
     export: &ExportSettings,
     origin: &str,
     source: &SourceRecord,
+    now: Timestamp,
+) -> Conversion {
+    let canonical = str::from_utf8(&source.canonical).ok();
+    let record = canonical.and_then(|canonical| {
+        let record = RecordFields::parse(canonical.as_bytes())?;
+        let time = record.time.parse().ok()?;
+        Some((canonical, record, time))
+    });
+    match record {
+        Some((canonical, record, time)) => Conversion {
+            events: events(export, origin, source, canonical, &record, time),
+            is_unreadable: false,
+        },
+        None => Conversion {
+            events: vec![unreadable(export, origin, source, now)],
+            is_unreadable: true,
+        },
+    }
+}
+
+fn unreadable(
+    export: &ExportSettings,
+    origin: &str,
+    source: &SourceRecord,
+    time: Timestamp,
+) -> ExportEvent {
+    let uid = format!("{origin}#{}", source.sequence);
+    let severity = Severity::Medium;
+    let event = UnreadableSource {
+        uid: &uid,
+        origin,
+        source,
+        time,
+        severity,
+        kind: UNREADABLE,
+    };
+    let text = match export.format {
+        Format::Ocsf => ocsf::unreadable(&event),
+        Format::Cef => cef::unreadable(&event),
+    };
+    ExportEvent {
+        uid,
+        sequence: source.sequence,
+        kind: UNREADABLE,
+        time,
+        severity,
+        text,
+    }
+}
+
+fn events(
+    export: &ExportSettings,
+    origin: &str,
+    source: &SourceRecord,
+    canonical: &str,
+    record: &RecordFields<'_>,
+    time: Timestamp,
 ) -> Vec<ExportEvent> {
-    let Ok(canonical) = str::from_utf8(&source.canonical) else {
-        return Vec::new();
-    };
-    let Some(record) = RecordFields::parse(canonical.as_bytes()) else {
-        return Vec::new();
-    };
     if !export.includes(record.kind) {
         return Vec::new();
     }
-    let time = record.time.parse().unwrap_or(Timestamp::from_micros(0));
     let uid = format!("{origin}#{}", source.sequence);
     let whole = (uid.clone(), None);
     let parts: Vec<(String, Option<&RefusalTally<'_>>)> = match record.kind {
-        RecordKind::Refusals => record
+        RecordKind::Refusals if !record.counts.is_empty() => record
             .counts
             .iter()
             .enumerate()
@@ -36,9 +99,9 @@ pub(crate) fn events(
         _ => vec![whole],
     };
     let events = parts.iter().enumerate().map(|(n, (uid, tally))| {
-        let severity = severity(&record);
+        let severity = severity(record);
         let event = EventSource {
-            record: &record,
+            record,
             uid,
             origin,
             sequence: source.sequence,
@@ -51,7 +114,7 @@ pub(crate) fn events(
         ExportEvent {
             uid: uid.clone(),
             sequence: source.sequence,
-            kind: record.kind,
+            kind: record.kind.as_str(),
             time,
             severity,
             text: match export.format {
@@ -90,6 +153,12 @@ mod tests {
     const EXECUTION: &str = r#"{"call_id":"019e","caller":{"issuer":"i","subject":"anna"},"event":"execution","time":"2025-11-11T13:50:00.000042Z","tool":"get_shifts","version":1}"#;
 
     fn of(format: Format, record: &str) -> Vec<ExportEvent> {
+        let conversion = of_bytes(format, record.as_bytes());
+        assert!(!conversion.is_unreadable);
+        conversion.events
+    }
+
+    fn of_bytes(format: Format, record: &[u8]) -> Conversion {
         let export = ExportSettings {
             name: "soc".to_owned(),
             format,
@@ -102,9 +171,10 @@ mod tests {
         let source = SourceRecord {
             sequence: 7,
             leaf_hash: Digest::of(b"leaf"),
-            canonical: record.as_bytes().to_vec(),
+            canonical: record.to_vec(),
         };
-        events(&export, "example.com/audit", &source)
+        let now = Timestamp::from_micros(1_762_869_000_000_000);
+        convert(&export, "example.com/audit", &source, now)
     }
 
     fn ocsf(record: &str) -> Vec<Value> {
@@ -219,8 +289,36 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_no_event() {
-        assert_eq!(of(Format::Ocsf, "{"), []);
-        assert_eq!(of(Format::Ocsf, r#"{"event":"other","time":"t"}"#), []);
+    fn a_record_that_is_not_understood_is_an_event_with_its_bytes() {
+        let other = r#"{"event":"a=b","time":"2025-11-11T13:50:00.000042Z"}"#;
+        let timeless = r#"{"event":"outcome","time":"t"}"#;
+        for record in ["{", other, timeless] {
+            let Conversion {
+                events,
+                is_unreadable: true,
+            } = of_bytes(Format::Ocsf, record.as_bytes())
+            else {
+                panic!("{record} is understood")
+            };
+            let [event] = &events[..] else {
+                panic!("one event")
+            };
+            assert_eq!((event.kind, event.sequence), ("unreadable", 7));
+            let event: Value = serde_json::from_str(&event.text).unwrap();
+            assert_eq!(event["class_uid"], 0);
+            assert_eq!(event["time"], 1_762_869_000_000_u64);
+            assert_eq!(event["metadata"]["uid"], "example.com/audit#7");
+            assert_eq!(event["metadata"]["event_code"], "unreadable");
+            assert_eq!(event["raw_data"], record);
+        }
+        let events = of_bytes(Format::Ocsf, b"\xff\x00").events;
+        let event: Value = serde_json::from_str(&events[0].text).unwrap();
+        assert_eq!(event["raw_data"], "base64:/wA=");
+        let line = &of_bytes(Format::Cef, other.as_bytes()).events[0].text;
+        assert!(
+            line.contains("|unreadable|Record not understood|6|rt=1762869000000 "),
+            "{line}"
+        );
+        assert!(line.contains(r#" rawEvent={"event":"a\=b","#), "{line}");
     }
 }

@@ -1,7 +1,12 @@
 //! An event on its way to a security tool, and what it is made of.
 
+use std::borrow::Cow;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use wardgate_domain::{Digest, Reason, Timestamp};
 
+use crate::feed::SourceRecord;
 use crate::record::{RecordFields, RefusalTally};
 use crate::settings::RecordKind;
 
@@ -11,7 +16,7 @@ pub(crate) struct ExportEvent {
     /// The same each time that it is sent, and of no other event.
     pub(crate) uid: String,
     pub(crate) sequence: u64,
-    pub(crate) kind: RecordKind,
+    pub(crate) kind: &'static str,
     pub(crate) time: Timestamp,
     pub(crate) severity: Severity,
     /// In the format of the export, without a line break.
@@ -44,6 +49,29 @@ pub(crate) struct EventSource<'a> {
     pub(crate) tally: Option<&'a RefusalTally<'a>>,
     /// The bytes of the record; of further events of the same record none.
     pub(crate) canonical: Option<&'a str>,
+}
+
+/// A record that is not understood, and what its event is told apart by.
+#[derive(Debug)]
+pub(crate) struct UnreadableSource<'a> {
+    pub(crate) uid: &'a str,
+    /// The name of the log.
+    pub(crate) origin: &'a str,
+    pub(crate) source: &'a SourceRecord,
+    pub(crate) time: Timestamp,
+    pub(crate) severity: Severity,
+    pub(crate) kind: &'static str,
+}
+
+impl UnreadableSource<'_> {
+    /// The bytes as text: those that are none, as Base64 behind `base64:`.
+    pub(crate) fn raw(&self) -> Cow<'_, str> {
+        let bytes = &self.source.canonical;
+        str::from_utf8(bytes).map_or_else(
+            |_| format!("base64:{}", STANDARD.encode(bytes)).into(),
+            Cow::from,
+        )
+    }
 }
 
 impl EventSource<'_> {

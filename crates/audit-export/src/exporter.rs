@@ -18,7 +18,7 @@ use wardgate_resilience::RetrySettings;
 use wardgate_telemetry::names;
 
 use crate::Error;
-use crate::conversion::events;
+use crate::conversion::convert;
 use crate::event::ExportEvent;
 use crate::feed::{CursorClaim, FeedError, FeedPage, RecordFeed};
 use crate::settings::ExportSettings;
@@ -168,13 +168,14 @@ impl<F: RecordFeed> Exporter<F> {
                 position = self.renew().await?;
                 continue;
             }
-            let total = page.size;
+            let mut first = page.first;
             for batch in self.batches(&page) {
                 if self.stop.is_cancelled() {
                     return Err(Interruption::Stopped);
                 }
-                self.show_lag(total.saturating_sub(position), batch.oldest);
-                self.deliver(&batch).await?;
+                self.show_lag(page.size.saturating_sub(first), batch.oldest);
+                self.deliver(&batch, first).await?;
+                first = batch.end;
                 if !self
                     .feed
                     .advance(self.claim.clone(), position, batch.end)
@@ -187,8 +188,8 @@ impl<F: RecordFeed> Exporter<F> {
         }
     }
 
-    /// Sends a batch as often as it takes.
-    async fn deliver(&self, batch: &Batch) -> Result<(), Interruption> {
+    /// Sends a batch, whose first record is `first`, as often as it takes.
+    async fn deliver(&self, batch: &Batch, first: u64) -> Result<(), Interruption> {
         if batch.events.is_empty() {
             return Ok(());
         }
@@ -198,7 +199,7 @@ impl<F: RecordFeed> Exporter<F> {
             // What is being sent is sent to its end: the tool may have it already.
             let error = match self.transport.send(&batch.events, &self.ambient).await {
                 Ok(rejected) => {
-                    let count = batch.events.len() as u64;
+                    let count = (batch.events.len() as u64).saturating_sub(rejected);
                     counter!(names::AUDIT_EXPORT_SENT, "export" => name.clone()).increment(count);
                     if rejected > 0 {
                         self.count_failures("rejected", rejected);
@@ -222,9 +223,8 @@ impl<F: RecordFeed> Exporter<F> {
             made = made.saturating_add(1);
             let pause = self.retry.pause(made, error.asked_for(), &self.ambient);
             self.wait(pause.unwrap_or(SEND_LIMIT)).await?;
-            if let Some(oldest) = batch.oldest {
-                self.show_age(oldest);
-            }
+            let size = self.feed.size().await?;
+            self.show_lag(size.saturating_sub(first), batch.oldest);
         }
     }
 
@@ -270,7 +270,17 @@ impl<F: RecordFeed> Exporter<F> {
         };
         let mut bytes = 0;
         for record in &page.records {
-            let events = events(&self.settings, &self.log.origin, record);
+            let now = self.ambient.now();
+            let conversion = convert(&self.settings, &self.log.origin, record, now);
+            if conversion.is_unreadable {
+                self.count_failures("unreadable", 1);
+                tracing::error!(
+                    export = self.settings.name,
+                    sequence = record.sequence,
+                    "an export does not understand a record, and sends its bytes alone"
+                );
+            }
+            let events = conversion.events;
             let length: usize = events.iter().map(|event| event.text.len()).sum();
             if bytes + length > MAX_BATCH && !open.events.is_empty() {
                 open.end = record.sequence;
@@ -299,12 +309,9 @@ impl<F: RecordFeed> Exporter<F> {
     fn show_lag(&self, records: u64, oldest: Option<Timestamp>) {
         let export = self.settings.name.clone();
         gauge!(names::AUDIT_EXPORT_LAG_RECORDS, "export" => export).set(as_float(records));
-        self.show_age(oldest.unwrap_or_else(|| self.ambient.now()));
-    }
-
-    fn show_age(&self, oldest: Timestamp) {
+        let now = self.ambient.now();
+        let age = now.since(oldest.unwrap_or(now));
         let export = self.settings.name.clone();
-        let age = self.ambient.now().since(oldest);
         gauge!(names::AUDIT_EXPORT_LAG_SECONDS, "export" => export).set(age);
     }
 }
@@ -319,3 +326,6 @@ enum Never {}
 fn as_float(number: u64) -> f64 {
     number as f64
 }
+
+#[cfg(test)]
+mod tests;

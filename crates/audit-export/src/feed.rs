@@ -27,6 +27,9 @@ pub trait RecordFeed: Send + Sync {
     /// Gives the right back.
     fn release(&self, claim: CursorClaim) -> impl Future<Output = ()> + Send;
 
+    /// How many records there are now.
+    fn size(&self) -> impl Future<Output = Result<u64, FeedError>> + Send;
+
     /// At most `limit` records from `from` on, in order.
     fn read(
         &self,
@@ -58,6 +61,8 @@ pub struct FeedError(pub String);
 /// A part of the record.
 #[derive(Debug)]
 pub struct FeedPage {
+    /// Where it begins: later than asked for where what was before is removed by retention.
+    pub first: u64,
     /// In order.
     pub records: Vec<SourceRecord>,
     /// Where the next page begins.

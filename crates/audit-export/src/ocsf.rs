@@ -5,11 +5,12 @@
 //! | call, use of conversations, request that was refused | API Activity (6003) |
 //! | request whose token was refused | Authentication (3002) |
 //! | what an operator changes or reads | Entity Management (3004) |
+//! | a record that is not understood | Base Event (0) |
 
 use serde_json::{Map, Value, json};
 use wardgate_domain::Timestamp;
 
-use crate::event::{EventSource, Severity};
+use crate::event::{EventSource, Severity, UnreadableSource};
 use crate::settings::RecordKind;
 
 const VERSION: &str = "1.8.0";
@@ -49,11 +50,7 @@ pub(crate) fn event(source: &EventSource<'_>) -> String {
         "duration": record.duration_us.map(|micros| micros / 1_000),
         "metadata": {
             "version": VERSION,
-            "product": {
-                "name": "Wardgate",
-                "vendor_name": "Wardgate",
-                "version": env!("CARGO_PKG_VERSION"),
-            },
+            "product": product(),
             "uid": source.uid,
             "sequence": source.sequence,
             "log_name": source.origin,
@@ -85,6 +82,39 @@ pub(crate) fn event(source: &EventSource<'_>) -> String {
     }
     remove_empty(&mut event);
     event.to_string()
+}
+
+/// One JSON object of a record that is not understood.
+pub(crate) fn unreadable(event: &UnreadableSource<'_>) -> String {
+    let event = json!({
+        "activity_id": 99,
+        "activity_name": "Unreadable",
+        "category_uid": 0,
+        "class_uid": 0,
+        "type_uid": 99,
+        "time": milliseconds(event.time),
+        "severity_id": severity_id(event.severity),
+        "message": "A record that this version does not understand",
+        "metadata": {
+            "version": VERSION,
+            "product": product(),
+            "uid": event.uid,
+            "sequence": event.source.sequence,
+            "log_name": event.origin,
+            "event_code": event.kind,
+            "original_event_uid": event.source.leaf_hash.to_string(),
+        },
+        "raw_data": event.raw(),
+    });
+    event.to_string()
+}
+
+fn product() -> Value {
+    json!({
+        "name": "Wardgate",
+        "vendor_name": "Wardgate",
+        "version": env!("CARGO_PKG_VERSION"),
+    })
 }
 
 fn activity(source: &EventSource<'_>) -> Activity {

@@ -111,6 +111,9 @@ pub struct SyslogSettings {
     /// Its key, PEM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_file: Option<PathBuf>,
+    /// Whether a batch counts as taken when the connection ends without the `close_notify` of TLS.
+    #[serde(default)]
+    pub unclean_close: bool,
 }
 
 /// A server that is sent to over HTTP.

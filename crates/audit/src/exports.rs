@@ -72,6 +72,10 @@ impl RecordFeed for StoreFeed {
         }
     }
 
+    async fn size(&self) -> Result<u64, FeedError> {
+        Ok(self.reader.head().await?.size)
+    }
+
     async fn read(&self, from: u64, limit: u64) -> Result<FeedPage, FeedError> {
         let head = self.reader.head().await?;
         let size = head.size;
@@ -86,8 +90,11 @@ impl RecordFeed for StoreFeed {
         };
         let page = self.reader.page(&RecordFilter::default(), &bounds).await;
         let found = page?.records;
+        // Nor is what it removed meanwhile.
+        let kept = kept.max(self.reader.head().await?.minimum_index).min(next);
         let intact = found.into_iter().filter_map(Result::ok);
         let records: Vec<_> = intact
+            .filter(|row| row.sequence >= kept)
             .map(|row| SourceRecord {
                 sequence: row.sequence,
                 leaf_hash: row.leaf_hash,
@@ -96,6 +103,7 @@ impl RecordFeed for StoreFeed {
             .collect();
         Ok(FeedPage {
             damaged: (next - kept).saturating_sub(records.len() as u64),
+            first: kept,
             records,
             next,
             size,

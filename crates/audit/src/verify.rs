@@ -1,9 +1,11 @@
 //! Exported records and proofs, verified without the store: all that is trusted is the key.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
 use wardgate_transparency::{
     Checkpoint, CompactTree, Hash, SignedNote, TileId, TlogProof, TreeHead, TrustPolicy,
     decode_bundle, leaf_hash, tiles_of_size,
@@ -70,6 +72,14 @@ pub enum VerificationError {
         path: PathBuf,
         /// Number of records of the checkpoint.
         size: u64,
+    },
+    /// The beginning is missing, and no record that is there says that retention removed it.
+    #[error(
+        "the records below {minimum_index} are not there, and no later record of `audit.prune` says that retention removed them"
+    )]
+    Unexplained {
+        /// The first record that is there.
+        minimum_index: u64,
     },
     /// The older checkpoint is not of the history that the records are.
     #[error("the records do not begin with those of the checkpoint in {}: the log has two histories, or the records are older than it", .0.display())]
@@ -194,6 +204,8 @@ impl Directory<'_> {
         let mut begins_with_older = since.is_none() || is_older(&tree);
         let mut has_record = receipt.is_none();
         let mut minimum_index = 0;
+        // Below which retention was to remove what there is, as the records that are there say.
+        let mut pruned_below = 0;
         // The hashes of each level above the leaves, as the records have them.
         let mut levels: Vec<Vec<Hash>> = Vec::new();
         for id in tiles_of_size(size) {
@@ -208,6 +220,9 @@ impl Directory<'_> {
                     } else {
                         self.leaf_hashes(id, &mut lines, |record| {
                             has_record = has_record || receipt.is_some_and(|it| it.is_of(record));
+                            if pruned_below < minimum_index {
+                                pruned_below = pruned_below.max(PruneRecord::below(record));
+                            }
                         })?
                     };
                     for leaf in &hashes {
@@ -240,6 +255,9 @@ impl Directory<'_> {
         }
         if tree.head() != checkpoint.head {
             return Err(VerificationError::Root);
+        }
+        if pruned_below < minimum_index {
+            return Err(VerificationError::Unexplained { minimum_index });
         }
         if let Some((path, _)) = since
             && !begins_with_older
@@ -302,6 +320,32 @@ impl Directory<'_> {
             on_record(entry);
         }
         Ok(entries.into_iter().map(leaf_hash).collect())
+    }
+}
+
+/// What a record says that an operator had removed.
+#[derive(Deserialize)]
+struct PruneRecord<'a> {
+    #[serde(borrow)]
+    event: Cow<'a, str>,
+    #[serde(borrow)]
+    action: Cow<'a, str>,
+    #[serde(borrow)]
+    target: Cow<'a, str>,
+    #[serde(borrow)]
+    status: Option<Cow<'a, str>>,
+}
+
+impl<'a> PruneRecord<'a> {
+    /// The bound that `record` names; 0 of a record of anything else, or of what was refused or failed.
+    fn below(record: &'a [u8]) -> u64 {
+        let Ok(record) = serde_json::from_slice::<Self>(record) else {
+            return 0;
+        };
+        let is_prune = record.event == "admin_change" && record.action == "audit.prune";
+        let below = record.target.strip_prefix("below=");
+        let below = below.filter(|_| is_prune && record.status.is_none());
+        below.and_then(|below| below.parse().ok()).unwrap_or(0)
     }
 }
 

@@ -158,7 +158,8 @@ pub const AUDIT_EXPORT_LAG_SECONDS: &str = "wardgate_audit_export_lag_seconds";
 /// Counter: events that the security tool of an `export` has taken.
 pub const AUDIT_EXPORT_SENT: &str = "wardgate_audit_export_sent_total";
 /// Counter: failures of an `export`, by `reason`: batches that were not taken (`unreachable`, `refused`, `file`), events that a
-/// collector keeps not (`rejected`), and records that were changed in the store and are left out (`damaged`).
+/// collector keeps not (`rejected`), records that were changed in the store and are left out (`damaged`), and records that are not
+/// understood, whose events have their bytes alone (`unreadable`).
 pub const AUDIT_EXPORT_FAILURES: &str = "wardgate_audit_export_failures_total";
 
 // === witness ===

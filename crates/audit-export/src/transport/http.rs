@@ -12,7 +12,7 @@ use url::Url;
 use wardgate_domain::{Ambient, Digest, is_loopback_host};
 use wardgate_egress::{
     ClientIdentity, Egress, EgressRequest, EgressSettings, NetworkSettings, PrivateAddresses,
-    Secret, TlsSettings,
+    ResponseBody, Secret, TlsSettings,
 };
 
 use super::{SEND_LIMIT, SendError, read_file, unfit};
@@ -112,14 +112,14 @@ impl HttpTarget {
             .map(drop)
     }
 
-    /// Sends a batch; the body of the answer that it was taken with.
+    /// Sends a batch; the body of the answer that it was taken with, which is not read yet.
     pub(super) async fn post(
         &self,
         content_type: &'static str,
         body: Vec<u8>,
         events: &[ExportEvent],
         ambient: &Ambient,
-    ) -> Result<bytes::Bytes, SendError> {
+    ) -> Result<ResponseBody, SendError> {
         let mut request = EgressRequest::new(Method::POST, self.url.clone());
         if let Some(file) = &self.token_file {
             let authorization = bearer(&reread(file).await?).map_err(SendError::File)?;
@@ -137,7 +137,7 @@ impl HttpTarget {
         }
         let answer = self.egress.send(request.body(content_type, body)).await?;
         if answer.status.is_success() {
-            return Ok(answer.body.bytes().await?);
+            return Ok(answer.body);
         }
         Err(SendError::Refused {
             status: answer.status.as_u16(),

@@ -30,6 +30,13 @@ pub(crate) enum SendError {
     Http(#[from] EgressError),
     #[error("the connection failed: {0}")]
     Connection(#[from] std::io::Error),
+    #[error(
+        "it ended the connection without the close_notify of TLS; where it never sends one, set unclean_close"
+    )]
+    UncleanClose,
+    /// It answered that it took the batch, and not in the protocol.
+    #[error("its answer is none of OTLP: {0}")]
+    Answer(#[from] prost::DecodeError),
     #[error("it did not take the batch within {} s", SEND_LIMIT.as_secs())]
     Timeout,
     /// It answered, and not that it took the batch.
@@ -46,8 +53,10 @@ impl SendError {
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::File(_) => "file",
-            Self::Http(_) | Self::Connection(_) | Self::Timeout => "unreachable",
-            Self::Refused { .. } => "refused",
+            Self::Http(_) | Self::Connection(_) | Self::UncleanClose | Self::Timeout => {
+                "unreachable"
+            }
+            Self::Refused { .. } | Self::Answer(_) => "refused",
         }
     }
 

@@ -27,7 +27,7 @@ pub(super) async fn send(
 ) -> Result<u64, SendError> {
     let body = request(events, ambient).encode_to_vec();
     let answer = target.post("application/x-protobuf", body, events, ambient);
-    let answer = ExportLogsResponse::decode(answer.await?).unwrap_or_default();
+    let answer = ExportLogsResponse::decode(answer.await?.bytes().await?)?;
     let partial = answer.partial_success.unwrap_or_default();
     Ok(u64::try_from(partial.rejected_log_records).unwrap_or(0))
 }
@@ -46,7 +46,7 @@ fn request(events: &[ExportEvent], ambient: &Ambient) -> ExportLogsRequest {
                 KeyValue::number("wardgate.record.sequence", event.sequence),
             ],
             observed_time_unix_nano: observed,
-            event_name: format!("wardgate.record.{}", event.kind.as_str()),
+            event_name: format!("wardgate.record.{}", event.kind),
         }
     });
     let scope_logs = ScopeLogs {

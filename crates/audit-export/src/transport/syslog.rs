@@ -1,7 +1,8 @@
 //! Syslog messages (RFC 5424) within TLS (RFC 5425).
 //!
 //! Syslog has no answer. A batch has a connection of its own, which we end by `close_notify`; the receiver ends its side once
-//! it has read all of the batch (RFC 5425, section 4.4), and a connection that breaks instead says that it has not.
+//! it has read all of the batch (RFC 5425, section 4.4), by `close_notify` too. A connection that ends otherwise says that it
+//! has not, except of a receiver that is known never to send `close_notify`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,6 +31,8 @@ pub(crate) struct SyslogTarget {
     host: ServerName<'static>,
     ca_file: PathBuf,
     identity: Option<[PathBuf; 2]>,
+    /// A connection that ends without `close_notify` was read to its end.
+    unclean_close: bool,
     /// What this machine is called in messages.
     hostname: String,
 }
@@ -54,6 +57,7 @@ impl SyslogTarget {
             host,
             ca_file: settings.ca_file.clone(),
             identity,
+            unclean_close: settings.unclean_close,
             hostname: hostname(),
         };
         target
@@ -111,9 +115,13 @@ impl SyslogTarget {
                 match stream.read(&mut said).await {
                     Ok(0) => return Ok(()),
                     Ok(_) => {}
-                    // The end of the connection without `close_notify`: read to its end all the same.
+                    // The end of the connection without `close_notify`, which anybody on the way can bring about.
                     Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-                        return Ok(());
+                        return if self.unclean_close {
+                            Ok(())
+                        } else {
+                            Err(SendError::UncleanClose)
+                        };
                     }
                     Err(error) => return Err(SendError::from(error)),
                 }
@@ -131,7 +139,7 @@ impl SyslogTarget {
             "<{priority}>1 {time} {hostname} wardgate - {kind} - {text}",
             time = event.time,
             hostname = self.hostname,
-            kind = event.kind.as_str(),
+            kind = event.kind,
             text = event.text,
         );
         frames.extend_from_slice(format!("{} ", message.len()).as_bytes());
@@ -165,10 +173,73 @@ fn severity(severity: Severity) -> u8 {
 
 #[cfg(test)]
 mod tests {
+    use rcgen::CertifiedKey;
+    use rustls::ServerConfig;
+    use tokio::net::TcpListener;
+    use tokio_rustls::TlsAcceptor;
     use wardgate_domain::Timestamp;
 
     use super::*;
-    use crate::settings::RecordKind;
+
+    fn event() -> ExportEvent {
+        ExportEvent {
+            uid: "log#7".to_owned(),
+            sequence: 7,
+            kind: "outcome",
+            time: Timestamp::from_micros(1_762_869_000_000_042),
+            severity: Severity::Medium,
+            text: "Zürich".to_owned(),
+        }
+    }
+
+    /// What becomes of a batch whose receiver reads all of it and ends the connection, with `close_notify` or without.
+    async fn send(closes: bool, unclean_close: bool) -> Result<(), SendError> {
+        let CertifiedKey { cert, signing_key } =
+            rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let path = std::env::temp_dir().join(format!(
+            "wardgate-syslog-{}-{closes}-{unclean_close}.pem",
+            std::process::id()
+        ));
+        std::fs::write(&path, cert.pem()).unwrap();
+        let key = PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![cert.der().clone()], key);
+        let acceptor = TlsAcceptor::from(Arc::new(config.unwrap()));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let settings = SyslogSettings {
+            address: format!("localhost:{}", listener.local_addr().unwrap().port()),
+            ca_file: path.clone(),
+            cert_file: None,
+            key_file: None,
+            unclean_close,
+        };
+        let target = SyslogTarget::open("soc", &settings).unwrap();
+        let receive = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            let mut stream = acceptor.accept(stream).await.unwrap();
+            let mut read = Vec::new();
+            stream.read_to_end(&mut read).await.unwrap();
+            if closes {
+                stream.shutdown().await.unwrap();
+            }
+        };
+        let events = [event()];
+        let (sent, ()) = tokio::join!(target.send(&events), receive);
+        std::fs::remove_file(path).unwrap();
+        sent
+    }
+
+    #[tokio::test]
+    async fn a_batch_is_taken_when_the_receiver_says_that_it_ends() {
+        send(true, false).await.unwrap();
+        let broken = send(false, false).await;
+        assert!(matches!(broken, Err(SendError::UncleanClose)), "{broken:?}");
+        send(false, true).await.unwrap();
+    }
 
     #[test]
     fn a_message_stands_behind_its_length_in_bytes() {
@@ -177,16 +248,10 @@ mod tests {
             host: ServerName::try_from("siem.example").unwrap(),
             ca_file: PathBuf::new(),
             identity: None,
+            unclean_close: false,
             hostname: "node-1".to_owned(),
         };
-        let event = ExportEvent {
-            uid: "log#7".to_owned(),
-            sequence: 7,
-            kind: RecordKind::Outcome,
-            time: Timestamp::from_micros(1_762_869_000_000_042),
-            severity: Severity::Medium,
-            text: "Zürich".to_owned(),
-        };
+        let event = event();
         let mut frames = Vec::new();
         target.frame(&event, &mut frames);
         target.frame(&event, &mut frames);

@@ -185,6 +185,16 @@ async fn a12_what_is_older_is_removed_in_whole_bundles_and_every_proof_goes_on(s
         .unwrap();
     std::fs::remove_file(bundle.path()).unwrap();
     assert!(verify(&after, None).is_err());
+    // So is whoever takes a beginning away that no record says was removed.
+    std::fs::remove_file(before.join("tile/entries/000")).unwrap();
+    let lines = std::fs::read_to_string(before.join("records.jsonl")).unwrap();
+    let rest: String = lines.split_inclusive('\n').skip(256).collect();
+    std::fs::write(before.join("records.jsonl"), rest).unwrap();
+    let unexplained = verify(&before, None).unwrap_err();
+    assert!(
+        unexplained.contains("the records below 256 are not there"),
+        "{unexplained}"
+    );
     // Another process goes on with the tree, and removes no more.
     service.closer.close().await;
     let service = start(store, 30, Vec::new()).await;
