@@ -76,6 +76,9 @@ pub enum Error {
     /// The store cannot be read.
     #[error("the audit store cannot be read now; try again later")]
     Unreadable(#[from] sqlx::Error),
+    /// The store refuses a change of what stands beside the record: an export, a legal hold, retention or an erasure.
+    #[error("the audit store refuses this change; see the log of the audit service")]
+    UpkeepRefused(#[source] sqlx::Error),
     /// What stands in the store of the tree over the record is not what this service writes.
     #[error("the tree of the record is damaged: {0}")]
     DamagedTree(String),
@@ -216,6 +219,7 @@ impl ServiceError for Error {
             | Self::Open { .. }
             | Self::Schema(_)
             | Self::DamagedTree(_)
+            | Self::UpkeepRefused(_)
             | Self::ExportDirectory { .. }
             | Self::Export(_)
             | Self::OtherLog { .. }

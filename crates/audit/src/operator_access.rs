@@ -28,7 +28,7 @@ use crate::canonical::{RecordContent, RecordEntry, RecordReading, hex};
 use crate::details::DetailsVault;
 use crate::export::ExportPart;
 use crate::filter::{BytesFilter, RecordFilter, parse_call_id};
-use crate::retention::{Retention, find_hold};
+use crate::retention::Retention;
 use crate::store::{LegalHold, StoreReader, StoreUpkeep};
 use crate::writer::AppendQueue;
 use crate::{CheckpointKind, Error, MacKey, export, proof, query};
@@ -38,6 +38,9 @@ const IDLE: Duration = Duration::from_secs(5);
 
 /// How long a permission to watch is taken to hold, once it was given.
 const RECHECK: Duration = Duration::from_secs(1);
+
+/// Characters of a tenant's name.
+const LONGEST_TENANT: usize = 512;
 
 /// Reads the record for operators.
 pub(crate) struct OperatorAccess {
@@ -284,13 +287,18 @@ impl OperatorAccess {
     ) -> Result<impl Stream<Item = Result<RetentionProgress, Error>> + Send + use<>, Error> {
         let mut operator = self.authorize_management(token).await?;
         let below = match operator.permitted() {
-            Ok(()) => self.retention.status().await?.removable_below,
+            Ok(()) => {
+                let status = self.retention.status().await;
+                let status =
+                    self.put_failure_on_record(&operator, "audit.prune", "below=unknown", status);
+                status.await?.removable_below
+            }
             Err(_) => 0,
         };
         let target = format!("below={below}");
         self.put_on_record_of_all(&mut operator, "audit.prune", &target)
             .await?;
-        self.retention.apply().await
+        Ok(self.retention.apply(below))
     }
 
     /// Sets a legal hold; by an operator of a tenant, one for that tenant.
@@ -301,6 +309,11 @@ impl OperatorAccess {
         scope: HoldScope,
     ) -> Result<(), Error> {
         let name = check_hold_name(name)?;
+        if let HoldScope::Tenant(tenant)
+        | HoldScope::DataSubject(DataSubjectFilter { tenant, .. }) = &scope
+        {
+            check_tenant(tenant)?;
+        }
         let operator = self.authorize_management(token).await?;
         let tag = |subject: &DataSubjectFilter| self.vault.key().tag(&subject.tenant, &subject.key);
         let (tenant, tag) = match scope {
@@ -324,6 +337,7 @@ impl OperatorAccess {
             tenant,
             tag,
             set_by: operator.caller.subject().to_owned(),
+            set_in: operator.tenant(),
             set_at: self.ambient.now(),
         };
         let set = self.appends.keep_up(StoreUpkeep::SetHold(hold)).await;
@@ -335,7 +349,7 @@ impl OperatorAccess {
             .await
     }
 
-    /// Lifts a legal hold; by an operator of a tenant, one of that tenant.
+    /// Lifts a legal hold; by an operator of a tenant, one that an operator of that tenant set.
     pub(crate) async fn lift_hold(&self, token: &str, name: &str) -> Result<(), Error> {
         let name = check_hold_name(name)?;
         let operator = self.authorize_management(token).await?;
@@ -345,13 +359,10 @@ impl OperatorAccess {
             let no_hold = || Error::NoSuchHold {
                 name: name.to_owned(),
             };
-            let holds = self.reader.legal_holds().await?;
-            let hold = holds.into_iter().find(|hold| hold.name == name);
-            let hold = hold.ok_or_else(no_hold)?;
-            if operator.tenant().is_some() && hold.tenant != operator.tenant() {
-                return Err(no_hold());
-            }
-            let lift = StoreUpkeep::LiftHold(hold.name);
+            let lift = StoreUpkeep::LiftHold {
+                name: name.to_owned(),
+                of: operator.tenant(),
+            };
             let is_lifted = self.appends.keep_up(lift).await?;
             is_lifted.then_some(()).ok_or_else(no_hold)
         };
@@ -361,12 +372,13 @@ impl OperatorAccess {
     }
 
     /// Destroys the key of a data subject, and with it the details of all calls that concerned them; false where there is
-    /// none. Fails where a legal hold keeps it.
+    /// none. Fails where a legal hold keeps it, or the details of a call that concerned them too.
     pub(crate) async fn erase(
         &self,
         token: &str,
         subject: DataSubjectFilter,
     ) -> Result<bool, Error> {
+        check_tenant(&subject.tenant)?;
         let operator = self.authorize_management(token).await?;
         let subject = operator.own(subject);
         let tag = self.vault.key().tag(&subject.tenant, &subject.key);
@@ -376,12 +388,8 @@ impl OperatorAccess {
         let erased = async {
             let tenant = subject.tenant;
             let find = async |tenant: &str| {
-                let holds = self.reader.legal_holds().await?;
-                let hold = find_hold(&holds, tenant, tag);
-                hold.map_or(Ok(()), |hold| {
-                    let name = hold.name.clone();
-                    Err(Error::Held { name })
-                })
+                let hold = self.reader.keeping_hold(tenant, tag).await?;
+                hold.map_or(Ok(()), |name| Err(Error::Held { name }))
             };
             find(&tenant).await?;
             let erase = StoreUpkeep::EraseSubject {
@@ -528,6 +536,15 @@ fn check_hold_name(name: &str) -> Result<&str, InvalidMessage> {
     }
     let problem = "is not 1 to 64 lower-case letters, digits and hyphens";
     Err(InvalidMessage::field("name", problem))
+}
+
+/// Fails where a text is longer than a tenant's name or has control characters, which a store may not take.
+fn check_tenant(tenant: &str) -> Result<(), InvalidMessage> {
+    if tenant.chars().count() <= LONGEST_TENANT && !tenant.contains(char::is_control) {
+        return Ok(());
+    }
+    let problem = format!("is longer than {LONGEST_TENANT} characters, or has control characters");
+    Err(InvalidMessage::field("tenant", problem))
 }
 
 /// `filter` for what there was before it was put on record that it is read.

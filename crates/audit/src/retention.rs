@@ -10,13 +10,14 @@
 //! The tree keeps the leaf hashes of what is removed (32 bytes of a record), so checkpoints, inclusion proofs of what is kept and
 //! consistency proofs from any earlier checkpoint go on (<https://c2sp.org/tlog-tiles#pruning>).
 
+use std::ops::Range;
 use std::time::Duration;
 
 use futures::{Stream, stream};
 use wardgate_audit_export::StartPosition;
-use wardgate_domain::{Ambient, Digest, Timestamp};
+use wardgate_domain::Ambient;
 use wardgate_rpc::client::{HoldDescription, RetentionProgress, RetentionStatus};
-use wardgate_transparency::TILE_WIDTH;
+use wardgate_transparency::{CompactTree, TILE_WIDTH};
 
 use crate::Error;
 use crate::canonical::RecordContent;
@@ -49,19 +50,13 @@ struct RetentionPlan {
     /// What keeps the next bundle; empty where it was not looked at.
     kept_by: String,
     holds: Vec<LegalHold>,
-}
-
-impl RetentionPlan {
-    /// Tells whether holds were set since; zero where there are none.
-    fn newest_hold(&self) -> Timestamp {
-        let times = self.holds.iter().map(|hold| hold.set_at);
-        times.max().unwrap_or(Timestamp::from_micros(0))
-    }
+    /// Tells whether holds were set or lifted since.
+    hold_generation: u64,
 }
 
 impl Retention {
     pub(crate) async fn status(&self) -> Result<RetentionStatus, Error> {
-        let plan = self.plan(u64::MAX).await?;
+        let plan = self.plan(u64::MAX, u64::MAX).await?;
         let holds = plan.holds.into_iter().map(|hold| HoldDescription {
             name: hold.name,
             tenant: hold.tenant,
@@ -79,39 +74,38 @@ impl Retention {
         })
     }
 
-    /// Removes what can be removed, as long as somebody listens.
-    pub(crate) async fn apply(
+    /// Removes what can be removed of the records below `on_record`, as long as somebody listens.
+    pub(crate) fn apply(
         &self,
-    ) -> Result<impl Stream<Item = Result<RetentionProgress, Error>> + Send + use<>, Error> {
-        let removable_below = self.plan(u64::MAX).await?.removable_below;
+        on_record: u64,
+    ) -> impl Stream<Item = Result<RetentionProgress, Error>> + Send + use<> {
         let retention = self.clone();
-        Ok(stream::try_unfold(true, move |goes_on| {
+        stream::try_unfold(true, move |goes_on| {
             let retention = retention.clone();
             async move {
                 if !goes_on {
                     return Ok::<_, Error>(None);
                 }
-                let plan = retention.plan(STEP).await?;
+                let plan = retention.plan(STEP, on_record).await?;
                 let goes_on = retention.prune(&plan).await?;
                 let minimum_index = retention.reader.head().await?.minimum_index;
                 let progress = RetentionProgress {
                     minimum_index,
-                    removable_below: removable_below.max(minimum_index),
+                    removable_below: on_record.max(minimum_index),
                 };
                 Ok(Some((progress, goes_on)))
             }
-        }))
+        })
     }
 
     /// Removes what `plan` says; whether there may be more.
     async fn prune(&self, plan: &RetentionPlan) -> Result<bool, Error> {
-        let newest_hold = plan.newest_hold();
         let bundles = plan.minimum_index / TILE_WIDTH..plan.removable_below / TILE_WIDTH;
         let is_empty = bundles.is_empty();
         for bundle in bundles {
             let upkeep = StoreUpkeep::PruneBundle {
                 bundle,
-                newest_hold,
+                hold_generation: plan.hold_generation,
             };
             if !self.appends.keep_up(upkeep).await? {
                 // Another replica removed it, or a hold was set in between.
@@ -121,8 +115,9 @@ impl Retention {
         Ok(!is_empty)
     }
 
-    /// Looks at most `most` bundles ahead.
-    async fn plan(&self, most: u64) -> Result<RetentionPlan, Error> {
+    /// Looks at most `most` bundles ahead, and not beyond what is `on_record` to be removed.
+    async fn plan(&self, most: u64, on_record: u64) -> Result<RetentionPlan, Error> {
+        // Before the holds: one that is set in between makes its generation an old one.
         let head = self.reader.head().await?;
         let covered = self.reader.tree().await?.head.size;
         let holds = self.reader.legal_holds().await?;
@@ -131,6 +126,7 @@ impl Retention {
         let mut bounds = vec![
             (newest, "newest".to_owned()),
             (head.closed_below, "open_intent".to_owned()),
+            (on_record, "on_record".to_owned()),
         ];
         for (export, start) in &self.exports {
             let position = match (self.reader.export_position(export).await?, start) {
@@ -139,6 +135,13 @@ impl Retention {
                 (None, StartPosition::Now) => continue,
             };
             bounds.push((position, format!("export:{export}")));
+        }
+        // A clock that is far ahead would make old what is young.
+        let clocks = self.reader.clocks().await?;
+        let now = self.ambient.now();
+        let now = clocks.server.map_or(now, |server| server.min(now));
+        if clocks.newest.is_none_or(|newest| newest < now.minus(DAY)) {
+            bounds.push((head.minimum_index, "clock".to_owned()));
         }
         let mut tenants = Vec::new();
         for hold in &holds {
@@ -154,10 +157,10 @@ impl Retention {
         }
         let bound = bounds.into_iter().min_by_key(|(position, _)| *position);
         let (bound, bound_by) = bound.unwrap_or_default();
-        let oldest_kept = self.ambient.now().minus(DAY * self.days);
+        let oldest_kept = now.minus(DAY * self.days);
         let mut below = head.minimum_index;
         let mut kept_by = String::new();
-        for _ in 0..most {
+        for looked_at in 0..most {
             let bundle = below..below + TILE_WIDTH;
             if bundle.end > bound {
                 kept_by = bound_by;
@@ -170,6 +173,11 @@ impl Retention {
             }
             if times.newest >= oldest_kept {
                 "age".clone_into(&mut kept_by);
+                break;
+            }
+            // Before they are removed, not each time that somebody asks how many could be.
+            if looked_at < STEP && !self.is_undamaged(bundle.clone()).await? {
+                "damaged_records".clone_into(&mut kept_by);
                 break;
             }
             if !tenants.is_empty()
@@ -186,13 +194,40 @@ impl Retention {
             removable_below: below,
             kept_by,
             holds,
+            hold_generation: head.hold_generation,
         })
+    }
+
+    /// Whether the records of `bundle` are those that the tree was built over: what was changed is evidence, and stays.
+    async fn is_undamaged(&self, bundle: Range<u64>) -> Result<bool, Error> {
+        let position = bundle.start / TILE_WIDTH;
+        let records = match proof::records(&self.reader, bundle).await {
+            Ok(records) => records,
+            Err(Error::Damaged(damage)) => {
+                tracing::error!(%damage, "retention keeps records that were changed");
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        };
+        let mut tile = CompactTree::default();
+        for record in records {
+            tile.append(*record.leaf_hash.as_bytes(), |_, _| ());
+        }
+        let root = self.reader.leaf_tile_root(position).await?;
+        let is_undamaged = root == tile.head().root;
+        if !is_undamaged {
+            tracing::error!(
+                position,
+                "retention keeps a bundle that the tree does not hold"
+            );
+        }
+        Ok(is_undamaged)
     }
 
     /// The hold of the first of `tenants` whose callers did something in `bundle`.
     async fn find_tenant(
         &self,
-        bundle: std::ops::Range<u64>,
+        bundle: Range<u64>,
         tenants: &[(&str, String)],
     ) -> Result<Option<String>, Error> {
         let records = proof::records(&self.reader, bundle).await?;
@@ -206,15 +241,112 @@ impl Retention {
     }
 }
 
-/// The hold that keeps the details of calls about a data subject, where there is one.
-pub(crate) fn find_hold<'a>(
-    holds: &'a [LegalHold],
-    tenant: &str,
-    tag: Digest,
-) -> Option<&'a LegalHold> {
-    holds.iter().find(|hold| match (hold.tag, &hold.tenant) {
-        (Some(held), _) => held == tag,
-        (None, Some(held)) => held == tenant,
-        (None, None) => true,
-    })
+#[cfg(test)]
+mod tests {
+    use futures::TryStreamExt;
+    use wardgate_domain::{Event, Record, Refusals, Timestamp};
+    use wardgate_store::{Address, DatabaseSettings};
+    use wardgate_testkit::TestDatabase;
+
+    use super::*;
+    use crate::canonical::RecordEntry;
+    use crate::publisher::{LogKey, Publisher};
+    use crate::store::{self, WRITE_LIMIT};
+    use crate::{MacKey, writer};
+
+    /// A private key in PKCS#8 DER: version, algorithm and seed (RFC 8410).
+    fn log_key() -> LogKey {
+        let before = b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20";
+        LogKey::from_pkcs8(&[before.as_slice(), &[1; 32]].concat()).unwrap()
+    }
+
+    fn refused(time: Timestamp) -> RecordEntry {
+        let refusals = Refusals {
+            window_start: time,
+            counts: Vec::new(),
+        };
+        let event = Event::Refusals(refusals);
+        let record = Record { time, event };
+        RecordEntry::of(&record, &MacKey::from_bytes(&[7; 32]), None).unwrap()
+    }
+
+    /// Of 600 old records and a young one, which a checkpoint covers.
+    async fn retention(database: &TestDatabase) -> Retention {
+        let address: Address = database.url().parse().unwrap();
+        let settings = DatabaseSettings::default();
+        store::prepare(&address, &settings).await.unwrap();
+        let reader = StoreReader::new(&address, &settings);
+        let appends = writer::start(address, WRITE_LIMIT).await.unwrap();
+        let ambient = Ambient::system();
+        let now = ambient.now();
+        let old = (0..600).map(|_| refused(now.minus(DAY * 100)));
+        for entry in old.chain([refused(now)]) {
+            appends.append(entry, false).await.unwrap();
+        }
+        appends.closed_below(601).await;
+        let key = log_key();
+        let publisher = Publisher::start(
+            reader.clone(),
+            appends.clone(),
+            &key,
+            Some("example.com/audit"),
+            ambient.clone(),
+        );
+        publisher.await.unwrap();
+        Retention {
+            reader,
+            appends,
+            ambient,
+            days: 30,
+            exports: Vec::new(),
+        }
+    }
+
+    fn hold(name: &str, set_at: i64) -> StoreUpkeep {
+        StoreUpkeep::SetHold(LegalHold {
+            name: name.to_owned(),
+            tenant: None,
+            tag: None,
+            set_by: "ada".to_owned(),
+            set_in: None,
+            set_at: Timestamp::from_micros(set_at),
+        })
+    }
+
+    #[tokio::test]
+    async fn no_more_is_removed_than_was_put_on_record() {
+        for database in TestDatabase::each_store("audit").await {
+            let retention = retention(&database).await;
+            let status = retention.status().await.unwrap();
+            assert_eq!(status.removable_below, 512, "{}", status.kept_by);
+            let steps: Vec<_> = retention.apply(256).try_collect().await.unwrap();
+            assert_eq!(steps.last().unwrap().minimum_index, 256);
+            let steps: Vec<_> = retention.apply(512).try_collect().await.unwrap();
+            assert_eq!(steps.last().unwrap().minimum_index, 512);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_hold_that_was_set_by_a_slow_clock_or_lifted_since_stops_a_removal() {
+        for database in TestDatabase::each_store("audit").await {
+            let retention = retention(&database).await;
+            let keep_up = async |upkeep| retention.appends.keep_up(upkeep).await.unwrap();
+            let prune = |plan: &RetentionPlan| StoreUpkeep::PruneBundle {
+                bundle: 0,
+                hold_generation: plan.hold_generation,
+            };
+            keep_up(hold("first", 2_000)).await;
+            let plan = retention.plan(STEP, u64::MAX).await.unwrap();
+            keep_up(hold("second", 1_000)).await;
+            assert!(!keep_up(prune(&plan)).await);
+            let plan = retention.plan(STEP, u64::MAX).await.unwrap();
+            let name = "second".to_owned();
+            assert!(keep_up(StoreUpkeep::LiftHold { name, of: None }).await);
+            assert!(!keep_up(prune(&plan)).await);
+            // Nothing was changed: nothing stops it but the plan.
+            let plan = retention.plan(STEP, u64::MAX).await.unwrap();
+            assert_eq!(plan.removable_below, 0);
+            assert!(keep_up(prune(&plan)).await);
+        }
+    }
 }

@@ -127,7 +127,7 @@ impl AppendQueue {
         let (answer, answered) = oneshot::channel();
         let job = WriterJob::Upkeep(upkeep, answer);
         self.queue.send(job).await.map_err(|_| Error::NotDurable)?;
-        answered.await.map_err(|_| Error::NotDurable)
+        answered.await.map_err(|_| Error::NotDurable)?
     }
 
     /// How many records there are, as of the last append by this process.
@@ -147,7 +147,7 @@ enum WriterJob {
     ClosedBelow(u64),
     Tree(TreeJob),
     SubjectKeys(SubjectKeys, oneshot::Sender<()>),
-    Upkeep(StoreUpkeep, oneshot::Sender<bool>),
+    Upkeep(StoreUpkeep, oneshot::Sender<Result<bool, Error>>),
 }
 
 /// A job for the writer that is about the tree, with where its end is told.
@@ -356,8 +356,7 @@ impl WriterTask {
                 }
                 add_subject_keys(connection, of_subjects).await?;
                 for (job, answer) in upkeep {
-                    // Nobody listens any more when the service ends.
-                    let _ = answer.send(connection.keep_up(&job).await?);
+                    keep_up(connection, &job, answer).await?;
                 }
                 Ok(())
             };
@@ -447,6 +446,26 @@ async fn write_tree(connection: &mut StoreWriter, job: TreeJob) -> Result<(), sq
             let _ = answer.send(());
         }
     }
+    Ok(())
+}
+
+/// Does `job` and answers it. What the store refuses of it is the job's own failure, as long as the store takes other writes.
+async fn keep_up(
+    connection: &mut StoreWriter,
+    job: &StoreUpkeep,
+    answer: oneshot::Sender<Result<bool, Error>>,
+) -> Result<(), sqlx::Error> {
+    let done = match connection.keep_up(job).await {
+        Ok(done) => Ok(done),
+        Err(error @ sqlx::Error::Database(_)) => {
+            connection.probe().await?;
+            tracing::error!(%error, "the audit store refuses a change beside the record");
+            Err(Error::UpkeepRefused(error))
+        }
+        Err(error) => return Err(error),
+    };
+    // Nobody listens any more when the service ends.
+    let _ = answer.send(done);
     Ok(())
 }
 

@@ -252,14 +252,18 @@ pub(crate) struct RecordHead {
     pub(crate) closed_below: u64,
     /// Records below this sequence were removed by retention.
     pub(crate) minimum_index: u64,
+    /// How often legal holds were set and lifted.
+    pub(crate) hold_generation: u64,
 }
 
-impl From<(i64, i64, i64)> for RecordHead {
-    fn from((size, closed_below, minimum_index): (i64, i64, i64)) -> Self {
+impl From<(i64, i64, i64, i64)> for RecordHead {
+    fn from(head: (i64, i64, i64, i64)) -> Self {
+        let (size, closed_below, minimum_index, hold_generation) = head;
         Self {
             size: unsigned(size),
             closed_below: unsigned(closed_below),
             minimum_index: unsigned(minimum_index),
+            hold_generation: unsigned(hold_generation),
         }
     }
 }
@@ -371,7 +375,7 @@ impl StoreReader {
     }
 
     pub(crate) async fn head(&self) -> Result<RecordHead, Error> {
-        let head: (i64, i64, i64) = match &self.pool {
+        let head: (i64, i64, i64, i64) = match &self.pool {
             ReadPool::Sqlite(pool) => sqlx::query_as(sqlite::HEAD).fetch_one(pool).await?,
             ReadPool::Postgres(pool) => sqlx::query_as(postgres::HEAD).fetch_one(pool).await?,
         };

@@ -15,7 +15,7 @@ use crate::canonical::RecordEntry;
 
 pub(super) const RECORD: &str = "audit.record";
 pub(super) const HEAD: &str =
-    "SELECT size, closed_below, minimum_index FROM audit.head, audit.retention";
+    "SELECT size, closed_below, minimum_index, hold_generation FROM audit.head, audit.retention";
 
 /// How many records there are, and how many sequence numbers were given, at one instant.
 pub(super) const COUNT: &str = "
@@ -80,25 +80,51 @@ const RELEASE_EXPORT: &str =
 pub(super) const BUNDLE_TIMES: &str = "
     SELECT count(*), coalesce(max(time), 0) FROM audit.record WHERE sequence >= $1 AND sequence < $2";
 
+/// The time of the newest record that is not of what an operator did, and the clock of a server.
+pub(super) const CLOCKS: &str = "
+    SELECT (SELECT time FROM audit.record WHERE event <> 'admin_change' ORDER BY sequence DESC LIMIT 1),
+           (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+
 pub(super) const PRUNED_HASHES: &str = "
     SELECT hashes FROM audit.pruned_tile WHERE position >= $1 AND position < $2 ORDER BY position";
 
 pub(super) const LEGAL_HOLDS: &str =
-    "SELECT name, tenant, tag, set_by, set_at FROM audit.legal_hold ORDER BY name";
+    "SELECT name, tenant, tag, set_by, set_in, set_at FROM audit.legal_hold ORDER BY name";
 
-pub(super) const FIRST_OF_SUBJECT: &str =
-    "SELECT min(sequence) FROM audit.data_subject WHERE tag = $1";
+/// Of the calls that concern a data subject, with their intents.
+pub(super) const FIRST_OF_SUBJECT: &str = "
+    SELECT min(coalesce(of_call.sequence, named.sequence)) FROM audit.data_subject AS named
+    JOIN audit.record AS tagged ON tagged.sequence = named.sequence
+    LEFT JOIN audit.record AS of_call ON of_call.call_id = tagged.call_id
+    WHERE named.tag = $1";
 
 const SET_HOLD: &str = "
-    INSERT INTO audit.legal_hold (name, tenant, tag, set_by, set_at) VALUES ($1, $2, $3, $4, $5)
+    INSERT INTO audit.legal_hold (name, tenant, tag, set_by, set_in, set_at) VALUES ($1, $2, $3, $4, $5, $6)
     ON CONFLICT DO NOTHING";
 
-const LIFT_HOLD: &str = "DELETE FROM audit.legal_hold WHERE name = $1";
+const LIFT_HOLD: &str =
+    "DELETE FROM audit.legal_hold WHERE name = $1 AND ($2::text IS NULL OR set_in = $2)";
 
-const ERASE_SUBJECT: &str = "
-    DELETE FROM audit.data_subject_key WHERE tag = $1 AND NOT EXISTS (
-        SELECT 1 FROM audit.legal_hold AS held
-        WHERE held.tag = $1 OR held.tag IS NULL AND (held.tenant IS NULL OR held.tenant = $2))";
+/// The first hold that keeps the key of a data subject of a tenant: one of it, of all or of the tenant, or one of another data
+/// subject whom a call concerned too, since its details open with the keys of all.
+macro_rules! keeping_hold {
+    () => {
+        "SELECT held.name FROM audit.legal_hold AS held
+         WHERE held.tag = $1 OR held.tag IS NULL AND (held.tenant IS NULL OR held.tenant = $2)
+            OR EXISTS (SELECT 1 FROM audit.data_subject AS other
+                       JOIN audit.data_subject AS named ON named.time = other.time AND named.sequence = other.sequence
+                       WHERE other.tag = held.tag AND named.tag = $1)
+         ORDER BY held.name LIMIT 1"
+    };
+}
+
+pub(super) const KEEPING_HOLD: &str = keeping_hold!();
+
+const ERASE_SUBJECT: &str = concat!(
+    "DELETE FROM audit.data_subject_key WHERE tag = $1 AND NOT EXISTS (",
+    keeping_hold!(),
+    ")"
+);
 
 pub(super) const BYTES: &str = "SELECT pg_total_relation_size('audit.record')";
 
@@ -366,15 +392,30 @@ impl PostgresWriter {
         .map(drop)
     }
 
+    /// Destroys the key of a data subject, with no hold set in between.
+    async fn erase(&mut self, tenant: &str, tag: Digest) -> Result<bool, sqlx::Error> {
+        let mut transaction = self.0.begin().await?;
+        sqlx::query("LOCK TABLE audit.legal_hold IN SHARE MODE")
+            .execute(&mut *transaction)
+            .await?;
+        let erased = sqlx::query(ERASE_SUBJECT)
+            .bind(tag.as_bytes().as_slice())
+            .bind(tenant)
+            .execute(&mut *transaction)
+            .await?;
+        transaction.commit().await?;
+        Ok(erased.rows_affected() > 0)
+    }
+
     pub(super) async fn keep_up(&mut self, upkeep: &StoreUpkeep) -> Result<bool, sqlx::Error> {
         let query = match upkeep {
             StoreUpkeep::PruneBundle {
                 bundle,
-                newest_hold,
+                hold_generation,
             } => {
                 let pruned = sqlx::query_scalar("SELECT audit.prune_bundle($1, $2)")
                     .bind(signed(*bundle))
-                    .bind(newest_hold.as_micros());
+                    .bind(signed(*hold_generation));
                 return pruned.fetch_one(&mut self.0).await;
             }
             StoreUpkeep::SetHold(hold) => sqlx::query(SET_HOLD)
@@ -382,11 +423,10 @@ impl PostgresWriter {
                 .bind(&hold.tenant)
                 .bind(hold.tag.as_ref().map(|tag| tag.as_bytes().as_slice()))
                 .bind(&hold.set_by)
+                .bind(&hold.set_in)
                 .bind(hold.set_at.as_micros()),
-            StoreUpkeep::LiftHold(name) => sqlx::query(LIFT_HOLD).bind(name),
-            StoreUpkeep::EraseSubject { tenant, tag } => sqlx::query(ERASE_SUBJECT)
-                .bind(tag.as_bytes().as_slice())
-                .bind(tenant),
+            StoreUpkeep::LiftHold { name, of } => sqlx::query(LIFT_HOLD).bind(name).bind(of),
+            StoreUpkeep::EraseSubject { tenant, tag } => return self.erase(tenant, *tag).await,
             StoreUpkeep::ClaimExport(claim, first) => sqlx::query(CLAIM_EXPORT)
                 .bind(&claim.export)
                 .bind(signed(*first))

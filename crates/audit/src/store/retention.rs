@@ -17,14 +17,23 @@ pub(crate) struct LegalHold {
     /// Of a data subject.
     pub(crate) tag: Option<Digest>,
     pub(crate) set_by: String,
+    /// The tenant of who set it; of none where they run the whole.
+    pub(crate) set_in: Option<String>,
     pub(crate) set_at: Timestamp,
 }
 
 /// A hold, as both drivers give it.
-type HoldRow = (String, Option<String>, Option<Vec<u8>>, String, i64);
+type HoldRow = (
+    String,
+    Option<String>,
+    Option<Vec<u8>>,
+    String,
+    Option<String>,
+    i64,
+);
 
 impl LegalHold {
-    fn of((name, tenant, tag, set_by, set_at): HoldRow) -> Self {
+    fn of((name, tenant, tag, set_by, set_in, set_at): HoldRow) -> Self {
         // A tag that is none holds all, rather than nothing.
         let tag = tag.and_then(|tag| tag.try_into().ok());
         Self {
@@ -32,6 +41,7 @@ impl LegalHold {
             tenant,
             tag: tag.map(Digest::from_bytes),
             set_by,
+            set_in,
             set_at: Timestamp::from_micros(set_at),
         }
     }
@@ -42,6 +52,15 @@ impl LegalHold {
 pub(crate) struct BundleTimes {
     pub(crate) records: u64,
     pub(crate) newest: Timestamp,
+}
+
+/// What a store knows of the time, beside the clock of this process.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StoreClocks {
+    /// When the newest record was made that is not of what an operator did; none without one.
+    pub(crate) newest: Option<Timestamp>,
+    /// Of the server, where there is one.
+    pub(crate) server: Option<Timestamp>,
 }
 
 impl StoreReader {
@@ -55,6 +74,36 @@ impl StoreReader {
             }
         };
         Ok(rows.into_iter().map(LegalHold::of).collect())
+    }
+
+    /// The name of the first hold that keeps the key of a data subject of `tenant`.
+    pub(crate) async fn keeping_hold(
+        &self,
+        tenant: &str,
+        tag: Digest,
+    ) -> Result<Option<String>, Error> {
+        let tag = tag.as_bytes().to_vec();
+        Ok(match &self.pool {
+            ReadPool::Sqlite(pool) => {
+                let hold = sqlx::query_scalar(sqlite::KEEPING_HOLD).bind(tag);
+                hold.bind(tenant).fetch_optional(pool).await?
+            }
+            ReadPool::Postgres(pool) => {
+                let hold = sqlx::query_scalar(postgres::KEEPING_HOLD).bind(tag);
+                hold.bind(tenant).fetch_optional(pool).await?
+            }
+        })
+    }
+
+    pub(crate) async fn clocks(&self) -> Result<StoreClocks, Error> {
+        let (newest, server): (Option<i64>, Option<i64>) = match &self.pool {
+            ReadPool::Sqlite(pool) => sqlx::query_as(sqlite::CLOCKS).fetch_one(pool).await?,
+            ReadPool::Postgres(pool) => sqlx::query_as(postgres::CLOCKS).fetch_one(pool).await?,
+        };
+        Ok(StoreClocks {
+            newest: newest.map(Timestamp::from_micros),
+            server: server.map(Timestamp::from_micros),
+        })
     }
 
     pub(crate) async fn bundle_times(&self, range: Range<u64>) -> Result<BundleTimes, Error> {
@@ -75,7 +124,7 @@ impl StoreReader {
         })
     }
 
-    /// The first record that is kept of those that concern a data subject.
+    /// The first record that is kept of the calls that concern a data subject.
     pub(crate) async fn first_of_subject(&self, tag: Digest) -> Result<Option<u64>, Error> {
         let tag = tag.as_bytes().to_vec();
         let first: Option<i64> = match &self.pool {

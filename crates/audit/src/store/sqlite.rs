@@ -8,8 +8,8 @@ use sqlx::sqlite::{
     SqliteArguments, SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions,
     SqliteSynchronous,
 };
-use sqlx::{ConnectOptions, Connection, Sqlite, SqlitePool};
-use wardgate_domain::{Digest, Timestamp};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Sqlite, SqlitePool};
+use wardgate_domain::Digest;
 use wardgate_store::{DatabaseSettings, MigrationError};
 use wardgate_transparency::{TILE_WIDTH, TreeHead};
 
@@ -20,7 +20,7 @@ use super::{
 use crate::canonical::RecordEntry;
 
 pub(super) const RECORD: &str = "record";
-pub(super) const HEAD: &str = "SELECT (SELECT coalesce(max(sequence) + 1, 0) FROM record), closed_below, minimum_index FROM head, retention";
+pub(super) const HEAD: &str = "SELECT (SELECT coalesce(max(sequence) + 1, 0) FROM record), closed_below, minimum_index, hold_generation FROM head, retention";
 
 /// How many records there are, and how many sequence numbers were given, at one instant.
 pub(super) const COUNT: &str =
@@ -70,23 +70,50 @@ const RELEASE_EXPORT: &str =
 pub(super) const BUNDLE_TIMES: &str = "
     SELECT count(*), coalesce(max(time), 0) FROM record WHERE sequence >= ? AND sequence < ?";
 
+/// The time of the newest record that is not of what an operator did, and the clock of a server.
+pub(super) const CLOCKS: &str = "
+    SELECT (SELECT time FROM record WHERE event <> 'admin_change' ORDER BY sequence DESC LIMIT 1),
+           NULL";
+
 pub(super) const PRUNED_HASHES: &str = "
     SELECT hashes FROM pruned_tile WHERE position >= ? AND position < ? ORDER BY position";
 
 pub(super) const LEGAL_HOLDS: &str =
-    "SELECT name, tenant, tag, set_by, set_at FROM legal_hold ORDER BY name";
+    "SELECT name, tenant, tag, set_by, set_in, set_at FROM legal_hold ORDER BY name";
 
-pub(super) const FIRST_OF_SUBJECT: &str = "SELECT min(sequence) FROM data_subject WHERE tag = ?";
+/// Of the calls that concern a data subject, with their intents.
+pub(super) const FIRST_OF_SUBJECT: &str = "
+    SELECT min(coalesce(of_call.sequence, named.sequence)) FROM data_subject AS named
+    JOIN record AS tagged ON tagged.sequence = named.sequence
+    LEFT JOIN record AS of_call ON of_call.call_id = tagged.call_id
+    WHERE named.tag = ?";
 
 const SET_HOLD: &str = "
-    INSERT INTO legal_hold (name, tenant, tag, set_by, set_at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING";
+    INSERT INTO legal_hold (name, tenant, tag, set_by, set_in, set_at)
+    VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING";
 
-const LIFT_HOLD: &str = "DELETE FROM legal_hold WHERE name = ?";
+const LIFT_HOLD: &str = "DELETE FROM legal_hold WHERE name = ?1 AND (?2 IS NULL OR set_in = ?2)";
 
-const ERASE_SUBJECT: &str = "
-    DELETE FROM data_subject_key WHERE tag = ?1 AND NOT EXISTS (
-        SELECT 1 FROM legal_hold AS held
-        WHERE held.tag = ?1 OR held.tag IS NULL AND (held.tenant IS NULL OR held.tenant = ?2))";
+/// The first hold that keeps the key of a data subject of a tenant: one of it, of all or of the tenant, or one of another data
+/// subject whom a call concerned too, since its details open with the keys of all.
+macro_rules! keeping_hold {
+    () => {
+        "SELECT held.name FROM legal_hold AS held
+         WHERE held.tag = ?1 OR held.tag IS NULL AND (held.tenant IS NULL OR held.tenant = ?2)
+            OR EXISTS (SELECT 1 FROM data_subject AS other
+                       JOIN data_subject AS named ON named.time = other.time AND named.sequence = other.sequence
+                       WHERE other.tag = held.tag AND named.tag = ?1)
+         ORDER BY held.name LIMIT 1"
+    };
+}
+
+pub(super) const KEEPING_HOLD: &str = keeping_hold!();
+
+const ERASE_SUBJECT: &str = concat!(
+    "DELETE FROM data_subject_key WHERE tag = ?1 AND NOT EXISTS (",
+    keeping_hold!(),
+    ")"
+);
 
 /// What removes a bundle, whose first sequence is `?1`, once its leaf hashes are kept. The trigger that refuses it is the one
 /// of the first migration.
@@ -101,6 +128,8 @@ const PRUNE: [&str; 5] = [
      BEGIN SELECT RAISE(ABORT, 'a record is never removed'); END",
     "UPDATE retention SET minimum_index = ?1 + 256",
 ];
+
+const CHECKPOINT_PATIENCE: &str = "PRAGMA busy_timeout = 200";
 
 pub(super) const BYTES: &str =
     "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()";
@@ -174,6 +203,8 @@ fn options(path: &Path) -> SqliteConnectOptions {
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true)
+        // What is removed is overwritten, not only marked as free.
+        .pragma("secure_delete", "ON")
         .busy_timeout(LONGEST_WRITE)
 }
 
@@ -299,16 +330,16 @@ impl SqliteWriter {
     }
 
     /// Removes the records of `bundle`, and keeps their leaf hashes; false where it is not the next one that can go.
-    async fn prune(&mut self, bundle: u64, newest_hold: Timestamp) -> Result<bool, sqlx::Error> {
+    async fn prune(&mut self, bundle: u64, hold_generation: u64) -> Result<bool, sqlx::Error> {
         let first = signed(bundle * TILE_WIDTH);
         let mut transaction = self.0.begin_with("BEGIN IMMEDIATE").await?;
         let is_next: bool = sqlx::query_scalar(
             "SELECT minimum_index = ?1 AND ?1 + 256 <= size
-                 AND (SELECT coalesce(max(set_at), 0) FROM legal_hold) = ?2
+                 AND hold_generation = ?2
              FROM retention, tree",
         )
         .bind(first)
-        .bind(newest_hold.as_micros())
+        .bind(signed(hold_generation))
         .fetch_one(&mut *transaction)
         .await?;
         let hashes: Vec<Vec<u8>> = sqlx::query_scalar(
@@ -341,15 +372,18 @@ impl SqliteWriter {
         let query = match upkeep {
             StoreUpkeep::PruneBundle {
                 bundle,
-                newest_hold,
-            } => return self.prune(*bundle, *newest_hold).await,
+                hold_generation,
+            } => return self.prune(*bundle, *hold_generation).await,
             StoreUpkeep::SetHold(hold) => sqlx::query(SET_HOLD)
                 .bind(hold.name.clone())
                 .bind(hold.tenant.clone())
                 .bind(hold.tag.map(|tag| tag.as_bytes().to_vec()))
                 .bind(hold.set_by.clone())
+                .bind(hold.set_in.clone())
                 .bind(hold.set_at.as_micros()),
-            StoreUpkeep::LiftHold(name) => sqlx::query(LIFT_HOLD).bind(name.clone()),
+            StoreUpkeep::LiftHold { name, of } => {
+                sqlx::query(LIFT_HOLD).bind(name.clone()).bind(of.clone())
+            }
             StoreUpkeep::EraseSubject { tenant, tag } => sqlx::query(ERASE_SUBJECT)
                 .bind(tag.as_bytes().to_vec())
                 .bind(tenant.clone()),
@@ -369,8 +403,29 @@ impl SqliteWriter {
                 .bind(claim.export.clone())
                 .bind(claim.holder.clone()),
         };
-        let done = query.execute(&mut self.0).await?;
-        Ok(done.rows_affected() > 0)
+        let done = query.execute(&mut self.0).await?.rows_affected() > 0;
+        if done && matches!(upkeep, StoreUpkeep::EraseSubject { .. }) {
+            self.empty_log().await?;
+        }
+        Ok(done)
+    }
+
+    /// Writes the write-ahead log back into the file and empties it: it holds what was erased. Readers that stand in the way
+    /// are waited for only shortly, since nobody can append meanwhile.
+    async fn empty_log(&mut self) -> Result<(), sqlx::Error> {
+        self.run(CHECKPOINT_PATIENCE).await?;
+        let checkpoint = sqlx::query_as("PRAGMA wal_checkpoint(TRUNCATE)");
+        let answer: Result<(i64, i64, i64), _> = checkpoint.fetch_one(&mut self.0).await;
+        let patience = format!("PRAGMA busy_timeout = {}", LONGEST_WRITE.as_millis());
+        let patience = sqlx::raw_sql(AssertSqlSafe(patience));
+        patience.execute(&mut self.0).await?;
+        let (busy, _, _) = answer?;
+        if busy != 0 {
+            tracing::warn!(
+                "a reader keeps the write-ahead log: it holds an erased key until it is written anew"
+            );
+        }
+        Ok(())
     }
 
     pub(super) async fn close(self) -> Result<(), sqlx::Error> {

@@ -96,11 +96,21 @@ impl StoreReader {
         if id.level() == 0 {
             return self.leaf_hashes(range).await;
         }
-        let (level, from, to) = (
-            i32::from(id.level()),
-            signed(range.start),
-            signed(range.end),
-        );
+        self.tile_roots(id.level(), range)
+            .await?
+            .ok_or_else(|| Error::DamagedTree(format!("the tile {} is not complete", id.path())))
+    }
+
+    /// The root of the full tile of leaf hashes at `position`.
+    pub(crate) async fn leaf_tile_root(&self, position: u64) -> Result<Vec<u8>, Error> {
+        let missing = || Error::DamagedTree(format!("the root of the tile {position} is missing"));
+        let root = self.tile_roots(1, position..position + 1).await?;
+        root.ok_or_else(missing)
+    }
+
+    /// The hashes of `level` in `range`, one behind the other; none where one is missing.
+    async fn tile_roots(&self, level: u8, range: Range<u64>) -> Result<Option<Vec<u8>>, Error> {
+        let (level, from, to) = (i32::from(level), signed(range.start), signed(range.end));
         let joined: JoinedHashes = match &self.pool {
             ReadPool::Sqlite(pool) => {
                 let joined = sqlx::query_as(sqlite::TILE).bind(level).bind(from).bind(to);
@@ -114,8 +124,7 @@ impl StoreReader {
                 joined.fetch_one(pool).await?
             }
         };
-        let damaged = || Error::DamagedTree(format!("the tile {} is not complete", id.path()));
-        complete(joined, &range).ok_or_else(damaged)
+        Ok(complete(joined, &range))
     }
 
     /// The tiles with these ids.

@@ -1,7 +1,7 @@
 //! What is written to a store beside records and their tree.
 
 use wardgate_audit_export::CursorClaim;
-use wardgate_domain::{Digest, Timestamp};
+use wardgate_domain::Digest;
 
 use super::{LegalHold, ReadPool, StoreReader, StoreWriter, postgres, sqlite, unsigned};
 use crate::Error;
@@ -20,12 +20,12 @@ pub(crate) enum StoreUpkeep {
     /// Gives the right to export back.
     ReleaseExport(CursorClaim),
     /// Removes the records of a bundle of the log and keeps their leaf hashes; false where it is not the next one that can go,
-    /// or where a hold was set since.
-    PruneBundle { bundle: u64, newest_hold: Timestamp },
+    /// or where a hold was set or lifted since.
+    PruneBundle { bundle: u64, hold_generation: u64 },
     /// Sets a legal hold; false where there is one of that name.
     SetHold(LegalHold),
-    /// Lifts the hold of this name; false where there is none.
-    LiftHold(String),
+    /// Lifts the hold of this name; false where there is none. With a tenant, only one that was set in it.
+    LiftHold { name: String, of: Option<String> },
     /// Destroys the key of a data subject; false where there is none, or where a hold keeps it.
     EraseSubject { tenant: String, tag: Digest },
 }

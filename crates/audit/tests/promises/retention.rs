@@ -10,21 +10,22 @@ use wardgate_audit::{
     CallingProcesses, CheckpointKind, Config, ExportSettings, LogKey, RecordReader, VerifiedLog,
     Verifier,
 };
-use wardgate_domain::{Ambient, Status};
+use wardgate_domain::{Ambient, Event, Record, Status};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::policy::v1::RecordScope;
 use wardgate_rpc::Peer;
 use wardgate_rpc::client::{
     AuditFilter, DataSubjectFilter, HoldScope, OperatorAuditClient, QueriedRecord, RecordDetails,
 };
-use wardgate_testkit::FakePolicy;
+use wardgate_testkit::{FakePolicy, TestClock};
 use wardgate_transparency::{Checkpoint, TrustPolicy, VerifierKey, leaf_hash};
 
 use crate::details::outcome_about;
 use crate::exports::{Receiver, webhook};
 use crate::operators::token_of;
 use crate::support::{
-    TestService, TestStore, intact, json, keys, log_key, on_both_stores, outcome, subject,
+    TestService, TestStore, intact, intent, json, keys, log_key, on_both_stores, outcome, refusals,
+    subject,
 };
 
 on_both_stores! {
@@ -32,6 +33,12 @@ on_both_stores! {
     a12_what_is_young_held_or_not_exported_is_kept
     a12_only_who_may_manage_the_record_removes_holds_and_erases_and_that_is_on_record
     a12_to_erase_a_data_subject_is_refused_under_a_hold_and_leaves_every_proof
+    a12_to_erase_a_data_subject_is_refused_where_a_hold_keeps_details_of_a_call_about_both
+    a12_a_hold_on_a_data_subject_keeps_the_intent_of_its_first_call
+    a12_records_that_were_changed_are_not_removed
+    a12_a_clock_that_is_far_ahead_removes_nothing
+    a12_an_operator_of_a_tenant_lifts_no_hold_that_another_operator_set_on_it
+    a12_what_the_store_refuses_of_a_hold_leaves_it_ready
 }
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -39,6 +46,16 @@ const ORIGIN: &str = "example.com/audit";
 
 /// The service, where the policy lets `ada` read and manage the record, and `auditor.lee` read it.
 async fn start(store: &TestStore, days: u32, exports: Vec<ExportSettings>) -> TestService {
+    start_at(store, days, exports, Ambient::system()).await
+}
+
+/// The same by the clock of `ambient`.
+async fn start_at(
+    store: &TestStore,
+    days: u32,
+    exports: Vec<ExportSettings>,
+    ambient: Ambient,
+) -> TestService {
     let policy: Arc<FakePolicy> = FakePolicy::new(Ambient::system());
     policy.lets_read_record(RecordScope::All, "auditor.lee");
     for scope in [RecordScope::All, RecordScope::Manage] {
@@ -52,7 +69,7 @@ async fn start(store: &TestStore, days: u32, exports: Vec<ExportSettings>) -> Te
     };
     let policy = policy.client(Peer::Audit);
     let callers = CallingProcesses::OtherProcesses;
-    TestService::start_as(config, callers, Some(policy), Ambient::system()).await
+    TestService::start_as(config, callers, Some(policy), ambient).await
 }
 
 fn ada(service: &TestService) -> OperatorAuditClient {
@@ -65,6 +82,15 @@ async fn append(service: &TestService, count: usize) {
         let record = outcome(&subject(), Status::Ok);
         service.audit.append(&record, false).await.unwrap();
     }
+}
+
+/// A call of now.
+async fn append_young(service: &TestService) {
+    let record = Record {
+        time: Ambient::system().now(),
+        ..outcome(&subject(), Status::Ok)
+    };
+    service.audit.append(&record, false).await.unwrap();
 }
 
 async fn apply(operator: &OperatorAuditClient) -> u64 {
@@ -124,8 +150,7 @@ async fn a12_what_is_older_is_removed_in_whole_bundles_and_every_proof_goes_on(s
     append(&service, 100).await;
     let early = covered(store, 100, files.path()).await;
     append(&service, 600).await;
-    let record = outcome_about(&[("NUGWI", 1)]);
-    service.audit.append(&record, false).await.unwrap();
+    append_young(&service).await;
     let kept = covered(store, 701, files.path()).await;
     export(store, &before).await;
     service.closer.close().await;
@@ -225,7 +250,8 @@ async fn a12_what_is_young_held_or_not_exported_is_kept(store: &TestStore) {
     append(&service, 256).await;
     let north = outcome_about(&[("NUGWI", 1)]);
     service.audit.append(&north, false).await.unwrap();
-    append(&service, 600).await;
+    append(&service, 599).await;
+    append_young(&service).await;
     let files = TempDir::new().unwrap();
     covered(store, 857, files.path()).await;
     service.closer.close().await;
@@ -345,6 +371,204 @@ async fn a12_only_who_may_manage_the_record_removes_holds_and_erases_and_that_is
     assert_eq!(last["action"], "audit.lift_hold");
     assert_eq!(last["caller"]["tenant"], "north");
     assert_eq!(last["target"], "north");
+    service.closer.close().await;
+}
+
+fn patient(key: &str) -> DataSubjectFilter {
+    DataSubjectFilter {
+        tenant: "north".to_owned(),
+        key: key.to_owned(),
+    }
+}
+
+async fn a12_to_erase_a_data_subject_is_refused_where_a_hold_keeps_details_of_a_call_about_both(
+    store: &TestStore,
+) {
+    let service = start(store, 30, Vec::new()).await;
+    let calls: [&[(&str, u64)]; 3] = [
+        &[("NUGWI", 1), ("DOSRO", 1)],
+        &[("DOSRO", 2)],
+        &[("YANTE", 1)],
+    ];
+    for patients in calls {
+        let record = outcome_about(patients);
+        service.audit.append(&record, false).await.unwrap();
+    }
+    let operator = ada(&service);
+    let scope = HoldScope::DataSubject(patient("NUGWI"));
+    operator.set_hold("case-7", scope, LIMIT).await.unwrap();
+    let held = operator.erase(patient("DOSRO"), LIMIT).await.unwrap_err();
+    assert!(
+        held.to_string().contains("the legal hold `case-7`"),
+        "{held}"
+    );
+    assert!(operator.erase(patient("YANTE"), LIMIT).await.unwrap());
+    for (sequence, is_erased) in [(0, false), (1, false), (2, true)] {
+        let details = details_of(store, sequence).await;
+        assert_eq!(
+            matches!(details, Some(RecordDetails::Erased)),
+            is_erased,
+            "{sequence}"
+        );
+    }
+    operator.lift_hold("case-7", LIMIT).await.unwrap();
+    assert!(operator.erase(patient("DOSRO"), LIMIT).await.unwrap());
+    service.closer.close().await;
+}
+
+async fn a12_a_hold_on_a_data_subject_keeps_the_intent_of_its_first_call(store: &TestStore) {
+    let service = start(store, 30, Vec::new()).await;
+    append(&service, 255).await;
+    let call = subject();
+    service.audit.append(&intent(&call), false).await.unwrap();
+    let mut record = outcome_about(&[("NUGWI", 1)]);
+    if let Event::Outcome(outcome) = &mut record.event {
+        outcome.call = call;
+    }
+    service.audit.append(&record, false).await.unwrap();
+    append(&service, 300).await;
+    append_young(&service).await;
+    let files = TempDir::new().unwrap();
+    covered(store, 558, files.path()).await;
+    service.closer.close().await;
+
+    let service = start(store, 30, Vec::new()).await;
+    let operator = ada(&service);
+    let status = operator.retention(LIMIT).await.unwrap();
+    assert_eq!(status.removable_below, 512, "{}", status.kept_by);
+    let scope = HoldScope::DataSubject(patient("NUGWI"));
+    operator.set_hold("nugwi", scope, LIMIT).await.unwrap();
+    let status = operator.retention(LIMIT).await.unwrap();
+    assert_eq!(
+        (status.removable_below, status.kept_by.as_str()),
+        (0, "hold:nugwi")
+    );
+    assert_eq!(apply(&operator).await, 0);
+    service.closer.close().await;
+}
+
+async fn a12_records_that_were_changed_are_not_removed(store: &TestStore) {
+    let service = start(store, 30, Vec::new()).await;
+    append(&service, 300).await;
+    for count in [1, 2] {
+        let record = refusals(count);
+        service.audit.append(&record, false).await.unwrap();
+    }
+    append(&service, 300).await;
+    append_young(&service).await;
+    let files = TempDir::new().unwrap();
+    covered(store, 603, files.path()).await;
+    service.closer.close().await;
+    // A record whose bytes and hash fit each other, and not the tree.
+    let permit = if store.is_sqlite() {
+        "DROP TRIGGER record_is_not_changed"
+    } else {
+        "ALTER TABLE record DISABLE TRIGGER USER"
+    };
+    let change = "UPDATE record SET (leaf_hash, canonical) =
+        (SELECT leaf_hash, canonical FROM record WHERE sequence = 301) WHERE sequence = 300";
+    let changed = store.execute(&format!("{permit}; {change}")).await;
+    changed.unwrap();
+    if !store.is_sqlite() {
+        let permitted = store.execute("ALTER TABLE record ENABLE TRIGGER USER");
+        permitted.await.unwrap();
+    }
+
+    let service = start(store, 30, Vec::new()).await;
+    let operator = ada(&service);
+    let status = operator.retention(LIMIT).await.unwrap();
+    assert_eq!(
+        (status.removable_below, status.kept_by.as_str()),
+        (256, "damaged_records")
+    );
+    assert_eq!(apply(&operator).await, 256);
+    assert_eq!(store.records().await[0].sequence, 256);
+    service.closer.close().await;
+}
+
+async fn a12_a_clock_that_is_far_ahead_removes_nothing(store: &TestStore) {
+    let now = Ambient::system().now();
+    let service = start(store, 30, Vec::new()).await;
+    for _ in 0..300 {
+        append_young(&service).await;
+    }
+    let files = TempDir::new().unwrap();
+    covered(store, 300, files.path()).await;
+    service.closer.close().await;
+    let ahead = TestClock::at(now.as_seconds() + 3_000 * 86_400);
+    let service = start_at(store, 30, Vec::new(), ahead.ambient()).await;
+    let operator = ada(&service);
+    // What operators do is on record by the same clock, and is no proof of it.
+    for _ in 0..2 {
+        let status = operator.retention(LIMIT).await.unwrap();
+        // A server has a clock of its own.
+        let expected = if store.is_sqlite() { "clock" } else { "age" };
+        assert_eq!(
+            (status.removable_below, status.kept_by.as_str()),
+            (0, expected)
+        );
+        assert_eq!(apply(&operator).await, 0);
+    }
+    service.closer.close().await;
+}
+
+async fn a12_an_operator_of_a_tenant_lifts_no_hold_that_another_operator_set_on_it(
+    store: &TestStore,
+) {
+    let service = start(store, 30, Vec::new()).await;
+    let northern = service.operator(&token_of("ada", "north"));
+    let operator = ada(&service);
+    let scope = || HoldScope::Tenant("north".to_owned());
+    operator.set_hold("court", scope(), LIMIT).await.unwrap();
+    northern.set_hold("own", scope(), LIMIT).await.unwrap();
+    let refused = northern.lift_hold("court", LIMIT).await.unwrap_err();
+    assert!(refused.to_string().contains("no legal hold"), "{refused}");
+    let holds = operator.retention(LIMIT).await.unwrap().holds;
+    let names: Vec<_> = holds.iter().map(|hold| hold.name.as_str()).collect();
+    assert_eq!(names, ["court", "own"]);
+    // Whoever runs the whole lifts both.
+    for name in names {
+        operator.lift_hold(name, LIMIT).await.unwrap();
+    }
+    service.closer.close().await;
+}
+
+async fn a12_what_the_store_refuses_of_a_hold_leaves_it_ready(store: &TestStore) {
+    let mut service = start(store, 30, Vec::new()).await;
+    service.readiness.mark_unchanged();
+    let operator = ada(&service);
+    for tenant in ["north\0", "north\n", &"n".repeat(513)] {
+        let scope = HoldScope::Tenant(tenant.to_owned());
+        let refused = operator.set_hold("all", scope, LIMIT).await.unwrap_err();
+        assert_eq!(refused.reason(), ErrorReason::InvalidMessage);
+        let subject = DataSubjectFilter {
+            tenant: tenant.to_owned(),
+            key: "NUGWI".to_owned(),
+        };
+        let refused = operator.erase(subject, LIMIT).await.unwrap_err();
+        assert_eq!(refused.reason(), ErrorReason::InvalidMessage);
+    }
+    let rename = "ALTER TABLE legal_hold RENAME TO gone";
+    store.execute(rename).await.unwrap();
+    let refused = operator.set_hold("all", HoldScope::Whole, LIMIT).await;
+    assert_eq!(refused.unwrap_err().reason(), ErrorReason::Internal);
+    assert!(!service.readiness.has_changed().unwrap());
+    append(&service, 1).await;
+    service.closer.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a12_an_erased_key_is_in_no_file_of_sqlite() {
+    let store = TestStore::sqlite();
+    let service = start(&store, 30, Vec::new()).await;
+    let record = outcome_about(&[("NUGWI", 1)]);
+    service.audit.append(&record, false).await.unwrap();
+    let wrapped = store.newest_subject_key().await;
+    let holds_key = |bytes: Vec<u8>| bytes.windows(wrapped.len()).any(|part| part == wrapped);
+    assert!(holds_key(store.every_byte().await));
+    let operator = ada(&service);
+    assert!(operator.erase(patient("NUGWI"), LIMIT).await.unwrap());
+    assert!(!holds_key(store.every_byte().await));
     service.closer.close().await;
 }
 

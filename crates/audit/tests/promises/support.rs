@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::TryStreamExt;
-use sqlx::{Connection, PgConnection};
+use sqlx::{Connection, PgConnection, SqliteConnection};
 use tokio::sync::watch;
 use wardgate_audit::{
     AuditKeys, CallingProcesses, Config, DetailsKey, LogCloser, LogKey, MacKey, RecordReader,
@@ -68,6 +68,20 @@ impl TestStore {
         }
         let statement = format!("SET search_path = audit; {statement}");
         self.database.try_execute(&statement).await
+    }
+
+    pub(crate) fn is_sqlite(&self) -> bool {
+        self.database.is_sqlite()
+    }
+
+    /// The key of a data subject other than the common one, wrapped, of a store that is a file and has one such.
+    pub(crate) async fn newest_subject_key(&self) -> Vec<u8> {
+        let mut connection = SqliteConnection::connect(&self.url).await.unwrap();
+        let keys = "SELECT wrapped FROM data_subject_key
+            WHERE tag IN (SELECT tag FROM data_subject)";
+        let key = sqlx::query_scalar(keys).fetch_one(&mut connection).await;
+        connection.close().await.unwrap();
+        key.unwrap()
     }
 
     /// Everything the store holds of the record, columns and all.

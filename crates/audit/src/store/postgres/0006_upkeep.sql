@@ -8,10 +8,11 @@ CREATE TABLE audit.export_cursor (
 
 -- Records below the minimum index were removed, in whole bundles of 256 (c2sp.org/tlog-tiles).
 CREATE TABLE audit.retention (
-    id            integer PRIMARY KEY CHECK (id = 1),
-    minimum_index bigint NOT NULL
+    id              integer PRIMARY KEY CHECK (id = 1),
+    minimum_index   bigint NOT NULL,
+    hold_generation bigint NOT NULL     -- counts the changes of legal holds
 );
-INSERT INTO audit.retention VALUES (1, 0);
+INSERT INTO audit.retention VALUES (1, 0, 0);
 
 -- The leaf hashes of the records of each bundle that was removed: every proof goes on.
 CREATE TABLE audit.pruned_tile (
@@ -25,8 +26,19 @@ CREATE TABLE audit.legal_hold (
     tenant text,                        -- of the callers, also of a data subject
     tag    bytea,                       -- of a data subject
     set_by text   NOT NULL,
+    set_in text,                        -- the tenant of who set it; null: of none
     set_at bigint NOT NULL              -- microseconds since 1970
 );
+
+-- With the rights of the owner of the tables: who sets a hold changes nothing else of retention.
+CREATE FUNCTION audit.count_hold_change() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS
+$$ BEGIN
+    UPDATE audit.retention SET hold_generation = hold_generation + 1;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER legal_hold_changes AFTER INSERT OR UPDATE OR DELETE ON audit.legal_hold
+FOR EACH ROW EXECUTE FUNCTION audit.count_hold_change();
 
 CREATE OR REPLACE FUNCTION audit.refuse_change() RETURNS trigger LANGUAGE plpgsql AS
 $$ BEGIN
@@ -36,7 +48,7 @@ END $$;
 
 -- The one way to remove records: the next whole bundle that the tree covers, whose leaf hashes are kept. It runs with the
 -- rights of the owner of the tables, and only for who may append.
-CREATE FUNCTION audit.prune_bundle(bundle bigint, newest_hold bigint) RETURNS boolean
+CREATE FUNCTION audit.prune_bundle(bundle bigint, generation bigint) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS
 $$ DECLARE first bigint := bundle * 256;
 BEGIN
@@ -45,9 +57,9 @@ BEGIN
     END IF;
     -- Not where a legal hold was set that whoever asks does not know of.
     LOCK TABLE audit.legal_hold IN SHARE MODE;
-    IF newest_hold <> (SELECT coalesce(max(set_at), 0) FROM audit.legal_hold) THEN RETURN false; END IF;
     UPDATE audit.retention SET minimum_index = first + 256
-    WHERE minimum_index = first AND first + 256 <= (SELECT size FROM audit.tree);
+    WHERE minimum_index = first AND hold_generation = generation
+      AND first + 256 <= (SELECT size FROM audit.tree);
     IF NOT FOUND THEN RETURN false; END IF;
     INSERT INTO audit.pruned_tile (position, hashes)
     SELECT bundle, string_agg(leaf_hash, '' ORDER BY sequence) FROM audit.record
