@@ -185,10 +185,17 @@ async fn somebody_else_approves_in_the_console_and_the_call_runs_once() {
     );
     let records = app.records();
     let of = records.iter().filter(|record| record["approval_id"] == *id);
-    let methods: Vec<_> = of
+    let outcomes = of.filter(|record| record["event"] == "outcome");
+    let methods: Vec<_> = outcomes
         .map(|record| record["method"].as_str().unwrap_or("tools/call"))
         .collect();
-    assert_eq!(methods, ["tools/call", "approvals/approve", "tools/call"]);
+    let expected = [
+        "tools/call",
+        "approvals/get",
+        "approvals/approve",
+        "tools/call",
+    ];
+    assert_eq!(methods, expected);
 }
 
 /// What a stream of events says next, to the end of that event.

@@ -169,7 +169,7 @@ async fn a_transfer_of_the_bank_takes_two_people_whatever_a_model_says() {
         "{listed}"
     );
     let shown = approvals(&manager, &["show", &id]).success();
-    assert!(shown.contains(r#""amount":5000"#), "{shown}");
+    assert!(shown.contains(r#""amount": 5000"#), "{shown}");
     assert!(shown.contains("role Manager"), "{shown}");
     let own = approvals(&teller, &["approve", &id]);
     assert!(

@@ -215,13 +215,13 @@ fn four_eyes_are_those_of_two_people() {
     let uwe = caller("uwe", &["Teller"]);
     assert_eq!(refusal(&uwe, &paid), Some(ApproverRefusal::NoApprover));
     assert_eq!(refusal(&manager(), &paid), None);
-    // The same subject of another issuer is another person.
+    // The same subject of another issuer, or of an API key, may be the same human.
     let other_tom = Caller::from_verified(CallerClaims {
         issuer: "https://other.example".to_owned(),
         expires_at: token_end(),
         ..wardgate_testkit::claims("tom", &["Manager"])
     });
-    assert_eq!(refusal(&other_tom, &paid), None);
+    assert_eq!(refusal(&other_tom, &paid), Some(ApproverRefusal::OwnCall));
     let given = call(&teller(), &tool("give"), "{}");
     assert_eq!(refusal(&teller(), &given), None);
     assert_eq!(
