@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::event::{EventSource, Severity, UnreadableSource};
+use crate::event::{EventSeverity, EventSource, UnreadableSource};
 use crate::settings::RecordKind;
 
 /// One line: `CEF:0|Wardgate|Wardgate|VERSION|SIGNATURE|NAME|SEVERITY|EXTENSION`.
@@ -109,11 +109,11 @@ fn name(kind: RecordKind) -> &'static str {
 }
 
 /// From 0 to 10.
-fn severity(severity: Severity) -> u32 {
+fn severity(severity: EventSeverity) -> u32 {
     match severity {
-        Severity::Informational => 1,
-        Severity::Low => 4,
-        Severity::Medium => 6,
+        EventSeverity::Informational => 1,
+        EventSeverity::Low => 4,
+        EventSeverity::Medium => 6,
     }
 }
 

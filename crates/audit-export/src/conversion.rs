@@ -2,10 +2,10 @@
 
 use wardgate_domain::Timestamp;
 
-use crate::event::{EventSource, ExportEvent, Severity, UnreadableSource};
+use crate::event::{EventSeverity, EventSource, ExportEvent, UnreadableSource};
 use crate::feed::SourceRecord;
 use crate::record::{RecordFields, RefusalTally};
-use crate::settings::{ExportSettings, Format, RecordKind};
+use crate::settings::{EventFormat, ExportSettings, RecordKind};
 use crate::{cef, ocsf};
 
 /// The kind of an event whose record is not understood.
@@ -13,7 +13,7 @@ const UNREADABLE: &str = "unreadable";
 
 /// What a record becomes.
 #[derive(Debug)]
-pub(crate) struct Conversion {
+pub(crate) struct ConvertedRecord {
     /// In their order; none of a record that the export does not copy.
     pub(crate) events: Vec<ExportEvent>,
     /// The record is not understood: its event has its bytes alone.
@@ -27,7 +27,7 @@ pub(crate) fn convert(
     origin: &str,
     source: &SourceRecord,
     now: Timestamp,
-) -> Conversion {
+) -> ConvertedRecord {
     let canonical = str::from_utf8(&source.canonical).ok();
     let record = canonical.and_then(|canonical| {
         let record = RecordFields::parse(canonical.as_bytes())?;
@@ -35,11 +35,11 @@ pub(crate) fn convert(
         Some((canonical, record, time))
     });
     match record {
-        Some((canonical, record, time)) => Conversion {
+        Some((canonical, record, time)) => ConvertedRecord {
             events: events(export, origin, source, canonical, &record, time),
             is_unreadable: false,
         },
-        None => Conversion {
+        None => ConvertedRecord {
             events: vec![unreadable(export, origin, source, now)],
             is_unreadable: true,
         },
@@ -53,7 +53,7 @@ fn unreadable(
     time: Timestamp,
 ) -> ExportEvent {
     let uid = format!("{origin}#{}", source.sequence);
-    let severity = Severity::Medium;
+    let severity = EventSeverity::Medium;
     let event = UnreadableSource {
         uid: &uid,
         origin,
@@ -63,8 +63,8 @@ fn unreadable(
         kind: UNREADABLE,
     };
     let text = match export.format {
-        Format::Ocsf => ocsf::unreadable(&event),
-        Format::Cef => cef::unreadable(&event),
+        EventFormat::Ocsf => ocsf::unreadable(&event),
+        EventFormat::Cef => cef::unreadable(&event),
     };
     ExportEvent {
         uid,
@@ -118,22 +118,22 @@ fn events(
             time,
             severity,
             text: match export.format {
-                Format::Ocsf => ocsf::event(&event),
-                Format::Cef => cef::event(&event),
+                EventFormat::Ocsf => ocsf::event(&event),
+                EventFormat::Cef => cef::event(&event),
             },
         }
     });
     events.collect()
 }
 
-fn severity(record: &RecordFields<'_>) -> Severity {
+fn severity(record: &RecordFields<'_>) -> EventSeverity {
     if record.violation || matches!(&*record.status, "denied" | "unknown") {
-        return Severity::Medium;
+        return EventSeverity::Medium;
     }
     match (record.kind, &*record.status) {
-        (RecordKind::Refusals, _) => Severity::Low,
-        (_, "" | "ok") => Severity::Informational,
-        _ => Severity::Low,
+        (RecordKind::Refusals, _) => EventSeverity::Low,
+        (_, "" | "ok") => EventSeverity::Informational,
+        _ => EventSeverity::Low,
     }
 }
 
@@ -152,13 +152,13 @@ mod tests {
     const MEMORY: &str = r#"{"call_id":"019c","caller":{"issuer":"i","subject":"anna"},"client_ip":"192.0.2.7","conversation":"019d","event":"memory_access","messages":3,"method":"memory/get_context","status":"ok","time":"2025-11-11T13:50:00.000042Z","version":1,"withheld":1}"#;
     const EXECUTION: &str = r#"{"call_id":"019e","caller":{"issuer":"i","subject":"anna"},"event":"execution","time":"2025-11-11T13:50:00.000042Z","tool":"get_shifts","version":1}"#;
 
-    fn of(format: Format, record: &str) -> Vec<ExportEvent> {
+    fn of(format: EventFormat, record: &str) -> Vec<ExportEvent> {
         let conversion = of_bytes(format, record.as_bytes());
         assert!(!conversion.is_unreadable);
         conversion.events
     }
 
-    fn of_bytes(format: Format, record: &[u8]) -> Conversion {
+    fn of_bytes(format: EventFormat, record: &[u8]) -> ConvertedRecord {
         let export = ExportSettings {
             name: "soc".to_owned(),
             format,
@@ -178,7 +178,7 @@ mod tests {
     }
 
     fn ocsf(record: &str) -> Vec<Value> {
-        let events = of(Format::Ocsf, record);
+        let events = of(EventFormat::Ocsf, record);
         events
             .iter()
             .map(|event| serde_json::from_str(&event.text).unwrap())
@@ -186,7 +186,7 @@ mod tests {
     }
 
     fn cef(record: &str) -> Vec<String> {
-        of(Format::Cef, record)
+        of(EventFormat::Cef, record)
             .into_iter()
             .map(|event| event.text)
             .collect()
@@ -293,10 +293,10 @@ mod tests {
         let other = r#"{"event":"a=b","time":"2025-11-11T13:50:00.000042Z"}"#;
         let timeless = r#"{"event":"outcome","time":"t"}"#;
         for record in ["{", other, timeless] {
-            let Conversion {
+            let ConvertedRecord {
                 events,
                 is_unreadable: true,
-            } = of_bytes(Format::Ocsf, record.as_bytes())
+            } = of_bytes(EventFormat::Ocsf, record.as_bytes())
             else {
                 panic!("{record} is understood")
             };
@@ -311,10 +311,10 @@ mod tests {
             assert_eq!(event["metadata"]["event_code"], "unreadable");
             assert_eq!(event["raw_data"], record);
         }
-        let events = of_bytes(Format::Ocsf, b"\xff\x00").events;
+        let events = of_bytes(EventFormat::Ocsf, b"\xff\x00").events;
         let event: Value = serde_json::from_str(&events[0].text).unwrap();
         assert_eq!(event["raw_data"], "base64:/wA=");
-        let line = &of_bytes(Format::Cef, other.as_bytes()).events[0].text;
+        let line = &of_bytes(EventFormat::Cef, other.as_bytes()).events[0].text;
         assert!(
             line.contains("|unreadable|Record not understood|6|rt=1762869000000 "),
             "{line}"

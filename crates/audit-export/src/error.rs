@@ -42,6 +42,11 @@ pub enum Error {
     /// A certificate without its key, or the other way round.
     #[error("audit.exports: `{0}`: name both cert_file and key_file, or neither")]
     HalfIdentity(String),
+    /// A proxy that would be shown the certificate which is for the server behind it.
+    #[error(
+        "audit.exports: `{0}` has certificates of its own and a proxy at an https URL, which would be shown them; name one at an http URL"
+    )]
+    ProxyIdentity(String),
     /// A setting of webhooks elsewhere.
     #[error("audit.exports: `{0}`: signing_key_file is for webhooks")]
     Signature(String),

@@ -18,14 +18,14 @@ pub(crate) struct ExportEvent {
     pub(crate) sequence: u64,
     pub(crate) kind: &'static str,
     pub(crate) time: Timestamp,
-    pub(crate) severity: Severity,
+    pub(crate) severity: EventSeverity,
     /// In the format of the export, without a line break.
     pub(crate) text: String,
 }
 
 /// How much an event matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Severity {
+pub(crate) enum EventSeverity {
     /// What is allowed and works.
     Informational,
     /// What fails.
@@ -44,7 +44,7 @@ pub(crate) struct EventSource<'a> {
     pub(crate) sequence: u64,
     pub(crate) leaf_hash: Digest,
     pub(crate) time: Timestamp,
-    pub(crate) severity: Severity,
+    pub(crate) severity: EventSeverity,
     /// Of counted refusals.
     pub(crate) tally: Option<&'a RefusalTally<'a>>,
     /// The bytes of the record; of further events of the same record none.
@@ -59,7 +59,7 @@ pub(crate) struct UnreadableSource<'a> {
     pub(crate) origin: &'a str,
     pub(crate) source: &'a SourceRecord,
     pub(crate) time: Timestamp,
-    pub(crate) severity: Severity,
+    pub(crate) severity: EventSeverity,
     pub(crate) kind: &'static str,
 }
 

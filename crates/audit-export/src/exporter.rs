@@ -6,6 +6,7 @@
 //!     └── another replica has it: look again in a while
 //! ```
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use crate::conversion::convert;
 use crate::event::ExportEvent;
 use crate::feed::{CursorClaim, FeedError, FeedPage, RecordFeed};
 use crate::settings::ExportSettings;
-use crate::transport::{SEND_LIMIT, Transport};
+use crate::transport::{ExportTransport, SEND_LIMIT};
 
 /// How long a claim holds that is not renewed. Longer than a batch may take to be read, sent and told.
 const CLAIM: Duration = Duration::from_secs(3 * SEND_LIMIT.as_secs());
@@ -50,9 +51,9 @@ pub struct ExportLog {
 
 /// Exports the record to one security tool.
 #[derive(Debug)]
-pub struct Exporter<F> {
+pub struct RecordExporter<F> {
     settings: ExportSettings,
-    transport: Transport,
+    transport: ExportTransport,
     feed: Arc<F>,
     log: ExportLog,
     claim: CursorClaim,
@@ -62,7 +63,7 @@ pub struct Exporter<F> {
 }
 
 /// Why an export is not gone on with for a while.
-enum Interruption {
+enum ExportInterruption {
     /// Another process has it.
     Claimed,
     /// The record cannot be read, or how far it is cannot be stored.
@@ -71,21 +72,21 @@ enum Interruption {
     Stopped,
 }
 
-impl From<FeedError> for Interruption {
+impl From<FeedError> for ExportInterruption {
     fn from(error: FeedError) -> Self {
         Self::Feed(error)
     }
 }
 
 /// A batch, and the position behind its last record.
-struct Batch {
+struct EventBatch {
     events: Vec<ExportEvent>,
     end: u64,
     /// When the first of its records was made.
     oldest: Option<Timestamp>,
 }
 
-impl<F: RecordFeed> Exporter<F> {
+impl<F: RecordFeed> RecordExporter<F> {
     /// Connects to nothing yet.
     pub fn open(
         settings: ExportSettings,
@@ -95,7 +96,7 @@ impl<F: RecordFeed> Exporter<F> {
         stop: CancellationToken,
     ) -> Result<Self, Error> {
         Ok(Self {
-            transport: Transport::open(&settings)?,
+            transport: ExportTransport::open(&settings)?,
             claim: CursorClaim {
                 export: settings.name.clone(),
                 holder: ambient.random_text(),
@@ -122,12 +123,12 @@ impl<F: RecordFeed> Exporter<F> {
         let mut is_told = false;
         loop {
             match self.export(&mut size).await {
-                Interruption::Stopped => break,
-                Interruption::Claimed => self.show_lag(0, None),
-                Interruption::Feed(error) if is_told => {
+                ExportInterruption::Stopped => break,
+                ExportInterruption::Claimed => self.show_lag(0, None),
+                ExportInterruption::Feed(error) if is_told => {
                     tracing::debug!(%error, export = name, "an export waits");
                 }
-                Interruption::Feed(error) => {
+                ExportInterruption::Feed(error) => {
                     is_told = true;
                     tracing::warn!(%error, export = name, "an export waits for the store of the record");
                 }
@@ -139,14 +140,17 @@ impl<F: RecordFeed> Exporter<F> {
         self.feed.release(self.claim).await;
     }
 
-    async fn export(&mut self, size: &mut watch::Receiver<u64>) -> Interruption {
+    async fn export(&mut self, size: &mut watch::Receiver<u64>) -> ExportInterruption {
         match self.try_export(size).await {
             Ok(never) => match never {},
             Err(interruption) => interruption,
         }
     }
 
-    async fn try_export(&mut self, size: &mut watch::Receiver<u64>) -> Result<Never, Interruption> {
+    async fn try_export(
+        &mut self,
+        size: &mut watch::Receiver<u64>,
+    ) -> Result<Infallible, ExportInterruption> {
         let mut position = self.renew().await?;
         // Whoever has it from now on is alive.
         self.claim.is_alone = false;
@@ -171,7 +175,7 @@ impl<F: RecordFeed> Exporter<F> {
             let mut first = page.first;
             for batch in self.batches(&page) {
                 if self.stop.is_cancelled() {
-                    return Err(Interruption::Stopped);
+                    return Err(ExportInterruption::Stopped);
                 }
                 self.show_lag(page.size.saturating_sub(first), batch.oldest);
                 self.deliver(&batch, first).await?;
@@ -181,7 +185,7 @@ impl<F: RecordFeed> Exporter<F> {
                     .advance(self.claim.clone(), position, batch.end)
                     .await?
                 {
-                    return Err(Interruption::Claimed);
+                    return Err(ExportInterruption::Claimed);
                 }
                 position = batch.end;
             }
@@ -189,7 +193,7 @@ impl<F: RecordFeed> Exporter<F> {
     }
 
     /// Sends a batch, whose first record is `first`, as often as it takes.
-    async fn deliver(&self, batch: &Batch, first: u64) -> Result<(), Interruption> {
+    async fn deliver(&self, batch: &EventBatch, first: u64) -> Result<(), ExportInterruption> {
         if batch.events.is_empty() {
             return Ok(());
         }
@@ -229,7 +233,7 @@ impl<F: RecordFeed> Exporter<F> {
     }
 
     /// Waits, and keeps the claim meanwhile.
-    async fn wait(&self, mut rest: Duration) -> Result<(), Interruption> {
+    async fn wait(&self, mut rest: Duration) -> Result<(), ExportInterruption> {
         loop {
             let step = rest.min(RENEWAL);
             self.pause(step).await?;
@@ -241,29 +245,32 @@ impl<F: RecordFeed> Exporter<F> {
         }
     }
 
-    async fn pause(&self, time: Duration) -> Result<(), Interruption> {
+    async fn pause(&self, time: Duration) -> Result<(), ExportInterruption> {
         let paused = self.stop.run_until_cancelled(sleep(time)).await;
-        paused.ok_or(Interruption::Stopped)
+        paused.ok_or(ExportInterruption::Stopped)
     }
 
-    async fn wait_for_records(&self, size: &mut watch::Receiver<u64>) -> Result<(), Interruption> {
+    async fn wait_for_records(
+        &self,
+        size: &mut watch::Receiver<u64>,
+    ) -> Result<(), ExportInterruption> {
         let grown = timeout(RENEWAL, size.changed());
         match self.stop.run_until_cancelled(grown).await {
-            None | Some(Ok(Err(_))) => Err(Interruption::Stopped),
+            None | Some(Ok(Err(_))) => Err(ExportInterruption::Stopped),
             Some(Ok(Ok(()))) => self.pause(GATHER).await,
             Some(Err(_)) => Ok(()),
         }
     }
 
     /// The position of the next record, where this process has the right to export.
-    async fn renew(&self) -> Result<u64, Interruption> {
+    async fn renew(&self) -> Result<u64, ExportInterruption> {
         let claimed = self.feed.claim(self.claim.clone()).await?;
-        claimed.ok_or(Interruption::Claimed)
+        claimed.ok_or(ExportInterruption::Claimed)
     }
 
-    fn batches(&self, page: &FeedPage) -> Vec<Batch> {
+    fn batches(&self, page: &FeedPage) -> Vec<EventBatch> {
         let mut batches = Vec::new();
-        let mut open = Batch {
+        let mut open = EventBatch {
             events: Vec::new(),
             end: page.next,
             oldest: None,
@@ -285,7 +292,7 @@ impl<F: RecordFeed> Exporter<F> {
             if bytes + length > MAX_BATCH && !open.events.is_empty() {
                 open.end = record.sequence;
                 batches.push(open);
-                open = Batch {
+                open = EventBatch {
                     events: Vec::new(),
                     end: page.next,
                     oldest: None,
@@ -315,9 +322,6 @@ impl<F: RecordFeed> Exporter<F> {
         gauge!(names::AUDIT_EXPORT_LAG_SECONDS, "export" => export).set(age);
     }
 }
-
-/// There is no such value.
-enum Never {}
 
 #[expect(
     clippy::cast_precision_loss,

@@ -23,8 +23,8 @@ mod transport;
 mod validation;
 
 pub use error::Error;
-pub use exporter::{ExportLog, Exporter};
+pub use exporter::{ExportLog, RecordExporter};
 pub use feed::{CursorClaim, FeedError, FeedPage, RecordFeed, SourceRecord};
 pub use settings::{
-    ExportSettings, Format, HttpSettings, RecordKind, StartPosition, SyslogSettings,
+    EventFormat, ExportSettings, HttpSettings, RecordKind, StartPosition, SyslogSettings,
 };

@@ -10,7 +10,7 @@
 use serde_json::{Map, Value, json};
 use wardgate_domain::Timestamp;
 
-use crate::event::{EventSource, Severity, UnreadableSource};
+use crate::event::{EventSeverity, EventSource, UnreadableSource};
 use crate::settings::RecordKind;
 
 const VERSION: &str = "1.8.0";
@@ -19,7 +19,7 @@ const VERSION: &str = "1.8.0";
 const UNKNOWN: &str = "unknown";
 
 /// A class, and what is done by an event of it.
-struct Activity {
+struct OcsfActivity {
     class: u32,
     id: u32,
     name: String,
@@ -117,15 +117,15 @@ fn product() -> Value {
     })
 }
 
-fn activity(source: &EventSource<'_>) -> Activity {
+fn activity(source: &EventSource<'_>) -> OcsfActivity {
     let record = source.record;
-    let other = |class, name: &str| Activity {
+    let other = |class, name: &str| OcsfActivity {
         class,
         id: 99,
         name: name.to_owned(),
     };
     match record.kind {
-        RecordKind::Refusals if source.is_refused_authentication() => Activity {
+        RecordKind::Refusals if source.is_refused_authentication() => OcsfActivity {
             class: 3_002,
             id: 1,
             name: "Logon".to_owned(),
@@ -134,12 +134,12 @@ fn activity(source: &EventSource<'_>) -> Activity {
         RecordKind::AdminChange => {
             let verb = record.action.rsplit('.').next().unwrap_or_default();
             match verb {
-                "enable" => Activity {
+                "enable" => OcsfActivity {
                     class: 3_004,
                     id: 8,
                     name: "Enable".to_owned(),
                 },
-                "disable" => Activity {
+                "disable" => OcsfActivity {
                     class: 3_004,
                     id: 9,
                     name: "Disable".to_owned(),
@@ -148,7 +148,7 @@ fn activity(source: &EventSource<'_>) -> Activity {
             }
         }
         _ => match record.operation() {
-            operation @ ("resources/read" | "prompts/get" | "record/read") => Activity {
+            operation @ ("resources/read" | "prompts/get" | "record/read") => OcsfActivity {
                 class: 6_003,
                 id: 2,
                 name: operation.to_owned(),
@@ -224,11 +224,11 @@ fn actor(source: &EventSource<'_>) -> Value {
     })
 }
 
-fn severity_id(severity: Severity) -> u32 {
+fn severity_id(severity: EventSeverity) -> u32 {
     match severity {
-        Severity::Informational => 1,
-        Severity::Low => 2,
-        Severity::Medium => 3,
+        EventSeverity::Informational => 1,
+        EventSeverity::Low => 2,
+        EventSeverity::Medium => 3,
     }
 }
 

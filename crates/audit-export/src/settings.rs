@@ -15,7 +15,7 @@ pub struct ExportSettings {
     pub name: String,
     /// What a record becomes.
     #[serde(default)]
-    pub format: Format,
+    pub format: EventFormat,
     /// The kinds of records that are copied. None: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub records: Option<BTreeSet<RecordKind>>,
@@ -36,7 +36,7 @@ pub struct ExportSettings {
 /// What a record becomes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Format {
+pub enum EventFormat {
     /// One JSON object of the Open Cybersecurity Schema Framework.
     #[default]
     Ocsf,

@@ -2,21 +2,18 @@
 
 use std::collections::BTreeSet;
 
+use wardgate_domain::is_label;
+
 use crate::Error;
 use crate::settings::ExportSettings;
-use crate::transport::Transport;
-
-/// Longest name of an export, in characters.
-const MAX_NAME: usize = 64;
+use crate::transport::ExportTransport;
 
 impl ExportSettings {
     /// Checks what the types cannot say of all exports together, and reads the files that they name.
     pub fn validate(exports: &[Self]) -> Result<(), Error> {
         let mut names = BTreeSet::new();
         for export in exports {
-            let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-            let length = export.name.len();
-            if length == 0 || length > MAX_NAME || !export.name.chars().all(fits) {
+            if !is_label(&export.name) {
                 return Err(Error::Name(export.name.clone()));
             }
             if !names.insert(&export.name) {
@@ -25,7 +22,7 @@ impl ExportSettings {
             if export.records.as_ref().is_some_and(BTreeSet::is_empty) {
                 return Err(Error::NoRecords(export.name.clone()));
             }
-            Transport::open(export)?;
+            ExportTransport::open(export)?;
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use wardgate_audit_export::{
-    CursorClaim, ExportLog, ExportSettings, Exporter, FeedError, FeedPage, RecordFeed,
+    CursorClaim, ExportLog, ExportSettings, FeedError, FeedPage, RecordExporter, RecordFeed,
     SourceRecord, StartPosition,
 };
 use wardgate_domain::Ambient;
@@ -32,7 +32,7 @@ pub(crate) fn start(
     let size = feed.appends.size();
     let feed = Arc::new(feed);
     let exporters = settings.iter().map(|settings| {
-        let exporter = Exporter::open(
+        let exporter = RecordExporter::open(
             settings.clone(),
             Arc::clone(&feed),
             log.clone(),

@@ -97,7 +97,7 @@ impl TestExport {
             is_alone: true,
         };
         let stop = CancellationToken::new();
-        let exporter = Exporter::open(
+        let exporter = RecordExporter::open(
             serde_json::from_str(&settings).unwrap(),
             Arc::clone(&feed),
             log,

@@ -1,6 +1,6 @@
 //! A server that is sent to over HTTP: any that takes batches of lines, by way of guarded egress.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ::http::header::{AUTHORIZATION, HeaderName, HeaderValue, RETRY_AFTER};
@@ -11,14 +11,14 @@ use base64::engine::general_purpose::STANDARD;
 use url::Url;
 use wardgate_domain::{Ambient, Digest, is_loopback_host};
 use wardgate_egress::{
-    ClientIdentity, Egress, EgressRequest, EgressSettings, NetworkSettings, PrivateAddresses,
-    ResponseBody, Secret, TlsSettings,
+    Egress, EgressRequest, EgressSettings, NetworkSettings, PrivateAddresses, ResponseBody,
+    TlsSettings,
 };
 
 use super::{SEND_LIMIT, SendError, read_file, unfit};
 use crate::Error;
 use crate::event::ExportEvent;
-use crate::settings::{Format, HttpSettings};
+use crate::settings::{EventFormat, HttpSettings};
 
 /// Most bytes of an answer that are read.
 const ANSWER_BYTES: usize = 64 * 1_024;
@@ -50,21 +50,28 @@ impl HttpTarget {
         if settings.cert_file.is_some() != settings.key_file.is_some() {
             return Err(Error::HalfIdentity(export.to_owned()));
         }
-        let identity = pem(&settings.cert_file)?.zip(pem(&settings.key_file)?);
-        let identity = identity.map(|(certificate, key)| ClientIdentity {
-            certificate,
-            key: Secret::from(key),
-        });
-        let tls = TlsSettings {
-            ca: pem(&settings.ca_file)?,
-            identity,
-        };
-        let proxy = settings.proxy.as_deref();
-        let proxy = proxy.map(|proxy| Url::parse(proxy).map_err(|_| no_url(export, proxy)));
+        let (ca, cert) = (pem(&settings.ca_file)?, pem(&settings.cert_file)?);
+        let tls = TlsSettings::from_pem(ca, cert, pem(&settings.key_file)?);
+        let tls = tls.map_err(|invalid| {
+            let file = match invalid.field {
+                "ca" => &settings.ca_file,
+                "cert" => &settings.cert_file,
+                _ => &settings.key_file,
+            };
+            let path = file.as_deref().unwrap_or(Path::new(""));
+            unfit(export, path, &invalid.problem)
+        })?;
+        let proxy = settings
+            .proxy
+            .as_deref()
+            .map(|proxy| NetworkSettings::read_proxy(proxy).ok_or_else(|| no_url(export, proxy)));
         let network = NetworkSettings {
             tls,
             proxy: proxy.transpose()?,
         };
+        if network.shows_proxy_identity() {
+            return Err(Error::ProxyIdentity(export.to_owned()));
+        }
         let private = if settings.private_addresses {
             PrivateAddresses::Allowed
         } else {
@@ -98,13 +105,13 @@ impl HttpTarget {
     pub(super) async fn send_lines(
         &self,
         events: &[ExportEvent],
-        format: Format,
+        format: EventFormat,
         ambient: &Ambient,
     ) -> Result<(), SendError> {
         let lines = events.iter().flat_map(|event| [event.text.as_str(), "\n"]);
         let content_type = match format {
-            Format::Ocsf => "application/x-ndjson",
-            Format::Cef => "text/plain; charset=utf-8",
+            EventFormat::Ocsf => "application/x-ndjson",
+            EventFormat::Cef => "text/plain; charset=utf-8",
         };
         let body = lines.collect::<String>().into_bytes();
         self.post(content_type, body, events, ambient)
@@ -245,6 +252,39 @@ mod tests {
             "whsec_c2hvcnQ=",
         ] {
             assert!(signing_key(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn certificates_are_read_as_such_and_shown_to_no_proxy() {
+        let rcgen::CertifiedKey { cert, signing_key } =
+            rcgen::generate_simple_self_signed(["siem.example".to_owned()]).unwrap();
+        let name = format!("wardgate-webhook-{}", std::process::id());
+        let [cert_file, key_file] = ["pem", "key"]
+            .map(|extension| std::env::temp_dir().join(format!("{name}.{extension}")));
+        std::fs::write(&cert_file, cert.pem()).unwrap();
+        std::fs::write(&key_file, signing_key.serialize_pem()).unwrap();
+        let open = |ca: &Path, proxy: &str| {
+            let settings = serde_json::json!({
+                "url": "https://siem.example/in",
+                "ca_file": ca,
+                "cert_file": cert_file,
+                "key_file": key_file,
+                "proxy": proxy,
+            });
+            let settings = serde_json::from_value(settings).unwrap();
+            let target = HttpTarget::open("soc", &settings);
+            target.map_or_else(|error| error.to_string(), |_| String::new())
+        };
+        assert_eq!(open(&cert_file, "http://proxy.example:3128"), "");
+        let shown = open(&cert_file, "https://proxy.example");
+        assert!(shown.contains("would be shown them"), "{shown}");
+        let other = open(&cert_file, "socks5://proxy.example");
+        assert!(other.contains("no URL to send to"), "{other}");
+        let no_ca = open(&key_file, "http://proxy.example:3128");
+        assert!(no_ca.contains("holds no certificate in PEM"), "{no_ca}");
+        for file in [&cert_file, &key_file] {
+            std::fs::remove_file(file).unwrap();
         }
     }
 

@@ -12,7 +12,7 @@ use wardgate_egress::EgressError;
 
 use crate::Error;
 use crate::event::ExportEvent;
-use crate::settings::{ExportSettings, Format, TransportSettings};
+use crate::settings::{EventFormat, ExportSettings, TransportSettings};
 
 use self::http::HttpTarget;
 use self::syslog::SyslogTarget;
@@ -71,13 +71,13 @@ impl SendError {
 
 /// The way of one export; it connects when there is something to send.
 #[derive(Debug)]
-pub(crate) enum Transport {
+pub(crate) enum ExportTransport {
     Syslog(SyslogTarget),
-    Webhook(HttpTarget, Format),
+    Webhook(HttpTarget, EventFormat),
     Otlp(HttpTarget),
 }
 
-impl Transport {
+impl ExportTransport {
     /// Reads the files that `export` names, so that what is wrong with them shows at the start.
     pub(crate) fn open(export: &ExportSettings) -> Result<Self, Error> {
         let name = &export.name;

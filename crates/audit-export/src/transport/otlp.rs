@@ -5,7 +5,7 @@ use wardgate_domain::Ambient;
 
 use super::{HttpTarget, SendError};
 use crate::Error;
-use crate::event::{ExportEvent, Severity};
+use crate::event::{EventSeverity, ExportEvent};
 use crate::settings::HttpSettings;
 
 /// Where a collector takes logs, below an endpoint without a path.
@@ -70,11 +70,11 @@ fn nanos(micros: i64) -> u64 {
 }
 
 /// The number and the word of the log data model.
-fn severity(severity: Severity) -> (i32, &'static str) {
+fn severity(severity: EventSeverity) -> (i32, &'static str) {
     match severity {
-        Severity::Informational => (9, "INFO"),
-        Severity::Low => (10, "INFO2"),
-        Severity::Medium => (13, "WARN"),
+        EventSeverity::Informational => (9, "INFO"),
+        EventSeverity::Low => (10, "INFO2"),
+        EventSeverity::Medium => (13, "WARN"),
     }
 }
 

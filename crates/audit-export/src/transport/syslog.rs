@@ -18,7 +18,7 @@ use tokio_rustls::TlsConnector;
 
 use super::{SEND_LIMIT, SendError, unfit};
 use crate::Error;
-use crate::event::{ExportEvent, Severity};
+use crate::event::{EventSeverity, ExportEvent};
 use crate::settings::SyslogSettings;
 
 /// `log audit` (RFC 5424, section 6.2.1).
@@ -163,11 +163,11 @@ fn hostname() -> String {
 }
 
 /// From 0, the most severe, to 7.
-fn severity(severity: Severity) -> u8 {
+fn severity(severity: EventSeverity) -> u8 {
     match severity {
-        Severity::Informational => 6,
-        Severity::Low => 5,
-        Severity::Medium => 4,
+        EventSeverity::Informational => 6,
+        EventSeverity::Low => 5,
+        EventSeverity::Medium => 4,
     }
 }
 
@@ -187,7 +187,7 @@ mod tests {
             sequence: 7,
             kind: "outcome",
             time: Timestamp::from_micros(1_762_869_000_000_042),
-            severity: Severity::Medium,
+            severity: EventSeverity::Medium,
             text: "Zürich".to_owned(),
         }
     }
