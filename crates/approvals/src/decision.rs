@@ -156,7 +156,7 @@ impl Approvals {
             duration,
             details: None,
         };
-        let recorded = self.recorder.record_outcome(outcome, true).await;
+        let recorded = self.recorder.record_outcome(outcome, false).await;
         recorded.map(drop).map_err(|_| ApprovalError::NotRecorded)
     }
 }

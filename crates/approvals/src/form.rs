@@ -1,7 +1,7 @@
 //! The form by which a caller is asked to approve their own call, and what they answer.
 
 use serde_json::{Value, json};
-use wardgate_domain::{CallToApprove, mark_invisible};
+use wardgate_domain::{CallToApprove, indent_json, mark_invisible};
 
 /// The key of the request among the input requests of a round.
 const KEY: &str = "approval";
@@ -34,7 +34,7 @@ pub fn approval_form(call: &CallToApprove) -> String {
     let message = format!(
         "Approve this call? It runs once, with exactly these arguments.\n\nTool: {}\nArguments:\n{}",
         call.tool.name,
-        mark_invisible(&arguments_text(&call.arguments)),
+        mark_invisible(&indent_json(&String::from_utf8_lossy(&call.arguments))),
     );
     let request = json!({
         "method": "elicitation/create",
@@ -45,13 +45,6 @@ pub fn approval_form(call: &CallToApprove) -> String {
         },
     });
     json!({ KEY: request }).to_string()
-}
-
-/// Arguments on lines of their own, as they were sent where they are no JSON.
-fn arguments_text(arguments: &[u8]) -> String {
-    let value: Option<Value> = serde_json::from_slice(arguments).ok();
-    let text = value.and_then(|value| serde_json::to_string_pretty(&value).ok());
-    text.unwrap_or_else(|| String::from_utf8_lossy(arguments).into_owned())
 }
 
 #[cfg(test)]

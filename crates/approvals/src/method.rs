@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use serde_json::json;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
-use wardgate_domain::{ApprovalId, Reason};
+use wardgate_domain::{ApprovalId, Reason, WaitingCall, WaitingCaller};
 use wardgate_mcp::Version;
 use wardgate_mcp_server::{JsonRpcRequest, McpResponse, ObjectMembers, RpcError, inner};
 
@@ -61,16 +61,18 @@ impl Approvals {
                 params.only(&[])?;
                 let pending = self.list(&approver.caller).await;
                 let pending = pending.map_err(|error| refusal(&error))?;
-                let pending: Vec<_> = pending.iter().map(summary).collect();
+                let pending: Vec<_> = pending.iter().map(waiting_call).collect();
                 json!({ "approvals": pending })
             }
             ApprovalMethod::Get => {
                 let pending = self.show_request(&approver, id()?).await;
                 let pending = pending.map_err(|error| refusal(&error))?;
-                let mut approval = summary(&pending);
                 // As they were sent, number by number.
                 let arguments = serde_json::from_slice::<&RawValue>(&pending.call.arguments);
-                approval["arguments"] = arguments.map_or(Value::Null, |it| it.get().into());
+                let approval = WaitingCall {
+                    arguments: arguments.ok().map(|it| it.get().to_owned()),
+                    ..waiting_call(&pending)
+                };
                 json!({ "approval": approval })
             }
             ApprovalMethod::Approve | ApprovalMethod::Refuse => {
@@ -99,7 +101,7 @@ fn refusal(error: &ApprovalError) -> RpcError {
 }
 
 /// What a list says of a request.
-fn summary(pending: &PendingApproval) -> Value {
+fn waiting_call(pending: &PendingApproval) -> WaitingCall {
     let PendingApproval {
         call,
         approvers,
@@ -107,13 +109,17 @@ fn summary(pending: &PendingApproval) -> Value {
         requested_at,
         expires_at,
     } = pending;
-    json!({
-        "id": call.id.to_string(),
-        "tool": call.tool.name.as_str(),
-        "caller": { "issuer": call.caller.issuer(), "subject": call.caller.subject() },
-        "clientIp": call.client_ip,
-        "approvers": { "roles": approvers.roles, "caller": approvers.caller },
-        "requestedAt": requested_at.to_string(),
-        "expiresAt": expires_at.to_string(),
-    })
+    WaitingCall {
+        id: call.id.to_string(),
+        tool: call.tool.name.to_string(),
+        caller: WaitingCaller {
+            issuer: call.caller.issuer().to_owned(),
+            subject: call.caller.subject().to_owned(),
+        },
+        client_ip: call.client_ip.clone(),
+        approvers: approvers.clone(),
+        requested_at: requested_at.to_string(),
+        expires_at: expires_at.to_string(),
+        arguments: None,
+    }
 }

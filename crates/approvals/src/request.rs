@@ -1,6 +1,5 @@
 //! Requests for approvals: found for a call, or made.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -54,7 +53,7 @@ impl PendingApproval {
         let approval = serde_json::json!({
             "id": id.to_string(),
             "expiresAt": expires_at.to_string(),
-            "approvers": { "roles": approvers.roles, "caller": approvers.caller },
+            "approvers": approvers,
         });
         RpcError::internal(Reason::APPROVAL_REQUIRED, message).with_approval(&approval)
     }
@@ -74,8 +73,7 @@ pub enum FoundApproval {
 struct SealedRequest {
     /// In base64.
     call: String,
-    roles: BTreeSet<String>,
-    caller: bool,
+    approvers: Approvers,
     policy_hash: String,
     requested_at: i64,
 }
@@ -137,8 +135,7 @@ impl Approvals {
         let now = self.store.now();
         let content = SealedRequest {
             call: STANDARD.encode(call.to_bytes()),
-            roles: approvers.roles.clone(),
-            caller: approvers.caller,
+            approvers: approvers.clone(),
             policy_hash: policy_hash.to_string(),
             requested_at: now.as_micros(),
         };
@@ -246,10 +243,7 @@ impl Approvals {
         let call = CallToApprove::from_bytes(call.into());
         Ok(PendingApproval {
             call: call.map_err(|_| ApprovalError::Sealing)?,
-            approvers: Approvers {
-                roles: content.roles,
-                caller: content.caller,
-            },
+            approvers: content.approvers,
             policy_hash: content
                 .policy_hash
                 .parse()

@@ -34,16 +34,6 @@ const MAX_COLUMN: usize = 512;
 /// The event of what operators do, as records spell it.
 const ADMIN_CHANGE: &str = "admin_change";
 
-/// Every event, as records spell it.
-pub(crate) const EVENTS: [&str; 6] = [
-    "intent",
-    "outcome",
-    "execution",
-    "refusals",
-    ADMIN_CHANGE,
-    "memory_access",
-];
-
 /// What an operator wants to read of the record or to do with it, and what the policy says of it.
 #[derive(Debug)]
 pub(crate) struct RecordReading<'a> {

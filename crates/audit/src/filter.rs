@@ -1,10 +1,11 @@
 //! Which records a query reads.
 
+use wardgate_audit_export::RecordKind;
 use wardgate_domain::{CallId, Digest, InvalidId, InvalidMessage, Status, Timestamp};
 use wardgate_rpc::client::{AuditFilter, ContentFilter, DataSubjectFilter, QueriedRecord};
 
 use crate::Error;
-use crate::canonical::{EVENTS, RecordContent};
+use crate::canonical::RecordContent;
 use crate::details_key::DetailsKey;
 
 /// Which records to read; every filter that is set must match.
@@ -125,12 +126,13 @@ pub(crate) fn parse_call_id(text: &str) -> Result<CallId, InvalidMessage> {
 }
 
 fn parse_event(text: String) -> Result<String, InvalidMessage> {
-    if EVENTS.contains(&&*text) {
+    let events = RecordKind::ALL.map(RecordKind::as_str);
+    if events.contains(&&*text) {
         return Ok(text);
     }
     Err(InvalidMessage::field(
         "event",
-        format!("is none of {}", EVENTS.join(", ")),
+        format!("is none of {}", events.join(", ")),
     ))
 }
 

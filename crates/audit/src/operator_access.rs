@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use wardgate_domain::{
     Ambient, BearerToken, Caller, Digest, InvalidMessage, ReadDecision, Receipt, RecordScope,
-    ToolName,
+    ToolName, is_label,
 };
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{
@@ -28,7 +28,7 @@ use crate::canonical::{RecordContent, RecordEntry, RecordReading, hex};
 use crate::details::DetailsVault;
 use crate::export::ExportPart;
 use crate::filter::{BytesFilter, RecordFilter, parse_call_id};
-use crate::retention::Retention;
+use crate::retention::RetentionPolicy;
 use crate::store::{LegalHold, StoreReader, StoreUpkeep};
 use crate::writer::AppendQueue;
 use crate::{CheckpointKind, Error, MacKey, export, proof, query};
@@ -49,7 +49,7 @@ pub(crate) struct OperatorAccess {
     pub(crate) reader: StoreReader,
     pub(crate) vault: DetailsVault,
     pub(crate) mac_key: MacKey,
-    pub(crate) retention: Retention,
+    pub(crate) retention: RetentionPolicy,
     pub(crate) ambient: Ambient,
 }
 
@@ -308,7 +308,7 @@ impl OperatorAccess {
         name: &str,
         scope: HoldScope,
     ) -> Result<(), Error> {
-        let name = check_hold_name(name)?;
+        check_hold_name(name)?;
         if let HoldScope::Tenant(tenant)
         | HoldScope::DataSubject(DataSubjectFilter { tenant, .. }) = &scope
         {
@@ -351,7 +351,7 @@ impl OperatorAccess {
 
     /// Lifts a legal hold; by an operator of a tenant, one that an operator of that tenant set.
     pub(crate) async fn lift_hold(&self, token: &str, name: &str) -> Result<(), Error> {
-        let name = check_hold_name(name)?;
+        check_hold_name(name)?;
         let operator = self.authorize_management(token).await?;
         self.put_on_record(&operator, "audit.lift_hold", name)
             .await?;
@@ -438,15 +438,7 @@ impl OperatorAccess {
         done: Result<T, Error>,
     ) -> Result<T, Error> {
         if done.is_err() {
-            let reading = RecordReading {
-                operator: &operator.caller,
-                decision: &operator.decision,
-                action,
-                target,
-                failed: true,
-            };
-            let entry = RecordEntry::of_reading(self.ambient.now(), &reading)?;
-            self.appends.append(entry, false).await?;
+            self.append(operator, (action, target), true).await?;
         }
         done
     }
@@ -469,17 +461,26 @@ impl OperatorAccess {
         action: &'static str,
         target: &str,
     ) -> Result<Receipt, Error> {
+        let recorded = self.append(operator, (action, target), false).await;
+        operator.permitted()?;
+        recorded
+    }
+
+    async fn append(
+        &self,
+        operator: &Operator,
+        (action, target): (&'static str, &str),
+        failed: bool,
+    ) -> Result<Receipt, Error> {
         let reading = RecordReading {
             operator: &operator.caller,
             decision: &operator.decision,
             action,
             target,
-            failed: false,
+            failed,
         };
         let entry = RecordEntry::of_reading(self.ambient.now(), &reading)?;
-        let recorded = self.appends.append(entry, false).await;
-        operator.permitted()?;
-        recorded
+        self.appends.append(entry, false).await
     }
 
     /// What a filter selects, without a word that a person typed: whom it names stands there as a keyed digest, a data subject
@@ -529,10 +530,9 @@ impl OperatorAccess {
 }
 
 /// Fails unless it is 1 to 64 lower-case letters, digits and hyphens.
-fn check_hold_name(name: &str) -> Result<&str, InvalidMessage> {
-    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    if (1..=64).contains(&name.len()) && name.chars().all(fits) {
-        return Ok(name);
+fn check_hold_name(name: &str) -> Result<(), InvalidMessage> {
+    if is_label(name) {
+        return Ok(());
     }
     let problem = "is not 1 to 64 lower-case letters, digits and hyphens";
     Err(InvalidMessage::field("name", problem))

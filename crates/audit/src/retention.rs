@@ -10,7 +10,6 @@
 //! The tree keeps the leaf hashes of what is removed (32 bytes of a record), so checkpoints, inclusion proofs of what is kept and
 //! consistency proofs from any earlier checkpoint go on (<https://c2sp.org/tlog-tiles#pruning>).
 
-use std::ops::Range;
 use std::time::Duration;
 
 use futures::{Stream, stream};
@@ -23,6 +22,7 @@ use crate::Error;
 use crate::canonical::RecordContent;
 use crate::proof;
 use crate::store::{LegalHold, StoreReader, StoreUpkeep};
+use crate::stored_row::StoredRow;
 use crate::writer::AppendQueue;
 
 /// Bundles that are removed before an operator hears of it, and before it is looked anew what must stay.
@@ -32,7 +32,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 
 /// What is kept, and for how long.
 #[derive(Debug, Clone)]
-pub(crate) struct Retention {
+pub(crate) struct RetentionPolicy {
     pub(crate) reader: StoreReader,
     pub(crate) appends: AppendQueue,
     pub(crate) ambient: Ambient,
@@ -54,7 +54,7 @@ struct RetentionPlan {
     hold_generation: u64,
 }
 
-impl Retention {
+impl RetentionPolicy {
     pub(crate) async fn status(&self) -> Result<RetentionStatus, Error> {
         let plan = self.plan(u64::MAX, u64::MAX).await?;
         let holds = plan.holds.into_iter().map(|hold| HoldDescription {
@@ -176,15 +176,24 @@ impl Retention {
                 break;
             }
             // Before they are removed, not each time that somebody asks how many could be.
-            if looked_at < STEP && !self.is_undamaged(bundle.clone()).await? {
-                "damaged_records".clone_into(&mut kept_by);
-                break;
-            }
-            if !tenants.is_empty()
-                && let Some(by) = self.find_tenant(bundle.clone(), &tenants).await?
-            {
-                kept_by = by;
-                break;
+            let is_checked = looked_at < STEP;
+            if is_checked || !tenants.is_empty() {
+                let records = match proof::records(&self.reader, bundle.clone()).await {
+                    Err(Error::Damaged(damage)) if is_checked => {
+                        tracing::error!(%damage, "retention keeps records that were changed");
+                        "damaged_records".clone_into(&mut kept_by);
+                        break;
+                    }
+                    records => records?,
+                };
+                if is_checked && !self.are_in_tree(&records, below / TILE_WIDTH).await? {
+                    "damaged_records".clone_into(&mut kept_by);
+                    break;
+                }
+                if let Some(by) = find_tenant(&records, &tenants) {
+                    kept_by = by;
+                    break;
+                }
             }
             below = bundle.end;
         }
@@ -198,47 +207,37 @@ impl Retention {
         })
     }
 
-    /// Whether the records of `bundle` are those that the tree was built over: what was changed is evidence, and stays.
-    async fn is_undamaged(&self, bundle: Range<u64>) -> Result<bool, Error> {
-        let position = bundle.start / TILE_WIDTH;
-        let records = match proof::records(&self.reader, bundle).await {
-            Ok(records) => records,
-            Err(Error::Damaged(damage)) => {
-                tracing::error!(%damage, "retention keeps records that were changed");
-                return Ok(false);
-            }
-            Err(error) => return Err(error),
-        };
+    /// Whether `records`, the bundle at `position`, are those that the tree was built over: what was changed is evidence, and
+    /// stays.
+    async fn are_in_tree(&self, records: &[StoredRow], position: u64) -> Result<bool, Error> {
         let mut tile = CompactTree::default();
         for record in records {
             tile.append(*record.leaf_hash.as_bytes(), |_, _| ());
         }
         let root = self.reader.leaf_tile_root(position).await?;
-        let is_undamaged = root == tile.head().root;
-        if !is_undamaged {
+        let are_in_tree = root == tile.head().root;
+        if !are_in_tree {
             tracing::error!(
                 position,
                 "retention keeps a bundle that the tree does not hold"
             );
         }
-        Ok(is_undamaged)
+        Ok(are_in_tree)
     }
+}
 
-    /// The hold of the first of `tenants` whose callers did something in `bundle`.
-    async fn find_tenant(
-        &self,
-        bundle: Range<u64>,
-        tenants: &[(&str, String)],
-    ) -> Result<Option<String>, Error> {
-        let records = proof::records(&self.reader, bundle).await?;
-        let contents = records
-            .iter()
-            .map(|record| RecordContent::of(&record.canonical));
-        let contents: Vec<_> = contents.flatten().collect();
-        let is_held = |tenant: &str| contents.iter().any(|content| content.is_of_tenant(tenant));
-        let held = tenants.iter().find(|(tenant, _)| is_held(tenant));
-        Ok(held.map(|(_, by)| by.clone()))
+/// The hold of the first of `tenants` whose callers did something that is in `records`.
+fn find_tenant(records: &[StoredRow], tenants: &[(&str, String)]) -> Option<String> {
+    if tenants.is_empty() {
+        return None;
     }
+    let contents = records
+        .iter()
+        .map(|record| RecordContent::of(&record.canonical));
+    let contents: Vec<_> = contents.flatten().collect();
+    let is_held = |tenant: &str| contents.iter().any(|content| content.is_of_tenant(tenant));
+    let held = tenants.iter().find(|(tenant, _)| is_held(tenant));
+    held.map(|(_, by)| by.clone())
 }
 
 #[cfg(test)]
@@ -271,7 +270,7 @@ mod tests {
     }
 
     /// Of 600 old records and a young one, which a checkpoint covers.
-    async fn retention(database: &TestDatabase) -> Retention {
+    async fn retention(database: &TestDatabase) -> RetentionPolicy {
         let address: Address = database.url().parse().unwrap();
         let settings = DatabaseSettings::default();
         store::prepare(&address, &settings).await.unwrap();
@@ -293,7 +292,7 @@ mod tests {
             ambient.clone(),
         );
         publisher.await.unwrap();
-        Retention {
+        RetentionPolicy {
             reader,
             appends,
             ambient,

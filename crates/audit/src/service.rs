@@ -33,7 +33,7 @@ use crate::operator_access::{OperatorAccess, OperatorRights};
 use crate::ownership::{CallingProcesses, StoreLock};
 use crate::proof::CheckpointKind;
 use crate::publisher::{LogCloser, LogKey, Publisher};
-use crate::retention::Retention;
+use crate::retention::RetentionPolicy;
 use crate::store::{self, Address, StoreReader};
 use crate::writer::{self, AppendQueue};
 use crate::{Config, Error, MacKey};
@@ -138,7 +138,7 @@ pub async fn service(
         reader: reader.clone(),
         vault: details.clone(),
         mac_key: keys.mac.clone(),
-        retention: Retention {
+        retention: RetentionPolicy {
             reader: reader.clone(),
             appends: appends.clone(),
             ambient: ambient.clone(),

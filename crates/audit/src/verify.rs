@@ -329,8 +329,6 @@ struct PruneRecord<'a> {
     #[serde(borrow)]
     event: Cow<'a, str>,
     #[serde(borrow)]
-    action: Cow<'a, str>,
-    #[serde(borrow)]
     target: Cow<'a, str>,
     #[serde(borrow)]
     status: Option<Cow<'a, str>>,
@@ -339,12 +337,15 @@ struct PruneRecord<'a> {
 impl<'a> PruneRecord<'a> {
     /// The bound that `record` names; 0 of a record of anything else, or of what was refused or failed.
     fn below(record: &'a [u8]) -> u64 {
+        // Members stand in the order of their names: nothing else has to be parsed of millions of records.
+        if !record.starts_with(br#"{"action":"audit.prune","#) {
+            return 0;
+        }
         let Ok(record) = serde_json::from_slice::<Self>(record) else {
             return 0;
         };
-        let is_prune = record.event == "admin_change" && record.action == "audit.prune";
-        let below = record.target.strip_prefix("below=");
-        let below = below.filter(|_| is_prune && record.status.is_none());
+        let is_done = record.event == "admin_change" && record.status.is_none();
+        let below = record.target.strip_prefix("below=").filter(|_| is_done);
         below.and_then(|below| below.parse().ok()).unwrap_or(0)
     }
 }

@@ -88,26 +88,20 @@ impl AppendQueue {
 
     /// Stores that the tree grew; false where the stored tree is another one than `growth` begins with.
     pub(crate) async fn grow(&self, growth: TreeGrowth) -> Result<bool, Error> {
-        let (answer, answered) = oneshot::channel();
-        let job = WriterJob::Tree(TreeJob::Grow(growth, answer));
-        self.queue.send(job).await.map_err(|_| Error::NotDurable)?;
-        answered.await.map_err(|_| Error::NotDurable)
+        self.ask(|answer| WriterJob::Tree(TreeJob::Grow(growth, answer)))
+            .await
     }
 
     /// Stores the signed checkpoint of the tree `head`, unless the tree has grown since.
     pub(crate) async fn publish(&self, head: TreeHead, checkpoint: String) -> Result<(), Error> {
-        let (answer, answered) = oneshot::channel();
-        let job = WriterJob::Tree(TreeJob::Publish(head, checkpoint, answer));
-        self.queue.send(job).await.map_err(|_| Error::NotDurable)?;
-        answered.await.map_err(|_| Error::NotDurable)
+        self.ask(|answer| WriterJob::Tree(TreeJob::Publish(head, checkpoint, answer)))
+            .await
     }
 
     /// Stores those of `keys` whose data subjects have none yet.
     pub(crate) async fn add_subject_keys(&self, keys: SubjectKeys) -> Result<(), Error> {
-        let (answer, answered) = oneshot::channel();
-        let job = WriterJob::SubjectKeys(keys, answer);
-        self.queue.send(job).await.map_err(|_| Error::NotDurable)?;
-        answered.await.map_err(|_| Error::NotDurable)
+        self.ask(|answer| WriterJob::SubjectKeys(keys, answer))
+            .await
     }
 
     /// Stores a checkpoint of `size` records with the cosignatures of a quorum, unless there is a larger one.
@@ -116,18 +110,21 @@ impl AppendQueue {
         size: u64,
         checkpoint: String,
     ) -> Result<(), Error> {
-        let (answer, answered) = oneshot::channel();
-        let job = WriterJob::Tree(TreeJob::PublishCosigned(size, checkpoint, answer));
-        self.queue.send(job).await.map_err(|_| Error::NotDurable)?;
-        answered.await.map_err(|_| Error::NotDurable)
+        self.ask(|answer| WriterJob::Tree(TreeJob::PublishCosigned(size, checkpoint, answer)))
+            .await
     }
 
     /// Changes what stands beside the record; false where somebody else was faster.
     pub(crate) async fn keep_up(&self, upkeep: StoreUpkeep) -> Result<bool, Error> {
+        self.ask(|answer| WriterJob::Upkeep(upkeep, answer)).await?
+    }
+
+    /// Hands the writer a job that it answers, and waits for its turn and its answer.
+    async fn ask<T>(&self, job: impl FnOnce(oneshot::Sender<T>) -> WriterJob) -> Result<T, Error> {
         let (answer, answered) = oneshot::channel();
-        let job = WriterJob::Upkeep(upkeep, answer);
-        self.queue.send(job).await.map_err(|_| Error::NotDurable)?;
-        answered.await.map_err(|_| Error::NotDurable)?
+        let sent = self.queue.send(job(answer)).await;
+        sent.map_err(|_| Error::NotDurable)?;
+        answered.await.map_err(|_| Error::NotDurable)
     }
 
     /// How many records there are, as of the last append by this process.

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, json};
-use wardgate_domain::Approvers;
+use wardgate_domain::{WaitingCall, indent_json};
 use wardgate_edge::GatewayRequest;
 
 use crate::Console;
@@ -14,7 +14,6 @@ use crate::fields::segment;
 use crate::http::PageResult;
 use crate::layout::{self, Section};
 use crate::mcp::{ASK_LIMIT, GatewayFault, MCP_PATH};
-use crate::output::pretty_text;
 use crate::page_request::SignedInRequest;
 use crate::problem::Problem;
 use crate::problem_page::see_other;
@@ -27,36 +26,8 @@ const PERSON: &str = "person";
 /// In the form, what is decided.
 const DECISION: &str = "decision";
 
-/// A call that waits. All of it may be somebody else's words.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WaitingCall {
-    id: String,
-    tool: String,
-    caller: WaitingCaller,
-    approvers: WaitedFor,
-    requested_at: String,
-    expires_at: String,
-    #[serde(default)]
-    arguments: String,
-}
-
-#[derive(Debug, Deserialize)]
-struct WaitingCaller {
-    issuer: String,
-    subject: String,
-}
-
-#[derive(Debug, Deserialize)]
-struct WaitedFor {
-    roles: Vec<String>,
-    caller: bool,
-}
-
-impl WaitingCall {
-    fn path(&self) -> String {
-        format!("{PATH}/{}", segment(&self.id))
-    }
+fn path_of(call: &WaitingCall) -> String {
+    format!("{PATH}/{}", segment(&call.id))
 }
 
 /// The calls that this person may decide about.
@@ -73,7 +44,7 @@ pub(crate) async fn list(console: Arc<Console>, signed_in: SignedInRequest) -> P
         ul.cards {
             @for call in &approvals {
                 li {
-                    h2 { a href=(call.path()) { (call.tool) } }
+                    h2 { a href=(path_of(call)) { (call.tool) } }
                     p { "Called by " (call.caller.subject) }
                     p.quiet { "Since " (call.requested_at) ", until " (call.expires_at) }
                 }
@@ -112,10 +83,6 @@ pub(crate) async fn page(console: Arc<Console>, mut signed_in: SignedInRequest) 
 }
 
 fn waiting_call(signed_in: &SignedInRequest, call: &WaitingCall) -> Markup {
-    let approvers = Approvers {
-        roles: call.approvers.roles.iter().cloned().collect(),
-        caller: call.approvers.caller,
-    };
     let person = signed_in.viewer.caller.person().to_string();
     html! {
         p { a href=(PATH) { "Approvals" } }
@@ -123,14 +90,14 @@ fn waiting_call(signed_in: &SignedInRequest, call: &WaitingCall) -> Markup {
         dl.facts {
             dt { "Caller" } dd { (call.caller.subject) }
             dt { "Issuer" } dd { (call.caller.issuer) }
-            dt { "Needs" } dd { "an approval by " (approvers) }
+            dt { "Needs" } dd { "an approval by " (call.approvers) }
             dt { "Since" } dd { (call.requested_at) }
             dt { "Until" } dd { (call.expires_at) }
         }
         h2 { "Arguments" }
         p.quiet { "It runs once, with these arguments and no others, when its caller repeats the call." }
-        pre tabindex="0" { (pretty_text(&call.arguments)) }
-        form.bar method="post" action=(call.path()) {
+        pre tabindex="0" { (indent_json(call.arguments.as_deref().unwrap_or_default())) }
+        form.bar method="post" action=(path_of(call)) {
             input type="hidden" name=(PERSON) value=(person);
             button.plain name=(DECISION) value="refuse" { "Refuse" }
             button.plain name=(DECISION) value="approve" { "Approve" }

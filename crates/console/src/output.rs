@@ -32,11 +32,6 @@ pub(crate) fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
-/// JSON as it was written, indented where it can be read.
-pub(crate) fn pretty_text(text: &str) -> String {
-    serde_json::from_str(text).map_or_else(|_| text.to_owned(), |value: Value| pretty(&value))
-}
-
 /// A text, as it is, in a box that a keyboard can scroll.
 pub(crate) fn text(label: &str, text: &str) -> Markup {
     html! { pre tabindex="0" role="region" aria-label=(label) { (cut(text, MAX_TEXT)) } }

@@ -6,7 +6,7 @@ use http::{HeaderValue, StatusCode, header};
 use maud::{Markup, html};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use wardgate_domain::{CallId, Timestamp};
+use wardgate_domain::{CallId, Timestamp, indent_json};
 use wardgate_edge::GatewayRequest;
 use wardgate_mcp::message::ErrorObject;
 
@@ -16,7 +16,7 @@ use crate::form::Form;
 use crate::http::PageResult;
 use crate::layout::{self, Section};
 use crate::mcp::{CALL_LIMIT, Exchange, GatewayFault, MCP_PATH};
-use crate::output::{pretty, pretty_text, structured, text};
+use crate::output::{pretty, structured, text};
 use crate::page_request::{SignedInRequest, Viewer};
 use crate::problem::Problem;
 use crate::problem_page::see_other;
@@ -264,9 +264,9 @@ fn result(exchange: &Exchange, access: RecordAccess) -> Markup {
         details {
             summary { "JSON-RPC" }
             h3 { "Request" }
-            (text("Request", &pretty_text(&exchange.request)))
+            (text("Request", &indent_json(&exchange.request)))
             h3 { "Answer" }
-            (text("Answer", &pretty_text(&exchange.answer)))
+            (text("Answer", &indent_json(&exchange.answer)))
         }
     }
 }

@@ -11,13 +11,14 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     ApprovalId, Caller, DecisionId, Digest, InvalidMessage, Timestamp, ToolFacts, ToolName, wire,
 };
 
 /// Those of whom one has to approve a call.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Approvers {
     /// Somebody else than the caller, who has one of these roles.
     pub roles: BTreeSet<String>,
@@ -188,6 +189,27 @@ pub struct CallUnderApproval<'a> {
 }
 
 impl ApprovalTerms {
+    /// The approval of `call` by `approver`, as whom they approve it under the policies of `policy_hash`, until `expires_at`.
+    pub fn of_call(
+        call: &CallToApprove,
+        policy_hash: Digest,
+        (approver, approved_as): (&Caller, Approvers),
+        expires_at: Timestamp,
+    ) -> Self {
+        Self {
+            id: call.id,
+            caller_digest: call.caller.digest(),
+            tool: call.tool.name.clone(),
+            definition_digest: call.tool.definition_digest,
+            arguments_digest: Digest::of(&call.arguments),
+            policy_hash,
+            approver_issuer: approver.issuer().to_owned(),
+            approver_subject: approver.subject().to_owned(),
+            approved_as,
+            expires_at,
+        }
+    }
+
     /// Whether the terms cover `call` at `now`, member by member.
     pub fn check(
         &self,

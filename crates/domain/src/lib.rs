@@ -25,6 +25,8 @@ mod digest;
 pub mod duration;
 mod ids;
 mod invisible;
+mod json_text;
+mod label;
 mod loopback;
 mod memory_access;
 mod permit;
@@ -37,6 +39,7 @@ mod time;
 mod tool;
 mod uri_template;
 pub mod variable;
+mod waiting_call;
 mod wire;
 
 pub use agent_refusal::AgentRefusal;
@@ -61,6 +64,8 @@ pub use invisible::{
     InvisibleCharacter, InvisibleKind, escape_invisible_json, find_invisible, invisible_kind,
     is_invisible, is_joining, is_pictograph, mark_invisible, remove_invisible,
 };
+pub use json_text::indent_json;
+pub use label::is_label;
 pub use loopback::is_loopback_host;
 pub use memory_access::{MemoryAccess, MemoryMethod};
 pub use permit::{
@@ -79,4 +84,5 @@ pub use switch::{
 pub use time::Timestamp;
 pub use tool::{ColumnClass, ColumnTier, InvalidName, OfferKind, ToolFacts, ToolName};
 pub use uri_template::{InvalidUriTemplate, UriTemplate};
+pub use waiting_call::{WaitingCall, WaitingCaller};
 pub use wire::InvalidMessage;

@@ -34,13 +34,14 @@ impl CallRecorder {
     }
 
     /// Puts on record how a call ended, and counts a refusal instead where its caller had many of late. A call whose intent
-    /// is on record has an outcome too, always.
+    /// is on record has an outcome too, always; so has what is about an approval, since approvers decide about it under its id.
     pub async fn record_outcome(
         &self,
         outcome: Outcome,
         has_intent: bool,
     ) -> Result<RecordStatus, CallError> {
-        if !has_intent && self.refusals.folds(&outcome.call, outcome.status) {
+        let is_kept = has_intent || outcome.call.approval_id.is_some();
+        if !is_kept && self.refusals.folds(&outcome.call, outcome.status) {
             return Ok(RecordStatus::InSummary);
         }
         let appended = self.audit_log.append(Event::Outcome(outcome)).await;

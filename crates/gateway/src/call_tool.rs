@@ -20,8 +20,8 @@ use wardgate_mcp_server::{
 };
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{
-    CallError, CallEvent, CallTool, DroppedColumns, InputRequired, Interaction, PassthroughMeta,
-    ResultFacts, Resumption, ToolResult,
+    CallError, CallEvent, CallTool, DroppedColumns, InputRequired, Interaction, ResultFacts,
+    Resumption, ToolResult,
 };
 
 use crate::admission::RequestAdmission;
@@ -220,12 +220,6 @@ impl Operation for ToolCall {
             idempotency_key: self.idempotency_key.as_deref(),
             interaction: Interaction {
                 log_level: run.client.log_level(),
-                passthrough: if run.grant.approval.is_some() {
-                    // Approvers have seen the arguments, and nothing else.
-                    PassthroughMeta::default()
-                } else {
-                    run.client.passthrough()
-                },
                 ..(run.client).tool_runner_interaction(capabilities.as_deref(), resumption)
             },
             caller_token: caller.token_for_source(tool.needs_caller_token),

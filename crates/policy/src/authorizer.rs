@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 use wardgate_domain::{
-    Ambient, ApprovalDecision, ApprovalTerms, ApproverRefusal, Approvers, CallToApprove,
-    CallUnderApproval, Caller, ConversationFacts, Decision, DecisionId, DenialReason, Digest,
-    InvalidMessage, OfferKind, PermitId, PermitSigner, PermitTerms, ReadDecision, RecordScope,
-    SignedApproval, SignedPermit, Timestamp, ToolFacts, ToolName, Verdict,
+    Ambient, ApprovalDecision, ApprovalTerms, ApproverRefusal, CallToApprove, CallUnderApproval,
+    Caller, ConversationFacts, Decision, DecisionId, DenialReason, Digest, InvalidMessage,
+    OfferKind, PermitId, PermitSigner, PermitTerms, ReadDecision, RecordScope, SignedApproval,
+    SignedPermit, Timestamp, ToolFacts, ToolName, Verdict,
 };
 use wardgate_telemetry::names;
 
@@ -183,7 +183,12 @@ impl PolicyAuthorizer {
             (Err(denial), _) => (denial.policies, Err(ApproverRefusal::NotApprovable)),
         };
         let outcome = outcome.map(|approved_as| {
-            approves.then(|| self.sign_approval(approver, approved_as, call, engine.hash()))
+            approves.then(|| {
+                let until = self.ambient.now().plus(self.approval_ttl);
+                let by = (approver, approved_as);
+                let terms = ApprovalTerms::of_call(call, engine.hash(), by, until);
+                self.signer.sign_approval(&terms)
+            })
         });
         let effect = if outcome.is_ok() { "allow" } else { "deny" };
         measure_effect(effect, "", started);
@@ -192,27 +197,6 @@ impl PolicyAuthorizer {
             policies,
             policy_hash: engine.hash(),
             outcome,
-        })
-    }
-
-    fn sign_approval(
-        &self,
-        approver: &Caller,
-        approved_as: Approvers,
-        call: &CallToApprove,
-        policy_hash: Digest,
-    ) -> SignedApproval {
-        self.signer.sign_approval(&ApprovalTerms {
-            id: call.id,
-            caller_digest: call.caller.digest(),
-            tool: call.tool.name.clone(),
-            definition_digest: call.tool.definition_digest,
-            arguments_digest: Digest::of(&call.arguments),
-            policy_hash,
-            approver_issuer: approver.issuer().to_owned(),
-            approver_subject: approver.subject().to_owned(),
-            approved_as,
-            expires_at: self.ambient.now().plus(self.approval_ttl),
         })
     }
 

@@ -83,6 +83,22 @@ pub(crate) fn ids<'a>(ids: impl Iterator<Item = &'a PolicyId>) -> Vec<String> {
 }
 
 impl PolicySet {
+    /// The access to a tool without an approval, and the access with any; the second is none where no permit needs one.
+    pub(crate) fn accesses(
+        &self,
+        principal: &EntityUid,
+        tool: &ToolFacts,
+        entities: &PartialEntities,
+    ) -> Result<(Access, Option<Access>), DecisionFault> {
+        let policies = self.policies(tool.kind)?;
+        let access = |policies| self.access(policies, principal, tool, entities);
+        let without_approval = self.without_approval.as_ref();
+        match without_approval.filter(|_| tool.kind == OfferKind::Tool) {
+            Some(without) => Ok((access(without)?, Some(access(policies)?))),
+            None => Ok((access(policies)?, None)),
+        }
+    }
+
     /// Decides by `policies`, with the context unknown, as far as that goes.
     pub(crate) fn access(
         &self,
@@ -174,15 +190,6 @@ impl PolicySet {
         )
         .map_err(|_| refused())?;
         Ok((request, entities))
-    }
-
-    /// Those of [`Self::policies`] that allow without an approval; none where all do.
-    pub(crate) fn policies_without_approval(
-        &self,
-        kind: OfferKind,
-    ) -> Option<&cedar_policy::PolicySet> {
-        let policies = self.without_approval.as_ref();
-        policies.filter(|_| kind == OfferKind::Tool)
     }
 
     pub(crate) fn policies(

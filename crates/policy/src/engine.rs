@@ -234,12 +234,7 @@ impl Engine {
         let known = vocabulary.caller(caller).and_then(|caller| {
             let entities = vocabulary.entities(caller, tool)?;
             let partial = self.partial(&entities)?;
-            let policies = set.policies(tool.kind)?;
-            let access = |policies| set.access(policies, &principal, tool, &partial);
-            let (access, approvable) = match set.policies_without_approval(tool.kind) {
-                Some(without) => (access(without)?, Some(access(policies)?)),
-                None => (access(policies)?, None),
-            };
+            let (access, approvable) = set.accesses(&principal, tool, &partial)?;
             Ok((access, approvable, entities))
         });
         let (access, approvable, entities) = known.unwrap_or_else(|fault| {

@@ -94,11 +94,6 @@ impl Simulator {
         entities.as_array_mut().ok_or_else(refused)?.push(caller);
         let entities = PartialEntities::from_json_value(entities, &vocabulary.schema)
             .map_err(|_| refused())?;
-        let policies = set.policies(call.tool.kind)?;
-        let access = |policies| set.access(policies, &principal, call.tool, &entities);
-        match set.policies_without_approval(call.tool.kind) {
-            Some(without) => Ok((access(without)?, Some(access(policies)?))),
-            None => Ok((access(policies)?, None)),
-        }
+        set.accesses(&principal, call.tool, &entities)
     }
 }

@@ -243,10 +243,8 @@ impl AuthConfig {
                 problem,
             })
         };
-        let mut without = self.issuers.iter().enumerate();
-        let mut without = without
-            .by_ref()
-            .filter(|(_, it)| it.subject_prefix.is_none());
+        let issuers = self.issuers.iter().enumerate();
+        let mut without = issuers.filter(|(_, it)| it.subject_prefix.is_none());
         if let Some((index, _)) = without.nth(1) {
             return wrong(
                 index,

@@ -13,7 +13,7 @@ use wardgate_mcp_server::{InputRecipient, InputRequests, RpcError};
 use super::request_state::RequestState;
 use super::rounds::wait_without_slot;
 use super::{
-    CALL_TOOL, CatalogueEntry, Description, EntryUse, GovernedCall, Preparation, Rejection,
+    CALL_TOOL, CatalogueEntry, Description, EntryUse, GovernedCall, PreparedCall, Rejection,
 };
 use crate::authority::ApprovalNeed;
 
@@ -65,7 +65,7 @@ impl GovernedCall {
             lifetime,
             policy_hash,
         }: ApprovalNeed,
-    ) -> Result<Preparation<'d, E>, Rejection> {
+    ) -> Result<PreparedCall<'d, E>, Rejection> {
         // A later step of an approved call can only go on by the approval that it began with.
         if description.method != CALL_TOOL || !self.resume_point.is_beginning() {
             return Err(too_late(
@@ -103,7 +103,7 @@ impl GovernedCall {
                         self.approval.use_up(&approvals).await?;
                         self.approval.given = None;
                     }
-                    authorized => return Ok(Preparation::Ready(entry_use, authorized?)),
+                    authorized => return Ok(PreparedCall::Ready(entry_use, authorized?)),
                 }
             }
             Some(FoundApproval::Refused(id)) => {
@@ -132,7 +132,7 @@ impl GovernedCall {
                 let sealer = &self.pipeline.services.sealer;
                 let state = state.seal(sealer, &self.context, binding);
                 let state = state.ok_or(Rejection::BAD_INPUT_REQUESTS)?;
-                return Ok(Preparation::InputRequired(form, state));
+                return Ok(PreparedCall::InputRequired(form, state));
             }
             let answers = self.client.request_input(form.as_json(), |_| None);
             let answers = wait_without_slot(&mut self.context.slot, answers).await?;
@@ -165,7 +165,7 @@ impl GovernedCall {
         entry_use: &'d EntryUse<E>,
         call: (&CallToApprove, Digest),
         answer: ApprovalAnswer,
-    ) -> Result<Preparation<'d, E>, Rejection> {
+    ) -> Result<PreparedCall<'d, E>, Rejection> {
         let approver = Approver {
             caller: Arc::clone(&self.context.caller),
             client_ip: self.context.client_ip.clone(),
@@ -177,7 +177,7 @@ impl GovernedCall {
         self.record.facts.approval_id = Some(call.0.id);
         self.approval.given = Some(given.ok_or(Rejection::ApprovalRefused)?);
         let grant = self.authorize(entry_use).await?;
-        Ok(Preparation::Ready(entry_use, grant))
+        Ok(PreparedCall::Ready(entry_use, grant))
     }
 }
 

@@ -59,14 +59,20 @@ impl RunClient<'_> {
             capabilities,
             log_level: None,
             resumption,
-            passthrough: self.interaction.passthrough(),
+            passthrough: self.passthrough(),
             is_legacy: self.interaction.is_legacy(),
         }
     }
 
-    /// The parts of the request that the server gets unchanged.
-    pub(crate) fn passthrough(&self) -> PassthroughMeta {
-        self.interaction.passthrough()
+    /// The parts of the request that the server gets unchanged; of an approved call none, since approvers have seen the
+    /// arguments alone.
+    fn passthrough(&self) -> PassthroughMeta {
+        let grant = self.record.grant.as_ref();
+        if grant.is_some_and(|grant| grant.approval.is_some()) {
+            PassthroughMeta::default()
+        } else {
+            self.interaction.passthrough()
+        }
     }
 
     /// The lowest MCP level of the log messages that the client gets. None if it gets none.

@@ -83,7 +83,7 @@ struct GovernedCall {
 }
 
 /// A call that may run, or whose caller is asked to approve it first.
-enum Preparation<'d, E> {
+enum PreparedCall<'d, E> {
     Ready(&'d EntryUse<E>, Arc<Grant>),
     InputRequired(InputRequests, String),
 }
@@ -127,13 +127,13 @@ impl GovernedCall {
         }
         let prepared = self.prepare_run(description).await;
         let may_write =
-            matches!(&prepared, Ok(Preparation::Ready(entry_use, _)) if entry_use.may_write);
+            matches!(&prepared, Ok(PreparedCall::Ready(entry_use, _)) if entry_use.may_write);
         let run_end = match prepared {
-            Ok(Preparation::Ready(entry_use, grant)) => {
+            Ok(PreparedCall::Ready(entry_use, grant)) => {
                 self.run_rounds(operation, description, entry_use, grant)
                     .await
             }
-            Ok(Preparation::InputRequired(input_requests, state)) => Ok(RunEnd::InputRequired {
+            Ok(PreparedCall::InputRequired(input_requests, state)) => Ok(RunEnd::InputRequired {
                 input_requests,
                 state,
                 facts: None,
@@ -147,14 +147,12 @@ impl GovernedCall {
         let outcome = self.build_outcome::<O>(description, &run_end, started.elapsed());
         let is_hidden = matches!(&run_end, Err(rejection) if rejection.is_hidden());
         report_outcome(description.method, &outcome, is_hidden);
-        // Approvers decide about it under its id, so it is never only counted.
-        let is_about_approval = self.record.facts.approval_id.is_some();
         // While the outcome is recorded, other calls can run.
         let _recording_slot = self.begin_recording(run_end.is_ok());
         let recorded = self
             .pipeline
             .recorder
-            .record_outcome(outcome, self.record.has_intent || is_about_approval)
+            .record_outcome(outcome, self.record.has_intent)
             .await;
         if let (Some(report), Ok(RecordStatus::ByItself(_))) = (report, &recorded) {
             // The store logs a failure; the report is then recorded again if it is sent again.
@@ -174,9 +172,9 @@ impl GovernedCall {
     async fn prepare_run<'d, E: CatalogueEntry>(
         &mut self,
         description: &'d Description<'_, E>,
-    ) -> Result<Preparation<'d, E>, Rejection> {
+    ) -> Result<PreparedCall<'d, E>, Rejection> {
         let prepared = self.find_and_authorize(description).await?;
-        let Preparation::Ready(entry_use, grant) = prepared else {
+        let PreparedCall::Ready(entry_use, grant) = prepared else {
             return Ok(prepared);
         };
         if self.resume_point.is_beginning() {
@@ -194,7 +192,7 @@ impl GovernedCall {
             let audit_log = self.pipeline.recorder.audit_log();
             self.record.record_intent(audit_log).await?;
         }
-        Ok(Preparation::Ready(entry_use, grant))
+        Ok(PreparedCall::Ready(entry_use, grant))
     }
 
     /// Gives the place to the next call, and reports to the limiter how long this one took.
@@ -213,7 +211,7 @@ impl GovernedCall {
     async fn find_and_authorize<'d, R: CatalogueEntry>(
         &mut self,
         description: &'d Description<'_, R>,
-    ) -> Result<Preparation<'d, R>, Rejection> {
+    ) -> Result<PreparedCall<'d, R>, Rejection> {
         if let Some(refusal) = description.agent_refusal {
             if description.entry_use.is_none() {
                 // A model may write anything as a name, even personal data.
@@ -252,7 +250,7 @@ impl GovernedCall {
         match need {
             Ok(grant) => {
                 self.end_if_refused().await?;
-                Ok(Preparation::Ready(entry_use, grant))
+                Ok(PreparedCall::Ready(entry_use, grant))
             }
             Err(need) => Box::pin(self.obtain_approval(description, entry_use, *need)).await,
         }

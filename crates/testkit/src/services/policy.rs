@@ -335,18 +335,10 @@ impl PolicyService for FakePolicy {
             _ => Err(ApproverRefusal::NotApprovable),
         };
         let sign = |approved_as| {
-            self.signer.sign_approval(&ApprovalTerms {
-                id: call.id,
-                caller_digest: call.caller.digest(),
-                tool: call.tool.name.clone(),
-                definition_digest: call.tool.definition_digest,
-                arguments_digest: Digest::of(&call.arguments),
-                policy_hash,
-                approver_issuer: approver.issuer().to_owned(),
-                approver_subject: approver.subject().to_owned(),
-                approved_as,
-                expires_at: self.ambient.now().plus(APPROVAL_LIFETIME),
-            })
+            let until = self.ambient.now().plus(APPROVAL_LIFETIME);
+            let by = (&approver, approved_as);
+            let terms = ApprovalTerms::of_call(&call, policy_hash, by, until);
+            self.signer.sign_approval(&terms)
         };
         let decision = ApprovalDecision {
             id: DecisionId::new(&self.ambient),

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use wardgate_domain::{Approvers, escape_invisible_json, mark_invisible};
+use wardgate_domain::{WaitingCall, escape_invisible_json, indent_json, mark_invisible};
 
 use super::calls;
 use super::terminal::cell;
@@ -26,33 +26,6 @@ pub(crate) async fn run(arguments: ApprovalsArgs) -> Result<(), Failure> {
             Ok(())
         }
     }
-}
-
-/// A call that waits, as the gateway tells of it.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WaitingCall {
-    id: String,
-    tool: String,
-    caller: WaitingCaller,
-    approvers: StatedApprovers,
-    client_ip: String,
-    requested_at: String,
-    expires_at: String,
-    #[serde(default)]
-    arguments: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-struct WaitingCaller {
-    issuer: String,
-    subject: String,
-}
-
-#[derive(Debug, Deserialize)]
-struct StatedApprovers {
-    roles: Vec<String>,
-    caller: bool,
 }
 
 async fn list(approver: ClientOptions, json: bool) -> Result<(), Failure> {
@@ -99,31 +72,23 @@ async fn show(about: ApprovalOptions, json: bool) -> Result<(), Failure> {
         return Ok(());
     }
     let call: WaitingCall = serde_json::from_str(approval.get())?;
-    let approvers = Approvers {
-        roles: call.approvers.roles.into_iter().collect(),
-        caller: call.approvers.caller,
-    };
     let text = format!(
-        "id         {}\ntool       {}\ncaller     {} of {}\nfrom       {}\nneeds      {approvers}\nasked at   {}\nuntil      {}\n\
+        "id         {}\ntool       {}\ncaller     {} of {}\nfrom       {}\nneeds      {}\nasked at   {}\nuntil      {}\n\
          arguments  {}",
         call.id,
         call.tool,
         cell(&call.caller.subject),
         cell(&call.caller.issuer),
         cell(&call.client_ip),
+        call.approvers,
         call.requested_at,
         call.expires_at,
-        call.arguments.as_deref().map_or("-".to_owned(), indented),
+        call.arguments
+            .as_deref()
+            .map_or("-".to_owned(), indent_json),
     );
     println!("{}", mark_invisible(&text));
     Ok(())
-}
-
-/// JSON on lines of its own: white space of the caller's can hide no member.
-fn indented(json: &str) -> String {
-    let value: Option<serde_json::Value> = serde_json::from_str(json).ok();
-    let text = value.and_then(|value| serde_json::to_string_pretty(&value).ok());
-    text.unwrap_or_else(|| json.to_owned())
 }
 
 async fn request(

@@ -248,7 +248,7 @@ impl Answer<'_> {
         });
         json!({
             "decision": self.simulation.access.as_str(),
-            "approval": self.simulation.approvers.as_ref().map(|it| json!({ "roles": it.roles, "caller": it.caller })),
+            "approval": self.simulation.approvers,
             "reason": self.simulation.reason.map(wardgate_domain::DenialReason::as_str),
             "decided_by": self.simulation.policies,
             "policies": policies.collect::<Vec<_>>(),
