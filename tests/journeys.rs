@@ -66,6 +66,7 @@ mod journeys {
         mod p9_pins;
     }
     mod record;
+    mod revocation;
     mod samples;
     mod separate_processes;
     mod skills;

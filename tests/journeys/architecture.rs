@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::REPOSITORY;
 
 /// Every crate and what it depends on, of this workspace, in what ships.
-const ARROWS: [(&str, &[&str]); 41] = [
+const ARROWS: [(&str, &[&str]); 42] = [
     ("json", &[]),
     // Numbers of arguments that are repeated as headers.
     ("mcp", &["json"]),
@@ -87,6 +87,18 @@ const ARROWS: [(&str, &[&str]); 41] = [
         "approvals",
         &[
             "domain",
+            "gateway-record",
+            "gateway-store",
+            "mcp",
+            "mcp-server",
+            "rpc",
+        ],
+    ),
+    (
+        "revocations",
+        &[
+            "domain",
+            "edge",
             "gateway-record",
             "gateway-store",
             "mcp",

@@ -77,6 +77,7 @@ pub struct Caller {
     expires_at: Timestamp,
     token: Option<BearerToken>,
     delegation: Option<Arc<Delegation>>,
+    sign_in: Option<String>,
     digest: Digest,
 }
 
@@ -114,6 +115,7 @@ impl Caller {
             expires_at: claims.expires_at,
             token: None,
             delegation: None,
+            sign_in: None,
             digest: Digest::of(b""),
         };
         caller.digest = caller.rights_digest();
@@ -139,6 +141,18 @@ impl Caller {
     /// By whom the token is used; none where it does not say, or the caller came from another service.
     pub fn delegation(&self) -> Option<&Delegation> {
         self.delegation.as_deref()
+    }
+
+    /// The same caller, and the session at the identity provider that the token came out of.
+    #[must_use]
+    pub fn with_sign_in(self, sign_in: Option<String>) -> Self {
+        Self { sign_in, ..self }
+    }
+
+    /// The session at the identity provider that the token came out of (`sid`, of the specification Front-Channel Logout 1.0, section
+    /// 3); none where the token does not say, or the caller came from another service.
+    pub fn sign_in(&self) -> Option<&str> {
+        self.sign_in.as_deref()
     }
 
     /// The token that was verified; none where the caller came from a service that does not pass it on.

@@ -32,6 +32,7 @@ mod memory_access;
 mod permit;
 mod reason;
 mod record;
+mod revocation;
 mod sealing;
 pub mod source_uri;
 mod switch;
@@ -77,6 +78,7 @@ pub use record::{
     AdminChange, CallFacts, Event, NOT_A_NAME, Outcome, Receipt, Record, RefusalCount, Refusals,
     Status,
 };
+pub use revocation::{Revocation, RevocationKind, RevocationSet, RevocationTarget};
 pub use sealing::{About, SealBroken, SealKey, derive_key};
 pub use switch::{
     Switch, SwitchAction, SwitchChange, SwitchKind, SwitchScope, SwitchTarget, ToolSwitches,

@@ -111,6 +111,8 @@ reasons! {
     API_KEY_UNKNOWN = "api_key_unknown";
     TOKEN_INACTIVE = "token_inactive";
     INTROSPECTION_UNAVAILABLE = "introspection_unavailable";
+    TOKEN_REVOKED = "token_revoked";
+    REVOCATIONS_UNKNOWN = "revocations_unknown";
     TOKEN_REFUSED = "token_refused";
     INSUFFICIENT_SCOPE = "insufficient_scope";
     ORIGIN_REFUSED = "origin_refused";
@@ -263,6 +265,8 @@ pub const REASON_GROUPS: &[ReasonGroup] = groups! {
         [API_KEY_UNKNOWN] Http(401) "" "the API key was revoked, or is of another system: get another";
         [TOKEN_INACTIVE] Http(401) "" "the token's issuer says that it has ended or was revoked: get another";
         [INTROSPECTION_UNAVAILABLE] Http(503) "" "the token's issuer cannot be asked about it: try again; operators check `introspection`";
+        [TOKEN_REVOKED] Http(401) "" "an operator [revoked](../operate.md#revoke-access) the token, its subject or its sign-in";
+        [REVOCATIONS_UNKNOWN] Http(503) "" "the gateway has not read yet what was revoked: try again; operators check `gateway.store`";
         [TOKEN_REFUSED] Http(401) "" "the policy service does not accept the token (any more): get another";
         [INSUFFICIENT_SCOPE] Http(403) "" "get a token with the scopes of `WWW-Authenticate`";
         [ORIGIN_REFUSED] Http(403) "" "operators add the host to `gateway.allowed_hosts`, the origin to `gateway.allowed_origins`";

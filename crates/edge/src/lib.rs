@@ -24,8 +24,8 @@ mod origins;
 pub use admission::Admission;
 pub use auth::{
     ApiKeyConfig, ApiKeyEntry, ApiKeyError, ApiKeyFile, AuthConfig, Authenticator,
-    IntrospectionConfig, IssuerConfig, JwksSource, Scopes, TokenRefusal, TokenType, VerifiedCaller,
-    generate_api_key,
+    IntrospectionConfig, IssuerConfig, JwksSource, RevocationWatch, Scopes, TokenRefusal,
+    TokenType, VerifiedCaller, generate_api_key,
 };
 pub use body::{BodyLimits, BodyRefusal, drain, is_json, read};
 pub use browser_page::{browser_page, escape_html, find_cookie, leave_page, redirect_browser};

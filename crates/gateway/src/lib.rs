@@ -60,6 +60,7 @@ use wardgate_gateway_record::{AuditLog, CallRecorder};
 use wardgate_gateway_store::{Sealer, Store};
 use wardgate_resilience::SharedRateLimiter;
 use wardgate_resilience::concurrency::Limiter;
+use wardgate_revocations::{RevocationFollower, Revocations};
 use wardgate_rpc::client::{
     LocalAudit, LocalPolicy, LocalToolRunner, MemoryClient, PolicyClient, ToolRunnerClient,
 };
@@ -144,6 +145,7 @@ pub struct Gateway {
     /// Not among the parts that must be ready: tools are of use without it.
     memory: Option<Arc<ConversationMemory>>,
     recorder: Arc<CallRecorder>,
+    revocations: Arc<Revocations>,
     admission: Arc<RequestAdmission>,
     pipeline: Arc<CallPipeline>,
     /// Calls under way, whether or not their client still waits.
@@ -159,6 +161,7 @@ struct GatewayResources {
     public_url: String,
     edge: Admission,
     store: Arc<Store>,
+    revocations: Arc<RevocationFollower>,
     sealer: Arc<Sealer>,
     connect_pages: Arc<ConnectPages>,
     authorization: AuthorizationServer,
@@ -186,8 +189,9 @@ impl GatewayResources {
             None => bound.url(),
         };
         let auth = Authenticator::new(config.auth.clone(), Some(&public_url), ambient.clone());
+        let revocations = RevocationFollower::open(&store).await;
         let edge = Admission {
-            auth: Arc::new(auth.await?),
+            auth: Arc::new(auth.await?.with_revocations(revocations.watch())),
             origins,
             body: config.limits.body(),
         };
@@ -220,6 +224,7 @@ impl GatewayResources {
             public_url,
             edge,
             store,
+            revocations,
             sealer,
         })
     }
@@ -241,6 +246,7 @@ impl Gateway {
             public_url,
             edge,
             store,
+            revocations,
             sealer,
             connect_pages,
             authorization,
@@ -252,6 +258,7 @@ impl Gateway {
         let parts = vec![
             ("gateway", own),
             ("keys", edge.auth.readiness()),
+            ("revocations", revocations.readiness()),
             ("policy", neighbours.policy.readiness),
             ("tool-runner", neighbours.tool_runner.readiness),
             ("catalogue", catalogue.readiness()),
@@ -262,10 +269,11 @@ impl Gateway {
         let audit_log = AuditLog::new(audit, limit, limiter.clone(), ambient.clone());
         let recorder = CallRecorder::new(audit_log, ambient.clone());
         let approvals = Approvals::new((&store, &sealer), policy.clone(), &recorder, &ambient);
+        let revocations = (revocations, &store);
+        let revocations = Revocations::new(revocations, policy.clone(), &recorder, &ambient);
         let authority = Authority::new(policy, limiter.clone(), ambient.clone(), changes.clone());
         let rates = SharedRateLimiter::new(store.shared_rates(), &ambient);
-        let admission = RequestAdmission::new(limiter, &config.limits, rates);
-        let admission = Arc::new(admission);
+        let admission = Arc::new(RequestAdmission::new(limiter, &config.limits, rates));
         let memory = (neighbours.memory).map(|it| MemoryClient::new(it.link, memory::LIMIT));
         let discovery = Arc::new(Discovery::new(catalogue, authority, memory.is_some()));
         let resource_watcher = ResourceWatcher::new(
@@ -276,7 +284,8 @@ impl Gateway {
             ambient.clone(),
         );
         let watcher = memory.clone().map(ConversationWatcher::follow);
-        let listeners = Listeners::new(changes, watcher, config.limits.streams(), ambient.clone());
+        let (streams, revoked) = (config.limits.streams(), revocations.watch());
+        let listeners = Listeners::new(changes, watcher, streams, revoked, ambient.clone());
         let calls = TaskTracker::new();
         let memory = memory.map(|client| {
             ConversationMemory::new(client, &discovery, &recorder, &admission, &calls, &ambient)
@@ -318,6 +327,7 @@ impl Gateway {
             stream_store,
             memory,
             recorder,
+            revocations,
             admission,
             pipeline: Arc::new(pipeline),
             calls,

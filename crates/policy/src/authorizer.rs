@@ -256,6 +256,14 @@ impl PolicyAuthorizer {
         self.read_decision(&answer, engine.hash(), started)
     }
 
+    /// Decides whether `caller` may revoke tokens, subjects and sign-ins.
+    pub(crate) fn authorize_revocation(&self, caller: &Caller) -> ReadDecision {
+        let started = Instant::now();
+        let engine = self.engine.load();
+        let answer = engine.revocation(caller);
+        self.read_decision(&answer, engine.hash(), started)
+    }
+
     fn read_decision(
         &self,
         answer: &CallAnswer,

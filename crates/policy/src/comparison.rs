@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cedar_policy::{EntityTypeName, Policy};
 use serde_json::{Map, Value, json};
-use wardgate_domain::{ColumnClass, ColumnTier, Digest, OfferKind, RecordScope, ToolFacts};
+use wardgate_domain::{Caller, ColumnClass, ColumnTier, Digest, OfferKind, RecordScope, ToolFacts};
 
 use crate::arguments::argument_name;
 use crate::policy_test::{CallerSample, sample_caller, tier_word};
@@ -140,6 +140,9 @@ struct Search<'a> {
     questions: usize,
 }
 
+/// Whether a caller may read, or do, what no tool gives.
+type ReadingQuestion = fn(&Simulator, &Caller) -> bool;
+
 impl Search<'_> {
     fn note(&mut self, roles: &[String], what: String, gains: bool, example: &dyn Fn() -> String) {
         let roles = roles.to_vec();
@@ -151,15 +154,24 @@ impl Search<'_> {
         let Ok(caller) = sample_caller(&caller_sample(roles, attributes)) else {
             return;
         };
-        for (scope, what) in [
-            (RecordScope::All, "reads the record of everybody"),
-            (RecordScope::Own, "reads the record of their own"),
-            (RecordScope::Manage, "manages the record"),
-        ] {
+        let questions: [(&str, ReadingQuestion); 4] = [
+            ("reads the record of everybody", |it, caller| {
+                it.record(caller, RecordScope::All).decision
+            }),
+            ("reads the record of their own", |it, caller| {
+                it.record(caller, RecordScope::Own).decision
+            }),
+            ("manages the record", |it, caller| {
+                it.record(caller, RecordScope::Manage).decision
+            }),
+            ("revokes access", |it, caller| {
+                it.revocation(caller).decision
+            }),
+        ];
+        for (what, question) in questions {
             self.questions += 1;
-            let had = self.before.record(&caller, scope).decision;
-            let has = self.after.record(&caller, scope).decision;
-            if had != has {
+            let has = question(self.after, &caller);
+            if question(self.before, &caller) != has {
                 let example = || example_of(attributes, &[]);
                 self.note(roles, what.to_owned(), has, &example);
             }

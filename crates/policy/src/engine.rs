@@ -196,6 +196,16 @@ impl Engine {
         })
     }
 
+    /// Rules on revoking tokens, subjects and sign-ins.
+    pub(crate) fn revocation(&self, caller: &Caller) -> CallAnswer {
+        let caller = self.set.vocabulary.caller(caller);
+        let answer = caller.and_then(|caller| self.set.revocation(caller));
+        answer.unwrap_or_else(|fault| {
+            tracing::warn!(cause = %fault, "a revocation was denied because its policies cannot decide it");
+            Err(fault.denial())
+        })
+    }
+
     /// The policies that permit the call and what the caller may see of its result, or the denial.
     pub(crate) fn grant<'a>(
         &self,

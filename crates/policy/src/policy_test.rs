@@ -81,6 +81,8 @@ pub enum TestedAction {
     ReadOwnRecord,
     /// Decides what becomes of the record.
     ManageRecord,
+    /// Revokes tokens, subjects and sign-ins.
+    RevokeAccess,
     /// Reads a conversation of somebody else.
     Recall,
 }
@@ -344,6 +346,7 @@ impl TestRun<'_> {
             TestedAction::ReadRecord
             | TestedAction::ReadOwnRecord
             | TestedAction::ManageRecord
+            | TestedAction::RevokeAccess
             | TestedAction::Recall => None,
         };
         if test.callers.is_empty() || (kind.is_some() && test.tools.is_empty()) {
@@ -536,6 +539,7 @@ impl TestRun<'_> {
             TestedAction::ReadRecord => self.simulator.record(caller, RecordScope::All),
             TestedAction::ReadOwnRecord => self.simulator.record(caller, RecordScope::Own),
             TestedAction::ManageRecord => self.simulator.record(caller, RecordScope::Manage),
+            TestedAction::RevokeAccess => self.simulator.revocation(caller),
             _ => {
                 let owner = test.owner.as_deref();
                 let owner = self.caller(owner.ok_or("`owner` names whose conversation it is")?)?;

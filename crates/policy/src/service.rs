@@ -272,6 +272,15 @@ impl server::PolicyService for PolicyHandler {
         Ok(Response::new((&decision).into()))
     }
 
+    async fn authorize_revocation(
+        &self,
+        request: Request<pb::AuthorizeRevocationRequest>,
+    ) -> Result<Response<pb::AuthorizeRevocationResponse>, Status> {
+        let caller = self.caller(&request.into_inner().caller_token).await?;
+        let decision = self.authorizer.authorize_revocation(&caller);
+        Ok(Response::new((&decision).into()))
+    }
+
     async fn watch_version(
         &self,
         _: Request<pb::WatchVersionRequest>,

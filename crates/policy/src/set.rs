@@ -38,6 +38,7 @@ pub struct PolicySet {
     pub(crate) read_record: cedar::PolicySet,
     pub(crate) read_own_record: cedar::PolicySet,
     pub(crate) manage_record: cedar::PolicySet,
+    pub(crate) revoke_access: cedar::PolicySet,
 }
 
 impl PolicySet {
@@ -57,6 +58,7 @@ impl PolicySet {
             &self.read_record,
             &self.read_own_record,
             &self.manage_record,
+            &self.revoke_access,
         ];
         let sets = self.uses.values().chain(self.read.values());
         let sets = sets.chain(&self.show).chain([&self.recall]).chain(records);
@@ -114,6 +116,7 @@ impl PolicySet {
             read_record: slice(&self.read_record),
             read_own_record: slice(&self.read_own_record),
             manage_record: slice(&self.manage_record),
+            revoke_access: slice(&self.revoke_access),
         }
     }
 
@@ -152,6 +155,7 @@ impl PolicySet {
         let mut read_record = Vec::new();
         let mut read_own_record = Vec::new();
         let mut manage_record = Vec::new();
+        let mut revoke_access = Vec::new();
         for policy in policies.policies() {
             for environment in policy.get_valid_request_envs(&vocabulary.schema) {
                 if let Some(kind) = use_of(environment.action()) {
@@ -164,6 +168,8 @@ impl PolicySet {
                     read_own_record.push(policy.clone());
                 } else if *environment.action() == vocabulary.manage_record {
                     manage_record.push(policy.clone());
+                } else if *environment.action() == vocabulary.revoke_access {
+                    revoke_access.push(policy.clone());
                 } else if *environment.action() == vocabulary.read {
                     if let Some(of_type) = read.get_mut(&environment.resource().to_string()) {
                         of_type.push(policy.clone());
@@ -199,6 +205,7 @@ impl PolicySet {
             read_record: gather(read_record),
             read_own_record: gather(read_own_record),
             manage_record: gather(manage_record),
+            revoke_access: gather(revoke_access),
             vocabulary: Arc::new(vocabulary),
         }
     }

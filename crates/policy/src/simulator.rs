@@ -147,6 +147,11 @@ impl Simulator {
         reading(self.engine.record(caller, scope))
     }
 
+    /// What would be decided about revoking tokens, subjects and sign-ins.
+    pub fn revocation(&self, caller: &Caller) -> PartDecision<bool> {
+        reading(self.engine.revocation(caller))
+    }
+
     /// What would be decided about reading a conversation of somebody else.
     pub fn recall(&self, caller: &Caller, conversation: &ConversationFacts) -> PartDecision<bool> {
         reading(self.engine.recall(caller, conversation))

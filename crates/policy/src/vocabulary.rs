@@ -28,6 +28,7 @@ pub(crate) struct Vocabulary {
     pub(crate) read_record: EntityUid,
     pub(crate) read_own_record: EntityUid,
     pub(crate) manage_record: EntityUid,
+    pub(crate) revoke_access: EntityUid,
     pub(crate) recall: EntityUid,
     /// Mildest first: the order in which tiers are tried.
     pub(crate) show: [(ColumnTier, EntityUid); 4],
@@ -92,6 +93,7 @@ impl Vocabulary {
             read_record: action("read_record")?,
             read_own_record: action("read_own_record")?,
             manage_record: action("manage_record")?,
+            revoke_access: action("revoke_access")?,
             recall: action("recall")?,
             show: [
                 show(ColumnTier::Clear, "show_clear")?,

@@ -63,6 +63,7 @@ pub const METHODS: &[Method] = methods! {
         ListVisible:         Gateway,                Whole,  Always;
         AuthorizeRecall:     Memory,                 Whole,  Always;
         AuthorizeRecord:     Console | Audit,        Whole,  Always;
+        AuthorizeRevocation: Gateway,                Whole,  Always;
         WatchVersion:        Gateway,                Stream, Always;
     }
     "wardgate.toolrunner.v1.ToolRunnerService" {

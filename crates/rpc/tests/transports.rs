@@ -132,6 +132,13 @@ impl PolicyService for TokenDrivenPolicy {
         Err(Status::unimplemented("nobody here asks it"))
     }
 
+    async fn authorize_revocation(
+        &self,
+        _request: Request<pb::AuthorizeRevocationRequest>,
+    ) -> Result<Response<pb::AuthorizeRevocationResponse>, Status> {
+        Err(Status::unimplemented("nobody here asks it"))
+    }
+
     type WatchVersionStream = BoxStream<'static, Result<pb::WatchVersionResponse, Status>>;
 
     async fn watch_version(

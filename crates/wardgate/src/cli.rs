@@ -11,6 +11,7 @@ mod import;
 mod init;
 mod login;
 mod policy;
+mod revoke;
 mod stdio;
 
 use std::net::SocketAddr;
@@ -37,6 +38,7 @@ pub(crate) use login::{ContextsArgs, ContextsCommand, LoginArgs, LogoutArgs};
 pub(crate) use policy::{
     PolicyArgs, PolicyCommand, PolicyDiff, PolicyExplain, PolicyReplay, PolicyTestRun,
 };
+pub(crate) use revoke::{RevocationOptions, RevokeArgs, RevokeCommand};
 pub(crate) use stdio::StdioArgs;
 
 /// Governed access for AI agents: known callers, rules down to row and column, a record of every call.
@@ -83,6 +85,8 @@ pub(crate) enum Command {
     ApiKey(ApiKeyArgs),
     /// List, show, approve and refuse calls that wait for your approval.
     Approvals(ApprovalsArgs),
+    /// Refuse a token, a subject or a sign-in at every gateway within a second, or accept it again.
+    Revoke(RevokeArgs),
     /// Check or list a catalogue of tools, approve and switch tools, or call one.
     Tools(ToolsArgs),
     /// Make certificates and keys.

@@ -70,6 +70,7 @@ async fn run(command: Command) -> Result<(), Failure> {
         Command::Memory(arguments) => commands::serve::memory(&arguments).await,
         Command::Console(arguments) => commands::console::run(&arguments).await,
         Command::Approvals(arguments) => commands::approvals::run(arguments).await,
+        Command::Revoke(arguments) => commands::revoke::run(arguments).await,
         Command::Conversations(arguments) => commands::conversations::run(arguments).await,
         Command::Stdio(arguments) => commands::stdio::run(arguments).await,
         Command::Login(arguments) => commands::login::login(arguments).await,

@@ -321,3 +321,4 @@ macro_rules! read_decision {
 
 read_decision!(AuthorizeRecallResponse);
 read_decision!(AuthorizeRecordResponse);
+read_decision!(AuthorizeRevocationResponse);

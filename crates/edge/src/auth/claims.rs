@@ -114,6 +114,11 @@ pub(super) fn delegation(claims: &VerifiedClaims) -> Result<Delegation, TokenRef
     Ok(Delegation { client, actors })
 }
 
+/// The session at the identity provider (`sid`). An unusable one is none: it restricts nothing.
+pub(super) fn sign_in(claims: &VerifiedClaims) -> Option<String> {
+    plain(claims.get("sid")?.as_str()?, 1..=MAX_NAME)
+}
+
 /// Whole seconds since 1970. RFC 7519 allows fractions; no issuer has a use for them, and readers differ.
 fn time(claims: &VerifiedClaims, claim: &str) -> Result<Option<Timestamp>, TokenRefusal> {
     let Some(value) = claims.get(claim) else {

@@ -25,6 +25,7 @@ mod introspection;
 mod key_ring;
 mod keys;
 mod refusal;
+mod revocation;
 mod scopes;
 mod source;
 mod token;
@@ -57,6 +58,7 @@ pub use config::{AuthConfig, IssuerConfig, JwksSource, TokenType};
 pub use introspection::IntrospectionConfig;
 pub(crate) use keys::KeySetError;
 pub use refusal::TokenRefusal;
+pub use revocation::RevocationWatch;
 pub use scopes::Scopes;
 
 /// The longest token that is looked at.
@@ -71,6 +73,7 @@ pub struct Authenticator {
     introspection: Option<Introspection>,
     api_keys: Option<Arc<ApiKeys>>,
     verified: VerifiedTokens,
+    revocations: RevocationWatch,
     ambient: Ambient,
     _polls: Vec<AbortOnDropHandle<()>>,
 }
@@ -109,9 +112,19 @@ impl Authenticator {
             keys,
             api_keys,
             verified: VerifiedTokens::new(),
+            revocations: RevocationWatch::default(),
             ambient,
             _polls: polls,
         })
+    }
+
+    /// The same, which refuses tokens that are revoked.
+    #[must_use]
+    pub fn with_revocations(self, revocations: RevocationWatch) -> Self {
+        Self {
+            revocations,
+            ..self
+        }
     }
 
     /// Ready while every issuer has keys that may be used.
@@ -168,10 +181,12 @@ impl Authenticator {
         let cached = self
             .verified
             .get(digest, now, |basis| self.is_current(basis, now));
-        match cached {
-            Some(verified_token) => Ok((verified_token, "cache")),
-            None => Ok((self.verify_new(token, digest, now).await?, "signature")),
-        }
+        let (verified_token, by) = match cached {
+            Some(verified_token) => (verified_token, "cache"),
+            None => (self.verify_new(token, digest, now).await?, "signature"),
+        };
+        self.revocations.check(&verified_token.caller)?;
+        Ok((verified_token, by))
     }
 
     /// Whether what a token was verified with is so still.
@@ -214,7 +229,8 @@ impl Authenticator {
             caller: Arc::new(
                 Caller::from_verified(caller)
                     .with_token(BearerToken::new(text))
-                    .with_delegation(delegation),
+                    .with_delegation(delegation)
+                    .with_sign_in(claims::sign_in(&claims)),
             ),
         });
         // A token for another audience is not cached.

@@ -50,6 +50,12 @@ pub enum TokenRefusal {
     /// The issuer cannot be asked about the token now. Not the token's fault: the client may try again.
     #[error("the token's issuer cannot be asked about it now; try again")]
     IntrospectionUnavailable,
+    /// An operator revoked the token, its subject or its sign-in.
+    #[error("the token was revoked; ask an operator")]
+    TokenRevoked,
+    /// What was revoked has not been read yet. Not the token's fault: the client may try again.
+    #[error("which tokens were revoked is not known now; try again")]
+    RevocationsUnknown,
     /// The signature does not fit.
     #[error("the token's signature is invalid")]
     SignatureInvalid,
@@ -99,6 +105,8 @@ impl TokenRefusal {
             Self::ApiKeyUnknown => Reason::API_KEY_UNKNOWN,
             Self::TokenInactive => Reason::TOKEN_INACTIVE,
             Self::IntrospectionUnavailable => Reason::INTROSPECTION_UNAVAILABLE,
+            Self::TokenRevoked => Reason::TOKEN_REVOKED,
+            Self::RevocationsUnknown => Reason::REVOCATIONS_UNKNOWN,
             Self::SignatureInvalid => Reason::SIGNATURE_INVALID,
             Self::TokenExpired => Reason::TOKEN_EXPIRED,
             Self::TokenNotYetValid => Reason::TOKEN_NOT_YET_VALID,
@@ -121,7 +129,8 @@ impl TokenRefusal {
             Self::TokenMissing
             | Self::SchemeRefused
             | Self::KeysUnavailable
-            | Self::IntrospectionUnavailable => None,
+            | Self::IntrospectionUnavailable
+            | Self::RevocationsUnknown => None,
             Self::AuthorizationRepeated | Self::AuthorizationMalformed => Some("invalid_request"),
             _ => Some("invalid_token"),
         }
@@ -154,7 +163,7 @@ impl TokenRefusal {
     pub fn status(&self) -> StatusCode {
         match self {
             Self::AuthorizationRepeated | Self::AuthorizationMalformed => StatusCode::BAD_REQUEST,
-            Self::KeysUnavailable | Self::IntrospectionUnavailable => {
+            Self::KeysUnavailable | Self::IntrospectionUnavailable | Self::RevocationsUnknown => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
             _ => StatusCode::UNAUTHORIZED,
@@ -183,6 +192,8 @@ mod tests {
             TokenRefusal::ApiKeyUnknown,
             TokenRefusal::TokenInactive,
             TokenRefusal::IntrospectionUnavailable,
+            TokenRefusal::TokenRevoked,
+            TokenRefusal::RevocationsUnknown,
             TokenRefusal::SignatureInvalid,
             TokenRefusal::TokenExpired,
             TokenRefusal::TokenNotYetValid,

@@ -7,6 +7,7 @@
 //!   messages      from one replica to another                  gone after an hour
 //!   subscriptions of clients before 2026-07-28                 gone when unused for a day
 //!   approvals     requested, decided once, used once          gone when they expire
+//!   revocations   that all replicas follow                  gone when an operator takes them back
 //!   rates         that all replicas share                      gone when a bucket is full
 //! ```
 //!
@@ -17,6 +18,7 @@
 mod approvals;
 mod rates;
 mod replica_messages;
+mod revocations;
 mod sessions;
 mod streams;
 mod subscriptions;
@@ -56,6 +58,7 @@ pub const LAYOUT: Layout = Layout {
             include_str!("postgres/0003_basis.sql"),
             include_str!("postgres/0004_rates.sql"),
             include_str!("postgres/0005_approvals.sql"),
+            include_str!("postgres/0006_revocations.sql"),
         ],
         rights: Rights::Rows,
     },
@@ -65,6 +68,7 @@ pub const LAYOUT: Layout = Layout {
         include_str!("sqlite/0003_basis.sql"),
         include_str!("sqlite/0004_rates.sql"),
         include_str!("sqlite/0005_approvals.sql"),
+        include_str!("sqlite/0006_revocations.sql"),
     ],
     limit: LIMIT,
 };

@@ -26,6 +26,7 @@ use wardgate_mcp_server::{
     text_of,
 };
 use wardgate_resilience::concurrency::Slot;
+use wardgate_revocations::RevocationMethod;
 use wardgate_telemetry::names;
 
 use crate::Gateway;
@@ -190,7 +191,8 @@ async fn measure_request(
             let of_tasks = || tasks::TaskMethod::named(other).map(tasks::TaskMethod::as_str);
             let of_approvals = || ApprovalMethod::named(other).map(ApprovalMethod::as_str);
             let named = of_content.or_else(of_memory).or_else(of_tasks);
-            let named = named.or_else(of_approvals);
+            let of_revocations = || RevocationMethod::named(other).map(RevocationMethod::as_str);
+            let named = named.or_else(of_approvals).or_else(of_revocations);
             named.unwrap_or("other")
         }
     };
@@ -235,6 +237,7 @@ fn is_work(method: &str) -> bool {
         || of_memory(method).is_some()
         || tasks::TaskMethod::named(method).is_some()
         || ApprovalMethod::named(method).is_some()
+        || RevocationMethod::named(method).is_some()
 }
 
 /// Calls the handler of the method. A tool call takes `slot` with it, because it may run longer than its client waits.
@@ -306,6 +309,11 @@ async fn dispatch(
             };
             let approvals = gateway.pipeline.approvals();
             Box::pin(approvals.answer(request, version, of_approvals, approver)).await
+        }
+        method if let Some(of_revocations) = RevocationMethod::named(method) => {
+            let operator = &post.caller;
+            let answer = (gateway.revocations).answer(request, version, of_revocations, operator);
+            Box::pin(answer).await
         }
         method if post.transport == Transport::Message && gateway.takes_direct_methods => {
             let meta = RequestMeta::from_request(request)?;

@@ -22,19 +22,20 @@ mod resources;
 mod script;
 mod stream_quota;
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::HeaderMap;
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{StreamExt, stream};
 use tokio::sync::watch;
-use tokio::time::{Instant, Sleep, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use wardgate_domain::{Ambient, Caller, Digest};
+use wardgate_edge::RevocationWatch;
 use wardgate_mcp::Version;
 use wardgate_mcp::header::PROTOCOL_VERSION;
 use wardgate_mcp_server::{
@@ -81,6 +82,7 @@ pub(crate) struct Listeners {
     conversations: Option<ConversationWatcher>,
     places: StreamQuota,
     draining: CancellationToken,
+    revocations: RevocationWatch,
     ambient: Ambient,
 }
 
@@ -90,6 +92,7 @@ impl Listeners {
         changes: ChangeCounter,
         conversations: Option<ConversationWatcher>,
         streams: usize,
+        revocations: RevocationWatch,
         ambient: Ambient,
     ) -> Self {
         Self {
@@ -97,11 +100,12 @@ impl Listeners {
             conversations,
             places: StreamQuota::new(streams),
             draining: CancellationToken::new(),
+            revocations,
             ambient,
         }
     }
 
-    /// A stream for `caller`, until the token ends, the gateway drains or the client hangs up.
+    /// A stream for `caller`, until the token ends or is revoked, the gateway drains or the client hangs up.
     pub(crate) fn open(
         &self,
         caller: &Arc<Caller>,
@@ -175,16 +179,23 @@ impl Listeners {
             silent_until: Instant::now(),
             script,
             draining: self.draining.clone(),
-            token_ends: Box::pin(sleep_until(self.token_end(caller))),
+            token_ends: self.until_token_ends(caller),
             _place: place,
         };
         let rest = stream::unfold(Some(listener), async |listener| listener?.next().await);
         Ok(stream::iter([first]).chain(rest).boxed())
     }
 
-    /// When the token of `caller` ends.
-    pub(crate) fn token_end(&self, caller: &Caller) -> Instant {
-        Instant::now() + caller.expires_at().since(self.ambient.now())
+    /// Waits until the token of `caller` ends or is revoked.
+    pub(crate) fn until_token_ends(&self, caller: &Arc<Caller>) -> BoxFuture<'static, ()> {
+        let end = Instant::now() + caller.expires_at().since(self.ambient.now());
+        let (revocations, caller) = (self.revocations.clone(), Arc::clone(caller));
+        Box::pin(async move {
+            tokio::select! {
+                () = sleep_until(end) => {}
+                () = revocations.until_revoked(&caller) => {}
+            }
+        })
     }
 
     /// A lease for a stream of `subject`. None if the quota is used up.
@@ -223,7 +234,7 @@ struct Listener {
     resources: Option<ResourceChanges>,
     tasks: Option<FollowedTasks>,
     draining: CancellationToken,
-    token_ends: Pin<Box<Sleep>>,
+    token_ends: BoxFuture<'static, ()>,
     _place: Lease,
 }
 

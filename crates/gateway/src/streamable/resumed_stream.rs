@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use futures::stream;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -56,7 +57,7 @@ pub(super) async fn resume(
         id,
         after,
         draining: listeners.draining(),
-        token_ends: listeners.token_end(&client.caller),
+        token_ends: listeners.until_token_ends(&client.caller),
         client,
         replay_grant,
         silent_since: None,
@@ -79,7 +80,7 @@ struct ResumedStream {
     /// The position of the last event that the client has.
     after: i64,
     draining: CancellationToken,
-    token_ends: Instant,
+    token_ends: BoxFuture<'static, ()>,
     /// None before the first sign of life.
     silent_since: Option<Instant>,
     _place: Lease,
@@ -118,7 +119,7 @@ impl ResumedStream {
             tokio::select! {
                 // Without a farewell: the client comes again, with the next token, or to the next gateway.
                 () = self.draining.cancelled() => return None,
-                () = sleep_until(self.token_ends) => return None,
+                () = &mut self.token_ends => return None,
                 () = sleep_until(silent_until) => return Some(self.keep_alive()),
                 () = sleep(LOOK) => {}
             }
@@ -132,7 +133,7 @@ impl ResumedStream {
     }
 
     /// Whether the client may hear more, as things are now. It comes again, and hears why, where that is not known.
-    async fn may_still_replay(&self) -> bool {
+    async fn may_still_replay(&mut self) -> bool {
         let holds = allows_replay(
             &self.pipeline.services().discovery,
             &self.replay_grant,
@@ -165,7 +166,7 @@ impl ResumedStream {
     }
 
     /// Takes over a stream whose replica is gone: resumes the suspended call, or ends the stream with an error.
-    async fn take_over(&self, page: &StreamPage) {
+    async fn take_over(&mut self, page: &StreamPage) {
         // A failure is told where it happens, and whoever looks next tries again.
         let Some((taken, heartbeat_guard)) = self.streams.take_over(self.id).await else {
             return;

@@ -39,6 +39,7 @@ mod record;
 mod refusals;
 mod resources;
 mod resumed;
+mod revocations;
 mod sessions;
 mod shapes;
 mod skills;

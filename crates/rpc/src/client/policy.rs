@@ -237,6 +237,22 @@ impl PolicyClient {
         .await
     }
 
+    /// Whether `caller` may revoke tokens, subjects and sign-ins.
+    pub async fn authorize_revocation(&self, caller: &Caller) -> Result<ReadDecision, CallError> {
+        let message = pb::AuthorizeRevocationRequest {
+            caller_token: token_of(caller)?,
+        };
+        let mut client = self.client.clone();
+        within(self.limit, async move {
+            let answer = client
+                .authorize_revocation(request(message, self.limit))
+                .await?
+                .into_inner();
+            Ok(answer.try_into()?)
+        })
+        .await
+    }
+
     /// The policy version in force, now and on every change, until the connection is lost.
     pub async fn watch_version(
         &self,

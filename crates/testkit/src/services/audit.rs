@@ -165,7 +165,7 @@ impl FakeAudit {
             (Peer::Gateway, Event::Refusals(refusals)) => self.refusals.push(refusals),
             (Peer::Gateway, Event::MemoryAccess(access)) => self.accesses.push(access),
             (Peer::ToolRunner, Event::Execution(call)) => self.executions.push(call),
-            (Peer::ToolRunner | Peer::Memory, Event::AdminChange(change)) => {
+            (Peer::Gateway | Peer::ToolRunner | Peer::Memory, Event::AdminChange(change)) => {
                 self.changes.push(change);
             }
             (writer, other) => panic!("{writer:?} records no such thing: {other:?}"),

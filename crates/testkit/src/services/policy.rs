@@ -86,6 +86,9 @@ pub struct FakePolicy {
 }
 
 impl FakePolicy {
+    /// The role whose callers may revoke tokens.
+    pub const REVOKER: &str = "Revoker";
+
     /// A policy service that allows everything, with the time of `ambient`.
     pub fn new(ambient: Ambient) -> Arc<Self> {
         let hash = Digest::of(b"the first policies");
@@ -400,6 +403,19 @@ impl PolicyService for FakePolicy {
         let allowed = (request.scope(), subject);
         Ok(Response::new(pb::AuthorizeRecordResponse {
             allowed: self.readers.lock().unwrap().contains(&allowed),
+            decision_id: DecisionId::new(&self.ambient).to_string(),
+            policy_hash: self.hash.lock().unwrap().to_wire(),
+        }))
+    }
+
+    async fn authorize_revocation(
+        &self,
+        request: Request<pb::AuthorizeRevocationRequest>,
+    ) -> Result<Response<pb::AuthorizeRevocationResponse>, Status> {
+        self.ordered_failure()?;
+        let caller = caller_of(&request.into_inner().caller_token);
+        Ok(Response::new(pb::AuthorizeRevocationResponse {
+            allowed: caller.roles().iter().any(|role| role == Self::REVOKER),
             decision_id: DecisionId::new(&self.ambient).to_string(),
             policy_hash: self.hash.lock().unwrap().to_wire(),
         }))

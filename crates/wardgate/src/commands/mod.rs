@@ -22,6 +22,7 @@ mod operator;
 pub(crate) mod pins;
 pub(crate) mod policy;
 mod program;
+pub(crate) mod revoke;
 mod running;
 pub(crate) mod serve;
 pub(crate) mod shell;

@@ -7,6 +7,7 @@ mod introspection;
 mod keys;
 mod refused;
 mod resources;
+mod revocation;
 mod rotation;
 mod tokens;
 

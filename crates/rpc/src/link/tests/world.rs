@@ -115,6 +115,13 @@ impl PolicyService for ReplyingService {
         Err(Status::unimplemented("nobody here asks it"))
     }
 
+    async fn authorize_revocation(
+        &self,
+        _: tonic::Request<pb::AuthorizeRevocationRequest>,
+    ) -> Result<tonic::Response<pb::AuthorizeRevocationResponse>, Status> {
+        Err(Status::unimplemented("nobody here asks it"))
+    }
+
     type WatchVersionStream = BoxStream<'static, Result<pb::WatchVersionResponse, Status>>;
 
     async fn watch_version(

@@ -1,0 +1,56 @@
+//! Why nothing was changed, and how a client hears of it.
+
+use wardgate_domain::Reason;
+use wardgate_gateway_store::StoreError;
+use wardgate_mcp_server::RpcError;
+use wardgate_rpc::client::CallError;
+
+/// Why revocations were neither listed nor changed.
+#[derive(Debug, thiserror::Error)]
+pub enum RevocationError {
+    /// The store cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The policy service did not decide.
+    #[error(transparent)]
+    Policy(CallError),
+    /// By the policies the caller may not.
+    #[error("the policies do not permit you `revoke_access`")]
+    Denied,
+    /// The change could not be recorded, and was not made.
+    #[error("the change could not be recorded")]
+    NotRecorded,
+    /// There are as many revocations as can be kept.
+    #[error("there are too many revocations; lift those of tokens that have ended")]
+    TooMany,
+    /// What is to be lifted is not revoked.
+    #[error("nothing of this kind, name and issuer is revoked")]
+    Unknown,
+}
+
+impl RevocationError {
+    /// The error for the client.
+    pub fn to_rpc_error(&self) -> RpcError {
+        match self {
+            Self::Store(_) => RpcError::internal(
+                Reason::STORE_UNAVAILABLE,
+                "Revocations cannot be read or changed now. Try again later.",
+            ),
+            Self::Policy(_) => RpcError::not_decided(),
+            Self::NotRecorded => RpcError::internal(
+                Reason::NOT_DURABLE,
+                "This cannot be recorded durably now, and was not done. Try again later.",
+            ),
+            Self::Denied => {
+                RpcError::invalid_params("The policies do not permit you `revoke_access`.")
+                    .because(Reason::DENIED)
+            }
+            Self::TooMany => RpcError::invalid_params(
+                "There are too many revocations. Lift those of tokens that have ended.",
+            ),
+            Self::Unknown => {
+                RpcError::invalid_params("Nothing of this kind, name and issuer is revoked.")
+            }
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! The JSON-RPC methods of operators, each answered for the person whose token the request brings.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use wardgate_domain::{
+    AdminChange, Caller, Digest, Event, Reason, Revocation, RevocationKind, RevocationTarget,
+};
+use wardgate_mcp::Version;
+use wardgate_mcp_server::{JsonRpcRequest, McpResponse, ObjectMembers, RpcError, inner};
+
+use crate::{RevocationError, Revocations};
+
+/// Longest name, issuer, tenant or reason, in bytes.
+const MAX_TEXT: usize = 512;
+
+/// A method about revocations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RevocationMethod {
+    /// Those in force.
+    List,
+    /// Revokes a token, a subject or a sign-in.
+    Add,
+    /// Lifts a revocation.
+    Remove,
+}
+
+impl RevocationMethod {
+    const ALL: [Self; 3] = [Self::List, Self::Add, Self::Remove];
+
+    /// The method of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|method| method.as_str() == name)
+    }
+
+    /// The name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::List => "revocations/list",
+            Self::Add => "revocations/add",
+            Self::Remove => "revocations/remove",
+        }
+    }
+}
+
+/// A change that an operator asks for.
+enum RevocationChange {
+    Add {
+        target: RevocationTarget,
+        reason: String,
+    },
+    Remove {
+        target: RevocationTarget,
+    },
+}
+
+impl Revocations {
+    /// Answers `request` of `operator`, which is of `method`.
+    pub async fn answer(
+        self: &Arc<Self>,
+        request: &JsonRpcRequest<'_>,
+        version: Version,
+        method: RevocationMethod,
+        operator: &Arc<Caller>,
+    ) -> Result<McpResponse, RpcError> {
+        let params = ObjectMembers::of_params(request.raw_params())?;
+        let result = match method {
+            RevocationMethod::List => {
+                params.only(&[])?;
+                let listed = self.list(operator).await;
+                let listed = listed.map_err(|error| error.to_rpc_error().with_reason())?;
+                let listed: Vec<_> = listed.iter().map(member).collect();
+                json!({ "revocations": listed })
+            }
+            RevocationMethod::Add => {
+                params.only(&["kind", "name", "issuer", "tenant", "reason"])?;
+                let change = RevocationChange::Add {
+                    target: read_target(&params, operator)?,
+                    reason: plain_text(&params, "reason")?.unwrap_or_default(),
+                };
+                self.make(operator, change).await?
+            }
+            RevocationMethod::Remove => {
+                params.only(&["kind", "name", "issuer", "tenant"])?;
+                let target = read_target(&params, operator)?;
+                self.make(operator, RevocationChange::Remove { target })
+                    .await?
+            }
+        };
+        let members = result.to_string();
+        Ok(McpResponse::result(request.id, version, inner(&members)))
+    }
+
+    /// Those that `operator` may see: all, or those of the operator's tenant.
+    async fn list(&self, operator: &Caller) -> Result<Vec<Revocation>, RevocationError> {
+        self.authorize(operator).await?;
+        let mut all = self.store.revocations().await?;
+        let own = own_tenant(operator);
+        all.retain(|it| own.is_none() || it.target.tenant == own);
+        Ok(all)
+    }
+
+    async fn make(
+        self: &Arc<Self>,
+        operator: &Arc<Caller>,
+        change: RevocationChange,
+    ) -> Result<serde_json::Value, RpcError> {
+        let (revocations, operator) = (Arc::clone(self), Arc::clone(operator));
+        // Its own task: whoever hangs up, what was recorded is done or recorded as failed.
+        let made =
+            tokio::spawn(async move { revocations.record_and_make(&operator, &change).await });
+        let made = made.await;
+        let made = made.map_err(|_| RpcError::internal(Reason::PANIC, "Internal error."))?;
+        made.map_err(|error| error.to_rpc_error().with_reason())?;
+        Ok(json!({}))
+    }
+
+    async fn record_and_make(
+        &self,
+        operator: &Caller,
+        change: &RevocationChange,
+    ) -> Result<(), RevocationError> {
+        if let Err(denied) = self.authorize(operator).await {
+            // Who tried is on record, too.
+            self.record(operator, change, true).await?;
+            return Err(denied);
+        }
+        self.record(operator, change, false).await?;
+        let made = self.change_store(operator, change).await;
+        if made.is_err() {
+            // Perhaps it was made and only the answer was lost; the record says that nobody knows.
+            self.record(operator, change, true).await?;
+            return made;
+        }
+        // It is made. If it cannot be read back now, the next look will find it.
+        let _ = self.follower.refresh().await;
+        Ok(())
+    }
+
+    async fn authorize(&self, operator: &Caller) -> Result<(), RevocationError> {
+        let decision = self.policy.authorize_revocation(operator);
+        let decision = decision.await.map_err(RevocationError::Policy)?;
+        decision
+            .allowed
+            .then_some(())
+            .ok_or(RevocationError::Denied)
+    }
+
+    async fn change_store(
+        &self,
+        operator: &Caller,
+        change: &RevocationChange,
+    ) -> Result<(), RevocationError> {
+        match change {
+            RevocationChange::Add { target, reason } => {
+                let revocation = Revocation {
+                    target: target.clone(),
+                    reason: reason.clone(),
+                    revoked_by: operator.subject().to_owned(),
+                    revoked_at: self.ambient.now(),
+                };
+                let added = self.store.add_revocation(&revocation).await?;
+                added.ok_or(RevocationError::TooMany)
+            }
+            RevocationChange::Remove { target } => {
+                let removed = self.store.remove_revocation(target).await?;
+                removed.then_some(()).ok_or(RevocationError::Unknown)
+            }
+        }
+    }
+
+    async fn record(
+        &self,
+        operator: &Caller,
+        change: &RevocationChange,
+        failed: bool,
+    ) -> Result<(), RevocationError> {
+        let (verb, target, reason) = match change {
+            RevocationChange::Add { target, reason } => ("revoke", target, reason.as_str()),
+            RevocationChange::Remove { target } => ("restore", target, ""),
+        };
+        let event = Event::AdminChange(AdminChange {
+            actor: format!("{} of {}", operator.subject(), operator.issuer()),
+            action: format!("{}.{verb}", target.kind.as_str()),
+            target: target.to_string(),
+            scope: target.tenant.clone().unwrap_or_default(),
+            // An operator's words may name patients; the record cannot forget them.
+            detail_digest: (!reason.is_empty()).then(|| Digest::of(reason.as_bytes())),
+            failed,
+        });
+        let recorded = self.recorder.audit_log().append(event).await;
+        recorded.map(drop).map_err(|_| RevocationError::NotRecorded)
+    }
+}
+
+fn own_tenant(operator: &Caller) -> Option<String> {
+    let tenant = operator.tenant();
+    (!tenant.is_empty()).then(|| tenant.to_owned())
+}
+
+/// An operator of a tenant revokes within it, whatever the request says.
+fn read_target(
+    params: &ObjectMembers<'_>,
+    operator: &Caller,
+) -> Result<RevocationTarget, RpcError> {
+    let wanted = plain_text(params, "tenant")?;
+    let own = own_tenant(operator);
+    if own.is_some() && wanted.is_some() && own != wanted {
+        return Err(params.wrong("tenant", "is not yours"));
+    }
+    let name = plain_text(params, "name")?;
+    Ok(RevocationTarget {
+        kind: params.required_word("kind", &RevocationKind::ALL, RevocationKind::as_str)?,
+        name: name.ok_or_else(|| params.wrong("name", "is missing"))?,
+        issuer: plain_text(params, "issuer")?,
+        tenant: own.or(wanted),
+    })
+}
+
+/// A text that tokens or people could have.
+fn plain_text(params: &ObjectMembers<'_>, name: &str) -> Result<Option<String>, RpcError> {
+    let text = params.text(name)?;
+    let is_plain =
+        |text: &str| !text.is_empty() && text.len() <= MAX_TEXT && !text.contains(char::is_control);
+    if text.as_deref().is_some_and(|text| !is_plain(text)) {
+        let problem = format!("is not 1 to {MAX_TEXT} bytes without control characters");
+        return Err(params.wrong(name, &problem));
+    }
+    Ok(text)
+}
+
+/// As a list shows it.
+fn member(revocation: &Revocation) -> serde_json::Value {
+    let Revocation {
+        target,
+        reason,
+        revoked_by,
+        revoked_at,
+    } = revocation;
+    json!({
+        "kind": target.kind.as_str(),
+        "name": target.name,
+        "issuer": target.issuer,
+        "tenant": target.tenant,
+        "reason": reason,
+        "revokedBy": revoked_by,
+        "revokedAt": revoked_at.to_string(),
+    })
+}

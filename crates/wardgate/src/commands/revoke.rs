@@ -1,0 +1,87 @@
+//! `wardgate revoke`: tokens, subjects and sign-ins that are refused at every gateway.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use wardgate_domain::{RevocationKind, escape_invisible_json, mark_invisible};
+
+use super::calls;
+use super::terminal::cell;
+use crate::Failure;
+use crate::cli::{ClientOptions, RevocationOptions, RevokeArgs, RevokeCommand};
+
+pub(crate) async fn run(arguments: RevokeArgs) -> Result<(), Failure> {
+    match arguments.command {
+        RevokeCommand::Token(options) => change(RevocationKind::Token, options).await,
+        RevokeCommand::Subject(options) => change(RevocationKind::Subject, options).await,
+        RevokeCommand::Session(options) => change(RevocationKind::Session, options).await,
+        RevokeCommand::List { operator, json } => list(operator, json).await,
+    }
+}
+
+async fn change(kind: RevocationKind, options: RevocationOptions) -> Result<(), Failure> {
+    let given = [
+        ("issuer", &options.issuer),
+        ("tenant", &options.tenant),
+        ("reason", &options.reason),
+    ];
+    let given = given.into_iter();
+    let given = given.filter_map(|(name, value)| Some((name, value.as_deref()?)));
+    let params = [("kind", kind.as_str()), ("name", &options.name)];
+    let (method, done) = if options.lift {
+        ("revocations/remove", "accepted again")
+    } else {
+        (
+            "revocations/add",
+            "revoked: every gateway refuses it within a second",
+        )
+    };
+    let client = calls::client(options.operator, false).await?;
+    client
+        .request(1, method, params.into_iter().chain(given))
+        .await?;
+    println!(
+        "{} {} is {done}",
+        kind.as_str(),
+        mark_invisible(&options.name)
+    );
+    Ok(())
+}
+
+/// One revocation of a list.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListedRevocation {
+    kind: String,
+    name: String,
+    issuer: Option<String>,
+    revoked_by: String,
+    revoked_at: String,
+    reason: String,
+}
+
+async fn list(operator: ClientOptions, json: bool) -> Result<(), Failure> {
+    #[derive(Deserialize)]
+    struct RevocationList {
+        revocations: Vec<Box<RawValue>>,
+    }
+    let client = calls::client(operator, false).await?;
+    let result = client.request(1, "revocations/list", None).await?;
+    let list: RevocationList = serde_json::from_str(result.get())?;
+    for revocation in list.revocations {
+        if json {
+            println!("{}", escape_invisible_json(revocation.get()));
+            continue;
+        }
+        let one: ListedRevocation = serde_json::from_str(revocation.get())?;
+        println!(
+            "{:<7}  {:<36}  {:<32}  {} by {}  {}",
+            one.kind,
+            cell(&one.name),
+            cell(one.issuer.as_deref().unwrap_or("any issuer")),
+            one.revoked_at,
+            cell(&one.revoked_by),
+            cell(&one.reason),
+        );
+    }
+    Ok(())
+}
