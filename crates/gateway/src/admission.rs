@@ -3,18 +3,22 @@
 //! Probes, sessions, cancellations, responses of clients and streams of changes need no place.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
 use wardgate_domain::Caller;
 use wardgate_mcp_server::RpcError;
 use wardgate_resilience::concurrency::{Limiter, Slot};
 use wardgate_resilience::quota::{self, Quota, QuotaUse};
-use wardgate_resilience::{Rate, SharedRateLimiter};
+use wardgate_resilience::{LimitReport, REQUESTS_PER_MINUTE, Rate, SharedRateLimiter};
 
 use crate::config::Limits;
 
 /// The `Retry-After` where a neighbouring service is overloaded.
 pub(crate) const NEIGHBOUR_PAUSE: Duration = Duration::from_secs(1);
+
+/// The requests of one caller in a minute where the configuration says nothing.
+const DEFAULT_REQUESTS_PER_MINUTE: u32 = 6_000;
 
 /// Admits requests, as many as can be worked on.
 pub(crate) struct RequestAdmission {
@@ -22,30 +26,54 @@ pub(crate) struct RequestAdmission {
     /// What callers may still do, over all gateways.
     rates: SharedRateLimiter,
     rate: Rate,
+    /// Whether answers say what is left of the rate: only where it is configured.
+    is_rate_reported: bool,
     quotas: Vec<Quota>,
 }
 
 impl RequestAdmission {
     /// Each caller may make `requests_per_minute` of `limits` at once, and in each minute, within its quotas.
     pub(crate) fn new(limiter: Limiter, limits: &Limits, rates: SharedRateLimiter) -> Self {
+        let per_minute = limits.requests_per_minute;
+        let per_minute = per_minute.map_or(DEFAULT_REQUESTS_PER_MINUTE, NonZeroU32::get);
         Self {
             limiter,
             rates,
-            rate: Rate::per_minute(limits.requests_per_minute),
+            rate: Rate::per_minute(per_minute),
+            is_rate_reported: limits.requests_per_minute.is_some(),
             quotas: limits.quotas.clone(),
         }
     }
 
+    /// A report of what the limits have left that count a request. None where no limit is configured.
+    pub(crate) fn open_report(&self) -> Option<Arc<LimitReport>> {
+        (self.is_rate_reported || !self.quotas.is_empty()).then(Arc::default)
+    }
+
     /// Takes the cost of a request from the quotas that count it.
-    pub(crate) async fn charge(&self, request: QuotaUse<'_>) -> Result<(), RpcError> {
-        let charged = quota::charge(&self.quotas, &self.rates, request).await;
-        charged.map_err(|reached| RpcError::quota_reached(&reached.quota, reached.retry_after))
+    pub(crate) async fn charge(
+        &self,
+        request: QuotaUse<'_>,
+        report: Option<&LimitReport>,
+    ) -> Result<(), RpcError> {
+        let charged = quota::charge(&self.quotas, &self.rates, request, report);
+        charged
+            .await
+            .map_err(|reached| RpcError::quota_reached(&reached.quota, reached.retry_after))
     }
 
     /// A place for a request of `caller`, within the rate limit of the caller, after a short wait at most.
-    pub(crate) async fn admit(&self, caller: &Caller) -> Result<Slot, RpcError> {
-        let spent = self.rates.take(caller.person(), self.rate, NonZeroU32::MIN);
-        spent.await.map_err(RpcError::too_many_requests)?;
+    pub(crate) async fn admit(
+        &self,
+        caller: &Caller,
+        report: Option<&LimitReport>,
+    ) -> Result<Slot, RpcError> {
+        let spent = (self.rates).take_and_report(caller.person(), self.rate, NonZeroU32::MIN);
+        let (spent, status) = spent.await;
+        if let Some(report) = report.filter(|_| self.is_rate_reported) {
+            report.add(REQUESTS_PER_MINUTE, self.rate, status);
+        }
+        spent.map_err(RpcError::too_many_requests)?;
         self.wait_for_slot(caller).await
     }
 

@@ -1,6 +1,7 @@
 //! The gateway's configuration.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -108,8 +109,8 @@ pub struct Limits {
     /// Open streams of changes, never more than half of `connections`: calls must get through.
     pub streams: usize,
     /// Requests that one caller may make at once, and in each minute. Sessions, pings, cancellations, answers and streams
-    /// that only listen are not counted.
-    pub requests_per_minute: u32,
+    /// that only listen are not counted. None: 6,000, of which answers say nothing.
+    pub requests_per_minute: Option<NonZeroU32>,
     /// What callers, teams or tenants may use of tools, prompts, resources and conversations. Default: none.
     pub quotas: Vec<Quota>,
 }
@@ -124,7 +125,7 @@ impl Default for Limits {
             connections: 4_096,
             listener: ListenerLimits::default(),
             streams: 2_048,
-            requests_per_minute: 6_000,
+            requests_per_minute: None,
             quotas: Vec::new(),
         }
     }
@@ -185,9 +186,6 @@ impl Config {
                 duration::show(self.append_limit),
                 duration::show(LONGEST_APPEND)
             ));
-        }
-        if self.limits.requests_per_minute == 0 {
-            return wrong("gateway.limits.requests_per_minute must be at least 1".to_owned());
         }
         if let Err(error) = Quota::validate(&self.limits.quotas) {
             return wrong(format!("gateway.limits.quotas: {error}"));

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use wardgate_domain::{Caller, Digest};
 use wardgate_mcp::Version;
 use wardgate_mcp_server::{JsonRpcRequest, RequestMeta, RpcError, named_version};
+use wardgate_resilience::LimitReport;
 use wardgate_resilience::concurrency::Slot;
 
 use crate::catalogue::View;
@@ -40,6 +41,8 @@ pub(crate) struct Post {
     pub(crate) session: Option<Arc<SseSession>>,
     /// In a session of Streamable HTTP.
     pub(crate) streamable: Option<Arc<StreamableSession>>,
+    /// For the headers of the answer. None where no limit is configured.
+    pub(crate) limit_report: Option<Arc<LimitReport>>,
 }
 
 impl Post {
@@ -109,6 +112,7 @@ impl Post {
             client_ip: self.client_ip.clone(),
             view: self.view.clone(),
             access: self.access.clone(),
+            limit_report: self.limit_report.clone(),
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use wardgate_domain::Caller;
 use wardgate_mcp::Version;
+use wardgate_resilience::LimitReport;
 use wardgate_resilience::concurrency::Slot;
 
 use crate::catalogue::View;
@@ -24,4 +25,6 @@ pub(crate) struct RequestContext {
     pub(crate) view: View,
     /// The scopes of the token.
     pub(crate) access: TokenAccess,
+    /// For the headers of the answer. None where no limit is configured, or no HTTP response waits.
+    pub(crate) limit_report: Option<Arc<LimitReport>>,
 }

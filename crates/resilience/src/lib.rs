@@ -15,6 +15,7 @@ mod breaker;
 pub mod concurrency;
 mod guard;
 pub mod jitter;
+mod limit_report;
 mod limits;
 pub mod quota;
 mod rate;
@@ -27,8 +28,11 @@ pub use breaker::{BreakerSettings, BreakerState};
 pub use guard::{
     Attempt, FailedAttempt, Guard, GuardError, GuardedCall, Health, SourceGuard, SourceUse,
 };
+pub use limit_report::{LimitReport, REQUESTS_PER_MINUTE};
 pub use limits::{Limit, LimitReached, LimitSettings, ToolLimits};
 pub use rate::{ParseRateError, Rate, RateLimiter};
 pub use result_cache::ResultCache;
 pub use retry::RetrySettings;
-pub use shared_rate::{Lease, LeaseRequest, LeaseStore, LeaseStoreUnavailable, SharedRateLimiter};
+pub use shared_rate::{
+    Lease, LeaseRequest, LeaseStore, LeaseStoreUnavailable, RateStatus, SharedRateLimiter,
+};

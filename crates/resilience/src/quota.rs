@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use wardgate_domain::{AttributeValue, Caller, Digest};
 use wardgate_telemetry::names;
 
+use super::limit_report::{LimitReport, REQUESTS_PER_MINUTE, is_name};
 use super::rate::Rate;
 use super::shared_rate::SharedRateLimiter;
 
@@ -21,7 +22,7 @@ const METHODS: [&str; 3] = ["tools/call", "prompts/get", "resources/read"];
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quota {
-    /// What refusals and metrics call it.
+    /// What refusals, headers and metrics call it.
     pub name: String,
     /// Cost units in a second, minute, hour or day: `1000/d`. So many may be used at once, and they flow back evenly.
     pub rate: Rate,
@@ -87,11 +88,11 @@ pub struct QuotaReached {
 impl Quota {
     /// What is wrong with a list of quotas, if anything.
     pub fn validate(quotas: &[Self]) -> Result<(), String> {
-        let mut names = std::collections::BTreeSet::new();
+        let mut names = std::collections::BTreeSet::from([REQUESTS_PER_MINUTE]);
         for quota in quotas {
-            if quota.name.is_empty() || !names.insert(&quota.name) {
+            if !is_name(&quota.name) || !names.insert(&quota.name) {
                 return Err(format!(
-                    "`{}` is not a name of its own; each quota needs one",
+                    "`{}` is not a name of its own; each quota needs one, of visible ASCII without quotes and backslashes",
                     quota.name
                 ));
             }
@@ -150,20 +151,25 @@ impl Quota {
     }
 }
 
-/// Takes the cost of a request from every quota that counts it, or from none.
+/// Takes the cost of a request from every quota that counts it, or from none. What is left then, or what the quota has left that
+/// refuses it, goes into `report`.
 pub async fn charge(
     quotas: &[Quota],
     limiter: &SharedRateLimiter,
     request: QuotaUse<'_>,
+    report: Option<&LimitReport>,
 ) -> Result<(), QuotaReached> {
     let mut taken = Vec::new();
     for quota in quotas.iter().filter(|quota| quota.counts(request)) {
         let (bucket, cost) = (quota.bucket(request), quota.cost(request.tool));
-        match limiter.take(bucket, quota.rate, cost).await {
-            Ok(()) => taken.push((bucket, quota.rate, cost)),
-            Err(retry_after) => {
-                for (bucket, rate, cost) in taken {
-                    limiter.give_back(bucket, rate, cost).await;
+        match limiter.take_and_report(bucket, quota.rate, cost).await {
+            (Ok(()), status) => taken.push((quota, bucket, cost, status)),
+            (Err(retry_after), status) => {
+                for (quota, bucket, cost, _) in taken {
+                    limiter.give_back(bucket, quota.rate, cost).await;
+                }
+                if let Some(report) = report {
+                    report.add(&quota.name, quota.rate, status);
                 }
                 counter!(names::QUOTA_REFUSALS, "quota" => quota.name.clone()).increment(1);
                 return Err(QuotaReached {
@@ -171,6 +177,11 @@ pub async fn charge(
                     retry_after,
                 });
             }
+        }
+    }
+    if let Some(report) = report {
+        for (quota, .., status) in taken {
+            report.add(&quota.name, quota.rate, status);
         }
     }
     Ok(())

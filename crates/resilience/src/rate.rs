@@ -90,6 +90,18 @@ impl Rate {
         self.calls.get()
     }
 
+    /// The time in which an empty bucket fills, in seconds.
+    pub(crate) fn window(self) -> u64 {
+        self.per / NANOS_PER_SECOND
+    }
+
+    /// The calls left in a bucket that is full at `full_at`, at the instant `now`, both in nanoseconds.
+    pub(crate) fn remaining(self, full_at: u64, now: u64) -> u32 {
+        let used = full_at.saturating_sub(now).div_ceil(self.interval());
+        let used = u32::try_from(used).unwrap_or(u32::MAX);
+        self.calls().saturating_sub(used)
+    }
+
     /// The time in which one call flows into the bucket, nanoseconds. Rounded up, so that no rounding ever allows more
     /// than the rate.
     pub(crate) fn interval(self) -> u64 {

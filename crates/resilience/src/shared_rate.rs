@@ -70,6 +70,17 @@ pub struct Lease {
     pub full_in: Duration,
 }
 
+/// What a bucket has left, as one replica knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RateStatus {
+    /// The calls that the bucket had when the replica last asked, with those of its lease. While the store does not answer, the
+    /// calls of the replica's share.
+    pub remaining: u32,
+    /// The time for which there are no more: until the bucket is full, or until the next call where none is left or the last
+    /// was refused.
+    pub window: Duration,
+}
+
 /// The lease store does not answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the store of shared limits does not answer")]
@@ -131,11 +142,32 @@ impl SharedRateLimiter {
 
     /// Takes `cost` calls out of a bucket, or says how long to wait. A cost above a full bucket is a full bucket.
     pub async fn take(&self, bucket: Digest, rate: Rate, cost: NonZeroU32) -> Result<(), Duration> {
-        let cost = cost.get().min(rate.calls());
+        self.take_and_report(bucket, rate, cost).await.0
+    }
+
+    /// As [`Self::take`], with what is left afterwards.
+    pub async fn take_and_report(
+        &self,
+        bucket: Digest,
+        rate: Rate,
+        cost: NonZeroU32,
+    ) -> (Result<(), Duration>, RateStatus) {
         let make = || Ok::<_, Infallible>(Arc::default());
         let Ok(held) = self.buckets.get_or_insert_with(&bucket, make);
         // First come, first served: whoever waits for the same lease finds its calls when it is there.
         let mut held = held.lock().await;
+        let taken = self.take_from(&mut held, bucket, rate, cost).await;
+        (taken, self.status(&held, rate, taken))
+    }
+
+    async fn take_from(
+        &self,
+        held: &mut Bucket,
+        bucket: Digest,
+        rate: Rate,
+        cost: NonZeroU32,
+    ) -> Result<(), Duration> {
+        let cost = cost.get().min(rate.calls());
         let now = self.now();
         if held.leased >= cost && now < held.leased_until {
             held.leased -= cost;
@@ -171,6 +203,30 @@ impl SharedRateLimiter {
         }
         let wait = rate.take(cost, held.full_at, now).err();
         Err(wait.unwrap_or(Duration::from_nanos(rate.interval())))
+    }
+
+    /// What is left in the bucket that is `held`, of which a call was `taken`.
+    fn status(&self, held: &Bucket, rate: Rate, taken: Result<(), Duration>) -> RateStatus {
+        let now = self.now();
+        let store = self.store.as_ref();
+        let paused = store.filter(|store| now < store.paused_until.load(Ordering::Relaxed));
+        let rate = paused.map_or(rate, |store| {
+            rate.share(store.replicas.load(Ordering::Relaxed))
+        });
+        let leased = if now < held.leased_until {
+            held.leased
+        } else {
+            0
+        };
+        let remaining = rate.remaining(held.full_at, now).saturating_add(leased);
+        let remaining = remaining.min(rate.calls());
+        let until_full = rate.interval() * u64::from(rate.calls() - remaining);
+        let window = match taken {
+            Err(wait) => wait,
+            Ok(()) if remaining == 0 => rate.take(1, held.full_at, now).err().unwrap_or_default(),
+            Ok(()) => Duration::from_nanos(until_full),
+        };
+        RateStatus { remaining, window }
     }
 
     /// Gives back what was taken for a call that another limit refused.

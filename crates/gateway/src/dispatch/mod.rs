@@ -218,7 +218,12 @@ async fn dispatch_within_limits(
 ) -> Result<McpResponse, RpcError> {
     post.access.check_method(&request.method)?;
     let mut slot = if is_work(&request.method) {
-        Some(gateway.admission.admit(&post.caller).await?)
+        Some(
+            gateway
+                .admission
+                .admit(&post.caller, post.limit_report.as_deref())
+                .await?,
+        )
     } else {
         None
     };
@@ -322,7 +327,10 @@ async fn dispatch(
                 result_format: ResultFormat::Direct,
                 ..call
             };
-            let slot = gateway.admission.admit(&post.caller).await?;
+            let slot = gateway
+                .admission
+                .admit(&post.caller, post.limit_report.as_deref())
+                .await?;
             let context = post.request_context(request, version, Some(slot));
             let channel = ClientChannel::response_only(version);
             gateway.pipeline.run(request, context, channel, call).await

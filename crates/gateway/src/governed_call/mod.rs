@@ -183,8 +183,9 @@ impl GovernedCall {
                 method: description.method,
                 tool: entry_use.entry.facts().name.as_str(),
             };
-            let charged = self.pipeline.services.admission.charge(request).await;
-            charged.map_err(Rejection::NotAttempted)?;
+            let admission = &self.pipeline.services.admission;
+            let charged = admission.charge(request, self.context.limit_report.as_deref());
+            charged.await.map_err(Rejection::NotAttempted)?;
         }
         self.resume_point.use_up(&self.pipeline).await?;
         self.approval.use_up(&self.pipeline.approvals).await?;

@@ -101,6 +101,7 @@ pub(crate) fn resume<O: Operation>(
         client_ip,
         view,
         access,
+        limit_report: None,
     };
     let client = client_interaction::resume(channel);
     // The request with the trace context went to the replica that is gone.

@@ -28,7 +28,7 @@ const GRANTS: Grants = Grants {
     request_headers: "authorization, content-type, accept, mcp-protocol-version, mcp-method, mcp-name, mcp-session-id, last-event-id, idempotency-key",
     // Mirrored headers; each tool says which it has.
     request_prefix: Some(PARAM_PREFIX),
-    response_headers: "www-authenticate, mcp-session-id, retry-after",
+    response_headers: "www-authenticate, mcp-session-id, retry-after, ratelimit-policy, ratelimit",
 };
 
 /// The kind of endpoint that a path leads to.

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use axum::extract::Request;
 use axum::http::request::Parts;
+use axum::http::{HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use tracing::Instrument;
 use wardgate_mcp_server::McpResponse;
@@ -22,6 +23,10 @@ use crate::post::{Post, Transport};
 use crate::sse;
 use crate::streamable;
 use crate::upstream;
+
+/// What the limits are that counted a request, and what they have left (draft-ietf-httpapi-ratelimit-headers-11).
+const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
 /// Answers one request to a JSON-RPC path.
 pub(super) async fn handle(
@@ -112,6 +117,7 @@ async fn answer_admitted(
                 body,
                 session: None,
                 streamable: None,
+                limit_report: gateway.admission.open_report(),
             };
             return if transport == Transport::Sse {
                 sse::accept_message(gateway, post, parts.uri.query()).await
@@ -149,5 +155,14 @@ async fn answer_message(gateway: &Arc<Gateway>, mut post: Post) -> Response {
     };
     let recorder = &gateway.recorder;
     recorder.count_refusals(&answer, &post.client_ip, &post.caller);
-    answer.into_response()
+    let mut response = answer.into_response();
+    let fields = post.limit_report.and_then(|report| report.fields());
+    if let Some((policies, left)) = fields
+        && let (Ok(policies), Ok(left)) =
+            (HeaderValue::try_from(policies), HeaderValue::try_from(left))
+    {
+        response.headers_mut().insert(RATE_LIMIT_POLICY, policies);
+        response.headers_mut().insert(RATE_LIMIT, left);
+    }
+    response
 }

@@ -38,6 +38,7 @@ use wardgate_mcp::Version;
 use wardgate_mcp_server::{
     JsonRpcRequest, McpResponse, ObjectMembers, RpcError, call_meta, inner, text_of,
 };
+use wardgate_resilience::LimitReport;
 use wardgate_resilience::quota::QuotaUse;
 use wardgate_rpc::client::{MemoryClient, OnBehalfOf};
 use wardgate_telemetry::names;
@@ -207,6 +208,7 @@ struct MemoryRequest {
     facts: CallFacts,
     caller: Arc<Caller>,
     client_ip: String,
+    limit_report: Option<Arc<LimitReport>>,
 }
 
 impl MemoryRequest {
@@ -232,6 +234,7 @@ impl MemoryRequest {
             ),
             caller: Arc::clone(&post.caller),
             client_ip: post.client_ip.clone(),
+            limit_report: post.limit_report.clone(),
         }
     }
 
@@ -282,7 +285,8 @@ impl MemoryRequest {
             method: E::METHOD.as_str(),
             tool: "",
         };
-        let ending = match self.memory.admission.charge(request).await {
+        let charged = (self.memory.admission).charge(request, self.limit_report.as_deref());
+        let ending = match charged.await {
             Ok(()) => operation.run(&handler).await,
             Err(error) => Err(MemoryRejection::neighbour(error)),
         };

@@ -234,6 +234,7 @@ impl TaskFollower {
             client_ip: self.client_ip.clone(),
             view: self.view.clone(),
             access: self.access.clone(),
+            limit_report: None,
         };
         let channel = ClientChannel::response_only_with(self.version, self.capabilities.clone());
         let answer = self

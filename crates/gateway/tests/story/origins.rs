@@ -119,7 +119,10 @@ async fn pages_of_a_welcome_origin_may_call_and_read_the_answer() {
             assert_eq!(reply.header("access-control-allow-origin"), origin);
             assert_eq!(reply.header("vary"), "origin");
             let exposed = reply.header("access-control-expose-headers");
-            assert_eq!(exposed, "www-authenticate, mcp-session-id, retry-after");
+            assert_eq!(
+                exposed,
+                "www-authenticate, mcp-session-id, retry-after, ratelimit-policy, ratelimit"
+            );
         }
     }
 }

@@ -260,3 +260,81 @@ async fn a_quota_that_is_used_up_refuses_authorized_requests_by_its_name_and_the
     let other = Reply::to(world.tools_call_of(&other, MODERN, "reads", "{}")).await;
     assert!(other.is_released(), "{other:?}");
 }
+
+/// `RateLimit-Policy` and `RateLimit`.
+fn limit_headers(reply: &Reply) -> (&str, &str) {
+    (reply.header("ratelimit-policy"), reply.header("ratelimit"))
+}
+
+#[tokio::test]
+async fn an_answer_says_which_limits_counted_its_request_and_what_is_left_of_them() {
+    let quotas =
+        json!([{ "name": "reads-a-day", "rate": "4/d", "per": ["caller"], "tools": ["reads"] }]);
+    let limits = json!({ "requests_per_minute": 5, "quotas": quotas });
+    let world = World::start_with(json!({ "limits": limits })).await;
+    let each = r#""requests_per_minute";q=5;w=60"#;
+    let both = format!(r#"{each}, "reads-a-day";q=4;w=86400"#);
+
+    let called = world.call("reads").await;
+    let left = r#""requests_per_minute";r=4;t=12, "reads-a-day";r=3;t=21600"#;
+    assert_eq!(limit_headers(&called), (both.as_str(), left));
+    let listed = Reply::to(world.message(LEGACY, "tools/list", "")).await;
+    let left = r#""requests_per_minute";r=3;t=24"#;
+    assert_eq!(limit_headers(&listed), (each, left));
+    let ping = Reply::to(world.message(LEGACY, "ping", "")).await;
+    assert_eq!(limit_headers(&ping), ("", ""), "nothing counts it");
+
+    // Of a batch the least that was left.
+    let one = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+    let batch = world.message(OLDEST, "ping", "");
+    let batch = Reply::to(batch.body(format!("[{one},{one}]"))).await;
+    let left = r#""requests_per_minute";r=1;t=48"#;
+    assert_eq!(limit_headers(&batch), (each, left));
+
+    Reply::to(world.message(LEGACY, "tools/list", "")).await;
+    let refused = world.call("reads").await;
+    assert_eq!(refused.status, 429);
+    let wait = refused.header("retry-after");
+    let left = format!(r#""requests_per_minute";r=0;t={wait}"#);
+    assert_eq!(limit_headers(&refused), (each, left.as_str()));
+}
+
+#[tokio::test]
+async fn a_refusal_names_the_quota_that_is_used_up() {
+    let quotas = json!([
+        { "name": "a-day", "rate": "9/d" },
+        { "name": "writes", "rate": "1/d", "tools": ["writes"] },
+    ]);
+    let world = World::start_with(json!({ "limits": { "quotas": quotas } })).await;
+    let called = world.call("writes").await;
+    let policies = r#""a-day";q=9;w=86400, "writes";q=1;w=86400"#;
+    assert_eq!(called.header("ratelimit-policy"), policies);
+    let refused = world.call("writes").await;
+    let left = format!(r#""writes";r=0;t={}"#, refused.header("retry-after"));
+    let policy = r#""writes";q=1;w=86400"#;
+    assert_eq!(limit_headers(&refused), (policy, left.as_str()));
+    // The plain endpoint says the same, and what was refused costs nothing in the other quota.
+    let request = world
+        .http
+        .post(world.url("/message"))
+        .bearer_auth(&world.token);
+    let request = request.header("content-type", "application/json").body(
+        r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"reads","arguments":{}}}"#,
+    );
+    let left = (r#""a-day";q=9;w=86400"#, r#""a-day";r=7;t=19200"#);
+    assert_eq!(limit_headers(&Reply::to(request).await), left);
+}
+
+#[tokio::test]
+async fn a_gateway_without_configured_limits_sends_no_header_of_limits() {
+    let world = World::start().await;
+    for request in [
+        world.tools_call(MODERN, "reads", "{}"),
+        world.message(LEGACY, "tools/list", ""),
+        world.message(LEGACY, "memory/get_or_create", ""),
+    ] {
+        let reply = Reply::to(request).await;
+        assert_eq!(reply.status, 200);
+        assert_eq!(limit_headers(&reply), ("", ""));
+    }
+}

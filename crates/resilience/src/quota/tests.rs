@@ -32,10 +32,10 @@ async fn three_exports_a_day_are_three_for_each_person_and_other_tools_are_free(
     let (quotas, limiter) = ([quota("3/d", vec![QuotaKey::Caller])], limiter());
     let (ada, jim) = (caller("ada", &[]), caller("jim", &[]));
     for _ in 0..3 {
-        let charged = charge(&quotas, &limiter, call(&ada, "export_records")).await;
+        let charged = charge(&quotas, &limiter, call(&ada, "export_records"), None).await;
         assert_eq!(charged, Ok(()));
     }
-    let refused = charge(&quotas, &limiter, call(&ada, "export_bills")).await;
+    let refused = charge(&quotas, &limiter, call(&ada, "export_bills"), None).await;
     let eight_hours = Duration::from_hours(8);
     assert_eq!(
         refused,
@@ -45,10 +45,10 @@ async fn three_exports_a_day_are_three_for_each_person_and_other_tools_are_free(
         })
     );
     for free in [call(&ada, "get_records"), call(&jim, "export_records")] {
-        assert_eq!(charge(&quotas, &limiter, free).await, Ok(()));
+        assert_eq!(charge(&quotas, &limiter, free, None).await, Ok(()));
     }
     tokio::time::advance(eight_hours).await;
-    let charged = charge(&quotas, &limiter, call(&ada, "export_bills")).await;
+    let charged = charge(&quotas, &limiter, call(&ada, "export_bills"), None).await;
     assert_eq!(charged, Ok(()));
 }
 
@@ -68,7 +68,7 @@ async fn a_team_shares_its_quota_and_a_tool_costs_what_its_longest_name_says() {
         (&ada, "export_one", true),
         (&ada, "export_one", false),
     ] {
-        let charged = charge(&quotas, &limiter, call(caller, tool)).await;
+        let charged = charge(&quotas, &limiter, call(caller, tool), None).await;
         assert_eq!(charged.is_ok(), fits, "{tool}");
     }
 }
@@ -81,14 +81,17 @@ async fn a_request_that_one_quota_refuses_costs_nothing_in_another() {
     let ada = caller("ada", &[]);
     let mut through = 0;
     for tool in ["export_a", "export_a", "export_a", "export_b", "export_c"] {
-        let charged = charge(&quotas, &limiter, call(&ada, tool)).await;
+        let charged = charge(&quotas, &limiter, call(&ada, tool), None).await;
         through += usize::from(charged.is_ok());
     }
     assert_eq!(through, 3);
     for tool in ["export_d", "export_e"] {
-        assert_eq!(charge(&quotas, &limiter, call(&ada, tool)).await, Ok(()));
+        assert_eq!(
+            charge(&quotas, &limiter, call(&ada, tool), None).await,
+            Ok(())
+        );
     }
-    let refused = charge(&quotas, &limiter, call(&ada, "export_f")).await;
+    let refused = charge(&quotas, &limiter, call(&ada, "export_f"), None).await;
     assert_eq!(refused.unwrap_err().quota, "exports");
 }
 
@@ -100,16 +103,16 @@ async fn a_quota_for_a_role_counts_no_one_else() {
     let (intern, doctor) = (caller("ivy", &["Intern"]), caller("dora", &["Doctor"]));
     for _ in 0..5 {
         assert_eq!(
-            charge(&quotas, &limiter, call(&doctor, "export_a")).await,
+            charge(&quotas, &limiter, call(&doctor, "export_a"), None).await,
             Ok(())
         );
     }
     assert_eq!(
-        charge(&quotas, &limiter, call(&intern, "export_a")).await,
+        charge(&quotas, &limiter, call(&intern, "export_a"), None).await,
         Ok(())
     );
     assert!(
-        charge(&quotas, &limiter, call(&intern, "export_a"))
+        charge(&quotas, &limiter, call(&intern, "export_a"), None)
             .await
             .is_err()
     );
@@ -120,6 +123,21 @@ fn a_quota_without_a_name_of_its_own_or_with_a_cost_it_can_never_pay_is_refused(
     let good = quota("3/d", Vec::new());
     assert_eq!(Quota::validate(std::slice::from_ref(&good)), Ok(()));
     assert!(Quota::validate(&[good.clone(), good.clone()]).is_err());
+    // Headers name it as it is, beside the rate limit of each caller.
+    for name in [
+        "",
+        "a b",
+        "caf\u{e9}",
+        "a\"b",
+        "a\\b",
+        "requests_per_minute",
+    ] {
+        let named = Quota {
+            name: name.to_owned(),
+            ..good.clone()
+        };
+        assert!(Quota::validate(&[named]).is_err(), "{name}");
+    }
     let mut dear = good;
     dear.costs
         .insert("export_all".to_owned(), NonZeroU32::new(4).unwrap());

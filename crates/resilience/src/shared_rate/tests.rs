@@ -195,3 +195,53 @@ async fn a_store_that_hangs_delays_one_call_and_no_further_one_for_a_second() {
     }
     assert_eq!(began.elapsed(), LEASE_LIMIT);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_is_told_with_the_time_for_which_there_is_no_more() {
+    let status = |remaining, seconds| RateStatus {
+        remaining,
+        window: Duration::from_secs(seconds),
+    };
+    for limiter in [
+        TestLeases::new(1).limiters().remove(0),
+        SharedRateLimiter::new(None, &Ambient::system()),
+    ] {
+        let take = |cost| {
+            let cost = NonZeroU32::new(cost).unwrap();
+            limiter.take_and_report(caller(), rate("12/m"), cost)
+        };
+        assert_eq!(take(1).await, (Ok(()), status(11, 5)));
+        assert_eq!(take(5).await, (Ok(()), status(6, 30)));
+        assert_eq!(take(6).await, (Ok(()), status(0, 5)));
+        tokio::time::advance(Duration::from_secs(10)).await;
+        let refused = (Err(Duration::from_secs(5)), status(2, 5));
+        assert_eq!(take(3).await, refused);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_tells_what_is_left_of_its_lease_too_and_alone_of_its_share() {
+    let store = TestLeases::new(2);
+    let limiters = store.limiters();
+    let left = async |limiter: &SharedRateLimiter| {
+        let taken = limiter.take_and_report(caller(), rate("1000/h"), ONE);
+        taken.await.1.remaining
+    };
+    // Leases are of ten calls, of which each takes one.
+    assert_eq!(left(&limiters[0]).await, 999);
+    assert_eq!(left(&limiters[1]).await, 989);
+    assert_eq!(
+        left(&limiters[0]).await,
+        998,
+        "it does not know of the other"
+    );
+    store.is_down.store(true, Ordering::Relaxed);
+    for _ in 0..8 {
+        left(&limiters[0]).await;
+    }
+    assert_eq!(
+        left(&limiters[0]).await,
+        494,
+        "half of 990, without this call"
+    );
+}

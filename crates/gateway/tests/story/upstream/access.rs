@@ -93,3 +93,16 @@ async fn a_route_that_is_not_for_the_caller_asks_for_no_scope() {
     assert_eq!(reply.status, 404);
     assert_eq!(reply.header("www-authenticate"), "");
 }
+
+#[tokio::test]
+async fn an_answer_on_the_route_says_what_is_left_of_a_limit() {
+    let limits = serde_json::json!({ "limits": { "requests_per_minute": 3 } });
+    let world = world_with(limits).await;
+    let called = Reply::to(call(&world, MODERN, "read")).await;
+    let policy = r#""requests_per_minute";q=3;w=60"#;
+    assert_eq!(called.header("ratelimit-policy"), policy);
+    assert_eq!(
+        called.header("ratelimit"),
+        r#""requests_per_minute";r=2;t=20"#
+    );
+}
