@@ -56,11 +56,12 @@ permit (principal in Role::"Doctor", action == Action::"show_clear", resource);
 "#;
 
 /// The whole system.
-struct Cluster {
+pub(super) struct Cluster {
     dir: TempDir,
     fixture: WardgateProcess,
     services: Vec<WardgateProcess>,
-    gateways: Vec<(u16, WardgateProcess)>,
+    /// With the port of each.
+    pub(super) gateways: Vec<(u16, WardgateProcess)>,
     /// Where clients connect.
     address: String,
     token: String,
@@ -73,7 +74,8 @@ fn free_port() -> u16 {
 }
 
 impl Cluster {
-    async fn start(store: &str) -> Self {
+    /// With `settings` of the environment besides the store.
+    pub(super) async fn start(store: &str, settings: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let program = Path::new(WARDGATE).with_file_name("wardgate-fixture");
         assert!(
@@ -85,10 +87,12 @@ impl Cluster {
         let options = ["--era", "modern", "--record", &record];
         let fixture = WardgateProcess::start(&program, &options, &[]);
         let url = fixture.ready_line().split_whitespace().nth(1).unwrap();
-        let environment = vec![
+        let mut environment = vec![
             ("CLINIC_URL".to_owned(), url.to_owned()),
             ("WARDGATE_GATEWAY__STORE".to_owned(), store.to_owned()),
         ];
+        let settings = settings.iter();
+        environment.extend(settings.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         let data = dir.path().join("data").display().to_string();
         run(
             WARDGATE.as_ref(),
@@ -96,23 +100,13 @@ impl Cluster {
             &[],
         )
         .success();
-        let doctor = [
-            "token",
-            "--sub",
-            "dr.yenji",
-            "--role",
-            "Doctor",
-            "--data-dir",
-            &data,
-        ];
-        let token = run(WARDGATE.as_ref(), &doctor, &[]).success();
         configure(dir.path());
         let mut cluster = Self {
             fixture,
             services: Vec::new(),
             gateways: Vec::new(),
             address: String::new(),
-            token: token.trim().to_owned(),
+            token: doctor_token(dir.path(), "dr.yenji"),
             environment,
             dir,
         };
@@ -150,6 +144,11 @@ impl Cluster {
         self.process("gateway", &[("WARDGATE_GATEWAY__LISTEN", &listen)])
     }
 
+    /// A token of the doctor `subject`.
+    pub(super) fn token_of(&self, subject: &str) -> String {
+        doctor_token(self.dir.path(), subject)
+    }
+
     /// How often the server greeted each name.
     fn greeted(&self) -> HashMap<String, usize> {
         let _ = &self.fixture;
@@ -168,6 +167,21 @@ impl Cluster {
         }
         greeted
     }
+}
+
+fn doctor_token(dir: &Path, subject: &str) -> String {
+    let data = dir.join("data").display().to_string();
+    let token = [
+        "token",
+        "--sub",
+        subject,
+        "--role",
+        "Doctor",
+        "--data-dir",
+        &data,
+    ];
+    let token = run(WARDGATE.as_ref(), &token, &[]).success();
+    token.trim().to_owned()
 }
 
 /// The files of every process.
@@ -490,7 +504,7 @@ async fn every_gateway_is_killed() {
     let Some(database) = Database::make().await else {
         return;
     };
-    let mut cluster = Cluster::start(&database.url).await;
+    let mut cluster = Cluster::start(&database.url, &[]).await;
     let client = Client::of(&cluster);
     // Nothing was killed yet; a store that is busy says to try again.
     until("a call is answered", async || {

@@ -13,6 +13,9 @@
 //!           this replica's share of the bucket as it was last known; what is used of it is reported afterwards
 //! ```
 //!
+//! Once the store answers again, each replica keeps to its share for a while: others may not have reported yet, and what they
+//! used would be given out twice.
+//!
 //! Without a lease store there is one replica, and a bucket is a number in its memory.
 
 use std::convert::Infallible;
@@ -35,6 +38,10 @@ const LEASE_LIMIT: Duration = Duration::from_millis(250);
 /// For how long a store that did not answer is not asked again.
 const STORE_PAUSE: Duration = Duration::from_secs(1);
 
+/// For how long a replica keeps to its share after the store is back. By then the others have asked it too: each does not for a
+/// pause, and possibly once more for one, where a connection broke.
+const SHARE_AFTERWARDS: Duration = Duration::from_millis(2_500);
+
 /// How long leased calls can be used. What is left of them then is lost, so that a quiet replica hoards nothing.
 const LEASE_LIFE: Duration = Duration::from_secs(5);
 
@@ -49,7 +56,7 @@ const LEASES_PER_BUCKET: u32 = 100;
 pub struct LeaseRequest {
     /// Whose calls.
     pub bucket: Digest,
-    /// How many calls to take, if the bucket has so many; at least one, at most a full bucket.
+    /// How many calls to take, if the bucket has so many, at most a full bucket. 0 only reports `spent`.
     pub calls: u32,
     /// The fewest that are of use. With fewer in the bucket none is taken.
     pub least: u32,
@@ -73,8 +80,8 @@ pub struct Lease {
 /// What a bucket has left, as one replica knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateStatus {
-    /// The calls that the bucket had when the replica last asked, with those of its lease. While the store does not answer, the
-    /// calls of the replica's share.
+    /// The calls that the bucket had when the replica last asked, with those of its lease. While the store does not answer, and
+    /// for a while after that, the calls of the replica's share.
     pub remaining: u32,
     /// The time for which there are no more: until the bucket is full, or until the next call where none is left or the last
     /// was refused.
@@ -111,6 +118,8 @@ struct StoreLink {
     /// Nanoseconds since the start: the next announcement, and until when the store is not asked.
     announce_at: AtomicU64,
     paused_until: AtomicU64,
+    /// Until when this replica keeps to its share. The greatest number: the store is away.
+    share_until: AtomicU64,
 }
 
 /// What a replica knows of one bucket. Instants are nanoseconds since the limiter was made.
@@ -136,6 +145,7 @@ impl SharedRateLimiter {
                 replicas: AtomicU32::new(1),
                 announce_at: AtomicU64::new(0),
                 paused_until: AtomicU64::new(0),
+                share_until: AtomicU64::new(0),
             }),
         }
     }
@@ -177,8 +187,6 @@ impl SharedRateLimiter {
             held.full_at = rate.take(cost, held.full_at, now)?;
             return Ok(());
         };
-        // A shared bucket fills no faster than its rate, so one that was too empty for this is so still.
-        rate.take(cost, held.full_at, now)?;
         let request = LeaseRequest {
             bucket,
             calls: cost.max(rate.calls() / LEASES_PER_BUCKET),
@@ -187,11 +195,23 @@ impl SharedRateLimiter {
             capacity: rate.calls(),
             spent: held.spent,
         };
+        if store.keeps_to_share(now) {
+            if held.spent > 0 || store.is_away() {
+                let report = LeaseRequest {
+                    calls: 0,
+                    least: 0,
+                    ..request
+                };
+                if store.lease(report, now).await.is_some() {
+                    held.spent = 0;
+                }
+            }
+            return self.take_of_share(store, held, rate, cost);
+        }
+        // A shared bucket fills no faster than its rate, so one that was too empty for this is so still.
+        rate.take(cost, held.full_at, now)?;
         let Some(lease) = store.lease(request, now).await else {
-            let share = rate.share(store.replicas.load(Ordering::Relaxed));
-            held.full_at = share.take(cost, held.full_at, self.now())?;
-            held.spent = held.spent.saturating_add(cost);
-            return Ok(());
+            return self.take_of_share(store, held, rate, cost);
         };
         let now = self.now();
         held.full_at = now.saturating_add(nanos(lease.full_in));
@@ -205,12 +225,26 @@ impl SharedRateLimiter {
         Err(wait.unwrap_or(Duration::from_nanos(rate.interval())))
     }
 
+    /// Takes calls without the store, which learns of them afterwards.
+    fn take_of_share(
+        &self,
+        store: &StoreLink,
+        held: &mut Bucket,
+        rate: Rate,
+        cost: u32,
+    ) -> Result<(), Duration> {
+        let share = rate.share(store.replicas.load(Ordering::Relaxed));
+        held.full_at = share.take(cost, held.full_at, self.now())?;
+        held.spent = held.spent.saturating_add(cost);
+        Ok(())
+    }
+
     /// What is left in the bucket that is `held`, of which a call was `taken`.
     fn status(&self, held: &Bucket, rate: Rate, taken: Result<(), Duration>) -> RateStatus {
         let now = self.now();
         let store = self.store.as_ref();
-        let paused = store.filter(|store| now < store.paused_until.load(Ordering::Relaxed));
-        let rate = paused.map_or(rate, |store| {
+        let sharing = store.filter(|store| store.keeps_to_share(now));
+        let rate = sharing.map_or(rate, |store| {
             rate.share(store.replicas.load(Ordering::Relaxed))
         });
         let leased = if now < held.leased_until {
@@ -251,6 +285,15 @@ impl SharedRateLimiter {
 }
 
 impl StoreLink {
+    /// Whether this replica lets through its share alone: while the store is away, and for a while after that.
+    fn keeps_to_share(&self, now: u64) -> bool {
+        now < self.share_until.load(Ordering::Relaxed)
+    }
+
+    fn is_away(&self) -> bool {
+        self.share_until.load(Ordering::Relaxed) == u64::MAX
+    }
+
     /// A lease, unless the store does not answer in time, or did not a moment ago.
     async fn lease(&self, request: LeaseRequest, now: u64) -> Option<Lease> {
         if now < self.paused_until.load(Ordering::Relaxed) {
@@ -267,10 +310,15 @@ impl StoreLink {
         };
         let lease = timeout(LEASE_LIMIT, asked).await;
         if let Ok(Ok(lease)) = lease {
+            if self.is_away() {
+                self.share_until
+                    .store(now + nanos(SHARE_AFTERWARDS), Ordering::Relaxed);
+            }
             return Some(lease);
         }
         tracing::warn!("shared limits cannot be asked for; this replica uses its share of them");
         self.announce_at.store(0, Ordering::Relaxed);
+        self.share_until.store(u64::MAX, Ordering::Relaxed);
         self.paused_until
             .store(now + nanos(STORE_PAUSE), Ordering::Relaxed);
         None

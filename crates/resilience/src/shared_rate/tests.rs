@@ -144,6 +144,25 @@ async fn what_a_replica_let_through_alone_is_taken_from_the_bucket_afterwards() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_replica_that_is_back_first_gives_out_nothing_that_others_have_not_reported_yet() {
+    let store = TestLeases::new(3);
+    let limiters = store.limiters();
+    let mut through = count(&limiters, rate("100/h"), 30).await;
+    store.is_down.store(true, Ordering::Relaxed);
+    through += count(&limiters[..1], rate("100/h"), 40).await;
+    tokio::time::advance(STORE_PAUSE / 2).await;
+    through += count(&limiters[1..], rate("100/h"), 80).await;
+    store.is_down.store(false, Ordering::Relaxed);
+    tokio::time::advance(STORE_PAUSE / 2).await;
+    through += count(&limiters[..1], rate("100/h"), 200).await;
+    tokio::time::advance(STORE_PAUSE / 2).await;
+    through += count(&limiters, rate("100/h"), 300).await;
+    tokio::time::advance(SHARE_AFTERWARDS).await;
+    through += count(&limiters, rate("100/h"), 300).await;
+    assert!((95..=105).contains(&through), "{through}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn refused_calls_do_not_reach_the_store_while_the_bucket_cannot_have_filled() {
     let store = TestLeases::new(1);
     let limiters = store.limiters();

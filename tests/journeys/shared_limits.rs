@@ -1,0 +1,140 @@
+//! Three gateways that share the limit of each caller, while their database restarts.
+//!
+//! ```text
+//!  one caller ──▶ gateway ×3 ──▶ a proxy that cuts every connection ──▶ PostgreSQL
+//! ```
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use wardgate_mcp::header::JSON;
+
+use super::postgres::Database;
+use super::three_gateways::Cluster;
+
+/// In a minute, and at once.
+const LIMIT: u32 = 100;
+
+/// How far the number of calls that pass may be from the limit.
+const TOLERANCE: f64 = 5.0;
+
+/// After how long each gateway knows again how many there are.
+const ANNOUNCED: Duration = Duration::from_secs(6);
+
+/// The way to a database, which can be cut as its restart cuts it.
+struct DatabaseProxy {
+    url: String,
+    is_up: watch::Sender<bool>,
+}
+
+impl DatabaseProxy {
+    async fn start(database: &Database) -> Self {
+        let (base, name) = database.url.rsplit_once('/').unwrap();
+        let (scheme, server) = base.rsplit_once('@').unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("{scheme}@{}/{name}", listener.local_addr().unwrap());
+        let (is_up, up) = watch::channel(true);
+        let server = server.to_owned();
+        tokio::spawn(async move {
+            while let Ok((mut client, _)) = listener.accept().await {
+                let (server, mut up) = (server.clone(), up.clone());
+                tokio::spawn(async move {
+                    if !*up.borrow_and_update() {
+                        return;
+                    }
+                    let mut server = TcpStream::connect(server).await.unwrap();
+                    tokio::select! {
+                        _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
+                        _ = up.changed() => {}
+                    }
+                });
+            }
+        });
+        Self { url, is_up }
+    }
+}
+
+/// One caller of the gateways.
+struct Caller<'a> {
+    cluster: &'a Cluster,
+    http: reqwest::Client,
+    token: String,
+}
+
+impl Caller<'_> {
+    /// Calls each gateway once, and counts the calls that pass.
+    async fn call_each(&self) -> u32 {
+        let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }).to_string();
+        let mut passed = 0;
+        for (port, _) in &self.cluster.gateways {
+            let call = self
+                .http
+                .post(format!("http://127.0.0.1:{port}/mcp"))
+                .bearer_auth(&self.token)
+                .header("content-type", JSON)
+                .header("mcp-protocol-version", "2025-11-25");
+            let reply = call.body(list.clone()).send().await.unwrap();
+            assert!(reply.headers().contains_key("ratelimit"), "{reply:?}");
+            match reply.status().as_u16() {
+                200 => passed += 1,
+                429 => assert!(reply.headers().contains_key("retry-after")),
+                _ => panic!("{reply:?}"),
+            }
+        }
+        passed
+    }
+
+    /// Does so again and again for as long as `time`.
+    async fn call_for(&self, time: Duration) -> u32 {
+        let (began, mut passed) = (Instant::now(), 0);
+        while began.elapsed() < time {
+            passed += self.call_each().await;
+        }
+        passed
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn three_gateways_let_one_limit_through_together_also_while_their_database_restarts() {
+    let Some(database) = Database::make().await else {
+        return;
+    };
+    let proxy = DatabaseProxy::start(&database).await;
+    let limit = LIMIT.to_string();
+    let settings = [(
+        "WARDGATE_GATEWAY__LIMITS__REQUESTS_PER_MINUTE",
+        limit.as_str(),
+    )];
+    let cluster = Cluster::start(&proxy.url, &settings).await;
+    let calls = async |subject: &str, restarts: bool| {
+        let caller = Caller {
+            cluster: &cluster,
+            http: reqwest::Client::builder().no_proxy().build().unwrap(),
+            token: cluster.token_of(subject),
+        };
+        let (began, mut passed) = (Instant::now(), 0);
+        for _ in 0..10 {
+            passed += caller.call_each().await;
+        }
+        if restarts {
+            proxy.is_up.send_replace(false);
+            passed += caller.call_for(Duration::from_secs(2)).await;
+            proxy.is_up.send_replace(true);
+        }
+        passed += caller.call_for(ANNOUNCED).await;
+        let flowed_in = began.elapsed().as_secs_f64() * f64::from(LIMIT) / 60.0;
+        let (passed, limit) = (f64::from(passed), f64::from(LIMIT));
+        eprintln!("{subject}: {passed} passed, {flowed_in:.1} flowed in");
+        let expected = limit - TOLERANCE..=limit + TOLERANCE + flowed_in;
+        assert!(
+            expected.contains(&passed),
+            "{subject}: {passed} of {expected:?}"
+        );
+    };
+    calls("dr.yenji", false).await;
+    calls("dr.osei", true).await;
+    drop(cluster);
+    database.remove().await;
+}
