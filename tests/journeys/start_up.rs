@@ -239,6 +239,10 @@ const BAD_FILES: &[(&str, &[&str])] = &[
         "policy: { policies: policies, permit_ttl: 0 }\n",
         &["permit_ttl"],
     ),
+    (
+        "policy: { policies: policies, time_zone: Europe/Wien }\n",
+        &["time_zone", "Europe/Wien"],
+    ),
     ("policy: {}\n", &["`policy`", "policies"]),
     (
         "policy: { policies: policies }\ntool_runner: { catalog: tools.yaml }\n",

@@ -10,8 +10,10 @@ use std::fmt::Write;
 use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion};
-use wardgate_domain::ToolFacts;
-use wardgate_policy::{CallerSample, PolicySet, SimulatedCall, Simulator, sample_caller};
+use wardgate_domain::{Timestamp, ToolFacts};
+use wardgate_policy::{
+    CallContext, CallerSample, PolicySet, SimulatedCall, Simulator, TimeZone, sample_caller,
+};
 use wardgate_testkit::tool_facts;
 
 const SCHEMA: &str = include_str!("../src/tests/small.cedarschema");
@@ -59,7 +61,11 @@ fn call(subject: &str, tag: &str) -> SimulatedCall {
             ..tool_facts("t")
         },
         arguments: br#"{"a": "v1", "b": 7}"#.to_vec(),
-        client_ip: String::new(),
+        context: CallContext {
+            time: Timestamp::from_seconds(1_800_000_000),
+            time_zone: TimeZone::default(),
+            client_ip: None,
+        },
     }
 }
 

@@ -152,9 +152,14 @@ fn decimal(number: &str) -> Option<String> {
 pub(crate) fn collect_names(policy: &Value, names: &mut BTreeSet<String>) {
     match policy {
         Value::Object(members) => {
-            let variable = members.get("left").and_then(|left| left["Var"].as_str());
-            if !matches!(variable, Some("principal" | "resource")) {
-                names.extend(path_of(members.get("attr")).map(str::to_owned));
+            let left = members.get("left").unwrap_or(&Value::Null);
+            let path = path_of(members.get("attr")).map(str::to_owned);
+            match left["Var"].as_str() {
+                Some("principal" | "resource") => {}
+                // First comes what the context has, such as its `time`.
+                Some("context") => names.extend(path.skip(1)),
+                _ if is_local_time(left) => {}
+                _ => names.extend(path),
             }
             members
                 .values()
@@ -165,8 +170,14 @@ pub(crate) fn collect_names(policy: &Value, names: &mut BTreeSet<String>) {
     }
 }
 
+/// Whether an expression is `context.local`.
+pub(crate) fn is_local_time(expression: &Value) -> bool {
+    let get = &expression["."];
+    get["left"]["Var"] == "context" && get["attr"] == "local"
+}
+
 /// The attributes that an operation names: one, or those on the way of `has filter.days`.
-fn path_of(attributes: Option<&Value>) -> impl Iterator<Item = &str> {
+pub(crate) fn path_of(attributes: Option<&Value>) -> impl Iterator<Item = &str> {
     let list = attributes.and_then(Value::as_array);
     let one = attributes.and_then(Value::as_str);
     let of_list = list.into_iter().flatten().filter_map(Value::as_str);
@@ -238,7 +249,7 @@ mod tests {
     fn a_policy_reads_arguments_however_it_gets_at_them_and_not_what_others_have() {
         let policy = "forbid (principal, action, resource) when { (if principal.a then context.arguments else \
                       context.arguments).limit > 1 && context.arguments has filter.days && principal has ward && \
-                      resource.owner == \"x\" && context has arguments.amount };";
+                      resource.owner == \"x\" && context has arguments.amount && context.local.date == \"x\" };";
         let policy: cedar_policy::Policy = policy.parse().unwrap();
         let mut names = BTreeSet::new();
         collect_names(&policy.to_json().unwrap(), &mut names);
@@ -248,6 +259,8 @@ mod tests {
             ("amount", true),
             ("ward", false),
             ("owner", false),
+            ("local", false),
+            ("date", false),
         ] {
             assert_eq!(names.contains(name), is_read, "{name}: {names:?}");
         }

@@ -15,6 +15,7 @@ use wardgate_domain::{
 use wardgate_telemetry::names;
 
 use crate::call::CallAnswer;
+use crate::context::{CallContext, TimeZone, parse_client_ip};
 use crate::denial::Denial;
 use crate::engine::{Engine, ResultView, Ruling};
 use crate::set::PolicySet;
@@ -31,6 +32,7 @@ pub(crate) struct PolicyAuthorizer {
     ambient: Ambient,
     permit_ttl: Duration,
     approval_ttl: Duration,
+    time_zone: TimeZone,
 }
 
 impl PolicyAuthorizer {
@@ -39,6 +41,7 @@ impl PolicyAuthorizer {
         signer: PermitSigner,
         ambient: Ambient,
         (permit_ttl, approval_ttl): (Duration, Duration),
+        time_zone: TimeZone,
     ) -> Self {
         Self {
             version: watch::Sender::new(set.hash()),
@@ -47,6 +50,7 @@ impl PolicyAuthorizer {
             ambient,
             permit_ttl,
             approval_ttl,
+            time_zone,
         }
     }
 
@@ -74,16 +78,17 @@ impl PolicyAuthorizer {
     ) -> Result<Decision, InvalidMessage> {
         let started = Instant::now();
         let engine = self.engine.load();
-        let ruling = engine.rule(caller, tool, arguments, client_ip)?;
+        let context = self.context(client_ip)?;
+        let ruling = engine.rule(caller, tool, arguments, &context)?;
         let id = DecisionId::new(&self.ambient);
         let Ruling {
             answer,
             approvers,
-            depends_on_arguments,
+            depends_on_context,
             rights,
         } = ruling;
         let mut approved_by = None;
-        let (verdict, policies) = match engine.grant(answer, &rights) {
+        let (verdict, policies) = match engine.grant(answer, &rights, &context) {
             Ok((policies, view)) => {
                 let approval = approvers
                     .as_ref()
@@ -100,7 +105,7 @@ impl PolicyAuthorizer {
                     });
                 approved_by = approval.as_ref().map(|terms| terms.id);
                 let until = approval.as_ref().map(|terms| terms.expires_at);
-                let is_bound = depends_on_arguments || approvers.is_some();
+                let is_bound = depends_on_context || approvers.is_some();
                 let arguments = is_bound.then(|| Digest::of(arguments));
                 let verdict = match approvers.filter(|_| approval.is_none()) {
                     Some(approvers) => Verdict::NeedsApproval {
@@ -113,7 +118,7 @@ impl PolicyAuthorizer {
                         (caller, until),
                         tool,
                         arguments,
-                        view,
+                        &view,
                     )),
                 };
                 (verdict, policies)
@@ -138,6 +143,15 @@ impl PolicyAuthorizer {
             policies,
             policy_hash: engine.hash(),
             approval: approved_by,
+        })
+    }
+
+    /// The context of a decision that is made now.
+    fn context(&self, client_ip: &str) -> Result<CallContext, InvalidMessage> {
+        Ok(CallContext {
+            time: self.ambient.now(),
+            time_zone: self.time_zone.clone(),
+            client_ip: parse_client_ip(client_ip)?,
         })
     }
 
@@ -171,13 +185,15 @@ impl PolicyAuthorizer {
             client_ip,
             ..
         } = call;
+        let context = self.context(client_ip)?;
         let Ruling {
             answer,
             approvers,
             rights,
             ..
-        } = engine.rule(caller, tool, arguments, client_ip)?;
-        let (policies, outcome) = match (engine.grant(answer, &rights), approvers) {
+        } = engine.rule(caller, tool, arguments, &context)?;
+        let granted = engine.grant(answer, &rights, &context);
+        let (policies, outcome) = match (granted, approvers) {
             (Ok((policies, _)), Some(approvers)) => (policies, approvers.admit(approver, caller)),
             (Ok((policies, _)), None) => (policies, Err(ApproverRefusal::NotApprovable)),
             (Err(denial), _) => (denial.policies, Err(ApproverRefusal::NotApprovable)),
@@ -221,7 +237,7 @@ impl PolicyAuthorizer {
             classes: Vec::new(),
             argument_defaults: BTreeMap::new(),
         };
-        engine.rule(caller, &tool, arguments, client_ip)?;
+        engine.rule(caller, &tool, arguments, &self.context(client_ip)?)?;
         let reason = DenialReason::NotPermitted;
         measure(Some(reason), started);
         Ok(Decision {
@@ -278,7 +294,7 @@ impl PolicyAuthorizer {
         }
     }
 
-    /// The tools that `caller` could call with some arguments, in the order given, and the version that
+    /// The tools that `caller` could call in some context, in the order given, and the version that
     /// says so.
     pub(crate) fn visible(&self, caller: &Caller, tools: &[ToolFacts]) -> (Vec<ToolName>, Digest) {
         let engine = self.engine.load();

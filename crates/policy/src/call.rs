@@ -2,11 +2,12 @@
 
 use cedar_policy::{
     AuthorizationError, Authorizer, Context, Decision, Diagnostics, Entities, Entity, EntityUid,
-    PartialEntities, PartialEntityUid, PartialRequest, PolicyId, Request, RestrictedExpression,
+    PartialEntities, PartialEntityUid, PartialRequest, PolicyId, Request,
 };
 use wardgate_domain::{DenialReason, OfferKind, ToolFacts};
 
 use crate::arguments::{Arguments, attributes, tag};
+use crate::context::CallContext;
 use crate::denial::Denial;
 use crate::entities::text;
 use crate::fault::DecisionFault;
@@ -16,21 +17,21 @@ use crate::vocabulary::uid;
 /// Whether a call is allowed: the ids of the policies that permit it, or the denial.
 pub(crate) type CallAnswer = Result<Vec<String>, Denial>;
 
-/// The access to a tool, as far as it is known before the arguments are.
+/// The access to a tool, as far as it is known before the context is: the arguments, the time and the client's address.
 #[derive(Debug, Clone)]
 pub(crate) enum Access {
-    /// The answer, whatever the arguments.
+    /// The answer, whatever the context.
     Settled(CallAnswer),
-    /// Some arguments could be allowed, others not: the policies that can still decide.
-    ByArguments(Box<cedar_policy::PolicySet>),
+    /// In some context it could be allowed, in others not: the policies that can still decide.
+    ByContext(Box<cedar_policy::PolicySet>),
 }
 
 impl Access {
-    /// True when some arguments could be allowed.
+    /// True when it could be allowed in some context.
     pub(crate) fn possible(&self) -> bool {
         match self {
             Self::Settled(answer) => answer.is_ok(),
-            Self::ByArguments(_) => true,
+            Self::ByContext(_) => true,
         }
     }
 }
@@ -89,9 +90,10 @@ impl PolicySet {
         principal: &EntityUid,
         tool: &ToolFacts,
         entities: &PartialEntities,
+        context: Option<&Context>,
     ) -> Result<(Access, Option<Access>), DecisionFault> {
         let policies = self.policies(tool.kind)?;
-        let access = |policies| self.access(policies, principal, tool, entities);
+        let access = |policies| self.access(policies, principal, tool, entities, context);
         let without_approval = self.without_approval.as_ref();
         match without_approval.filter(|_| tool.kind == OfferKind::Tool) {
             Some(without) => Ok((access(without)?, Some(access(policies)?))),
@@ -99,13 +101,14 @@ impl PolicySet {
         }
     }
 
-    /// Decides by `policies`, with the context unknown, as far as that goes.
+    /// Decides by `policies` as far as that goes; a `context` that is none is unknown.
     pub(crate) fn access(
         &self,
         policies: &cedar_policy::PolicySet,
         principal: &EntityUid,
         tool: &ToolFacts,
         entities: &PartialEntities,
+        context: Option<&Context>,
     ) -> Result<Access, DecisionFault> {
         let vocabulary = &self.vocabulary;
         let (action, resource) = vocabulary.question(tool.kind);
@@ -113,7 +116,7 @@ impl PolicySet {
             PartialEntityUid::from_concrete(principal.clone()),
             action.clone(),
             PartialEntityUid::from_concrete(uid(resource, tool.name.as_str())),
-            None,
+            context.cloned(),
             &vocabulary.schema,
         )
         .map_err(|_| DecisionFault::Refused("the question whether a tool may be called"))?;
@@ -133,10 +136,10 @@ impl PolicySet {
         let residual = response.residual_policies().map(|it| it.id().clone());
         let left = response.true_permits().cloned().chain(residual);
         let left = left.filter_map(|id| policies.policy(&id).cloned());
-        Ok(Access::ByArguments(Box::new(gather(left))))
+        Ok(Access::ByContext(Box::new(gather(left))))
     }
 
-    /// Decides with the arguments, `client_ip` empty when unknown; `policies` are those that can still decide.
+    /// Decides with the arguments and the context; `policies` are those that can still decide.
     pub(crate) fn answer(
         &self,
         policies: &cedar_policy::PolicySet,
@@ -144,10 +147,10 @@ impl PolicySet {
         tool: &ToolFacts,
         entities: &Entities,
         arguments: &Arguments,
-        client_ip: &str,
+        context: &CallContext,
     ) -> Result<CallAnswer, DecisionFault> {
         let (request, entities) =
-            self.call_request(principal, tool, entities, arguments, client_ip)?;
+            self.call_request(principal, tool, entities, arguments, context)?;
         decide(&request, policies, &entities)
     }
 
@@ -158,12 +161,12 @@ impl PolicySet {
         tool: &ToolFacts,
         entities: &Entities,
         arguments: &Arguments,
-        client_ip: &str,
+        context: &CallContext,
     ) -> Result<(Request, Entities), DecisionFault> {
         let vocabulary = &self.vocabulary;
         let refused = || DecisionFault::Refused("the arguments of a call");
         let (action, resource) = vocabulary.question(tool.kind);
-        let this = uid(&vocabulary.arguments, "of this call");
+        let this = vocabulary.call_arguments();
         let tags = arguments
             .iter()
             .map(|(name, value)| (name.clone(), text(&tag(value))));
@@ -174,18 +177,11 @@ impl PolicySet {
             .clone()
             .add_entities([tagged], None)
             .map_err(|_| refused())?;
-        let mut context = vec![(
-            "arguments".to_owned(),
-            RestrictedExpression::new_entity_uid(this),
-        )];
-        if !client_ip.is_empty() {
-            context.push(("client_ip".to_owned(), text(client_ip)));
-        }
         let request = Request::new(
             principal.clone(),
             action.clone(),
             uid(resource, tool.name.as_str()),
-            Context::from_pairs(context).map_err(|_| refused())?,
+            context.to_cedar(Some(this))?,
             Some(&vocabulary.schema),
         )
         .map_err(|_| refused())?;

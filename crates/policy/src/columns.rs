@@ -16,10 +16,11 @@ impl PolicySet {
         principal: &EntityUid,
         tool: &ToolFacts,
         entities: &Entities,
+        context: &Context,
     ) -> Result<BTreeMap<ColumnClass, ColumnTier>, DecisionFault> {
         let mut tiers = BTreeMap::new();
         for class in &tool.classes {
-            if let Some(tier) = self.tier(principal, class, entities)? {
+            if let Some(tier) = self.tier(principal, class, entities, context)? {
                 tiers.insert(class.clone(), tier);
             }
         }
@@ -31,6 +32,7 @@ impl PolicySet {
         principal: &EntityUid,
         class: &ColumnClass,
         entities: &Entities,
+        context: &Context,
     ) -> Result<Option<ColumnTier>, DecisionFault> {
         let vocabulary = &self.vocabulary;
         for ((tier, action), policies) in vocabulary.show.iter().zip(&self.show) {
@@ -38,7 +40,7 @@ impl PolicySet {
                 principal.clone(),
                 action.clone(),
                 vocabulary.class(class.as_str()),
-                Context::empty(),
+                context.clone(),
                 Some(&vocabulary.schema),
             )
             .map_err(|_| DecisionFault::Refused("the question how a column may be shown"))?;

@@ -1,16 +1,20 @@
 //! Compares two policy sets: who gains and who loses what, per tool, row type and column class.
 //!
 //! A bounded search, no proof: both sets are asked the same questions, made of the roles, constants and names that stand in
-//! their policies, each number with its neighbours. A difference that needs more than two roles at once, or two attributes
+//! their policies, each number, time and network with its neighbours. A difference that needs more than two roles at once, or two attributes
 //! away from the rest, is not found.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use cedar_policy::{EntityTypeName, Policy};
 use serde_json::{Map, Value, json};
-use wardgate_domain::{Caller, ColumnClass, ColumnTier, Digest, OfferKind, RecordScope, ToolFacts};
+use wardgate_domain::{
+    Caller, ColumnClass, ColumnTier, Digest, OfferKind, RecordScope, Timestamp, ToolFacts,
+};
 
-use crate::arguments::argument_name;
+use crate::arguments::{argument_name, is_local_time, path_of};
+use crate::context::{CallContext, TimeZone};
 use crate::policy_test::{CallerSample, sample_caller, tier_word};
 use crate::schema_shape::{Record, Type};
 use crate::simulator::{SimulatedAccess, SimulatedCall, Simulation, Simulator};
@@ -189,12 +193,12 @@ impl Search<'_> {
             return;
         };
         for arguments in &constants.arguments {
-            for client_ip in &constants.addresses {
+            for context in &constants.contexts {
                 let call = SimulatedCall {
                     caller: caller.clone(),
                     tool: tool.clone(),
                     arguments: Value::from(arguments.clone()).to_string().into_bytes(),
-                    client_ip: client_ip.clone(),
+                    context: context.clone(),
                 };
                 let (Ok(had), Ok(has)) = (self.before.call(&call), self.after.call(&call)) else {
                     continue;
@@ -205,8 +209,11 @@ impl Search<'_> {
                     if !arguments.is_empty() {
                         more.push(format!("arguments {}", Value::from(arguments.clone())));
                     }
-                    if !client_ip.is_empty() {
+                    if let Some(client_ip) = context.client_ip {
                         more.push(format!("client_ip {client_ip}"));
+                    }
+                    if constants.looks_at_time {
+                        more.push(format!("time {}", context.time));
                     }
                     example_of(attributes, &more)
                 };
@@ -216,7 +223,7 @@ impl Search<'_> {
                     self.compare_rows(roles, tool, (&had, &has), constants, &example);
                     self.compare_columns(roles, tool, (&had, &has), &example);
                 }
-                if !(had.depends_on_arguments || has.depends_on_arguments) {
+                if !(had.depends_on_context || has.depends_on_context) {
                     return;
                 }
             }
@@ -371,8 +378,14 @@ struct Constants {
     values: BTreeMap<String, Vec<Value>>,
     /// The arguments to try.
     arguments: Vec<Map<String, Value>>,
-    /// The addresses to try; empty stands for an unknown one.
-    addresses: Vec<String>,
+    /// Instants, in milliseconds since 1970, times of the day, in milliseconds since midnight, and networks.
+    instants: BTreeSet<i64>,
+    times_of_day: BTreeSet<i64>,
+    networks: BTreeSet<String>,
+    /// A policy looks at the time.
+    looks_at_time: bool,
+    /// The times and addresses to try, all times in UTC.
+    contexts: Vec<CallContext>,
 }
 
 impl Constants {
@@ -405,13 +418,65 @@ impl Constants {
             .iter()
             .map(|name| (name, declared.get(name).map(|attribute| &attribute.r#type)));
         found.arguments = found.assignments("arguments", names);
-        let addresses = found.values.get("context.client_ip");
-        let addresses = addresses.into_iter().flatten().filter_map(Value::as_str);
-        found.addresses = [String::new()]
-            .into_iter()
-            .chain(addresses.map(str::to_owned))
-            .collect();
+        found.looks_at_time = ["context.time", "context.local"]
+            .iter()
+            .any(|name| found.values.contains_key(*name));
+        for client_ip in found.addresses() {
+            let context = |time| CallContext {
+                time,
+                time_zone: TimeZone::default(),
+                client_ip,
+            };
+            let contexts: Vec<_> = found.times().map(context).collect();
+            found.contexts.extend(contexts);
+        }
         found
+    }
+
+    /// An unknown address; where policies look at it also one of this machine, one of the documentation (RFC 5737), and the
+    /// ends of each network with their neighbours.
+    fn addresses(&self) -> BTreeSet<Option<IpAddr>> {
+        let mut addresses = BTreeSet::from([None]);
+        if self.values.contains_key("context.client_ip") {
+            addresses.extend([[127, 0, 0, 1], [192, 0, 2, 1]].map(|it| Some(it.into())));
+            let networks = self.networks.iter();
+            addresses.extend(networks.flat_map(|it| near_addresses(it)).map(Some));
+        }
+        addresses
+    }
+
+    /// A Wednesday's noon; where policies look at the time also each day of that week, at the times of the day that they
+    /// name, the dates and the instants, each with its neighbours.
+    fn times(&self) -> impl Iterator<Item = Timestamp> {
+        let named = |name: &str| self.values.get(name).into_iter().flatten();
+        let minutes = named("context.local.minute").filter_map(Value::as_i64);
+        let mut times_of_day: BTreeSet<_> = minutes
+            .map(|minute| minute.saturating_mul(MINUTE))
+            .collect();
+        times_of_day.extend(
+            self.times_of_day
+                .iter()
+                .flat_map(|it| [it - 1, *it, it + 1]),
+        );
+        times_of_day.insert(DAY / 2);
+        times_of_day.retain(|time| (0..DAY).contains(time));
+        let dates = named("context.local.date").filter_map(|date| date.as_str()?.parse().ok());
+        let dates = dates.filter_map(|date: jiff::civil::Date| {
+            let midnight = date.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
+            Some(midnight.timestamp().as_millisecond())
+        });
+        let days = (0..7).map(|day| MONDAY + day * DAY);
+        let days: BTreeSet<_> = days.chain(dates).collect();
+        let mut instants = BTreeSet::from([MONDAY + 2 * DAY + DAY / 2]);
+        if self.looks_at_time {
+            instants.extend(
+                days.iter()
+                    .flat_map(|day| times_of_day.iter().map(move |it| day + it)),
+            );
+            instants.extend(self.instants.iter().flat_map(|it| [it - 1, *it, it + 1]));
+        }
+        let micros = instants.into_iter().map(|it| it.saturating_mul(1_000));
+        micros.map(Timestamp::from_micros)
     }
 
     /// No role, each role by itself, and every two where there are few.
@@ -505,17 +570,49 @@ impl Constants {
         named.chain(tagged).chain(of_rows).flatten().collect()
     }
 
+    /// The argument of a constructor of an extension type.
+    fn collect_literal(&mut self, constructor: &str, literal: &str) {
+        match constructor {
+            "ip" => {
+                self.networks.insert(literal.to_owned());
+            }
+            "datetime" => {
+                let midnight = || format!("{literal}T00:00:00Z").parse();
+                let instant = literal.parse().or_else(|_| midnight());
+                let instant = instant.map(jiff::Timestamp::as_millisecond);
+                self.instants.extend(instant);
+            }
+            "duration" => {
+                let span = literal.parse::<jiff::Span>();
+                let days = jiff::SpanRelativeTo::days_are_24_hours();
+                let length = span.and_then(|span| span.to_duration(days));
+                let length = length.map(|it| i64::try_from(it.as_millis()).unwrap_or_default());
+                self.times_of_day.extend(length);
+            }
+            _ => {}
+        }
+    }
+
     fn collect_values(&mut self, policy: &Policy) {
         if let Ok(json) = policy.to_json() {
             self.collect(&json);
         }
     }
 
-    /// Values that stand in one operation with an attribute or an argument.
+    /// Values that stand in one operation with an attribute or an argument, what is read of the context, and all times and
+    /// networks.
     fn collect(&mut self, json: &Value) {
         match json {
             Value::Object(members) => {
                 for (operator, operands) in members {
+                    if operands["left"]["Var"] == "context"
+                        && let Some(read) = path_of(operands.get("attr")).next()
+                    {
+                        self.values.entry(format!("context.{read}")).or_default();
+                    }
+                    if let Some(literal) = operands[0]["Value"].as_str() {
+                        self.collect_literal(operator, literal);
+                    }
                     if let Some(name) = argument_name(operator, operands) {
                         let name = format!("arguments.{name}");
                         self.values.entry(name).or_default();
@@ -549,7 +646,40 @@ impl Constants {
     }
 }
 
-/// `principal.ward`, or the name of an argument.
+/// A day and a minute in milliseconds, and the Monday of the week that is tried, 2026-01-05.
+const DAY: i64 = 86_400_000;
+const MINUTE: i64 = 60_000;
+const MONDAY: i64 = 1_767_571_200_000;
+
+/// The ends of a network and the addresses next to it.
+fn near_addresses(network: &str) -> Vec<IpAddr> {
+    let (address, prefix) = network.split_once('/').unwrap_or((network, "128"));
+    let (Ok(address), Ok(prefix)) = (address.parse::<IpAddr>(), prefix.parse::<u32>()) else {
+        return Vec::new();
+    };
+    let (bits, width) = match address {
+        IpAddr::V4(address) => (u128::from(address.to_bits()), 32),
+        IpAddr::V6(address) => (address.to_bits(), 128),
+    };
+    let hosts = width - prefix.min(width);
+    let hosts = 1_u128.checked_shl(hosts).map_or(u128::MAX, |size| size - 1);
+    let (first, last) = (bits & !hosts, bits | hosts);
+    let ends = [
+        first.checked_sub(1),
+        Some(first),
+        Some(last),
+        last.checked_add(1),
+    ];
+    let address = |bits: u128| match address {
+        IpAddr::V4(_) => u32::try_from(bits)
+            .ok()
+            .map(|it| Ipv4Addr::from_bits(it).into()),
+        IpAddr::V6(_) => Some(Ipv6Addr::from_bits(bits).into()),
+    };
+    ends.into_iter().flatten().filter_map(address).collect()
+}
+
+/// `principal.ward`, `context.local.minute`, or the name of an argument.
 fn attribute_name(expression: &Value) -> Option<String> {
     let mut operations = expression.as_object()?.iter();
     let argument = operations.find_map(|(operator, operands)| argument_name(operator, operands));
@@ -557,6 +687,9 @@ fn attribute_name(expression: &Value) -> Option<String> {
         return Some(format!("arguments.{name}"));
     }
     let get = expression.get(".")?;
+    if is_local_time(&get["left"]) {
+        return Some(format!("context.local.{}", get["attr"].as_str()?));
+    }
     let variable = get["left"]["Var"].as_str()?;
     Some(format!("{variable}.{}", get["attr"].as_str()?))
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use wardgate_edge::AuthConfig;
 
 use crate::Error;
+use crate::context::TimeZone;
 
 /// Settings of the policy service. Durations are whole seconds in a file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -28,6 +29,9 @@ pub struct Config {
     /// used, 1 to 86400 s; default 900 s.
     #[serde(default = "default_approval_ttl", with = "seconds")]
     pub approval_ttl: Duration,
+    /// The time zone of `context.local`, by its IANA name; default `UTC`.
+    #[serde(default = "default_time_zone")]
+    pub time_zone: String,
     /// How often the directory is looked at, 1 to 3600 s; default 1 s.
     #[serde(default = "default_reload_interval", with = "seconds")]
     pub reload_interval: Duration,
@@ -42,6 +46,7 @@ impl Config {
             public_url: None,
             permit_ttl: default_permit_ttl(),
             approval_ttl: default_approval_ttl(),
+            time_zone: default_time_zone(),
             reload_interval: default_reload_interval(),
         }
     }
@@ -57,8 +62,16 @@ impl Config {
                 return Err(Error::Setting { setting, longest });
             }
         }
-        Ok(())
+        self.parse_time_zone().map(drop)
     }
+
+    pub(crate) fn parse_time_zone(&self) -> Result<TimeZone, Error> {
+        Ok(self.time_zone.parse()?)
+    }
+}
+
+fn default_time_zone() -> String {
+    "UTC".to_owned()
 }
 
 fn default_permit_ttl() -> Duration {
@@ -107,13 +120,11 @@ mod tests {
     #[test]
     fn an_unknown_setting_and_an_impossible_one_are_refused() {
         assert!(serde_json::from_str::<Config>(r#"{"policies": "p", "permit_tll": 3}"#).is_err());
-        let config: Config = serde_json::from_str(r#"{"policies": "p", "permit_ttl": 0}"#).unwrap();
-        assert!(
-            config
-                .validate()
-                .unwrap_err()
-                .to_string()
-                .contains("permit_ttl")
-        );
+        for (setting, value) in [("permit_ttl", "0"), ("time_zone", "\"Europe/Wien\"")] {
+            let config = format!(r#"{{"policies": "p", "{setting}": {value}}}"#);
+            let config: Config = serde_json::from_str(&config).unwrap();
+            let error = config.validate().unwrap_err().to_string();
+            assert!(error.contains(setting), "{error}");
+        }
     }
 }

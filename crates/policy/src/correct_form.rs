@@ -18,7 +18,9 @@ pub(crate) struct Mistake<'a> {
 impl<'a> Mistake<'a> {
     /// What to write instead; Cedar's own advice where nothing better is known.
     pub(crate) fn correct_form(&self) -> Option<String> {
-        let better = if self.problem.starts_with("expected single entity uid") {
+        let better = if self.problem.contains("ipaddr") {
+            Some("an address is no text; write `context.client_ip.isInRange(ip(\"10.0.0.0/8\"))`, or `context.client_ip == ip(\"10.1.2.3\")`".to_owned())
+        } else if self.problem.starts_with("expected single entity uid") {
             self.list_in_scope()
         } else if self.problem.starts_with("expected an entity uid") {
             self.no_entity_in_scope()
@@ -122,10 +124,12 @@ impl<'a> Mistake<'a> {
     }
 
     fn unguarded_attribute(&self) -> Option<String> {
-        let access = self.snippet()?;
-        let (holder, attribute) = access.rsplit_once('.')?;
+        let (_, named) = self.problem.split_once("optional attribute `")?;
+        let attribute = named.split('`').next()?.rsplit('.').next()?;
+        // What Cedar points at goes on behind the attribute where a method of it is called.
+        let (holder, _) = self.snippet()?.rsplit_once(&format!(".{attribute}"))?;
         Some(format!(
-            "it may be absent; write `{holder} has {attribute} && {access} …`"
+            "it may be absent; write `{holder} has {attribute} && {holder}.{attribute} …`"
         ))
     }
 

@@ -13,6 +13,7 @@ use wardgate_domain::{
 
 use crate::arguments::{self, Arguments};
 use crate::call::{Access, CallAnswer};
+use crate::context::CallContext;
 use crate::denial::Denial;
 use crate::fault::DecisionFault;
 use crate::schema_shape::Record;
@@ -43,7 +44,7 @@ struct RightsKey {
     definition: Digest,
 }
 
-/// The rights of a caller to a tool, as far as they do not depend on arguments.
+/// The rights of a caller to a tool, as far as they do not depend on the context.
 #[derive(Debug)]
 pub(crate) struct ToolRights {
     /// What they were worked out from.
@@ -57,8 +58,10 @@ pub(crate) struct ToolRights {
     approvable: Option<Access>,
     /// Empty when `access` is settled by a fault.
     pub(crate) entities: Entities,
-    /// Worked out when a call is first allowed; listing does not need it.
-    view: OnceLock<Result<ResultView, Denial>>,
+    /// Policies about rows or columns look at the time or the client's address.
+    view_depends_on_context: bool,
+    /// Worked out when a call is first allowed; listing does not need it. Empty where it depends on the context.
+    view: OnceLock<Result<Arc<ResultView>, Denial>>,
 }
 
 /// The view that a caller has of a tool's result.
@@ -75,23 +78,23 @@ pub(crate) struct Ruling {
     pub(crate) answer: CallAnswer,
     /// Those of whom one has to approve the call, which is allowed only then; none where it needs no approval.
     pub(crate) approvers: Option<Approvers>,
-    /// The answer holds for these arguments only.
-    pub(crate) depends_on_arguments: bool,
+    /// The answer, or the view of the result, holds in this context only.
+    pub(crate) depends_on_context: bool,
     pub(crate) rights: Arc<ToolRights>,
 }
 
 impl ToolRights {
-    /// Whether some arguments could be allowed, with an approval or without.
+    /// Whether a call could be allowed in some context, with an approval or without.
     pub(crate) fn possible(&self) -> bool {
         self.access.possible() || self.approvable.as_ref().is_some_and(Access::possible)
     }
 }
 
-/// The arguments of one call, and where it comes from.
+/// The arguments of one call, and when and from where it is made.
 #[derive(Clone, Copy)]
 struct CallParameters<'a> {
     arguments: &'a [u8],
-    client_ip: &'a str,
+    context: &'a CallContext,
 }
 
 impl Engine {
@@ -143,15 +146,12 @@ impl Engine {
         caller: &Caller,
         tool: &ToolFacts,
         arguments: &[u8],
-        client_ip: &str,
+        context: &CallContext,
     ) -> Result<Ruling, InvalidMessage> {
         let rights = self.rights(caller, tool);
-        let parameters = CallParameters {
-            arguments,
-            client_ip,
-        };
-        let (answer, depends_on_arguments) =
-            decide_access(&rights, tool, &rights.access, parameters)?;
+        let parameters = CallParameters { arguments, context };
+        let (answer, by_context) = decide_access(&rights, tool, &rights.access, parameters)?;
+        let depends_on_context = by_context || rights.view_depends_on_context;
         let is_not_permitted = matches!(
             &answer,
             Err(denial) if denial.reason == DenialReason::NotPermitted
@@ -160,15 +160,15 @@ impl Engine {
             return Ok(Ruling {
                 answer,
                 approvers: None,
-                depends_on_arguments,
+                depends_on_context,
                 rights,
             });
         };
-        let (answer, by_arguments) = decide_access(&rights, tool, approvable, parameters)?;
+        let (answer, by_context) = decide_access(&rights, tool, approvable, parameters)?;
         Ok(Ruling {
             approvers: answer.as_ref().ok().map(|ids| rights.set.approvers(ids)),
             answer,
-            depends_on_arguments: depends_on_arguments || by_arguments,
+            depends_on_context: depends_on_context || by_context,
             rights,
         })
     }
@@ -207,24 +207,28 @@ impl Engine {
     }
 
     /// The policies that permit the call and what the caller may see of its result, or the denial.
-    pub(crate) fn grant<'a>(
+    pub(crate) fn grant(
         &self,
         answer: CallAnswer,
-        rights: &'a ToolRights,
-    ) -> Result<(Vec<String>, &'a ResultView), Denial> {
+        rights: &ToolRights,
+        context: &CallContext,
+    ) -> Result<(Vec<String>, Arc<ResultView>), Denial> {
         let policies = answer?;
-        let view = self.view(rights).map_err(Clone::clone)?;
-        Ok((policies, view))
+        Ok((policies, self.view(rights, context)?))
     }
 
     /// What the caller may see of the result; when that cannot be worked out, the denial that takes the
     /// place of any permission to call.
-    fn view<'a>(&self, rights: &'a ToolRights) -> Result<&'a ResultView, &'a Denial> {
+    fn view(&self, rights: &ToolRights, context: &CallContext) -> Result<Arc<ResultView>, Denial> {
         let evaluate = || {
-            self.evaluate(rights)
+            self.evaluate(rights, context)
+                .map(Arc::new)
                 .map_err(|fault| denied_for(&fault, &rights.tool))
         };
-        rights.view.get_or_init(evaluate).as_ref()
+        if rights.view_depends_on_context {
+            return evaluate();
+        }
+        rights.view.get_or_init(evaluate).clone()
     }
 
     /// The policies for a caller with these roles.
@@ -244,7 +248,7 @@ impl Engine {
         let known = vocabulary.caller(caller).and_then(|caller| {
             let entities = vocabulary.entities(caller, tool)?;
             let partial = self.partial(&entities)?;
-            let (access, approvable) = set.accesses(&principal, tool, &partial)?;
+            let (access, approvable) = set.accesses(&principal, tool, &partial, None)?;
             Ok((access, approvable, entities))
         });
         let (access, approvable, entities) = known.unwrap_or_else(|fault| {
@@ -256,6 +260,7 @@ impl Engine {
         });
         let rights = Arc::new(ToolRights {
             tool: tool.clone(),
+            view_depends_on_context: set.view_reads_context(tool),
             set,
             principal,
             access,
@@ -281,18 +286,23 @@ impl Engine {
         }
     }
 
-    fn evaluate(&self, rights: &ToolRights) -> Result<ResultView, DecisionFault> {
+    fn evaluate(
+        &self,
+        rights: &ToolRights,
+        context: &CallContext,
+    ) -> Result<ResultView, DecisionFault> {
+        let context = context.to_cedar(None)?;
         let row_rule = match &rights.tool.entity {
             Some(entity) => {
                 let partial = self.partial(&rights.entities)?;
-                Some(rights.set.row_rule(&rights.principal, entity, &partial)?)
+                Some((rights.set).row_rule(&rights.principal, entity, &partial, &context)?)
             }
             None => None,
         };
         let column_tiers =
             rights
                 .set
-                .column_tiers(&rights.principal, &rights.tool, &rights.entities)?;
+                .column_tiers(&rights.principal, &rights.tool, &rights.entities, &context)?;
         Ok(ResultView {
             row_rule,
             column_tiers,
@@ -305,7 +315,7 @@ impl Engine {
     }
 }
 
-/// What `access` says of a call, and whether that holds for its arguments only. They are read only then.
+/// What `access` says of a call, and whether that holds in its context only. The arguments are read only then.
 fn decide_access(
     rights: &ToolRights,
     tool: &ToolFacts,
@@ -314,12 +324,9 @@ fn decide_access(
 ) -> Result<(CallAnswer, bool), InvalidMessage> {
     let policies = match access {
         Access::Settled(answer) => return Ok((answer.clone(), false)),
-        Access::ByArguments(policies) => policies,
+        Access::ByContext(policies) => policies,
     };
-    let CallParameters {
-        arguments,
-        client_ip,
-    } = parameters;
+    let CallParameters { arguments, context } = parameters;
     let arguments = with_defaults(tool, arguments, &rights.set.vocabulary.argument_types)?;
     let answer = rights
         .set
@@ -329,7 +336,7 @@ fn decide_access(
             tool,
             &rights.entities,
             &arguments,
-            client_ip,
+            context,
         )
         .unwrap_or_else(|fault| Err(denied_for(&fault, tool)));
     Ok((answer, true))

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use miette::Diagnostic;
 
+use crate::context::UnknownTimeZone;
 use crate::correct_form::Mistake;
 
 /// Why the service cannot start, or a directory holds no usable policy set.
@@ -29,6 +30,9 @@ pub enum Error {
         /// Its longest value in seconds.
         longest: u64,
     },
+    /// The time zone is none.
+    #[error("policy setting `time_zone`: {0}")]
+    TimeZone(#[from] UnknownTimeZone),
     /// The tokens of callers cannot be verified.
     #[error("policy.{0}")]
     Tokens(#[from] wardgate_edge::Error),

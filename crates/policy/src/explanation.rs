@@ -124,7 +124,7 @@ impl Simulator {
             &call.tool,
             &rights.entities,
             &arguments,
-            &call.client_ip,
+            &call.context,
         );
         let (request, entities) = request.map_err(|fault| fault.to_string())?;
         let policies = set

@@ -25,6 +25,7 @@ mod columns;
 mod comparison;
 mod compile;
 mod config;
+mod context;
 mod correct_form;
 mod denial;
 mod engine;
@@ -56,6 +57,7 @@ mod tests;
 
 pub use comparison::{AccessChange, Comparison, compare};
 pub use config::Config;
+pub use context::{CallContext, TimeZone, UnknownTimeZone, parse_client_ip, parse_time};
 pub use error::{Error, Finding, Findings, Position};
 pub use explanation::{ExplainedCondition, ExplainedPolicy, Explanation};
 pub use policy_test::{

@@ -11,6 +11,7 @@ use wardgate_domain::{
 };
 
 use crate::approval::CALLER;
+use crate::context::{CallContext, TimeZone, UnknownTimeZone, parse_client_ip, parse_time};
 use crate::set::PolicyLocation;
 use crate::simulator::{PartDecision, SimulatedAccess, SimulatedCall, Simulation, Simulator};
 
@@ -21,6 +22,9 @@ pub struct TestFile {
     /// Tools that the tests speak of, by name, besides those of the catalogue.
     #[serde(default)]
     pub tools: BTreeMap<String, ToolSample>,
+    /// The time zone of `context.local` and of times without an offset; `UTC` where nothing is said.
+    #[serde(default)]
+    pub time_zone: Option<String>,
     /// Callers by a name of their own.
     pub callers: BTreeMap<String, CallerSample>,
     /// The tests.
@@ -107,9 +111,13 @@ pub struct PolicyTest {
     /// The arguments of the call.
     #[serde(default)]
     pub arguments: Map<String, Value>,
-    /// The client's address.
+    /// The client's address; unknown where nothing is said.
     #[serde(default)]
     pub client_ip: String,
+    /// When it is decided, as `2026-01-07T12:00` in the time zone of the file or as RFC 3339. Where nothing is said, that time:
+    /// a Wednesday's noon.
+    #[serde(default)]
+    pub time: Option<String>,
     /// What must come of it.
     pub expect: Expectation,
 }
@@ -143,7 +151,7 @@ pub enum ExpectedAccess {
     Allowed,
     /// It may be made once somebody has approved it.
     NeedsApproval,
-    /// It may not, and with other arguments it might.
+    /// It may not, and with other arguments, at another time or from another address it might.
     Refused,
     /// The tool does not exist for the caller.
     Hidden,
@@ -410,11 +418,22 @@ impl TestRun<'_> {
     ) -> Result<(), String> {
         let test = self.test;
         let arguments = serde_json::to_vec(&test.arguments).map_err(|error| error.to_string())?;
+        let time_zone: TimeZone = match &self.file.time_zone {
+            Some(name) => name
+                .parse()
+                .map_err(|error: UnknownTimeZone| format!("`time_zone`: {error}"))?,
+            None => TimeZone::default(),
+        };
+        let context = CallContext {
+            time: parse_time(test.time.as_deref().unwrap_or(USUAL_TIME), &time_zone)?,
+            time_zone,
+            client_ip: parse_client_ip(&test.client_ip).map_err(|error| error.to_string())?,
+        };
         let call = SimulatedCall {
             caller: caller.clone(),
             tool: self.tool(tool, kind)?,
             arguments,
-            client_ip: test.client_ip.clone(),
+            context,
         };
         let simulation = self
             .simulator
@@ -529,6 +548,9 @@ impl TestRun<'_> {
         if test.expect.approval.is_some() {
             return Err("only calls of tools need approvals".to_owned());
         }
+        if test.time.is_some() || !test.client_ip.is_empty() {
+            return Err("only the use of tools and sources has a time and an address".to_owned());
+        }
         let Some(expected) = test.expect.decision else {
             return Err("`expect` has no `decision`".to_owned());
         };
@@ -585,6 +607,9 @@ impl TestRun<'_> {
         }
     }
 }
+
+/// The time of tests that say none.
+const USUAL_TIME: &str = "2026-01-07T12:00";
 
 /// The key of every conversation that is made up.
 const CONVERSATION: &str = "00000000-0000-0000-0000-000000000000";

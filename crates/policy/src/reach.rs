@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use cedar_policy::{
-    Context, Decision, Effect, Entities, Entity, EntityUid, PartialEntities, PartialEntityUid,
+    Decision, Effect, Entities, Entity, EntityUid, PartialEntities, PartialEntityUid,
     PartialRequest, Policy, PolicySet as Policies,
 };
 use wardgate_domain::{ColumnClass, OfferKind, ToolFacts};
@@ -31,7 +31,7 @@ impl fmt::Display for Advice {
 }
 
 impl PolicySet {
-    /// Whether there can be a caller who may call `tool` with some arguments.
+    /// Whether there can be a caller who may call `tool` in some context.
     pub fn lets_anyone_call(&self, tool: &ToolFacts) -> bool {
         let (action, entity) = self.vocabulary.question(tool.kind);
         let Some(policies) = self.uses.get(&tool.kind) else {
@@ -40,7 +40,7 @@ impl PolicySet {
         let resource = PartialEntityUid::from_concrete(uid(entity, tool.name.as_str()));
         let entities = self.vocabulary.around(Some(tool), &tool.classes);
         entities
-            .and_then(|entities| self.can_be_allowed(policies, action, (resource, None), entities))
+            .and_then(|entities| self.can_be_allowed(policies, action, resource, entities))
             .unwrap_or(true)
     }
 
@@ -56,8 +56,7 @@ impl PolicySet {
             .iter()
             .zip(&self.show)
             .any(|((_, action), policies)| {
-                let (resource, context) = (resource.clone(), Some(Context::empty()));
-                self.can_be_allowed(policies, action, (resource, context), entities.clone())
+                self.can_be_allowed(policies, action, resource.clone(), entities.clone())
                     .unwrap_or(true)
             })
     }
@@ -68,8 +67,7 @@ impl PolicySet {
         let row = vocabulary.rows.get(entity)?;
         let policies = self.read.get(entity)?;
         let resource = PartialEntityUid::new(row.name.clone(), None);
-        let of_row = (resource, Some(Context::empty()));
-        let allowed = self.can_be_allowed(policies, &vocabulary.read, of_row, Vec::new());
+        let allowed = self.can_be_allowed(policies, &vocabulary.read, resource, Vec::new());
         Some(allowed.unwrap_or(true))
     }
 
@@ -145,7 +143,7 @@ impl PolicySet {
         &self,
         policies: &Policies,
         action: &EntityUid,
-        (resource, context): (PartialEntityUid, Option<Context>),
+        resource: PartialEntityUid,
         entities: Vec<Entity>,
     ) -> Result<bool, DecisionFault> {
         let schema = &self.vocabulary.schema;
@@ -153,7 +151,7 @@ impl PolicySet {
             PartialEntityUid::new(self.vocabulary.user.clone(), None),
             action.clone(),
             resource,
-            context,
+            None,
             schema,
         )
         .map_err(|_| DecisionFault::Refused("a question about everyone"))?;

@@ -1,4 +1,5 @@
-//! Decides recorded calls anew by other policies, from what is on record: who called what, and not with which arguments.
+//! Decides recorded calls anew by other policies, from what is on record: who called what, when and from where, and not with
+//! which arguments.
 //!
 //! The record has no attributes of the caller and no arguments, so both stay unknown. An answer counts only where it holds
 //! whatever they were; anything else is said to be undetermined and never guessed.
@@ -8,6 +9,7 @@ use serde_json::Value;
 use wardgate_domain::{Caller, ToolFacts};
 
 use crate::call::Access;
+use crate::context::CallContext;
 use crate::fault::DecisionFault;
 use crate::simulator::Simulator;
 
@@ -18,6 +20,8 @@ pub struct RecordedCall<'a> {
     pub caller: &'a Caller,
     /// The tool, with the definition that it had.
     pub tool: &'a ToolFacts,
+    /// When and from where; none where that is to count as unknown.
+    pub context: Option<&'a CallContext>,
 }
 
 /// A recorded call, decided anew.
@@ -52,10 +56,15 @@ impl Simulator {
             (Access::Settled(Err(denial)), None | Some(Access::Settled(Err(_)))) => {
                 ReplayedCall::Denied(denial.policies)
             }
-            (Access::ByArguments(_), _) | (_, Some(Access::ByArguments(_))) => {
+            (Access::ByContext(_), _) | (_, Some(Access::ByContext(_))) => {
                 ReplayedCall::Undetermined
             }
         }
+    }
+
+    /// Whether the use of `tool` can depend on the time or the client's address.
+    pub fn reads_context(&self, tool: &ToolFacts) -> bool {
+        self.set().access_reads_context(tool)
     }
 
     /// A caller who lacks an attribute that the schema requires is denied everything.
@@ -94,6 +103,12 @@ impl Simulator {
         entities.as_array_mut().ok_or_else(refused)?.push(caller);
         let entities = PartialEntities::from_json_value(entities, &vocabulary.schema)
             .map_err(|_| refused())?;
-        set.accesses(&principal, call.tool, &entities)
+        // What the arguments are is left out of the entities, and so unknown.
+        let arguments = || Some(vocabulary.call_arguments());
+        let context = call
+            .context
+            .map(|it| it.to_cedar(arguments()))
+            .transpose()?;
+        set.accesses(&principal, call.tool, &entities, context.as_ref())
     }
 }

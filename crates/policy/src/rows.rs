@@ -109,13 +109,14 @@ impl Vocabulary {
 }
 
 impl PolicySet {
-    /// The rule for rows of type `entity`. It holds for this caller only, and can be decided by the
-    /// stable authorizer with nothing but the one row as its entities.
+    /// The rule for rows of type `entity`. It holds for this caller and this context only, and can be decided by the stable
+    /// authorizer with nothing but the one row as its entities.
     pub(crate) fn row_rule(
         &self,
         principal: &EntityUid,
         entity: &str,
         entities: &PartialEntities,
+        context: &Context,
     ) -> Result<RowRule, DecisionFault> {
         let vocabulary = &self.vocabulary;
         let (row_type, policies) = vocabulary
@@ -127,7 +128,7 @@ impl PolicySet {
             PartialEntityUid::from_concrete(principal.clone()),
             vocabulary.read.clone(),
             PartialEntityUid::new(row_type.name.clone(), None),
-            Some(Context::empty()),
+            Some(context.clone()),
             &vocabulary.schema,
         )
         .map_err(|_| DecisionFault::Refused("the question whether a row may be read"))?;

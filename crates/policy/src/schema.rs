@@ -331,7 +331,8 @@ impl<'a> Composition<'a> {
             entity["shape"] = json!({ "type": "Record", "attributes": attributes });
         }
         let rows: Vec<_> = self.rows.keys().collect();
-        let read = json!({ "appliesTo": { "principalTypes": [USER], "resourceTypes": rows } });
+        let context = actions["show_clear"]["appliesTo"]["context"].clone();
+        let read = json!({ "appliesTo": { "principalTypes": [USER], "resourceTypes": rows, "context": context } });
         actions.insert(READ.to_owned(), read);
         let copied =
             |(name, entry): (&String, &SchemaEntry<'_>)| (name.clone(), entry.json.clone());

@@ -34,6 +34,7 @@ pub async fn service(
     Error,
 > {
     config.validate()?;
+    let time_zone = config.parse_time_zone()?;
     let auth = Authenticator::new(
         config.auth,
         config
@@ -56,6 +57,7 @@ pub async fn service(
         signer,
         ambient,
         (config.permit_ttl, config.approval_ttl),
+        time_zone,
     ));
     let (readiness_sender, policies) = watch::channel(Readiness::Ready);
     reload::watch(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cedar_policy::{self as cedar, EntityUid, Policy, PolicyId, PrincipalConstraint};
 use serde_json::Value;
-use wardgate_domain::{Approvers, Digest, OfferKind};
+use wardgate_domain::{Approvers, Digest, OfferKind, ToolFacts};
 
 use crate::approval::{approver_role, needs_approval};
 use crate::arguments;
@@ -27,6 +27,8 @@ pub struct PolicyLocation {
 pub struct PolicySet {
     hash: Digest,
     locations: Arc<BTreeMap<String, PolicyLocation>>,
+    /// The policies that look at the time or the client's address.
+    context_readers: Arc<BTreeSet<PolicyId>>,
     pub(crate) vocabulary: Arc<Vocabulary>,
     /// The policies that can apply to a question, apart, so that each question costs only its own.
     pub(crate) uses: BTreeMap<OfferKind, cedar::PolicySet>,
@@ -88,6 +90,24 @@ impl PolicySet {
         &self.locations
     }
 
+    /// Whether the use of `tool` can depend on the time or the client's address.
+    pub(crate) fn access_reads_context(&self, tool: &ToolFacts) -> bool {
+        self.read_context(self.uses.get(&tool.kind))
+    }
+
+    /// Whether the rows or columns of `tool` can depend on the time or the client's address.
+    pub(crate) fn view_reads_context(&self, tool: &ToolFacts) -> bool {
+        let rows = tool.entity.as_ref();
+        let rows = rows.and_then(|entity| self.read.get(entity));
+        let columns = (self.show.iter()).filter(|_| !tool.classes.is_empty());
+        self.read_context(rows.into_iter().chain(columns))
+    }
+
+    fn read_context<'a>(&self, sets: impl IntoIterator<Item = &'a cedar::PolicySet>) -> bool {
+        let mut policies = sets.into_iter().flat_map(cedar::PolicySet::policies);
+        policies.any(|policy| self.context_readers.contains(policy.id()))
+    }
+
     /// The same without the policies whose scope asks for a role that is none of `roles`: what a caller with these roles is
     /// decided by. Cedar looks at every policy of a set, so that a decision costs as much as there are.
     pub(crate) fn for_roles(&self, roles: &[String]) -> Self {
@@ -107,6 +127,7 @@ impl PolicySet {
         Self {
             hash: self.hash,
             locations: Arc::clone(&self.locations),
+            context_readers: Arc::clone(&self.context_readers),
             vocabulary: Arc::clone(&self.vocabulary),
             without_approval: self.without_approval.as_ref().map(slice),
             uses: uses.collect(),
@@ -129,11 +150,17 @@ impl PolicySet {
     ) -> Self {
         // Only what a policy looks at has to have the type that is declared.
         let mut read_arguments = BTreeSet::new();
+        let mut context_readers = BTreeSet::new();
         for policy in policies.policies() {
-            match policy.to_json() {
-                Ok(json) => arguments::collect_names(&json, &mut read_arguments),
-                // Compiling refuses a policy that has no JSON form; without it, each argument counts.
-                Err(_) => read_arguments.extend(vocabulary.argument_types.keys().cloned()),
+            if let Ok(json) = policy.to_json() {
+                arguments::collect_names(&json, &mut read_arguments);
+                if reads_time_or_address(&json) {
+                    context_readers.insert(policy.id().clone());
+                }
+            } else {
+                // Compiling refuses a policy that has no JSON form; without it, everything counts as read.
+                read_arguments.extend(vocabulary.argument_types.keys().cloned());
+                context_readers.insert(policy.id().clone());
             }
         }
         vocabulary
@@ -191,6 +218,7 @@ impl PolicySet {
         Self {
             hash,
             locations: Arc::new(locations),
+            context_readers: Arc::new(context_readers),
             without_approval,
             uses: uses
                 .into_iter()
@@ -218,6 +246,23 @@ pub(crate) fn gather(policies: impl IntoIterator<Item = Policy>) -> cedar::Polic
         let _unique = set.add(policy);
     }
     set
+}
+
+/// Whether an expression reads anything of the context but the arguments.
+fn reads_time_or_address(json: &Value) -> bool {
+    match json {
+        Value::Object(members) => {
+            let of_context = |variable: &Value| variable == "context";
+            let left = members.get("left").map(|left| &left["Var"]);
+            if left.is_some_and(of_context) {
+                return members.get("attr").is_none_or(|it| it != "arguments");
+            }
+            members.get("Var").is_some_and(of_context)
+                || members.values().any(reads_time_or_address)
+        }
+        Value::Array(items) => items.iter().any(reads_time_or_address),
+        _ => false,
+    }
 }
 
 /// How deep a JSON value nests; a scalar has depth 0.

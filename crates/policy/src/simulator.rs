@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use cedar_policy::{Context, Entity, Request, RestrictedExpression};
+use cedar_policy::{Entity, Request, RestrictedExpression};
 use serde_json::{Map, Value};
 use wardgate_domain::{
     Approvers, Caller, ColumnClass, ColumnTier, ConversationFacts, DenialReason, InvalidMessage,
@@ -12,7 +12,8 @@ use wardgate_domain::{
 };
 
 use crate::call::{CallAnswer, decide};
-use crate::engine::{Engine, Ruling, ToolRights};
+use crate::context::CallContext;
+use crate::engine::{Engine, ResultView, Ruling, ToolRights};
 use crate::entities::text;
 use crate::fault::DecisionFault;
 use crate::schema_shape::Type;
@@ -37,8 +38,8 @@ pub struct SimulatedCall {
     pub tool: ToolFacts,
     /// One JSON object.
     pub arguments: Vec<u8>,
-    /// The client's address; empty when unknown.
-    pub client_ip: String,
+    /// When and from where.
+    pub context: CallContext,
 }
 
 /// The access to a tool, as a caller notices it.
@@ -48,9 +49,9 @@ pub enum SimulatedAccess {
     Allowed,
     /// It may be made once somebody has approved it.
     NeedsApproval,
-    /// It may not; other arguments could be allowed, so the caller sees the tool.
+    /// It may not; other arguments, another time or another address could be allowed, so the caller sees the tool.
     Refused,
-    /// No arguments would be allowed: to the caller the tool does not exist.
+    /// No call would be allowed: to the caller the tool does not exist.
     Hidden,
 }
 
@@ -82,8 +83,9 @@ pub struct Simulation {
     pub reason: Option<DenialReason>,
     /// The ids of the policies that decided, or that failed.
     pub policies: Vec<String>,
-    /// The answer holds for these arguments only.
-    pub depends_on_arguments: bool,
+    /// The answer, or the view of the result, holds for these arguments, this time and this address only.
+    pub depends_on_context: bool,
+    context: CallContext,
     pub(crate) rights: Arc<ToolRights>,
 }
 
@@ -114,12 +116,13 @@ impl Simulator {
         let Ruling {
             answer,
             approvers,
-            depends_on_arguments,
+            depends_on_context,
             rights,
         } = self
             .engine
-            .rule(&call.caller, &call.tool, &call.arguments, &call.client_ip)?;
-        let granted = self.engine.grant(answer, &rights).map(|(ids, _)| ids);
+            .rule(&call.caller, &call.tool, &call.arguments, &call.context)?;
+        let granted = self.engine.grant(answer, &rights, &call.context);
+        let granted = granted.map(|(ids, _)| ids);
         let (access, reason, policies) = match granted {
             Ok(policies) if approvers.is_some() => (SimulatedAccess::NeedsApproval, None, policies),
             Ok(policies) => (SimulatedAccess::Allowed, None, policies),
@@ -137,7 +140,8 @@ impl Simulator {
             access,
             reason,
             policies,
-            depends_on_arguments,
+            depends_on_context,
+            context: call.context.clone(),
             rights,
         })
     }
@@ -163,10 +167,14 @@ impl Simulator {
         &self,
         simulation: &Simulation,
     ) -> Result<BTreeMap<ColumnClass, PartDecision<ColumnTier>>, String> {
-        let (_, view) = self.view(simulation)?;
+        let view = self.view(simulation)?;
         let mut columns = BTreeMap::new();
         for class in &simulation.rights.tool.classes {
-            let tier = view.get(class).copied().unwrap_or(ColumnTier::Dropped);
+            let tier = view
+                .column_tiers
+                .get(class)
+                .copied()
+                .unwrap_or(ColumnTier::Dropped);
             let policies = self
                 .policies_of_tier(simulation, class, tier)
                 .map_err(|fault| fault.to_string())?;
@@ -187,8 +195,11 @@ impl Simulator {
         row: &Map<String, Value>,
     ) -> Result<PartDecision<bool>, String> {
         let rights = &simulation.rights;
-        let (rule, _) = self.view(simulation)?;
-        let rule = rule.ok_or("the tool has no row type, so all of its rows leave")?;
+        let view = self.view(simulation)?;
+        let rule = view
+            .row_rule
+            .as_ref()
+            .ok_or("the tool has no row type, so all of its rows leave")?;
         let entity = self.row_entity(&rule.entity, row)?;
         let vocabulary = &self.set().vocabulary;
         let admitted = vocabulary
@@ -204,12 +215,10 @@ impl Simulator {
         Ok(reading(answer))
     }
 
-    fn view<'a>(&self, simulation: &'a Simulation) -> Result<ViewOf<'a>, String> {
-        let granted = self.engine.grant(Ok(Vec::new()), &simulation.rights);
-        match granted {
-            Ok((_, view)) if simulation.access.is_possible() => {
-                Ok((view.row_rule.as_ref(), &view.column_tiers))
-            }
+    fn view(&self, simulation: &Simulation) -> Result<Arc<ResultView>, String> {
+        let (rights, context) = (&simulation.rights, &simulation.context);
+        match self.engine.grant(Ok(Vec::new()), rights, context) {
+            Ok((_, view)) if simulation.access.is_possible() => Ok(view),
             _ => Err(format!("the call is {}", simulation.access.as_str())),
         }
     }
@@ -222,13 +231,14 @@ impl Simulator {
     ) -> Result<Vec<String>, DecisionFault> {
         let vocabulary = &self.set().vocabulary;
         let rights = &simulation.rights;
+        let context = simulation.context.to_cedar(None)?;
         let mut found = Vec::new();
         for ((tier, action), policies) in vocabulary.show.iter().zip(&self.set().show) {
             let request = Request::new(
                 rights.principal.clone(),
                 action.clone(),
                 vocabulary.class(class.as_str()),
-                Context::empty(),
+                context.clone(),
                 Some(&vocabulary.schema),
             )
             .map_err(|_| DecisionFault::Refused("the question how a column may be shown"))?;
@@ -286,7 +296,7 @@ impl Simulator {
             simulation.rights.principal.clone(),
             set.vocabulary.read.clone(),
             row.uid(),
-            Context::empty(),
+            simulation.context.to_cedar(None)?,
             Some(&set.vocabulary.schema),
         )
         .map_err(|_| refused())?;
@@ -300,12 +310,6 @@ impl Simulator {
         )
     }
 }
-
-/// What a permit says of rows, and of columns.
-type ViewOf<'a> = (
-    Option<&'a wardgate_domain::RowRule>,
-    &'a BTreeMap<ColumnClass, ColumnTier>,
-);
 
 fn reading(answer: CallAnswer) -> PartDecision<bool> {
     match answer {

@@ -8,11 +8,13 @@ use cedar_policy::{
 };
 use serde_json::Value;
 use wardgate_domain::{
-    ColumnClass, ConversationFacts, Digest, OfferKind, RecordScope, RowRule, ToolFacts, ToolName,
+    ColumnClass, ConversationFacts, Digest, OfferKind, RecordScope, RowRule, Timestamp, ToolFacts,
+    ToolName,
 };
 
 use crate::arguments::Arguments;
 use crate::call::Access;
+use crate::context::{CallContext, TimeZone};
 use crate::entities::text;
 use crate::fault::DecisionFault;
 use crate::schema_shape::{Attribute, Record, Type};
@@ -188,22 +190,25 @@ impl Trial<'_> {
         let partial = PartialEntities::from_concrete(entities.clone(), &vocabulary.schema)
             .map_err(|_| DecisionFault::Refused("made-up entities in part"))?;
 
+        let context = made_up_context(extent);
         let policies = self.set.policies(tool.kind)?;
-        let access = self.set.access(policies, &principal, tool, &partial)?;
-        if let Access::ByArguments(policies) = access {
+        let access = (self.set).access(policies, &principal, tool, &partial, None)?;
+        if let Access::ByContext(policies) = access {
             // Allowed or denied: what counts is that it was decided.
             let arguments = made_up_arguments(&vocabulary.argument_types, extent);
             let _decided = self
                 .set
-                .answer(&policies, &principal, tool, &entities, &arguments, "")?;
+                .answer(&policies, &principal, tool, &entities, &arguments, &context)?;
         }
-        self.set.column_tiers(&principal, tool, &entities)?;
+        let context = context.to_cedar(None)?;
+        self.set
+            .column_tiers(&principal, tool, &entities, &context)?;
         for scope in [RecordScope::All, RecordScope::Own, RecordScope::Manage] {
             let _decided = self.set.record(caller.clone(), scope)?;
         }
         let _decided = self.set.recall(caller, &made_up_conversation()?)?;
         for name in vocabulary.rows.keys() {
-            let rule = self.set.row_rule(&principal, name, &partial)?;
+            let rule = self.set.row_rule(&principal, name, &partial, &context)?;
             for extent in [AttributeExtent::Least, AttributeExtent::Most] {
                 self.admit(&principal, &rule, extent)?;
             }
@@ -227,6 +232,19 @@ impl Trial<'_> {
         // Admitted or withheld: what counts is that it was decided.
         let _admitted = vocabulary.admits(principal, rule, entity)?;
         Ok(())
+    }
+}
+
+/// A Sunday's midnight from nowhere, or a Wednesday's noon from an address of the documentation (RFC 5737).
+fn made_up_context(extent: AttributeExtent) -> CallContext {
+    let (seconds, client_ip) = match extent {
+        AttributeExtent::Least => (1_767_484_800, None),
+        AttributeExtent::Most => (1_767_787_200, Some([192, 0, 2, 1].into())),
+    };
+    CallContext {
+        time: Timestamp::from_seconds(seconds),
+        time_zone: TimeZone::default(),
+        client_ip,
     }
 }
 

@@ -123,6 +123,11 @@ impl Vocabulary {
         uid(&self.user, subject)
     }
 
+    /// The arguments of the call that is asked about.
+    pub(crate) fn call_arguments(&self) -> EntityUid {
+        uid(&self.arguments, "of this call")
+    }
+
     /// The column class of this name.
     pub(crate) fn class(&self, name: &str) -> EntityUid {
         uid(&self.class, name)

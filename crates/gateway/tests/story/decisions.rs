@@ -89,6 +89,19 @@ async fn policy_and_tool_know_the_caller_and_the_tool_by_its_own_name() {
 }
 
 #[tokio::test]
+async fn a_call_from_another_address_is_decided_anew_where_the_permit_is_for_one_call() {
+    let mut world = World::start().await;
+    world.policy.says(PolicyAnswer::AllowThese);
+    assert!(world.call("reads").await.is_released());
+    let from = reqwest::Client::builder().local_address(std::net::IpAddr::from([127, 0, 0, 2]));
+    world.http = from.no_proxy().build().unwrap();
+    assert!(world.call("reads").await.is_released());
+    let decided = world.policy.asked.all();
+    let addresses: Vec<_> = decided.iter().map(|asked| &*asked.client_ip).collect();
+    assert_eq!(addresses, ["127.0.0.1", "127.0.0.2"]);
+}
+
+#[tokio::test]
 async fn an_invisible_tool_and_an_unknown_one_answer_alike_and_the_record_tells_them_apart() {
     let world = World::start().await;
     world.policy.says(HIDDEN);

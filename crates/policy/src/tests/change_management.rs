@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use wardgate_domain::ToolFacts;
 
-use super::fixture::{Dir, hospital, tool};
+use super::fixture::{Dir, hospital, start, tool};
 use super::samples::{caller, caller_with, text};
 use crate::PolicySet;
 use crate::comparison::{AccessChange, compare};
+use crate::context::{CallContext, TimeZone};
 use crate::policy_test::{TestFile, TestReport, run_tests, test_files};
 use crate::replay::{RecordedCall, ReplayedCall};
 use crate::simulator::{SimulatedAccess, SimulatedCall, Simulator};
@@ -165,12 +166,20 @@ fn the_files_of_tests_stand_beside_the_policies_and_below_them() {
     );
 }
 
+fn usual_context() -> CallContext {
+    CallContext {
+        time: start(),
+        time_zone: TimeZone::default(),
+        client_ip: None,
+    }
+}
+
 fn call(role: &str, arguments: &str) -> SimulatedCall {
     SimulatedCall {
         caller: caller("gil", &[role]),
         tool: tool("t"),
         arguments: arguments.as_bytes().to_vec(),
-        client_ip: String::new(),
+        context: usual_context(),
     }
 }
 
@@ -360,6 +369,7 @@ fn a_recorded_call_is_decided_anew_only_where_nothing_unknown_matters() {
         simulator.replay(&RecordedCall {
             caller: &caller,
             tool: &tool,
+            context: None,
         })
     };
     let allowed = |id: &str| ReplayedCall::Allowed(vec![id.to_owned()]);
@@ -474,6 +484,7 @@ fn a_recorded_call_and_an_explanation_know_the_third_answer() {
     let replayed = simulator.replay(&RecordedCall {
         caller: &caller("gil", &["Guest"]),
         tool: &tool("t"),
+        context: None,
     });
     // The schema of these tests has attributes of callers, none of which is required.
     assert_eq!(

@@ -94,12 +94,17 @@ fn an_action_about_something_else_is_told_what_each_action_is_about() {
 fn what_may_be_absent_is_told_its_guard() {
     told(&[
         (
+            r#"permit(principal, action == Action::"call_tool", resource)
+               when { context has client_ip && context.client_ip like "10.*" };"#,
+            r#"an address is no text; write `context.client_ip.isInRange(ip("10.0.0.0/8"))`"#,
+        ),
+        (
             r#"permit(principal, action == Action::"read", resource is Row)
                when { resource.owner == principal.subject };"#,
             "write `resource has owner && resource.owner …`",
         ),
         (
-            r#"permit(principal, action == Action::"call_tool", resource) when { context.client_ip == "x" };"#,
+            r#"permit(principal, action == Action::"call_tool", resource) when { context.client_ip.isLoopback() };"#,
             "write `context has client_ip && context.client_ip …`",
         ),
         (
@@ -124,7 +129,7 @@ fn a_word_that_is_not_there_is_told_the_nearest_or_where_it_is_declared() {
             "did you mean `owner`? Further attributes are declared in a `.cedarschema`: `entity Row { ownr?: String };`",
         ),
         (
-            r#"permit(principal, action == Action::"call_tool", resource) when { context.clent_ip == "3" };"#,
+            r#"permit(principal, action == Action::"call_tool", resource) when { context.clent_ip.isLoopback() };"#,
             "did you mean `client_ip`?",
         ),
         (

@@ -257,7 +257,7 @@ fn a_forbid_on_arguments_or_address_hides_nothing_but_denies() {
         @id("deep") forbid(principal, action == Action::"call_tool", resource)
         when {{ context.arguments.hasTag("path") && context.arguments.getTag("path") like "*..*" }};
         @id("far") forbid(principal, action == Action::"call_tool", resource)
-        unless {{ context has client_ip && context.client_ip like "10.*" }};"#
+        unless {{ context has client_ip && context.client_ip.isInRange(ip("10.0.0.0/8")) }};"#
     ));
     let decide = |arguments: &str, client_ip| {
         let decision = test_policy.authorizer.authorize(

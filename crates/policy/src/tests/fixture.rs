@@ -67,7 +67,13 @@ impl TestPolicy {
         let signer = permit_signer();
         let verifier = permit_verifier(&signer);
         let lifetimes = (Duration::from_secs(30), Duration::from_mins(15));
-        let authorizer = PolicyAuthorizer::new(set, signer, ambient, lifetimes);
+        let authorizer = PolicyAuthorizer::new(
+            set,
+            signer,
+            ambient,
+            lifetimes,
+            "Europe/Berlin".parse().unwrap(),
+        );
         Self {
             authorizer,
             clock,

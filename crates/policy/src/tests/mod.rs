@@ -2,6 +2,7 @@
 
 mod approvals;
 mod change_management;
+mod context;
 mod correct_form;
 mod decisions;
 pub(crate) mod fixture;

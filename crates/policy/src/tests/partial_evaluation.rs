@@ -11,9 +11,10 @@ use cedar_policy::{
 use proptest::prelude::*;
 use wardgate_domain::{AttributeValue, Caller, Digest, ToolFacts, Verdict};
 
-use super::fixture::{Dir, TestPolicy, hospital};
+use super::fixture::{Dir, TestPolicy, hospital, start};
 use super::samples::{Row, admits, row_entity};
 use crate::PolicySet;
+use crate::context::CallContext;
 
 /// The demo once more, and next to it rules that mix forbids, arithmetic and sets.
 const MIXED: &str = r#"
@@ -33,6 +34,8 @@ when { principal has ward && principal.ward == "z" && resource has owner && reso
 when { context.arguments.hasTag("x") && context.arguments.getTag("x") == principal.subject };
 @id("9") forbid(principal, action == Action::"call_tool", resource)
 when { context.arguments.hasTag("y") && !(principal has ward) };
+@id("10") forbid(principal, action == Action::"read", resource is Row)
+when { context.local.weekday == 5 && context.time > datetime("2027-01-01") && resource has n && resource.n == 0 };
 "#;
 
 struct Case {
@@ -113,7 +116,7 @@ impl Case {
         let rule = signed.unverified_terms().unwrap().row_rule.unwrap();
         let entity = row_entity(&rule.entity, row);
         let asked = ("read", entity.uid());
-        let plain = self.allows(caller, tool, asked, entity, Context::empty());
+        let plain = self.allows(caller, tool, asked, entity, context(None));
         assert_eq!(admits(&rule, caller.subject(), row), plain, "{rule:?}");
     }
 
@@ -134,17 +137,25 @@ impl Case {
             .iter()
             .map(|(name, value)| ((*name).to_owned(), string(value)));
         let tagged = cedar_policy::Entity::new_with_tags(uid.clone(), [], [], tags).unwrap();
-        let context = Context::from_pairs([(
-            "arguments".to_owned(),
-            RestrictedExpression::new_entity_uid(uid),
-        )])
-        .unwrap();
         let asked = (
             "call_tool",
             format!("Tool::\"{}\"", tool.name).parse().unwrap(),
         );
-        assert_eq!(decided, self.allows(caller, tool, asked, tagged, context));
+        assert_eq!(
+            decided,
+            self.allows(caller, tool, asked, tagged, context(Some(uid)))
+        );
     }
+}
+
+/// The context of every decision of these tests.
+fn context(arguments: Option<EntityUid>) -> Context {
+    let context = CallContext {
+        time: start(),
+        time_zone: "Europe/Berlin".parse().unwrap(),
+        client_ip: None,
+    };
+    context.to_cedar(arguments).unwrap()
 }
 
 static DEMO: LazyLock<Case> = LazyLock::new(|| {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use wardgate_domain::Timestamp;
+use wardgate_policy::TimeZone;
 
 use super::{RecordSource, claim, instant};
 
@@ -76,9 +77,9 @@ pub(crate) struct PolicyTestRun {
 pub(crate) struct PolicyExplain {
     /// The directory of policies.
     pub(crate) directory: PathBuf,
-    /// A recorded call: its caller, roles and tool are taken from the record. Attributes and arguments are not on record:
+    /// A recorded call: its caller, roles, tool, time and address are taken from the record. Attributes and arguments are not on record:
     /// give them with --claim and --args.
-    #[arg(long, value_name = "ID", conflicts_with_all = ["sub", "roles", "tool", "client_ip"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["sub", "roles", "tool", "client_ip", "time"])]
     pub(crate) call: Option<String>,
     /// Subject of the caller.
     #[arg(long, value_name = "SUB", required_unless_present = "call")]
@@ -102,6 +103,12 @@ pub(crate) struct PolicyExplain {
     /// Address of the client.
     #[arg(long, value_name = "ADDR")]
     pub(crate) client_ip: Option<String>,
+    /// Time of the call: 2026-01-07T12:00 in the time zone, or RFC 3339. Without it, now.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) time: Option<String>,
+    /// Time zone of the policies, as `policy.time_zone` names it.
+    #[arg(long, value_name = "ZONE", default_value = "UTC")]
+    pub(crate) time_zone: TimeZone,
     /// The catalogue that has the tool; without it, `tools.yaml` beside the directory.
     #[arg(long, value_name = "FILE")]
     pub(crate) tools: Option<PathBuf>,
@@ -138,6 +145,9 @@ pub(crate) struct PolicyReplay {
     /// The catalogue of tools; without it, `tools.yaml` beside the directory.
     #[arg(long, value_name = "FILE")]
     pub(crate) tools: Option<PathBuf>,
+    /// Time zone of the policies, as `policy.time_zone` names it.
+    #[arg(long, value_name = "ZONE", default_value = "UTC")]
+    pub(crate) time_zone: TimeZone,
     /// Only calls from this instant on (RFC 3339).
     #[arg(long, value_name = "TIME", value_parser = instant)]
     pub(crate) since: Option<Timestamp>,

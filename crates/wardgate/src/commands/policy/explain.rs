@@ -2,10 +2,10 @@
 
 use futures::{StreamExt, pin_mut};
 use serde_json::{Map, Value, json};
-use wardgate_domain::{OfferKind, mark_invisible};
+use wardgate_domain::{Ambient, OfferKind, mark_invisible};
 use wardgate_policy::{
-    CallerSample, Explanation, PartDecision, SimulatedCall, Simulation, Simulator, sample_caller,
-    tier_word,
+    CallContext, CallerSample, Explanation, PartDecision, SimulatedCall, Simulation, Simulator,
+    parse_client_ip, parse_time, sample_caller, tier_word,
 };
 use wardgate_rpc::client::{AuditFilter, QueriedRecord};
 
@@ -107,15 +107,25 @@ fn asked_call(
         .ok_or_else(|| {
             format!("no `{name}` is in the catalogue; name the catalogue with --tools")
         })?;
-    let client_ip = match recorded {
-        Some(outcome) => outcome.client_ip.clone(),
-        None => arguments.client_ip.clone().unwrap_or_default(),
+    let time_zone = &arguments.time_zone;
+    let context = match (recorded, &arguments.time) {
+        (Some(outcome), _) => outcome.context(time_zone)?,
+        (None, time) => CallContext {
+            time: match time {
+                Some(time) => {
+                    parse_time(time, time_zone).map_err(|problem| format!("--time: {problem}"))?
+                }
+                None => Ambient::system().now(),
+            },
+            time_zone: time_zone.clone(),
+            client_ip: parse_client_ip(arguments.client_ip.as_deref().unwrap_or_default())?,
+        },
     };
     Ok(SimulatedCall {
         caller: sample_caller(&sample)?,
         tool,
         arguments: arguments.args.clone().into_bytes(),
-        client_ip,
+        context,
     })
 }
 

@@ -1,12 +1,16 @@
 //! `wardgate policy replay`: recorded calls, decided anew by other policies.
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use futures::{StreamExt, pin_mut};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use wardgate_domain::{Caller, OfferKind, ToolFacts, mark_invisible};
-use wardgate_policy::{CallerSample, RecordedCall, ReplayedCall, Simulator, sample_caller};
+use wardgate_domain::{Caller, OfferKind, Timestamp, ToolFacts, mark_invisible};
+use wardgate_policy::{
+    CallContext, CallerSample, RecordedCall, ReplayedCall, Simulator, TimeZone, parse_client_ip,
+    sample_caller,
+};
 use wardgate_rpc::client::{AuditFilter, QueriedRecord};
 
 use crate::Failure;
@@ -17,7 +21,7 @@ use crate::commands::terminal::cell;
 pub(super) async fn run(arguments: &PolicyReplay) -> Result<(), Failure> {
     let simulator = super::simulator(&arguments.with)?;
     let offers = super::offers(arguments.tools.as_deref(), &arguments.with)?;
-    let mut replay = Replay::new(&simulator, &offers);
+    let mut replay = Replay::new(&simulator, &offers, &arguments.time_zone);
     let reader = audit::open(&arguments.record).await?;
     let records = reader.query(AuditFilter {
         since: arguments.since,
@@ -64,6 +68,8 @@ pub(super) struct RecordedOutcome {
     pub(super) reason: String,
     #[serde(default)]
     approval_id: Option<String>,
+    #[serde(default)]
+    duration_us: u64,
     pub(super) decision: Option<RecordedDecision>,
 }
 
@@ -120,6 +126,16 @@ impl RecordedOutcome {
         }
     }
 
+    /// When the call arrived, and from where.
+    pub(super) fn context(&self, time_zone: &TimeZone) -> Result<CallContext, Failure> {
+        let ended: Timestamp = self.time.parse()?;
+        Ok(CallContext {
+            time: ended.minus(Duration::from_micros(self.duration_us)),
+            time_zone: time_zone.clone(),
+            client_ip: parse_client_ip(&self.client_ip)?,
+        })
+    }
+
     pub(super) fn caller(&self) -> Result<Caller, Failure> {
         let sample = CallerSample {
             subject: self.caller.subject.clone(),
@@ -152,8 +168,9 @@ struct Flip {
 /// The calls replayed so far.
 struct Replay<'a> {
     simulator: &'a Simulator,
+    time_zone: &'a TimeZone,
     offers: HashMap<(OfferKind, &'a str), &'a ToolFacts>,
-    /// What was worked out for a caller and a tool.
+    /// What was worked out for a caller and a tool, whenever and from wherever the call was made.
     decided: HashMap<(RecordedCaller, OfferKind, String), ReplayedCall>,
     calls: usize,
     same: usize,
@@ -167,10 +184,11 @@ const NO_TOOL: &str = "the catalogue has no such tool";
 const CHANGED: &str = "the tool's definition has changed since";
 
 impl<'a> Replay<'a> {
-    fn new(simulator: &'a Simulator, offers: &'a [ToolFacts]) -> Self {
+    fn new(simulator: &'a Simulator, offers: &'a [ToolFacts], time_zone: &'a TimeZone) -> Self {
         let by_name = offers.iter().map(|it| ((it.kind, it.name.as_str()), it));
         Self {
             simulator,
+            time_zone,
             offers: by_name.collect(),
             decided: HashMap::new(),
             calls: 0,
@@ -226,6 +244,15 @@ impl<'a> Replay<'a> {
         {
             return Err(CHANGED);
         }
+        if self.simulator.reads_context(tool) {
+            let caller = outcome.caller().map_err(|_| DEPENDS)?;
+            let context = outcome.context(self.time_zone).map_err(|_| DEPENDS)?;
+            return Ok(self.simulator.replay(&RecordedCall {
+                caller: &caller,
+                tool,
+                context: Some(&context),
+            }));
+        }
         let key = (outcome.caller.clone(), kind, outcome.tool.clone());
         if let Some(decided) = self.decided.get(&key) {
             return Ok(decided.clone());
@@ -234,6 +261,7 @@ impl<'a> Replay<'a> {
         let decided = self.simulator.replay(&RecordedCall {
             caller: &caller,
             tool,
+            context: None,
         });
         self.decided.insert(key, decided.clone());
         Ok(decided)

@@ -1,0 +1,118 @@
+//! What policies see of a decision besides caller, tool and arguments: its time, and the client's address.
+
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use cedar_policy::{Context, EntityUid, RestrictedExpression};
+use jiff::civil::DateTime;
+use wardgate_domain::{InvalidMessage, Timestamp};
+
+use crate::entities::text;
+use crate::fault::DecisionFault;
+
+/// A time zone of the IANA database, with its summer time. Its rules are those of the system (`/usr/share/zoneinfo`), or
+/// where that has none those that the program was built with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TimeZone(jiff::tz::TimeZone);
+
+/// A name that no time zone has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no time zone of the IANA database; write a name such as `Europe/Berlin`")]
+pub struct UnknownTimeZone(String);
+
+impl Default for TimeZone {
+    fn default() -> Self {
+        Self(jiff::tz::TimeZone::UTC)
+    }
+}
+
+impl FromStr for TimeZone {
+    type Err = UnknownTimeZone;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let found = jiff::tz::TimeZone::get(name);
+        found
+            .map(Self)
+            .map_err(|_| UnknownTimeZone(name.to_owned()))
+    }
+}
+
+/// When a decision is made, and from where the client calls.
+#[derive(Debug, Clone)]
+pub struct CallContext {
+    /// The time of the decision.
+    pub time: Timestamp,
+    /// Whose clocks show the local time.
+    pub time_zone: TimeZone,
+    /// The client's address; none when it is unknown.
+    pub client_ip: Option<IpAddr>,
+}
+
+impl CallContext {
+    /// The context of a question; `arguments` is the entity of a call's arguments, which rows and columns do not know.
+    pub(crate) fn to_cedar(&self, arguments: Option<EntityUid>) -> Result<Context, DecisionFault> {
+        let refused = || DecisionFault::Refused("the time or the address of a call");
+        let time = jiff::Timestamp::from_microsecond(self.time.as_micros());
+        let time = time.map_err(|_| refused())?;
+        let local = time.to_zoned(self.time_zone.0.clone());
+        let weekday = i64::from(local.weekday().to_monday_one_offset());
+        let minute = i64::from(local.hour()) * 60 + i64::from(local.minute());
+        let local = RestrictedExpression::new_record([
+            (
+                "weekday".to_owned(),
+                RestrictedExpression::new_long(weekday),
+            ),
+            ("minute".to_owned(), RestrictedExpression::new_long(minute)),
+            ("date".to_owned(), text(&local.date().to_string())),
+        ])
+        .map_err(|_| refused())?;
+        let mut pairs = vec![
+            (
+                "time".to_owned(),
+                RestrictedExpression::new_datetime(format!("{time:.3}")),
+            ),
+            ("local".to_owned(), local),
+        ];
+        pairs.extend(self.client_ip.map(|address| {
+            let address = address.to_canonical().to_string();
+            (
+                "client_ip".to_owned(),
+                RestrictedExpression::new_ip(address),
+            )
+        }));
+        pairs.extend(arguments.map(|this| {
+            (
+                "arguments".to_owned(),
+                RestrictedExpression::new_entity_uid(this),
+            )
+        }));
+        Context::from_pairs(pairs).map_err(|_| refused())
+    }
+}
+
+/// The client's address; an empty text is an unknown one.
+pub fn parse_client_ip(address: &str) -> Result<Option<IpAddr>, InvalidMessage> {
+    if address.is_empty() {
+        return Ok(None);
+    }
+    let parsed = address.parse().map(Some);
+    parsed.map_err(|_| InvalidMessage::field("client_ip", "is no IP address"))
+}
+
+/// An instant as RFC 3339, or as the clocks of `time_zone` show it, to the minute. A local time that comes twice or never,
+/// when clocks are put back or forward, is refused.
+pub fn parse_time(written: &str, time_zone: &TimeZone) -> Result<Timestamp, String> {
+    if let Ok(instant) = written.parse() {
+        return Ok(instant);
+    }
+    let local = DateTime::strptime("%Y-%m-%dT%H:%M", written).map_err(|_| {
+        format!(
+            "`{written}` is no time; write 2026-01-07T12:00 in the time zone, or RFC 3339 such as 2026-01-07T12:00:00+01:00"
+        )
+    })?;
+    let instant = time_zone.0.to_ambiguous_zoned(local).unambiguous();
+    let instant = instant.map_err(|_| {
+        format!("the clocks show `{written}` twice or never; write RFC 3339 with an offset")
+    })?;
+    Ok(Timestamp::from_micros(instant.timestamp().as_microsecond()))
+}
