@@ -445,8 +445,8 @@ impl Constants {
         addresses
     }
 
-    /// A Wednesday's noon; where policies look at the time also each day of that week, at the times of the day that they
-    /// name, the dates and the instants, each with its neighbours.
+    /// A Wednesday's noon; where policies look at the time also the times of the day, dates and instants that they name, each
+    /// with its neighbours; and each day of that week where they look at the weekday.
     fn times(&self) -> impl Iterator<Item = Timestamp> {
         let named = |name: &str| self.values.get(name).into_iter().flatten();
         let minutes = named("context.local.minute").filter_map(Value::as_i64);
@@ -465,7 +465,9 @@ impl Constants {
             let midnight = date.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
             Some(midnight.timestamp().as_millisecond())
         });
-        let days = (0..7).map(|day| MONDAY + day * DAY);
+        let is_by_weekday = self.values.contains_key("context.local.weekday");
+        let days = if is_by_weekday { 0..7 } else { 2..3 };
+        let days = days.map(|day| MONDAY + day * DAY);
         let days: BTreeSet<_> = days.chain(dates).collect();
         let mut instants = BTreeSet::from([MONDAY + 2 * DAY + DAY / 2]);
         if self.looks_at_time {
