@@ -121,6 +121,7 @@ const ARROWS: [(&str, &[&str]); 42] = [
             "mcp-server",
             "proto",
             "resilience",
+            "revocations",
             "rpc",
             "store",
             "telemetry",

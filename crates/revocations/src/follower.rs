@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::{Mutex, watch};
+use tracing::{info, warn};
 use wardgate_domain::RevocationSet;
 use wardgate_edge::RevocationWatch;
 use wardgate_gateway_store::{Store, StoreError};
@@ -21,8 +22,15 @@ pub struct RevocationFollower {
     /// None until they were read once.
     current: watch::Sender<Option<Arc<RevocationSet>>>,
     readiness: watch::Sender<Readiness>,
-    /// The version that `current` was read at.
-    version: Mutex<Option<i64>>,
+    last: Mutex<LastRefresh>,
+}
+
+/// What one refresh leaves to the next.
+#[derive(Default)]
+struct LastRefresh {
+    /// The version that the revocations were read at.
+    version: Option<i64>,
+    failed: bool,
 }
 
 impl RevocationFollower {
@@ -34,9 +42,9 @@ impl RevocationFollower {
             store: Arc::clone(store),
             current: watch::Sender::new(None),
             readiness: watch::Sender::new(unread),
-            version: Mutex::new(None),
+            last: Mutex::default(),
         });
-        // A failure is told by the store, and tried again.
+        // A failure is told there, and tried again.
         let _ = follower.refresh().await;
         tokio::spawn(follow(Arc::downgrade(&follower)));
         follower
@@ -54,17 +62,34 @@ impl RevocationFollower {
 
     /// Looks whether the revocations changed, and publishes them if so.
     pub(crate) async fn refresh(&self) -> Result<(), StoreError> {
-        let mut held = self.version.lock().await;
+        let mut last = self.last.lock().await;
+        let refreshed = self.read(&mut last).await;
+        match &refreshed {
+            Err(error) if !last.failed => {
+                let cause = error as &dyn std::error::Error;
+                warn!(
+                    cause,
+                    "the revocations cannot be read; the last known ones stay in force"
+                );
+            }
+            Ok(()) if last.failed => info!("the revocations can be read again"),
+            _ => {}
+        }
+        last.failed = refreshed.is_err();
+        refreshed
+    }
+
+    async fn read(&self, last: &mut LastRefresh) -> Result<(), StoreError> {
         // The version first: what changes in between is read now and once more.
         let version = self.store.revocations_version().await?;
-        if *held == Some(version) {
+        if last.version == Some(version) {
             return Ok(());
         }
         let revocations = self.store.revocations().await?;
         let set: RevocationSet = revocations.into_iter().map(|it| it.target).collect();
         self.current.send_replace(Some(Arc::new(set)));
         self.readiness.send_replace(Readiness::Ready);
-        *held = Some(version);
+        last.version = Some(version);
         Ok(())
     }
 }
