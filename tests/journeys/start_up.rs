@@ -673,11 +673,11 @@ async fn metrics_are_on_loopback_alone_and_where_the_configuration_says() {
     // Where another test had it, that one may have ended by now.
     if taken.is_ok() {
         assert!(!line.contains("127.0.0.1:9090"), "{line}");
-        assert!(
-            second.log().contains("cannot listen on 127.0.0.1:9090"),
-            "{}",
-            second.log()
-        );
+        wardgate_testkit::until("the log says so", async || {
+            let said = second.log().contains("cannot listen on 127.0.0.1:9090");
+            said.then_some(())
+        })
+        .await;
     }
 
     let own = TestApp::start_with(WARDGATE, &[("WARDGATE_GATEWAY__PROBES", "127.0.0.1:0")]);
