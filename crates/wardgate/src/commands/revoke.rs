@@ -77,7 +77,7 @@ async fn list(operator: ClientOptions, json: bool) -> Result<(), Failure> {
             "{:<7}  {:<36}  {:<32}  {} by {}  {}",
             one.kind,
             cell(&one.name),
-            cell(one.issuer.as_deref().unwrap_or("any issuer")),
+            one.issuer.as_deref().map_or("any issuer".into(), cell),
             one.revoked_at,
             cell(&one.revoked_by),
             cell(&one.reason),
