@@ -180,7 +180,8 @@ impl Revocations {
             RevocationChange::Remove { target } => ("restore", target, ""),
         };
         let event = Event::AdminChange(AdminChange {
-            actor: format!("{} of {}", operator.subject(), operator.issuer()),
+            // Unique over all issuers, which have prefixes for their subjects.
+            actor: operator.subject().to_owned(),
             action: format!("{}.{verb}", target.kind.as_str()),
             target: target.to_string(),
             scope: target.tenant.clone().unwrap_or_default(),

@@ -123,9 +123,7 @@ async fn only_an_operator_whom_the_policy_permits_revokes_and_every_attempt_is_o
         assert!(!target.contains("laptop"));
         (actor, action, failed)
     });
-    let by = |subject: &str, action: &str, failed| {
-        (format!("{subject} of {ISSUER}"), action.to_owned(), failed)
-    };
+    let by = |subject: &str, action: &str, failed| (subject.to_owned(), action.to_owned(), failed);
     assert_eq!(
         changes.collect::<Vec<_>>(),
         [
