@@ -27,7 +27,8 @@ pub(crate) use api_key::{ApiKeyArgs, ApiKeyCommand, KeyFilePath, NewApiKey};
 pub(crate) use approvals::{ApprovalOptions, ApprovalsArgs, ApprovalsCommand};
 pub(crate) use audit::{
     AuditArgs, AuditCheckpoint, AuditCommand, AuditErase, AuditExport, AuditProof, AuditQuery,
-    AuditRetention, AuditVerify, AuditWitness, OperatorToken, RecordSource, View, WitnessCommand,
+    AuditRetention, AuditVerify, AuditWitness, OperatorToken, RecordSource, RecordView,
+    WitnessCommand,
 };
 pub(crate) use calls::{BenchArgs, CallArgs, ClientOptions, ProtocolEra};
 pub(crate) use conversations::{ConversationsArgs, ConversationsCommand, HoldChange, ListOptions};

@@ -15,6 +15,12 @@ use crate::discovery::OfferedContent;
 const CHANGED: &str = "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n";
 const ALIVE: &str = ":\n\n";
 
+/// Listeners with one place for a stream.
+fn one_place(changes: ChangeCounter) -> Listeners {
+    let revocations = RevocationWatch::default();
+    Listeners::new(changes, None, 1, revocations, Ambient::system())
+}
+
 /// A stream for a caller whose token lasts so long, after its first sign of life.
 async fn open(listeners: &Listeners, token: Duration) -> BodyDataStream {
     let ambient = Ambient::system();
@@ -41,13 +47,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 #[tokio::test(start_paused = true)]
 async fn a_change_is_told_at_once_and_those_that_come_with_it_are_the_same_word() {
     let changes = ChangeCounter::default();
-    let listeners = Listeners::new(
-        changes.clone(),
-        None,
-        1,
-        RevocationWatch::default(),
-        Ambient::system(),
-    );
+    let listeners = one_place(changes.clone());
     let mut stream = open(&listeners, HOUR).await;
     let began = Instant::now();
     for _ in 0..5 {
@@ -64,13 +64,7 @@ async fn a_change_is_told_at_once_and_those_that_come_with_it_are_the_same_word(
 #[tokio::test(start_paused = true)]
 async fn changes_without_end_are_told_of_twice_a_second() {
     let changes = ChangeCounter::default();
-    let listeners = Listeners::new(
-        changes.clone(),
-        None,
-        1,
-        RevocationWatch::default(),
-        Ambient::system(),
-    );
+    let listeners = one_place(changes.clone());
     let mut stream = open(&listeners, HOUR).await;
     tokio::spawn(async move {
         loop {
@@ -89,13 +83,7 @@ async fn changes_without_end_are_told_of_twice_a_second() {
 async fn a_change_before_the_stream_is_none_for_it() {
     let changes = ChangeCounter::default();
     changes.announce();
-    let listeners = Listeners::new(
-        changes,
-        None,
-        1,
-        RevocationWatch::default(),
-        Ambient::system(),
-    );
+    let listeners = one_place(changes);
     let mut stream = open(&listeners, HOUR).await;
     let began = Instant::now();
     for _ in 0..4 {
@@ -107,13 +95,7 @@ async fn a_change_before_the_stream_is_none_for_it() {
 #[tokio::test(start_paused = true)]
 async fn a_change_in_the_moment_of_a_sign_of_life_is_not_lost() {
     let changes = ChangeCounter::default();
-    let listeners = Listeners::new(
-        changes.clone(),
-        None,
-        1,
-        RevocationWatch::default(),
-        Ambient::system(),
-    );
+    let listeners = one_place(changes.clone());
     let mut stream = open(&listeners, HOUR).await;
     let later = changes.clone();
     tokio::spawn(async move {
@@ -126,13 +108,7 @@ async fn a_change_in_the_moment_of_a_sign_of_life_is_not_lost() {
 
 #[tokio::test(start_paused = true)]
 async fn the_stream_ends_with_the_token_or_the_gateway_and_its_place_is_free() {
-    let listeners = Listeners::new(
-        ChangeCounter::default(),
-        None,
-        1,
-        RevocationWatch::default(),
-        Ambient::system(),
-    );
+    let listeners = one_place(ChangeCounter::default());
     let mut stream = open(&listeners, Duration::from_secs(20)).await;
     assert_eq!(stream.next().await.unwrap().unwrap(), ALIVE);
     assert!(stream.next().await.is_none());

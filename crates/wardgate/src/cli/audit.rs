@@ -185,8 +185,8 @@ pub(crate) struct AuditQuery {
     #[arg(long, requires = "OperatorToken", conflicts_with_all = ["limit", "newest_first", "until"])]
     pub(crate) follow: bool,
     /// Which fields to print as JSON.
-    #[arg(long, value_enum, default_value_t = View::Full, requires = "json")]
-    pub(crate) view: View,
+    #[arg(long, value_enum, default_value_t = RecordView::Full, requires = "json")]
+    pub(crate) view: RecordView,
     /// Print at most so many.
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<u64>,
@@ -269,7 +269,7 @@ pub(crate) struct OperatorToken {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum View {
+pub(crate) enum RecordView {
     /// Everything on record.
     Full,
     /// Seven fields: `user`, `action`, `table_name`, `record_id`, `timestamp`, `is_phi_access`, `ip_address`.

@@ -25,7 +25,7 @@ use wardgate_transparency::{Checkpoint, TrustPolicy, VerifierKey};
 use crate::Failure;
 use crate::cli::{
     AuditArgs, AuditCheckpoint, AuditCommand, AuditExport, AuditProof, AuditQuery, AuditVerify,
-    OperatorToken, RecordSource, View,
+    OperatorToken, RecordSource, RecordView,
 };
 use crate::commands::running::{LIMIT, operator_audit};
 use crate::commands::terminal::cell;
@@ -139,7 +139,7 @@ async fn print_records(arguments: AuditQuery) -> Result<(), Failure> {
 enum RecordFormat {
     Table { with_released: bool },
     Csv,
-    Json(View),
+    Json(RecordView),
 }
 
 impl RecordFormat {
@@ -170,8 +170,10 @@ impl RecordFormat {
         Ok(match self {
             Self::Table { .. } => row(&record_line(stored)?),
             Self::Csv => csv::row(&record_line(stored)?),
-            Self::Json(View::Full) => record_line(stored)?.to_string(),
-            Self::Json(View::Access) => access_view(stored.sequence, &stored.record)?.to_string(),
+            Self::Json(RecordView::Full) => record_line(stored)?.to_string(),
+            Self::Json(RecordView::Access) => {
+                access_view(stored.sequence, &stored.record)?.to_string()
+            }
         })
     }
 }
