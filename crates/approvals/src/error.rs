@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use wardgate_domain::{ApproverRefusal, Reason};
 use wardgate_gateway_store::StoreError;
-use wardgate_mcp_server::RpcError;
+use wardgate_mcp_server::{RpcError, sentence};
 use wardgate_rpc::client::CallError;
 
 /// How long whoever has too many pending requests should wait.
@@ -52,17 +52,14 @@ impl ApprovalError {
                 Reason::NOT_DURABLE,
                 "This cannot be recorded durably now. Look whether the call still waits, and try again later.",
             ),
-            Self::Approver(refusal) => RpcError::invalid_params(sentence(&refusal.to_string()))
-                .because(Reason::APPROVER_REFUSED),
-            Self::Unknown => RpcError::invalid_params(sentence(&self.to_string()))
-                .because(Reason::UNKNOWN_APPROVAL),
+            Self::Approver(refusal) => {
+                RpcError::invalid_params(sentence(refusal)).because(Reason::APPROVER_REFUSED)
+            }
+            Self::Unknown => {
+                RpcError::invalid_params(sentence(self)).because(Reason::UNKNOWN_APPROVAL)
+            }
             Self::TooMany => RpcError::overloaded(true, PAUSE),
-            Self::TooLong(_) => RpcError::invalid_params(sentence(&self.to_string())),
+            Self::TooLong(_) => RpcError::invalid_params(sentence(self)),
         }
     }
-}
-
-fn sentence(words: &str) -> String {
-    let (first, rest) = words.split_at(words.chars().next().map_or(0, char::len_utf8));
-    format!("{}{rest}.", first.to_uppercase())
 }

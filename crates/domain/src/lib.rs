@@ -78,7 +78,9 @@ pub use record::{
     AdminChange, CallFacts, Event, NOT_A_NAME, Outcome, Receipt, Record, RefusalCount, Refusals,
     Status,
 };
-pub use revocation::{Revocation, RevocationKind, RevocationSet, RevocationTarget};
+pub use revocation::{
+    ListedRevocation, Revocation, RevocationKind, RevocationSet, RevocationTarget,
+};
 pub use sealing::{About, SealBroken, SealKey, derive_key};
 pub use switch::{
     Switch, SwitchAction, SwitchChange, SwitchKind, SwitchScope, SwitchTarget, ToolSwitches,

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Caller, Timestamp};
 
 /// What a revocation names.
@@ -77,6 +79,46 @@ pub struct Revocation {
     pub revoked_by: String,
     /// When.
     pub revoked_at: Timestamp,
+}
+
+/// A revocation as the gateway lists it and operators' clients show it. All of it may be somebody else's words.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ListedRevocation {
+    /// The kind, as it is spelt.
+    pub kind: String,
+    /// The id of the token or session, or the subject.
+    pub name: String,
+    /// The issuer of the tokens; none: whichever issuer names it.
+    pub issuer: Option<String>,
+    /// The tenant of the callers; none: of every tenant.
+    pub tenant: Option<String>,
+    /// Why; empty where nothing was said.
+    pub reason: String,
+    /// The operator.
+    pub revoked_by: String,
+    /// When, RFC 3339.
+    pub revoked_at: String,
+}
+
+impl From<Revocation> for ListedRevocation {
+    fn from(revocation: Revocation) -> Self {
+        let RevocationTarget {
+            kind,
+            name,
+            issuer,
+            tenant,
+        } = revocation.target;
+        Self {
+            kind: kind.as_str().to_owned(),
+            name,
+            issuer,
+            tenant,
+            reason: revocation.reason,
+            revoked_by: revocation.revoked_by,
+            revoked_at: revocation.revoked_at.to_string(),
+        }
+    }
 }
 
 /// The revocations in force, as every request is checked against them.

@@ -49,7 +49,7 @@ pub use older_content::{given, tool_content, tool_structured};
 pub use response::{
     McpResponse, ResultFormat, SERVER_INFO, server_info, task_result_members, write_members,
 };
-pub use rpc_error::{Remedy, RpcError, code_in};
+pub use rpc_error::{Remedy, RpcError, code_in, sentence};
 pub use version::{named_version, negotiate, negotiate_on_stream};
 
 /// The most messages that one batch may hold.

@@ -497,6 +497,13 @@ fn cut(text: &str, characters: usize) -> String {
     text.chars().take(characters).collect()
 }
 
+/// The message of an error as a sentence: errors are worded without a capital letter and a full stop.
+pub fn sentence(error: &impl std::fmt::Display) -> String {
+    let words = error.to_string();
+    let (first, rest) = words.split_at(words.chars().next().map_or(0, char::len_utf8));
+    format!("{}{rest}.", first.to_uppercase())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

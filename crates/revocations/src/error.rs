@@ -2,7 +2,7 @@
 
 use wardgate_domain::Reason;
 use wardgate_gateway_store::StoreError;
-use wardgate_mcp_server::RpcError;
+use wardgate_mcp_server::{RpcError, sentence};
 use wardgate_rpc::client::CallError;
 
 /// Why revocations were neither listed nor changed.
@@ -21,7 +21,7 @@ pub enum RevocationError {
     #[error("the change could not be recorded")]
     NotRecorded,
     /// There are as many revocations as can be kept.
-    #[error("there are too many revocations; lift those of tokens that have ended")]
+    #[error("there are too many revocations. Lift those of tokens that have ended")]
     TooMany,
     /// What is to be lifted is not revoked.
     #[error("nothing of this kind, name and issuer is revoked")]
@@ -41,16 +41,8 @@ impl RevocationError {
                 Reason::NOT_DURABLE,
                 "This cannot be recorded durably now, and was not done. Try again later.",
             ),
-            Self::Denied => {
-                RpcError::invalid_params("The policies do not permit you `revoke_access`.")
-                    .because(Reason::DENIED)
-            }
-            Self::TooMany => RpcError::invalid_params(
-                "There are too many revocations. Lift those of tokens that have ended.",
-            ),
-            Self::Unknown => {
-                RpcError::invalid_params("Nothing of this kind, name and issuer is revoked.")
-            }
+            Self::Denied => RpcError::invalid_params(sentence(self)).because(Reason::DENIED),
+            Self::TooMany | Self::Unknown => RpcError::invalid_params(sentence(self)),
         }
     }
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use serde_json::json;
 use wardgate_domain::{
-    AdminChange, Caller, Digest, Event, Reason, Revocation, RevocationKind, RevocationTarget,
+    AdminChange, Caller, Digest, Event, ListedRevocation, Reason, Revocation, RevocationKind,
+    RevocationTarget,
 };
 use wardgate_mcp::Version;
 use wardgate_mcp_server::{JsonRpcRequest, McpResponse, ObjectMembers, RpcError, inner};
@@ -69,7 +70,7 @@ impl Revocations {
                 params.only(&[])?;
                 let listed = self.list(operator).await;
                 let listed = listed.map_err(|error| error.to_rpc_error().with_reason())?;
-                let listed: Vec<_> = listed.iter().map(member).collect();
+                let listed: Vec<_> = listed.into_iter().map(ListedRevocation::from).collect();
                 json!({ "revocations": listed })
             }
             RevocationMethod::Add => {
@@ -228,23 +229,4 @@ fn plain_text(params: &ObjectMembers<'_>, name: &str) -> Result<Option<String>, 
         return Err(params.wrong(name, &problem));
     }
     Ok(text)
-}
-
-/// As a list shows it.
-fn member(revocation: &Revocation) -> serde_json::Value {
-    let Revocation {
-        target,
-        reason,
-        revoked_by,
-        revoked_at,
-    } = revocation;
-    json!({
-        "kind": target.kind.as_str(),
-        "name": target.name,
-        "issuer": target.issuer,
-        "tenant": target.tenant,
-        "reason": reason,
-        "revokedBy": revoked_by,
-        "revokedAt": revoked_at.to_string(),
-    })
 }

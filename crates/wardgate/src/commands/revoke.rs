@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use wardgate_domain::{RevocationKind, escape_invisible_json, mark_invisible};
+use wardgate_domain::{ListedRevocation, RevocationKind, escape_invisible_json, mark_invisible};
 
 use super::calls;
 use super::terminal::cell;
@@ -45,18 +45,6 @@ async fn change(kind: RevocationKind, options: RevocationOptions) -> Result<(), 
         mark_invisible(&options.name)
     );
     Ok(())
-}
-
-/// One revocation of a list.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ListedRevocation {
-    kind: String,
-    name: String,
-    issuer: Option<String>,
-    revoked_by: String,
-    revoked_at: String,
-    reason: String,
 }
 
 async fn list(operator: ClientOptions, json: bool) -> Result<(), Failure> {
