@@ -39,7 +39,7 @@ def read(name):
 
 def syslog(kind):
     """The messages of one format, behind what the receiver took from their headers."""
-    pattern = re.compile(r"\S+ wardgate (\S+) \S+\.(?:info|notice|warning) +(.*)")
+    pattern = re.compile(r"\S+ wardgate (\S+) \S+\.(?:info|notice|warning|crit) +(.*)")
     found = (pattern.fullmatch(line) for line in read("syslog").splitlines())
     messages = [match[2] for match in found if match]
     return [message for message in messages if message.startswith("CEF:") == (kind == "cef")]
@@ -103,4 +103,4 @@ for name in ("rsyslog, OCSF", "OpenTelemetry collector", "webhook"):
     wrong = [fault for event in events for fault in faults(event, hashes)]
     say(events and not wrong, f"{name}: {len(events)} events are of OCSF 1.8.0" + (f": {wrong[:3]}" if wrong else ""))
     classes = {event["class_uid"] for event in events}
-    say({6003, 3002, 3004} <= classes, f"{name}: classes {sorted(classes)}")
+    say({2004, 6003, 3002, 3004} <= classes, f"{name}: classes {sorted(classes)}")

@@ -12,6 +12,7 @@ pub(crate) fn event(source: &EventSource<'_>) -> String {
     let signature = match (record.kind, &*record.status) {
         (RecordKind::Refusals, _) => format!("{kind}.{}", source.reason()),
         (RecordKind::AdminChange, _) => format!("{kind}.{}", record.action),
+        (RecordKind::Anomaly, _) => format!("{kind}.{}", record.anomaly),
         (_, "") => kind.to_owned(),
         (_, status) => format!("{kind}.{status}"),
     };
@@ -31,7 +32,7 @@ pub(crate) fn event(source: &EventSource<'_>) -> String {
     let sequence = source.sequence.to_string();
     let leaf_hash = source.leaf_hash.to_string();
     let number = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
-    let count = number(source.tally.map(|tally| tally.count));
+    let count = number(source.count());
     let (rows, withheld) = (
         number(record.rows.or(record.messages)),
         number(record.rows_withheld.or(record.withheld)),
@@ -105,6 +106,7 @@ fn name(kind: RecordKind) -> &'static str {
         RecordKind::Refusals => "Requests refused",
         RecordKind::AdminChange => "Operator's change or reading",
         RecordKind::MemoryAccess => "Use of conversations",
+        RecordKind::Anomaly => "Unusual behaviour",
     }
 }
 
@@ -114,6 +116,7 @@ fn severity(severity: EventSeverity) -> u32 {
         EventSeverity::Informational => 1,
         EventSeverity::Low => 4,
         EventSeverity::Medium => 6,
+        EventSeverity::High => 8,
     }
 }
 

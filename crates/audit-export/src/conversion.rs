@@ -131,6 +131,7 @@ fn severity(record: &RecordFields<'_>) -> EventSeverity {
         return EventSeverity::Medium;
     }
     match (record.kind, &*record.status) {
+        (RecordKind::Anomaly, _) => EventSeverity::High,
         (RecordKind::Refusals, _) => EventSeverity::Low,
         (_, "" | "ok") => EventSeverity::Informational,
         _ => EventSeverity::Low,
@@ -151,6 +152,8 @@ mod tests {
     const CHANGE: &str = r#"{"action":"tool.disable","actor":"ada","event":"admin_change","scope":"role:Nurse","target":"get_shifts","time":"2025-11-11T13:50:00.000042Z","version":1}"#;
     const MEMORY: &str = r#"{"call_id":"019c","caller":{"issuer":"i","subject":"anna"},"client_ip":"192.0.2.7","conversation":"019d","event":"memory_access","messages":3,"method":"memory/get_context","status":"ok","time":"2025-11-11T13:50:00.000042Z","version":1,"withheld":1}"#;
     const EXECUTION: &str = r#"{"call_id":"019e","caller":{"issuer":"i","subject":"anna"},"event":"execution","time":"2025-11-11T13:50:00.000042Z","tool":"get_shifts","version":1}"#;
+
+    const ANOMALY: &str = r#"{"anomaly":"watched_policy","caller":{"issuer":"i","subject":"anna","tenant":"north"},"client_ip":"192.0.2.7","count":1,"event":"anomaly","last_sequence":6,"policy":"break-glass-reads","threshold":1,"time":"2025-11-11T13:50:00.000042Z","version":1,"within_seconds":900}"#;
 
     fn of(format: EventFormat, record: &str) -> Vec<ExportEvent> {
         let conversion = of_bytes(format, record.as_bytes());
@@ -217,6 +220,24 @@ mod tests {
         assert_eq!(event["src_endpoint"]["ip"], "192.0.2.7");
         assert_eq!(event["raw_data"], OUTCOME);
         assert_eq!(event.get("status_detail"), None);
+    }
+
+    #[test]
+    fn unusual_behaviour_is_a_finding_that_matters_most() {
+        let [event] = &ocsf(ANOMALY)[..] else {
+            panic!("one event")
+        };
+        assert_eq!(event["type_uid"], 200_401);
+        assert_eq!(event["severity_id"], 4);
+        assert_eq!(event["finding_info"]["title"], "watched_policy");
+        let evidence = &event["evidences"][0];
+        assert_eq!(evidence["actor"]["user"]["name"], "anna");
+        assert_eq!(evidence["src_endpoint"]["ip"], "192.0.2.7");
+        assert_eq!(event["unmapped"]["policy"], "break-glass-reads");
+        let line = &cef(ANOMALY)[0];
+        let head = "|anomaly.watched_policy|Unusual behaviour|8|";
+        assert!(line.contains(head), "{line}");
+        assert!(line.contains(" cs1=break-glass-reads "), "{line}");
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub(crate) enum EventSeverity {
     Low,
     /// What is refused by policy, or whose end is not known.
     Medium,
+    /// What somebody should look at.
+    High,
 }
 
 /// A record, or one of the counts in it, and what it is told apart by.
@@ -93,6 +95,12 @@ impl EventSource<'_> {
             .map_or_else(|| self.record.user(), |tally| &tally.subject)
     }
 
+    /// How many requests or uses it tells of.
+    pub(crate) fn count(&self) -> Option<u64> {
+        self.tally
+            .map_or(self.record.count, |tally| Some(tally.count))
+    }
+
     /// Whether it tells that a token or key was not accepted.
     pub(crate) fn is_refused_authentication(&self) -> bool {
         let of = |reason: &&Reason| Some(reason.as_str()) == self.tally.map(|tally| &*tally.reason);
@@ -104,7 +112,8 @@ impl EventSource<'_> {
     pub(crate) fn succeeded(&self) -> Option<bool> {
         match (self.record.kind, &*self.record.status) {
             (RecordKind::Refusals, _) => Some(false),
-            (RecordKind::Intent | RecordKind::Execution, _) | (_, "unknown") => None,
+            (RecordKind::Intent | RecordKind::Execution | RecordKind::Anomaly, _)
+            | (_, "unknown") => None,
             (_, "ok" | "") => Some(true),
             _ => Some(false),
         }

@@ -5,6 +5,7 @@
 //! | call, use of conversations, request that was refused | API Activity (6003) |
 //! | request whose token was refused | Authentication (3002) |
 //! | what an operator changes or reads | Entity Management (3004) |
+//! | unusual behaviour of a caller | Detection Finding (2004) |
 //! | a record that is not understood | Base Event (0) |
 
 use serde_json::{Map, Value, json};
@@ -70,11 +71,13 @@ pub(crate) fn event(source: &EventSource<'_>) -> String {
             "messages": record.messages,
             "messages_withheld": record.withheld,
             "scope": text(&record.scope),
+            "policy": text(&record.policy),
         },
     });
     let of_class = match activity.class {
         3_002 => authentication(source),
         3_004 => entity_management(source),
+        2_004 => detection_finding(source),
         _ => api_activity(source),
     };
     if let (Value::Object(event), Value::Object(of_class)) = (&mut event, of_class) {
@@ -131,6 +134,11 @@ fn activity(source: &EventSource<'_>) -> OcsfActivity {
             name: "Logon".to_owned(),
         },
         RecordKind::Refusals => other(6_003, "Refused"),
+        RecordKind::Anomaly => OcsfActivity {
+            class: 2_004,
+            id: 1,
+            name: "Create".to_owned(),
+        },
         RecordKind::AdminChange => {
             let verb = record.action.rsplit('.').next().unwrap_or_default();
             match verb {
@@ -165,7 +173,7 @@ fn authentication(source: &EventSource<'_>) -> Value {
         "auth_protocol_id": 6,
         "auth_protocol": "OAUTH 2.0",
         "src_endpoint": { "ip": text(source.client_ip()) },
-        "count": source.tally.map(|tally| tally.count),
+        "count": source.count(),
     })
 }
 
@@ -175,6 +183,28 @@ fn entity_management(source: &EventSource<'_>) -> Value {
     json!({
         "actor": actor(source),
         "entity": { "name": text(&record.target).unwrap_or(UNKNOWN), "type": kind },
+    })
+}
+
+fn detection_finding(source: &EventSource<'_>) -> Value {
+    let record = source.record;
+    let mut evidence = json!({
+        "actor": { "user": { "name": text(source.user()) } },
+        "src_endpoint": { "ip": text(source.client_ip()) },
+    });
+    remove_empty(&mut evidence);
+    json!({
+        // New: nobody has looked at it.
+        "status_id": 1,
+        "status": "New",
+        "finding_info": {
+            "uid": source.uid,
+            "title": record.anomaly,
+            "types": [record.anomaly],
+            "created_time": milliseconds(source.time),
+        },
+        "evidences": [evidence],
+        "count": source.count(),
     })
 }
 
@@ -197,7 +227,7 @@ fn api_activity(source: &EventSource<'_>) -> Value {
         },
         "src_endpoint": endpoint,
         "resources": resource,
-        "count": source.tally.map(|tally| tally.count),
+        "count": source.count(),
     })
 }
 
@@ -229,6 +259,7 @@ fn severity_id(severity: EventSeverity) -> u32 {
         EventSeverity::Informational => 1,
         EventSeverity::Low => 2,
         EventSeverity::Medium => 3,
+        EventSeverity::High => 4,
     }
 }
 

@@ -13,6 +13,14 @@ pub(crate) struct RecordFields<'a> {
     pub(crate) kind: RecordKind,
     #[serde(borrow)]
     pub(crate) time: Cow<'a, str>,
+    /// What is unusual.
+    #[serde(borrow, default)]
+    pub(crate) anomaly: Cow<'a, str>,
+    /// How often it was done.
+    pub(crate) count: Option<u64>,
+    /// The watched policy that was used.
+    #[serde(borrow, default)]
+    pub(crate) policy: Cow<'a, str>,
     #[serde(borrow, default)]
     pub(crate) call_id: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -108,6 +116,7 @@ impl<'a> RecordFields<'a> {
             &self.requested_tool,
             &self.conversation,
             &self.target,
+            &self.policy,
         ];
         names
             .into_iter()
@@ -119,6 +128,7 @@ impl<'a> RecordFields<'a> {
     pub(crate) fn operation(&self) -> &str {
         match self.kind {
             RecordKind::AdminChange => &self.action,
+            RecordKind::Anomaly => &self.anomaly,
             _ if self.method.is_empty() => "tools/call",
             _ => &self.method,
         }

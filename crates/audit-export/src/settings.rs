@@ -60,17 +60,20 @@ pub enum RecordKind {
     AdminChange,
     /// A use of conversations.
     MemoryAccess,
+    /// A caller behaves unusually.
+    Anomaly,
 }
 
 impl RecordKind {
     /// Every kind.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Intent,
         Self::Outcome,
         Self::Execution,
         Self::Refusals,
         Self::AdminChange,
         Self::MemoryAccess,
+        Self::Anomaly,
     ];
 
     /// As records spell it.
@@ -82,6 +85,7 @@ impl RecordKind {
             Self::Refusals => "refusals",
             Self::AdminChange => "admin_change",
             Self::MemoryAccess => "memory_access",
+            Self::Anomaly => "anomaly",
         }
     }
 }

@@ -14,6 +14,7 @@ use wardgate_domain::{
 };
 use wardgate_rpc::client::RecordDamage;
 
+use crate::anomaly::Anomaly;
 use crate::sealed_details::SealedDetails;
 use crate::stored_row::StoredRow;
 use crate::{Error, MacKey};
@@ -33,6 +34,9 @@ const MAX_COLUMN: usize = 512;
 
 /// The event of what operators do, as records spell it.
 const ADMIN_CHANGE: &str = "admin_change";
+
+/// The event of unusual behaviour, as records spell it.
+const ANOMALY: &str = "anomaly";
 
 /// What an operator wants to read of the record or to do with it, and what the policy says of it.
 #[derive(Debug)]
@@ -281,6 +285,34 @@ impl RecordEntry {
         })
     }
 
+    /// The entry of something unusual: the same of the same anomaly, each time that it is found.
+    pub(crate) fn of_anomaly(anomaly: &Anomaly) -> Result<Self, InvalidMessage> {
+        let caller = anomaly.caller.as_ref();
+        let canonical = AnomalyRecord {
+            anomaly: anomaly.kind.as_str(),
+            caller: caller.map(|caller| RecordCaller {
+                issuer: caller.issuer.as_str().into(),
+                roles: Cow::default(),
+                subject: caller.subject.as_str().into(),
+                tenant: caller.tenant.as_str().into(),
+                token_id: Cow::default(),
+            }),
+            client_ip: &anomaly.client_ip,
+            count: integer(anomaly.count as u64, "anomaly.count")?,
+            event: ANOMALY,
+            last_sequence: integer(anomaly.last_sequence, "anomaly.last_sequence")?,
+            policy: anomaly.policy.as_deref(),
+            threshold: integer(anomaly.threshold.count as u64, "anomaly.threshold")?,
+            time: rfc_3339(anomaly.time, "record.time")?,
+            version: VERSION,
+            within_seconds: anomaly.threshold.within.as_secs(),
+        };
+        Ok(Self {
+            subject: caller.map(|caller| column(&caller.subject)),
+            ..Self::without_call(&canonical, ANOMALY, anomaly.time)?
+        })
+    }
+
     fn without_call(
         canonical: &impl Serialize,
         event: &'static str,
@@ -415,15 +447,14 @@ struct RecordSubject {
     rows: u64,
 }
 
-/// Whether somebody did what they may not. Whoever calls a tool that needs an approval does nothing wrong, whatever the
-/// approver says.
+/// Whether somebody did what they may not.
 fn is_violation(outcome: &Outcome) -> bool {
     let of_approvals = [Reason::APPROVAL_REQUIRED, Reason::APPROVAL_REFUSED];
     let waits = of_approvals.iter().any(|it| it.as_str() == outcome.reason);
     outcome.status == Status::Denied && !waits
 }
 
-/// Who asked, inside a [`CallRecord`], a [`MemoryRecord`] or an [`AdminRecord`].
+/// Who asked, inside a [`CallRecord`], a [`MemoryRecord`], an [`AdminRecord`] or an [`AnomalyRecord`].
 #[derive(Debug, Serialize, Deserialize)]
 struct RecordCaller<'a> {
     issuer: Cow<'a, str>,
@@ -535,6 +566,25 @@ struct MemoryRecord<'a> {
     version: u8,
     violation: bool,
     withheld: u64,
+}
+
+/// Unusual behaviour of a caller, or of an address.
+#[derive(Debug, Serialize)]
+struct AnomalyRecord<'a> {
+    anomaly: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    caller: Option<RecordCaller<'a>>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    client_ip: &'a str,
+    count: u64,
+    event: &'static str,
+    last_sequence: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy: Option<&'a str>,
+    threshold: u64,
+    time: String,
+    version: u8,
+    within_seconds: u64,
 }
 
 impl<'a> CallRecord<'a> {
@@ -726,6 +776,7 @@ impl IndexedColumns {
                 (subject, Some(tool))
             }
             "refusals" => (None, None),
+            ANOMALY => (subject, None),
             ADMIN_CHANGE => (members.actor, members.target),
             "memory_access" => (subject, members.conversation),
             _ => (stored.subject.clone(), stored.tool.clone()),

@@ -11,6 +11,7 @@ use wardgate_store::DatabaseSettings;
 use wardgate_transparency::TrustPolicy;
 
 use crate::Error;
+use crate::anomaly::AnomalySettings;
 use crate::store::{LONGEST_WRITE, WRITE_LIMIT};
 
 /// Settings of the audit service.
@@ -43,6 +44,9 @@ pub struct Config {
     /// The security tools that get copies of the record.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exports: Vec<ExportSettings>,
+    /// What counts as unusual behaviour of callers, which is put on record. None: nothing is looked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub anomalies: Option<AnomalySettings>,
     /// Days that records are kept at least; default 2,192, which is six years (45 CFR 164.316(b)(2)). Older ones are removed
     /// when an operator applies retention, and never by themselves.
     #[serde(default = "default_retention_days")]
@@ -102,6 +106,7 @@ impl Config {
             log_origin: None,
             witnesses: None,
             exports: Vec::new(),
+            anomalies: None,
             retention_days: default_retention_days(),
             database: DatabaseSettings::default(),
         }
@@ -119,6 +124,9 @@ impl Config {
             witnesses.read_policy()?;
         }
         ExportSettings::validate(&self.exports)?;
+        if let Some(anomalies) = &self.anomalies {
+            anomalies.validate()?;
+        }
         if self.retention_days == 0 {
             return Err(Error::RetentionDays);
         }

@@ -23,6 +23,14 @@ pub enum Error {
     /// The setting `retention_days` would keep nothing.
     #[error("audit.retention_days: records are kept for one day at least")]
     RetentionDays,
+    /// A setting of the search for anomalies makes no sense.
+    #[error("audit.anomalies.{key}: {problem}")]
+    AnomalySettings {
+        /// Below `audit.anomalies`.
+        key: String,
+        /// What is wrong.
+        problem: String,
+    },
     /// A record was removed by retention.
     #[error("record {sequence} was removed by retention; those from {minimum_index} on are kept")]
     Pruned {
@@ -216,6 +224,7 @@ impl ServiceError for Error {
             Self::UnknownStore
             | Self::WriteLimit { .. }
             | Self::RetentionDays
+            | Self::AnomalySettings { .. }
             | Self::Open { .. }
             | Self::Schema(_)
             | Self::DamagedTree(_)

@@ -16,6 +16,7 @@ use crate::store::{PageBounds, StoreReader, StoreUpkeep};
 use crate::writer::AppendQueue;
 
 /// A store as exports see it.
+#[derive(Clone)]
 pub(crate) struct StoreFeed {
     pub(crate) reader: StoreReader,
     pub(crate) appends: AppendQueue,

@@ -8,6 +8,7 @@
 //!                                          closing: intents nobody finished ◀──────────┤
 //!                                          publisher: tree, signed checkpoints ◀───────┤
 //!                                          cosigning: witnesses, their quorum  ◀───────┤
+//!                                          anomalies: unusual callers  ◀───────┤
 //!                     security tools ◀─ audit-export ◀─ exports, each with its cursor ◀─┘
 //! ```
 //!
@@ -16,6 +17,8 @@
 //! one step in a dense sequence. These positions are the leaves of a Merkle tree, of which a checkpoint is signed each
 //! second, so that whoever has one notices when a record before it is changed. A record holds ids, counts and keyed digests, never a value.
 
+mod anomaly;
+mod anomaly_monitor;
 mod canonical;
 mod config;
 mod cosigning;
@@ -44,6 +47,7 @@ mod verify;
 mod view;
 mod writer;
 
+pub use anomaly::{AnomalySettings, AnomalyThreshold};
 pub use config::{Config, WitnessSettings};
 pub use details_key::DetailsKey;
 pub use error::Error;

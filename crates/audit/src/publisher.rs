@@ -83,8 +83,8 @@ pub struct LogCloser {
     pub(crate) publishing: JoinHandle<()>,
     /// Ends behind it.
     pub(crate) cosigning: Option<JoinHandle<()>>,
-    /// To security tools; each gives its claim back.
-    pub(crate) exports: Vec<JoinHandle<()>>,
+    /// What follows the record: exports and the search for anomalies; each gives its claim back.
+    pub(crate) followers: Vec<JoinHandle<()>>,
 }
 
 impl LogCloser {
@@ -101,8 +101,8 @@ impl LogCloser {
             tracing::warn!("the last checkpoint is not cosigned; the next start asks for it again");
         }
         // One that does not end in time goes on later: its claim has to end by itself first.
-        for export in self.exports {
-            drop(timeout_at(end, export).await);
+        for follower in self.followers {
+            drop(timeout_at(end, follower).await);
         }
     }
 }

@@ -20,6 +20,7 @@ use wardgate_rpc::client::{
     QueriedRecord, RecordAppender, RecordDetails,
 };
 
+use crate::anomaly_monitor::AnomalyMonitor;
 use crate::canonical::RecordEntry;
 use crate::cosigning::CheckpointSubmitter;
 use crate::details::DetailsVault;
@@ -123,13 +124,18 @@ pub async fn service(
         origin: log.verifier_key().name().to_owned(),
         is_alone,
     };
-    let exports = exports::start(&config.exports, feed, &export_log, &ambient, &stop)?;
+    let mut followers =
+        exports::start(&config.exports, feed.clone(), &export_log, &ambient, &stop)?;
+    if let Some(settings) = config.anomalies {
+        let monitor = AnomalyMonitor::new(feed, settings, is_alone, ambient.clone(), stop.clone());
+        followers.push(tokio::spawn(monitor.run(size.clone())));
+    }
     let publishing = tokio::spawn(log.run(stop.clone(), size));
     let closer = LogCloser {
         stop: stop.clone(),
         publishing,
         cosigning,
-        exports,
+        followers,
     };
 
     let operators = OperatorAccess {

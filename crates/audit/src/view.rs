@@ -26,7 +26,7 @@ pub fn record_line(stored: &StoredRecord) -> Result<Value, Error> {
 
 /// A record as an access log has it, in exactly seven fields:
 ///
-/// What the tool-runner says of a call beside the gateway, an `execution`, has the action `TOOL_EXECUTION`.
+/// Unusual behaviour, an `anomaly`, has the action `ANOMALY` and its kind as `record_id`. What the tool-runner says of a call beside the gateway, an `execution`, has the action `TOOL_EXECUTION`.
 ///
 /// | field | of a call | of counted refusals | of an operator's change | of remembered conversations |
 /// |---|---|---|---|---|
@@ -59,6 +59,7 @@ fn seven_fields(record: &Map<String, Value>) -> Map<String, Value> {
     };
     let event = record.get("event").and_then(Value::as_str);
     let (user, action, record_id) = match event {
+        Some("anomaly") => (caller(), json!("ANOMALY"), field("anomaly")),
         Some("refusals") => (Value::Null, json!("REFUSED_REQUESTS"), Value::Null),
         Some("admin_change") => (field("actor"), field("action"), field("target")),
         Some(MEMORY_ACCESS) => (caller(), field("method"), field("conversation")),

@@ -453,12 +453,18 @@ fn row(stored: &StoredRecord, with_caller: bool) -> Result<Markup, Problem> {
         .collect();
     let event = text("event").unwrap_or_default();
     let method = text("method").or_else(|| text("action"));
-    let what = ["tool", "requested_tool", "conversation", "target"];
+    let what = [
+        "tool",
+        "requested_tool",
+        "conversation",
+        "target",
+        "anomaly",
+    ];
     let what = what.into_iter().find_map(text);
     let status = text("status").unwrap_or(event);
     let kind = match status {
         "ok" => "good",
-        "denied" | "unknown_tool" | "error" | "refusals" => "bad",
+        "denied" | "unknown_tool" | "error" | "refusals" | "anomaly" => "bad",
         "intent" | "execution" | "admin_change" => "",
         _ => "warn",
     };

@@ -61,6 +61,23 @@ impl Reason {
     }
 }
 
+impl Reason {
+    /// Whether somebody wanted what they may not have, or showed a token or key that is not accepted. Whoever calls a tool
+    /// that needs an approval does nothing wrong, whatever the approver says.
+    pub fn is_violation(self) -> bool {
+        if matches!(self, Self::APPROVAL_REQUIRED | Self::APPROVAL_REFUSED) {
+            return false;
+        }
+        let explanations = REASON_GROUPS.iter().flat_map(|group| group.explanations);
+        let mut own = explanations.filter(|it| it.reasons.contains(&self));
+        own.any(|it| match it.outcome {
+            ReasonOutcome::Http(statuses) => statuses.iter().any(|it| matches!(it, 401 | 403)),
+            ReasonOutcome::Recorded(statuses) => statuses.contains(&Status::Denied),
+            ReasonOutcome::InStream | ReasonOutcome::Unstated => false,
+        })
+    }
+}
+
 impl From<ScanError> for Reason {
     fn from(error: ScanError) -> Self {
         match error {

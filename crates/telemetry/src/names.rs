@@ -161,6 +161,9 @@ pub const AUDIT_EXPORT_SENT: &str = "wardgate_audit_export_sent_total";
 /// collector keeps not (`rejected`), records that were changed in the store and are left out (`damaged`), and records that are not
 /// understood, whose events have their bytes alone (`unreadable`).
 pub const AUDIT_EXPORT_FAILURES: &str = "wardgate_audit_export_failures_total";
+/// Counter: anomalies put on record, by `kind`: `denial_burst`, `many_data_subjects` and `watched_policy`. Without the setting
+/// `audit.anomalies` there are none.
+pub const AUDIT_ANOMALIES: &str = "wardgate_audit_anomalies_total";
 
 // === witness ===
 

@@ -75,6 +75,7 @@ fn severity(severity: EventSeverity) -> (i32, &'static str) {
         EventSeverity::Informational => (9, "INFO"),
         EventSeverity::Low => (10, "INFO2"),
         EventSeverity::Medium => (13, "WARN"),
+        EventSeverity::High => (17, "ERROR"),
     }
 }
 

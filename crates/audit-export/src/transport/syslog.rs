@@ -168,6 +168,7 @@ fn severity(severity: EventSeverity) -> u8 {
         EventSeverity::Informational => 6,
         EventSeverity::Low => 5,
         EventSeverity::Medium => 4,
+        EventSeverity::High => 2,
     }
 }
 

@@ -10,6 +10,7 @@
 mod faulty_line;
 mod support;
 
+mod anomalies;
 mod append;
 mod cosigning;
 mod details;

@@ -69,6 +69,14 @@ const ALERTS: &[Alert] = &[
         description: "`wardgate_audit_witness_failures_total` and the log of the audit service say which witness does not answer, or what it saw of another history.",
     },
     Alert {
+        name: "WardgateAnomaly",
+        severity: "warning",
+        lasting: "0m",
+        expression: "sum by (namespace, kind) (increase(wardgate_audit_anomalies_total{}[15m])) > 0",
+        summary: "Unusual behaviour of callers: {{ $labels.kind }}",
+        description: "`wardgate audit query --event anomaly` says who, from where and how often; `audit query --subject` shows what they did.",
+    },
+    Alert {
         name: "WardgateAuditExportLags",
         severity: "warning",
         lasting: "10m",

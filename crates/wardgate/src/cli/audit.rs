@@ -227,7 +227,7 @@ pub(crate) struct AuditQuery {
     #[arg(long, value_name = "KIND")]
     pub(crate) reason: Option<String>,
     /// Only records of this kind.
-    #[arg(long, value_name = "KIND", value_parser = ["intent", "outcome", "execution", "refusals", "admin_change", "memory_access"])]
+    #[arg(long, value_name = "KIND", value_parser = ["intent", "outcome", "execution", "refusals", "admin_change", "memory_access", "anomaly"])]
     pub(crate) event: Option<String>,
     /// Only calls that released health information.
     #[arg(long)]

@@ -1,0 +1,551 @@
+//! What is unusual in a sequence of records: a function of the records and nothing else.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, VecDeque};
+
+use serde::Deserialize;
+use wardgate_domain::{Reason, Timestamp};
+
+use super::settings::{AnomalySettings, AnomalyThreshold};
+
+/// Callers and addresses that are kept in memory; more are not looked at until some were quiet for a window.
+const MAX_ORIGINS: usize = 100_000;
+
+/// Something unusual.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Anomaly {
+    pub(crate) kind: AnomalyKind,
+    /// None where no token was accepted.
+    pub(crate) caller: Option<AnomalyCaller>,
+    /// Of the record that it was found in.
+    pub(crate) client_ip: String,
+    /// Of a watched policy.
+    pub(crate) policy: Option<String>,
+    /// How many there were by then.
+    pub(crate) count: usize,
+    pub(crate) threshold: AnomalyThreshold,
+    /// The position and the time of the record that it was found in.
+    pub(crate) last_sequence: u64,
+    pub(crate) time: Timestamp,
+}
+
+/// Whose behaviour is unusual.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AnomalyCaller {
+    /// Empty of counted refusals, which do not tell.
+    pub(crate) issuer: String,
+    pub(crate) subject: String,
+    pub(crate) tenant: String,
+}
+
+/// A kind of anomaly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AnomalyKind {
+    /// Many refusals by policy, or of tokens.
+    DenialBurst,
+    /// Rows of many data subjects.
+    ManyDataSubjects,
+    /// A call that a watched policy allowed.
+    WatchedPolicy,
+}
+
+impl AnomalyKind {
+    pub(crate) const ALL: [Self; 3] = [
+        Self::DenialBurst,
+        Self::ManyDataSubjects,
+        Self::WatchedPolicy,
+    ];
+
+    /// As records and metrics spell it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::DenialBurst => "denial_burst",
+            Self::ManyDataSubjects => "many_data_subjects",
+            Self::WatchedPolicy => "watched_policy",
+        }
+    }
+}
+
+/// Finds anomalies in records that it is shown in their order.
+#[derive(Debug)]
+pub(crate) struct AnomalyDetector {
+    settings: AnomalySettings,
+    histories: HashMap<Origin, CallerHistory>,
+}
+
+/// Who did something: a person, by whichever issuer, or an address.
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum Origin {
+    Subject(String),
+    Address(String),
+}
+
+/// What an origin did lately.
+#[derive(Debug)]
+struct CallerHistory {
+    newest: Timestamp,
+    /// The newest, in order.
+    denials: VecDeque<Timestamp>,
+    /// When each was seen last, by its tag.
+    data_subjects: HashMap<String, Timestamp>,
+    /// When each watched policy was used last.
+    policies: HashMap<String, Timestamp>,
+}
+
+/// A record as far as it matters here.
+#[derive(Debug, Deserialize)]
+struct ObservedRecord<'a> {
+    #[serde(borrow, default)]
+    caller: ObservedCaller<'a>,
+    #[serde(borrow, default)]
+    client_ip: Cow<'a, str>,
+    #[serde(borrow, default)]
+    counts: Vec<ObservedRefusals<'a>>,
+    #[serde(borrow, default)]
+    data_subjects: Vec<ObservedSubject<'a>>,
+    #[serde(borrow, default)]
+    decision: ObservedDecision<'a>,
+    #[serde(borrow)]
+    event: Cow<'a, str>,
+    #[serde(borrow, default)]
+    status: Cow<'a, str>,
+    #[serde(borrow)]
+    time: Cow<'a, str>,
+    #[serde(default)]
+    violation: bool,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+struct ObservedCaller<'a> {
+    #[serde(borrow, default)]
+    issuer: Cow<'a, str>,
+    #[serde(borrow, default)]
+    subject: Cow<'a, str>,
+    #[serde(borrow, default)]
+    tenant: Cow<'a, str>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ObservedRefusals<'a> {
+    #[serde(borrow, default)]
+    client_ip: Cow<'a, str>,
+    count: usize,
+    #[serde(borrow)]
+    reason: Cow<'a, str>,
+    #[serde(borrow, default)]
+    subject: Cow<'a, str>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ObservedSubject<'a> {
+    #[serde(borrow)]
+    hmac: Cow<'a, str>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct ObservedDecision<'a> {
+    #[serde(borrow, default)]
+    policies: Vec<Cow<'a, str>>,
+}
+
+/// Whose record it is, and where and when it was made.
+#[derive(Debug, Clone)]
+struct Observation<'a> {
+    caller: ObservedCaller<'a>,
+    client_ip: Cow<'a, str>,
+    sequence: u64,
+    time: Timestamp,
+}
+
+impl AnomalyDetector {
+    pub(crate) fn new(settings: AnomalySettings) -> Self {
+        Self {
+            settings,
+            histories: HashMap::new(),
+        }
+    }
+
+    /// What the record at `sequence` makes unusual. Nothing of bytes that are no record.
+    pub(crate) fn observe(&mut self, sequence: u64, canonical: &[u8]) -> Vec<Anomaly> {
+        let Ok(record) = serde_json::from_slice::<ObservedRecord<'_>>(canonical) else {
+            return Vec::new();
+        };
+        let Ok(time) = record.time.parse() else {
+            return Vec::new();
+        };
+        let observation = Observation {
+            caller: record.caller,
+            client_ip: record.client_ip,
+            sequence,
+            time,
+        };
+        match &*record.event {
+            "outcome" if !record.violation => {
+                let many = self.observe_subjects(&observation, &record.data_subjects);
+                let mut found: Vec<_> = many.into_iter().collect();
+                if record.status != "denied" {
+                    found.extend(self.observe_policies(&observation, &record.decision.policies));
+                }
+                found
+            }
+            "outcome" | "memory_access" if record.violation => {
+                self.observe_denials(&observation, 1).into_iter().collect()
+            }
+            // An operator who may not.
+            "admin_change" if record.status == "denied" => {
+                self.observe_denials(&observation, 1).into_iter().collect()
+            }
+            "refusals" => {
+                let counts = record.counts.into_iter();
+                let denials = counts.filter(|refusals| is_denial(&refusals.reason));
+                let found = denials.filter_map(|refusals| {
+                    let of = Observation {
+                        caller: ObservedCaller {
+                            subject: refusals.subject,
+                            ..ObservedCaller::default()
+                        },
+                        client_ip: refusals.client_ip,
+                        ..observation
+                    };
+                    self.observe_denials(&of, refusals.count)
+                });
+                found.collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Forgets who was quiet for as long as anything is remembered, as of `now`.
+    pub(crate) fn forget_before(&mut self, now: Timestamp) {
+        let oldest = now.minus(self.settings.longest_window());
+        self.histories.retain(|_, history| history.newest >= oldest);
+    }
+
+    fn observe_denials(&mut self, of: &Observation<'_>, count: usize) -> Option<Anomaly> {
+        let threshold = self.settings.denials;
+        let denials = &mut self.history(of)?.denials;
+        let oldest = of.time.minus(threshold.within);
+        while denials.front().is_some_and(|time| *time < oldest) {
+            denials.pop_front();
+        }
+        let before = denials.len();
+        denials.extend(std::iter::repeat_n(of.time, count.min(threshold.count)));
+        let surplus = denials.len().saturating_sub(threshold.count);
+        denials.drain(..surplus);
+        let is_crossed = before < threshold.count && denials.len() == threshold.count;
+        let all = before.saturating_add(count);
+        is_crossed.then(|| of.anomaly(AnomalyKind::DenialBurst, all, threshold))
+    }
+
+    fn observe_subjects(
+        &mut self,
+        of: &Observation<'_>,
+        subjects: &[ObservedSubject<'_>],
+    ) -> Option<Anomaly> {
+        if subjects.is_empty() {
+            return None;
+        }
+        let threshold = self.settings.data_subjects;
+        let seen = &mut self.history(of)?.data_subjects;
+        let oldest = of.time.minus(threshold.within);
+        seen.retain(|_, time| *time >= oldest);
+        let before = seen.len();
+        for subject in subjects {
+            seen.insert(subject.hmac.clone().into_owned(), of.time);
+        }
+        let all = seen.len();
+        while seen.len() > threshold.count {
+            let first = seen.iter().min_by_key(|(tag, time)| (**time, *tag));
+            let first = first.map(|(tag, _)| tag.clone())?;
+            seen.remove(&first);
+        }
+        let is_crossed = before < threshold.count && all >= threshold.count;
+        is_crossed.then(|| of.anomaly(AnomalyKind::ManyDataSubjects, all, threshold))
+    }
+
+    fn observe_policies(
+        &mut self,
+        of: &Observation<'_>,
+        policies: &[Cow<'_, str>],
+    ) -> Vec<Anomaly> {
+        let threshold = AnomalySettings::watched_policy_threshold();
+        let watched = policies.iter().filter(|id| self.settings.watches(id));
+        let watched: Vec<_> = watched.collect();
+        if watched.is_empty() {
+            return Vec::new();
+        }
+        let Some(history) = self.history(of) else {
+            return Vec::new();
+        };
+        let oldest = of.time.minus(threshold.within);
+        history.policies.retain(|_, time| *time >= oldest);
+        let new = watched.into_iter().filter_map(|id| {
+            let id = id.clone().into_owned();
+            let last = history.policies.insert(id.clone(), of.time);
+            last.is_none().then(|| Anomaly {
+                policy: Some(id),
+                ..of.anomaly(AnomalyKind::WatchedPolicy, 1, threshold)
+            })
+        });
+        new.collect()
+    }
+
+    /// What the origin did lately; none where too many others are looked at.
+    fn history(&mut self, of: &Observation<'_>) -> Option<&mut CallerHistory> {
+        let origin = of.origin()?;
+        if !self.histories.contains_key(&origin) && self.histories.len() >= MAX_ORIGINS {
+            self.forget_before(of.time);
+            if self.histories.len() >= MAX_ORIGINS {
+                return None;
+            }
+        }
+        let history = self
+            .histories
+            .entry(origin)
+            .or_insert_with(|| CallerHistory {
+                newest: of.time,
+                denials: VecDeque::new(),
+                data_subjects: HashMap::new(),
+                policies: HashMap::new(),
+            });
+        history.newest = history.newest.max(of.time);
+        Some(history)
+    }
+}
+
+impl Observation<'_> {
+    fn origin(&self) -> Option<Origin> {
+        let (subject, address) = (&self.caller.subject, &self.client_ip);
+        match (subject.is_empty(), address.is_empty()) {
+            (false, _) => Some(Origin::Subject(subject.clone().into_owned())),
+            (true, false) => Some(Origin::Address(address.clone().into_owned())),
+            (true, true) => None,
+        }
+    }
+
+    fn anomaly(&self, kind: AnomalyKind, count: usize, threshold: AnomalyThreshold) -> Anomaly {
+        let caller = &self.caller;
+        Anomaly {
+            kind,
+            caller: (!caller.subject.is_empty()).then(|| AnomalyCaller {
+                issuer: caller.issuer.clone().into_owned(),
+                subject: caller.subject.clone().into_owned(),
+                tenant: caller.tenant.clone().into_owned(),
+            }),
+            client_ip: self.client_ip.clone().into_owned(),
+            policy: None,
+            count,
+            threshold,
+            last_sequence: self.sequence,
+            time: self.time,
+        }
+    }
+}
+
+/// Whether a request was refused because somebody wanted what they may not have, or showed a token that is not accepted. A
+/// request without a token, or with one that has ended, is how clients begin to sign in.
+fn is_denial(reason: &str) -> bool {
+    let is_sign_in = [Reason::TOKEN_MISSING, Reason::TOKEN_EXPIRED];
+    if is_sign_in.iter().any(|it| it.as_str() == reason) {
+        return false;
+    }
+    let reason = Reason::ALL.iter().find(|it| it.as_str() == reason);
+    reason.is_some_and(|reason| reason.is_violation())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const START: i64 = 1_762_869_000;
+
+    /// A detector, and the position of the next record.
+    struct Sequence(AnomalyDetector, u64);
+
+    impl Sequence {
+        fn new(denials: usize, data_subjects: usize, watched_policies: &[&str]) -> Self {
+            let threshold = |count, minutes| AnomalyThreshold {
+                count,
+                within: Duration::from_mins(minutes),
+            };
+            let settings = AnomalySettings {
+                denials: threshold(denials, 5),
+                data_subjects: threshold(data_subjects, 60),
+                watched_policies: watched_policies.iter().map(|&id| id.to_owned()).collect(),
+            };
+            Self(AnomalyDetector::new(settings), 0)
+        }
+
+        /// The kinds of what a record makes unusual that is made `seconds` after the start.
+        fn observe(&mut self, seconds: i64, members: &str) -> Vec<Anomaly> {
+            let time = Timestamp::from_seconds(START + seconds);
+            let record = format!(r#"{{{members},"time":"{time}","version":1}}"#);
+            self.1 += 1;
+            self.0.observe(self.1, record.as_bytes())
+        }
+
+        fn denied(&mut self, seconds: i64, subject: &str) -> Vec<Anomaly> {
+            let members = format!(
+                r#""caller":{{"issuer":"i","subject":"{subject}","tenant":"north"}},"client_ip":"192.0.2.7","event":"outcome","status":"denied","violation":true"#
+            );
+            self.observe(seconds, &members)
+        }
+
+        fn released(&mut self, seconds: i64, tags: &[&str]) -> Vec<Anomaly> {
+            let tags = tags
+                .iter()
+                .map(|tag| format!(r#"{{"hmac":"{tag}","rows":1}}"#));
+            let tags: Vec<_> = tags.collect();
+            let members = format!(
+                r#""caller":{{"issuer":"i","subject":"anna"}},"data_subjects":[{}],"event":"outcome","status":"ok","violation":false"#,
+                tags.join(",")
+            );
+            self.observe(seconds, &members)
+        }
+    }
+
+    #[test]
+    fn a_burst_of_denials_is_told_once_until_it_has_ebbed() {
+        let mut records = Sequence::new(3, 100, &[]);
+        for (seconds, is_unusual) in [
+            (0, false),
+            (1, false),
+            (2, true),
+            (3, false),
+            (299, false),
+            // By now all but one have left the window.
+            (590, false),
+            (591, true),
+        ] {
+            let found = records.denied(seconds, "mallory");
+            assert_eq!(!found.is_empty(), is_unusual, "{seconds}: {found:?}");
+            assert!(
+                records
+                    .denied(seconds, &format!("other-{seconds}"))
+                    .is_empty()
+            );
+        }
+        let mut records = Sequence::new(1, 100, &[]);
+        let found = records.denied(7, "mallory");
+        assert_eq!(
+            found,
+            [Anomaly {
+                kind: AnomalyKind::DenialBurst,
+                caller: Some(AnomalyCaller {
+                    issuer: "i".to_owned(),
+                    subject: "mallory".to_owned(),
+                    tenant: "north".to_owned(),
+                }),
+                client_ip: "192.0.2.7".to_owned(),
+                policy: None,
+                count: 1,
+                threshold: records.0.settings.denials,
+                last_sequence: 1,
+                time: Timestamp::from_seconds(START + 7),
+            }]
+        );
+    }
+
+    #[test]
+    fn counted_refusals_count_by_their_number_and_signing_in_does_not() {
+        let mut records = Sequence::new(50, 100, &[]);
+        let mut refused = |reason: &str, count: usize| {
+            let members = format!(
+                r#""counts":[{{"client_ip":"192.0.2.9","count":{count},"reason":"{reason}"}}],"event":"refusals""#
+            );
+            records.observe(0, &members)
+        };
+        for reason in [
+            "token_missing",
+            "token_expired",
+            "rate_limited",
+            "too_large",
+        ] {
+            assert_eq!(refused(reason, 1_000), []);
+        }
+        assert_eq!(refused("signature_invalid", 49), []);
+        let found = refused("not_permitted", 2);
+        assert_eq!((found.len(), found[0].count), (1, 51));
+        assert_eq!(found[0].caller, None);
+        assert_eq!(found[0].client_ip, "192.0.2.9");
+    }
+
+    #[test]
+    fn rows_of_many_data_subjects_are_told_however_many_calls_they_took() {
+        let mut records = Sequence::new(100, 4, &[]);
+        assert_eq!(records.released(0, &["a", "b"]), []);
+        assert_eq!(records.released(1, &["b", "c"]), []);
+        // The first two have left the window, but for the one that was seen again.
+        assert_eq!(records.released(3_600 + 1, &["d"]), []);
+        let found = records.released(3_600 + 1, &["e", "f", "g"]);
+        assert_eq!((found.len(), found[0].count), (1, 6));
+        assert_eq!(found[0].kind, AnomalyKind::ManyDataSubjects);
+        assert_eq!(records.released(3_600 + 2, &["h"]), []);
+        assert_eq!(Sequence::new(9, 2, &[]).released(0, &["a", "b"]).len(), 1);
+    }
+
+    #[test]
+    fn a_use_of_a_watched_policy_is_told_once_a_quarter_of_an_hour() {
+        let mut records = Sequence::new(100, 100, &["break-glass-*"]);
+        let mut used = |seconds: i64, policy: &str, status: &str| {
+            let members = format!(
+                r#""caller":{{"subject":"anna"}},"decision":{{"id":"d","policies":["doctors","{policy}"]}},"event":"outcome","status":"{status}","violation":false"#
+            );
+            records.observe(seconds, &members).pop()?.policy
+        };
+        assert_eq!(used(0, "nurses", "ok"), None);
+        let policy = Some("break-glass-reads".to_owned());
+        assert_eq!(used(1, "break-glass-reads", "denied"), None);
+        assert_eq!(used(1, "break-glass-reads", "ok"), policy);
+        assert_eq!(used(899, "break-glass-reads", "ok"), None);
+        assert_eq!(
+            used(900, "break-glass-calls", "error"),
+            Some("break-glass-calls".to_owned())
+        );
+        assert_eq!(used(899 + 901, "break-glass-reads", "ok"), policy);
+    }
+
+    #[test]
+    fn what_is_found_does_not_depend_on_where_reading_began() {
+        let seconds: Vec<i64> = (0..400).map(|n| n * 37 % 4_000).collect();
+        let mut ordered = seconds;
+        ordered.sort_unstable();
+        let found = |from: usize| {
+            let mut records = Sequence::new(5, 100, &[]);
+            records.1 = from as u64;
+            let found = ordered[from..]
+                .iter()
+                .flat_map(|second| records.denied(*second, "m"));
+            let found: Vec<_> = found.map(|anomaly| anomaly.last_sequence).collect();
+            found
+        };
+        let all = found(0);
+        assert!(!all.is_empty());
+        // The window is 300 seconds: reading that began before it tells the same.
+        let begin = ordered.iter().position(|second| *second > 1_000).unwrap();
+        let compared = ordered.iter().position(|second| *second > 1_300).unwrap() as u64;
+        let later = |found: Vec<u64>| -> Vec<u64> {
+            found
+                .into_iter()
+                .filter(|sequence| *sequence > compared)
+                .collect()
+        };
+        assert_eq!(later(found(begin)), later(all));
+    }
+
+    #[test]
+    fn those_who_were_quiet_are_forgotten() {
+        let mut records = Sequence::new(3, 100, &[]);
+        records.denied(0, "mallory");
+        records
+            .0
+            .forget_before(Timestamp::from_seconds(START + 3_600));
+        assert_eq!(records.0.histories.len(), 1);
+        records
+            .0
+            .forget_before(Timestamp::from_seconds(START + 3_601));
+        assert!(records.0.histories.is_empty());
+    }
+}

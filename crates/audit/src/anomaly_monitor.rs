@@ -1,0 +1,191 @@
+//! The search for anomalies, for as long as the service runs; of several replicas one searches at a time.
+//!
+//! ```text
+//!   claim ──▶ earlier records ──▶ page ──▶ detector ──anomalies──▶ record, metric, log ──▶ advance ──▶ next page
+//!             (as far back as the longest window)
+//! ```
+//!
+//! What is found depends on the records alone, and its own record has the time and the position of the record that it was
+//! found in. So a page that is read once more after an interruption tells nothing twice.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use futures::{TryStreamExt, pin_mut};
+use metrics::counter;
+use serde::Deserialize;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use wardgate_audit_export::{
+    CursorClaim, FeedError, FeedPage, RecordFeed, SourceRecord, StartPosition,
+};
+use wardgate_domain::{Ambient, Timestamp};
+use wardgate_rpc::client::QueriedRecord;
+use wardgate_telemetry::names;
+
+use crate::anomaly::{Anomaly, AnomalyDetector, AnomalyKind, AnomalySettings};
+use crate::canonical::RecordEntry;
+use crate::exports::StoreFeed;
+use crate::filter::RecordFilter;
+use crate::{Error, query};
+
+/// The name under which it is kept how far the record was searched; exports cannot have it.
+const CURSOR: &str = "anomaly_detection";
+
+/// How long a claim holds that is not renewed.
+const CLAIM: Duration = Duration::from_secs(30);
+
+/// How often a claim is renewed while there are no records, and how often one is asked for that another replica has.
+const RENEWAL: Duration = Duration::from_secs(5);
+
+/// How long records gather before they are read.
+const GATHER: Duration = Duration::from_millis(500);
+
+/// Records of one page.
+const PAGE: u64 = 256;
+
+/// Searches the record for anomalies.
+pub(crate) struct AnomalyMonitor {
+    feed: StoreFeed,
+    settings: AnomalySettings,
+    claim: CursorClaim,
+    ambient: Ambient,
+    stop: CancellationToken,
+}
+
+impl AnomalyMonitor {
+    /// The monitor of a store, which no other process uses where `is_alone`.
+    pub(crate) fn new(
+        feed: StoreFeed,
+        settings: AnomalySettings,
+        is_alone: bool,
+        ambient: Ambient,
+        stop: CancellationToken,
+    ) -> Self {
+        Self {
+            feed,
+            settings,
+            claim: CursorClaim {
+                export: CURSOR.to_owned(),
+                holder: ambient.random_text(),
+                lasting: CLAIM,
+                start: StartPosition::Now,
+                is_alone,
+            },
+            ambient,
+            stop,
+        }
+    }
+
+    /// Searches until it is told to stop. `size` tells of new records.
+    pub(crate) async fn run(mut self, mut size: watch::Receiver<u64>) {
+        for kind in AnomalyKind::ALL {
+            counter!(names::AUDIT_ANOMALIES, "kind" => kind.as_str()).increment(0);
+        }
+        let stop = self.stop.clone();
+        let mut is_told = false;
+        while let Some(searched) = stop.run_until_cancelled(self.search(&mut size)).await {
+            match searched {
+                Ok(()) => is_told = false,
+                Err(error) if is_told => {
+                    tracing::debug!(%error, "the search for anomalies waits");
+                }
+                Err(error) => {
+                    is_told = true;
+                    tracing::warn!(%error, "the search for anomalies waits for the store of the record");
+                }
+            }
+            if stop.run_until_cancelled(sleep(RENEWAL)).await.is_none() {
+                break;
+            }
+        }
+        self.feed.release(self.claim).await;
+    }
+
+    /// Searches until another replica does.
+    async fn search(&mut self, size: &mut watch::Receiver<u64>) -> Result<(), FeedError> {
+        let Some(mut position) = self.feed.claim(self.claim.clone()).await? else {
+            return Ok(());
+        };
+        // Whoever has it from now on is alive.
+        self.claim.is_alone = false;
+        let mut detector = self.detector_at(position).await?;
+        loop {
+            size.mark_unchanged();
+            let page = self.feed.read(position, PAGE).await?;
+            if page.next == position {
+                if let Ok(Ok(())) = timeout(RENEWAL, size.changed()).await {
+                    sleep(GATHER).await;
+                } else if self.feed.claim(self.claim.clone()).await? != Some(position) {
+                    return Ok(());
+                }
+                continue;
+            }
+            for anomaly in observe(&mut detector, &page) {
+                self.put_on_record(&anomaly).await?;
+            }
+            let claim = self.claim.clone();
+            if !self.feed.advance(claim, position, page.next).await? {
+                return Ok(());
+            }
+            position = page.next;
+        }
+    }
+
+    /// A detector that has seen the records below `position`, as far as they can matter.
+    async fn detector_at(&self, position: u64) -> Result<AnomalyDetector, FeedError> {
+        let mut detector = AnomalyDetector::new(self.settings.clone());
+        let next = self.feed.read(position, 1).await?;
+        let time = next.records.first().and_then(time_of);
+        let time = time.unwrap_or_else(|| self.ambient.now());
+        let earlier = RecordFilter {
+            since: Some(time.minus(self.settings.longest_window())),
+            before_sequence: Some(position),
+            ..RecordFilter::default()
+        };
+        let earlier = query::pages(self.feed.reader.clone(), None, earlier);
+        pin_mut!(earlier);
+        while let Some(found) = earlier.try_next().await? {
+            if let QueriedRecord::Intact(stored) = found {
+                detector.observe(stored.sequence, &stored.record);
+            }
+        }
+        Ok(detector)
+    }
+
+    async fn put_on_record(&self, anomaly: &Anomaly) -> Result<(), FeedError> {
+        let entry = RecordEntry::of_anomaly(anomaly).map_err(Error::from)?;
+        self.feed.appends.append(entry, true).await?;
+        let kind = anomaly.kind.as_str();
+        counter!(names::AUDIT_ANOMALIES, "kind" => kind).increment(1);
+        tracing::warn!(
+            anomaly = kind,
+            count = anomaly.count,
+            sequence = anomaly.last_sequence,
+            "unusual behaviour of a caller is on record"
+        );
+        Ok(())
+    }
+}
+
+/// When the record was made.
+fn time_of(record: &SourceRecord) -> Option<Timestamp> {
+    #[derive(Deserialize)]
+    struct RecordTime<'a> {
+        #[serde(borrow)]
+        time: Cow<'a, str>,
+    }
+    let made: RecordTime<'_> = serde_json::from_slice(&record.canonical).ok()?;
+    made.time.parse().ok()
+}
+
+fn observe(detector: &mut AnomalyDetector, page: &FeedPage) -> Vec<Anomaly> {
+    let records = page.records.iter();
+    let found = records.flat_map(|record| detector.observe(record.sequence, &record.canonical));
+    let found = found.collect();
+    if let Some(newest) = page.records.last().and_then(time_of) {
+        detector.forget_before(newest);
+    }
+    found
+}

@@ -1,0 +1,133 @@
+//! Anomalies: unusual behaviour is on record, once, whichever replica searches and wherever it was interrupted.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use wardgate_audit::{AnomalySettings, CallingProcesses, Config, LogCloser, RecordReader};
+use wardgate_domain::{Ambient, CallFacts, Status};
+use wardgate_rpc::client::{AuditClient, AuditFilter, ContentFilter};
+use wardgate_rpc::{Peer, link};
+
+use crate::support::{TestStore, intact, json, keys, on_both_stores, outcome, subject};
+
+on_both_stores! {
+    unusual_behaviour_is_on_record_once_with_two_replicas
+    an_interrupted_search_tells_nothing_twice
+}
+
+const DENIALS: usize = 3;
+
+async fn service(store: &TestStore) -> (AuditClient, LogCloser) {
+    let settings = format!(r#"{{"denials":{{"count":{DENIALS},"within":"5m"}}}}"#);
+    let settings: AnomalySettings = serde_json::from_str(&settings).unwrap();
+    let config = Config {
+        anomalies: Some(settings),
+        ..Config::for_store(&store.url)
+    };
+    let callers = CallingProcesses::OtherProcesses;
+    let service = wardgate_audit::service(config, keys(), callers, None, Ambient::system());
+    let (service, closer) = Box::pin(service).await.unwrap();
+    let audit = link::local(service, Peer::Gateway).link;
+    // The search begins with the records that are yet to come.
+    let reader = RecordReader::open(&store.url).await.unwrap();
+    let begun = Instant::now();
+    while reader
+        .export_position("anomaly_detection")
+        .await
+        .unwrap()
+        .is_none()
+    {
+        pause(begun).await;
+    }
+    (AuditClient::new(audit, Duration::from_mins(1)), closer)
+}
+
+async fn pause(begun: Instant) {
+    assert!(
+        begun.elapsed() < Duration::from_secs(60),
+        "it takes too long"
+    );
+    tokio::time::sleep(Duration::from_millis(20)).await;
+}
+
+async fn deny(audit: &AuditClient, subject_name: &str, times: usize) {
+    for _ in 0..times {
+        let call = CallFacts {
+            subject: subject_name.to_owned(),
+            ..subject()
+        };
+        let denied = outcome(&call, Status::Denied);
+        audit.append(&denied, false).await.unwrap();
+    }
+}
+
+/// The anomalies on record, once there is one of `subject`.
+async fn anomalies(store: &TestStore, subject: &str) -> Vec<Value> {
+    let begun = Instant::now();
+    loop {
+        let filter = AuditFilter {
+            content: ContentFilter {
+                event: Some("anomaly".to_owned()),
+                ..ContentFilter::default()
+            },
+            ..AuditFilter::default()
+        };
+        let found = store.read(filter).await.into_iter().map(intact);
+        let found: Vec<Value> = found.map(|stored| json(&stored)).collect();
+        if found.iter().any(|it| it["caller"]["subject"] == subject) {
+            return found;
+        }
+        pause(begun).await;
+    }
+}
+
+fn subjects(anomalies: &[Value]) -> Vec<&str> {
+    let subjects = anomalies.iter();
+    subjects
+        .map(|it| it["caller"]["subject"].as_str().unwrap())
+        .collect()
+}
+
+async fn unusual_behaviour_is_on_record_once_with_two_replicas(store: &TestStore) {
+    let (first, first_closer) = service(store).await;
+    let (second, second_closer) = service(store).await;
+    deny(&first, "mallory", DENIALS - 1).await;
+    deny(&second, "mallory", DENIALS).await;
+    let found = anomalies(store, "mallory").await;
+    let [anomaly] = &found[..] else {
+        panic!("{found:?}")
+    };
+    assert_eq!(anomaly["anomaly"], "denial_burst");
+    assert_eq!(anomaly["caller"]["issuer"], "https://issuer.example");
+    assert_eq!(anomaly["caller"]["tenant"], "north");
+    assert_eq!(
+        (&anomaly["count"], &anomaly["threshold"]),
+        (&3.into(), &3.into())
+    );
+    assert_eq!(anomaly["within_seconds"], 300);
+    assert_eq!(anomaly["last_sequence"], DENIALS - 1);
+    // The replica that searches ends: the other goes on, and knows what was before.
+    drop(first);
+    first_closer.close().await;
+    deny(&second, "mallory", 1).await;
+    deny(&second, "eve", DENIALS).await;
+    assert_eq!(subjects(&anomalies(store, "eve").await), ["mallory", "eve"]);
+    drop(second);
+    second_closer.close().await;
+}
+
+async fn an_interrupted_search_tells_nothing_twice(store: &TestStore) {
+    let (audit, closer) = service(store).await;
+    deny(&audit, "mallory", DENIALS).await;
+    anomalies(store, "mallory").await;
+    drop(audit);
+    closer.close().await;
+    // As if the process had been killed before it stored how far it was.
+    let back = "UPDATE export_cursor SET position = 0 WHERE name = 'anomaly_detection'";
+    store.execute(back).await.unwrap();
+    let (audit, closer) = service(store).await;
+    deny(&audit, "eve", DENIALS).await;
+    assert_eq!(subjects(&anomalies(store, "eve").await), ["mallory", "eve"]);
+    drop(audit);
+    closer.close().await;
+}
