@@ -46,6 +46,12 @@ async fn the_doctor_finds_nothing_wrong_where_nothing_is_and_names_what_breaks()
         .collect();
     let all = "certificate clock configuration edge issuers key log neighbour record store version";
     assert_eq!(checks, all.split(' ').collect());
+    let room = findings.iter().find(|it| it["subject"] == "room").unwrap();
+    assert_eq!(room["verdict"], "ok", "{room}");
+    assert!(
+        room["message"].as_str().unwrap().contains("takes "),
+        "{room}"
+    );
     let served = findings.iter().filter(|it| {
         let subject = it["subject"].as_str().unwrap();
         it["check"] == "certificate" && subject.starts_with("served by audit at 127.0.0.1:")

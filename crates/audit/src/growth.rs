@@ -1,4 +1,4 @@
-//! How large the record is, and by how much it can still grow.
+//! How large the record is, by how much it can still grow, and how long that lasts.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,13 +6,82 @@ use std::time::Duration;
 use metrics::gauge;
 use nix::sys::statvfs::statvfs;
 use tokio::time::{MissedTickBehavior, interval};
+use wardgate_domain::{Ambient, Timestamp};
 use wardgate_telemetry::names;
 
 use crate::Error;
-use crate::store::{Address, StoreReader};
+use crate::store::{Address, StoreReader, StoreSize};
 
 /// How often it is measured.
 const INTERVAL: Duration = Duration::from_mins(1);
+
+/// The time whose records tell how fast the record grows: a day, so that nights and mornings are in it.
+const WINDOW: Duration = Duration::from_hours(24);
+
+/// The least age of a record whose pace is told, so that a first burst is not taken for the pace of days.
+const LEAST_AGE: Duration = Duration::from_hours(1);
+
+/// The size of the record in its store, its pace, and the room that it has.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StoreGrowth {
+    /// Bytes that the record takes.
+    pub bytes: u64,
+    /// Bytes by which it can grow: the lesser of what is left of the capacity, and of the file system of a file. None at a
+    /// server whose capacity nobody said.
+    pub free: Option<u64>,
+    /// Bytes by which it grows in a day: the records of the last day, each of the mean size of a record.
+    pub bytes_per_day: f64,
+}
+
+impl StoreGrowth {
+    /// Measures the store at `address`, which may take `capacity` bytes.
+    pub(crate) async fn measure(
+        reader: &StoreReader,
+        address: &Address,
+        capacity: Option<u64>,
+        now: Timestamp,
+    ) -> Result<Self, Error> {
+        let size = reader.size_since(now.minus(WINDOW)).await?;
+        Ok(Self {
+            bytes: size.bytes,
+            free: free(&size, address, capacity),
+            bytes_per_day: bytes_per_day(&size, now),
+        })
+    }
+
+    /// Days until the store is full at this pace; infinite where it does not grow, none where nobody knows its room.
+    pub fn days_left(&self) -> Option<f64> {
+        let free = as_float(self.free?);
+        Some(if self.bytes_per_day > 0.0 {
+            free / self.bytes_per_day
+        } else {
+            f64::INFINITY
+        })
+    }
+}
+
+fn bytes_per_day(size: &StoreSize, now: Timestamp) -> f64 {
+    let age = size
+        .oldest
+        .map_or(Duration::ZERO, |oldest| now.since(oldest));
+    let days = age.clamp(LEAST_AGE, WINDOW).as_secs_f64() / WINDOW.as_secs_f64();
+    let per_record = as_float(size.bytes) / as_float(size.records.max(1));
+    per_record * as_float(size.recent) / days
+}
+
+fn free(size: &StoreSize, address: &Address, capacity: Option<u64>) -> Option<u64> {
+    let left = capacity.map(|capacity| capacity.saturating_sub(size.bytes));
+    let of_the_disk = match address {
+        Address::Sqlite(path) => free_beside(path).map(|free| free + size.reusable),
+        Address::Postgres(_) => None,
+    };
+    left.into_iter().chain(of_the_disk).min()
+}
+
+fn free_beside(path: &Path) -> Option<u64> {
+    let disk = statvfs(path).ok()?;
+    Some(disk.blocks_available() * disk.fragment_size())
+}
 
 /// The monitor of the size of the record's store.
 pub(crate) struct GrowthMonitor {
@@ -20,6 +89,7 @@ pub(crate) struct GrowthMonitor {
     pub(crate) address: Address,
     /// The bytes that the store may take, where an operator says so.
     pub(crate) capacity: Option<u64>,
+    pub(crate) ambient: Ambient,
 }
 
 impl GrowthMonitor {
@@ -37,29 +107,20 @@ impl GrowthMonitor {
     }
 
     async fn measure(&self) -> Result<(), Error> {
-        let bytes = self.reader.bytes().await?;
-        gauge!(names::AUDIT_STORE_BYTES).set(as_float(bytes));
-        if let Some(free) = self.free(bytes) {
+        let Self {
+            reader, address, ..
+        } = self;
+        let now = self.ambient.now();
+        let growth = StoreGrowth::measure(reader, address, self.capacity, now).await?;
+        gauge!(names::AUDIT_STORE_BYTES).set(as_float(growth.bytes));
+        if let Some(free) = growth.free {
             gauge!(names::AUDIT_STORE_FREE_BYTES).set(as_float(free));
+        }
+        if let Some(days) = growth.days_left() {
+            gauge!(names::AUDIT_STORE_DAYS_LEFT).set(days);
         }
         Ok(())
     }
-
-    /// The bytes that are left of the capacity, or of the file system of a file; none at a server whose capacity nobody
-    /// said.
-    fn free(&self, bytes: u64) -> Option<u64> {
-        let left = self.capacity.map(|capacity| capacity.saturating_sub(bytes));
-        let of_the_disk = match &self.address {
-            Address::Sqlite(path) => free_beside(path),
-            Address::Postgres(_) => None,
-        };
-        left.into_iter().chain(of_the_disk).min()
-    }
-}
-
-fn free_beside(path: &Path) -> Option<u64> {
-    let disk = statvfs(path).ok()?;
-    Some(disk.blocks_available() * disk.fragment_size())
 }
 
 #[expect(
@@ -72,32 +133,67 @@ fn as_float(bytes: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use wardgate_store::DatabaseSettings;
-
     use super::*;
-    use crate::store;
 
-    #[tokio::test]
-    async fn what_is_left_is_the_lesser_of_the_capacity_and_the_disk() {
+    fn size(records: u64, recent: u64, age: Duration) -> StoreSize {
+        StoreSize {
+            bytes: 1_000 * records,
+            reusable: 7,
+            records,
+            recent,
+            oldest: Some(now().minus(age)),
+        }
+    }
+
+    fn now() -> Timestamp {
+        Timestamp::from_seconds(1_700_000_000)
+    }
+
+    fn days_left(size: &StoreSize, free: Option<u64>) -> Option<f64> {
+        let growth = StoreGrowth {
+            bytes: size.bytes,
+            free,
+            bytes_per_day: bytes_per_day(size, now()),
+        };
+        growth.days_left()
+    }
+
+    #[test]
+    fn the_days_left_follow_the_records_of_the_last_day() {
+        let old = size(1_000, 100, Duration::from_hours(24 * 30));
+        assert_eq!(days_left(&old, Some(1_000_000)), Some(10.0));
+        let young = size(100, 100, Duration::from_hours(6));
+        assert_eq!(days_left(&young, Some(1_000_000)), Some(2.5));
+        // Ten minutes are taken for an hour.
+        let new = size(10, 10, Duration::from_mins(10));
+        assert_eq!(days_left(&new, Some(1_200_000)), Some(5.0));
+    }
+
+    #[test]
+    fn a_record_that_does_not_grow_lasts_for_ever_and_one_of_unknown_room_as_long_as_nobody_knows()
+    {
+        let still = size(1_000, 0, Duration::from_hours(24 * 30));
+        assert_eq!(days_left(&still, Some(1)), Some(f64::INFINITY));
+        let empty = StoreSize {
+            oldest: None,
+            ..size(0, 0, Duration::ZERO)
+        };
+        assert_eq!(days_left(&empty, Some(1)), Some(f64::INFINITY));
+        assert_eq!(days_left(&size(10, 10, Duration::ZERO), None), None);
+    }
+
+    #[test]
+    fn what_is_left_is_the_lesser_of_the_capacity_and_the_disk() {
         let dir = tempfile::tempdir().unwrap();
-        let url = format!("sqlite:{}", dir.path().join("audit.sqlite").display());
-        let address: Address = url.parse().unwrap();
-        let settings = DatabaseSettings::default();
-        store::prepare(&address, &settings).await.unwrap();
-        let growth = |capacity| GrowthMonitor {
-            reader: StoreReader::new(&address, &settings),
-            address: address.clone(),
-            capacity,
-        };
-        let bytes = growth(None).reader.bytes().await.unwrap();
-        assert!(bytes > 4_096, "{bytes}");
-        assert!(growth(None).free(bytes).is_some_and(|free| free > 0));
-        assert_eq!(growth(Some(bytes + 7)).free(bytes), Some(7));
-        assert_eq!(growth(Some(0)).free(bytes), Some(0));
-        let server = GrowthMonitor {
-            address: "postgres://h/d".parse().unwrap(),
-            ..growth(None)
-        };
-        assert_eq!(server.free(bytes), None);
+        let path = dir.path().join("audit.sqlite");
+        std::fs::write(&path, "").unwrap();
+        let file = Address::Sqlite(path);
+        let size = size(1, 1, Duration::ZERO);
+        assert!(free(&size, &file, None).is_some_and(|free| free > 7));
+        assert_eq!(free(&size, &file, Some(size.bytes + 7)), Some(7));
+        assert_eq!(free(&size, &file, Some(0)), Some(0));
+        let server = "postgres://h/d".parse().unwrap();
+        assert_eq!(free(&size, &server, None), None);
+        assert_eq!(free(&size, &server, Some(size.bytes + 9)), Some(9));
     }
 }

@@ -52,6 +52,7 @@ pub use config::{Config, WitnessSettings};
 pub use details_key::DetailsKey;
 pub use error::Error;
 pub use export::{ExportDirectory, ExportPart};
+pub use growth::StoreGrowth;
 pub use mac::MacKey;
 pub use ownership::CallingProcesses;
 pub use proof::CheckpointKind;

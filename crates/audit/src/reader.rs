@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use futures::Stream;
-use wardgate_domain::Digest;
+use wardgate_domain::{Digest, Timestamp};
 use wardgate_rpc::client::{AuditFilter, QueriedRecord};
 use wardgate_store::DatabaseSettings;
 use wardgate_transparency::{Checkpoint, SignedNote, TlogProof};
@@ -12,11 +12,12 @@ use crate::details::DetailsVault;
 use crate::details_key::DetailsKey;
 use crate::filter::RecordFilter;
 use crate::store::{self, Address};
-use crate::{CheckpointKind, Error, ExportDirectory, export, proof, query};
+use crate::{CheckpointKind, Error, ExportDirectory, StoreGrowth, export, proof, query};
 
 /// Reads a store and never writes to it.
 #[derive(Debug, Clone)]
 pub struct RecordReader {
+    address: Address,
     store: store::StoreReader,
     vault: Option<DetailsVault>,
 }
@@ -29,6 +30,7 @@ impl RecordReader {
         let reader = store::StoreReader::new(&address, &DatabaseSettings::default());
         reader.check_schema(&address).await?;
         Ok(Self {
+            address,
             store: reader,
             vault: None,
         })
@@ -80,6 +82,15 @@ impl RecordReader {
         let size = self.store.head().await?.size;
         let position = self.store.export_position(export).await?;
         Ok(position.map(|position| (position, size)))
+    }
+
+    /// The size of the record at `now`, its pace and its room, where the store may take `capacity` bytes.
+    pub async fn growth(
+        &self,
+        capacity: Option<u64>,
+        now: Timestamp,
+    ) -> Result<StoreGrowth, Error> {
+        StoreGrowth::measure(&self.store, &self.address, capacity, now).await
     }
 
     /// The records that match, as the service would give them.

@@ -112,6 +112,7 @@ pub async fn service(
         reader: reader.clone(),
         address,
         capacity: config.capacity_bytes,
+        ambient: ambient.clone(),
     };
     let stop = CancellationToken::new();
     tokio::spawn(stop.clone().run_until_cancelled_owned(growth.run()));

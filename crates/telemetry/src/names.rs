@@ -142,6 +142,9 @@ pub const AUDIT_STORE_BYTES: &str = "wardgate_audit_store_bytes";
 /// Gauge: bytes by which the record can still grow, where that is known: what is left of `audit.capacity_bytes`, or of the file
 /// system of its file.
 pub const AUDIT_STORE_FREE_BYTES: &str = "wardgate_audit_store_free_bytes";
+/// Gauge: days until the record's store is full if records go on coming as in the last day, where that is known; infinite where
+/// none came.
+pub const AUDIT_STORE_DAYS_LEFT: &str = "wardgate_audit_store_days_left";
 /// Gauge: records that are not in the tree of the transparency log yet.
 pub const AUDIT_TREE_BACKLOG: &str = "wardgate_audit_tree_backlog_records";
 /// Gauge, seconds: when a signed checkpoint last covered every record, since 1970.

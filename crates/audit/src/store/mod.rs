@@ -268,6 +268,19 @@ impl From<(i64, i64, i64, i64)> for RecordHead {
     }
 }
 
+/// The size of the record in the store.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StoreSize {
+    pub(crate) bytes: u64,
+    /// Bytes within the store that new records can use.
+    pub(crate) reusable: u64,
+    /// Records that are there.
+    pub(crate) records: u64,
+    /// Records from some time on.
+    pub(crate) recent: u64,
+    pub(crate) oldest: Option<Timestamp>,
+}
+
 /// A row of the record, as both drivers give it.
 struct RecordRow {
     sequence: i64,
@@ -382,13 +395,27 @@ impl StoreReader {
         Ok(head.into())
     }
 
-    /// The size of the record in the store.
-    pub(crate) async fn bytes(&self) -> Result<u64, Error> {
-        let bytes: i64 = match &self.pool {
-            ReadPool::Sqlite(pool) => sqlx::query_scalar(sqlite::BYTES).fetch_one(pool).await?,
-            ReadPool::Postgres(pool) => sqlx::query_scalar(postgres::BYTES).fetch_one(pool).await?,
+    /// The size of the record in the store, with the number of records from `since` on.
+    pub(crate) async fn size_since(&self, since: Timestamp) -> Result<StoreSize, Error> {
+        let since = since.as_micros();
+        let size: (i64, i64, i64, i64, Option<i64>) = match &self.pool {
+            ReadPool::Sqlite(pool) => {
+                let size = sqlx::query_as(sqlite::SIZE).bind(since);
+                size.fetch_one(pool).await?
+            }
+            ReadPool::Postgres(pool) => {
+                let size = sqlx::query_as(postgres::SIZE).bind(since);
+                size.fetch_one(pool).await?
+            }
         };
-        Ok(unsigned(bytes))
+        let (bytes, reusable, records, recent, oldest) = size;
+        Ok(StoreSize {
+            bytes: unsigned(bytes),
+            reusable: unsigned(reusable),
+            records: unsigned(records),
+            recent: unsigned(recent),
+            oldest: oldest.map(Timestamp::from_micros),
+        })
     }
 
     /// One page of the records that match, in order.

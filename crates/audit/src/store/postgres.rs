@@ -126,7 +126,14 @@ const ERASE_SUBJECT: &str = concat!(
     ")"
 );
 
-pub(super) const BYTES: &str = "SELECT pg_total_relation_size('audit.record')";
+/// Bytes of the whole schema, none of which is known to be free, records, records from a time on, and the time of the oldest.
+pub(super) const SIZE: &str = "
+    SELECT (SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class
+            WHERE relnamespace = 'audit'::regnamespace AND relkind = 'r'),
+           0::bigint, size - minimum_index,
+           coalesce(size - (SELECT sequence FROM audit.record WHERE time >= $1 ORDER BY time, sequence LIMIT 1), 0),
+           (SELECT min(time) FROM audit.record)
+    FROM audit.head, audit.retention";
 
 /// How soon the server gives up a statement whose reader has gone.
 const CLIENT_CHECK_INTERVAL: &str = "500ms";

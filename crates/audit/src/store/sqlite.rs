@@ -131,8 +131,14 @@ const PRUNE: [&str; 5] = [
 
 const CHECKPOINT_PATIENCE: &str = "PRAGMA busy_timeout = 200";
 
-pub(super) const BYTES: &str =
-    "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()";
+/// Bytes in use and bytes that are free within the file, records, records from a time on, and the time of the oldest.
+pub(super) const SIZE: &str = "
+    SELECT (page_count - freelist_count) * page_size, freelist_count * page_size,
+           (SELECT coalesce(max(sequence) + 1, 0) FROM record) - minimum_index,
+           coalesce((SELECT max(sequence) + 1 FROM record)
+                    - (SELECT sequence FROM record WHERE time >= ? ORDER BY time, sequence LIMIT 1), 0),
+           (SELECT min(time) FROM record)
+    FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size(), retention";
 
 /// Version n of the schema is what the first n of these make; they never change once released.
 pub(super) const MIGRATIONS: &[&str] = &[

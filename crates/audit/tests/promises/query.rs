@@ -6,7 +6,7 @@ use futures::TryStreamExt;
 use futures::future::join_all;
 use tonic::Code;
 use wardgate_audit::{Error, RecordReader};
-use wardgate_domain::{Ambient, CallFacts, ConversationKey, Status, Timestamp};
+use wardgate_domain::{Ambient, CallFacts, ConversationKey, Record, Status, Timestamp};
 use wardgate_proto::audit::v1 as pb;
 use wardgate_proto::audit::v1::audit_service_client::AuditServiceClient;
 use wardgate_rpc::client::{AuditFilter, QueriedRecord};
@@ -25,6 +25,32 @@ on_both_stores! {
     what_was_changed_or_removed_in_the_store_is_named_by_its_sequence
     a_query_that_means_nothing_is_refused
     a_reader_needs_no_service_and_disturbs_none
+    the_size_the_pace_and_the_room_of_the_record_are_measured
+}
+
+async fn the_size_the_pace_and_the_room_of_the_record_are_measured(store: &TestStore) {
+    let service = store.service().await;
+    let reader = RecordReader::open(&store.url).await.unwrap();
+    let capacity = Some(1 << 30);
+    let now = || Ambient::system().now();
+    let before = reader.growth(capacity, now()).await.unwrap();
+    assert_eq!(before.days_left(), Some(f64::INFINITY), "{before:?}");
+    for _ in 0..50 {
+        let record = Record {
+            time: now(),
+            ..outcome(&subject(), Status::Ok)
+        };
+        service.audit.append(&record, false).await.unwrap();
+    }
+    let after = reader.growth(capacity, now()).await.unwrap();
+    assert!(after.bytes > before.bytes, "{before:?} {after:?}");
+    assert_eq!(after.free, Some((1 << 30) - after.bytes));
+    assert!(after.days_left().unwrap() < 10_000.0, "{after:?}");
+    let unknown = reader.growth(None, now()).await.unwrap();
+    assert_eq!(unknown.free.is_some(), store.is_sqlite(), "{unknown:?}");
+    let later = now().plus(Duration::from_hours(25));
+    let still = reader.growth(capacity, later).await.unwrap();
+    assert_eq!(still.days_left(), Some(f64::INFINITY), "{still:?}");
 }
 
 async fn sequences(service: &TestService, filter: AuditFilter) -> Vec<u64> {

@@ -40,9 +40,9 @@ const ALERTS: &[Alert] = &[
         name: "WardgateAuditStoreFilling",
         severity: "warning",
         lasting: "30m",
-        expression: "min by (namespace) (wardgate_audit_store_free_bytes{}) / (86400 * max by (namespace) (deriv(wardgate_audit_store_bytes{}[6h]) > 0)) < 14",
+        expression: "min by (namespace) (wardgate_audit_store_days_left{}) < 14",
         summary: "The store of the record is full in {{ $value | humanize }} days",
-        description: "It grows as it did in the last six hours; when it is full nothing runs. Give it room. The record says who makes it grow: `audit query` by caller, and summaries of refusals.",
+        description: "At the pace of the last day. When it is full nothing runs. Give it room. The record says who makes it grow: `audit query` by caller, and summaries of refusals.",
     },
     Alert {
         name: "WardgateAuditSlow",

@@ -297,12 +297,9 @@ const OVERVIEW: &[(&str, &[Graph])] = &[
             },
             Graph {
                 title: "Days until the record's store is full",
-                about: "If it goes on growing as in the last six hours.",
+                about: "If records go on coming as in the last day.",
                 unit: "d",
-                lines: &[(
-                    "min(wardgate_audit_store_free_bytes{OURS}) / (86400 * max(deriv(wardgate_audit_store_bytes{OURS}[6h]) > 0))",
-                    "days",
-                )],
+                lines: &[("min(wardgate_audit_store_days_left{OURS})", "days")],
             },
             Graph {
                 title: "Stores that failed",

@@ -36,6 +36,8 @@ pub(super) struct Deployment {
     pub(super) stores: Vec<ServiceStore>,
     /// The store of the record, where it can be read.
     pub(super) record: Option<String>,
+    /// The bytes that the store of the record may take, where that is configured.
+    pub(super) capacity: Option<u64>,
     /// Who cosigns the checkpoints of the record.
     pub(super) witnesses: Option<WitnessSettings>,
     /// The names of the exports of the record.
@@ -121,6 +123,7 @@ impl Deployment {
             &wardgate_memory::LAYOUT,
         );
         deployment.record = Some(up.audit.store);
+        deployment.capacity = up.audit.capacity_bytes;
         deployment.witnesses = up.audit.witnesses;
         deployment.exports = names(up.audit.exports);
         deployment.issuers.push(Issuers {
@@ -324,6 +327,7 @@ impl Deployment {
                 self.record.clone_from(&store);
                 if has_settings {
                     let config: wardgate_audit::Config = settings.unwired("audit", |_| {})?;
+                    self.capacity = config.capacity_bytes;
                     self.witnesses = config.witnesses;
                     self.exports = names(config.exports);
                 }

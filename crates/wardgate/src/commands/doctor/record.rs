@@ -4,7 +4,8 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use futures::{TryStreamExt, pin_mut};
-use wardgate_audit::{CheckpointKind, RecordReader, WitnessSettings};
+use wardgate_audit::{CheckpointKind, RecordReader, StoreGrowth, WitnessSettings};
+use wardgate_domain::Ambient;
 use wardgate_rpc::client::{AuditFilter, QueriedRecord, StoredRecord};
 use wardgate_transparency::Checkpoint;
 
@@ -19,6 +20,8 @@ const UNCOVERED: u64 = 10_000;
 /// Refusals are recorded once a second; after this it is not only slow.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(200);
+/// Days until the store is full, below which somebody should see to it; the alert `WardgateAuditStoreFilling` has the same.
+const FEW_DAYS: f64 = 14.0;
 
 pub(super) async fn examine(deployment: &Deployment) -> Vec<Finding> {
     let Some(store) = &deployment.record else {
@@ -42,6 +45,7 @@ pub(super) async fn examine(deployment: &Deployment) -> Vec<Finding> {
         ),
     };
     let mut findings = vec![finding];
+    findings.push(room(&reader, deployment.capacity).await);
     findings.extend(checkpoints(&reader, newest, deployment.witnesses.as_ref()).await);
     for name in &deployment.exports {
         findings.push(export(&reader, name).await);
@@ -114,6 +118,39 @@ async fn verify(
         }
     }
     Ok(seen)
+}
+
+/// How long the store has room for the record.
+async fn room(reader: &RecordReader, capacity: Option<u64>) -> Finding {
+    let about = FindingSubject::new("record", "room");
+    match reader.growth(capacity, Ambient::system().now()).await {
+        Ok(growth) => room_finding(&about, &growth),
+        Err(error) => about.warn(error.to_string(), "see what is said here of audit.store"),
+    }
+}
+
+fn room_finding(about: &FindingSubject, growth: &StoreGrowth) -> Finding {
+    let megabytes = |bytes: f64| bytes / 1_000_000.0;
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "it is shown to a tenth of a megabyte"
+    )]
+    let size = megabytes(growth.bytes as f64);
+    let pace = megabytes(growth.bytes_per_day);
+    let takes = format!("takes {size:.1} MB and grows by {pace:.1} MB a day");
+    match growth.days_left() {
+        None => about.ok(format!(
+            "{takes}; `audit.capacity_bytes` does not say how much the server has for it"
+        )),
+        Some(days) if days.is_infinite() => about.ok(format!(
+            "takes {size:.1} MB and did not grow in the last day"
+        )),
+        Some(days) if days < FEW_DAYS => {
+            let remedy = "give it room: when it is full nothing runs. `wardgate audit retention` says what can be removed";
+            about.warn(format!("{takes}: full in {days:.1} days"), remedy)
+        }
+        Some(days) => about.ok(format!("{takes}: full in {days:.0} days")),
+    }
 }
 
 /// How far the record is covered by signed checkpoints, and by those that the quorum of the witnesses cosigned.
