@@ -19,9 +19,10 @@ test-slow: ## Run them on a slow machine: four busy processes beside them, each 
 test-k8s: ## Install and upgrade the chart in a real API server, which is built once (half an hour)
 	tests/k8s/run
 
-test-chaos: ## Let each system call on the record fail; run the chart's pods under load, restart, kill, part and upgrade them (root, an hour)
+test-chaos: ## Let each system call on the record fail; kill the audit service 1,000 times and all 100 times; run the chart's pods under load, restart, kill, part and upgrade them (root, an hour)
 	$(CARGO) build --locked --workspace --bin wardgate --example disk_faults --example witness_disk_faults
 	tests/faults/run target/debug/examples
+	tests/kills $(CARGO)
 	tests/cluster/run target/debug/wardgate $(JOURNEYS)
 
 bench: ## Measure what a call costs: the tool-runner itself by stage, then direct, by an upstream's route and on /mcp

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
-use wardgate_testkit::{ProcessExit, System, TestApp, run};
+use wardgate_testkit::{System, TestApp, run};
 use wardgate_transparency::{decode_bundle, encode_entry, leaf_hash};
 
 use super::people::{doctor, of_patient};
@@ -14,22 +14,15 @@ use crate::{REPOSITORY, WARDGATE};
 /// Calls, and so records.
 const CALLS: usize = 6;
 
-/// What `audit` with `arguments` says of the record of `system`.
-pub(super) fn audit(system: &impl System, arguments: &[&str]) -> ProcessExit {
-    let dir = system.data_dir().display().to_string();
-    let arguments = [&["audit"], arguments, &["--data-dir", &dir]].concat();
-    run(Path::new(WARDGATE), &arguments, &[])
-}
-
 /// The key of the log, once a checkpoint covers `records` records.
 pub(super) fn covered(system: &impl System, records: usize) -> String {
     let newest = (records - 1).to_string();
     let begun = Instant::now();
-    while audit(system, &["proof", &newest]).code != Some(0) {
+    while system.audit(&["proof", &newest]).code != Some(0) {
         assert!(begun.elapsed() < Duration::from_secs(30), "no checkpoint");
         std::thread::sleep(Duration::from_millis(100));
     }
-    audit(system, &["key"]).success().trim().to_owned()
+    system.audit(&["key"]).success().trim().to_owned()
 }
 
 /// What both verifiers say of `path`.
@@ -59,7 +52,9 @@ pub(super) fn every_record_is_proved(system: &impl System) {
     let key = covered(system, records);
     let files = TempDir::new().unwrap();
     let out = files.path().join("all");
-    audit(system, &["export", "--out", out.to_str().unwrap()]).success();
+    system
+        .audit(&["export", "--out", out.to_str().unwrap()])
+        .success();
     verify(&out, &key).unwrap();
     let lines = fs::read_to_string(out.join("records.jsonl")).unwrap();
     assert!(lines.lines().count() >= records);
@@ -89,13 +84,15 @@ impl CoveredRecord {
 
     fn export(&self, name: &str) -> PathBuf {
         let out = self.files.path().join(name);
-        audit(&self.app, &["export", "--out", out.to_str().unwrap()]).success();
+        self.app
+            .audit(&["export", "--out", out.to_str().unwrap()])
+            .success();
         out
     }
 
     fn proof(&self, of: &str) -> PathBuf {
         let path = self.files.path().join(format!("{of}.tlog-proof"));
-        fs::write(&path, audit(&self.app, &["proof", of]).success()).unwrap();
+        fs::write(&path, self.app.audit(&["proof", of]).success()).unwrap();
         path
     }
 }
@@ -120,11 +117,11 @@ async fn every_record_is_proved_and_exported_and_two_verifiers_agree_on_it() {
             "no record of the call",
         ),
     ] {
-        let refused = audit(&record.app, &["proof", of]);
+        let refused = record.app.audit(&["proof", of]);
         assert_eq!(refused.code, Some(1));
         assert!(refused.stderr.contains(problem), "{}", refused.stderr);
     }
-    let checkpoint = audit(&record.app, &["checkpoint"]).success();
+    let checkpoint = record.app.audit(&["checkpoint"]).success();
     let name = record.key.split('+').next().unwrap();
     assert!(
         checkpoint.starts_with(&format!("{name}\n6\n")),

@@ -7,7 +7,7 @@ use wardgate_domain::Ambient;
 use wardgate_testkit::{SeparateProcesses, System, run};
 
 use super::hospital::main_calls;
-use super::postgres::{Database, RecordElsewhere, SEPARATE};
+use super::postgres::{Database, SEPARATE};
 use crate::{REPOSITORY, WARDGATE};
 
 /// Services that keep state: as sections are called in the environment, as schemas and as commands.
@@ -91,8 +91,6 @@ async fn services_work_with_a_role_that_owns_nothing_on_stores_one_version_ahead
     services.extend(everywhere("DATABASE__MIGRATE", "false"));
     let system =
         SeparateProcesses::start_with(WARDGATE, REPOSITORY.as_ref(), &lent(&services)).await;
-    let store = role.url.clone();
-    let system = RecordElsewhere { system, store };
     main_calls(&system).await;
     drop(system);
 

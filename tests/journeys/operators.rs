@@ -214,7 +214,7 @@ async fn proofs_and_exports_of_a_running_system_verify_offline() {
         (proof.code == Some(0)).then_some(proof.stdout)
     })
     .await;
-    let key = super::audit_log::audit(&app, &["key"]).success();
+    let key = app.audit(&["key"]).success();
     let file = tokens.keep("call.tlog-proof", "");
     std::fs::write(&file, proof).unwrap();
     verify_with(&file, key.trim(), &[]).unwrap();

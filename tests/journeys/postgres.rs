@@ -108,11 +108,15 @@ impl<S: System> System for RecordElsewhere<S> {
         self.system.probes()
     }
 
-    fn query(&self, options: &[&str]) -> ProcessExit {
-        // Of the shipped configuration only the store matters here.
-        let query = ["audit", "query", "--config", SEPARATE];
-        let store = [("WARDGATE_AUDIT__STORE", self.store.as_str())];
-        run(self.binary(), &[&query, options].concat(), &store)
+    fn audit(&self, arguments: &[&str]) -> ProcessExit {
+        // Of the shipped configuration only the store and the log's key matter here.
+        let arguments = [&["audit"], arguments, &["--config", SEPARATE]].concat();
+        let key = self.data_dir().join("keys/audit-log.pem");
+        let of_system = [
+            ("WARDGATE_AUDIT__STORE", self.store.as_str()),
+            ("WARDGATE_AUDIT__LOG_KEY_FILE", key.to_str().unwrap()),
+        ];
+        run(self.binary(), &arguments, &of_system)
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use wardgate_testkit::{Reply, System, TestApp, WardgateProcess, run};
 
-use super::audit_log::{audit, covered, verify_with};
+use super::audit_log::{covered, verify_with};
 use super::people::{doctor, of_patient};
 use crate::WARDGATE;
 
@@ -87,7 +87,7 @@ impl WitnessedApp {
     fn cosigned(&self, size: usize) {
         let begun = Instant::now();
         loop {
-            let checkpoint = audit(&self.app, &["checkpoint", "--cosigned"]);
+            let checkpoint = self.app.audit(&["checkpoint", "--cosigned"]);
             if checkpoint.code == Some(0)
                 && checkpoint.stdout.lines().nth(1) == Some(&size.to_string())
             {
@@ -130,16 +130,14 @@ async fn a9_a_witness_of_its_own_cosigns_the_log_and_both_verifiers_want_its_quo
     let policy = log.path("policy").display().to_string();
     let with_policy = ["--policy", policy.as_str()];
     let out = log.path("cosigned");
-    audit(
-        &log.app,
-        &["export", "--cosigned", "--out", out.to_str().unwrap()],
-    )
-    .success();
+    log.app
+        .audit(&["export", "--cosigned", "--out", out.to_str().unwrap()])
+        .success();
     verify_with(&out, &log.key, &with_policy).unwrap();
     let proof = log.path("cosigned.tlog-proof");
     fs::write(
         &proof,
-        audit(&log.app, &["proof", "3", "--cosigned"]).success(),
+        log.app.audit(&["proof", "3", "--cosigned"]).success(),
     )
     .unwrap();
     verify_with(&proof, &log.key, &with_policy).unwrap();
@@ -195,11 +193,7 @@ async fn a7_the_receipt_of_a_call_proves_its_record_and_no_other() {
     let key = covered(&app, answers.len());
     let proof = files.path().join("proof");
     for (number, answer) in answers.iter().enumerate() {
-        fs::write(
-            &proof,
-            audit(&app, &["proof", "--receipt", answer]).success(),
-        )
-        .unwrap();
+        fs::write(&proof, app.audit(&["proof", "--receipt", answer]).success()).unwrap();
         verify_with(&proof, &key, &["--receipt", answer]).unwrap();
         let other = &answers[(number + 1) % answers.len()];
         let refused = verify_with(&proof, &key, &["--receipt", other]).unwrap_err();
@@ -218,7 +212,7 @@ async fn a7_the_receipt_of_a_call_proves_its_record_and_no_other() {
     };
     let forged = format!("{}{digit}{}", &forged[..at], &forged[at + 1..]);
     fs::write(&answers[0], forged).unwrap();
-    let missing = audit(&app, &["proof", "--receipt", &answers[0]]);
+    let missing = app.audit(&["proof", "--receipt", &answers[0]]);
     assert!(
         missing.stderr.contains("no record of the call"),
         "{}",

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use tempfile::TempDir;
 
 use crate::app::{base_url, probes_url};
-use crate::{Client, System, WardgateProcess, run};
+use crate::{Client, ProcessExit, System, WardgateProcess, run};
 
 /// The hospital demo as the shipped example `deploy/examples/separate` runs it.
 #[derive(Debug)]
@@ -112,6 +112,21 @@ impl System for SeparateProcesses {
     fn probes(&self) -> Client {
         Client::new(&probes_url(&self.gateway))
     }
+
+    /// The record is where the configuration and the environment say.
+    fn audit(&self, arguments: &[&str]) -> ProcessExit {
+        let config = self.config().display().to_string();
+        let arguments = [&["audit"], arguments, &["--config", &config]].concat();
+        run(&self.binary, &arguments, &lent(&self.environment))
+    }
+}
+
+fn lent(environment: &[(String, String)]) -> Vec<(&str, &str)> {
+    let mut lent = Vec::with_capacity(environment.len());
+    for (name, value) in environment {
+        lent.push((name.as_str(), value.as_str()));
+    }
+    lent
 }
 
 fn service(
@@ -121,11 +136,7 @@ fn service(
     name: &str,
 ) -> WardgateProcess {
     let config = dir.join("separate/wardgate.yaml").display().to_string();
-    let environment: Vec<(&str, &str)> = environment
-        .iter()
-        .map(|(name, value)| (name.as_str(), value.as_str()))
-        .collect();
-    WardgateProcess::start(binary, &[name, "--config", &config], &environment)
+    WardgateProcess::start(binary, &[name, "--config", &config], &lent(environment))
 }
 
 /// Certificates and keys as the example's own comment says, and the database that `wardgate up` makes.

@@ -84,8 +84,13 @@ pub trait System {
 
     /// `audit query` with these options.
     fn query(&self, options: &[&str]) -> ProcessExit {
+        self.audit(&[&["query"], options].concat())
+    }
+
+    /// `audit` with these arguments, on the record of this system.
+    fn audit(&self, arguments: &[&str]) -> ProcessExit {
         let dir = self.data_dir().display().to_string();
-        let query = ["audit", "query", "--data-dir", &dir];
-        run(self.binary(), &[&query, options].concat(), &[])
+        let arguments = [&["audit"], arguments, &["--data-dir", &dir]].concat();
+        run(self.binary(), &arguments, &[])
     }
 }

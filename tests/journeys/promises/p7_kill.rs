@@ -6,20 +6,19 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sqlx::{Connection, Row, SqliteConnection};
 use tokio::task::JoinSet;
-use wardgate_domain::Digest;
 use wardgate_testkit::{Client, SeparateProcesses, System, TestApp, until};
 
 use super::super::audit_log::every_record_is_proved;
 use super::super::extra_tools::{Counter, LOOK_OFTEN};
 use super::super::people::{doctor, of_patient};
+use super::super::postgres::{Database, RecordElsewhere};
 use crate::{REPOSITORY, WARDGATE};
 
-/// How often the audit service is killed.
-const ROUNDS: u64 = 100;
-/// How often each of the others is.
-const ROUNDS_OF_OTHERS: u64 = 5;
+/// How often the audit service is killed on each kind of store, unless the environment says otherwise.
+const AUDIT_KILLS: (&str, u64) = ("AUDIT_KILLS", 100);
+/// How often everything in one process is, and each of the others.
+const SYSTEM_KILLS: (&str, u64) = ("SYSTEM_KILLS", 5);
 /// Who calls meanwhile.
 const CLIENTS: usize = 10;
 
@@ -195,20 +194,7 @@ async fn reconcile(system: &impl System, ledger: &[Acknowledged], counter: &mut 
         notes.len(),
         intents.len()
     );
-
-    let store = format!(
-        "sqlite:{}?mode=ro",
-        system.data_dir().join("audit.sqlite").display()
-    );
-    let mut store = SqliteConnection::connect(&store).await.unwrap();
-    let rows = sqlx::query("SELECT leaf_hash, canonical FROM record ORDER BY sequence");
-    for row in rows.fetch_all(&mut store).await.unwrap() {
-        let (stored, canonical): (Vec<u8>, Vec<u8>) = (row.get(0), row.get(1));
-        assert_eq!(
-            stored,
-            Digest::of(&[&[0], canonical.as_slice()].concat()).as_bytes()
-        );
-    }
+    every_record_is_proved(system);
 }
 
 /// Waits until intents that a kill left open have the outcome `unknown`.
@@ -227,36 +213,61 @@ async fn closed(system: &impl System) {
 /// Soon, but not before a call in flight is over.
 const ABANDONED_SOON: (&str, &str) = ("WARDGATE_AUDIT__UNKNOWN_AFTER_SECONDS", "4");
 
-#[tokio::test(flavor = "multi_thread")]
-async fn p7_the_audit_service_may_be_killed_at_any_time() {
-    let environment = [LOOK_OFTEN, ABANDONED_SOON];
+fn rounds((variable, default): (&str, u64)) -> u64 {
+    let rounds = std::env::var(variable);
+    rounds.map_or(default, |rounds| rounds.parse().expect("a number"))
+}
+
+/// Says what was seen, for whoever runs more rounds than usual.
+fn report(store: &str, kills: u64, ledger: &[Acknowledged]) {
+    let results = ledger.len();
+    eprintln!("{store}: {kills} kills, {results} acknowledged results, 0 without a record");
+}
+
+async fn the_audit_service_is_killed(store: &str, environment: &[(&str, &str)]) {
+    let environment = [&[LOOK_OFTEN, ABANDONED_SOON], environment].concat();
     let mut system =
         SeparateProcesses::start_with(WARDGATE, REPOSITORY.as_ref(), &environment).await;
     let mut counter = Counter::add_to(&system).await;
     let load = Load::start(&system, &doctor(&system), "audit");
-    for round in 0..ROUNDS {
+    let rounds = rounds(AUDIT_KILLS);
+    for round in 0..rounds {
         load.goes_on(load.acknowledged()).await;
         tokio::time::sleep(moment(round)).await;
         tokio::task::block_in_place(|| system.restart("audit"));
     }
     load.goes_on(load.acknowledged()).await;
     let ledger = load.stop().await;
-    assert!(ledger.len() as u64 > ROUNDS, "{}", ledger.len());
+    assert!(ledger.len() as u64 > rounds, "{}", ledger.len());
     closed(&system).await;
     reconcile(&system, &ledger, &mut counter).await;
-    every_record_is_proved(&system);
-    eprintln!(
-        "{ROUNDS} kills, {} acknowledged results, 0 without a record",
-        ledger.len()
-    );
+    report(store, rounds, &ledger);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p7_everything_in_one_process_may_be_killed_at_any_time() {
-    let mut app = TestApp::start_with(WARDGATE, &[LOOK_OFTEN, ABANDONED_SOON]);
+async fn p7_the_audit_service_may_be_killed_at_any_time() {
+    the_audit_service_is_killed("SQLite", &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p7_the_audit_service_may_be_killed_at_any_time_on_postgresql() {
+    let Some(record) = Database::make().await else {
+        return;
+    };
+    the_audit_service_is_killed("PostgreSQL", &[("WARDGATE_AUDIT__STORE", &record.url)]).await;
+    record.remove().await;
+}
+
+/// Kills everything that runs in the process of `app`; `with_record` knows where its record is.
+async fn everything_is_killed<S: System>(
+    store: &str,
+    mut app: TestApp,
+    with_record: impl FnOnce(TestApp) -> S,
+) {
     let mut counter = Counter::add_to(&app).await;
     let mut ledger = Vec::new();
-    for round in 0..ROUNDS_OF_OTHERS {
+    let rounds = rounds(SYSTEM_KILLS);
+    for round in 0..rounds {
         let load = Load::start(&app, &doctor(&app), &format!("up-{round}"));
         load.goes_on(0).await;
         tokio::time::sleep(moment(round)).await;
@@ -264,9 +275,32 @@ async fn p7_everything_in_one_process_may_be_killed_at_any_time() {
         ledger.extend(load.stop().await);
         tokio::task::block_in_place(|| app.restart());
     }
-    closed(&app).await;
-    reconcile(&app, &ledger, &mut counter).await;
-    every_record_is_proved(&app);
+    let system = with_record(app);
+    closed(&system).await;
+    reconcile(&system, &ledger, &mut counter).await;
+    report(store, rounds, &ledger);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p7_everything_in_one_process_may_be_killed_at_any_time() {
+    let app = TestApp::start_with(WARDGATE, &[LOOK_OFTEN, ABANDONED_SOON]);
+    everything_is_killed("SQLite", app, |app| app).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p7_everything_in_one_process_may_be_killed_at_any_time_on_postgresql() {
+    let Some(record) = Database::make().await else {
+        return;
+    };
+    let store = record.url.clone();
+    let of_record = ("WARDGATE_AUDIT__STORE", store.as_str());
+    let app = TestApp::start_with(WARDGATE, &[LOOK_OFTEN, ABANDONED_SOON, of_record]);
+    everything_is_killed("PostgreSQL", app, |system| RecordElsewhere {
+        system,
+        store: store.clone(),
+    })
+    .await;
+    record.remove().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -276,7 +310,7 @@ async fn p7_policy_tool_runner_and_gateway_may_be_killed_at_any_time() {
         SeparateProcesses::start_with(WARDGATE, REPOSITORY.as_ref(), &environment).await;
     let mut counter = Counter::add_to(&system).await;
     let mut ledger = Vec::new();
-    for round in 0..ROUNDS_OF_OTHERS {
+    for round in 0..rounds(SYSTEM_KILLS) {
         for name in ["policy", "tool-runner", "gateway"] {
             let load = Load::start(&system, &doctor(&system), &format!("{name}-{round}"));
             load.goes_on(0).await;
