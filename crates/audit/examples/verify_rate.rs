@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p wardgate-audit --example verify_rate -- 10000000 /var/tmp/log`
 //!
-//! The directory, which is empty or not there, gets about 1.3 KiB a record. The log is made without a store: its records are
+//! The directory, which is empty or not there, gets about 1.3 kB a record. The log is made without a store: its records are
 //! of the size of a call's outcome, and one checkpoint is signed at its end. `verify_rate DIR` verifies one that was made before.
 
 use std::path::Path;
