@@ -187,7 +187,7 @@ class System:
 
     def bench(self, seconds):
         words = ["bench", "--url", self.mcp, "--token-file", self.token, "--tool", TOOL, "--args", ARGUMENTS]
-        words += ["--connections", str(CONNECTIONS), "--warm-up", "1", "--seconds", str(seconds), "--json"]
+        words += ["--connections", str(CONNECTIONS), "--warm-up", "1", "--seconds", str(seconds), "--output", "json"]
         # It fails where calls are refused, as a gateway does that has more than it can do; the report says so.
         done = subprocess.run([self.wardgate, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
         report = json.loads(done.stdout or "{}")

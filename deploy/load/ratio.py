@@ -30,7 +30,7 @@ class Target:
         return sum(process.cpu_seconds() for process in self.processes)
 
     def run(self, connections, seconds):
-        words = [self.wardgate, "bench", "--url", self.url, "--tool", self.tool, "--args", ARGUMENTS, "--json"]
+        words = [self.wardgate, "bench", "--url", self.url, "--tool", self.tool, "--args", ARGUMENTS, "--output", "json"]
         words += ["--connections", str(connections), *self.options]
         subprocess.run([*words, "--warm-up", "0", "--seconds", "1"], stdout=subprocess.DEVNULL, check=True)
         before = self.cpu_seconds()

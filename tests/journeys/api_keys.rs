@@ -44,7 +44,7 @@ async fn a_machine_calls_with_an_api_key_under_the_same_policies_until_it_is_rev
     assert_eq!(outcome["caller"]["issuer"], "urn:wardgate:api-keys");
     assert_eq!(outcome["caller"]["token_id"], "round");
 
-    let listed = api_key(&app, &["list", "--json"]).success();
+    let listed = api_key(&app, &["list", "-o", "jsonl"]).success();
     let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
     assert_eq!(listed["name"], "round");
     assert_eq!(listed["attributes"], json!({ "ward": "W2" }));

@@ -14,7 +14,7 @@ const ARROWS: [(&str, &[&str]); 42] = [
     ("json", &[]),
     // Numbers of arguments that are repeated as headers.
     ("mcp", &["json"]),
-    ("yaml", &[]),
+    ("yaml", &["domain"]),
     ("proto", &[]),
     ("telemetry", &[]),
     ("store", &["resilience"]),
@@ -171,7 +171,7 @@ const ARROWS: [(&str, &[&str]); 42] = [
     ),
     (
         "catalogue-import",
-        &["arguments", "catalogue", "domain", "tool-runner"],
+        &["arguments", "catalogue", "domain", "tool-runner", "yaml"],
     ),
     ("memory", &["domain", "proto", "rpc", "store", "telemetry"]),
     // It reaches tools and conversations as any client of the gateway does.

@@ -262,7 +262,7 @@ async fn a_caller_lets_a_source_act_in_their_name_in_their_browser_and_the_call_
     let used = again.decide(&base, &consent, "allow").await;
     assert_eq!((page.status, used.status), (200, 410), "{used:?}");
 
-    let listed = operate(&app, &["tools", "connections", "--json"]).success();
+    let listed = operate(&app, &["tools", "connections", "-o", "jsonl"]).success();
     let line: Value = serde_json::from_str(listed.trim()).unwrap();
     assert_eq!(
         (&line["source"], &line["user"]),

@@ -19,7 +19,7 @@ const SERVICES: [&str; 6] = [
 
 fn examine(system: &SeparateProcesses) -> (ProcessExit, Vec<Value>) {
     let config = system.config().display().to_string();
-    let mut words = vec!["doctor", "--json", "--config", &config];
+    let mut words = vec!["doctor", "-o", "jsonl", "--config", &config];
     words.extend(SERVICES.iter().flat_map(|name| ["--service", name]));
     let ended = run(system.binary(), &words, &[]);
     let findings = ended.stdout.lines();

@@ -158,7 +158,7 @@ async fn who_signs_in_once_needs_no_token_file_and_the_token_is_renewed() {
     // Kept: the second command asks nobody.
     let again = wardgate(
         home.path(),
-        &["tools", "list", "--json", "--context", "clinic"],
+        &["tools", "list", "-o", "jsonl", "--context", "clinic"],
     )
     .await
     .success();

@@ -134,7 +134,7 @@ async fn conversations_are_kept_by_a_process_of_their_own_over_mtls() {
     assert_eq!(said[0]["content"], SAID);
 
     let config = system.config().display().to_string();
-    let listed = conversations(&["list", "--json", "--config", &config]).success();
+    let listed = conversations(&["list", "-o", "jsonl", "--config", &config]).success();
     let skeleton: Value = serde_json::from_str(listed.lines().next().unwrap()).unwrap();
     assert_eq!(
         [&skeleton["user"], &skeleton["messages"]],
@@ -274,7 +274,7 @@ async fn an_operator_holds_and_erases_and_sees_no_word() {
     let dir = app.data_dir().display().to_string();
     let how = ["--data-dir", &dir];
     let operate = |arguments: &[&str]| conversations(&[arguments, &how].concat());
-    let listed = operate(&["list", "--json"]).success();
+    let listed = operate(&["list", "-o", "jsonl"]).success();
     let skeleton: Value = serde_json::from_str(&listed).unwrap();
     let key = skeleton["key"].as_str().unwrap();
     assert_eq!(
@@ -290,7 +290,7 @@ async fn an_operator_holds_and_erases_and_sees_no_word() {
     }
 
     operate(&["hold", "--user", "dr.yenji", "--by", "ada"]).success();
-    let holds = operate(&["holds", "--json"]).success();
+    let holds = operate(&["holds", "-o", "jsonl"]).success();
     let hold: Value = serde_json::from_str(&holds).unwrap();
     assert_eq!([&hold["user"], &hold["set_by"]], ["dr.yenji", "ada"]);
     let refused = operate(&["erase", key, "--by", "ada"]);
@@ -304,7 +304,7 @@ async fn an_operator_holds_and_erases_and_sees_no_word() {
     operate(&["release", "--user", "dr.yenji", "--by", "ada"]).success();
     operate(&["erase", key, "--by", "ada"]).success();
     assert!(context(&app, &token).await.is_empty());
-    let left: Value = serde_json::from_str(&operate(&["list", "--json"]).success()).unwrap();
+    let left: Value = serde_json::from_str(&operate(&["list", "-o", "jsonl"]).success()).unwrap();
     assert!(left["erased_at"].is_string(), "the skeleton stays: {left}");
     let changes = app.records_with(&["--user", "ada"]);
     let actions: Vec<&str> = changes

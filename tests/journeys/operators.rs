@@ -54,7 +54,7 @@ impl Reader {
 
     fn lines(&self, words: &[&str]) -> Vec<Value> {
         let text = self
-            .audit(&[&["query", "--json"], words].concat())
+            .audit(&[&["query", "-o", "jsonl"], words].concat())
             .success();
         let lines = text.lines().map(serde_json::from_str);
         lines.collect::<Result<_, _>>().unwrap()
@@ -62,7 +62,7 @@ impl Reader {
 
     /// `audit query --follow`, until it is dropped.
     fn follow(&self, words: &[&str]) -> FollowedRecord {
-        let words = [&["query", "--follow", "--json"], words].concat();
+        let words = [&["query", "--follow", "-o", "jsonl"], words].concat();
         let mut child = Command::new(WARDGATE)
             .args(self.words(&words))
             .stdout(Stdio::piped())
@@ -121,7 +121,7 @@ async fn an_auditor_reads_the_record_of_a_running_system_and_that_is_on_record()
         "{table}"
     );
     let csv = lee
-        .audit(&["query", "--csv", "--user", "dr.yenji"])
+        .audit(&["query", "-o", "csv", "--user", "dr.yenji"])
         .success();
     let row = csv.lines().nth(1).unwrap();
     assert!(
@@ -303,7 +303,7 @@ async fn an_operator_holds_and_erases_the_details_of_a_patient_and_applies_reten
     let applied = oak.audit(&["retention", "--apply"]).success();
     assert!(applied.contains("records below 0 are removed"), "{applied}");
     let shown: Value =
-        serde_json::from_str(&lee.audit(&["retention", "--json"]).success()).unwrap();
+        serde_json::from_str(&lee.audit(&["retention", "-o", "json"]).success()).unwrap();
     assert_eq!(
         (&shown["removed_below"], &shown["holds"]),
         (&json!(0), &json!([]))

@@ -48,7 +48,7 @@ async fn a_revoked_person_is_refused_at_every_door_until_the_revocation_is_lifte
         listed.contains("nurse.joy") && listed.contains("lost laptop"),
         "{listed}"
     );
-    let listed = revoke(&operator, &["list", "--json"]).success();
+    let listed = revoke(&operator, &["list", "-o", "jsonl"]).success();
     let listed: Value = serde_json::from_str(&listed).unwrap();
     assert_eq!(listed["revokedBy"], "security.elm");
 

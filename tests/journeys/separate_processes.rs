@@ -175,7 +175,7 @@ async fn the_record_is_found_by_the_configuration_too() {
     let config = system.config().display().to_string();
     let lines = wardgate_testkit::run(
         WARDGATE.as_ref(),
-        &["audit", "query", "--json", "--config", &config],
+        &["audit", "query", "-o", "jsonl", "--config", &config],
         &[],
     )
     .success();

@@ -52,7 +52,7 @@ async fn switch_off_and_on(system: &impl System, how: &[&str]) {
     is_offered(system, &nurse, true).await;
     system.client().call(&nurse, SHIFTS, json!({})).await.rows();
 
-    let listed = tools(&["switches", "--json"], how).success();
+    let listed = tools(&["switches", "-o", "jsonl"], how).success();
     let listed: Vec<serde_json::Value> = listed
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())

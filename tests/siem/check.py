@@ -21,7 +21,7 @@ def say(good, what):
 
 def record():
     """The ids of the events of all records, in order, and the leaf hash of the record of each first one."""
-    lines = subprocess.run([wardgate, "audit", "query", "--data-dir", f"{directory}/data", "--json"], capture_output=True, check=True)
+    lines = subprocess.run([wardgate, "audit", "query", "--data-dir", f"{directory}/data", "--output", "jsonl"], capture_output=True, check=True)
     uids, hashes = [], {}
     for line in lines.stdout.splitlines():
         line = json.loads(line)

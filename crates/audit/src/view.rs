@@ -5,7 +5,7 @@ use wardgate_rpc::client::{RecordDamage, RecordDetails, StoredRecord};
 
 use crate::Error;
 
-/// One line of `audit query --json`: `sequence`, `leaf_hash`, the seven fields of [`access_view`], then
+/// One line of `audit query -o jsonl`: `sequence`, `leaf_hash`, the seven fields of [`access_view`], then
 /// every field of the record under its own name; and `details`, an object or `"erased"`, where they were asked for.
 pub fn record_line(stored: &StoredRecord) -> Result<Value, Error> {
     let sequence = stored.sequence;

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use serde_json::{Map, Value};
 
 use super::text::{Description, UniqueNames};
-use super::writer::YamlWriter;
 use super::{ImportError, ImportNote, ImportedCatalogue};
 use wardgate_catalogue::{Catalogue, Fault};
+use wardgate_yaml::YamlWriter;
 
 /// What the file is called while it is checked.
 const FILE: &str = "tools.yaml";

@@ -20,7 +20,6 @@ mod row_types;
 mod secrets;
 mod text;
 mod toolbox;
-mod writer;
 
 use std::fmt;
 

@@ -70,14 +70,14 @@ pub trait System {
         ProcessExit::of(command).success().trim().to_owned()
     }
 
-    /// Every record, oldest first, as `audit query --json` prints them.
+    /// Every record, oldest first, as `audit query -o jsonl` prints them.
     fn records(&self) -> Vec<Value> {
         self.records_with(&[])
     }
 
     /// The records that further options of `audit query` leave.
     fn records_with(&self, options: &[&str]) -> Vec<Value> {
-        let text = self.query(&[&["--json"], options].concat()).success();
+        let text = self.query(&[&["-o", "jsonl"], options].concat()).success();
         let record = |line| serde_json::from_str(line).expect("a record is JSON");
         text.lines().map(record).collect()
     }

@@ -10,6 +10,7 @@ mod doctor;
 mod import;
 mod init;
 mod login;
+mod output;
 mod policy;
 mod revoke;
 mod stdio;
@@ -31,11 +32,14 @@ pub(crate) use audit::{
     WitnessCommand,
 };
 pub(crate) use calls::{BenchArgs, CallArgs, ClientOptions, ProtocolEra};
-pub(crate) use conversations::{ConversationsArgs, ConversationsCommand, HoldChange, ListOptions};
+pub(crate) use conversations::{
+    ConversationsArgs, ConversationsCommand, HoldChange, ListOptions, OwnerFilter,
+};
 pub(crate) use doctor::{ConfigSection, DoctorArgs};
 pub(crate) use import::{ImportArgs, ImportFrom};
 pub(crate) use init::InitArgs;
 pub(crate) use login::{ContextsArgs, ContextsCommand, LoginArgs, LogoutArgs};
+pub(crate) use output::{OutputFormat, OutputOptions, RecordFormat, Verbosity};
 pub(crate) use policy::{
     PolicyArgs, PolicyCommand, PolicyDiff, PolicyExplain, PolicyReplay, PolicyTestRun,
 };
@@ -46,6 +50,8 @@ pub(crate) use stdio::StdioArgs;
 #[derive(Debug, Parser)]
 #[command(name = "wardgate", version, propagate_version = true)]
 pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) verbosity: Verbosity,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -192,9 +198,8 @@ pub(crate) enum ToolsCommand {
         /// The `tools.yaml`, or a directory of such files. Without it, that of this directory; where there is none, or a
         /// gateway, token or sign-in is named, the tools that you may call there.
         file: Option<PathBuf>,
-        /// One JSON object a line, instead of a table.
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: OutputOptions,
         #[command(flatten)]
         caller: ClientOptions,
     },
@@ -207,9 +212,8 @@ pub(crate) enum ToolsCommand {
     Diff {
         #[command(flatten)]
         catalogue: CatalogueFile,
-        /// One JSON object a line, instead of a report.
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: OutputOptions,
     },
     /// Approve tools of MCP servers as they are now, in `tools.lock` beside the catalogue.
     Approve(ApproveArgs),
@@ -226,17 +230,15 @@ pub(crate) enum ToolsCommand {
     Switches {
         #[command(flatten)]
         system: RunningSystem,
-        /// One JSON object a line, instead of a table.
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: OutputOptions,
     },
     /// Print who let which source of a running system act in their name.
     Connections {
         #[command(flatten)]
         system: RunningSystem,
-        /// One JSON object a line, instead of a table.
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: OutputOptions,
     },
     /// Forget the tokens that somebody got a source: their next call has to be allowed anew.
     Disconnect(DisconnectArgs),
@@ -357,8 +359,14 @@ pub(crate) struct ConfigArgs {
 pub(crate) enum ConfigCommand {
     /// Say whether a configuration file can be used, with the catalogue, policies and assistants that it names.
     Check(ConfigCheck),
-    /// Print the configuration with the environment applied, as JSON.
-    Dump(ConfigFile),
+    /// Print the configuration with the environment applied.
+    Dump {
+        #[command(flatten)]
+        file: ConfigFile,
+        /// How to print it.
+        #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = OutputFormat::Json)]
+        output: OutputFormat,
+    },
     /// Print the JSON Schema of a file, for editors.
     Schema {
         /// Of which file.

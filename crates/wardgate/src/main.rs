@@ -27,7 +27,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use cli::{Cli, Command};
+use cli::{Cli, Command, Verbosity};
 
 /// Anything a command can fail with; shown to a person, so it says what to do.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -45,8 +45,8 @@ fn main() -> ExitCode {
         // Started by the tool-runner for a program of a tool, whose words are no options of ours.
         return wardgate_sandbox::launch(words);
     }
-    let Cli { command } = Cli::parse();
-    match run(command) {
+    let Cli { verbosity, command } = Cli::parse();
+    match run(command, verbosity) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             // A cause may repeat what an upstream or a file said.
@@ -58,21 +58,21 @@ fn main() -> ExitCode {
 }
 
 #[tokio::main]
-async fn run(command: Command) -> Result<(), Failure> {
+async fn run(command: Command, verbosity: Verbosity) -> Result<(), Failure> {
     match command {
         Command::Init(arguments) => commands::init::run(&arguments).await,
-        Command::Up(arguments) => Box::pin(commands::up::run(arguments)).await,
-        Command::Gateway(arguments) => commands::serve::gateway(&arguments).await,
-        Command::Policy(arguments) => commands::policy::run(arguments).await,
-        Command::ToolRunner(arguments) => commands::serve::tool_runner(&arguments).await,
-        Command::Audit(arguments) => Box::pin(commands::audit::run(arguments)).await,
-        Command::Agent(arguments) => commands::agent::run(arguments).await,
-        Command::Memory(arguments) => commands::serve::memory(&arguments).await,
-        Command::Console(arguments) => commands::console::run(&arguments).await,
+        Command::Up(arguments) => Box::pin(commands::up::run(arguments, verbosity)).await,
+        Command::Gateway(arguments) => commands::serve::gateway(&arguments, verbosity).await,
+        Command::Policy(arguments) => commands::policy::run(arguments, verbosity).await,
+        Command::ToolRunner(arguments) => commands::serve::tool_runner(&arguments, verbosity).await,
+        Command::Audit(arguments) => Box::pin(commands::audit::run(arguments, verbosity)).await,
+        Command::Agent(arguments) => commands::agent::run(arguments, verbosity).await,
+        Command::Memory(arguments) => commands::serve::memory(&arguments, verbosity).await,
+        Command::Console(arguments) => commands::console::run(&arguments, verbosity).await,
         Command::Approvals(arguments) => commands::approvals::run(arguments).await,
         Command::Revoke(arguments) => commands::revoke::run(arguments).await,
         Command::Conversations(arguments) => commands::conversations::run(arguments).await,
-        Command::Stdio(arguments) => commands::stdio::run(arguments).await,
+        Command::Stdio(arguments) => commands::stdio::run(arguments, verbosity).await,
         Command::Login(arguments) => commands::login::login(arguments).await,
         Command::Logout(arguments) => commands::login::logout(arguments),
         Command::Contexts(arguments) => commands::login::contexts(arguments),

@@ -4,7 +4,10 @@
 //!   text ─┬─▶ parse: a type of the caller's ─┐
 //!         └─▶ Node: any document             ├─ Position: line and column
 //!   what is not YAML ─▶ NotYaml              ┘
+//!   JSON values, comments ─▶ YamlWriter ─▶ text that reads back as the same values
 //! ```
+
+mod writer;
 
 use std::fmt;
 use std::ops::Range;
@@ -15,6 +18,7 @@ use serde_json::{Number, Value};
 use serde_saphyr::Location;
 
 pub use serde_saphyr::Spanned;
+pub use writer::YamlWriter;
 
 /// A position in a document, shown as `LINE:COLUMN`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

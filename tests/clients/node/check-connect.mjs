@@ -136,7 +136,7 @@ CHECKS.push(
       const [last] = (await seen(LEDGER_URL)).slice(-1);
       assert.notEqual(last, ann.token);
       assert.equal(await isActive(last), true);
-      const listed = tools('connections', '--json').trim().split('\n').map(line => JSON.parse(line));
+      const listed = tools('connections', '--output', 'jsonl').trim().split('\n').map(line => JSON.parse(line));
       assert(listed.some(({ source, user }) => source === 'ledger' && user === 'ann'), JSON.stringify(listed));
       assert.equal(tools('disconnect', '--user', 'ann', '--source', 'ledger', '--by', 'olga'), '1 forgotten\n');
       assert.equal(await isActive(last), false, 'its server knows');

@@ -33,7 +33,7 @@ fn shipped_part(path: &Path) -> String {
 fn p8_no_tool_specific_code() {
     let mut names = Vec::new();
     for catalogue in catalogues() {
-        for line in wardgate(&["tools", "list", "--json"], &catalogue).lines() {
+        for line in wardgate(&["tools", "list", "-o", "jsonl"], &catalogue).lines() {
             let tool: Value = serde_json::from_str(line).unwrap();
             names.push(tool["name"].as_str().unwrap().to_owned());
             names.extend(

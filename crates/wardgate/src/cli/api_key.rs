@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::claim;
+use super::{OutputOptions, claim};
 
 /// `wardgate api-key`.
 #[derive(Debug, Args)]
@@ -21,9 +21,8 @@ pub(crate) enum ApiKeyCommand {
     List {
         #[command(flatten)]
         file: KeyFilePath,
-        /// One JSON object a line, instead of a table.
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: OutputOptions,
     },
     /// Take a key out of the file: it is refused within a second by every service that reads the file.
     Revoke {

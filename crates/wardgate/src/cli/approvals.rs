@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use wardgate_domain::ApprovalId;
 
-use super::ClientOptions;
+use super::{ClientOptions, OutputOptions};
 
 #[derive(Debug, Args)]
 pub(crate) struct ApprovalsArgs {
@@ -17,17 +17,15 @@ pub(crate) enum ApprovalsCommand {
     List {
         #[command(flatten)]
         approver: ClientOptions,
-        /// Print each as JSON, one a line.
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: OutputOptions,
     },
     /// Show one of them: who calls which tool, with which arguments.
     Show {
         #[command(flatten)]
         about: ApprovalOptions,
-        /// Print it as JSON.
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: OutputOptions,
     },
     /// Let it be made, once, with exactly these arguments.
     Approve(ApprovalOptions),

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use wardgate_domain::{Status, Timestamp};
 use wardgate_transparency::VerifierKey;
 
-use super::{ConfigFile, instant};
+use super::{ConfigFile, OutputFormat, OutputOptions, RecordFormat, instant};
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -124,17 +124,16 @@ pub(crate) struct AuditRetention {
     pub(crate) source: RecordSource,
     #[command(flatten)]
     pub(crate) operator: OperatorToken,
-    /// One JSON object.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
     /// Remove what can be removed. The policy has to permit you `manage_record`, as for the next two.
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with = "OutputOptions")]
     pub(crate) apply: bool,
     /// Set a legal hold of this name: on the whole record, or on what `--tenant` or `--subject` says.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["apply", "json"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["apply", "OutputOptions"])]
     pub(crate) hold: Option<String>,
     /// Lift the legal hold of this name.
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["apply", "json", "hold"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["apply", "OutputOptions", "hold"])]
     pub(crate) lift: Option<String>,
     /// Hold what concerns this data subject.
     #[arg(long, value_name = "KEY", requires = "hold")]
@@ -174,18 +173,27 @@ pub(crate) struct AuditQuery {
     pub(crate) source: RecordSource,
     #[command(flatten)]
     pub(crate) operator: OperatorToken,
-    /// One JSON object a line, instead of a table.
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Comma-separated values (RFC 4180) with a heading, for spreadsheets.
-    #[arg(long, conflicts_with_all = ["json", "details"])]
-    pub(crate) csv: bool,
+    /// How to print them.
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORMAT",
+        default_value = "table"
+    )]
+    output: RecordFormat,
+    /// The name that `--output jsonl` had first.
+    #[arg(long, hide = true, conflicts_with = "output")]
+    json: bool,
+    /// The name that `--output csv` had first.
+    #[arg(long, hide = true, conflicts_with_all = ["output", "json"])]
+    csv: bool,
     /// Go on with each new record once it is durable, until you stop it; with `--since`, after those from then on. Of a running
     /// system alone.
     #[arg(long, requires = "OperatorToken", conflicts_with_all = ["limit", "newest_first", "until"])]
     pub(crate) follow: bool,
-    /// Which fields to print as JSON.
-    #[arg(long, value_enum, default_value_t = RecordView::Full, requires = "json")]
+    /// Which fields to print as JSON or YAML.
+    #[arg(long, value_enum, default_value_t = RecordView::Full)]
     pub(crate) view: RecordView,
     /// Print at most so many.
     #[arg(long, value_name = "N")]
@@ -215,9 +223,9 @@ pub(crate) struct AuditQuery {
         hide_default_value = true
     )]
     pub(crate) tenant: String,
-    /// With the details of each call: columns released, arguments without their values, stages, delegation. Implied by
-    /// `--subject`.
-    #[arg(long, requires = "json")]
+    /// With the details of each call: columns released, arguments without their values, stages, delegation; a table has the
+    /// columns alone. Implied by `--subject`.
+    #[arg(long, conflicts_with = "csv")]
     pub(crate) details: bool,
     /// Only calls that ended so.
     #[arg(long, value_parser = status)]
@@ -241,6 +249,29 @@ pub(crate) struct AuditQuery {
     /// Only before this instant (RFC 3339, or a date).
     #[arg(long, value_name = "TIME", value_parser = instant)]
     pub(crate) until: Option<Timestamp>,
+}
+
+impl AuditQuery {
+    /// How to print records, unless the options contradict one another.
+    pub(crate) fn format(&self) -> Result<RecordFormat, &'static str> {
+        let format = match (self.json, self.csv) {
+            (true, _) => RecordFormat::Output(OutputFormat::Jsonl),
+            (_, true) => RecordFormat::Csv,
+            _ => self.output,
+        };
+        let is_for_people = format == RecordFormat::Output(OutputFormat::Table);
+        if format == RecordFormat::Csv && self.details {
+            return Err("--details cannot be printed with --output csv");
+        }
+        if self.view != RecordView::Full && (is_for_people || format == RecordFormat::Csv) {
+            return Err("--view chooses the fields of --output json, jsonl or yaml");
+        }
+        let is_document = [OutputFormat::Json, OutputFormat::Yaml].map(RecordFormat::Output);
+        if self.follow && is_document.contains(&format) {
+            return Err("--follow never ends, and a document does: use --output jsonl or table");
+        }
+        Ok(format)
+    }
 }
 
 /// Where the record is.

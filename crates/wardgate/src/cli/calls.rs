@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use reqwest::Url;
 
+use super::{OutputFormat, OutputOptions};
+
 /// Where, and as whom.
 #[derive(Debug, Args)]
 pub(crate) struct ClientOptions {
@@ -51,6 +53,9 @@ pub(crate) struct CallArgs {
     /// Its arguments, a JSON object.
     #[arg(long = "args", value_name = "JSON", default_value = "{}")]
     pub(crate) arguments: String,
+    /// How to print the result; `table` prints its texts alone.
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = OutputFormat::Json)]
+    pub(crate) output: OutputFormat,
     #[command(flatten)]
     pub(crate) caller: ClientOptions,
 }
@@ -86,9 +91,8 @@ pub(crate) struct BenchArgs {
     /// The URL is an MCP server itself, not a gateway: its answers carry no receipt.
     #[arg(long)]
     pub(crate) direct: bool,
-    /// Print the report as JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
     #[command(flatten)]
     pub(crate) caller: ClientOptions,
 }

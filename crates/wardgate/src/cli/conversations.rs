@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use wardgate_domain::ConversationKey;
 
-use super::RunningSystem;
+use super::{OutputOptions, RunningSystem};
 
 #[derive(Debug, Args)]
 pub(crate) struct ConversationsArgs {
@@ -40,9 +40,8 @@ pub(crate) enum ConversationsCommand {
     Holds {
         #[command(flatten)]
         system: RunningSystem,
-        /// One JSON object a line, instead of a table.
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: OutputOptions,
     },
 }
 
@@ -55,9 +54,8 @@ pub(crate) struct ListOptions {
     /// Print at most so many, newest first.
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub(crate) limit: u32,
-    /// One JSON object a line, instead of a table.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
 }
 
 /// Whose conversations.

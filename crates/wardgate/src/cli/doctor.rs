@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::OutputOptions;
+
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
     /// The configuration: everything it names is looked at. Of one for `wardgate up` its data directory too.
@@ -18,9 +20,8 @@ pub(crate) struct DoctorArgs {
     /// Verify every record that there is, not only the newest thousand.
     #[arg(long)]
     pub(crate) whole_record: bool,
-    /// One JSON object a line, instead of a report.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
 }
 
 /// What has a section of a configuration.

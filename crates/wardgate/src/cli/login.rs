@@ -3,6 +3,8 @@
 use clap::{Args, Subcommand};
 use reqwest::Url;
 
+use super::OutputOptions;
+
 #[derive(Debug, Args)]
 pub(crate) struct LoginArgs {
     /// The gateway's MCP endpoint; without a path, `/mcp`.
@@ -42,9 +44,8 @@ pub(crate) struct ContextsArgs {
 pub(crate) enum ContextsCommand {
     /// List them; the current one has an asterisk.
     List {
-        /// One JSON object a line, instead of a table.
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: OutputOptions,
     },
     /// Make another one the current one.
     Use {

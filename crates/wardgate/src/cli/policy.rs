@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use wardgate_domain::Timestamp;
 use wardgate_policy::TimeZone;
 
-use super::{RecordSource, claim, instant};
+use super::{OutputOptions, RecordSource, claim, instant};
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -37,6 +37,8 @@ pub(crate) enum PolicyCommand {
         /// A `tools.yaml`, or a directory of them, whose `classes` are printed first.
         #[arg(long, value_name = "FILE")]
         tools: Option<PathBuf>,
+        #[command(flatten)]
+        output: OutputOptions,
     },
     /// Print the row types and the arguments of a `tools.yaml`, for a `.cedarschema` beside the policies. Its databases tell
     /// the types of columns where they can be reached.
@@ -68,9 +70,8 @@ pub(crate) struct PolicyTestRun {
     /// Fail too where a policy decided nothing in any test.
     #[arg(long)]
     pub(crate) require_coverage: bool,
-    /// One JSON object, instead of a report.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
 }
 
 #[derive(Debug, Args)]
@@ -112,9 +113,8 @@ pub(crate) struct PolicyExplain {
     /// The catalogue that has the tool; without it, `tools.yaml` beside the directory.
     #[arg(long, value_name = "FILE")]
     pub(crate) tools: Option<PathBuf>,
-    /// One JSON object, instead of a text.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
     #[command(flatten)]
     pub(crate) record: RecordSource,
 }
@@ -132,9 +132,8 @@ pub(crate) struct PolicyDiff {
     /// Exit with 1 when somebody gains something.
     #[arg(long)]
     pub(crate) fail_on_gain: bool,
-    /// One JSON object, instead of a table.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
 }
 
 #[derive(Debug, Args)]
@@ -154,9 +153,8 @@ pub(crate) struct PolicyReplay {
     /// Only calls before this instant (RFC 3339).
     #[arg(long, value_name = "TIME", value_parser = instant)]
     pub(crate) until: Option<Timestamp>,
-    /// One JSON object, instead of a table.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
     #[command(flatten)]
     pub(crate) record: RecordSource,
 }

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::ClientOptions;
+use super::{ClientOptions, OutputOptions};
 
 #[derive(Debug, Args)]
 pub(crate) struct RevokeArgs {
@@ -22,9 +22,8 @@ pub(crate) enum RevokeCommand {
     List {
         #[command(flatten)]
         operator: ClientOptions,
-        /// Print each as JSON, one a line.
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: OutputOptions,
     },
 }
 

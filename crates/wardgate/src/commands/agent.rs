@@ -10,26 +10,27 @@ use wardgate_edge::{BoundListener, EdgeClient};
 use wardgate_rpc::Readiness;
 
 use crate::Failure;
-use crate::cli::{AgentArgs, AgentCommand};
+use crate::cli::{AgentArgs, AgentCommand, Verbosity};
 use crate::commands::{extract, serve};
 use crate::compose;
 use crate::config::{AgentWiring, Settings};
 use crate::data_dir;
 use crate::shutdown;
 
-pub(crate) async fn run(arguments: AgentArgs) -> Result<(), Failure> {
+pub(crate) async fn run(arguments: AgentArgs, verbosity: Verbosity) -> Result<(), Failure> {
     match (arguments.command, arguments.config) {
         (Some(AgentCommand::Extract(arguments)), _) => extract::run(&arguments),
-        (None, Some(config)) => serve(&config).await,
+        (None, Some(config)) => serve(&config, verbosity).await,
         (None, None) => Err("name a configuration file with --config".into()),
     }
 }
 
 /// The service on an address of its own.
-async fn serve(config: &Path) -> Result<(), Failure> {
+async fn serve(config: &Path, verbosity: Verbosity) -> Result<(), Failure> {
     let settings = Settings::load(config)?;
     let (config, wiring): (wardgate_agent::Config, AgentWiring) = settings.service("agent")?;
-    let telemetry = wardgate_telemetry::init(&settings.optional("telemetry")?, "agent")?;
+    let telemetry =
+        wardgate_telemetry::init(&verbosity.apply(settings.optional("telemetry")?), "agent")?;
     let file = serve::required(wiring.approval_key_file.as_ref(), "agent.approval_key_file")?;
     let approvals = data_dir::approval_key(file)?;
     let stop = shutdown::shutdown(wiring.drain)?;

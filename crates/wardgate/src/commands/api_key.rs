@@ -9,7 +9,8 @@ use wardgate_domain::{Ambient, Digest};
 use wardgate_edge::{ApiKeyEntry, ApiKeyFile, generate_api_key};
 
 use crate::Failure;
-use crate::cli::{ApiKeyArgs, ApiKeyCommand, KeyFilePath, NewApiKey};
+use crate::cli::{ApiKeyArgs, ApiKeyCommand, KeyFilePath, NewApiKey, OutputFormat};
+use crate::commands::output::RowPrinter;
 use crate::commands::terminal::cell;
 use crate::data_dir::{self, DataDir};
 
@@ -19,7 +20,7 @@ pub(crate) fn run(arguments: ApiKeyArgs) -> Result<(), Failure> {
     let ambient = Ambient::system();
     match arguments.command {
         ApiKeyCommand::Create(new) => create(new, &ambient),
-        ApiKeyCommand::List { file, json } => list(&path(&file)?, json),
+        ApiKeyCommand::List { file, output } => list(&path(&file)?, output.format()),
         ApiKeyCommand::Revoke { name, file } => revoke(&path(&file)?, &name, &ambient),
     }
 }
@@ -69,25 +70,24 @@ fn create(new: NewApiKey, ambient: &Ambient) -> Result<(), Failure> {
     Ok(())
 }
 
-fn list(path: &Path, json: bool) -> Result<(), Failure> {
+/// Over the columns of a list.
+const HEADING: &str = "NAME                  SUBJECT               ROLES                 EXPIRES";
+
+fn list(path: &Path, format: OutputFormat) -> Result<(), Failure> {
     let file = read(path)?;
-    if json {
-        for key in &file.keys {
-            println!("{}", serde_json::to_string(key)?);
-        }
-        return Ok(());
-    }
-    println!("NAME                  SUBJECT               ROLES                 EXPIRES");
+    let mut rows = RowPrinter::stdout(format, Some(HEADING))?;
     for key in &file.keys {
-        println!(
-            "{:<20}  {:<20}  {:<20}  {}",
-            cell(&key.name),
-            cell(&key.subject),
-            cell(&key.roles.join(",")),
-            cell(key.expires_at.as_deref().unwrap_or("never")),
-        );
+        rows.print(&serde_json::to_string(key)?, || {
+            format!(
+                "{:<20}  {:<20}  {:<20}  {}",
+                cell(&key.name),
+                cell(&key.subject),
+                cell(&key.roles.join(",")),
+                cell(key.expires_at.as_deref().unwrap_or("never")),
+            )
+        })?;
     }
-    Ok(())
+    rows.finish()
 }
 
 fn revoke(path: &Path, name: &str, ambient: &Ambient) -> Result<(), Failure> {

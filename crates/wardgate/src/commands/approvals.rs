@@ -2,17 +2,18 @@
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use wardgate_domain::{WaitingCall, escape_invisible_json, indent_json, mark_invisible};
+use wardgate_domain::{WaitingCall, indent_json, mark_invisible};
 
 use super::calls;
+use super::output::{RowPrinter, print_document};
 use super::terminal::cell;
 use crate::Failure;
-use crate::cli::{ApprovalOptions, ApprovalsArgs, ApprovalsCommand, ClientOptions};
+use crate::cli::{ApprovalOptions, ApprovalsArgs, ApprovalsCommand, ClientOptions, OutputFormat};
 
 pub(crate) async fn run(arguments: ApprovalsArgs) -> Result<(), Failure> {
     match arguments.command {
-        ApprovalsCommand::List { approver, json } => list(approver, json).await,
-        ApprovalsCommand::Show { about, json } => show(about, json).await,
+        ApprovalsCommand::List { approver, output } => list(approver, output.format()).await,
+        ApprovalsCommand::Show { about, output } => show(about, output.format()).await,
         ApprovalsCommand::Approve(about) => {
             let id = about.id;
             request(about.approver, "approvals/approve", Some(&id.to_string())).await?;
@@ -28,38 +29,34 @@ pub(crate) async fn run(arguments: ApprovalsArgs) -> Result<(), Failure> {
     }
 }
 
-async fn list(approver: ClientOptions, json: bool) -> Result<(), Failure> {
+async fn list(approver: ClientOptions, format: OutputFormat) -> Result<(), Failure> {
     #[derive(Deserialize)]
     struct ApprovalList {
         approvals: Vec<Box<RawValue>>,
     }
     let result = request(approver, "approvals/list", None).await?;
     let list: ApprovalList = serde_json::from_str(result.get())?;
-    if json {
-        for call in list.approvals {
-            println!("{}", escape_invisible_json(call.get()));
-        }
-        return Ok(());
+    let mut rows = RowPrinter::stdout(format, Some(HEADING))?;
+    for waiting in list.approvals {
+        let call: WaitingCall = serde_json::from_str(waiting.get())?;
+        rows.print(waiting.get(), || {
+            format!(
+                "{:<36}  {:<24}  {:<16}  {}",
+                cell(&call.id),
+                cell(&call.tool),
+                cell(&call.caller.subject),
+                cell(&call.expires_at),
+            )
+        })?;
     }
-    println!("{HEADING}");
-    for call in list.approvals {
-        let call: WaitingCall = serde_json::from_str(call.get())?;
-        println!(
-            "{:<36}  {:<24}  {:<16}  {}",
-            cell(&call.id),
-            cell(&call.tool),
-            cell(&call.caller.subject),
-            cell(&call.expires_at),
-        );
-    }
-    Ok(())
+    rows.finish()
 }
 
 /// Over the columns of a list.
 const HEADING: &str =
     "ID                                    TOOL                      CALLER            UNTIL";
 
-async fn show(about: ApprovalOptions, json: bool) -> Result<(), Failure> {
+async fn show(about: ApprovalOptions, format: OutputFormat) -> Result<(), Failure> {
     #[derive(Deserialize)]
     struct OneApproval {
         approval: Box<RawValue>,
@@ -67,12 +64,14 @@ async fn show(about: ApprovalOptions, json: bool) -> Result<(), Failure> {
     let id = about.id.to_string();
     let result = request(about.approver, "approvals/get", Some(&id)).await?;
     let OneApproval { approval } = serde_json::from_str(result.get())?;
-    if json {
-        println!("{}", escape_invisible_json(approval.get()));
-        return Ok(());
-    }
     let call: WaitingCall = serde_json::from_str(approval.get())?;
-    let text = format!(
+    print_document(format, approval.get(), || {
+        format!("{}\n", mark_invisible(&describe(&call)))
+    })
+}
+
+fn describe(call: &WaitingCall) -> String {
+    format!(
         "id         {}\ntool       {}\ncaller     {} of {}\nfrom       {}\nneeds      {}\nasked at   {}\nuntil      {}\n\
          arguments  {}",
         call.id,
@@ -86,9 +85,7 @@ async fn show(about: ApprovalOptions, json: bool) -> Result<(), Failure> {
         call.arguments
             .as_deref()
             .map_or("-".to_owned(), indent_json),
-    );
-    println!("{}", mark_invisible(&text));
-    Ok(())
+    )
 }
 
 async fn request(

@@ -4,10 +4,11 @@ mod csv;
 mod retention;
 mod witness;
 
-use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use clap::CommandFactory;
+use clap::error::ErrorKind;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use serde_json::Value;
@@ -18,40 +19,44 @@ use wardgate_audit::{
 use wardgate_domain::{BearerToken, Digest, mark_invisible};
 use wardgate_rpc::client::{
     AuditFilter, ContentFilter, DataSubjectFilter, ExportedPart, OperatorAuditClient,
-    ProofSelector, QueriedRecord, StoredRecord,
+    ProofSelector, QueriedRecord,
 };
 use wardgate_transparency::{Checkpoint, TrustPolicy, VerifierKey};
 
 use crate::Failure;
 use crate::cli::{
     AuditArgs, AuditCheckpoint, AuditCommand, AuditExport, AuditProof, AuditQuery, AuditVerify,
-    OperatorToken, RecordSource, RecordView,
+    Cli, OperatorToken, OutputFormat, RecordFormat, RecordSource, RecordView, Verbosity,
 };
+use crate::commands::output::{RowPrinter, print_text};
 use crate::commands::running::{LIMIT, operator_audit};
 use crate::commands::terminal::cell;
 use crate::commands::{login, serve};
 use crate::config::{ServiceWiring, Settings};
 use crate::data_dir::{self, DataDir};
 
-pub(crate) async fn run(arguments: AuditArgs) -> Result<(), Failure> {
+pub(crate) async fn run(arguments: AuditArgs, verbosity: Verbosity) -> Result<(), Failure> {
     match (arguments.command, arguments.config) {
         (Some(AuditCommand::Query(query)), _) => print_records(query).await,
         (Some(AuditCommand::Checkpoint(checkpoint)), _) => print_checkpoint(checkpoint).await,
         (Some(AuditCommand::Key(source)), _) => print_key(&source).await,
         (Some(AuditCommand::Proof(proof)), _) => print_proof(proof).await,
-        (Some(AuditCommand::Export(export)), _) => export_records(export).await,
-        (Some(AuditCommand::Verify(verify)), _) => verify_records(verify),
-        (Some(AuditCommand::Retention(arguments)), _) => retention::run(arguments).await,
+        (Some(AuditCommand::Export(export)), _) => export_records(export, verbosity).await,
+        (Some(AuditCommand::Verify(verify)), _) => verify_records(verify, verbosity),
+        (Some(AuditCommand::Retention(arguments)), _) => retention::run(arguments, verbosity).await,
         (Some(AuditCommand::Erase(arguments)), _) => retention::erase(arguments).await,
-        (Some(AuditCommand::Witness(arguments)), _) => witness::run(arguments).await,
-        (None, Some(config)) => serve::audit(&config).await,
+        (Some(AuditCommand::Witness(arguments)), _) => witness::run(arguments, verbosity).await,
+        (None, Some(config)) => serve::audit(&config, verbosity).await,
         (None, None) => Err("name a configuration file with --config".into()),
     }
 }
 
 async fn print_records(arguments: AuditQuery) -> Result<(), Failure> {
-    let format = RecordFormat::of(&arguments);
-    let follows = arguments.follow;
+    let format = arguments.format().unwrap_or_else(|wrong| {
+        let mut command = Cli::command();
+        command.error(ErrorKind::ArgumentConflict, wrong).exit()
+    });
+    let (follows, view) = (arguments.follow, arguments.view);
     let opened = OpenRecord::open(&arguments.source, &arguments.operator).await?;
     let with_details = arguments.details || arguments.subject.is_some();
     let filter = AuditFilter {
@@ -95,86 +100,51 @@ async fn print_records(arguments: AuditQuery) -> Result<(), Failure> {
             records.map_err(Failure::from).boxed()
         }
     };
-    let mut out = BufWriter::new(std::io::stdout().lock());
-    if let Some(heading) = format.heading() {
-        writeln!(out, "{heading}")?;
-    }
+    let mut rows = match format {
+        RecordFormat::Csv => RowPrinter::stdout(OutputFormat::Table, Some(csv::HEADING))?,
+        RecordFormat::Output(format) if with_details => {
+            RowPrinter::stdout(format, Some(&format!("{HEADING}  RELEASED")))?
+        }
+        RecordFormat::Output(format) => RowPrinter::stdout(format, Some(HEADING))?,
+    };
     if follows {
-        out.flush()?;
+        rows.flush()?;
     }
     let mut damaged = 0;
     while let Some(found) = records.next().await {
         let stored = match found {
             Ok(QueriedRecord::Intact(stored)) => stored,
             Ok(QueriedRecord::Damaged(damage)) => {
-                out.flush()?;
+                rows.flush()?;
                 eprintln!("{damage}");
                 damaged += 1;
                 continue;
             }
             Err(error) => {
-                out.flush()?;
+                rows.flush()?;
                 return Err(error);
             }
         };
-        let line = format.line(&stored)?;
-        let written = writeln!(out, "{line}");
-        let written = written.and_then(|()| if follows { out.flush() } else { Ok(()) });
-        // A reader that has seen enough (`| head`) closes the pipe; that is no failure.
-        match written {
-            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
-            written => written?,
+        let record = match view {
+            RecordView::Full => record_line(&stored)?,
+            RecordView::Access => access_view(stored.sequence, &stored.record)?,
+        };
+        rows.print(&record.to_string(), || match format {
+            RecordFormat::Csv => csv::row(&record),
+            RecordFormat::Output(_) => row(&record),
+        })?;
+        if follows {
+            rows.flush()?;
+        }
+        if rows.is_closed() {
+            return Ok(());
         }
     }
-    out.flush()?;
+    rows.finish()?;
     match (damaged, follows) {
         (0, false) => Ok(()),
         (0, true) => Err("the audit service has ended; ask again with --since".into()),
         _ => Err(DAMAGED.into()),
-    }
-}
-
-/// How records are printed.
-#[derive(Debug, Clone, Copy)]
-enum RecordFormat {
-    Table { with_released: bool },
-    Csv,
-    Json(RecordView),
-}
-
-impl RecordFormat {
-    fn of(arguments: &AuditQuery) -> Self {
-        if arguments.json {
-            Self::Json(arguments.view)
-        } else if arguments.csv {
-            Self::Csv
-        } else {
-            let with_released = arguments.subject.is_some();
-            Self::Table { with_released }
-        }
-    }
-
-    /// What stands above the records.
-    fn heading(self) -> Option<String> {
-        match self {
-            Self::Table { with_released } => {
-                let more = if with_released { "  RELEASED" } else { "" };
-                Some(format!("{HEADING}{more}"))
-            }
-            Self::Csv => Some(csv::HEADING.to_owned()),
-            Self::Json(_) => None,
-        }
-    }
-
-    fn line(self, stored: &StoredRecord) -> Result<String, Failure> {
-        Ok(match self {
-            Self::Table { .. } => row(&record_line(stored)?),
-            Self::Csv => csv::row(&record_line(stored)?),
-            Self::Json(RecordView::Full) => record_line(stored)?.to_string(),
-            Self::Json(RecordView::Access) => {
-                access_view(stored.sequence, &stored.record)?.to_string()
-            }
-        })
     }
 }
 
@@ -230,7 +200,7 @@ async fn print_key(source: &RecordSource) -> Result<(), Failure> {
         }
     };
     let key = data_dir::log_key(&path)?.verifier_key(&checkpoint.origin)?;
-    print(&format!("{key}\n"))
+    print_text(&format!("{key}\n"))
 }
 
 async fn print_checkpoint(arguments: AuditCheckpoint) -> Result<(), Failure> {
@@ -240,7 +210,7 @@ async fn print_checkpoint(arguments: AuditCheckpoint) -> Result<(), Failure> {
         OpenRecord::Store(reader) => reader.checkpoint(kind(cosigned)).await?,
         OpenRecord::System(client) => client.checkpoint(cosigned, LIMIT).await?,
     };
-    print(&checkpoint.to_string())
+    print_text(&checkpoint.to_string())
 }
 
 async fn print_proof(arguments: AuditProof) -> Result<(), Failure> {
@@ -274,7 +244,7 @@ async fn print_proof(arguments: AuditProof) -> Result<(), Failure> {
         }
         OpenRecord::System(client) => client.proof(selector, cosigned, LIMIT).await?,
     };
-    print(&proof.to_string())
+    print_text(&proof.to_string())
 }
 
 fn kind(cosigned: bool) -> CheckpointKind {
@@ -285,16 +255,8 @@ fn kind(cosigned: bool) -> CheckpointKind {
     }
 }
 
-/// A reader that has seen enough (`| head`) closes the pipe; that is no failure.
-fn print(text: &str) -> Result<(), Failure> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        written => Ok(written?),
-    }
-}
-
-async fn export_records(arguments: AuditExport) -> Result<(), Failure> {
-    let mut progress = Progress::new("written");
+async fn export_records(arguments: AuditExport, verbosity: Verbosity) -> Result<(), Failure> {
+    let mut progress = Progress::new("written", verbosity);
     let progress = |done, of| progress.tell(done, of);
     let exported = match OpenRecord::open(&arguments.source, &arguments.operator).await? {
         OpenRecord::Store(reader) => {
@@ -321,13 +283,13 @@ async fn export_records(arguments: AuditExport) -> Result<(), Failure> {
     Ok(())
 }
 
-fn verify_records(arguments: AuditVerify) -> Result<(), Failure> {
+fn verify_records(arguments: AuditVerify, verbosity: Verbosity) -> Result<(), Failure> {
     let verifier = Verifier {
         policy: trusted(arguments.policy.as_deref(), arguments.key)?,
         since: arguments.since,
         receipt: arguments.receipt,
     };
-    let mut progress = Progress::new("verified");
+    let mut progress = Progress::new("verified", verbosity);
     let verified = verifier.verify(&arguments.path, |done, of| progress.tell(done, of));
     let VerifiedLog {
         checkpoint: Checkpoint { origin, head },
@@ -367,16 +329,20 @@ fn trusted(policy: Option<&Path>, key: Option<VerifierKey>) -> Result<TrustPolic
 struct Progress {
     verb: &'static str,
     told: Instant,
+    is_quiet: bool,
 }
 
 impl Progress {
-    fn new(verb: &'static str) -> Self {
-        let told = Instant::now();
-        Self { verb, told }
+    fn new(verb: &'static str, verbosity: Verbosity) -> Self {
+        Self {
+            verb,
+            told: Instant::now(),
+            is_quiet: verbosity.is_quiet(),
+        }
     }
 
     fn tell(&mut self, done: u64, of: u64) {
-        if self.told.elapsed() >= Duration::from_secs(1) {
+        if !self.is_quiet && self.told.elapsed() >= Duration::from_secs(1) {
             self.told = Instant::now();
             eprintln!("{done} of {of} records {}", self.verb);
         }

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use reqwest::Url;
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 use wardgate_bench::{CallToolParams, Load, McpClient, Pace, Settings};
-use wardgate_domain::escape_invisible_json;
+use wardgate_domain::{escape_invisible_json, mark_invisible};
 
+use super::output::print_document;
 use super::{TOKEN, login};
 use crate::Failure;
 use crate::cli::{BenchArgs, CallArgs, ClientOptions, ProtocolEra};
@@ -16,8 +18,24 @@ use crate::cli::{BenchArgs, CallArgs, ClientOptions, ProtocolEra};
 pub(crate) async fn call(arguments: CallArgs) -> Result<(), Failure> {
     let tool = CallToolParams::new(&arguments.tool, &arguments.arguments)?;
     let result = client(arguments.caller, true).await?.call(1, &tool).await?;
-    println!("{}", escape_invisible_json(result.get()));
-    Ok(())
+    print_document(arguments.output, result.get(), || texts(result.get()))
+}
+
+/// The texts of a result, and what is no text as JSON.
+fn texts(result: &str) -> String {
+    #[derive(Deserialize)]
+    struct CallResult {
+        content: Vec<Value>,
+    }
+    let parsed = serde_json::from_str(result);
+    let CallResult { content } = parsed.unwrap_or(CallResult {
+        content: Vec::new(),
+    });
+    let lines = content.iter().map(|block| match block["text"].as_str() {
+        Some(text) => format!("{}\n", mark_invisible(text)),
+        None => format!("{}\n", escape_invisible_json(&block.to_string())),
+    });
+    lines.collect()
 }
 
 /// Prints the report. Calls without a verified answer are part of it, and the exit code says that there were some.
@@ -35,11 +53,8 @@ pub(crate) async fn bench(arguments: BenchArgs) -> Result<(), Failure> {
     };
     let client = client(arguments.caller, !arguments.direct).await?;
     let report = wardgate_bench::run(&client, &load).await?;
-    if arguments.json {
-        println!("{}", serde_json::to_string(&report)?);
-    } else {
-        print!("{report}");
-    }
+    let json = serde_json::to_string(&report)?;
+    print_document(arguments.output.format(), &json, || report.to_string())?;
     match report.bad {
         0 => Ok(()),
         bad => Err(format!("{bad} calls had no verified answer").into()),

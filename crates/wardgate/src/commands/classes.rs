@@ -1,8 +1,14 @@
 //! `wardgate policy classes`: what each tier does to each class.
 
+#[cfg(test)]
 use std::fmt::Write;
 
+use serde_json::{Value, json};
 use wardgate_redact::{ClassForms, ConfiguredForms, Kind};
+
+use crate::Failure;
+use crate::cli::OutputFormat;
+use crate::commands::output::RowPrinter;
 
 /// One line of the table.
 struct ClassLine {
@@ -41,22 +47,41 @@ fn lines(configured: &ConfiguredForms) -> Vec<ClassLine> {
     own.chain(built_in).collect()
 }
 
-/// The table for a terminal.
-pub(crate) fn table(configured: &ConfiguredForms) -> String {
-    let mut text = String::new();
+/// What each tier does to each class, one class a row.
+pub(crate) fn print(configured: &ConfiguredForms, format: OutputFormat) -> Result<(), Failure> {
+    let mut rows = RowPrinter::stdout(format, None)?;
     for line in lines(configured) {
-        // Writing to a `String` does not fail.
-        let _ = writeln!(
-            text,
-            "{} ({})\n  partial      {}\n  generalised  {}",
-            line.class, line.kind, line.forms.partial, line.forms.generalised
-        );
-        if let Some(value) = line.example {
-            let [partial, generalised] = line.forms.show(value);
-            let _ = writeln!(text, "  example      {value}: {partial}, {generalised}");
-        }
+        rows.print(&line.as_json().to_string(), || line.as_text())?;
     }
-    text
+    rows.finish()
+}
+
+impl ClassLine {
+    fn as_text(&self) -> String {
+        let mut text = format!(
+            "{} ({})\n  partial      {}\n  generalised  {}",
+            self.class, self.kind, self.forms.partial, self.forms.generalised
+        );
+        if let Some(value) = self.example {
+            let [partial, generalised] = self.forms.show(value);
+            text += &format!("\n  example      {value}: {partial}, {generalised}");
+        }
+        text
+    }
+
+    fn as_json(&self) -> Value {
+        let example = self.example.map(|value| {
+            let [partial, generalised] = self.forms.show(value);
+            json!({ "value": value, "partial": partial, "generalised": generalised })
+        });
+        json!({
+            "class": self.class,
+            "kind": self.kind,
+            "partial": self.forms.partial.to_string(),
+            "generalised": self.forms.generalised.to_string(),
+            "example": example,
+        })
+    }
 }
 
 /// The same as a table of Markdown.
@@ -102,14 +127,17 @@ mod tests {
             generalised: wardgate_redact::Form::Decimals(1),
         };
         let class = "contact.latitude".parse().unwrap();
-        let shown = table(&ConfiguredForms::new([(class, forms)].into()));
-        assert!(
-            shown.starts_with("contact.latitude (configured)\n  partial      `•••`\n  generalised  1 digit behind the point\n"),
-            "{shown}"
+        let configured = ConfiguredForms::new([(class, forms)].into());
+        let shown: Vec<_> = lines(&configured).iter().map(ClassLine::as_text).collect();
+        assert_eq!(
+            shown[0],
+            "contact.latitude (configured)\n  partial      `•••`\n  generalised  1 digit behind the point"
         );
         assert!(
-            shown.contains("  example      1961-04-23: 1961-04, 1961\n"),
-            "{shown}"
+            shown
+                .iter()
+                .any(|it| it.ends_with("\n  example      1961-04-23: 1961-04, 1961")),
+            "{shown:?}"
         );
     }
 }

@@ -8,12 +8,14 @@ use std::path::Path;
 use serde_json::{Map, Value};
 use wardgate_catalogue::Fault;
 use wardgate_console::SignInConfig;
+use wardgate_domain::mark_invisible;
 use wardgate_edge::{EdgeClient, Origins};
 use wardgate_policy::PolicySet;
 use wardgate_store::Address;
 
 use crate::Failure;
 use crate::cli::{ConfigArgs, ConfigCommand, SchemaOf};
+use crate::commands::output::print_document;
 use crate::commands::up::UpSettings;
 use crate::commands::warnings;
 use crate::config::{
@@ -32,11 +34,16 @@ pub(crate) fn run(arguments: &ConfigArgs) -> Result<(), Failure> {
             }
             println!("ok");
         }
-        ConfigCommand::Dump(file) => {
+        ConfigCommand::Dump { file, output } => {
             let settings = Settings::load(&file.config)?;
             let mut all = serde_json::to_value(settings.all()?)?;
             hide_secrets(&mut all);
-            println!("{}", serde_json::to_string_pretty(&all)?);
+            let json = serde_json::to_string_pretty(&all)?;
+            print_document(*output, &json, || {
+                let mut lines = String::new();
+                describe_settings("", &all, &mut lines);
+                lines
+            })?;
         }
         ConfigCommand::Schema { of } => match of {
             SchemaOf::Tools => print!("{}", wardgate_catalogue::TOOLS_SCHEMA),
@@ -49,6 +56,22 @@ pub(crate) fn run(arguments: &ConfigArgs) -> Result<(), Failure> {
         },
     }
     Ok(())
+}
+
+/// Each setting in a line: the path to it, and its value.
+fn describe_settings(path: &str, value: &Value, lines: &mut String) {
+    match value {
+        Value::Object(members) if !members.is_empty() => {
+            for (name, member) in members {
+                let dot = if path.is_empty() { "" } else { "." };
+                describe_settings(&format!("{path}{dot}{name}"), member, lines);
+            }
+        }
+        value => {
+            let line = format!("{path:<48} {value}");
+            *lines += &format!("{}\n", mark_invisible(&line));
+        }
+    }
 }
 
 /// The schema of a whole file: each section is what its service reads, and what this binary reads for it.

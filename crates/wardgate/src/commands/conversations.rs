@@ -1,6 +1,5 @@
 //! `wardgate conversations`: skeletons, erasure and legal holds of a running system. Never a text.
 
-use std::io::Write;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -8,11 +7,15 @@ use wardgate_domain::{Hold, HoldTarget, Skeleton};
 use wardgate_rpc::client::MemoryClient;
 
 use crate::Failure;
-use crate::cli::{ConversationsArgs, ConversationsCommand, HoldChange, ListOptions, RunningSystem};
+use crate::cli::{
+    ConversationsArgs, ConversationsCommand, HoldChange, ListOptions, OutputFormat, OwnerFilter,
+    RunningSystem,
+};
 use crate::compose;
 use crate::config::{OperatorWiring, Settings};
 
 use super::operator::operator_name;
+use super::output::RowPrinter;
 use super::running::operator_socket;
 use super::terminal::cell;
 
@@ -24,15 +27,14 @@ const PAGE: u32 = 200;
 
 pub(crate) async fn run(arguments: ConversationsArgs) -> Result<(), Failure> {
     match arguments.command {
-        ConversationsCommand::List(listing) => list(listing).await,
+        ConversationsCommand::List(ListOptions {
+            whose,
+            system,
+            limit,
+            output,
+        }) => list(&whose, &system, limit, output.format()).await,
         ConversationsCommand::Export { whose, system } => {
-            let every = ListOptions {
-                whose,
-                system,
-                limit: u32::MAX,
-                json: true,
-            };
-            list(every).await
+            list(&whose, &system, u32::MAX, OutputFormat::Jsonl).await
         }
         ConversationsCommand::Erase { key, by, system } => {
             client(&system)?.erase(key, &operator_name(by)).await?;
@@ -41,40 +43,32 @@ pub(crate) async fn run(arguments: ConversationsArgs) -> Result<(), Failure> {
         }
         ConversationsCommand::Hold(change) => hold(change, true).await,
         ConversationsCommand::Release(change) => hold(change, false).await,
-        ConversationsCommand::Holds { system, json } => holds(&system, json).await,
+        ConversationsCommand::Holds { system, output } => holds(&system, output.format()).await,
     }
 }
 
-async fn list(listing: ListOptions) -> Result<(), Failure> {
-    let client = client(&listing.system)?;
-    let mut out = std::io::stdout().lock();
-    if !listing.json {
-        writeln!(out, "{HEADING}")?;
-    }
-    let (mut left, mut token) = (listing.limit, String::new());
-    while left > 0 {
-        let (tenant, subject) = (&listing.whose.tenant, &listing.whose.user);
-        let asked = client.survey(tenant, subject, left.min(PAGE), &token);
+async fn list(
+    whose: &OwnerFilter,
+    system: &RunningSystem,
+    limit: u32,
+    format: OutputFormat,
+) -> Result<(), Failure> {
+    let client = client(system)?;
+    let mut rows = RowPrinter::stdout(format, Some(HEADING))?;
+    let (mut left, mut token) = (limit, String::new());
+    while left > 0 && !rows.is_closed() {
+        let asked = client.survey(&whose.tenant, &whose.user, left.min(PAGE), &token);
         let (skeletons, next) = asked.await?;
         left -= left.min(u32::try_from(skeletons.len()).unwrap_or(u32::MAX));
         for skeleton in &skeletons {
-            let line = if listing.json {
-                line(skeleton).to_string()
-            } else {
-                row(skeleton)
-            };
-            // A reader that has seen enough (`| head`) closes the pipe; that is no failure.
-            match writeln!(out, "{line}") {
-                Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
-                written => written?,
-            }
+            rows.print(&line(skeleton).to_string(), || row(skeleton))?;
         }
         match next {
             Some(next) => token = next,
             None => break,
         }
     }
-    Ok(())
+    rows.finish()
 }
 
 /// Over the columns of [`row`].
@@ -126,20 +120,16 @@ async fn hold(change: HoldChange, held: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn holds(system: &RunningSystem, json: bool) -> Result<(), Failure> {
-    for hold in client(system)?.list_holds().await? {
-        if json {
-            println!("{}", hold_line(&hold));
-        } else {
-            println!(
-                "{} {} by {}",
-                words(&hold.target),
-                hold.set_at,
-                cell(&hold.set_by)
-            );
-        }
+async fn holds(system: &RunningSystem, format: OutputFormat) -> Result<(), Failure> {
+    let holds = client(system)?.list_holds().await?;
+    let mut rows = RowPrinter::stdout(format, None)?;
+    for hold in holds {
+        rows.print(&hold_line(&hold).to_string(), || {
+            let (target, by) = (words(&hold.target), cell(&hold.set_by));
+            format!("{target} {} by {by}", hold.set_at)
+        })?;
     }
-    Ok(())
+    rows.finish()
 }
 
 fn words(target: &HoldTarget) -> String {

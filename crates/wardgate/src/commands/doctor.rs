@@ -17,14 +17,13 @@ mod keys;
 mod record;
 mod stores;
 
-use std::io::Write;
-
 use deployment::Deployment;
 use finding::{CheckStatus, Finding};
 use wardgate_domain::mark_invisible;
 
 use crate::Failure;
-use crate::cli::DoctorArgs;
+use crate::cli::{DoctorArgs, OutputFormat};
+use crate::commands::output::RowPrinter;
 
 pub(crate) async fn run(arguments: &DoctorArgs) -> Result<(), Failure> {
     let (deployment, mut findings) = Deployment::of(arguments)?;
@@ -35,7 +34,7 @@ pub(crate) async fn run(arguments: &DoctorArgs) -> Result<(), Failure> {
     findings.extend(edges::examine(&deployment.edges).await);
     findings.extend(stores::examine(&deployment.stores).await);
     findings.extend(record::examine(&deployment).await);
-    print(&findings, arguments.json)?;
+    print(&findings, arguments.output.format())?;
     let failed = findings
         .iter()
         .filter(|finding| finding.verdict == CheckStatus::Fail)
@@ -46,14 +45,12 @@ pub(crate) async fn run(arguments: &DoctorArgs) -> Result<(), Failure> {
     }
 }
 
-fn print(findings: &[Finding], json: bool) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
+fn print(findings: &[Finding], format: OutputFormat) -> Result<(), Failure> {
+    let mut rows = RowPrinter::stdout(format, None)?;
     for finding in findings {
-        if json {
-            writeln!(out, "{}", serde_json::to_string(finding)?)?;
-        } else {
-            writeln!(out, "{}", mark_invisible(&finding.to_string()))?;
-        }
+        rows.print(&serde_json::to_string(finding)?, || {
+            mark_invisible(&finding.to_string()).into_owned()
+        })?;
     }
-    Ok(())
+    rows.finish()
 }

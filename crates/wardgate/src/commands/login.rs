@@ -22,6 +22,7 @@ use wardgate_egress::{CodeRequest, LoginClient, LoginServer, LoginTokens};
 
 use crate::Failure;
 use crate::cli::{ContextsArgs, ContextsCommand, LoginArgs, LogoutArgs};
+use crate::commands::output::RowPrinter;
 use crate::commands::terminal::cell;
 use crate::data_dir;
 
@@ -242,21 +243,20 @@ pub(crate) fn logout(arguments: LogoutArgs) -> Result<(), Failure> {
 pub(crate) fn contexts(arguments: ContextsArgs) -> Result<(), Failure> {
     let mut contexts = Contexts::load()?;
     match arguments.command {
-        ContextsCommand::List { json } => {
+        ContextsCommand::List { output } => {
+            let mut rows = RowPrinter::stdout(output.format(), None)?;
             for (name, context) in &contexts.contexts {
                 let is_current = contexts.current.as_ref() == Some(name);
                 let url = context.url.as_str();
-                if json {
-                    let line = serde_json::json!({
-                        "name": name, "url": url, "issuer": context.server.issuer, "current": is_current,
-                    });
-                    println!("{line}");
-                } else {
+                let line = serde_json::json!({
+                    "name": name, "url": url, "issuer": context.server.issuer, "current": is_current,
+                });
+                rows.print(&line.to_string(), || {
                     let mark = if is_current { "*" } else { " " };
-                    println!("{mark} {:<20} {url}", cell(name));
-                }
+                    format!("{mark} {:<20} {url}", cell(name))
+                })?;
             }
-            Ok(())
+            rows.finish()
         }
         ContextsCommand::Use { name } => {
             if !contexts.contexts.contains_key(&name) {

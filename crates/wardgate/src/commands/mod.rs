@@ -19,6 +19,7 @@ pub(crate) mod init;
 pub(crate) mod login;
 pub(crate) mod migrate;
 mod operator;
+mod output;
 pub(crate) mod pins;
 pub(crate) mod policy;
 mod program;

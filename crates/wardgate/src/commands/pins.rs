@@ -2,31 +2,35 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use wardgate_catalogue::{JudgedTool, PinJudgement};
 use wardgate_domain::{Ambient, Digest, mark_invisible};
 use wardgate_tool_runner::{Review, ReviewedUpstream, Selection};
 
 use crate::Failure;
-use crate::cli::{ApproveArgs, CatalogueFile};
+use crate::cli::{ApproveArgs, CatalogueFile, OutputFormat};
 use crate::commands::operator::operator_name;
+use crate::commands::output::RowPrinter;
 use crate::commands::program;
 
-pub(crate) async fn diff(catalogue: &CatalogueFile, json: bool) -> Result<(), Failure> {
+pub(crate) async fn diff(catalogue: &CatalogueFile, format: OutputFormat) -> Result<(), Failure> {
     let review = review(catalogue, &Ambient::system()).await?;
+    if format != OutputFormat::Table {
+        let mut rows = RowPrinter::stdout(format, None)?;
+        for line in review.upstreams().iter().flat_map(judgements) {
+            rows.print(&line.to_string(), String::new)?;
+        }
+        return rows.finish();
+    }
     for upstream in review.upstreams() {
-        if json {
-            print_json(upstream);
-        } else {
-            print_report(upstream);
-            if upstream.tools.iter().any(JudgedTool::is_pending) {
-                let source = Selection::Source(upstream.source.clone());
-                let digest = review.digest(&source);
-                println!(
-                    "approve what is not suspicious of it, as it stands here, with: {}",
-                    command(&upstream.source, digest, catalogue)
-                );
-            }
+        print_report(upstream);
+        if upstream.tools.iter().any(JudgedTool::is_pending) {
+            let source = Selection::Source(upstream.source.clone());
+            let digest = review.digest(&source);
+            println!(
+                "approve what is not suspicious of it, as it stands here, with: {}",
+                command(&upstream.source, digest, catalogue)
+            );
         }
     }
     Ok(())
@@ -121,19 +125,19 @@ fn print_report(upstream: &ReviewedUpstream) {
     }
 }
 
-fn print_json(upstream: &ReviewedUpstream) {
+/// What was found of a server, and each of its tools as it was judged.
+fn judgements(upstream: &ReviewedUpstream) -> impl Iterator<Item = Value> {
     let source = &upstream.source;
-    if let Some(why) = &upstream.unreachable {
-        println!("{}", json!({ "source": source, "unreachable": why }));
-    }
-    for tool in &upstream.tools {
-        let line = json!({
+    let unreachable = upstream.unreachable.iter();
+    let unreachable = unreachable.map(move |why| json!({ "source": source, "unreachable": why }));
+    let tools = upstream.tools.iter().map(move |tool| {
+        json!({
             "source": source,
             "tool": tool.shown,
             "grade": tool.judged.grade(),
             "sha256": tool.definition.as_ref().map(|it| it.digest().to_string()),
             "judged": tool.judged,
-        });
-        println!("{line}");
-    }
+        })
+    });
+    unreachable.chain(tools)
 }

@@ -14,17 +14,22 @@ use wardgate_policy::{PolicySet, Simulator};
 use wardgate_redact::ConfiguredForms;
 
 use crate::Failure;
-use crate::cli::{PolicyArgs, PolicyCommand};
+use crate::cli::{PolicyArgs, PolicyCommand, Verbosity};
 use crate::commands::{classes, serve, tools, warnings};
 
-pub(crate) async fn run(arguments: PolicyArgs) -> Result<(), Failure> {
+pub(crate) async fn run(arguments: PolicyArgs, verbosity: Verbosity) -> Result<(), Failure> {
     match (arguments.command, arguments.config) {
-        (Some(PolicyCommand::Classes { tools: file }), _) => {
+        (
+            Some(PolicyCommand::Classes {
+                tools: file,
+                output,
+            }),
+            _,
+        ) => {
             let catalogue = file.map(|file| tools::load(&file)).transpose()?;
             let configured = catalogue.as_ref().map(Catalogue::forms);
-            let table = classes::table(configured.map_or(ConfiguredForms::NONE, AsRef::as_ref));
-            print!("{table}");
-            Ok(())
+            let configured = configured.map_or(ConfiguredForms::NONE, AsRef::as_ref);
+            classes::print(configured, output.format())
         }
         (Some(PolicyCommand::Schema { tools: file }), _) => {
             let catalogue = tools::load(&file)?;
@@ -47,7 +52,7 @@ pub(crate) async fn run(arguments: PolicyArgs) -> Result<(), Failure> {
         (Some(PolicyCommand::Explain(arguments)), _) => explain::run(&arguments).await,
         (Some(PolicyCommand::Diff(arguments)), _) => diff::run(&arguments),
         (Some(PolicyCommand::Replay(arguments)), _) => replay::run(&arguments).await,
-        (None, Some(config)) => serve::policy(&config).await,
+        (None, Some(config)) => serve::policy(&config, verbosity).await,
         (None, None) => Err("name a configuration file with --config".into()),
     }
 }

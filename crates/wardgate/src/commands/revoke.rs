@@ -2,19 +2,20 @@
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use wardgate_domain::{ListedRevocation, RevocationKind, escape_invisible_json, mark_invisible};
+use wardgate_domain::{ListedRevocation, RevocationKind, mark_invisible};
 
 use super::calls;
+use super::output::RowPrinter;
 use super::terminal::cell;
 use crate::Failure;
-use crate::cli::{ClientOptions, RevocationOptions, RevokeArgs, RevokeCommand};
+use crate::cli::{ClientOptions, OutputFormat, RevocationOptions, RevokeArgs, RevokeCommand};
 
 pub(crate) async fn run(arguments: RevokeArgs) -> Result<(), Failure> {
     match arguments.command {
         RevokeCommand::Token(options) => change(RevocationKind::Token, options).await,
         RevokeCommand::Subject(options) => change(RevocationKind::Subject, options).await,
         RevokeCommand::Session(options) => change(RevocationKind::Session, options).await,
-        RevokeCommand::List { operator, json } => list(operator, json).await,
+        RevokeCommand::List { operator, output } => list(operator, output.format()).await,
     }
 }
 
@@ -47,7 +48,7 @@ async fn change(kind: RevocationKind, options: RevocationOptions) -> Result<(), 
     Ok(())
 }
 
-async fn list(operator: ClientOptions, json: bool) -> Result<(), Failure> {
+async fn list(operator: ClientOptions, format: OutputFormat) -> Result<(), Failure> {
     #[derive(Deserialize)]
     struct RevocationList {
         revocations: Vec<Box<RawValue>>,
@@ -55,21 +56,20 @@ async fn list(operator: ClientOptions, json: bool) -> Result<(), Failure> {
     let client = calls::client(operator, false).await?;
     let result = client.request(1, "revocations/list", None).await?;
     let list: RevocationList = serde_json::from_str(result.get())?;
+    let mut rows = RowPrinter::stdout(format, None)?;
     for revocation in list.revocations {
-        if json {
-            println!("{}", escape_invisible_json(revocation.get()));
-            continue;
-        }
         let one: ListedRevocation = serde_json::from_str(revocation.get())?;
-        println!(
-            "{:<7}  {:<36}  {:<32}  {} by {}  {}",
-            one.kind,
-            cell(&one.name),
-            one.issuer.as_deref().map_or("any issuer".into(), cell),
-            one.revoked_at,
-            cell(&one.revoked_by),
-            cell(&one.reason),
-        );
+        rows.print(revocation.get(), || {
+            format!(
+                "{:<7}  {:<36}  {:<32}  {} by {}  {}",
+                one.kind,
+                cell(&one.name),
+                one.issuer.as_deref().map_or("any issuer".into(), cell),
+                one.revoked_at,
+                cell(&one.revoked_by),
+                cell(&one.reason),
+            )
+        })?;
     }
-    Ok(())
+    rows.finish()
 }

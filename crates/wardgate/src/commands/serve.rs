@@ -22,17 +22,18 @@ use wardgate_rpc::server::BoundServer;
 use wardgate_telemetry::Metrics;
 
 use crate::Failure;
-use crate::cli::ConfigFile;
+use crate::cli::{ConfigFile, Verbosity};
 use crate::compose;
 use crate::config::{GatewayWiring, ServiceWiring, Settings, concurrency};
 use crate::data_dir;
 use crate::shutdown;
 
-pub(crate) async fn gateway(arguments: &ConfigFile) -> Result<(), Failure> {
+pub(crate) async fn gateway(arguments: &ConfigFile, verbosity: Verbosity) -> Result<(), Failure> {
     let settings = Settings::load(&arguments.config)?;
     let (mut config, wiring): (wardgate_gateway::Config, GatewayWiring) =
         settings.service("gateway")?;
-    let telemetry = wardgate_telemetry::init(&settings.optional("telemetry")?, "gateway")?;
+    let telemetry =
+        wardgate_telemetry::init(&verbosity.apply(settings.optional("telemetry")?), "gateway")?;
     if config.store.is_none() {
         config.store = Some(own_store(&arguments.config, "gateway", "its sessions"));
     }
@@ -76,21 +77,28 @@ pub(crate) fn own_store(config: &Path, service: &str, what: &str) -> String {
     format!("sqlite:{path}")
 }
 
-pub(crate) async fn policy(config: &Path) -> Result<(), Failure> {
+pub(crate) async fn policy(config: &Path, verbosity: Verbosity) -> Result<(), Failure> {
     let settings = Settings::load(config)?;
     let (config, wiring): (wardgate_policy::Config, ServiceWiring) = settings.service("policy")?;
-    let telemetry = wardgate_telemetry::init(&settings.optional("telemetry")?, "policy")?;
+    let telemetry =
+        wardgate_telemetry::init(&verbosity.apply(settings.optional("telemetry")?), "policy")?;
     let key = required(wiring.permit_key_file.as_ref(), "policy.permit_key_file")?;
     let signer = data_dir::permit_signer(key)?;
     let service = wardgate_policy::service(config, signer, Ambient::system()).await?;
     serve("policy", &wiring, service, telemetry.metrics()).await
 }
 
-pub(crate) async fn tool_runner(arguments: &ConfigFile) -> Result<(), Failure> {
+pub(crate) async fn tool_runner(
+    arguments: &ConfigFile,
+    verbosity: Verbosity,
+) -> Result<(), Failure> {
     let settings = Settings::load(&arguments.config)?;
     let (config, wiring): (wardgate_tool_runner::Config, ServiceWiring) =
         settings.service("tool_runner")?;
-    let telemetry = wardgate_telemetry::init(&settings.optional("telemetry")?, "tool-runner")?;
+    let telemetry = wardgate_telemetry::init(
+        &verbosity.apply(settings.optional("telemetry")?),
+        "tool-runner",
+    )?;
     required(
         wiring.permit_public_key_files.first(),
         "tool_runner.permit_public_key_files",
@@ -129,10 +137,11 @@ fn replicas(tls: Option<TlsFiles>) -> wardgate_tool_runner::Dial {
     Arc::new(move |url| compose::tool_runner(url, tls.as_ref()))
 }
 
-pub(crate) async fn audit(config: &Path) -> Result<(), Failure> {
+pub(crate) async fn audit(config: &Path, verbosity: Verbosity) -> Result<(), Failure> {
     let settings = Settings::load(config)?;
     let (config, wiring): (wardgate_audit::Config, ServiceWiring) = settings.service("audit")?;
-    let telemetry = wardgate_telemetry::init(&settings.optional("telemetry")?, "audit")?;
+    let telemetry =
+        wardgate_telemetry::init(&verbosity.apply(settings.optional("telemetry")?), "audit")?;
     let key = required(wiring.mac_key_file.as_ref(), "audit.mac_key_file")?;
     let callers = wardgate_audit::CallingProcesses::OtherProcesses;
     let mac = data_dir::mac_key(key)?;
@@ -152,10 +161,11 @@ pub(crate) async fn audit(config: &Path) -> Result<(), Failure> {
     served
 }
 
-pub(crate) async fn memory(arguments: &ConfigFile) -> Result<(), Failure> {
+pub(crate) async fn memory(arguments: &ConfigFile, verbosity: Verbosity) -> Result<(), Failure> {
     let settings = Settings::load(&arguments.config)?;
     let (config, wiring): (wardgate_memory::Config, ServiceWiring) = settings.service("memory")?;
-    let telemetry = wardgate_telemetry::init(&settings.optional("telemetry")?, "memory")?;
+    let telemetry =
+        wardgate_telemetry::init(&verbosity.apply(settings.optional("telemetry")?), "memory")?;
     let key = required(wiring.master_key_file.as_ref(), "memory.master_key_file")?;
     let (links, tls) = (&wiring.links, wiring.tls.as_ref());
     let policy = linked(links.policy.as_ref(), "memory.links.policy", 7001)?;

@@ -6,11 +6,11 @@ use wardgate_telemetry::Config;
 
 use super::TOKEN;
 use crate::Failure;
-use crate::cli::StdioArgs;
+use crate::cli::{StdioArgs, Verbosity};
 use crate::shutdown;
 
-pub(crate) async fn run(arguments: StdioArgs) -> Result<(), Failure> {
-    let _telemetry = wardgate_telemetry::init(&Config::default(), "stdio")?;
+pub(crate) async fn run(arguments: StdioArgs, verbosity: Verbosity) -> Result<(), Failure> {
+    let _telemetry = wardgate_telemetry::init(&verbosity.apply(Config::default()), "stdio")?;
     let token = match (arguments.token_file, std::env::var(TOKEN)) {
         (Some(file), _) => TokenSource::File(file),
         (None, Ok(token)) if !token.is_empty() => TokenSource::Variable(token),

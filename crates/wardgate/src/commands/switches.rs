@@ -5,9 +5,10 @@ use wardgate_domain::{
 };
 
 use crate::Failure;
-use crate::cli::{RunningSystem, SwitchChange};
+use crate::cli::{OutputFormat, RunningSystem, SwitchChange};
 
 use super::operator::operator_name;
+use super::output::RowPrinter;
 use super::running::tool_runner;
 use super::terminal::cell;
 
@@ -45,12 +46,12 @@ pub(crate) async fn set(action: SwitchAction, arguments: SwitchChange) -> Result
     Ok(())
 }
 
-pub(crate) async fn list(system: &RunningSystem, json: bool) -> Result<(), Failure> {
-    for switch in tool_runner(system)?.list_switches().await? {
-        if json {
-            println!("{}", line(&switch));
-        } else {
-            println!(
+pub(crate) async fn list(system: &RunningSystem, format: OutputFormat) -> Result<(), Failure> {
+    let switches = tool_runner(system)?.list_switches().await?;
+    let mut rows = RowPrinter::stdout(format, None)?;
+    for switch in switches {
+        rows.print(&line(&switch).to_string(), || {
+            format!(
                 "{:<3} {:<8} {:<32} {:<32} {} by {}",
                 position(&switch),
                 switch.target.kind.as_str(),
@@ -58,10 +59,10 @@ pub(crate) async fn list(system: &RunningSystem, json: bool) -> Result<(), Failu
                 mark_invisible(&switch.scope.to_string()),
                 switch.set_at,
                 cell(&switch.set_by)
-            );
-        }
+            )
+        })?;
     }
-    Ok(())
+    rows.finish()
 }
 
 fn line(switch: &Switch) -> serde_json::Value {

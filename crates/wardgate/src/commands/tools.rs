@@ -5,85 +5,98 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use wardgate_catalogue::Catalogue;
-use wardgate_domain::{SwitchAction, ToolName, escape_invisible_json, mark_invisible};
+use wardgate_domain::{SwitchAction, ToolName, mark_invisible};
 use wardgate_policy::PolicySet;
 
 use crate::Failure;
-use crate::cli::{ClientOptions, ToolsArgs, ToolsCommand};
+use crate::cli::{ClientOptions, OutputFormat, ToolsArgs, ToolsCommand};
+use crate::commands::output::RowPrinter;
 use crate::commands::terminal::cell;
 use crate::commands::{calls, connections, import, pins, switches, validate, warnings};
 
 pub(crate) async fn run(arguments: ToolsArgs) -> Result<(), Failure> {
     match arguments.command {
         ToolsCommand::Check { file, policies } => check(&file, policies)?,
-        ToolsCommand::List { file, json, caller } => {
+        ToolsCommand::List {
+            file,
+            output,
+            caller,
+        } => {
             // Whoever names a file means it, and whoever stands beside one; anybody else, what they may call.
             let beside = Path::new("tools.yaml");
             let file = file.or_else(|| {
                 let is_meant = !caller.names_anything() && beside.exists();
                 is_meant.then(|| beside.to_owned())
             });
-            let Some(file) = file else {
-                return list_callable(caller, json).await;
-            };
-            for tool in load(&file)?.tools() {
-                let facts = tool.facts();
-                let access = if facts.read_only {
-                    "reads"
-                } else {
-                    "may write"
-                };
-                if json {
-                    let line = serde_json::json!({
-                        "name": facts.name.as_str(),
-                        "aliases": names(tool.aliases()),
-                        "read_only": facts.read_only,
-                        "tags": facts.tags,
-                        "definition_digest": facts.definition_digest.to_string(),
-                    });
-                    println!("{line}");
-                } else {
-                    println!(
-                        "{:<32} {access:<10} {}",
-                        cell(facts.name.as_str()),
-                        mark_invisible(&names(tool.aliases()).join(", "))
-                    );
-                }
+            match file {
+                Some(file) => list_configured(&file, output.format())?,
+                None => list_callable(caller, output.format()).await?,
             }
         }
         ToolsCommand::Call(arguments) => calls::call(arguments).await?,
         ToolsCommand::Validate => validate::run(std::io::stdin().lock(), std::io::stdout().lock())?,
-        ToolsCommand::Diff { catalogue, json } => pins::diff(&catalogue, json).await?,
+        ToolsCommand::Diff { catalogue, output } => pins::diff(&catalogue, output.format()).await?,
         ToolsCommand::Approve(arguments) => pins::approve(arguments).await?,
         ToolsCommand::Import(arguments) => import::run(arguments).await?,
         ToolsCommand::Enable(change) => switches::set(SwitchAction::Enable, change).await?,
         ToolsCommand::Disable(change) => switches::set(SwitchAction::Disable, change).await?,
         ToolsCommand::Reset(change) => switches::set(SwitchAction::Reset, change).await?,
-        ToolsCommand::Switches { system, json } => switches::list(&system, json).await?,
-        ToolsCommand::Connections { system, json } => connections::list(&system, json).await?,
+        ToolsCommand::Switches { system, output } => {
+            switches::list(&system, output.format()).await?
+        }
+        ToolsCommand::Connections { system, output } => {
+            connections::list(&system, output.format()).await?;
+        }
         ToolsCommand::Disconnect(arguments) => connections::remove(arguments).await?,
     }
     Ok(())
 }
 
+/// The tools of a catalogue.
+fn list_configured(file: &Path, format: OutputFormat) -> Result<(), Failure> {
+    let catalogue = load(file)?;
+    let mut rows = RowPrinter::stdout(format, None)?;
+    for tool in catalogue.tools() {
+        let facts = tool.facts();
+        let aliases = names(tool.aliases());
+        let line = serde_json::json!({
+            "name": facts.name.as_str(),
+            "aliases": aliases,
+            "read_only": facts.read_only,
+            "tags": facts.tags,
+            "definition_digest": facts.definition_digest.to_string(),
+        });
+        rows.print(&line.to_string(), || {
+            let access = if facts.read_only {
+                "reads"
+            } else {
+                "may write"
+            };
+            let (name, aliases) = (cell(facts.name.as_str()), aliases.join(", "));
+            format!("{name:<32} {access:<10} {}", mark_invisible(&aliases))
+        })?;
+    }
+    rows.finish()
+}
+
 /// The tools that the caller may call, as the gateway lists them.
-async fn list_callable(caller: ClientOptions, json: bool) -> Result<(), Failure> {
+async fn list_callable(caller: ClientOptions, format: OutputFormat) -> Result<(), Failure> {
     #[derive(serde::Deserialize)]
     struct CallableTool {
         name: String,
         description: Option<String>,
     }
-    for tool in calls::client(caller, false).await?.list_tools().await? {
-        if json {
-            println!("{}", escape_invisible_json(tool.get()));
-            continue;
-        }
+    let tools = calls::client(caller, false).await?.list_tools().await?;
+    let mut rows = RowPrinter::stdout(format, None)?;
+    for tool in tools {
         let CallableTool { name, description } = serde_json::from_str(tool.get())?;
         let description = description.unwrap_or_default();
-        let first = description.lines().next().unwrap_or_default();
-        println!("{:<32} {}", cell(&name), mark_invisible(first));
+        rows.print(tool.get(), || {
+            let first = description.lines().next().unwrap_or_default();
+            format!("{:<32} {}", cell(&name), mark_invisible(first))
+        })?;
     }
-    Ok(())
+    rows.finish()
 }
 
 fn check(file: &Path, policies: Option<PathBuf>) -> Result<(), Failure> {

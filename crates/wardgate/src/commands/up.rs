@@ -18,7 +18,7 @@ use wardgate_rpc::operator::{OperatorServices, OperatorSocket};
 use wardgate_store::DatabaseSettings;
 
 use crate::Failure;
-use crate::cli::{Demo, UpArgs};
+use crate::cli::{Demo, UpArgs, Verbosity};
 use crate::commands::{program, serve};
 use crate::compose::{self, LocalCloser, LocalServices, ServiceConfigs};
 use crate::config::Settings;
@@ -35,14 +35,14 @@ const CONFIGURATION: &str = "wardgate.yaml";
 /// How long the demo's tokens live.
 const DEMO_TOKEN: Duration = Duration::from_secs(8 * 3_600);
 
-pub(crate) async fn run(arguments: UpArgs) -> Result<(), Failure> {
+pub(crate) async fn run(arguments: UpArgs, verbosity: Verbosity) -> Result<(), Failure> {
     let ambient = Ambient::system();
     let dir = DataDir::open(&arguments.data_dir)?;
     dir.make_keys(&ambient)?;
     issuer::prepare(&dir)?;
     let (settings, demo) = load_settings(arguments.config, arguments.demo, &dir).await?;
     let mut up = UpSettings::read(&settings, &dir)?;
-    let telemetry = wardgate_telemetry::init(&up.telemetry, "up")?;
+    let telemetry = wardgate_telemetry::init(&verbosity.apply(up.telemetry.clone()), "up")?;
     // Nobody has to hear of it first: there is one process.
     let stop = shutdown::shutdown(Drain::at_once())?;
 

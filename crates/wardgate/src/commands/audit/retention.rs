@@ -7,11 +7,12 @@ use wardgate_rpc::client::{
 };
 
 use crate::Failure;
-use crate::cli::{AuditErase, AuditRetention, OperatorToken, RecordSource};
+use crate::cli::{AuditErase, AuditRetention, OperatorToken, RecordSource, Verbosity};
 use crate::commands::audit::{Progress, operator_token};
+use crate::commands::output::print_document;
 use crate::commands::running::{LIMIT, operator_audit};
 
-pub(super) async fn run(arguments: AuditRetention) -> Result<(), Failure> {
+pub(super) async fn run(arguments: AuditRetention, verbosity: Verbosity) -> Result<(), Failure> {
     let client = connect(&arguments.source, &arguments.operator).await?;
     if let Some(name) = arguments.hold {
         let scope = match (arguments.subject, arguments.tenant) {
@@ -32,15 +33,11 @@ pub(super) async fn run(arguments: AuditRetention) -> Result<(), Failure> {
         return Ok(());
     }
     if arguments.apply {
-        return apply(&client).await;
+        return apply(&client, verbosity).await;
     }
     let status = client.retention(LIMIT).await?;
-    if arguments.json {
-        println!("{}", as_json(&status));
-    } else {
-        print!("{}", describe(&status));
-    }
-    Ok(())
+    let json = as_json(&status).to_string();
+    print_document(arguments.output.format(), &json, || describe(&status))
 }
 
 pub(super) async fn erase(arguments: AuditErase) -> Result<(), Failure> {
@@ -66,8 +63,8 @@ async fn connect(
     operator_audit(source, token)
 }
 
-async fn apply(client: &OperatorAuditClient) -> Result<(), Failure> {
-    let mut progress = Progress::new("removed");
+async fn apply(client: &OperatorAuditClient, verbosity: Verbosity) -> Result<(), Failure> {
+    let mut progress = Progress::new("removed", verbosity);
     let mut steps = std::pin::pin!(client.apply_retention().await?);
     let mut minimum_index = 0;
     while let Some(step) = steps.try_next().await? {

@@ -10,7 +10,7 @@ use wardgate_transparency::Cosigner;
 use wardgate_witness::Witness;
 
 use crate::Failure;
-use crate::cli::{AuditWitness, WitnessCommand};
+use crate::cli::{AuditWitness, Verbosity, WitnessCommand};
 use crate::commands::serve;
 use crate::config::{Settings, WitnessWiring};
 use crate::data_dir;
@@ -28,7 +28,7 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
     },
 };
 
-pub(super) async fn run(arguments: AuditWitness) -> Result<(), Failure> {
+pub(super) async fn run(arguments: AuditWitness, verbosity: Verbosity) -> Result<(), Failure> {
     match (arguments.command, arguments.config) {
         (Some(WitnessCommand::Key(file)), _) => {
             let wiring: WitnessWiring = Settings::load(&file.config)?.wiring("witness")?;
@@ -36,7 +36,7 @@ pub(super) async fn run(arguments: AuditWitness) -> Result<(), Failure> {
             println!("{}", cosigner.verifier_key());
             Ok(())
         }
-        (None, Some(file)) => serve(&Settings::load(&file)?).await,
+        (None, Some(file)) => serve(&Settings::load(&file)?, verbosity).await,
         (None, None) => Err("name a configuration file with --config".into()),
     }
 }
@@ -46,9 +46,10 @@ fn key(wiring: &WitnessWiring) -> Result<Vec<u8>, Failure> {
     Ok(data_dir::read_pkcs8(file)?)
 }
 
-async fn serve(settings: &Settings) -> Result<(), Failure> {
+async fn serve(settings: &Settings, verbosity: Verbosity) -> Result<(), Failure> {
     let wiring: WitnessWiring = settings.wiring("witness")?;
-    let telemetry = wardgate_telemetry::init(&settings.optional("telemetry")?, "witness")?;
+    let telemetry =
+        wardgate_telemetry::init(&verbosity.apply(settings.optional("telemetry")?), "witness")?;
     let (key, listen) = (key(&wiring)?, wiring.listen);
     let ambient = Ambient::system();
     let keys = wiring.keys()?;

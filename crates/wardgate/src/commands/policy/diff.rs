@@ -6,17 +6,18 @@ use wardgate_policy::{AccessChange, Comparison, compare};
 
 use crate::Failure;
 use crate::cli::PolicyDiff;
+use crate::commands::output::print_document;
 
 pub(super) fn run(arguments: &PolicyDiff) -> Result<(), Failure> {
     let before = super::simulator(&arguments.before)?;
     let after = super::simulator(&arguments.after)?;
     let tools = super::offers(arguments.tools.as_deref(), &arguments.before)?;
     let comparison = compare(&before, &after, &tools);
-    if arguments.json {
-        println!("{}", as_json(&comparison));
-    } else {
-        print!("{}", mark_invisible(&as_text(&comparison)));
-    }
+    print_document(
+        arguments.output.format(),
+        &as_json(&comparison).to_string(),
+        || mark_invisible(&as_text(&comparison)).into_owned(),
+    )?;
     let gains = comparison
         .changes
         .iter()

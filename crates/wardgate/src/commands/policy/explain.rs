@@ -13,6 +13,7 @@ use super::replay::{RecordedOutcome, kind_of};
 use crate::Failure;
 use crate::cli::{PolicyExplain, RecordSource};
 use crate::commands::audit;
+use crate::commands::output::print_document;
 
 pub(super) async fn run(arguments: &PolicyExplain) -> Result<(), Failure> {
     let simulator = super::simulator(&arguments.directory)?;
@@ -38,11 +39,11 @@ pub(super) async fn run(arguments: &PolicyExplain) -> Result<(), Failure> {
         row,
         recorded,
     };
-    if arguments.json {
-        println!("{}", answer.as_json());
-    } else {
-        print!("{}", mark_invisible(&answer.as_text()));
-    }
+    print_document(
+        arguments.output.format(),
+        &answer.as_json().to_string(),
+        || mark_invisible(&answer.as_text()).into_owned(),
+    )?;
     Ok(())
 }
 

@@ -16,6 +16,7 @@ use wardgate_rpc::client::{AuditFilter, QueriedRecord};
 use crate::Failure;
 use crate::cli::PolicyReplay;
 use crate::commands::audit;
+use crate::commands::output::print_document;
 use crate::commands::terminal::cell;
 
 pub(super) async fn run(arguments: &PolicyReplay) -> Result<(), Failure> {
@@ -40,11 +41,11 @@ pub(super) async fn run(arguments: &PolicyReplay) -> Result<(), Failure> {
             QueriedRecord::Damaged(damage) => eprintln!("{damage}"),
         }
     }
-    if arguments.json {
-        println!("{}", replay.as_json());
-    } else {
-        print!("{}", mark_invisible(&replay.as_text()));
-    }
+    print_document(
+        arguments.output.format(),
+        &replay.as_json().to_string(),
+        || mark_invisible(&replay.as_text()).into_owned(),
+    )?;
     Ok(())
 }
 

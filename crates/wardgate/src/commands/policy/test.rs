@@ -8,6 +8,7 @@ use wardgate_policy::{TestFile, TestReport, run_tests, test_files};
 
 use crate::Failure;
 use crate::cli::PolicyTestRun;
+use crate::commands::output::print_document;
 
 pub(super) fn run(arguments: &PolicyTestRun) -> Result<(), Failure> {
     let simulator = super::simulator(&arguments.directory)?;
@@ -25,11 +26,11 @@ pub(super) fn run(arguments: &PolicyTestRun) -> Result<(), Failure> {
         .into());
     }
     let report = run_tests(&simulator, &offers, &files);
-    if arguments.json {
-        println!("{}", as_json(&report));
-    } else {
-        print!("{}", mark_invisible(&as_text(&report)));
-    }
+    print_document(
+        arguments.output.format(),
+        &as_json(&report).to_string(),
+        || mark_invisible(&as_text(&report)).into_owned(),
+    )?;
     let (failed, untested) = (report.failed(), report.untested.len());
     if failed > 0 {
         return Err(format!("{failed} of {} tests failed", report.results.len()).into());

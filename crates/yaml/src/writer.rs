@@ -17,7 +17,7 @@ const WORDS: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y"
 
 /// Lines of YAML, growing.
 #[derive(Debug, Default)]
-pub(super) struct YamlWriter {
+pub struct YamlWriter {
     text: String,
     indent: usize,
     /// The next line begins an element of a list.
@@ -25,32 +25,36 @@ pub(super) struct YamlWriter {
 }
 
 impl YamlWriter {
-    pub(super) fn indented(indent: usize) -> Self {
+    /// Lines that begin with `indent` blanks.
+    pub fn indented(indent: usize) -> Self {
         Self {
             indent,
             ..Self::default()
         }
     }
 
-    pub(super) fn into_text(self) -> String {
+    /// What was written.
+    pub fn into_text(self) -> String {
         self.text
     }
 
-    pub(super) fn text(&self) -> &str {
+    /// What is written so far.
+    pub fn text(&self) -> &str {
         &self.text
     }
 
     /// Lines that another writer wrote.
-    pub(super) fn raw(&mut self, text: &str) {
+    pub fn raw(&mut self, text: &str) {
         self.text.push_str(text);
     }
 
-    pub(super) fn blank(&mut self) {
+    /// An empty line.
+    pub fn blank(&mut self) {
         self.text.push('\n');
     }
 
     /// One line, whatever is in `text`, and not endless.
-    pub(super) fn comment(&mut self, text: &str) {
+    pub fn comment(&mut self, text: &str) {
         let text: String = text
             .chars()
             .take(MAX_COMMENT)
@@ -66,12 +70,12 @@ impl YamlWriter {
     }
 
     /// A comment on a choice that a person should look at.
-    pub(super) fn review(&mut self, text: &str) {
+    pub fn review(&mut self, text: &str) {
         self.comment(&format!("review: {text}"));
     }
 
     /// `key:`, with what `inside` writes below it.
-    pub(super) fn map(&mut self, key: &str, inside: impl FnOnce(&mut Self)) {
+    pub fn map(&mut self, key: &str, inside: impl FnOnce(&mut Self)) {
         self.line(&format!("{}:", inline(&Value::from(key))));
         self.indent += 2;
         inside(self);
@@ -79,14 +83,32 @@ impl YamlWriter {
     }
 
     /// An element of a list, its first line behind a dash.
-    pub(super) fn item(&mut self, inside: impl FnOnce(&mut Self)) {
+    pub fn item(&mut self, inside: impl FnOnce(&mut Self)) {
         self.indent += 2;
         self.begins_item = true;
         inside(self);
         self.indent -= 2;
     }
 
-    pub(super) fn entry(&mut self, key: &str, value: &Value) {
+    /// A whole document.
+    pub fn document(&mut self, value: &Value) {
+        match value {
+            Value::Object(members) if !members.is_empty() => {
+                for (key, member) in members {
+                    self.entry(key, member);
+                }
+            }
+            Value::Array(items) if !items.is_empty() => {
+                for item in items {
+                    self.element(item);
+                }
+            }
+            _ => self.line(&inline(value)),
+        }
+    }
+
+    /// `key:` and its value.
+    pub fn entry(&mut self, key: &str, value: &Value) {
         let key = inline(&Value::from(key));
         self.value(&format!("{key}:"), value);
     }
@@ -123,7 +145,8 @@ impl YamlWriter {
         }
     }
 
-    fn element(&mut self, item: &Value) {
+    /// One element of a list.
+    pub fn element(&mut self, item: &Value) {
         match item {
             Value::Object(members) if !members.is_empty() => self.item(|writer| {
                 for (key, member) in members {
@@ -401,7 +424,10 @@ mod tests {
                 json!(text), json!(words), json!(number), json!(fraction),
                 json!({ &text: [&words, number, { &words: &text }], "deep": { "a": { "b": { &text: fraction } } } }),
             ] {
-                prop_assert_eq!(read(&written(&value)), value);
+                prop_assert_eq!(&read(&written(&value)), &value);
+                let mut writer = YamlWriter::default();
+                writer.document(&value);
+                prop_assert_eq!(serde_saphyr::from_str::<Value>(writer.text()).unwrap(), value);
             }
         }
     }

@@ -1,0 +1,95 @@
+//! Options of every command that prints data, and how much is logged.
+
+use clap::builder::PossibleValue;
+use clap::{Args, ValueEnum};
+use wardgate_telemetry::Config;
+
+/// How data is printed.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct OutputOptions {
+    /// How to print it.
+    #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = OutputFormat::Table)]
+    output: OutputFormat,
+    /// The name that `--output jsonl` had first.
+    #[arg(long, hide = true, conflicts_with = "output")]
+    json: bool,
+}
+
+impl OutputOptions {
+    pub(crate) fn format(self) -> OutputFormat {
+        if self.json {
+            OutputFormat::Jsonl
+        } else {
+            self.output
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OutputFormat {
+    /// A table or a text, for people.
+    Table,
+    /// One JSON document; of a listing an array.
+    Json,
+    /// One JSON object a line.
+    Jsonl,
+    /// One YAML document; of a listing a sequence.
+    Yaml,
+}
+
+/// How records are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RecordFormat {
+    Output(OutputFormat),
+    Csv,
+}
+
+impl ValueEnum for RecordFormat {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[
+            Self::Output(OutputFormat::Table),
+            Self::Output(OutputFormat::Json),
+            Self::Output(OutputFormat::Jsonl),
+            Self::Output(OutputFormat::Yaml),
+            Self::Csv,
+        ]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        match self {
+            Self::Output(format) => format.to_possible_value(),
+            Self::Csv => Some(
+                PossibleValue::new("csv")
+                    .help("Comma-separated values (RFC 4180) with a heading, for spreadsheets"),
+            ),
+        }
+    }
+}
+
+/// How much is logged.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Verbosity {
+    /// Log in detail (`debug`) while services or the bridge run, whatever `telemetry.log` says.
+    #[arg(short, long, global = true, conflicts_with = "quiet")]
+    verbose: bool,
+    /// Log errors alone, whatever `telemetry.log` says; nothing is said about progress.
+    #[arg(short, long, global = true)]
+    quiet: bool,
+}
+
+impl Verbosity {
+    pub(crate) fn is_quiet(self) -> bool {
+        self.quiet
+    }
+
+    /// `config` as the command line changes it.
+    pub(crate) fn apply(self, mut config: Config) -> Config {
+        let level = match (self.verbose, self.quiet) {
+            (true, _) => "debug",
+            (_, true) => "error",
+            _ => return config,
+        };
+        level.clone_into(&mut config.log);
+        config
+    }
+}
