@@ -42,7 +42,7 @@ pub(crate) async fn run(arguments: ToolsArgs) -> Result<(), Failure> {
         ToolsCommand::Disable(change) => switches::set(SwitchAction::Disable, change).await?,
         ToolsCommand::Reset(change) => switches::set(SwitchAction::Reset, change).await?,
         ToolsCommand::Switches { system, output } => {
-            switches::list(&system, output.format()).await?
+            switches::list(&system, output.format()).await?;
         }
         ToolsCommand::Connections { system, output } => {
             connections::list(&system, output.format()).await?;
