@@ -57,7 +57,7 @@ format: ## Format the sources
 release: ## Build the binary that ships: target/release/wardgate
 	$(CARGO) build --locked --release --package wardgate
 
-dist: ## What a release consists of, in target/dist: binary, chart, SBOM, checksums, signed where KEY names an Ed25519 key
+dist: ## What a release consists of, in target/dist: binary, image, chart, SBOM, checksums, signed where KEY names an Ed25519 key
 	deploy/dist $(if $(KEY),--key $(KEY))
 
 clean: ## Remove build output and the demo's data
