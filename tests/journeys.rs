@@ -69,6 +69,7 @@ mod journeys {
     mod revocation;
     mod samples;
     mod separate_processes;
+    mod shadow;
     mod shared_limits;
     mod skills;
     mod sse;

@@ -34,6 +34,7 @@ mod reason;
 mod record;
 mod revocation;
 mod sealing;
+mod shadow;
 pub mod source_uri;
 mod switch;
 mod time;
@@ -82,6 +83,7 @@ pub use revocation::{
     ListedRevocation, Revocation, RevocationKind, RevocationSet, RevocationTarget,
 };
 pub use sealing::{About, SealBroken, SealKey, derive_key};
+pub use shadow::{ComparedDecision, DecisionChange, DecisionFlip, ShadowReport};
 pub use switch::{
     Switch, SwitchAction, SwitchChange, SwitchKind, SwitchScope, SwitchTarget, ToolSwitches,
 };

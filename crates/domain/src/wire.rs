@@ -8,6 +8,7 @@ mod conversation_change;
 mod decision;
 mod memory_access;
 mod record;
+mod shadow;
 mod switch;
 mod tool;
 

@@ -9,8 +9,8 @@ use tokio::sync::watch;
 use wardgate_domain::{
     Ambient, ApprovalDecision, ApprovalTerms, ApproverRefusal, CallToApprove, CallUnderApproval,
     Caller, ConversationFacts, Decision, DecisionId, DenialReason, Digest, InvalidMessage,
-    OfferKind, PermitId, PermitSigner, PermitTerms, ReadDecision, RecordScope, SignedApproval,
-    SignedPermit, Timestamp, ToolFacts, ToolName, Verdict,
+    OfferKind, PermitId, PermitSigner, PermitTerms, ReadDecision, RecordScope, ShadowReport,
+    SignedApproval, SignedPermit, Timestamp, ToolFacts, ToolName, Verdict,
 };
 use wardgate_telemetry::names;
 
@@ -19,6 +19,7 @@ use crate::context::{CallContext, TimeZone, parse_client_ip};
 use crate::denial::Denial;
 use crate::engine::{Engine, ResultView, Ruling};
 use crate::set::PolicySet;
+use crate::shadow::Shadow;
 
 /// How much earlier than now a permit starts, since the clock that checks it may be behind.
 const CLOCK_LEEWAY: Duration = Duration::from_secs(5);
@@ -33,6 +34,7 @@ pub(crate) struct PolicyAuthorizer {
     permit_ttl: Duration,
     approval_ttl: Duration,
     time_zone: TimeZone,
+    shadow: Option<Arc<Shadow>>,
 }
 
 impl PolicyAuthorizer {
@@ -51,7 +53,19 @@ impl PolicyAuthorizer {
             permit_ttl,
             approval_ttl,
             time_zone,
+            shadow: None,
         }
+    }
+
+    /// The same, with a candidate that is asked what is asked of it.
+    pub(crate) fn with_shadow(self, shadow: Option<Arc<Shadow>>) -> Self {
+        Self { shadow, ..self }
+    }
+
+    /// What the candidate would change, as far as it concerns callers of `tenant`, where that is named.
+    pub(crate) fn shadow_report(&self, tenant: Option<&str>) -> ShadowReport {
+        let shadow = self.shadow.as_ref();
+        shadow.map_or_else(ShadowReport::default, |it| it.report(tenant))
     }
 
     /// The version in force, now and on every change.
@@ -80,6 +94,9 @@ impl PolicyAuthorizer {
         let engine = self.engine.load();
         let context = self.context(client_ip)?;
         let ruling = engine.rule(caller, tool, arguments, &context)?;
+        if let Some(shadow) = &self.shadow {
+            shadow.submit(&engine, caller, tool, arguments, &context);
+        }
         let id = DecisionId::new(&self.ambient);
         let Ruling {
             answer,

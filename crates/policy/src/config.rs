@@ -32,9 +32,20 @@ pub struct Config {
     /// The time zone of `context.local`, by its IANA name; default `UTC`.
     #[serde(default = "default_time_zone")]
     pub time_zone: String,
-    /// How often the directory is looked at, 1 to 3600 s; default 1 s.
+    /// How often the directories are looked at, 1 to 3600 s; default 1 s.
     #[serde(default = "default_reload_interval", with = "seconds")]
     pub reload_interval: Duration,
+    /// A candidate that decides beside the policies in force and changes no answer; without it, none does.
+    #[serde(default)]
+    pub shadow: Option<ShadowConfig>,
+}
+
+/// A candidate of a policy set.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShadowConfig {
+    /// Directory of `*.cedar` files and `*.cedarschema` files.
+    pub policies: PathBuf,
 }
 
 impl Config {
@@ -48,6 +59,7 @@ impl Config {
             approval_ttl: default_approval_ttl(),
             time_zone: default_time_zone(),
             reload_interval: default_reload_interval(),
+            shadow: None,
         }
     }
 

@@ -48,6 +48,7 @@ mod schema;
 mod schema_shape;
 mod service;
 mod set;
+mod shadow;
 mod simulator;
 mod trial;
 mod vocabulary;
@@ -56,7 +57,7 @@ mod vocabulary;
 mod tests;
 
 pub use comparison::{AccessChange, Comparison, compare};
-pub use config::Config;
+pub use config::{Config, ShadowConfig};
 pub use context::{CallContext, TimeZone, UnknownTimeZone, parse_client_ip, parse_time};
 pub use error::{Error, Finding, Findings, Position};
 pub use explanation::{ExplainedCondition, ExplainedPolicy, Explanation};

@@ -1,7 +1,7 @@
 //! Takes up a changed policy directory, if what it holds is usable.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch::Sender;
@@ -14,12 +14,24 @@ use crate::Error;
 use crate::authorizer::PolicyAuthorizer;
 use crate::files::Files;
 use crate::set::PolicySet;
+use crate::shadow::Shadow;
 
 /// The state of the directory at the last reload, so that a set is tried once and a fault is logged once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DirectoryState {
+    /// Not read yet.
+    Unread,
     Files(Digest),
     Unreadable(String),
+}
+
+/// What a look at the directory found.
+#[derive(Debug)]
+pub(crate) enum DirectoryChange {
+    None,
+    Policies(Box<PolicySet>),
+    /// They changed, and are not usable.
+    Refused(Error),
 }
 
 /// The outcome of a reload.
@@ -40,76 +52,101 @@ pub(crate) fn first(dir: &Path) -> Result<(PolicySet, DirectoryState), Error> {
 impl DirectoryState {
     /// Reads `dir`, and puts its policies in force if they changed and are usable as a whole.
     pub(crate) fn reload(&mut self, dir: &Path, authorizer: &PolicyAuthorizer) -> ReloadOutcome {
+        match self.look(dir) {
+            DirectoryChange::None => ReloadOutcome::Unchanged,
+            DirectoryChange::Policies(set) => {
+                authorizer.put_in_force(*set);
+                ReloadOutcome::Swapped
+            }
+            DirectoryChange::Refused(error) => ReloadOutcome::Refused(error),
+        }
+    }
+
+    /// Reads `dir`, and gives its policies if they changed and are usable as a whole.
+    pub(crate) fn look(&mut self, dir: &Path) -> DirectoryChange {
         let files = match Files::read(dir) {
             Ok(files) => files,
             Err(error) => {
                 let now = Self::Unreadable(error.to_string());
                 return if *self == now {
-                    ReloadOutcome::Unchanged
+                    DirectoryChange::None
                 } else {
                     *self = now;
-                    ReloadOutcome::Refused(error)
+                    DirectoryChange::Refused(error)
                 };
             }
         };
         let now = Self::Files(files.hash());
         if *self == now {
-            return ReloadOutcome::Unchanged;
+            return DirectoryChange::None;
         }
         let compiled = PolicySet::compile(&files);
         // Files that changed meanwhile may have been read half before and half after: look again later.
         if !Files::read(dir).is_ok_and(|again| again.hash() == files.hash()) {
-            return ReloadOutcome::Unchanged;
+            return DirectoryChange::None;
         }
         *self = now;
         match compiled {
-            Ok(set) => {
-                authorizer.put_in_force(set);
-                ReloadOutcome::Swapped
-            }
-            Err(error) => ReloadOutcome::Refused(error),
+            Ok(set) => DirectoryChange::Policies(Box::new(set)),
+            Err(error) => DirectoryChange::Refused(error),
         }
     }
 }
 
-/// Reads `dir` every `interval`, for as long as `authorizer` is in use.
-pub(crate) fn watch(
-    authorizer: &Arc<PolicyAuthorizer>,
+/// Has `reload` look at `dir` every `interval`, for as long as `target` is in use.
+pub(crate) fn watch<T: Send + Sync + 'static>(
+    target: &Arc<T>,
     dir: PathBuf,
     state: DirectoryState,
     interval: Duration,
-    readiness: Sender<Readiness>,
+    reload: impl Fn(&T, &mut DirectoryState, &Path) + Clone + Send + 'static,
 ) {
-    let authorizer = Arc::downgrade(authorizer);
+    let target = Arc::downgrade(target);
     tokio::spawn(async move {
         let mut ticker = tokio::time::interval(interval);
         ticker.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut state = state;
         loop {
             ticker.tick().await;
-            match reload_in_background(&authorizer, &dir, state.clone(), readiness.clone()).await {
-                Some(after) => state = after,
-                None => return,
-            }
+            let Some(target) = target.upgrade() else {
+                return;
+            };
+            let (dir, before, reload) = (dir.clone(), state.clone(), reload.clone());
+            // On a thread that may block.
+            let reloaded = tokio::task::spawn_blocking(move || {
+                let mut state = before;
+                reload(&target, &mut state, &dir);
+                state
+            });
+            state = reloaded.await.unwrap_or(state);
         }
     });
 }
 
-/// One reload on a thread that may block; `None` when the authorizer is gone.
-async fn reload_in_background(
-    authorizer: &Weak<PolicyAuthorizer>,
+/// Reads `dir`, puts its policies in force if they changed and are usable, and tells `readiness` where they are not.
+pub(crate) fn reload_policies(
+    authorizer: &PolicyAuthorizer,
+    state: &mut DirectoryState,
     dir: &Path,
-    state: DirectoryState,
-    readiness: Sender<Readiness>,
-) -> Option<DirectoryState> {
-    let (authorizer, dir, before) = (authorizer.upgrade()?, dir.to_owned(), state.clone());
-    let reloaded = tokio::task::spawn_blocking(move || {
-        let mut state = state;
-        let outcome = state.reload(&dir, &authorizer);
-        report(&outcome, &authorizer, &readiness);
-        state
-    });
-    Some(reloaded.await.unwrap_or(before))
+    readiness: &Sender<Readiness>,
+) {
+    let outcome = state.reload(dir, authorizer);
+    report(&outcome, authorizer, readiness);
+}
+
+/// Reads `dir`, and takes its policies for the candidate if they changed. Where they are not usable there is none.
+pub(crate) fn reload_candidate(shadow: &Shadow, state: &mut DirectoryState, dir: &Path) {
+    match state.look(dir) {
+        DirectoryChange::None => {}
+        DirectoryChange::Policies(set) => {
+            tracing::info!(policy.hash = %set.hash(), policies = set.policy_ids().len(), "a candidate decides beside the policies in force");
+            shadow.replace(Some(*set), String::new());
+        }
+        DirectoryChange::Refused(error) => {
+            tracing::warn!(cause = %error, "the candidate of policy.shadow is not usable; the policies in force are not concerned");
+            shadow.replace(None, error.to_string());
+        }
+    }
 }
 
 fn report(outcome: &ReloadOutcome, authorizer: &PolicyAuthorizer, readiness: &Sender<Readiness>) {

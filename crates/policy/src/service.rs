@@ -1,5 +1,6 @@
 //! The gRPC methods: verify whose the token is, convert, decide, convert.
 
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -9,8 +10,8 @@ use tokio_stream::{Stream, StreamExt};
 use tokio_util::task::AbortOnDropHandle;
 use tonic::{Request, Response, Status};
 use wardgate_domain::{
-    Ambient, BearerToken, CallToApprove, Caller, ConversationFacts, Decision, InvalidMessage,
-    PermitSigner, RecordScope, SignedApproval, ToolFacts,
+    Ambient, BearerToken, CallToApprove, Caller, ConversationFacts, Decision, DecisionId,
+    InvalidMessage, PermitSigner, RecordScope, SignedApproval, ToolFacts,
 };
 use wardgate_edge::{Authenticator, TokenRefusal};
 use wardgate_proto::common::v1::ErrorReason;
@@ -20,6 +21,8 @@ use wardgate_rpc::{Readiness, ServiceError};
 use wardgate_telemetry::names;
 
 use crate::authorizer::PolicyAuthorizer;
+use crate::reload::DirectoryState;
+use crate::shadow::Shadow;
 use crate::{Config, Error, reload};
 
 /// The policy service over the policies of `config`. Fails when these are not usable, or the keys of its issuers;
@@ -52,20 +55,33 @@ pub async fn service(
         })??;
     tracing::info!(policy.hash = %set.hash(), policies = set.policy_ids().len(), "policies are in force");
     metrics::gauge!(names::POLICY_STALE).set(0.0);
-    let authorizer = Arc::new(PolicyAuthorizer::new(
-        set,
-        signer,
-        ambient,
-        (config.permit_ttl, config.approval_ttl),
-        time_zone,
-    ));
+    let shadow = config.shadow.map(|shadow| {
+        let (dir, shadow) = (shadow.policies, Shadow::new());
+        let unread = DirectoryState::Unread;
+        reload::watch(
+            &shadow,
+            dir,
+            unread,
+            config.reload_interval,
+            reload::reload_candidate,
+        );
+        shadow
+    });
+    let lifetimes = (config.permit_ttl, config.approval_ttl);
+    let authorizer = PolicyAuthorizer::new(set, signer, ambient, lifetimes, time_zone);
+    let authorizer = Arc::new(authorizer.with_shadow(shadow));
     let (readiness_sender, policies) = watch::channel(Readiness::Ready);
     reload::watch(
         &authorizer,
         config.policies,
         state,
         config.reload_interval,
-        readiness_sender.clone(),
+        {
+            let readiness = readiness_sender.clone();
+            move |authorizer: &PolicyAuthorizer, state: &mut DirectoryState, dir: &Path| {
+                reload::reload_policies(authorizer, state, dir, &readiness);
+            }
+        },
     );
     let (readiness, following) = both_ready(auth.readiness(), policies);
     let handler = Arc::new(PolicyHandler {
@@ -160,6 +176,22 @@ impl ServiceError for UnverifiedCaller {
             TokenRefusal::KeysUnavailable => ErrorReason::Unavailable,
             _ => ErrorReason::TokenRefused,
         }
+    }
+}
+
+/// An operator who may not read what everybody did.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "no policy permits `{subject}` to read the record, and with it what a candidate would change (decision {decision_id})"
+)]
+struct NotPermitted {
+    subject: String,
+    decision_id: DecisionId,
+}
+
+impl ServiceError for NotPermitted {
+    fn reason(&self) -> ErrorReason {
+        ErrorReason::Denied
     }
 }
 
@@ -281,6 +313,27 @@ impl server::PolicyService for PolicyHandler {
         let caller = self.caller(&request.into_inner().caller_token).await?;
         let decision = self.authorizer.authorize_revocation(&caller);
         Ok(Response::new((&decision).into()))
+    }
+
+    async fn list_shadow_flips(
+        &self,
+        request: Request<pb::ListShadowFlipsRequest>,
+    ) -> Result<Response<pb::ListShadowFlipsResponse>, Status> {
+        let operator = self.caller(&request.into_inner().operator_token).await?;
+        let decision = self
+            .authorizer
+            .authorize_record(&operator, RecordScope::All);
+        if !decision.allowed {
+            let refused = NotPermitted {
+                subject: operator.subject().to_owned(),
+                decision_id: decision.id,
+            };
+            return Err(CallError::from(&refused).into());
+        }
+        // An operator without a tenant belongs to whoever runs the whole.
+        let tenant = Some(operator.tenant()).filter(|it| !it.is_empty());
+        let report = self.authorizer.shadow_report(tenant);
+        Ok(Response::new(report.into()))
     }
 
     async fn watch_version(

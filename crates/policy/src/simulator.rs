@@ -26,7 +26,7 @@ const ROW: &str = "row";
 /// A policy set that is asked what it would decide.
 #[derive(Debug)]
 pub struct Simulator {
-    engine: Engine,
+    engine: Arc<Engine>,
 }
 
 /// The use of a tool, or of what else a source offers.
@@ -101,9 +101,12 @@ pub struct PartDecision<T> {
 impl Simulator {
     /// Asks `set`.
     pub fn new(set: PolicySet) -> Self {
-        Self {
-            engine: Engine::new(set),
-        }
+        Self::over(Arc::new(Engine::new(set)))
+    }
+
+    /// Asks a set that is at work.
+    pub(crate) fn over(engine: Arc<Engine>) -> Self {
+        Self { engine }
     }
 
     /// The policies that are asked.
@@ -215,7 +218,7 @@ impl Simulator {
         Ok(reading(answer))
     }
 
-    fn view(&self, simulation: &Simulation) -> Result<Arc<ResultView>, String> {
+    pub(crate) fn view(&self, simulation: &Simulation) -> Result<Arc<ResultView>, String> {
         let (rights, context) = (&simulation.rights, &simulation.context);
         match self.engine.grant(Ok(Vec::new()), rights, context) {
             Ok((_, view)) if simulation.access.is_possible() => Ok(view),

@@ -64,6 +64,8 @@ pub const METHODS: &[Method] = methods! {
         AuthorizeRecall:     Memory,                 Whole,  Always;
         AuthorizeRecord:     Console | Audit,        Whole,  Always;
         AuthorizeRevocation: Gateway,                Whole,  Always;
+        // It brings the operator's token.
+        ListShadowFlips:     Operator,               Whole,  Always;
         WatchVersion:        Gateway,                Stream, Always;
     }
     "wardgate.toolrunner.v1.ToolRunnerService" {

@@ -139,6 +139,13 @@ impl PolicyService for TokenDrivenPolicy {
         Err(Status::unimplemented("nobody here asks it"))
     }
 
+    async fn list_shadow_flips(
+        &self,
+        _: Request<pb::ListShadowFlipsRequest>,
+    ) -> Result<Response<pb::ListShadowFlipsResponse>, Status> {
+        Err(Status::unimplemented("nobody here asks it"))
+    }
+
     type WatchVersionStream = BoxStream<'static, Result<pb::WatchVersionResponse, Status>>;
 
     async fn watch_version(

@@ -184,6 +184,11 @@ pub const POLICY_DECISION_SECONDS: &str = "wardgate_policy_decision_duration_sec
 pub const POLICY_RELOADS: &str = "wardgate_policy_reloads_total";
 /// Gauge: 1 while the policy directory holds a set that was refused, else 0.
 pub const POLICY_STALE: &str = "wardgate_policy_directory_refused";
+/// Counter: decisions beside which a candidate decided, by `outcome`: `equal`, `skipped` where there was more to compare than
+/// fits, or what the candidate would change, such as `allowed_to_denied`, `row_rule` or `column_tiers`.
+pub const POLICY_SHADOW_DECISIONS: &str = "wardgate_policy_shadow_decisions_total";
+/// Gauge: 1 while a candidate decides beside the policies in force, 0 while the one in `policy.shadow` cannot be used.
+pub const POLICY_SHADOW: &str = "wardgate_policy_shadow_in_force";
 
 // === tool-runner ===
 

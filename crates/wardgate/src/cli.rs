@@ -41,7 +41,7 @@ pub(crate) use init::InitArgs;
 pub(crate) use login::{ContextsArgs, ContextsCommand, LoginArgs, LogoutArgs};
 pub(crate) use output::{OutputFormat, OutputOptions, RecordFormat, Verbosity};
 pub(crate) use policy::{
-    PolicyArgs, PolicyCommand, PolicyDiff, PolicyExplain, PolicyReplay, PolicyTestRun,
+    PolicyArgs, PolicyCommand, PolicyDiff, PolicyExplain, PolicyReplay, PolicyShadow, PolicyTestRun,
 };
 pub(crate) use revoke::{RevocationOptions, RevokeArgs, RevokeCommand};
 pub(crate) use stdio::StdioArgs;

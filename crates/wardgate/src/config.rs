@@ -255,6 +255,9 @@ pub(crate) struct OperatorLinks {
     /// Where the record is read.
     #[serde(default)]
     pub(crate) audit: Option<String>,
+    /// Where the policy service tells what a candidate would change.
+    #[serde(default)]
+    pub(crate) policy: Option<String>,
 }
 
 /// Where a service keeps its state, and how.

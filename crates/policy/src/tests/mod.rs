@@ -16,5 +16,6 @@ mod record;
 mod reloading;
 pub(crate) mod samples;
 mod schema;
+mod shadow;
 mod typed_arguments;
 mod using;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt};
 use wardgate_domain::{
     ApprovalDecision, BearerToken, CallToApprove, Caller, ConversationFacts, Decision, Digest,
-    InvalidMessage, ReadDecision, RecordScope, SignedApproval, ToolFacts,
+    InvalidMessage, ReadDecision, RecordScope, ShadowReport, SignedApproval, ToolFacts,
 };
 use wardgate_proto::policy::v1 as pb;
 use wardgate_proto::policy::v1::policy_service_client::PolicyServiceClient;
@@ -249,6 +249,21 @@ impl PolicyClient {
                 .await?
                 .into_inner();
             Ok(answer.try_into()?)
+        })
+        .await
+    }
+
+    /// What a candidate policy set would change, for the operator whose `token` it is.
+    pub async fn list_shadow_flips(&self, token: &BearerToken) -> Result<ShadowReport, CallError> {
+        let message = pb::ListShadowFlipsRequest {
+            operator_token: token.expose().to_owned(),
+        };
+        let mut client = self.client.clone();
+        within(self.limit, async move {
+            let answer = client
+                .list_shadow_flips(request(message, self.limit))
+                .await?;
+            Ok(answer.into_inner().try_into()?)
         })
         .await
     }

@@ -421,6 +421,14 @@ impl PolicyService for FakePolicy {
         }))
     }
 
+    async fn list_shadow_flips(
+        &self,
+        _: Request<pb::ListShadowFlipsRequest>,
+    ) -> Result<Response<pb::ListShadowFlipsResponse>, Status> {
+        self.ordered_failure()?;
+        Ok(Response::new(pb::ListShadowFlipsResponse::default()))
+    }
+
     type WatchVersionStream = BoxStream<'static, Result<pb::WatchVersionResponse, Status>>;
 
     async fn watch_version(

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use wardgate_domain::Timestamp;
 use wardgate_policy::TimeZone;
 
-use super::{OutputOptions, RecordSource, claim, instant};
+use super::{OperatorToken, OutputOptions, RecordSource, RunningSystem, claim, instant};
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -58,6 +58,19 @@ pub(crate) enum PolicyCommand {
     Diff(PolicyDiff),
     /// Decide recorded calls anew by other policies, and print those whose decision would flip.
     Replay(PolicyReplay),
+    /// List what the candidate of `policy.shadow` decides differently from the policies in force, in the running system:
+    /// callers and tools, the newest first. Arguments are not kept. With several replicas, of the one that answers.
+    Shadow(PolicyShadow),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PolicyShadow {
+    #[command(flatten)]
+    pub(crate) system: RunningSystem,
+    #[command(flatten)]
+    pub(crate) operator: OperatorToken,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
 }
 
 #[derive(Debug, Args)]

@@ -166,7 +166,9 @@ impl OpenRecord {
     }
 }
 
-async fn operator_token(operator: &OperatorToken) -> Result<Option<BearerToken>, Failure> {
+pub(super) async fn operator_token(
+    operator: &OperatorToken,
+) -> Result<Option<BearerToken>, Failure> {
     if let Some(file) = &operator.token_file {
         let token = std::fs::read_to_string(file)
             .map_err(|error| format!("cannot read {}: {error}", file.display()))?;

@@ -188,9 +188,12 @@ fn check_sign_in(
 /// Gives what in them reaches nobody.
 pub(crate) fn check_files(settings: &Settings) -> Result<Vec<Fault>, Failure> {
     let mut policies = None;
+    let mut faults_of_candidate = Vec::new();
     if settings.has("policy.policies") {
         let config: wardgate_policy::Config = settings.unwired("policy", |_| {})?;
         policies = Some(PolicySet::load(&config.policies)?);
+        let candidate = config.shadow.map(|shadow| shadow.policies);
+        faults_of_candidate = candidate.map(|it| check_candidate(&it)).unwrap_or_default();
     }
     let mut found = Vec::new();
     if settings.has("tool_runner") {
@@ -202,7 +205,33 @@ pub(crate) fn check_files(settings: &Settings) -> Result<Vec<Fault>, Failure> {
         let config = settings.unwired("agent", |_| {})?;
         at(settings, "agent", wardgate_agent::check(&config))?;
     }
+    found.extend(faults_of_candidate);
     Ok(found)
+}
+
+/// The faults for which a candidate of a policy set would not decide. They hinder no start.
+fn check_candidate(directory: &Path) -> Vec<Fault> {
+    let Err(error) = PolicySet::load(directory) else {
+        return Vec::new();
+    };
+    let fault = |file: &Path, line: usize, column: usize, problem: String| Fault {
+        file: file.to_owned(),
+        line: line as u64,
+        column: column as u64,
+        problem,
+        fix: "until it is mended, the candidate of policy.shadow does not decide".to_owned(),
+    };
+    match error {
+        wardgate_policy::Error::Invalid(findings) => {
+            let findings = findings.iter();
+            let findings = findings.map(|finding| {
+                let (line, column) = finding.position.map_or((1, 1), |it| (it.line, it.column));
+                fault(&finding.file, line, column, finding.problem.clone())
+            });
+            findings.collect()
+        }
+        other => vec![fault(directory, 1, 1, other.to_string())],
+    }
 }
 
 /// The sections of services that run by themselves.

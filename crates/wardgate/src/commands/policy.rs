@@ -3,6 +3,7 @@
 mod diff;
 mod explain;
 mod replay;
+mod shadow;
 mod test;
 
 use std::path::{Path, PathBuf};
@@ -52,6 +53,7 @@ pub(crate) async fn run(arguments: PolicyArgs, verbosity: Verbosity) -> Result<(
         (Some(PolicyCommand::Explain(arguments)), _) => explain::run(&arguments).await,
         (Some(PolicyCommand::Diff(arguments)), _) => diff::run(&arguments),
         (Some(PolicyCommand::Replay(arguments)), _) => replay::run(&arguments).await,
+        (Some(PolicyCommand::Shadow(arguments)), _) => shadow::run(arguments).await,
         (None, Some(config)) => serve::policy(&config, verbosity).await,
         (None, None) => Err("name a configuration file with --config".into()),
     }

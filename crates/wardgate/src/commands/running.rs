@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use wardgate_domain::BearerToken;
-use wardgate_rpc::client::{OperatorAuditClient, ToolRunnerClient};
+use wardgate_rpc::client::{OperatorAuditClient, PolicyClient, ToolRunnerClient};
 use wardgate_rpc::{Link, operator};
 
 use crate::Failure;
@@ -38,6 +38,18 @@ pub(crate) fn tool_runner(system: &RunningSystem) -> Result<ToolRunnerClient, Fa
         operator_socket(&system.data_dir)?.into()
     };
     Ok(ToolRunnerClient::new(link, LIMIT))
+}
+
+/// The policy service of a running system.
+pub(crate) fn policy(system: &RunningSystem) -> Result<PolicyClient, Failure> {
+    if let Some(file) = &system.config {
+        let wiring: OperatorWiring = Settings::load(file)?.wiring("operator")?;
+        let url = wiring.links.policy.ok_or(
+            "operator.links.policy is missing: name the policy service's address, for example https://127.0.0.1:7001",
+        )?;
+        return compose::remote_rights(&url, wiring.tls.as_ref());
+    }
+    Ok(PolicyClient::new(operator_socket(&system.data_dir)?, LIMIT))
 }
 
 /// The record of a running system, for the operator whose token it is.

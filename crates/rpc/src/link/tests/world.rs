@@ -122,6 +122,13 @@ impl PolicyService for ReplyingService {
         Err(Status::unimplemented("nobody here asks it"))
     }
 
+    async fn list_shadow_flips(
+        &self,
+        _: tonic::Request<pb::ListShadowFlipsRequest>,
+    ) -> Result<tonic::Response<pb::ListShadowFlipsResponse>, Status> {
+        Err(Status::unimplemented("nobody here asks it"))
+    }
+
     type WatchVersionStream = BoxStream<'static, Result<pb::WatchVersionResponse, Status>>;
 
     async fn watch_version(

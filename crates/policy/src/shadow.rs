@@ -1,0 +1,239 @@
+//! A candidate set that decides beside the one in force, and what it would change.
+//!
+//! ```text
+//!   authorize ──answer──▶ whoever asked
+//!      │ what was asked: room for 256, and what does not fit is counted
+//!      ▼
+//!   one task: asked of both sets ──▶ counters, and the list of differences
+//! ```
+//!
+//! Nothing leads back: the candidate is not asked before the answer is made, and nobody waits for it.
+
+mod flip_list;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tokio::sync::mpsc;
+use tracing::subscriber::NoSubscriber;
+use wardgate_domain::{Caller, DecisionChange, RowRule, ShadowReport, ToolFacts};
+use wardgate_telemetry::names;
+
+use crate::context::CallContext;
+use crate::engine::Engine;
+use crate::set::PolicySet;
+use crate::simulator::{SimulatedAccess, SimulatedCall, Simulation, Simulator};
+
+use self::flip_list::FlipList;
+
+/// Calls that wait to be compared.
+const QUEUE: usize = 256;
+
+/// Arguments of more bytes are not kept for a comparison, so that what waits is 16 MiB of them at most.
+const MAX_ARGUMENTS: usize = 64 * 1024;
+
+/// A candidate, what waits for it, and what it would change.
+#[derive(Debug)]
+pub(crate) struct Shadow {
+    queue: mpsc::Sender<ComparedCall>,
+    /// Whether there is a candidate: known without a lock, since every call asks.
+    is_in_force: AtomicBool,
+    skipped: AtomicU64,
+    state: Mutex<ShadowState>,
+}
+
+#[derive(Debug, Default)]
+struct ShadowState {
+    candidate: Option<Arc<Engine>>,
+    fault: String,
+    /// What the candidate was compared with last.
+    in_force: Option<Arc<Engine>>,
+    equal: u64,
+    flips: FlipList,
+}
+
+/// A call that was decided by `engine`.
+#[derive(Debug)]
+struct ComparedCall {
+    engine: Arc<Engine>,
+    call: SimulatedCall,
+}
+
+impl Shadow {
+    /// One without a candidate. Call it inside a Tokio runtime.
+    pub(crate) fn new() -> Arc<Self> {
+        let (queue, waiting) = mpsc::channel(QUEUE);
+        let shadow = Arc::new(Self {
+            queue,
+            is_in_force: AtomicBool::new(false),
+            skipped: AtomicU64::new(0),
+            state: Mutex::default(),
+        });
+        metrics::gauge!(names::POLICY_SHADOW).set(0.0);
+        tokio::spawn(compare_waiting(Arc::downgrade(&shadow), waiting));
+        shadow
+    }
+
+    /// Has a call compared that `engine` decides, or counts it where there is no room.
+    pub(crate) fn submit(
+        &self,
+        engine: &Arc<Engine>,
+        caller: &Caller,
+        tool: &ToolFacts,
+        arguments: &[u8],
+        context: &CallContext,
+    ) {
+        if !self.is_in_force.load(Ordering::Relaxed) {
+            return;
+        }
+        let fits = arguments.len() <= MAX_ARGUMENTS;
+        let Some(room) = fits.then(|| self.queue.try_reserve().ok()).flatten() else {
+            self.skipped.fetch_add(1, Ordering::Relaxed);
+            count("skipped");
+            return;
+        };
+        room.send(ComparedCall {
+            engine: Arc::clone(engine),
+            call: SimulatedCall {
+                caller: caller.clone(),
+                tool: tool.clone(),
+                arguments: arguments.to_vec(),
+                context: context.clone(),
+            },
+        });
+    }
+
+    /// Begins anew with another candidate, or without one.
+    pub(crate) fn replace(&self, candidate: Option<PolicySet>, fault: String) {
+        let candidate = candidate.map(|set| Arc::new(Engine::new(set)));
+        let is_in_force = candidate.is_some();
+        *self.lock() = ShadowState {
+            candidate,
+            fault,
+            ..ShadowState::default()
+        };
+        self.skipped.store(0, Ordering::Relaxed);
+        self.is_in_force.store(is_in_force, Ordering::Relaxed);
+        metrics::gauge!(names::POLICY_SHADOW).set(if is_in_force { 1.0 } else { 0.0 });
+    }
+
+    /// What was found out, as far as it is about callers of `tenant`, where that is named.
+    pub(crate) fn report(&self, tenant: Option<&str>) -> ShadowReport {
+        let state = self.lock();
+        ShadowReport {
+            policy_hash: state.in_force.as_ref().map(|it| it.hash()),
+            candidate_hash: state.candidate.as_ref().map(|it| it.hash()),
+            fault: state.fault.clone(),
+            equal: state.equal,
+            skipped: self.skipped.load(Ordering::Relaxed),
+            flips: state.flips.newest_first(tenant),
+        }
+    }
+
+    /// Asks both sets about a call, and keeps how their decisions differ.
+    fn compare(&self, ComparedCall { engine, call }: &ComparedCall) {
+        let Some(candidate) = self.lock().candidate.clone() else {
+            return;
+        };
+        let sets = [engine, &candidate].map(|it| Simulator::over(Arc::clone(it)));
+        // What they would log of a fault speaks of a call that was denied.
+        let compared = tracing::subscriber::with_default(NoSubscriber::default(), || {
+            let [decided, would] = [sets[0].call(call).ok()?, sets[1].call(call).ok()?];
+            let changes = changes([(&sets[0], &decided), (&sets[1], &would)]);
+            Some((changes, [decided, would]))
+        });
+        // The arguments were read when the call was decided.
+        let Some((changes, decisions)) = compared else {
+            return;
+        };
+        let mut state = self.lock();
+        let is_current = state.candidate.as_ref();
+        if !is_current.is_some_and(|it| Arc::ptr_eq(it, &candidate)) {
+            return;
+        }
+        let compared_with = state.in_force.as_ref();
+        if !compared_with.is_some_and(|it| Arc::ptr_eq(it, engine)) {
+            state.in_force = Some(Arc::clone(engine));
+            state.equal = 0;
+            state.flips = FlipList::default();
+            self.skipped.store(0, Ordering::Relaxed);
+        }
+        if changes.is_empty() {
+            state.equal += 1;
+            count("equal");
+        }
+        for change in changes {
+            let action = engine.set().vocabulary.question(call.tool.kind).0;
+            state.flips.add(call, action, change, &decisions);
+            count(change.as_str());
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ShadowState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn count(outcome: &'static str) {
+    metrics::counter!(names::POLICY_SHADOW_DECISIONS, "outcome" => outcome).increment(1);
+}
+
+/// Compares what waits, one call at a time on a thread that may be busy, for as long as `shadow` is in use.
+async fn compare_waiting(shadow: Weak<Shadow>, mut waiting: mpsc::Receiver<ComparedCall>) {
+    while let Some(call) = waiting.recv().await {
+        let Some(shadow) = shadow.upgrade() else {
+            return;
+        };
+        let compared = tokio::task::spawn_blocking(move || shadow.compare(&call)).await;
+        if let Err(error) = compared {
+            tracing::error!(cause = %error, "a call could not be compared with the candidate's decision");
+        }
+    }
+}
+
+/// How the second decision differs from the first.
+fn changes([(before, had), (after, has)]: [(&Simulator, &Simulation); 2]) -> Vec<DecisionChange> {
+    use DecisionChange as Change;
+    use SimulatedAccess::{Allowed, Hidden, NeedsApproval, Refused};
+    let change = match (had.access, has.access) {
+        (Allowed, Refused | Hidden) => Some(Change::AllowedToDenied),
+        (Allowed, NeedsApproval) => Some(Change::AllowedToNeedsApproval),
+        (Refused | Hidden, Allowed) => Some(Change::DeniedToAllowed),
+        (Refused | Hidden, NeedsApproval) => Some(Change::DeniedToNeedsApproval),
+        (NeedsApproval, Allowed) => Some(Change::NeedsApprovalToAllowed),
+        (NeedsApproval, Refused | Hidden) => Some(Change::NeedsApprovalToDenied),
+        (Refused, Hidden) | (Hidden, Refused) => Some(Change::Visibility),
+        (NeedsApproval, NeedsApproval) => {
+            (had.approvers != has.approvers).then_some(Change::Approvers)
+        }
+        (Allowed, Allowed) | (Refused, Refused) | (Hidden, Hidden) => None,
+    };
+    let mut changes = Vec::from_iter(change);
+    if let (Ok(before), Ok(after)) = (before.view(had), after.view(has)) {
+        let rules = [&before.row_rule, &after.row_rule].map(|it| it.as_ref().map(row_conditions));
+        if rules[0] != rules[1] {
+            changes.push(Change::RowRule);
+        }
+        if before.column_tiers != after.column_tiers {
+            changes.push(Change::ColumnTiers);
+        }
+    }
+    changes
+}
+
+/// What a row rule says, without the names of its policies: these alone change no row.
+fn row_conditions(rule: &RowRule) -> (&str, bool, Vec<String>) {
+    let without_names = |policy: &String| {
+        let mut json: serde_json::Value = serde_json::from_str(policy).unwrap_or_default();
+        if let Some(members) = json.as_object_mut() {
+            members.remove("annotations");
+        }
+        json.to_string()
+    };
+    let mut policies: Vec<_> = match rule.all {
+        true => Vec::new(),
+        false => rule.policies_json.iter().map(without_names).collect(),
+    };
+    policies.sort_unstable();
+    (&rule.entity, rule.all, policies)
+}
