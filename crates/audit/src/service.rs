@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::{FutureExt, Stream, StreamExt, TryFutureExt, TryStreamExt, stream};
+use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::{Request, Response, Status};
 use wardgate_audit_export::ExportLog;
@@ -125,12 +126,7 @@ pub async fn service(
         origin: log.verifier_key().name().to_owned(),
         is_alone,
     };
-    let mut followers =
-        exports::start(&config.exports, feed.clone(), &export_log, &ambient, &stop)?;
-    if let Some(settings) = config.anomalies {
-        let monitor = AnomalyMonitor::new(feed, settings, is_alone, ambient.clone(), stop.clone());
-        followers.push(tokio::spawn(monitor.run(size.clone())));
-    }
+    let followers = start_followers(&config, feed, &export_log, &ambient, &stop)?;
     let publishing = tokio::spawn(log.run(stop.clone(), size));
     let closer = LogCloser {
         stop: stop.clone(),
@@ -173,6 +169,24 @@ pub async fn service(
         readiness,
     };
     Ok((service, closer))
+}
+
+/// Begins what follows the record: the exports and the search for anomalies.
+fn start_followers(
+    config: &Config,
+    feed: StoreFeed,
+    log: &ExportLog,
+    ambient: &Ambient,
+    stop: &CancellationToken,
+) -> Result<Vec<JoinHandle<()>>, Error> {
+    let mut followers = exports::start(&config.exports, feed.clone(), log, ambient, stop)?;
+    if let Some(settings) = config.anomalies.clone() {
+        let size = feed.appends.size();
+        let (ambient, stop) = (ambient.clone(), stop.clone());
+        let monitor = AnomalyMonitor::new(feed, settings, log.is_alone, ambient, stop);
+        followers.push(tokio::spawn(monitor.run(size)));
+    }
+    Ok(followers)
 }
 
 struct Audit {

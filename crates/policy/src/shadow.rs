@@ -230,9 +230,10 @@ fn row_conditions(rule: &RowRule) -> (&str, bool, Vec<String>) {
         }
         json.to_string()
     };
-    let mut policies: Vec<_> = match rule.all {
-        true => Vec::new(),
-        false => rule.policies_json.iter().map(without_names).collect(),
+    let mut policies: Vec<_> = if rule.all {
+        Vec::new()
+    } else {
+        rule.policies_json.iter().map(without_names).collect()
     };
     policies.sort_unstable();
     (&rule.entity, rule.all, policies)
