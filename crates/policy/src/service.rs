@@ -57,14 +57,11 @@ pub async fn service(
     metrics::gauge!(names::POLICY_STALE).set(0.0);
     let shadow = config.shadow.map(|shadow| {
         let (dir, shadow) = (shadow.policies, Shadow::new());
-        let unread = DirectoryState::Unread;
-        reload::watch(
-            &shadow,
-            dir,
-            unread,
-            config.reload_interval,
-            reload::reload_candidate,
-        );
+        let mut state = DirectoryState::Unread;
+        // Before the first call: a permit that is used again is not compared later.
+        reload::reload_candidate(&shadow, &mut state, &dir);
+        let interval = config.reload_interval;
+        reload::watch(&shadow, dir, state, interval, reload::reload_candidate);
         shadow
     });
     let lifetimes = (config.permit_ttl, config.approval_ttl);
