@@ -31,12 +31,12 @@ fn write_candidate(directory: &Path) {
 }
 
 /// What `wardgate policy shadow` says to whoever has a token.
-struct Operator<'a> {
+struct ShadowOperator<'a> {
     app: &'a TestApp,
     token: String,
 }
 
-impl Operator<'_> {
+impl ShadowOperator<'_> {
     fn ask(&self, options: &[&str]) -> wardgate_testkit::ProcessExit {
         let (data, file) = (self.app.data_dir(), self.app.data_dir().join("shadow.jwt"));
         fs::write(&file, &self.token).unwrap();
@@ -89,7 +89,7 @@ async fn a_candidate_decides_beside_the_policies_in_force_and_changes_no_answer(
     let directory = candidate.path().to_str().unwrap();
     let environment = [("WARDGATE_POLICY__SHADOW__POLICIES", directory)];
     let app = TestApp::start_with(WARDGATE, &environment);
-    let operator = Operator {
+    let operator = ShadowOperator {
         app: &app,
         token: auditor(&app),
     };
@@ -134,7 +134,7 @@ async fn a_candidate_decides_beside_the_policies_in_force_and_changes_no_answer(
         "{table}"
     );
 
-    let refused = Operator {
+    let refused = ShadowOperator {
         app: &app,
         token: nurse(&app),
     };

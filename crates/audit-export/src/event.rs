@@ -103,8 +103,7 @@ impl EventSource<'_> {
 
     /// Whether it tells that a token or key was not accepted.
     pub(crate) fn is_refused_authentication(&self) -> bool {
-        let of = |reason: &&Reason| Some(reason.as_str()) == self.tally.map(|tally| &*tally.reason);
-        let reason = Reason::ALL.iter().find(of);
+        let reason = self.tally.and_then(|tally| Reason::of_word(&tally.reason));
         reason.is_some_and(|reason| reason.http_statuses().any(|status| status == 401))
     }
 

@@ -449,8 +449,8 @@ struct RecordSubject {
 
 /// Whether somebody did what they may not.
 fn is_violation(outcome: &Outcome) -> bool {
-    let of_approvals = [Reason::APPROVAL_REQUIRED, Reason::APPROVAL_REFUSED];
-    let waits = of_approvals.iter().any(|it| it.as_str() == outcome.reason);
+    let mut of_approvers = Reason::OF_APPROVERS.iter();
+    let waits = of_approvers.any(|it| it.as_str() == outcome.reason);
     outcome.status == Status::Denied && !waits
 }
 

@@ -63,4 +63,4 @@ pub use service::{AuditKeys, service};
 pub use store::LAYOUT;
 pub use verify::{VerificationError, VerifiedLog, Verifier};
 pub use view::{access_view, record_line};
-pub use wardgate_audit_export::ExportSettings;
+pub use wardgate_audit_export::{ExportSettings, RecordKind};

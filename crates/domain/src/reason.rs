@@ -44,6 +44,14 @@ pub struct ReasonGroup {
 }
 
 impl Reason {
+    /// Why a call was denied that waits for an approval, or whose approver refused it.
+    pub const OF_APPROVERS: [Self; 2] = [Self::APPROVAL_REQUIRED, Self::APPROVAL_REFUSED];
+
+    /// The reason with this word; none of a word that is no reason.
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|it| it.as_str() == word)
+    }
+
     /// The word.
     pub fn as_str(self) -> &'static str {
         self.0
@@ -51,30 +59,29 @@ impl Reason {
 
     /// The HTTP statuses that a request refused for this reason is answered with.
     pub fn http_statuses(self) -> impl Iterator<Item = u16> {
-        let explanations = REASON_GROUPS.iter().flat_map(|group| group.explanations);
-        let own = explanations.filter(move |it| it.reasons.contains(&self));
-        let statuses = own.filter_map(|it| match it.outcome {
+        let statuses = self.outcomes().filter_map(|outcome| match outcome {
             ReasonOutcome::Http(statuses) => Some(statuses),
             ReasonOutcome::InStream | ReasonOutcome::Recorded(_) | ReasonOutcome::Unstated => None,
         });
         statuses.flatten().copied()
     }
-}
 
-impl Reason {
     /// Whether somebody wanted what they may not have, or showed a token or key that is not accepted. Whoever calls a tool
     /// that needs an approval does nothing wrong, whatever the approver says.
     pub fn is_violation(self) -> bool {
-        if matches!(self, Self::APPROVAL_REQUIRED | Self::APPROVAL_REFUSED) {
-            return false;
-        }
-        let explanations = REASON_GROUPS.iter().flat_map(|group| group.explanations);
-        let mut own = explanations.filter(|it| it.reasons.contains(&self));
-        own.any(|it| match it.outcome {
+        let is_refusal = |outcome| match outcome {
             ReasonOutcome::Http(statuses) => statuses.iter().any(|it| matches!(it, 401 | 403)),
             ReasonOutcome::Recorded(statuses) => statuses.contains(&Status::Denied),
             ReasonOutcome::InStream | ReasonOutcome::Unstated => false,
-        })
+        };
+        !Self::OF_APPROVERS.contains(&self) && self.outcomes().any(is_refusal)
+    }
+
+    /// What comes with it, wherever it is explained.
+    fn outcomes(self) -> impl Iterator<Item = ReasonOutcome> {
+        let explanations = REASON_GROUPS.iter().flat_map(|group| group.explanations);
+        let own = explanations.filter(move |it| it.reasons.contains(&self));
+        own.map(|it| it.outcome)
     }
 }
 

@@ -19,7 +19,7 @@ use crate::context::{CallContext, TimeZone, parse_client_ip};
 use crate::denial::Denial;
 use crate::engine::{Engine, ResultView, Ruling};
 use crate::set::PolicySet;
-use crate::shadow::Shadow;
+use crate::shadow::ShadowEvaluator;
 
 /// How much earlier than now a permit starts, since the clock that checks it may be behind.
 const CLOCK_LEEWAY: Duration = Duration::from_secs(5);
@@ -34,7 +34,7 @@ pub(crate) struct PolicyAuthorizer {
     permit_ttl: Duration,
     approval_ttl: Duration,
     time_zone: TimeZone,
-    shadow: Option<Arc<Shadow>>,
+    shadow: Option<Arc<ShadowEvaluator>>,
 }
 
 impl PolicyAuthorizer {
@@ -58,7 +58,7 @@ impl PolicyAuthorizer {
     }
 
     /// The same, with a candidate that is asked what is asked of it.
-    pub(crate) fn with_shadow(self, shadow: Option<Arc<Shadow>>) -> Self {
+    pub(crate) fn with_shadow(self, shadow: Option<Arc<ShadowEvaluator>>) -> Self {
         Self { shadow, ..self }
     }
 

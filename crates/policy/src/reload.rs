@@ -14,7 +14,7 @@ use crate::Error;
 use crate::authorizer::PolicyAuthorizer;
 use crate::files::Files;
 use crate::set::PolicySet;
-use crate::shadow::Shadow;
+use crate::shadow::ShadowEvaluator;
 
 /// The state of the directory at the last reload, so that a set is tried once and a fault is logged once.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -135,7 +135,7 @@ pub(crate) fn reload_policies(
 }
 
 /// Reads `dir`, and takes its policies for the candidate if they changed. Where they are not usable there is none.
-pub(crate) fn reload_candidate(shadow: &Shadow, state: &mut DirectoryState, dir: &Path) {
+pub(crate) fn reload_candidate(shadow: &ShadowEvaluator, state: &mut DirectoryState, dir: &Path) {
     match state.look(dir) {
         DirectoryChange::None => {}
         DirectoryChange::Policies(set) => {

@@ -22,7 +22,7 @@ use wardgate_telemetry::names;
 
 use crate::authorizer::PolicyAuthorizer;
 use crate::reload::DirectoryState;
-use crate::shadow::Shadow;
+use crate::shadow::ShadowEvaluator;
 use crate::{Config, Error, reload};
 
 /// The policy service over the policies of `config`. Fails when these are not usable, or the keys of its issuers;
@@ -56,7 +56,7 @@ pub async fn service(
     tracing::info!(policy.hash = %set.hash(), policies = set.policy_ids().len(), "policies are in force");
     metrics::gauge!(names::POLICY_STALE).set(0.0);
     let shadow = config.shadow.map(|shadow| {
-        let (dir, shadow) = (shadow.policies, Shadow::new());
+        let (dir, shadow) = (shadow.policies, ShadowEvaluator::new());
         let mut state = DirectoryState::Unread;
         // Before the first call: a permit that is used again is not compared later.
         reload::reload_candidate(&shadow, &mut state, &dir);

@@ -34,7 +34,7 @@ const MAX_ARGUMENTS: usize = 64 * 1024;
 
 /// A candidate, what waits for it, and what it would change.
 #[derive(Debug)]
-pub(crate) struct Shadow {
+pub(crate) struct ShadowEvaluator {
     queue: mpsc::Sender<ComparedCall>,
     /// Whether there is a candidate: known without a lock, since every call asks.
     is_in_force: AtomicBool,
@@ -59,7 +59,7 @@ struct ComparedCall {
     call: SimulatedCall,
 }
 
-impl Shadow {
+impl ShadowEvaluator {
     /// One without a candidate. Call it inside a Tokio runtime.
     pub(crate) fn new() -> Arc<Self> {
         let (queue, waiting) = mpsc::channel(QUEUE);
@@ -179,7 +179,7 @@ fn count(outcome: &'static str) {
 }
 
 /// Compares what waits, one call at a time on a thread that may be busy, for as long as `shadow` is in use.
-async fn compare_waiting(shadow: Weak<Shadow>, mut waiting: mpsc::Receiver<ComparedCall>) {
+async fn compare_waiting(shadow: Weak<ShadowEvaluator>, mut waiting: mpsc::Receiver<ComparedCall>) {
     while let Some(call) = waiting.recv().await {
         let Some(shadow) = shadow.upgrade() else {
             return;

@@ -122,11 +122,8 @@ impl System for SeparateProcesses {
 }
 
 fn lent(environment: &[(String, String)]) -> Vec<(&str, &str)> {
-    let mut lent = Vec::with_capacity(environment.len());
-    for (name, value) in environment {
-        lent.push((name.as_str(), value.as_str()));
-    }
-    lent
+    let pairs = environment.iter();
+    pairs.map(|(name, value)| (&**name, &**value)).collect()
 }
 
 fn service(

@@ -39,7 +39,7 @@ pub(crate) use doctor::{ConfigSection, DoctorArgs};
 pub(crate) use import::{ImportArgs, ImportFrom};
 pub(crate) use init::InitArgs;
 pub(crate) use login::{ContextsArgs, ContextsCommand, LoginArgs, LogoutArgs};
-pub(crate) use output::{OutputFormat, OutputOptions, RecordFormat, Verbosity};
+pub(crate) use output::{LogVerbosity, OutputFormat, OutputOptions, RecordFormat};
 pub(crate) use policy::{
     PolicyArgs, PolicyCommand, PolicyDiff, PolicyExplain, PolicyReplay, PolicyShadow, PolicyTestRun,
 };
@@ -51,7 +51,7 @@ pub(crate) use stdio::StdioArgs;
 #[command(name = "wardgate", version, propagate_version = true)]
 pub(crate) struct Cli {
     #[command(flatten)]
-    pub(crate) verbosity: Verbosity,
+    pub(crate) verbosity: LogVerbosity,
     #[command(subcommand)]
     pub(crate) command: Command,
 }

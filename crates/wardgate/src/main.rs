@@ -27,7 +27,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use cli::{Cli, Command, Verbosity};
+use cli::{Cli, Command, LogVerbosity};
 
 /// Anything a command can fail with; shown to a person, so it says what to do.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
 }
 
 #[tokio::main]
-async fn run(command: Command, verbosity: Verbosity) -> Result<(), Failure> {
+async fn run(command: Command, verbosity: LogVerbosity) -> Result<(), Failure> {
     match command {
         Command::Init(arguments) => commands::init::run(&arguments).await,
         Command::Up(arguments) => Box::pin(commands::up::run(arguments, verbosity)).await,

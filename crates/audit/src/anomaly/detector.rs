@@ -70,12 +70,12 @@ impl AnomalyKind {
 #[derive(Debug)]
 pub(crate) struct AnomalyDetector {
     settings: AnomalySettings,
-    histories: HashMap<Origin, CallerHistory>,
+    histories: HashMap<AnomalyOrigin, CallerHistory>,
 }
 
 /// Who did something: a person, by whichever issuer, or an address.
 #[derive(Debug, PartialEq, Eq, Hash)]
-enum Origin {
+enum AnomalyOrigin {
     Subject(String),
     Address(String),
 }
@@ -150,7 +150,7 @@ struct ObservedDecision<'a> {
 
 /// Whose record it is, and where and when it was made.
 #[derive(Debug, Clone)]
-struct Observation<'a> {
+struct RecordObservation<'a> {
     caller: ObservedCaller<'a>,
     client_ip: Cow<'a, str>,
     sequence: u64,
@@ -173,7 +173,7 @@ impl AnomalyDetector {
         let Ok(time) = record.time.parse() else {
             return Vec::new();
         };
-        let observation = Observation {
+        let observation = RecordObservation {
             caller: record.caller,
             client_ip: record.client_ip,
             sequence,
@@ -199,7 +199,7 @@ impl AnomalyDetector {
                 let counts = record.counts.into_iter();
                 let denials = counts.filter(|refusals| is_denial(&refusals.reason));
                 let found = denials.filter_map(|refusals| {
-                    let of = Observation {
+                    let of = RecordObservation {
                         caller: ObservedCaller {
                             subject: refusals.subject,
                             ..ObservedCaller::default()
@@ -221,7 +221,7 @@ impl AnomalyDetector {
         self.histories.retain(|_, history| history.newest >= oldest);
     }
 
-    fn observe_denials(&mut self, of: &Observation<'_>, count: usize) -> Option<Anomaly> {
+    fn observe_denials(&mut self, of: &RecordObservation<'_>, count: usize) -> Option<Anomaly> {
         let threshold = self.settings.denials;
         let denials = &mut self.history(of)?.denials;
         let oldest = of.time.minus(threshold.within);
@@ -239,7 +239,7 @@ impl AnomalyDetector {
 
     fn observe_subjects(
         &mut self,
-        of: &Observation<'_>,
+        of: &RecordObservation<'_>,
         subjects: &[ObservedSubject<'_>],
     ) -> Option<Anomaly> {
         if subjects.is_empty() {
@@ -265,7 +265,7 @@ impl AnomalyDetector {
 
     fn observe_policies(
         &mut self,
-        of: &Observation<'_>,
+        of: &RecordObservation<'_>,
         policies: &[Cow<'_, str>],
     ) -> Vec<Anomaly> {
         let threshold = AnomalySettings::watched_policy_threshold();
@@ -291,7 +291,7 @@ impl AnomalyDetector {
     }
 
     /// What the origin did lately; none where too many others are looked at.
-    fn history(&mut self, of: &Observation<'_>) -> Option<&mut CallerHistory> {
+    fn history(&mut self, of: &RecordObservation<'_>) -> Option<&mut CallerHistory> {
         let origin = of.origin()?;
         if !self.histories.contains_key(&origin) && self.histories.len() >= MAX_ORIGINS {
             self.forget_before(of.time);
@@ -313,12 +313,12 @@ impl AnomalyDetector {
     }
 }
 
-impl Observation<'_> {
-    fn origin(&self) -> Option<Origin> {
+impl RecordObservation<'_> {
+    fn origin(&self) -> Option<AnomalyOrigin> {
         let (subject, address) = (&self.caller.subject, &self.client_ip);
         match (subject.is_empty(), address.is_empty()) {
-            (false, _) => Some(Origin::Subject(subject.clone().into_owned())),
-            (true, false) => Some(Origin::Address(address.clone().into_owned())),
+            (false, _) => Some(AnomalyOrigin::Subject(subject.clone().into_owned())),
+            (true, false) => Some(AnomalyOrigin::Address(address.clone().into_owned())),
             (true, true) => None,
         }
     }
@@ -345,12 +345,8 @@ impl Observation<'_> {
 /// Whether a request was refused because somebody wanted what they may not have, or showed a token that is not accepted. A
 /// request without a token, or with one that has ended, is how clients begin to sign in.
 fn is_denial(reason: &str) -> bool {
-    let is_sign_in = [Reason::TOKEN_MISSING, Reason::TOKEN_EXPIRED];
-    if is_sign_in.iter().any(|it| it.as_str() == reason) {
-        return false;
-    }
-    let reason = Reason::ALL.iter().find(|it| it.as_str() == reason);
-    reason.is_some_and(|reason| reason.is_violation())
+    let of_sign_in = [Reason::TOKEN_MISSING, Reason::TOKEN_EXPIRED];
+    Reason::of_word(reason).is_some_and(|it| it.is_violation() && !of_sign_in.contains(&it))
 }
 
 #[cfg(test)]
@@ -362,9 +358,9 @@ mod tests {
     const START: i64 = 1_762_869_000;
 
     /// A detector, and the position of the next record.
-    struct Sequence(AnomalyDetector, u64);
+    struct RecordSequence(AnomalyDetector, u64);
 
-    impl Sequence {
+    impl RecordSequence {
         fn new(denials: usize, data_subjects: usize, watched_policies: &[&str]) -> Self {
             let threshold = |count, minutes| AnomalyThreshold {
                 count,
@@ -408,7 +404,7 @@ mod tests {
 
     #[test]
     fn a_burst_of_denials_is_told_once_until_it_has_ebbed() {
-        let mut records = Sequence::new(3, 100, &[]);
+        let mut records = RecordSequence::new(3, 100, &[]);
         for (seconds, is_unusual) in [
             (0, false),
             (1, false),
@@ -427,7 +423,7 @@ mod tests {
                     .is_empty()
             );
         }
-        let mut records = Sequence::new(1, 100, &[]);
+        let mut records = RecordSequence::new(1, 100, &[]);
         let found = records.denied(7, "mallory");
         assert_eq!(
             found,
@@ -450,7 +446,7 @@ mod tests {
 
     #[test]
     fn counted_refusals_count_by_their_number_and_signing_in_does_not() {
-        let mut records = Sequence::new(50, 100, &[]);
+        let mut records = RecordSequence::new(50, 100, &[]);
         let mut refused = |reason: &str, count: usize| {
             let members = format!(
                 r#""counts":[{{"client_ip":"192.0.2.9","count":{count},"reason":"{reason}"}}],"event":"refusals""#
@@ -474,7 +470,7 @@ mod tests {
 
     #[test]
     fn rows_of_many_data_subjects_are_told_however_many_calls_they_took() {
-        let mut records = Sequence::new(100, 4, &[]);
+        let mut records = RecordSequence::new(100, 4, &[]);
         assert_eq!(records.released(0, &["a", "b"]), []);
         assert_eq!(records.released(1, &["b", "c"]), []);
         // The first two have left the window, but for the one that was seen again.
@@ -483,12 +479,17 @@ mod tests {
         assert_eq!((found.len(), found[0].count), (1, 6));
         assert_eq!(found[0].kind, AnomalyKind::ManyDataSubjects);
         assert_eq!(records.released(3_600 + 2, &["h"]), []);
-        assert_eq!(Sequence::new(9, 2, &[]).released(0, &["a", "b"]).len(), 1);
+        assert_eq!(
+            RecordSequence::new(9, 2, &[])
+                .released(0, &["a", "b"])
+                .len(),
+            1
+        );
     }
 
     #[test]
     fn a_use_of_a_watched_policy_is_told_once_a_quarter_of_an_hour() {
-        let mut records = Sequence::new(100, 100, &["break-glass-*"]);
+        let mut records = RecordSequence::new(100, 100, &["break-glass-*"]);
         let mut used = |seconds: i64, policy: &str, status: &str| {
             let members = format!(
                 r#""caller":{{"subject":"anna"}},"decision":{{"id":"d","policies":["doctors","{policy}"]}},"event":"outcome","status":"{status}","violation":false"#
@@ -513,7 +514,7 @@ mod tests {
         let mut ordered = seconds;
         ordered.sort_unstable();
         let found = |from: usize| {
-            let mut records = Sequence::new(5, 100, &[]);
+            let mut records = RecordSequence::new(5, 100, &[]);
             records.1 = from as u64;
             let found = ordered[from..]
                 .iter()
@@ -537,7 +538,7 @@ mod tests {
 
     #[test]
     fn those_who_were_quiet_are_forgotten() {
-        let mut records = Sequence::new(3, 100, &[]);
+        let mut records = RecordSequence::new(3, 100, &[]);
         records.denied(0, "mallory");
         records
             .0

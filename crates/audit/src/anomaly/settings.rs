@@ -122,9 +122,8 @@ impl AnomalySettings {
 
     /// How far back a finding can reach.
     pub(crate) fn longest_window(&self) -> Duration {
-        let windows = [self.denials.within, self.data_subjects.within];
-        let longest = windows.into_iter().max();
-        longest.map_or(WATCHED_POLICY_WINDOW, |it| it.max(WATCHED_POLICY_WINDOW))
+        let of_counts = self.denials.within.max(self.data_subjects.within);
+        of_counts.max(WATCHED_POLICY_WINDOW)
     }
 }
 

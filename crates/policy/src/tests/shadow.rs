@@ -14,7 +14,7 @@ use super::issuer::Issuer;
 use super::samples::{caller, token_end};
 use crate::config::ShadowConfig;
 use crate::reload::{DirectoryState, reload_candidate};
-use crate::shadow::Shadow;
+use crate::shadow::ShadowEvaluator;
 use crate::{Config, PolicySet, service};
 
 const CALL: &str = "@id(\"call\") permit(principal, action == Action::\"call_tool\", resource);";
@@ -29,12 +29,12 @@ fn set(policies: &str) -> PolicySet {
 /// Policies in force with a candidate beside them.
 struct ShadowedPolicy {
     policy: TestPolicy,
-    shadow: Arc<Shadow>,
+    shadow: Arc<ShadowEvaluator>,
 }
 
 impl ShadowedPolicy {
     fn with(in_force: &str, candidate: &str) -> Self {
-        let shadow = Shadow::new();
+        let shadow = ShadowEvaluator::new();
         shadow.replace(Some(set(candidate)), String::new());
         let mut policy = TestPolicy::with(in_force);
         policy.authorizer = policy.authorizer.with_shadow(Some(Arc::clone(&shadow)));
@@ -257,22 +257,19 @@ async fn only_whoever_may_read_the_record_reads_the_list() {
     let service = service(config, permit_signer(), Ambient::system())
         .await
         .unwrap();
-    let mut client = PolicyServiceClient::new(service.server);
+    let client = PolicyServiceClient::new(service.server);
     let list = |token: String| ListShadowFlipsRequest {
         operator_token: token,
     };
     let auditor = issuer.token(&caller("a", &["Auditor"]), token_end());
     let doctor = issuer.token(&caller("s", &["Doctor"]), token_end());
-    until("the candidate decides", async || {
+    let report = async || {
         let mut client = client.clone();
-        let report = client
-            .list_shadow_flips(list(auditor.clone()))
-            .await
-            .unwrap();
-        let report = ShadowReport::try_from(report.into_inner()).unwrap();
-        report.candidate_hash
-    })
-    .await;
+        let listed = client.list_shadow_flips(list(auditor.clone())).await;
+        ShadowReport::try_from(listed.unwrap().into_inner()).unwrap()
+    };
+    // From the first call on.
+    assert!(report().await.candidate_hash.is_some());
     let facts: ToolFacts = tool("t");
     let asked = AuthorizeRequest {
         caller_token: doctor.clone(),
@@ -280,15 +277,9 @@ async fn only_whoever_may_read_the_record_reads_the_list() {
         arguments_json: "{}".into(),
         ..AuthorizeRequest::default()
     };
-    client.authorize(asked).await.unwrap();
+    client.clone().authorize(asked).await.unwrap();
     let flips = until("the call is compared", async || {
-        let mut client = client.clone();
-        let report = client
-            .list_shadow_flips(list(auditor.clone()))
-            .await
-            .unwrap();
-        let report = ShadowReport::try_from(report.into_inner()).unwrap();
-        Some(report.flips).filter(|flips| !flips.is_empty())
+        Some(report().await.flips).filter(|flips| !flips.is_empty())
     })
     .await;
     assert_eq!(flips[0].subject, "s");
@@ -297,6 +288,7 @@ async fn only_whoever_may_read_the_record_reads_the_list() {
         (doctor, Code::PermissionDenied, "no policy permits `s`"),
         (String::new(), Code::Unauthenticated, "cannot be verified"),
     ] {
+        let mut client = client.clone();
         let refused = client.list_shadow_flips(list(token)).await.unwrap_err();
         assert_eq!(refused.code(), code);
         assert!(refused.message().contains(answer), "{refused:?}");

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
+use wardgate_audit::RecordKind;
 use wardgate_domain::{Status, Timestamp};
 use wardgate_transparency::VerifierKey;
 
@@ -235,7 +237,7 @@ pub(crate) struct AuditQuery {
     #[arg(long, value_name = "KIND")]
     pub(crate) reason: Option<String>,
     /// Only records of this kind.
-    #[arg(long, value_name = "KIND", value_parser = ["intent", "outcome", "execution", "refusals", "admin_change", "memory_access", "anomaly"])]
+    #[arg(long, value_name = "KIND", value_parser = PossibleValuesParser::new(RecordKind::ALL.map(RecordKind::as_str)))]
     pub(crate) event: Option<String>,
     /// Only calls that released health information.
     #[arg(long)]

@@ -68,7 +68,7 @@ impl ValueEnum for RecordFormat {
 
 /// How much is logged.
 #[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct Verbosity {
+pub(crate) struct LogVerbosity {
     /// Log in detail (`debug`) while services or the bridge run, whatever `telemetry.log` says.
     #[arg(short, long, global = true, conflicts_with = "quiet")]
     verbose: bool,
@@ -77,7 +77,7 @@ pub(crate) struct Verbosity {
     quiet: bool,
 }
 
-impl Verbosity {
+impl LogVerbosity {
     pub(crate) fn is_quiet(self) -> bool {
         self.quiet
     }

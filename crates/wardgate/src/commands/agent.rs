@@ -10,14 +10,14 @@ use wardgate_edge::{BoundListener, EdgeClient};
 use wardgate_rpc::Readiness;
 
 use crate::Failure;
-use crate::cli::{AgentArgs, AgentCommand, Verbosity};
+use crate::cli::{AgentArgs, AgentCommand, LogVerbosity};
 use crate::commands::{extract, serve};
 use crate::compose;
 use crate::config::{AgentWiring, Settings};
 use crate::data_dir;
 use crate::shutdown;
 
-pub(crate) async fn run(arguments: AgentArgs, verbosity: Verbosity) -> Result<(), Failure> {
+pub(crate) async fn run(arguments: AgentArgs, verbosity: LogVerbosity) -> Result<(), Failure> {
     match (arguments.command, arguments.config) {
         (Some(AgentCommand::Extract(arguments)), _) => extract::run(&arguments),
         (None, Some(config)) => serve(&config, verbosity).await,
@@ -26,11 +26,10 @@ pub(crate) async fn run(arguments: AgentArgs, verbosity: Verbosity) -> Result<()
 }
 
 /// The service on an address of its own.
-async fn serve(config: &Path, verbosity: Verbosity) -> Result<(), Failure> {
+async fn serve(config: &Path, verbosity: LogVerbosity) -> Result<(), Failure> {
     let settings = Settings::load(config)?;
     let (config, wiring): (wardgate_agent::Config, AgentWiring) = settings.service("agent")?;
-    let telemetry =
-        wardgate_telemetry::init(&verbosity.apply(settings.optional("telemetry")?), "agent")?;
+    let telemetry = serve::start_telemetry(&settings, "agent", verbosity)?;
     let file = serve::required(wiring.approval_key_file.as_ref(), "agent.approval_key_file")?;
     let approvals = data_dir::approval_key(file)?;
     let stop = shutdown::shutdown(wiring.drain)?;

@@ -26,7 +26,7 @@ use wardgate_transparency::{Checkpoint, TrustPolicy, VerifierKey};
 use crate::Failure;
 use crate::cli::{
     AuditArgs, AuditCheckpoint, AuditCommand, AuditExport, AuditProof, AuditQuery, AuditVerify,
-    Cli, OperatorToken, OutputFormat, RecordFormat, RecordSource, RecordView, Verbosity,
+    Cli, LogVerbosity, OperatorToken, OutputFormat, RecordFormat, RecordSource, RecordView,
 };
 use crate::commands::output::{RowPrinter, print_text};
 use crate::commands::running::{LIMIT, operator_audit};
@@ -35,7 +35,7 @@ use crate::commands::{login, serve};
 use crate::config::{ServiceWiring, Settings};
 use crate::data_dir::{self, DataDir};
 
-pub(crate) async fn run(arguments: AuditArgs, verbosity: Verbosity) -> Result<(), Failure> {
+pub(crate) async fn run(arguments: AuditArgs, verbosity: LogVerbosity) -> Result<(), Failure> {
     match (arguments.command, arguments.config) {
         (Some(AuditCommand::Query(query)), _) => print_records(query).await,
         (Some(AuditCommand::Checkpoint(checkpoint)), _) => print_checkpoint(checkpoint).await,
@@ -257,7 +257,7 @@ fn kind(cosigned: bool) -> CheckpointKind {
     }
 }
 
-async fn export_records(arguments: AuditExport, verbosity: Verbosity) -> Result<(), Failure> {
+async fn export_records(arguments: AuditExport, verbosity: LogVerbosity) -> Result<(), Failure> {
     let mut progress = Progress::new("written", verbosity);
     let progress = |done, of| progress.tell(done, of);
     let exported = match OpenRecord::open(&arguments.source, &arguments.operator).await? {
@@ -285,7 +285,7 @@ async fn export_records(arguments: AuditExport, verbosity: Verbosity) -> Result<
     Ok(())
 }
 
-fn verify_records(arguments: AuditVerify, verbosity: Verbosity) -> Result<(), Failure> {
+fn verify_records(arguments: AuditVerify, verbosity: LogVerbosity) -> Result<(), Failure> {
     let verifier = Verifier {
         policy: trusted(arguments.policy.as_deref(), arguments.key)?,
         since: arguments.since,
@@ -335,7 +335,7 @@ struct Progress {
 }
 
 impl Progress {
-    fn new(verb: &'static str, verbosity: Verbosity) -> Self {
+    fn new(verb: &'static str, verbosity: LogVerbosity) -> Self {
         Self {
             verb,
             told: Instant::now(),

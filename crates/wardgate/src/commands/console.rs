@@ -8,18 +8,17 @@ use wardgate_rpc::Readiness;
 use wardgate_store::DatabaseSettings;
 
 use crate::Failure;
-use crate::cli::{ConfigFile, Verbosity};
+use crate::cli::{ConfigFile, LogVerbosity};
 use crate::commands::{agent, serve};
 use crate::compose;
 use crate::config::{ConsoleWiring, Settings};
 use crate::data_dir;
 use crate::shutdown;
 
-pub(crate) async fn run(arguments: &ConfigFile, verbosity: Verbosity) -> Result<(), Failure> {
+pub(crate) async fn run(arguments: &ConfigFile, verbosity: LogVerbosity) -> Result<(), Failure> {
     let settings = Settings::load(&arguments.config)?;
     let wiring: ConsoleWiring = settings.wiring("console")?;
-    let telemetry =
-        wardgate_telemetry::init(&verbosity.apply(settings.optional("telemetry")?), "console")?;
+    let telemetry = serve::start_telemetry(&settings, "console", verbosity)?;
     let file = serve::required(wiring.cookie_key_file.as_ref(), "console.cookie_key_file")?;
     let key = data_dir::cookie_key(file)?;
     let stop = shutdown::shutdown(wiring.drain)?;

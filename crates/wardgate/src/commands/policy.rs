@@ -15,10 +15,10 @@ use wardgate_policy::{PolicySet, Simulator};
 use wardgate_redact::ConfiguredForms;
 
 use crate::Failure;
-use crate::cli::{PolicyArgs, PolicyCommand, Verbosity};
+use crate::cli::{LogVerbosity, PolicyArgs, PolicyCommand};
 use crate::commands::{classes, serve, tools, warnings};
 
-pub(crate) async fn run(arguments: PolicyArgs, verbosity: Verbosity) -> Result<(), Failure> {
+pub(crate) async fn run(arguments: PolicyArgs, verbosity: LogVerbosity) -> Result<(), Failure> {
     match (arguments.command, arguments.config) {
         (
             Some(PolicyCommand::Classes {

@@ -22,18 +22,30 @@ use wardgate_rpc::server::BoundServer;
 use wardgate_telemetry::Metrics;
 
 use crate::Failure;
-use crate::cli::{ConfigFile, Verbosity};
+use crate::cli::{ConfigFile, LogVerbosity};
 use crate::compose;
 use crate::config::{GatewayWiring, ServiceWiring, Settings, concurrency};
 use crate::data_dir;
 use crate::shutdown;
 
-pub(crate) async fn gateway(arguments: &ConfigFile, verbosity: Verbosity) -> Result<(), Failure> {
+/// Begins logs, metrics and traces of a service, as its file and the command line say.
+pub(crate) fn start_telemetry(
+    settings: &Settings,
+    service: &'static str,
+    verbosity: LogVerbosity,
+) -> Result<wardgate_telemetry::Guard, Failure> {
+    let config = verbosity.apply(settings.optional("telemetry")?);
+    Ok(wardgate_telemetry::init(&config, service)?)
+}
+
+pub(crate) async fn gateway(
+    arguments: &ConfigFile,
+    verbosity: LogVerbosity,
+) -> Result<(), Failure> {
     let settings = Settings::load(&arguments.config)?;
     let (mut config, wiring): (wardgate_gateway::Config, GatewayWiring) =
         settings.service("gateway")?;
-    let telemetry =
-        wardgate_telemetry::init(&verbosity.apply(settings.optional("telemetry")?), "gateway")?;
+    let telemetry = start_telemetry(&settings, "gateway", verbosity)?;
     if config.store.is_none() {
         config.store = Some(own_store(&arguments.config, "gateway", "its sessions"));
     }
@@ -77,11 +89,10 @@ pub(crate) fn own_store(config: &Path, service: &str, what: &str) -> String {
     format!("sqlite:{path}")
 }
 
-pub(crate) async fn policy(config: &Path, verbosity: Verbosity) -> Result<(), Failure> {
+pub(crate) async fn policy(config: &Path, verbosity: LogVerbosity) -> Result<(), Failure> {
     let settings = Settings::load(config)?;
     let (config, wiring): (wardgate_policy::Config, ServiceWiring) = settings.service("policy")?;
-    let telemetry =
-        wardgate_telemetry::init(&verbosity.apply(settings.optional("telemetry")?), "policy")?;
+    let telemetry = start_telemetry(&settings, "policy", verbosity)?;
     let key = required(wiring.permit_key_file.as_ref(), "policy.permit_key_file")?;
     let signer = data_dir::permit_signer(key)?;
     let service = wardgate_policy::service(config, signer, Ambient::system()).await?;
@@ -90,15 +101,12 @@ pub(crate) async fn policy(config: &Path, verbosity: Verbosity) -> Result<(), Fa
 
 pub(crate) async fn tool_runner(
     arguments: &ConfigFile,
-    verbosity: Verbosity,
+    verbosity: LogVerbosity,
 ) -> Result<(), Failure> {
     let settings = Settings::load(&arguments.config)?;
     let (config, wiring): (wardgate_tool_runner::Config, ServiceWiring) =
         settings.service("tool_runner")?;
-    let telemetry = wardgate_telemetry::init(
-        &verbosity.apply(settings.optional("telemetry")?),
-        "tool-runner",
-    )?;
+    let telemetry = start_telemetry(&settings, "tool-runner", verbosity)?;
     required(
         wiring.permit_public_key_files.first(),
         "tool_runner.permit_public_key_files",
@@ -137,11 +145,10 @@ fn replicas(tls: Option<TlsFiles>) -> wardgate_tool_runner::Dial {
     Arc::new(move |url| compose::tool_runner(url, tls.as_ref()))
 }
 
-pub(crate) async fn audit(config: &Path, verbosity: Verbosity) -> Result<(), Failure> {
+pub(crate) async fn audit(config: &Path, verbosity: LogVerbosity) -> Result<(), Failure> {
     let settings = Settings::load(config)?;
     let (config, wiring): (wardgate_audit::Config, ServiceWiring) = settings.service("audit")?;
-    let telemetry =
-        wardgate_telemetry::init(&verbosity.apply(settings.optional("telemetry")?), "audit")?;
+    let telemetry = start_telemetry(&settings, "audit", verbosity)?;
     let key = required(wiring.mac_key_file.as_ref(), "audit.mac_key_file")?;
     let callers = wardgate_audit::CallingProcesses::OtherProcesses;
     let mac = data_dir::mac_key(key)?;
@@ -161,11 +168,10 @@ pub(crate) async fn audit(config: &Path, verbosity: Verbosity) -> Result<(), Fai
     served
 }
 
-pub(crate) async fn memory(arguments: &ConfigFile, verbosity: Verbosity) -> Result<(), Failure> {
+pub(crate) async fn memory(arguments: &ConfigFile, verbosity: LogVerbosity) -> Result<(), Failure> {
     let settings = Settings::load(&arguments.config)?;
     let (config, wiring): (wardgate_memory::Config, ServiceWiring) = settings.service("memory")?;
-    let telemetry =
-        wardgate_telemetry::init(&verbosity.apply(settings.optional("telemetry")?), "memory")?;
+    let telemetry = start_telemetry(&settings, "memory", verbosity)?;
     let key = required(wiring.master_key_file.as_ref(), "memory.master_key_file")?;
     let (links, tls) = (&wiring.links, wiring.tls.as_ref());
     let policy = linked(links.policy.as_ref(), "memory.links.policy", 7001)?;

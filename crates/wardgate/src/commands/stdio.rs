@@ -6,10 +6,10 @@ use wardgate_telemetry::Config;
 
 use super::TOKEN;
 use crate::Failure;
-use crate::cli::{StdioArgs, Verbosity};
+use crate::cli::{LogVerbosity, StdioArgs};
 use crate::shutdown;
 
-pub(crate) async fn run(arguments: StdioArgs, verbosity: Verbosity) -> Result<(), Failure> {
+pub(crate) async fn run(arguments: StdioArgs, verbosity: LogVerbosity) -> Result<(), Failure> {
     let _telemetry = wardgate_telemetry::init(&verbosity.apply(Config::default()), "stdio")?;
     let token = match (arguments.token_file, std::env::var(TOKEN)) {
         (Some(file), _) => TokenSource::File(file),

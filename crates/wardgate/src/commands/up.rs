@@ -18,7 +18,7 @@ use wardgate_rpc::operator::{OperatorServices, OperatorSocket};
 use wardgate_store::DatabaseSettings;
 
 use crate::Failure;
-use crate::cli::{Demo, UpArgs, Verbosity};
+use crate::cli::{Demo, LogVerbosity, UpArgs};
 use crate::commands::{program, serve};
 use crate::compose::{self, LocalCloser, LocalServices, ServiceConfigs};
 use crate::config::Settings;
@@ -35,7 +35,7 @@ const CONFIGURATION: &str = "wardgate.yaml";
 /// How long the demo's tokens live.
 const DEMO_TOKEN: Duration = Duration::from_secs(8 * 3_600);
 
-pub(crate) async fn run(arguments: UpArgs, verbosity: Verbosity) -> Result<(), Failure> {
+pub(crate) async fn run(arguments: UpArgs, verbosity: LogVerbosity) -> Result<(), Failure> {
     let ambient = Ambient::system();
     let dir = DataDir::open(&arguments.data_dir)?;
     dir.make_keys(&ambient)?;

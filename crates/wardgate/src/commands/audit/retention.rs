@@ -7,12 +7,12 @@ use wardgate_rpc::client::{
 };
 
 use crate::Failure;
-use crate::cli::{AuditErase, AuditRetention, OperatorToken, RecordSource, Verbosity};
+use crate::cli::{AuditErase, AuditRetention, LogVerbosity, OperatorToken, RecordSource};
 use crate::commands::audit::{Progress, operator_token};
 use crate::commands::output::print_document;
 use crate::commands::running::{LIMIT, operator_audit};
 
-pub(super) async fn run(arguments: AuditRetention, verbosity: Verbosity) -> Result<(), Failure> {
+pub(super) async fn run(arguments: AuditRetention, verbosity: LogVerbosity) -> Result<(), Failure> {
     let client = connect(&arguments.source, &arguments.operator).await?;
     if let Some(name) = arguments.hold {
         let scope = match (arguments.subject, arguments.tenant) {
@@ -63,7 +63,7 @@ async fn connect(
     operator_audit(source, token)
 }
 
-async fn apply(client: &OperatorAuditClient, verbosity: Verbosity) -> Result<(), Failure> {
+async fn apply(client: &OperatorAuditClient, verbosity: LogVerbosity) -> Result<(), Failure> {
     let mut progress = Progress::new("removed", verbosity);
     let mut steps = std::pin::pin!(client.apply_retention().await?);
     let mut minimum_index = 0;

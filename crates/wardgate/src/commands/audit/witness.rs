@@ -10,7 +10,7 @@ use wardgate_transparency::Cosigner;
 use wardgate_witness::Witness;
 
 use crate::Failure;
-use crate::cli::{AuditWitness, Verbosity, WitnessCommand};
+use crate::cli::{AuditWitness, LogVerbosity, WitnessCommand};
 use crate::commands::serve;
 use crate::config::{Settings, WitnessWiring};
 use crate::data_dir;
@@ -28,7 +28,7 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
     },
 };
 
-pub(super) async fn run(arguments: AuditWitness, verbosity: Verbosity) -> Result<(), Failure> {
+pub(super) async fn run(arguments: AuditWitness, verbosity: LogVerbosity) -> Result<(), Failure> {
     match (arguments.command, arguments.config) {
         (Some(WitnessCommand::Key(file)), _) => {
             let wiring: WitnessWiring = Settings::load(&file.config)?.wiring("witness")?;
@@ -46,10 +46,9 @@ fn key(wiring: &WitnessWiring) -> Result<Vec<u8>, Failure> {
     Ok(data_dir::read_pkcs8(file)?)
 }
 
-async fn serve(settings: &Settings, verbosity: Verbosity) -> Result<(), Failure> {
+async fn serve(settings: &Settings, verbosity: LogVerbosity) -> Result<(), Failure> {
     let wiring: WitnessWiring = settings.wiring("witness")?;
-    let telemetry =
-        wardgate_telemetry::init(&verbosity.apply(settings.optional("telemetry")?), "witness")?;
+    let telemetry = serve::start_telemetry(settings, "witness", verbosity)?;
     let (key, listen) = (key(&wiring)?, wiring.listen);
     let ambient = Ambient::system();
     let keys = wiring.keys()?;
