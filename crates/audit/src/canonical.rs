@@ -26,6 +26,9 @@ const VERSION: u8 = 1;
 /// (<https://c2sp.org/tlog-tiles>).
 const MAX_BYTES: usize = 65_535;
 
+/// Room for the canonical bytes of most records, so that they are not copied while they grow.
+const USUAL_BYTES: usize = 1_280;
+
 /// Largest integer that every JSON reader keeps exact (RFC 7493, section 2.2).
 const MAX_INTEGER: u64 = (1 << 53) - 1;
 
@@ -110,18 +113,20 @@ impl RecordEntry {
             data_subjects: subjects
                 .map(|(tag, rows)| {
                     Ok(RecordSubject {
-                        hmac: hex(*tag),
+                        hmac: tag.to_hex(),
                         rows: integer(*rows, "outcome.details.subjects.rows")?,
                     })
                 })
                 .collect::<Result<_, InvalidMessage>>()?,
-            details_hmac: details.as_ref().map(|details| hex(details.commitment)),
+            details_hmac: details.as_ref().map(|details| details.commitment.to_hex()),
             rows_of_other_subjects: integer(others, "outcome.details.rows_of_others")?,
             duration_us: Some(integer(micros, "outcome.duration")?),
             fields_redacted: Some(integer(outcome.fields_redacted, "outcome.fields_redacted")?),
             phi: Some(outcome.phi),
             reason: outcome.reason.as_str().into(),
-            result_hmac: outcome.result_digest.map(|digest| hex(mac_key.mac(digest))),
+            result_hmac: outcome
+                .result_digest
+                .map(|digest| mac_key.mac(digest).to_hex()),
             rows: Some(integer(outcome.rows, "outcome.rows")?),
             rows_withheld: Some(integer(outcome.rows_withheld, "outcome.rows_withheld")?),
             status: outcome.status.as_str().into(),
@@ -190,7 +195,7 @@ impl RecordEntry {
                 actor: &change.actor,
                 caller: None,
                 decision: None,
-                detail_digest: change.detail_digest.map(hex),
+                detail_digest: change.detail_digest.map(Digest::to_hex),
                 event: ADMIN_CHANGE,
                 scope: &change.scope,
                 status,
@@ -227,7 +232,7 @@ impl RecordEntry {
                 decision: Some(Decision {
                     id: decision.id.to_string(),
                     policies: Cow::default(),
-                    policy_hash: Some(hex(decision.policy_hash)),
+                    policy_hash: Some(decision.policy_hash.to_hex()),
                 }),
                 detail_digest: None,
                 event: ADMIN_CHANGE,
@@ -258,7 +263,7 @@ impl RecordEntry {
         let micros = u64::try_from(access.duration.as_micros()).unwrap_or(u64::MAX);
         let conversation = access.conversation.map(|key| key.to_string());
         let canonical = MemoryRecord {
-            arguments_hmac: hex(mac_key.mac(call.arguments_digest)),
+            arguments_hmac: mac_key.mac(call.arguments_digest).to_hex(),
             call_id: call.call_id.to_string(),
             caller: RecordCaller::of(call),
             client_ip: &call.client_ip,
@@ -318,8 +323,10 @@ impl RecordEntry {
         event: &'static str,
         time: Timestamp,
     ) -> Result<Self, InvalidMessage> {
-        let canonical = serde_json::to_vec(canonical)
+        let mut bytes = Vec::with_capacity(USUAL_BYTES);
+        serde_json::to_writer(&mut bytes, canonical)
             .map_err(|error| InvalidMessage::field("record", error.to_string()))?;
+        let canonical = bytes;
         if canonical.len() > MAX_BYTES {
             let problem = format!("takes {} bytes, more than {MAX_BYTES}", canonical.len());
             return Err(InvalidMessage::field("record", problem));
@@ -597,17 +604,17 @@ impl<'a> CallRecord<'a> {
         let decision = subject.decision_id.map(|id| Decision {
             id: id.to_string(),
             policies: subject.policies.as_slice().into(),
-            policy_hash: subject.policy_hash.map(hex),
+            policy_hash: subject.policy_hash.map(Digest::to_hex),
         });
         Ok(Self {
             approval_id: subject.approval_id.map(|id| id.to_string()),
-            arguments_hmac: hex(mac_key.mac(subject.arguments_digest)).into(),
+            arguments_hmac: mac_key.mac(subject.arguments_digest).to_hex().into(),
             call_id: subject.call_id.to_string().into(),
             caller: RecordCaller::of(subject),
             client_ip: subject.client_ip.as_str().into(),
             data_subjects: Vec::new(),
             decision,
-            definition_digest: subject.definition_digest.map(hex),
+            definition_digest: subject.definition_digest.map(Digest::to_hex),
             details_hmac: None,
             duration_us: None,
             event: event.into(),
@@ -802,6 +809,9 @@ pub(crate) fn leaf_hash(canonical: &[u8]) -> Digest {
 /// `text` as a column holds it, in the record and in a filter alike: short enough for an index, and
 /// without NUL, which PostgreSQL refuses in a text. The canonical bytes keep the text as it came.
 pub(crate) fn column(text: &str) -> String {
+    if text.len() <= MAX_COLUMN && !text.contains('\0') {
+        return text.to_owned();
+    }
     let without_nul = |character| {
         if character == '\0' {
             char::REPLACEMENT_CHARACTER
@@ -827,17 +837,6 @@ fn rfc_3339(time: Timestamp, field: &'static str) -> Result<String, InvalidMessa
     let mut text = String::new();
     write!(text, "{time}").map_err(|_| InvalidMessage::field(field, "has no RFC 3339 form"))?;
     Ok(text)
-}
-
-/// Faster than the formatting machinery, which shows on four digests a record.
-pub(crate) fn hex(digest: Digest) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble & 0xf)]);
-    digest
-        .as_bytes()
-        .iter()
-        .flat_map(|byte| [digit(byte >> 4), digit(*byte)])
-        .collect()
 }
 
 #[cfg(test)]

@@ -11,17 +11,16 @@
 //! valid. Calls that concern nobody have a key in common.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use aws_lc_rs::hmac;
 use serde::Serialize;
 use tokio::time::Instant;
-use wardgate_domain::{About, Ambient, CallDetails, Digest, SealBroken, SealKey, derive_key};
+use wardgate_domain::{About, Ambient, CallDetails, Digest, SealBroken, SealKey, derive_keys};
 use wardgate_rpc::client::RecordDetails;
 
 use crate::Error;
-use crate::canonical::hex;
 use crate::details_key::{DetailsKey, mac};
 use crate::sealed_details::SealedDetails;
 use crate::store::{StoreReader, SubjectKeys};
@@ -36,6 +35,9 @@ fn common_tag() -> Digest {
     About::new("no data subject").digest()
 }
 
+/// Room for the details of most calls.
+const USUAL_BYTES: usize = 768;
+
 /// Keys in memory at most.
 const CACHED: usize = 4_096;
 
@@ -44,6 +46,7 @@ const CACHED: usize = 4_096;
 const CACHED_FOR: Duration = Duration::from_mins(1);
 
 /// The key of the details of one call.
+#[derive(Debug)]
 struct CallKey {
     sealing: SealKey,
     commitment: hmac::Key,
@@ -53,12 +56,10 @@ impl CallKey {
     /// Of the keys of the data subjects, in the order of their tags.
     fn of(keys: &[[u8; 32]]) -> Self {
         let joined = Digest::of_parts(keys.iter().map(<[u8; 32]>::as_slice));
+        let [sealing, commitment] = derive_keys(joined.as_bytes(), [SEALING, COMMITMENTS]);
         Self {
-            sealing: SealKey::from_bytes(&derive_key(joined.as_bytes(), SEALING)),
-            commitment: hmac::Key::new(
-                hmac::HMAC_SHA256,
-                &derive_key(joined.as_bytes(), COMMITMENTS),
-            ),
+            sealing: SealKey::from_bytes(&sealing),
+            commitment: hmac::Key::new(hmac::HMAC_SHA256, &commitment),
         }
     }
 }
@@ -72,6 +73,8 @@ pub(crate) struct DetailsVault {
     key: DetailsKey,
     reader: StoreReader,
     cached: Arc<Mutex<CachedKeys>>,
+    /// Of calls that concern nobody: derived once, since it is never destroyed.
+    common: Arc<OnceLock<CallKey>>,
 }
 
 impl DetailsVault {
@@ -80,6 +83,7 @@ impl DetailsVault {
             key,
             reader,
             cached: Arc::default(),
+            common: Arc::default(),
         }
     }
 
@@ -93,8 +97,9 @@ impl DetailsVault {
         appends: &AppendQueue,
         ambient: &Ambient,
     ) -> Result<(), Error> {
-        let common = [common_tag()];
-        self.keys_or_new(&common, appends, ambient).await.map(drop)
+        let keys = self.keys_or_new(&[common_tag()], appends, ambient).await?;
+        self.common.get_or_init(|| CallKey::of(&keys));
+        Ok(())
     }
 
     /// The details of a call by a caller of `tenant`, sealed about the call `call_id`. Data subjects that have no key get one.
@@ -111,11 +116,18 @@ impl DetailsVault {
             .map(|subject| (self.key.tag(tenant, &subject.key), subject.rows))
             .collect();
         subjects.sort_unstable();
-        let tags = tags_or_common(subjects.iter().map(|(tag, _)| *tag));
-        let keys = self.keys_or_new(&tags, appends, ambient).await?;
-        let call_key = CallKey::of(&keys);
-        // Structs of texts, numbers and lists have a JSON form.
-        let plain = serde_json::to_vec(&PlainDetails::of(details)).unwrap_or_default();
+        let of_subjects;
+        let call_key = match self.common.get() {
+            Some(common) if subjects.is_empty() => common,
+            _ => {
+                let tags = tags_or_common(subjects.iter().map(|(tag, _)| *tag));
+                of_subjects = CallKey::of(&self.keys_or_new(&tags, appends, ambient).await?);
+                &of_subjects
+            }
+        };
+        let mut plain = Vec::with_capacity(USUAL_BYTES);
+        serde_json::to_writer(&mut plain, &PlainDetails::of(details))
+            .map_err(|_| Error::NotDurable)?;
         let sealed = call_key.sealing.seal(&about_call(call_id), &plain, ambient);
         Ok(SealedDetails {
             commitment: mac(&call_key.commitment, &plain),
@@ -145,7 +157,7 @@ impl DetailsVault {
         let Ok(plain) = call_key.sealing.open(&about_call(call_id), sealed) else {
             return Ok(Some(RecordDetails::Erased));
         };
-        let is_recorded = hex(mac(&call_key.commitment, &plain)) == commitment;
+        let is_recorded = mac(&call_key.commitment, &plain).to_hex() == commitment;
         Ok(is_recorded.then(|| RecordDetails::Open(plain.into())))
     }
 

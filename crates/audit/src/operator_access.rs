@@ -24,7 +24,7 @@ use wardgate_rpc::client::{
 };
 use wardgate_transparency::{SignedNote, TlogProof};
 
-use crate::canonical::{RecordContent, RecordEntry, RecordReading, hex};
+use crate::canonical::{RecordContent, RecordEntry, RecordReading};
 use crate::details::DetailsVault;
 use crate::export::ExportPart;
 use crate::filter::{BytesFilter, RecordFilter, parse_call_id};
@@ -326,7 +326,7 @@ impl OperatorAccess {
             HoldScope::Whole => (operator.tenant(), None),
         };
         let about = match (&tenant, tag) {
-            (_, Some(tag)) => format!("subject=hmac:{}", hex(tag)),
+            (_, Some(tag)) => format!("subject=hmac:{tag}"),
             (Some(tenant), None) => format!("tenant={tenant}"),
             (None, None) => "all".to_owned(),
         };
@@ -382,7 +382,7 @@ impl OperatorAccess {
         let operator = self.authorize_management(token).await?;
         let subject = operator.own(subject);
         let tag = self.vault.key().tag(&subject.tenant, &subject.key);
-        let target = format!("subject=hmac:{}", hex(tag));
+        let target = format!("subject=hmac:{tag}");
         self.put_on_record(&operator, "audit.erase", &target)
             .await?;
         let erased = async {
@@ -488,7 +488,7 @@ impl OperatorAccess {
     fn describe(&self, filter: &RecordFilter) -> String {
         let subject = filter.subject.as_ref().map(|subject| {
             let digest = Digest::of(subject.as_bytes());
-            format!("user=hmac:{}", hex(self.mac_key.mac(digest)))
+            format!("user=hmac:{}", self.mac_key.mac(digest))
         });
         let tool = filter.tool.as_ref().map(|tool| {
             if tool.parse::<ToolName>().is_ok() {
@@ -499,7 +499,7 @@ impl OperatorAccess {
         });
         let content = &filter.bytes.content;
         let data_subject = filter.data_subject;
-        let data_subject = data_subject.map(|tag| format!("subject=hmac:{}", hex(tag)));
+        let data_subject = data_subject.map(|tag| format!("subject=hmac:{tag}"));
         let parts = [
             subject,
             tool,

@@ -43,6 +43,23 @@ impl Digest {
         &self.0
     }
 
+    /// 64 hexadecimal digits, without the formatting machinery: a record has five digests.
+    pub fn to_hex(self) -> String {
+        std::str::from_utf8(&self.digits())
+            .unwrap_or_default()
+            .to_owned()
+    }
+
+    fn digits(self) -> [u8; 64] {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut text = [0; 64];
+        for (pair, byte) in text.chunks_exact_mut(2).zip(self.0) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 0xf)];
+        }
+        text
+    }
+
     /// From the wire; `field` names it in the error.
     pub fn from_wire(bytes: &[u8], field: &'static str) -> Result<Self, InvalidMessage> {
         bytes
@@ -64,14 +81,8 @@ pub fn is_same_secret(given: &str, expected: &str) -> bool {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
         // One write: every call formats several digests, and 32 writes of two digits take a microsecond.
-        let mut text = [0; 64];
-        for (pair, byte) in text.chunks_exact_mut(2).zip(self.0) {
-            pair[0] = DIGITS[usize::from(byte >> 4)];
-            pair[1] = DIGITS[usize::from(byte & 0xf)];
-        }
-        f.write_str(std::str::from_utf8(&text).unwrap_or_default())
+        f.write_str(std::str::from_utf8(&self.digits()).unwrap_or_default())
     }
 }
 

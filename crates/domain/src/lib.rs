@@ -82,7 +82,7 @@ pub use record::{
 pub use revocation::{
     ListedRevocation, Revocation, RevocationKind, RevocationSet, RevocationTarget,
 };
-pub use sealing::{About, SealBroken, SealKey, derive_key};
+pub use sealing::{About, SealBroken, SealKey, derive_key, derive_keys};
 pub use shadow::{ComparedDecision, DecisionChange, DecisionFlip, ShadowReport};
 pub use switch::{
     Switch, SwitchAction, SwitchChange, SwitchKind, SwitchScope, SwitchTarget, ToolSwitches,

@@ -12,6 +12,9 @@ use crate::{Ambient, Digest};
 
 const KEY_LEN: usize = 32;
 
+/// Room for most of what something is about.
+const USUAL_ABOUT: usize = 128;
+
 /// What is sealed cannot be opened: it was changed, is about something else, or is under another key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it cannot be opened with this key")]
@@ -77,7 +80,7 @@ pub struct About(Vec<u8>);
 impl About {
     /// Begins with the kind of thing.
     pub fn new(kind: &'static str) -> Self {
-        Self(Vec::new()).and(kind.as_bytes())
+        Self(Vec::with_capacity(USUAL_ABOUT)).and(kind.as_bytes())
     }
 
     /// Adds a part, with its length before it, so that no two lists of parts are alike.
@@ -99,13 +102,13 @@ impl About {
     }
 }
 
-/// A key for one purpose, which `label` names, of material that serves several (HKDF-SHA256).
+/// A key for each purpose that `labels` name, of material that serves several (HKDF-SHA256).
 #[expect(
     clippy::expect_used,
     clippy::missing_panics_doc,
     reason = "HKDF fails only for lengths that are not these"
 )]
-pub fn derive_key(material: &[u8; 32], label: &[u8]) -> [u8; KEY_LEN] {
+pub fn derive_keys<const N: usize>(material: &[u8; 32], labels: [&[u8]; N]) -> [[u8; KEY_LEN]; N] {
     struct Bytes32;
 
     impl KeyType for Bytes32 {
@@ -114,13 +117,21 @@ pub fn derive_key(material: &[u8; 32], label: &[u8]) -> [u8; KEY_LEN] {
         }
     }
 
-    let mut bytes = [0; KEY_LEN];
-    Salt::new(HKDF_SHA256, &[])
-        .extract(material)
-        .expand(&[label], Bytes32)
-        .and_then(|derived| derived.fill(&mut bytes))
-        .expect("32 bytes can be derived");
-    bytes
+    let extracted = Salt::new(HKDF_SHA256, &[]).extract(material);
+    labels.map(|label| {
+        let mut bytes = [0; KEY_LEN];
+        extracted
+            .expand(&[label], Bytes32)
+            .and_then(|derived| derived.fill(&mut bytes))
+            .expect("32 bytes can be derived");
+        bytes
+    })
+}
+
+/// A key for one purpose, as [`derive_keys`] derives it.
+pub fn derive_key(material: &[u8; 32], label: &[u8]) -> [u8; KEY_LEN] {
+    let [key] = derive_keys(material, [label]);
+    key
 }
 
 #[cfg(test)]

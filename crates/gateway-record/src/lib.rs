@@ -17,4 +17,4 @@ mod stages;
 pub use audit_log::{APPEND_LIMIT, AuditLog};
 pub use details::describe_call;
 pub use recorder::CallRecorder;
-pub use stages::stage;
+pub use stages::{run_stage, stage};

@@ -106,7 +106,9 @@ impl Link {
             .queue_slots
             .try_acquire()
             .map_err(|_| UpstreamError::Busy)?;
-        let outcome = timeout_at(deadline, self.request_in_slot(request, listener)).await;
+        // On the heap: a timer would copy the request's future of many kilobytes, and so would who waits for it.
+        let asking = self.request_in_slot(request, listener).boxed();
+        let outcome = timeout_at(deadline, asking).await;
         let outcome = outcome.unwrap_or(Err(UpstreamError::Timeout));
         self.record(&outcome);
         outcome
@@ -208,8 +210,9 @@ impl Link {
         let Some((pin, name)) = request.pin.zip(request.subject()) else {
             return Ok(None);
         };
-        let listed = timeout(LIST_LIMIT, self.tools_that_hold(connection)).await;
-        let listed = listed.unwrap_or(Err(UpstreamError::Timeout));
+        let current = || self.current_tools(connection);
+        let deadline = Instant::now() + LIST_LIMIT;
+        let listed = self.tools_by(connection, current, deadline).await;
         let listed = listed.map_err(|error| match error {
             UpstreamError::Gone => error,
             error => error.before_any_request(),
@@ -221,38 +224,47 @@ impl Link {
         Ok(Some(listed))
     }
 
-    /// The tools that the server offers over `connection`, by a list that still holds.
-    async fn tools_that_hold(
-        &self,
-        connection: &UpstreamConnection,
-    ) -> Result<Arc<ListedTools>, UpstreamError> {
-        let current = || {
-            let revision = self.events.tools_revision();
-            let listed = connection.listing().current()?;
-            let holds = listed.holds(revision, connection.has_session());
-            holds.then_some(listed)
-        };
-        self.tools_by(connection, current).await
+    /// The tools that the server offers over `connection`, where its list still holds.
+    fn current_tools(&self, connection: &UpstreamConnection) -> Option<Arc<ListedTools>> {
+        let revision = self.events.tools_revision();
+        let listed = connection.listing().current()?;
+        let holds = listed.holds(revision, connection.has_session());
+        holds.then_some(listed)
     }
 
-    /// The tools that the server last listed over `connection`.
+    /// The tools that the server last listed over `connection`; asked for by `deadline` if nobody did yet.
     pub(super) async fn known_tools(
         &self,
         connection: &UpstreamConnection,
+        deadline: Instant,
     ) -> Result<Arc<ListedTools>, UpstreamError> {
         let current = || connection.listing().current();
-        self.tools_by(connection, current).await
+        self.tools_by(connection, current, deadline).await
     }
 
-    /// What `current` gives, or else a new list.
+    /// What `current` gives, or else a new list by `deadline`.
     async fn tools_by(
         &self,
         connection: &UpstreamConnection,
         current: impl Fn() -> Option<Arc<ListedTools>> + Send,
+        deadline: Instant,
     ) -> Result<Arc<ListedTools>, UpstreamError> {
         if let Some(listed) = current() {
             return Ok(listed);
         }
+        // On the heap: most calls have a list.
+        let listing = self.list_unless(connection, current).boxed();
+        timeout_at(deadline, listing)
+            .await
+            .unwrap_or(Err(UpstreamError::Timeout))
+    }
+
+    /// A new list, unless somebody else asked for one meanwhile, which `current` tells.
+    async fn list_unless(
+        &self,
+        connection: &UpstreamConnection,
+        current: impl Fn() -> Option<Arc<ListedTools>> + Send,
+    ) -> Result<Arc<ListedTools>, UpstreamError> {
         let _asking = connection.listing().asking().await;
         if let Some(listed) = current() {
             return Ok(listed);
@@ -343,6 +355,9 @@ impl Link {
         self: &Arc<Self>,
         deadline: Instant,
     ) -> Result<Arc<UpstreamConnection>, UpstreamError> {
+        if let Some(connection) = self.usable() {
+            return Ok(connection);
+        }
         timeout_at(deadline, self.connection())
             .await
             .unwrap_or(Err(UpstreamError::Timeout))

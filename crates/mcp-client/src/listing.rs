@@ -98,8 +98,10 @@ impl ListedTools {
 
     /// Whether `result` says that it is of another server, or of another version of this one.
     pub(super) fn is_of_another_server(&self, result: &RawValue) -> bool {
-        let answered = server_of(result);
-        self.server.is_some() && answered.is_some() && self.server != answered
+        let Some(server) = &self.server else {
+            return false;
+        };
+        server_of(result).is_some_and(|answered| answered != *server)
     }
 }
 

@@ -8,21 +8,19 @@ use http::{HeaderName, HeaderValue};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 use wardgate_domain::{Ambient, Caller, OfferKind};
 use wardgate_egress::EgressError;
 use wardgate_mcp::error_code::HEADER_MISMATCH;
 use wardgate_mcp::{Era, mirrored_header};
 
 use super::conditional_tools::ConditionalTools;
-use super::connection::UpstreamConnection;
 use super::definition::{Pages, ToolDefinition};
 use super::era::{CachedObservation, ObservedServer, SkillsCapability, SupportedEras};
 use super::error::UpstreamError;
 use super::events::{Events, Health};
 use super::link::Link;
 use super::list_ttls::ListTtls;
-use super::listing::ListedTools;
 use super::message::{MemberValue, UpstreamRequest};
 use super::participation::{ClientProfile, Participation};
 use super::personal_connections::PersonalConnections;
@@ -502,7 +500,7 @@ impl Upstream {
         if !connection.repeats_arguments() {
             return Ok(Vec::new());
         }
-        let tools = known_tools(&self.link, &connection, deadline).await?;
+        let tools = self.link.known_tools(&connection, deadline).await?;
         let headers = tools
             .tool(tool)
             .map(|tool| mirrored_header::of_arguments(&tool.headers, arguments));
@@ -523,19 +521,8 @@ async fn runs_as_task(
     if !connection.has_tasks() {
         return Ok(false);
     }
-    let tools = known_tools(link, &connection, deadline).await?;
+    let tools = link.known_tools(&connection, deadline).await?;
     Ok(tools.tool(name).is_some_and(|tool| tool.is_task))
-}
-
-/// How the tools are called, asked for if nobody did yet.
-async fn known_tools(
-    link: &Arc<Link>,
-    connection: &UpstreamConnection,
-    deadline: Instant,
-) -> Result<Arc<ListedTools>, UpstreamError> {
-    timeout_at(deadline, link.known_tools(connection))
-        .await
-        .unwrap_or(Err(UpstreamError::Timeout))
 }
 
 impl Drop for Upstream {

@@ -10,7 +10,6 @@
 mod idempotency;
 mod task;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -35,11 +34,14 @@ use crate::execution_log::execution_facts;
 use crate::executor::{Audience, Executor, Invocation, Output, RetainedRows};
 use crate::executor_error::ExecutorError;
 use crate::failure::{FailedCall, Failure, ToolEffect};
-use crate::interaction::{Elicitation, Interaction, SuspendedRound, UncheckedInteraction};
+use crate::interaction::{
+    Elicitation, ElicitedRequest, Interaction, SuspendedRound, UncheckedInteraction,
+};
 use crate::large_results::{self, LargeResults};
 use crate::loaded::{LoadedCatalogue, RunnableTool, SharedState};
 use crate::result::UnchangedResult;
 use crate::result::{self, Handle, ResultSummary, Stopwatch};
+use crate::sorted_arguments::sorted;
 use wardgate_mcp_client::{TaskStatus, UpstreamRpcError};
 use wardgate_resilience::{Attempt, FailedAttempt, GuardError, GuardedCall};
 
@@ -361,18 +363,21 @@ impl AdmittedCall {
     /// Where the tool's source may talk to the client.
     fn elicitation<'a>(
         &'a self,
-        arguments: &Map<String, Value>,
-        key: Option<&str>,
+        arguments: &'a Map<String, Value>,
+        key: Option<&'a str>,
         shared: &'a SharedState,
     ) -> Option<Elicitation<'a>> {
         let interaction = self.interaction.as_ref()?;
-        let definition = self.permit.terms().definition_digest.to_string();
-        let subject = [&definition, &sorted(arguments), key.unwrap_or_default()];
+        let request = ElicitedRequest::Call {
+            definition: self.permit.terms().definition_digest,
+            arguments,
+            key: key.unwrap_or_default(),
+        };
         let elicitation = Elicitation::new(
             interaction,
             &shared.suspended_exchanges,
             &self.caller,
-            &subject,
+            request,
         );
         // A key stands for one result: who repeats the call would not get the task again.
         Some(elicitation.with_task_if(key.is_none()))
@@ -634,13 +639,6 @@ pub(crate) enum CallEnd {
 struct EndedRun {
     end: CallEnd,
     effect: ToolEffect,
-}
-
-/// Arguments in the order of their names.
-fn sorted(arguments: &Map<String, Value>) -> String {
-    let sorted: BTreeMap<_, _> = arguments.iter().collect();
-    // It always has a JSON form: its members are named by texts.
-    serde_json::to_string(&sorted).unwrap_or_default()
 }
 
 /// What a guard runs, once or more often.

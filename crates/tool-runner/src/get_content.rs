@@ -13,8 +13,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tracing::info;
 use wardgate_domain::{
-    CallFacts, CallId, CallToRun, Caller, Digest, OfferKind, Permit, SignedPermit, Status,
-    Timestamp,
+    CallFacts, CallId, CallToRun, Caller, OfferKind, Permit, SignedPermit, Status, Timestamp,
 };
 use wardgate_redact::ConfiguredForms;
 use wardgate_rpc::client::ResultFacts;
@@ -26,7 +25,9 @@ use crate::content::{
     CompletionRequest, DecisionSubject, GetError, MAX_VALUES, Origin, UpstreamContent,
 };
 use crate::execution_log::execution_facts;
-use crate::interaction::{Elicitation, Interaction, SuspendedExchanges, SuspendedRound};
+use crate::interaction::{
+    Elicitation, ElicitedRequest, Interaction, SuspendedExchanges, SuspendedRound,
+};
 use crate::loaded::LoadedCatalogue;
 use crate::result::{self, Stopwatch};
 use released::{ContentRedactor, count};
@@ -271,22 +272,19 @@ impl AdmittedContent {
             self.query.target,
             ContentTarget::Prompt { .. } | ContentTarget::Resource { .. }
         ) && matches!(self.origin, Origin::Upstream(_));
-        let arguments = match &self.query.target {
-            ContentTarget::Prompt { arguments, .. } => arguments,
-            _ => &Bytes::new(),
+        let request = ElicitedRequest::Content {
+            definition: self.permit.terms().definition_digest,
+            decided: &self.query.decided,
+            arguments: match &self.query.target {
+                ContentTarget::Prompt { arguments, .. } => arguments,
+                _ => &[],
+            },
         };
-        let definition = self.permit.terms().definition_digest;
-        let subject = [
-            &definition.to_string(),
-            &Digest::of(&self.query.decided).to_string(),
-            &Digest::of(arguments).to_string(),
-        ];
-        let subject = subject.map(String::as_str);
         let elicitation = Elicitation::new(
             interaction,
             &self.suspended_exchanges,
             &self.query.caller,
-            &subject,
+            request,
         );
         if may_elicit && !self.is_restricted {
             return Ok(Some(elicitation));

@@ -33,6 +33,7 @@ mod resource_links;
 mod result;
 mod row_rule;
 mod service;
+mod sorted_arguments;
 mod sql;
 mod store;
 mod switchboard;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::time::sleep;
 use wardgate_domain::Reason;
-use wardgate_gateway_record::stage;
+use wardgate_gateway_record::{run_stage, stage};
 use wardgate_mcp_server::{InputRecipient, InputRequests};
 use wardgate_resilience::concurrency::Slot;
 use wardgate_rpc::client::{InputRequired, Resumption};
@@ -146,7 +146,7 @@ impl GovernedCall {
             RoundOutcome::InputRequired(input_required) => &input_required.facts,
         };
         for (name, spent) in &facts.stages {
-            stage(&format!("run.{name}"), *spent);
+            run_stage(name, *spent);
         }
         Ok(outcome)
     }

@@ -9,9 +9,10 @@ use tracing::warn;
 use wardgate_domain::Digest;
 use wardgate_telemetry::names;
 
-use super::{AdmittedCall, CallEnd, EndedRun, sorted};
+use super::{AdmittedCall, CallEnd, EndedRun};
 use crate::failure::{Failure, ToolEffect};
 use crate::loaded::SharedState;
+use crate::sorted_arguments::sorted;
 use crate::store::keyed::{KeyedCall, KeyedCallState, KeyedOutcome};
 use crate::wire;
 use wardgate_rpc::client::CallEvent;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use tokio::time::Instant;
 use wardgate_domain::{Caller, Digest, RequiredCapabilities};
 use wardgate_rpc::client::{InputRequired, ResultFacts};
@@ -11,6 +12,7 @@ use wardgate_rpc::client::{InputRequired, ResultFacts};
 use super::Interaction;
 use super::state::{NextStep, ResumptionState, SuspensionKey};
 use super::suspended_exchanges::SuspendedExchanges;
+use crate::sorted_arguments::sorted;
 use wardgate_mcp::error_code::INVALID_PARAMS;
 use wardgate_mcp_client::{
     Continuation, Responses, Round, RoundStart, ServerMessage, ServerTask, TaskStatus, Upstream,
@@ -21,9 +23,51 @@ use wardgate_mcp_client::{
 pub(crate) struct Elicitation<'a> {
     interaction: &'a Interaction,
     suspended_exchanges: &'a Arc<SuspendedExchanges>,
-    owner: Digest,
-    subject: Digest,
+    caller: &'a Caller,
+    request: ElicitedRequest<'a>,
     may_become_task: bool,
+}
+
+/// Tells what is asked for from everything else that one caller asks for.
+pub(crate) enum ElicitedRequest<'a> {
+    /// A call of a tool.
+    Call {
+        /// Of the tool.
+        definition: Digest,
+        arguments: &'a Map<String, Value>,
+        /// The idempotency key; empty where there is none.
+        key: &'a str,
+    },
+    /// A prompt or a resource.
+    Content {
+        /// Of the prompt or the resource.
+        definition: Digest,
+        /// What the policy decided on.
+        decided: &'a [u8],
+        /// Of a prompt.
+        arguments: &'a [u8],
+    },
+}
+
+impl ElicitedRequest<'_> {
+    fn digest(&self) -> Digest {
+        match self {
+            Self::Call {
+                definition,
+                arguments,
+                key,
+            } => Digest::of_texts(&[&definition.to_hex(), &sorted(arguments), key]),
+            Self::Content {
+                definition,
+                decided,
+                arguments,
+            } => Digest::of_texts(&[
+                &definition.to_hex(),
+                &Digest::of(decided).to_hex(),
+                &Digest::of(arguments).to_hex(),
+            ]),
+        }
+    }
 }
 
 /// What a round ends in.
@@ -84,22 +128,26 @@ pub(crate) enum ElicitationError {
 }
 
 impl<'a> Elicitation<'a> {
-    /// `subject` tells what is asked for from everything else that one caller asks for.
+    /// Lets the client of `interaction` take part in `request` of `caller`.
     pub(crate) fn new(
         interaction: &'a Interaction,
         suspended_exchanges: &'a Arc<SuspendedExchanges>,
-        caller: &Caller,
-        subject: &[&str],
+        caller: &'a Caller,
+        request: ElicitedRequest<'a>,
     ) -> Self {
-        let owner = caller.person();
-        let of = [owner.to_string(), Digest::of_texts(subject).to_string()];
         Self {
             interaction,
             suspended_exchanges,
-            owner,
-            subject: Digest::of_texts(&of.each_ref().map(String::as_str)),
+            caller,
+            request,
             may_become_task: false,
         }
+    }
+
+    /// Stands for the request of this caller. Worked out where something waits or goes on, which few calls do.
+    fn subject(&self) -> Digest {
+        let owner = self.caller.person().to_hex();
+        Digest::of_texts(&[&owner, &self.request.digest().to_hex()])
     }
 
     /// What is asked for may become a task, where its client takes one.
@@ -136,7 +184,7 @@ impl<'a> Elicitation<'a> {
         if let Some(resumption) = &self.interaction.resumption
             && let NextStep::Suspended(key) = &resumption.state.next
         {
-            drop(self.suspended_exchanges.take(key, self.subject));
+            drop(self.suspended_exchanges.take(key, self.subject()));
         }
     }
 
@@ -172,7 +220,7 @@ impl<'a> Elicitation<'a> {
                     let at = at.map(str::to_owned);
                     let next = NextStep::Task(SuspensionKey { id, at });
                     return Ok(EndedElicitation::Task(FollowedTask {
-                        state: ResumptionState::new(self.subject, next).encode(),
+                        state: ResumptionState::new(self.subject(), next).encode(),
                         about: Some(about),
                         status: None,
                     }));
@@ -183,10 +231,11 @@ impl<'a> Elicitation<'a> {
                 Continuation::Retry(state) => NextStep::Retry(state),
                 Continuation::Again => NextStep::Again,
                 Continuation::Open(exchange) => {
-                    match self
-                        .suspended_exchanges
-                        .suspend(self.owner, self.subject, exchange)
-                    {
+                    match self.suspended_exchanges.suspend(
+                        self.caller.person(),
+                        self.subject(),
+                        exchange,
+                    ) {
                         Ok(key) => NextStep::Suspended(key),
                         Err(mut exchange) => {
                             exchange.refuse().await;
@@ -199,7 +248,7 @@ impl<'a> Elicitation<'a> {
                     }
                 }
             };
-            let state = ResumptionState::new(self.subject, next).encode();
+            let state = ResumptionState::new(self.subject(), next).encode();
             return Ok(EndedElicitation::Suspended(SuspendedRound {
                 requests,
                 state,
@@ -216,7 +265,7 @@ impl<'a> Elicitation<'a> {
         let resumption = self.interaction.resumption.as_ref();
         let (state, step) = resumption
             .and_then(|resumption| Some((&resumption.state, resumption.step.as_ref()?)))
-            .filter(|(state, _)| state.is_of(self.subject))
+            .filter(|(state, _)| state.is_of(self.subject()))
             .ok_or(ElicitationError::NotWaiting)?;
         let NextStep::Task(key) = &state.next else {
             return Err(ElicitationError::NotWaiting);
@@ -244,7 +293,7 @@ impl<'a> Elicitation<'a> {
             let responses = self.interaction.unsolicited_responses.clone();
             return Ok(responses.map_or(RoundStart::Beginning, RoundStart::Answered));
         };
-        if !resumption.state.is_of(self.subject) {
+        if !resumption.state.is_of(self.subject()) {
             return Err(ElicitationError::NotWaiting);
         }
         let responses = resumption.responses.clone();
@@ -257,7 +306,7 @@ impl<'a> Elicitation<'a> {
             NextStep::Again => Err(ElicitationError::Declined),
             NextStep::Task(_) => Err(ElicitationError::NotWaiting),
             NextStep::Suspended(key) => {
-                let exchange = self.suspended_exchanges.take(key, self.subject);
+                let exchange = self.suspended_exchanges.take(key, self.subject());
                 Ok(RoundStart::Open {
                     exchange: exchange.ok_or(ElicitationError::NotWaiting)?,
                     responses,

@@ -26,7 +26,7 @@ use wardgate_mcp_client::{
 };
 
 pub(crate) use elicitation::{
-    Elicitation, ElicitationError, EndedElicitation, FollowedTask, SuspendedRound,
+    Elicitation, ElicitationError, ElicitedRequest, EndedElicitation, FollowedTask, SuspendedRound,
 };
 pub(crate) use state::ResumptionState;
 pub(crate) use suspended_exchanges::SuspendedExchanges;
