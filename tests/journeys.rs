@@ -54,6 +54,7 @@ mod journeys {
     mod oauth_clients;
     mod operators;
     mod postgres;
+    mod passwords;
     mod promises {
         mod p1_permit;
         mod p2_record;

@@ -16,6 +16,7 @@ use wardgate_audit::{
 use wardgate_domain::{Ambient, Event, Record, RefusalCount, Refusals};
 use wardgate_rpc::client::{AuditClient, AuditFilter, QueriedRecord};
 use wardgate_rpc::{Peer, link};
+use wardgate_store::DatabaseSettings;
 use wardgate_transparency::{Checkpoint, Signer, TrustPolicy};
 
 type Failure = Box<dyn std::error::Error>;
@@ -86,7 +87,7 @@ async fn append(store: &str, count: u64) -> Result<(), Failure> {
         }
     }
     closer.close().await;
-    let reader = RecordReader::open(store).await?;
+    let reader = RecordReader::open(store, &DatabaseSettings::default()).await?;
     if let Ok(note) = reader.checkpoint(CheckpointKind::Signed).await {
         let checkpoint: Checkpoint = note.text().parse()?;
         say(&format!("checkpoint {}", checkpoint.head.size))?;
@@ -103,7 +104,7 @@ fn say(line: &str) -> std::io::Result<()> {
 
 async fn check(store: &str, directory: &Path) -> Result<(), Failure> {
     // What was signed before the service runs again must be of the history that it signs then.
-    let reader = RecordReader::open(store).await?;
+    let reader = RecordReader::open(store, &DatabaseSettings::default()).await?;
     let before = reader.checkpoint(CheckpointKind::Signed).await?;
     std::fs::create_dir_all(directory)?;
     std::fs::write(directory.join(KEPT), before.to_string())?;

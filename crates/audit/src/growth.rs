@@ -133,6 +133,8 @@ fn as_float(bytes: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use wardgate_store::DatabaseSettings;
+
     use super::*;
 
     fn size(records: u64, recent: u64, age: Duration) -> StoreSize {
@@ -192,7 +194,7 @@ mod tests {
         assert!(free(&size, &file, None).is_some_and(|free| free > 7));
         assert_eq!(free(&size, &file, Some(size.bytes + 7)), Some(7));
         assert_eq!(free(&size, &file, Some(0)), Some(0));
-        let server = "postgres://h/d".parse().unwrap();
+        let server = Address::new("postgres://h/d", &DatabaseSettings::default()).unwrap();
         assert_eq!(free(&size, &server, None), None);
         assert_eq!(free(&size, &server, Some(size.bytes + 9)), Some(9));
     }

@@ -23,11 +23,11 @@ pub struct RecordReader {
 }
 
 impl RecordReader {
-    /// Opens the store at `store`, spelt as in the configuration. It must exist and have the schema of
+    /// Opens the store at `store`, spelt as in the configuration, as `settings` say. It must exist and have the schema of
     /// this program.
-    pub async fn open(store: &str) -> Result<Self, Error> {
-        let address: Address = store.parse()?;
-        let reader = store::StoreReader::new(&address, &DatabaseSettings::default());
+    pub async fn open(store: &str, settings: &DatabaseSettings) -> Result<Self, Error> {
+        let address = Address::new(store, settings)?;
+        let reader = store::StoreReader::new(&address, settings);
         reader.check_schema(&address).await?;
         Ok(Self {
             address,

@@ -271,8 +271,8 @@ mod tests {
 
     /// Of 600 old records and a young one, which a checkpoint covers.
     async fn retention(database: &TestDatabase) -> RetentionPolicy {
-        let address: Address = database.url().parse().unwrap();
         let settings = DatabaseSettings::default();
+        let address = Address::new(&database.url(), &settings).unwrap();
         store::prepare(&address, &settings).await.unwrap();
         let reader = StoreReader::new(&address, &settings);
         let appends = writer::start(address, WRITE_LIMIT).await.unwrap();

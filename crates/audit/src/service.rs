@@ -70,7 +70,7 @@ pub async fn service(
     Error,
 > {
     config.validate()?;
-    let address: Address = config.store.parse()?;
+    let address = Address::new(&config.store, &config.database)?;
     store::prepare(&address, &config.database).await?;
     let (lock, is_alone) = StoreLock::take(&address);
     let reader = StoreReader::new(&address, &config.database);

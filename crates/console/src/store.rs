@@ -98,7 +98,7 @@ impl ConsoleStore {
         key: &CookieKey,
         ambient: Ambient,
     ) -> Result<Arc<Self>, StoreError> {
-        let address: Address = url.parse()?;
+        let address = Address::new(url, settings)?;
         let store = Arc::new(Self {
             database: Database::new(&address, LAYOUT, settings),
             address,

@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use sqlx::postgres::PgConnectOptions;
 
+use crate::DatabaseSettings;
+use crate::postgres::PostgresServer;
 use crate::tls::verify_server;
 
 /// A text that names no store.
@@ -19,13 +20,12 @@ pub enum Address {
     /// A file.
     Sqlite(PathBuf),
     /// A server, and how to connect to it.
-    Postgres(Box<PgConnectOptions>),
+    Postgres(Box<PostgresServer>),
 }
 
-impl FromStr for Address {
-    type Err = NotAStore;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
+impl Address {
+    /// The store that a service names, with what its section `database` says about connections.
+    pub fn new(text: &str, settings: &DatabaseSettings) -> Result<Self, NotAStore> {
         if let Some(path) = text.strip_prefix("sqlite:") {
             // SQLite gives these two names a store in memory, which remembers nothing.
             if path.is_empty() || path == ":memory:" {
@@ -34,11 +34,10 @@ impl FromStr for Address {
             return Ok(Self::Sqlite(path.into()));
         }
         if text.starts_with("postgres://") || text.starts_with("postgresql://") {
-            return text
-                .parse()
-                .map(|options| Box::new(verify_server(options)))
-                .map(Self::Postgres)
-                .map_err(|_| NotAStore);
+            let options: PgConnectOptions = text.parse().map_err(|_| NotAStore)?;
+            let password_file = settings.password_file.as_deref();
+            let server = PostgresServer::new(verify_server(options), password_file);
+            return Ok(Self::Postgres(Box::new(server)));
         }
         Err(NotAStore)
     }
@@ -49,13 +48,16 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
-            Self::Postgres(options) => write!(
-                f,
-                "postgres://{}:{}/{}",
-                options.get_host(),
-                options.get_port(),
-                options.get_database().unwrap_or_default()
-            ),
+            Self::Postgres(server) => {
+                let options = server.options();
+                write!(
+                    f,
+                    "postgres://{}:{}/{}",
+                    options.get_host(),
+                    options.get_port(),
+                    options.get_database().unwrap_or_default()
+                )
+            }
         }
     }
 }
@@ -71,19 +73,21 @@ impl fmt::Debug for Address {
 mod tests {
     use super::*;
 
+    fn address(text: &str) -> Result<Address, NotAStore> {
+        Address::new(text, &DatabaseSettings::default())
+    }
+
     #[test]
     fn an_address_is_shown_without_its_password() {
-        let address: Address = "postgres://ada:secret@db.example:5433/wardgate"
-            .parse()
-            .unwrap();
+        let address = address("postgres://ada:secret@db.example:5433/wardgate").unwrap();
         assert_eq!(address.to_string(), "postgres://db.example:5433/wardgate");
         assert_eq!(format!("{address:?}"), address.to_string());
     }
 
     #[test]
     fn a_store_on_another_machine_is_verified_unless_its_address_says_otherwise() {
-        let mode = |text: &str| match text.parse().unwrap() {
-            Address::Postgres(options) => format!("{:?}", options.get_ssl_mode()),
+        let mode = |text: &str| match address(text).unwrap() {
+            Address::Postgres(server) => format!("{:?}", server.options().get_ssl_mode()),
             Address::Sqlite(_) => panic!("{text}"),
         };
         assert_eq!(mode("postgres://db.example/wardgate"), "VerifyFull");
@@ -103,7 +107,7 @@ mod tests {
             "mysql://a/b",
             "postgres://a:b:c",
         ] {
-            assert_eq!(text.parse::<Address>().unwrap_err(), NotAStore, "{text}");
+            assert_eq!(address(text).unwrap_err(), NotAStore, "{text}");
         }
     }
 }

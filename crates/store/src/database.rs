@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteRow;
-use sqlx::{AssertSqlSafe, FromRow, PgPool, Postgres, Sqlite, SqlitePool, Transaction as Begun};
+use sqlx::{AssertSqlSafe, FromRow, Postgres, Sqlite, SqlitePool, Transaction as Begun};
 
+use crate::postgres::PostgresPool;
 use crate::{Address, DatabaseSettings, Layout, MigrationError, sqlite};
 
 const LOCK: &str = " FOR UPDATE";
@@ -164,7 +165,7 @@ pub struct Database {
 #[derive(Debug, Clone)]
 enum Pool {
     Sqlite(SqlitePool),
-    Postgres(PgPool),
+    Postgres(PostgresPool),
 }
 
 impl Database {
@@ -175,7 +176,7 @@ impl Database {
             Address::Sqlite(path) => {
                 Pool::Sqlite(sqlite::writer(sqlite::options(path, limit), limit))
             }
-            Address::Postgres(options) => Pool::Postgres(schema.pool(options, limit, settings)),
+            Address::Postgres(server) => Pool::Postgres(schema.pool(server, limit, settings)),
         };
         Self {
             layout,
@@ -227,8 +228,9 @@ impl Database {
                 bound!(query, values).execute(pool).await?.rows_affected()
             }
             Pool::Postgres(pool) => {
-                let query = sqlx::query(statement.for_postgres());
-                bound!(query, values).execute(pool).await?.rows_affected()
+                let query = bound!(sqlx::query(statement.for_postgres()), values);
+                let mut connection = pool.acquire().await?;
+                query.execute(&mut *connection).await?.rows_affected()
             }
         })
     }
@@ -246,8 +248,8 @@ impl Database {
                 bound!(query, values).fetch_all(pool).await
             }
             Pool::Postgres(pool) => {
-                let query = sqlx::query_as(statement.for_postgres());
-                bound!(query, values).fetch_all(pool).await
+                let query = bound!(sqlx::query_as(statement.for_postgres()), values);
+                query.fetch_all(&mut *pool.acquire().await?).await
             }
         }
     }

@@ -44,12 +44,12 @@ impl Layout {
                 connection.close().await?;
                 Ok(migrated)
             }
-            Address::Postgres(options) => {
-                let options = (**options)
-                    .clone()
-                    .application_name("wardgate migrate")
-                    .options([("lock_timeout", LOCK_TIMEOUT)]);
-                let mut connection = options.connect().await?;
+            Address::Postgres(server) => {
+                let connection = server.connect(|options| {
+                    let options = options.application_name("wardgate migrate");
+                    options.options([("lock_timeout", LOCK_TIMEOUT)])
+                });
+                let mut connection = connection.await?;
                 let migrated = self.schema.migrate(&mut connection).await?;
                 if let Some(role) = role {
                     self.schema.grant(&mut connection, role).await?;

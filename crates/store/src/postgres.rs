@@ -1,13 +1,17 @@
 //! PostgreSQL: each service has a schema of its own in any database, with its version in it.
 
+mod server;
+
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
-use sqlx::{AssertSqlSafe, Connection, PgPool};
+use sqlx::postgres::{PgConnection, PgPoolOptions};
+use sqlx::{AssertSqlSafe, Connection};
 use tokio::time::timeout;
 
 use crate::migration::{MigratedVersions, MigrationError, check, missing, version};
 use crate::{DatabaseSettings, Role};
+
+pub use server::{PostgresPool, PostgresServer};
 
 /// The schema of one service.
 #[derive(Debug, Clone, Copy)]
@@ -59,23 +63,22 @@ impl Schema {
     /// Connects on first use, known to the server as `wardgate` and the service. No statement takes longer than `limit`.
     pub fn pool(
         &self,
-        options: &PgConnectOptions,
+        server: &PostgresServer,
         limit: Duration,
         settings: &DatabaseSettings,
-    ) -> PgPool {
+    ) -> PostgresPool {
         // The server gives a statement up no later than whoever waits for it.
         let statements = format!("{}ms", settings.statement_timeout(limit).as_millis());
-        let options = options
-            .clone()
-            .application_name(&format!("wardgate {}", self.name.replace('_', "-")))
-            .options([
+        let name = format!("wardgate {}", self.name.replace('_', "-"));
+        let pool = only_living(PgPoolOptions::new())
+            .max_connections(settings.connections(CONNECTIONS))
+            .acquire_timeout(limit);
+        server.pool(pool, |options| {
+            options.application_name(&name).options([
                 ("synchronous_commit", "on"),
                 ("statement_timeout", statements.as_str()),
-            ]);
-        only_living(PgPoolOptions::new())
-            .max_connections(settings.connections(CONNECTIONS))
-            .acquire_timeout(limit)
-            .connect_lazy_with(options)
+            ])
+        })
     }
 
     /// Brings the schema to its newest version, or where that is not this program's to do, sees that somebody did.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::num::{NonZeroU8, NonZeroU32};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -18,6 +19,10 @@ pub struct DatabaseSettings {
     /// service does, and nothing else.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
+    /// The file that holds the password, in the place of one in the address. It is read again when the server refuses what
+    /// was read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub password_file: Option<PathBuf>,
     /// Connections of one process at most; none: as many as the service chooses. Audit has one more, which writes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connections: Option<NonZeroU8>,
@@ -32,6 +37,7 @@ impl Default for DatabaseSettings {
         Self {
             migrate: true,
             role: None,
+            password_file: None,
             connections: None,
             statement_timeout_ms: None,
         }

@@ -1,5 +1,7 @@
 //! Databases of a test's own.
 
+use std::path::PathBuf;
+
 use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection, SqliteConnection};
 use tempfile::TempDir;
 use wardgate_domain::Ambient;
@@ -165,6 +167,92 @@ impl TestDatabase {
         files
             .flat_map(|file| std::fs::read(file.unwrap().path()).unwrap())
             .collect()
+    }
+}
+
+/// A role of PostgreSQL that connects with a password, which stands in a file. It owns the database that it is made for.
+#[derive(Debug)]
+pub struct PasswordRole {
+    /// How the server calls it.
+    pub name: String,
+    /// The database of the role, without the password.
+    pub url: String,
+    server: String,
+    file: TempDir,
+}
+
+impl PasswordRole {
+    /// A role for the database at `url`, of which the server is one that `tests/postgres` starts.
+    pub async fn make(url: &str) -> Self {
+        let (server, database) = url.rsplit_once('/').expect("a URL names a database");
+        let (scheme, _) = url.split_once("://").expect("a URL has a scheme");
+        let (_, address) = server.rsplit_once('@').expect("the URL names a user");
+        let name = new_name();
+        let role = Self {
+            url: format!("{scheme}://{name}@{address}/{database}"),
+            server: url.to_owned(),
+            file: TempDir::new().unwrap(),
+            name,
+        };
+        let name = &role.name;
+        role.execute(&format!(
+            "DO $$ BEGIN CREATE ROLE wardgate_by_password; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;
+             CREATE ROLE {name} LOGIN PASSWORD 'first' IN ROLE wardgate_by_password;
+             ALTER DATABASE {database} OWNER TO {name}"
+        ))
+        .await;
+        role.write("first");
+        let without = PgConnection::connect(&format!("{}?password=wrong", role.url)).await;
+        assert!(
+            without.is_err(),
+            "any password is accepted; start the server as tests/postgres does"
+        );
+        role
+    }
+
+    /// Where its password stands.
+    pub fn password_file(&self) -> PathBuf {
+        self.file.path().join("password")
+    }
+
+    /// Writes another password to the file.
+    pub fn write(&self, password: &str) {
+        let path = self.password_file();
+        let new = path.with_extension("new");
+        std::fs::write(&new, format!("{password}\n")).unwrap();
+        // At once, as mounted secrets are replaced.
+        std::fs::rename(new, path).unwrap();
+    }
+
+    /// Gives the role another password at the server.
+    pub async fn alter(&self, password: &str) {
+        self.execute(&format!("ALTER ROLE {} PASSWORD '{password}'", self.name))
+            .await;
+    }
+
+    /// Ends every connection of the role. Returns how many there were.
+    pub async fn disconnect(&self) -> i64 {
+        let mut connection = PgConnection::connect(&self.server).await.unwrap();
+        let ended =
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = $1";
+        let ended = sqlx::query_scalar(ended).bind(&self.name);
+        ended.fetch_one(&mut connection).await.unwrap()
+    }
+
+    /// Removes it and what it owns.
+    pub async fn remove(self) {
+        let name = &self.name;
+        self.disconnect().await;
+        self.execute(&format!(
+            "REASSIGN OWNED BY {name} TO CURRENT_USER; DROP ROLE {name}"
+        ))
+        .await;
+    }
+
+    async fn execute(&self, sql: &str) {
+        let mut connection = PgConnection::connect(&self.server).await.unwrap();
+        let sql = sqlx::raw_sql(AssertSqlSafe(sql.to_owned()));
+        connection.execute(sql).await.unwrap();
     }
 }
 

@@ -49,7 +49,7 @@ pub use captured_log::CapturedLog;
 pub use chance::{highest_chance, lowest_chance};
 pub use client::{Client, Reply};
 pub use clock::TestClock;
-pub use database::{TestDatabase, database_server};
+pub use database::{PasswordRole, TestDatabase, database_server};
 pub use http_server::serve;
 pub use identity_provider::{FakeIdentityProvider, ProviderKind};
 pub use keys::{

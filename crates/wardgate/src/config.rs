@@ -23,7 +23,7 @@ use wardgate_resilience::concurrency::Config as Concurrency;
 use wardgate_rpc::Drain;
 use wardgate_rpc::link::TlsFiles;
 use wardgate_rpc::server::ListenConfig;
-use wardgate_store::DatabaseSettings;
+use wardgate_store::{Address, DatabaseSettings, NotAStore};
 use wardgate_yaml::{Node, Position};
 
 pub(crate) use console::{ConsoleWiring, LocalConsole};
@@ -261,11 +261,25 @@ pub(crate) struct OperatorLinks {
 }
 
 /// Where a service keeps its state, and how.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 pub(crate) struct StoreSettings {
     pub(crate) store: String,
     #[serde(default)]
     pub(crate) database: DatabaseSettings,
+}
+
+impl StoreSettings {
+    /// The file of a data directory.
+    pub(crate) fn file(store: String) -> Self {
+        Self {
+            store,
+            database: DatabaseSettings::default(),
+        }
+    }
+
+    pub(crate) fn address(&self) -> Result<Address, NotAStore> {
+        Address::new(&self.store, &self.database)
+    }
 }
 
 /// How many calls a service works on at once, as its section sets it; none for the record, which turns nothing away: what

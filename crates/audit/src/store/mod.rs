@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use wardgate_domain::{Digest, Timestamp};
 use wardgate_rpc::client::RecordDamage;
+use wardgate_store::postgres::PostgresPool;
 use wardgate_store::{DatabaseSettings, Layout, MigrationError, StartWait, is_busy};
 use wardgate_transparency::TreeHead;
 
@@ -73,7 +74,7 @@ pub(crate) async fn prepare(address: &Address, settings: &DatabaseSettings) -> R
     loop {
         let prepared = match address {
             Address::Sqlite(path) => sqlite::prepare(path, settings).await,
-            Address::Postgres(options) => postgres::prepare(options, settings).await,
+            Address::Postgres(server) => postgres::prepare(server, settings).await,
         };
         return match prepared {
             Err(MigrationError::Database(source)) => {
@@ -150,8 +151,8 @@ impl StoreWriter {
     pub(crate) async fn connect(address: &Address) -> Result<Self, sqlx::Error> {
         Ok(match address {
             Address::Sqlite(path) => Self::Sqlite(sqlite::SqliteWriter::connect(path).await?),
-            Address::Postgres(options) => {
-                Self::Postgres(postgres::PostgresWriter::connect(options).await?)
+            Address::Postgres(server) => {
+                Self::Postgres(postgres::PostgresWriter::connect(server).await?)
             }
         })
     }
@@ -356,7 +357,7 @@ pub(crate) struct StoreReader {
 #[derive(Debug, Clone)]
 enum ReadPool {
     Sqlite(sqlx::SqlitePool),
-    Postgres(sqlx::PgPool),
+    Postgres(PostgresPool),
 }
 
 /// How long a sequence that was seen to be dense is taken to be so by queries that do not read all of it.
@@ -367,9 +368,7 @@ impl StoreReader {
     pub(crate) fn new(address: &Address, settings: &DatabaseSettings) -> Self {
         let pool = match address {
             Address::Sqlite(path) => ReadPool::Sqlite(sqlite::read_pool(path)),
-            Address::Postgres(options) => {
-                ReadPool::Postgres(postgres::read_pool(options, settings))
-            }
+            Address::Postgres(server) => ReadPool::Postgres(postgres::read_pool(server, settings)),
         };
         Self {
             pool,
@@ -390,7 +389,11 @@ impl StoreReader {
     pub(crate) async fn head(&self) -> Result<RecordHead, Error> {
         let head: (i64, i64, i64, i64) = match &self.pool {
             ReadPool::Sqlite(pool) => sqlx::query_as(sqlite::HEAD).fetch_one(pool).await?,
-            ReadPool::Postgres(pool) => sqlx::query_as(postgres::HEAD).fetch_one(pool).await?,
+            ReadPool::Postgres(pool) => {
+                sqlx::query_as(postgres::HEAD)
+                    .fetch_one(&mut *pool.acquire().await?)
+                    .await?
+            }
         };
         Ok(head.into())
     }
@@ -405,7 +408,7 @@ impl StoreReader {
             }
             ReadPool::Postgres(pool) => {
                 let size = sqlx::query_as(postgres::SIZE).bind(since);
-                size.fetch_one(pool).await?
+                size.fetch_one(&mut *pool.acquire().await?).await?
             }
         };
         let (bytes, reusable, records, recent, oldest) = size;
@@ -460,7 +463,11 @@ impl StoreReader {
         }
         let (count, size): (i64, i64) = match &self.pool {
             ReadPool::Sqlite(pool) => sqlx::query_as(sqlite::COUNT).fetch_one(pool).await?,
-            ReadPool::Postgres(pool) => sqlx::query_as(postgres::COUNT).fetch_one(pool).await?,
+            ReadPool::Postgres(pool) => {
+                sqlx::query_as(postgres::COUNT)
+                    .fetch_one(&mut *pool.acquire().await?)
+                    .await?
+            }
         };
         if count == size {
             let mut dense_at = self.dense_at.lock().unwrap_or_else(PoisonError::into_inner);
@@ -469,7 +476,11 @@ impl StoreReader {
         }
         let gaps: Vec<(i64, i64)> = match &self.pool {
             ReadPool::Sqlite(pool) => sqlx::query_as(sqlite::GAPS).fetch_all(pool).await?,
-            ReadPool::Postgres(pool) => sqlx::query_as(postgres::GAPS).fetch_all(pool).await?,
+            ReadPool::Postgres(pool) => {
+                sqlx::query_as(postgres::GAPS)
+                    .fetch_all(&mut *pool.acquire().await?)
+                    .await?
+            }
         };
         let range = |(from, to)| unsigned(from)..unsigned(to);
         Ok(gaps.into_iter().map(range).collect())

@@ -1,9 +1,9 @@
 //! PostgreSQL: the schema `audit` of any database.
 
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
-use sqlx::{ConnectOptions, Connection, PgPool};
+use sqlx::Connection;
+use sqlx::postgres::{PgConnection, PgPoolOptions};
 use wardgate_domain::Digest;
-use wardgate_store::postgres::{Rights, Schema, only_living};
+use wardgate_store::postgres::{PostgresPool, PostgresServer, Rights, Schema, only_living};
 use wardgate_store::{DatabaseSettings, MigrationError};
 use wardgate_transparency::TreeHead;
 
@@ -185,52 +185,49 @@ const APPEND: &str = "
     )
     SELECT first FROM head";
 
-pub(super) async fn version(pool: &PgPool) -> Result<i64, sqlx::Error> {
+pub(super) async fn version(pool: &PostgresPool) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar("SELECT version FROM audit.schema_version")
-        .fetch_one(pool)
+        .fetch_one(&mut *pool.acquire().await?)
         .await
 }
 
 pub(super) async fn prepare(
-    options: &PgConnectOptions,
+    server: &PostgresServer,
     settings: &DatabaseSettings,
 ) -> Result<(), MigrationError> {
-    let mut connection = options.connect().await?;
+    let mut connection = server.connect(|options| options).await?;
     SCHEMA.prepare(&mut connection, settings).await?;
     Ok(connection.close().await?)
 }
 
-pub(super) fn read_pool(options: &PgConnectOptions, settings: &DatabaseSettings) -> PgPool {
+pub(super) fn read_pool(server: &PostgresServer, settings: &DatabaseSettings) -> PostgresPool {
     let limit = format!("{}ms", settings.statement_timeout(READ_LIMIT).as_millis());
-    let options = options
-        .clone()
-        .application_name("wardgate audit reader")
-        .options([
+    let pool = only_living(PgPoolOptions::new())
+        .max_connections(settings.connections(READERS))
+        .acquire_timeout(READ_WAIT);
+    server.pool(pool, |options| {
+        options.application_name("wardgate audit reader").options([
             ("default_transaction_read_only", "on"),
             ("client_connection_check_interval", CLIENT_CHECK_INTERVAL),
             ("statement_timeout", limit.as_str()),
-        ]);
-    only_living(PgPoolOptions::new())
-        .max_connections(settings.connections(READERS))
-        .acquire_timeout(READ_WAIT)
-        .connect_lazy_with(options)
+        ])
+    })
 }
 
 pub(crate) struct PostgresWriter(PgConnection);
 
 impl PostgresWriter {
-    pub(super) async fn connect(options: &PgConnectOptions) -> Result<Self, sqlx::Error> {
+    pub(super) async fn connect(server: &PostgresServer) -> Result<Self, sqlx::Error> {
         // The server gives a statement up no later than the writer does, so none holds the head row
         // for a batch that was given up.
         let limit = format!("{}ms", LONGEST_WRITE.as_millis());
-        let options = options
-            .clone()
-            .application_name("wardgate audit writer")
-            .options([
+        let connection = server.connect(|options| {
+            options.application_name("wardgate audit writer").options([
                 ("synchronous_commit", "on"),
                 ("statement_timeout", limit.as_str()),
-            ]);
-        options.connect().await.map(Self)
+            ])
+        });
+        connection.await.map(Self)
     }
 
     pub(super) async fn append(&mut self, entries: &[&RecordEntry]) -> Result<u64, AppendError> {
@@ -461,6 +458,8 @@ impl PostgresWriter {
 
 #[cfg(test)]
 mod tests {
+    use wardgate_store::Address;
+
     use super::*;
 
     #[tokio::test]
@@ -469,8 +468,12 @@ mod tests {
             return;
         };
         // Whatever the URL, the role or the database say.
-        let lax = server.parse::<PgConnectOptions>().unwrap();
-        let lax = lax.options([("synchronous_commit", "off")]);
+        let separator = if server.contains('?') { '&' } else { '?' };
+        let lax = format!("{server}{separator}options[synchronous_commit]=off");
+        let Address::Postgres(lax) = Address::new(&lax, &DatabaseSettings::default()).unwrap()
+        else {
+            panic!("{server}")
+        };
         let mut writer = PostgresWriter::connect(&lax).await.unwrap();
         let synchronous: String = sqlx::query_scalar("SHOW synchronous_commit")
             .fetch_one(&mut writer.0)

@@ -69,7 +69,7 @@ impl StoreReader {
             ReadPool::Sqlite(pool) => sqlx::query_as(sqlite::LEGAL_HOLDS).fetch_all(pool).await?,
             ReadPool::Postgres(pool) => {
                 sqlx::query_as(postgres::LEGAL_HOLDS)
-                    .fetch_all(pool)
+                    .fetch_all(&mut *pool.acquire().await?)
                     .await?
             }
         };
@@ -90,7 +90,9 @@ impl StoreReader {
             }
             ReadPool::Postgres(pool) => {
                 let hold = sqlx::query_scalar(postgres::KEEPING_HOLD).bind(tag);
-                hold.bind(tenant).fetch_optional(pool).await?
+                hold.bind(tenant)
+                    .fetch_optional(&mut *pool.acquire().await?)
+                    .await?
             }
         })
     }
@@ -98,7 +100,11 @@ impl StoreReader {
     pub(crate) async fn clocks(&self) -> Result<StoreClocks, Error> {
         let (newest, server): (Option<i64>, Option<i64>) = match &self.pool {
             ReadPool::Sqlite(pool) => sqlx::query_as(sqlite::CLOCKS).fetch_one(pool).await?,
-            ReadPool::Postgres(pool) => sqlx::query_as(postgres::CLOCKS).fetch_one(pool).await?,
+            ReadPool::Postgres(pool) => {
+                sqlx::query_as(postgres::CLOCKS)
+                    .fetch_one(&mut *pool.acquire().await?)
+                    .await?
+            }
         };
         Ok(StoreClocks {
             newest: newest.map(Timestamp::from_micros),
@@ -115,7 +121,7 @@ impl StoreReader {
             }
             ReadPool::Postgres(pool) => {
                 let times = sqlx::query_as(postgres::BUNDLE_TIMES).bind(from).bind(to);
-                times.fetch_one(pool).await?
+                times.fetch_one(&mut *pool.acquire().await?).await?
             }
         };
         Ok(BundleTimes {
@@ -134,7 +140,7 @@ impl StoreReader {
             }
             ReadPool::Postgres(pool) => {
                 let first = sqlx::query_scalar(postgres::FIRST_OF_SUBJECT).bind(tag);
-                first.fetch_one(pool).await?
+                first.fetch_one(&mut *pool.acquire().await?).await?
             }
         };
         Ok(first.map(unsigned))
@@ -155,7 +161,7 @@ impl StoreReader {
                 let tiles = sqlx::query_scalar(postgres::PRUNED_HASHES)
                     .bind(from)
                     .bind(to);
-                tiles.fetch_all(pool).await?
+                tiles.fetch_all(&mut *pool.acquire().await?).await?
             }
         };
         let hashes = tiles.concat();

@@ -7,8 +7,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use sqlx::{AssertSqlSafe, PgPool, SqlitePool};
+use sqlx::{AssertSqlSafe, SqlitePool};
 use wardgate_domain::{Digest, Status, Timestamp};
+
+use wardgate_store::postgres::PostgresPool;
 
 use super::{RecordRow, signed};
 use crate::canonical::column;
@@ -169,7 +171,7 @@ impl Selection {
         rows
     }
 
-    pub(super) async fn postgres(self, pool: &PgPool) -> Result<Vec<RecordRow>, sqlx::Error> {
+    pub(super) async fn postgres(self, pool: &PostgresPool) -> Result<Vec<RecordRow>, sqlx::Error> {
         // Under a name, of which there are few: a pooler keeps no others from one transaction to the next.
         let query = sqlx::query_as(AssertSqlSafe(self.sql));
         self.values
@@ -179,7 +181,7 @@ impl Selection {
                 Value::Integer(number) => query.bind(number),
                 Value::Bytes(bytes) => query.bind(bytes),
             })
-            .fetch_all(pool)
+            .fetch_all(&mut *pool.acquire().await?)
             .await
     }
 }

@@ -21,7 +21,7 @@ impl StoreReader {
             ReadPool::Postgres(pool) => {
                 let tags: Vec<_> = tags.iter().map(|tag| tag.as_bytes().as_slice()).collect();
                 let query = sqlx::query_as(postgres::SUBJECT_KEYS).bind(tags);
-                query.fetch_all(pool).await?
+                query.fetch_all(&mut *pool.acquire().await?).await?
             }
         };
         let keys = rows.into_iter().filter_map(|(tag, wrapped)| {

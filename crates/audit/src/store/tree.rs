@@ -44,7 +44,11 @@ impl StoreReader {
     pub(crate) async fn tree(&self) -> Result<StoredTree, Error> {
         let (size, root, checkpoint, cosigned): TreeRow = match &self.pool {
             ReadPool::Sqlite(pool) => sqlx::query_as(sqlite::TREE).fetch_one(pool).await?,
-            ReadPool::Postgres(pool) => sqlx::query_as(postgres::TREE).fetch_one(pool).await?,
+            ReadPool::Postgres(pool) => {
+                sqlx::query_as(postgres::TREE)
+                    .fetch_one(&mut *pool.acquire().await?)
+                    .await?
+            }
         };
         let damaged = |_| Error::DamagedTree("its root is no hash".to_owned());
         let root = root.try_into().map_err(damaged)?;
@@ -67,7 +71,7 @@ impl StoreReader {
             }
             ReadPool::Postgres(pool) => {
                 let joined = sqlx::query_as(postgres::LEAF_HASHES).bind(from).bind(to);
-                joined.fetch_one(pool).await?
+                joined.fetch_one(&mut *pool.acquire().await?).await?
             }
         };
         let damage = || RecordDamage {
@@ -121,7 +125,7 @@ impl StoreReader {
                     .bind(level)
                     .bind(from)
                     .bind(to);
-                joined.fetch_one(pool).await?
+                joined.fetch_one(&mut *pool.acquire().await?).await?
             }
         };
         Ok(complete(joined, &range))

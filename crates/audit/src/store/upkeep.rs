@@ -50,7 +50,7 @@ impl StoreReader {
             }
             ReadPool::Postgres(pool) => {
                 let position = sqlx::query_scalar(postgres::EXPORT_POSITION).bind(export);
-                position.fetch_optional(pool).await?
+                position.fetch_optional(&mut *pool.acquire().await?).await?
             }
         };
         Ok(position.map(unsigned))

@@ -7,6 +7,7 @@ use wardgate_audit::{AnomalySettings, CallingProcesses, Config, LogCloser, Recor
 use wardgate_domain::{Ambient, CallFacts, Status};
 use wardgate_rpc::client::{AuditClient, AuditFilter, ContentFilter};
 use wardgate_rpc::{Peer, link};
+use wardgate_store::DatabaseSettings;
 
 use crate::support::{TestStore, intact, json, keys, on_both_stores, outcome, subject};
 
@@ -29,7 +30,9 @@ async fn service(store: &TestStore) -> (AuditClient, LogCloser) {
     let (service, closer) = Box::pin(service).await.unwrap();
     let audit = link::local(service, Peer::Gateway).link;
     // The search begins with the records that are yet to come.
-    let reader = RecordReader::open(&store.url).await.unwrap();
+    let reader = RecordReader::open(&store.url, &DatabaseSettings::default())
+        .await
+        .unwrap();
     let begun = Instant::now();
     while reader
         .export_position("anomaly_detection")

@@ -5,7 +5,7 @@ use futures::{StreamExt, stream};
 use wardgate_audit::{CallingProcesses, Config, Error};
 use wardgate_domain::{Ambient, CallFacts, Digest, Event, Receipt, Record, Status};
 use wardgate_proto::common::v1::ErrorReason;
-use wardgate_store::MigrationError;
+use wardgate_store::{DatabaseSettings, MigrationError};
 
 use crate::support::{TestStore, intent, json, keys, on_both_stores, outcome, refusals, subject};
 
@@ -293,7 +293,8 @@ async fn a_newer_schema_is_refused(store: &TestStore) {
         refused.err(),
         Some(Error::Schema(MigrationError::Newer { found: 99, .. }))
     ));
-    let refused = wardgate_audit::RecordReader::open(&store.url).await;
+    let refused =
+        wardgate_audit::RecordReader::open(&store.url, &DatabaseSettings::default()).await;
     assert!(matches!(
         refused.err(),
         Some(Error::Schema(MigrationError::Newer { found: 99, .. }))

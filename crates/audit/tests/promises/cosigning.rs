@@ -15,6 +15,7 @@ use wardgate_audit::{
 use wardgate_domain::{Ambient, Status};
 use wardgate_rpc::client::AuditClient;
 use wardgate_rpc::{Peer, link};
+use wardgate_store::DatabaseSettings;
 use wardgate_transparency::{Checkpoint, Signer, TrustPolicy, VerifierKey};
 use wardgate_witness::Witness;
 
@@ -97,7 +98,9 @@ async fn append(audit: &AuditClient, count: usize) {
 }
 
 async fn size_of(store: &TestStore, kind: CheckpointKind) -> Option<u64> {
-    let reader = RecordReader::open(&store.url).await.unwrap();
+    let reader = RecordReader::open(&store.url, &DatabaseSettings::default())
+        .await
+        .unwrap();
     let note = reader.checkpoint(kind).await.ok()?;
     Some(note.text().parse::<Checkpoint>().unwrap().head.size)
 }
@@ -113,7 +116,9 @@ async fn reaches(store: &TestStore, kind: CheckpointKind, size: u64) {
 
 /// What a reader with the policy says of an export of the newest checkpoint of a kind.
 async fn verify(store: &TestStore, policy: &str, kind: CheckpointKind) -> Result<u64, String> {
-    let reader = RecordReader::open(&store.url).await.unwrap();
+    let reader = RecordReader::open(&store.url, &DatabaseSettings::default())
+        .await
+        .unwrap();
     let out = TempDir::new().unwrap();
     let exported = reader.export(out.path(), kind, |_, _| ()).await;
     exported.map_err(|error| error.to_string())?;
@@ -197,7 +202,9 @@ async fn a9_a_fork_shown_to_the_witness_is_never_cosigned(store: &TestStore) {
     }
     closer.close().await;
     assert_eq!(size_of(&fork, CheckpointKind::Cosigned).await, None);
-    let reader = RecordReader::open(&fork.url).await.unwrap();
+    let reader = RecordReader::open(&fork.url, &DatabaseSettings::default())
+        .await
+        .unwrap();
     let refused = reader
         .checkpoint(CheckpointKind::Cosigned)
         .await

@@ -9,6 +9,7 @@ use wardgate_domain::{
     OutlinedArgument, Record, ResultColumn, ResultOutline, Status,
 };
 use wardgate_rpc::client::{AuditFilter, DataSubjectFilter, QueriedRecord, RecordDetails};
+use wardgate_store::DatabaseSettings;
 
 use crate::support::{
     TestService, TestStore, intact, keys, on_both_stores, outcome, start, subject,
@@ -82,7 +83,9 @@ fn about(tenant: &str, key: &str) -> AuditFilter {
 }
 
 async fn read(store: &TestStore, filter: AuditFilter) -> Vec<QueriedRecord> {
-    let reader = RecordReader::open(&store.url).await.unwrap();
+    let reader = RecordReader::open(&store.url, &DatabaseSettings::default())
+        .await
+        .unwrap();
     let reader = reader.with_details_key(keys().details);
     reader.query(filter).unwrap().try_collect().await.unwrap()
 }
@@ -125,7 +128,9 @@ async fn details_are_sealed_and_data_subjects_are_found_by_a_keyed_digest(store:
     assert_eq!(read(store, later).await.len(), 0);
     assert_eq!(read(store, about("south", "NUGWI")).await.len(), 0);
     assert_eq!(read(store, about("north", "NUGW")).await.len(), 0);
-    let keyless = RecordReader::open(&store.url).await.unwrap();
+    let keyless = RecordReader::open(&store.url, &DatabaseSettings::default())
+        .await
+        .unwrap();
     assert!(keyless.query(about("north", "NUGWI")).is_err());
 
     let stored = store.every_byte().await;
@@ -168,7 +173,9 @@ async fn destroying_the_key_of_a_data_subject_erases_the_details_and_every_proof
     assert_eq!(details(&read(store, all).await), [true, false]);
     // Who saw them stays known.
     assert_eq!(read(store, about("north", "NUGWI")).await.len(), 1);
-    let reader = RecordReader::open(&store.url).await.unwrap();
+    let reader = RecordReader::open(&store.url, &DatabaseSettings::default())
+        .await
+        .unwrap();
     let directory = tempfile::tempdir().unwrap();
     let exported = reader
         .export(directory.path(), CheckpointKind::Signed, |_, _| {})

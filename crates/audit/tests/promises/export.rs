@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use wardgate_audit::{CheckpointKind, RecordReader, VerificationError, Verifier};
 use wardgate_domain::Status;
+use wardgate_store::DatabaseSettings;
 use wardgate_transparency::{
     Checkpoint, Signer, TrustPolicy, VerifierKey, decode_bundle, encode_entry,
 };
@@ -56,7 +57,9 @@ impl ExportedRecord {
             service.audit.append(&record, false).await.unwrap();
         }
         service.closer.close().await;
-        let reader = RecordReader::open(&store.url).await.unwrap();
+        let reader = RecordReader::open(&store.url, &DatabaseSettings::default())
+            .await
+            .unwrap();
         let directory = TempDir::new().unwrap();
         let mut told = 0;
         let kind = CheckpointKind::Signed;
@@ -103,7 +106,9 @@ async fn a10_an_export_and_each_proof_verify_offline(store: &TestStore) {
         assert_eq!(line["sequence"], record.sequence);
         assert_eq!(line["record"], crate::support::json(&record));
     }
-    let reader = RecordReader::open(&store.url).await.unwrap();
+    let reader = RecordReader::open(&store.url, &DatabaseSettings::default())
+        .await
+        .unwrap();
     let proof = exported.path().join("one.tlog-proof");
     for sequence in [0, 255, 256, 259] {
         let proved = reader
@@ -232,7 +237,9 @@ async fn a_checkpoint_that_was_kept_shows_another_history_and_an_older_record() 
 async fn a_receipt_proves_the_record_of_its_call_and_of_no_other() {
     let store = TestStore::sqlite();
     let exported = ExportedRecord::of(&store, 3).await;
-    let reader = RecordReader::open(&store.url).await.unwrap();
+    let reader = RecordReader::open(&store.url, &DatabaseSettings::default())
+        .await
+        .unwrap();
     let answer = exported.path().join("answer.json");
     let save = |call_id: &serde_json::Value, hash: &wardgate_domain::Digest| {
         let receipt = serde_json::json!({

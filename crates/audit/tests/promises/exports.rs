@@ -11,6 +11,7 @@ use wardgate_audit::{CallingProcesses, Config, ExportSettings, LogCloser, Record
 use wardgate_domain::{Ambient, Status};
 use wardgate_rpc::client::AuditClient;
 use wardgate_rpc::{Peer, link};
+use wardgate_store::DatabaseSettings;
 
 use crate::support::{
     TestStore, admin_change, intent, json, keys, on_both_stores, outcome, refusals, subject,
@@ -137,7 +138,9 @@ async fn a_security_tool_has_every_record_in_order(store: &TestStore) {
             json(&stored)["call_id"]
         );
     }
-    let reader = RecordReader::open(&store.url).await.unwrap();
+    let reader = RecordReader::open(&store.url, &DatabaseSettings::default())
+        .await
+        .unwrap();
     assert_eq!(
         reader.export_position("soc").await.unwrap(),
         Some((300, 300))
@@ -153,7 +156,9 @@ async fn an_export_goes_on_where_it_was(store: &TestStore) {
         append(&audit, 5).await;
         receiver.has(5 * round).await;
         // How far it is, is stored after the tool has it.
-        let reader = RecordReader::open(&store.url).await.unwrap();
+        let reader = RecordReader::open(&store.url, &DatabaseSettings::default())
+            .await
+            .unwrap();
         let size = 5 * round as u64;
         let begun = Instant::now();
         while reader.export_position("soc").await.unwrap() != Some((size, size)) {
@@ -171,7 +176,9 @@ async fn an_export_goes_on_where_it_was(store: &TestStore) {
         ..webhook(&late.serve().await, r#","start":"now""#)
     };
     let (audit, closer) = service(store, export).await;
-    let reader = RecordReader::open(&store.url).await.unwrap();
+    let reader = RecordReader::open(&store.url, &DatabaseSettings::default())
+        .await
+        .unwrap();
     let begun = Instant::now();
     while reader.export_position("late").await.unwrap().is_none() {
         assert!(begun.elapsed() < Duration::from_secs(60));

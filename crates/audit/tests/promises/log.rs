@@ -6,6 +6,7 @@ use futures::future::join_all;
 use wardgate_audit::{CallingProcesses, CheckpointKind, Config, Error, RecordReader};
 use wardgate_domain::{Ambient, Digest, Status};
 use wardgate_proto::common::v1::ErrorReason;
+use wardgate_store::DatabaseSettings;
 use wardgate_transparency::{
     Checkpoint, CompactTree, Signer, TreeHead, TrustPolicy, VerifierKey, leaf_hash,
     verify_inclusion,
@@ -27,7 +28,9 @@ on_both_stores! {
 
 /// The key of the log of `store`, whose name the first checkpoint says.
 async fn key_of(store: &TestStore) -> VerifierKey {
-    let reader = RecordReader::open(&store.url).await.unwrap();
+    let reader = RecordReader::open(&store.url, &DatabaseSettings::default())
+        .await
+        .unwrap();
     let note = reader.checkpoint(CheckpointKind::Signed).await.unwrap();
     let name = note.text().lines().next().unwrap().to_owned();
     let signer = Signer::from_pkcs8(&name, &log_key(1)).unwrap();
@@ -36,7 +39,9 @@ async fn key_of(store: &TestStore) -> VerifierKey {
 
 /// The newest checkpoint, verified.
 async fn checkpoint(store: &TestStore) -> TreeHead {
-    let reader = RecordReader::open(&store.url).await.unwrap();
+    let reader = RecordReader::open(&store.url, &DatabaseSettings::default())
+        .await
+        .unwrap();
     let note = reader.checkpoint(CheckpointKind::Signed).await.unwrap();
     Checkpoint::verify(&note, &key_of(store).await)
         .unwrap()
@@ -84,7 +89,9 @@ async fn a7_every_record_is_proved_by_a_checkpoint_signed_within_a_second(store:
     covered(store, 300).await;
     assert_eq!(checkpoint(store).await, tree(store).await);
 
-    let reader = RecordReader::open(&store.url).await.unwrap();
+    let reader = RecordReader::open(&store.url, &DatabaseSettings::default())
+        .await
+        .unwrap();
     let policy = TrustPolicy::of_log(key_of(store).await);
     for record in store.records().await {
         let proof = reader
@@ -185,7 +192,9 @@ async fn a7_the_tree_of_a_large_store_is_built_while_it_takes_records(store: &Te
         )
     };
     store.execute(&fill).await.unwrap();
-    let reader = RecordReader::open(&store.url).await.unwrap();
+    let reader = RecordReader::open(&store.url, &DatabaseSettings::default())
+        .await
+        .unwrap();
     let before = reader.checkpoint(CheckpointKind::Signed).await.unwrap();
     let service = store.service().await;
     // It serves, and nothing was built yet, for half a second: what it takes now is in the same tree later.

@@ -20,6 +20,7 @@ use wardgate_rpc::client::{
 };
 use wardgate_rpc::server::{BoundServer, ListenConfig};
 use wardgate_rpc::{Peer, Shutdown, link};
+use wardgate_store::DatabaseSettings;
 use wardgate_testkit::{FakePolicy, PolicyAnswer, token_message, until};
 
 use crate::support::{
@@ -448,7 +449,9 @@ async fn an_export_over_grpc_is_the_one_of_the_store(store: &TestStore) {
             .await
             .map_err(|error: Box<dyn std::error::Error>| error);
         assert_eq!(written.unwrap().head.size, told);
-        let reader = RecordReader::open(&store.url).await.unwrap();
+        let reader = RecordReader::open(&store.url, &DatabaseSettings::default())
+            .await
+            .unwrap();
         let kind = CheckpointKind::Signed;
         reader.export(&theirs, kind, |_, _| ()).await.unwrap();
         let [ours, theirs] = [&ours, &theirs].map(|directory| files(directory));

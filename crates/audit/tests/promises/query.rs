@@ -10,6 +10,7 @@ use wardgate_domain::{Ambient, CallFacts, ConversationKey, Record, Status, Times
 use wardgate_proto::audit::v1 as pb;
 use wardgate_proto::audit::v1::audit_service_client::AuditServiceClient;
 use wardgate_rpc::client::{AuditFilter, QueriedRecord};
+use wardgate_store::DatabaseSettings;
 
 use crate::support::{
     TestService, TestStore, admin_change, intact, intent, json, memory_access, on_both_stores,
@@ -30,7 +31,9 @@ on_both_stores! {
 
 async fn the_size_the_pace_and_the_room_of_the_record_are_measured(store: &TestStore) {
     let service = store.service().await;
-    let reader = RecordReader::open(&store.url).await.unwrap();
+    let reader = RecordReader::open(&store.url, &DatabaseSettings::default())
+        .await
+        .unwrap();
     let capacity = Some(1 << 30);
     let now = || Ambient::system().now();
     let before = reader.growth(capacity, now()).await.unwrap();
@@ -460,7 +463,9 @@ async fn a_query_that_means_nothing_is_refused(store: &TestStore) {
 async fn a_reader_needs_no_service_and_disturbs_none(store: &TestStore) {
     assert!(
         matches!(
-            RecordReader::open(&store.url).await.err(),
+            RecordReader::open(&store.url, &DatabaseSettings::default())
+                .await
+                .err(),
             Some(Error::Open { .. })
         ),
         "nothing there"
@@ -471,7 +476,9 @@ async fn a_reader_needs_no_service_and_disturbs_none(store: &TestStore) {
         .append(&outcome(&subject(), Status::Ok), false)
         .await
         .unwrap();
-    let reader = RecordReader::open(&store.url).await.unwrap();
+    let reader = RecordReader::open(&store.url, &DatabaseSettings::default())
+        .await
+        .unwrap();
     let count = async || {
         let records = reader.query(AuditFilter::default()).unwrap();
         records.try_collect::<Vec<_>>().await.unwrap().len()
@@ -500,15 +507,20 @@ async fn a_store_that_is_none_is_refused() {
     ] {
         assert!(
             matches!(
-                RecordReader::open(store).await.err(),
+                RecordReader::open(store, &DatabaseSettings::default())
+                    .await
+                    .err(),
                 Some(Error::UnknownStore)
             ),
             "{store}"
         );
     }
-    let error = RecordReader::open("postgres://u:hunter2@127.0.0.1:1/audit")
-        .await
-        .unwrap_err();
+    let error = RecordReader::open(
+        "postgres://u:hunter2@127.0.0.1:1/audit",
+        &DatabaseSettings::default(),
+    )
+    .await
+    .unwrap_err();
     assert!(error.to_string().contains("127.0.0.1:1/audit"), "{error}");
     assert!(!error.to_string().contains("hunter2"), "{error}");
 }

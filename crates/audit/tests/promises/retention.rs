@@ -17,6 +17,7 @@ use wardgate_rpc::Peer;
 use wardgate_rpc::client::{
     AuditFilter, DataSubjectFilter, HoldScope, OperatorAuditClient, QueriedRecord, RecordDetails,
 };
+use wardgate_store::DatabaseSettings;
 use wardgate_testkit::{FakePolicy, TestClock};
 use wardgate_transparency::{Checkpoint, TrustPolicy, VerifierKey, leaf_hash};
 
@@ -100,7 +101,9 @@ async fn apply(operator: &OperatorAuditClient) -> u64 {
 }
 
 async fn reader(store: &TestStore) -> RecordReader {
-    RecordReader::open(&store.url).await.unwrap()
+    RecordReader::open(&store.url, &DatabaseSettings::default())
+        .await
+        .unwrap()
 }
 
 /// Waits until the newest checkpoint covers `size` records; writes it to a file.

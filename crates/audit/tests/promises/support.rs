@@ -17,6 +17,7 @@ use wardgate_rpc::client::{
 };
 use wardgate_rpc::link::{self, Link};
 use wardgate_rpc::{Peer, Readiness};
+use wardgate_store::DatabaseSettings;
 use wardgate_testkit::TestDatabase;
 
 /// Runs each of the named functions, which take a `&TestStore`, on both kinds of store.
@@ -118,7 +119,9 @@ impl TestStore {
 
     /// What a filter gives, read without the service.
     pub(crate) async fn read(&self, filter: AuditFilter) -> Vec<QueriedRecord> {
-        let reader = RecordReader::open(&self.url).await.unwrap();
+        let reader = RecordReader::open(&self.url, &DatabaseSettings::default())
+            .await
+            .unwrap();
         let records = reader.query(filter).unwrap();
         records.try_collect().await.unwrap()
     }

@@ -135,7 +135,7 @@ impl Store {
         settings: &DatabaseSettings,
         ambient: Ambient,
     ) -> Result<Arc<Self>, StoreError> {
-        let address: Address = url.parse()?;
+        let address = Address::new(url, settings)?;
         let store = Arc::new(Self {
             database: Database::new(&address, LAYOUT, settings),
             address,

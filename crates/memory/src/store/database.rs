@@ -1,6 +1,7 @@
 //! Connections to the store: in SQLite readers beside the one writer, since nobody who reads should wait for it.
 
-use sqlx::{PgPool, SqlitePool};
+use sqlx::SqlitePool;
+use wardgate_store::postgres::PostgresPool;
 use wardgate_store::{Address, DatabaseSettings, Transaction};
 
 use super::{LIMIT, postgres, sqlite};
@@ -19,7 +20,7 @@ enum Pools {
         writer: SqlitePool,
         readers: SqlitePool,
     },
-    Postgres(PgPool),
+    Postgres(PostgresPool),
 }
 
 impl Database {
@@ -30,8 +31,8 @@ impl Database {
                 writer: sqlite::writer(path),
                 readers: sqlite::readers(path),
             },
-            Address::Postgres(options) => {
-                Pools::Postgres(postgres::SCHEMA.pool(options, LIMIT, settings))
+            Address::Postgres(server) => {
+                Pools::Postgres(postgres::SCHEMA.pool(server, LIMIT, settings))
             }
         };
         Self {

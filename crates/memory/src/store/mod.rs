@@ -106,7 +106,7 @@ impl MemoryStore {
         key: MasterKey,
         ambient: Ambient,
     ) -> Result<Self, Error> {
-        let address: Address = url.parse()?;
+        let address = Address::new(url, settings)?;
         Ok(Self {
             database: Database::new(&address, settings),
             address,

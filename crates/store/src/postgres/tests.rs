@@ -1,4 +1,4 @@
-//! Pools, with a server that falls silent.
+//! Pools, with a server that falls silent, and with passwords that are replaced.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,8 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
+use wardgate_testkit::{PasswordRole, TestDatabase};
+
+use sqlx::postgres::PgConnectOptions;
 
 use super::*;
+use crate::{Address, is_busy};
 
 /// A way to the server on which connections can fall silent, as when its machine is lost: nothing comes any more, and
 /// nobody says so.
@@ -80,4 +84,89 @@ async fn connections_whose_server_fell_silent_hold_no_place() {
     for _ in 0..4 {
         assert_eq!(one().await.unwrap(), 1);
     }
+}
+
+/// How a service is configured to connect as `role`.
+fn server_of(role: &PasswordRole) -> PostgresServer {
+    let settings = DatabaseSettings {
+        password_file: Some(role.password_file()),
+        ..DatabaseSettings::default()
+    };
+    match Address::new(&role.url, &settings).unwrap() {
+        Address::Postgres(server) => *server,
+        Address::Sqlite(path) => panic!("{}", path.display()),
+    }
+}
+
+fn pool_of(server: &PostgresServer) -> PostgresPool {
+    let pool = only_living(PgPoolOptions::new()).acquire_timeout(Duration::from_mins(1));
+    server.pool(pool, |options| options)
+}
+
+#[tokio::test]
+async fn a_password_is_replaced_while_connections_are_opened() {
+    let Some(database) = TestDatabase::postgres().await else {
+        return;
+    };
+    let role = PasswordRole::make(&database.url()).await;
+    let server = server_of(&role);
+    let (pool, other) = (pool_of(&server), pool_of(&server));
+    let connect = async || {
+        let opened = server.connect(|options| options).await.unwrap();
+        opened.close().await.unwrap();
+        for pool in [&pool, &other] {
+            let mut transaction = pool.begin().await.unwrap();
+            let one = sqlx::query_scalar::<_, i32>("SELECT 1").fetch_one(&mut *transaction);
+            assert_eq!(one.await.unwrap(), 1);
+            transaction.commit().await.unwrap();
+        }
+    };
+    connect().await;
+
+    // The file first: what it held before is used as long as the server takes it.
+    role.write("second");
+    assert!(role.disconnect().await > 0);
+    connect().await;
+    role.alter("second").await;
+    role.disconnect().await;
+    connect().await;
+
+    // The role first: connections that there are go on.
+    let mut open = pool.acquire().await.unwrap();
+    role.alter("third").await;
+    open.ping().await.unwrap();
+    role.write("third");
+    role.disconnect().await;
+    connect().await;
+    drop(open);
+    role.remove().await;
+}
+
+#[tokio::test]
+async fn a_password_that_the_server_refuses_is_named_by_its_file_and_tried_again() {
+    let Some(database) = TestDatabase::postgres().await else {
+        return;
+    };
+    let role = PasswordRole::make(&database.url()).await;
+    let server = server_of(&role);
+    let pool = pool_of(&server);
+    role.write("hunter2");
+    let file = role.password_file();
+    for error in [
+        server.connect(|options| options).await.unwrap_err(),
+        pool.acquire().await.unwrap_err(),
+    ] {
+        let text = error.to_string();
+        let expected = format!("the server refuses the password in {}", file.display());
+        assert!(text.contains(&expected), "{text}");
+        assert!(!text.contains("hunter2"), "{text}");
+        assert!(!is_busy(&error), "a start does not wait for it");
+    }
+    std::fs::remove_file(&file).unwrap();
+    let error = pool.acquire().await.unwrap_err().to_string();
+    let expected = format!("the password in {} cannot be read", file.display());
+    assert!(error.contains(&expected), "{error}");
+    role.write("first");
+    pool.acquire().await.unwrap();
+    role.remove().await;
 }

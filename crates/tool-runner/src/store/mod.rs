@@ -128,7 +128,7 @@ impl ToolRunnerStore {
         key: SealingKey,
         ambient: Ambient,
     ) -> Result<Self, StoreError> {
-        let address: Address = url.parse()?;
+        let address = Address::new(url, settings)?;
         Ok(Self {
             database: Database::new(&address, LAYOUT, settings),
             address,

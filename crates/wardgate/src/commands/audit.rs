@@ -32,7 +32,7 @@ use crate::commands::output::{RowPrinter, print_text};
 use crate::commands::running::{LIMIT, operator_audit};
 use crate::commands::terminal::cell;
 use crate::commands::{login, serve};
-use crate::config::{ServiceWiring, Settings};
+use crate::config::{ServiceWiring, Settings, StoreSettings};
 use crate::data_dir::{self, DataDir};
 
 pub(crate) async fn run(arguments: AuditArgs, verbosity: LogVerbosity) -> Result<(), Failure> {
@@ -365,16 +365,21 @@ fn details_key(source: &RecordSource) -> Result<PathBuf, Failure> {
 }
 
 pub(super) async fn open(source: &RecordSource) -> Result<RecordReader, Failure> {
-    Ok(RecordReader::open(&store(source)?).await?)
+    let StoreSettings { store, database } = store(source)?;
+    Ok(RecordReader::open(&store, &database).await?)
 }
 
 /// The store of a data directory, or of a configured system.
-fn store(source: &RecordSource) -> Result<String, Failure> {
+fn store(source: &RecordSource) -> Result<StoreSettings, Failure> {
     match &source.config {
-        None => Ok(DataDir::existing(&source.data_dir)?.record()),
+        None => {
+            let record = DataDir::existing(&source.data_dir)?.record();
+            Ok(StoreSettings::file(record))
+        }
         Some(file) => {
             let config: wardgate_audit::Config = Settings::load(file)?.unwired("audit", |_| {})?;
-            Ok(config.store)
+            let (store, database) = (config.store, config.database);
+            Ok(StoreSettings { store, database })
         }
     }
 }

@@ -11,7 +11,6 @@ use wardgate_console::SignInConfig;
 use wardgate_domain::mark_invisible;
 use wardgate_edge::{EdgeClient, Origins};
 use wardgate_policy::PolicySet;
-use wardgate_store::Address;
 
 use crate::Failure;
 use crate::cli::{ConfigArgs, ConfigCommand, SchemaOf};
@@ -337,7 +336,7 @@ fn check_store(settings: &Settings, service: &str) -> Result<(), Failure> {
     let Some(store) = settings.store(service)? else {
         return Ok(());
     };
-    let address = store.store.parse::<Address>();
+    let address = store.address();
     let address = address.map_err(|error| CheckError(format!("{service}.store: {error}")));
     at(settings, service, address)?;
     Ok(())

@@ -1,6 +1,6 @@
 //! `wardgate migrate`: every store of a configuration, at its newest schema.
 
-use wardgate_store::{Address, Layout, MigratedVersions};
+use wardgate_store::{Layout, MigratedVersions};
 
 use crate::Failure;
 use crate::cli::ConfigFile;
@@ -23,7 +23,7 @@ pub(crate) async fn run(arguments: &ConfigFile) -> Result<(), Failure> {
             continue;
         };
         let wrong = |error: &dyn std::fmt::Display| format!("{section}.store: {error}");
-        let address: Address = configured.store.parse().map_err(|error| wrong(&error))?;
+        let address = configured.address().map_err(|error| wrong(&error))?;
         let migrated = layout.migrate(&address, configured.database.role.as_ref());
         let MigratedVersions { from, to } = migrated.await.map_err(|error| wrong(&error))?;
         println!("{section}: schema version {to} (was {from}) in {address}");

@@ -132,17 +132,29 @@ Every service of the release, as JSON: what is the same for all, and then
 {{- end -}}
 {{- end -}}
 
-{{/* Section `database` of each service with a store, where the Job migrates: by section of wardgate.yaml, as JSON. */}}
+{{/*
+Section `database` of each service with a store, where there is something to say: by section of wardgate.yaml, as JSON;
+(dict "root" $ "passwordSecret" NAME).
+*/}}
 {{- define "wardgate.databases" -}}
 {{- $databases := dict -}}
-{{- if .Values.migrations.enabled -}}
+{{- $passwordSecret := .passwordSecret -}}
+{{- with .root -}}
 {{- range $service := (include "wardgate.services" . | fromJson).list -}}
 {{- if $service.store -}}
-{{- $database := dict "migrate" false -}}
-{{- with index $.Values.migrations.roles $service.key -}}
+{{- $database := dict -}}
+{{- if $.root.Values.migrations.enabled -}}
+{{- $_ := set $database "migrate" false -}}
+{{- with index $.root.Values.migrations.roles $service.key -}}
 {{- $_ := set $database "role" . -}}
 {{- end -}}
+{{- end -}}
+{{- if $passwordSecret -}}
+{{- $_ := set $database "password_file" (printf "passwords/%s" $service.name) -}}
+{{- end -}}
+{{- if $database -}}
 {{- $_ := set $databases $service.section $database -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -211,7 +223,7 @@ Every service of the release, as JSON: what is the same for all, and then
 {{- end -}}
 {{- $_ := set $config "console" $console -}}
 {{- end -}}
-{{- range $section, $database := (include "wardgate.databases" . | fromJson) -}}
+{{- range $section, $database := (include "wardgate.databases" (dict "root" . "passwordSecret" .Values.database.passwordSecret) | fromJson) -}}
 {{- $_ := set (index $config $section) "database" $database -}}
 {{- end -}}
 {{- if .Values.tls.http.enabled -}}

@@ -8,7 +8,7 @@ use figment::value::Dict;
 use wardgate_audit::{ExportSettings, WitnessSettings};
 use wardgate_rpc::Peer;
 use wardgate_rpc::link::TlsFiles;
-use wardgate_store::Layout;
+use wardgate_store::{DatabaseSettings, Layout};
 
 use super::certificates::Certificate;
 use super::dependencies::ServiceDependency;
@@ -23,6 +23,7 @@ use crate::commands::up::UpSettings;
 use crate::compose;
 use crate::config::{
     AgentWiring, ConsoleWiring, Error, GatewayWiring, OperatorWiring, ServiceWiring, Settings,
+    StoreSettings,
 };
 use crate::data_dir::DataDir;
 
@@ -35,7 +36,7 @@ pub(super) struct Deployment {
     pub(super) edges: Vec<Edge>,
     pub(super) stores: Vec<ServiceStore>,
     /// The store of the record, where it can be read.
-    pub(super) record: Option<String>,
+    pub(super) record: Option<StoreSettings>,
     /// The bytes that the store of the record may take, where that is configured.
     pub(super) capacity: Option<u64>,
     /// Who cosigns the checkpoints of the record.
@@ -48,6 +49,10 @@ pub(super) struct Deployment {
 
 fn names(exports: Vec<ExportSettings>) -> Vec<String> {
     exports.into_iter().map(|export| export.name).collect()
+}
+
+fn stored(store: Option<String>, database: DatabaseSettings) -> Option<StoreSettings> {
+    store.map(|store| StoreSettings { store, database })
 }
 
 impl Deployment {
@@ -106,23 +111,24 @@ impl Deployment {
         };
         let finding = about.ok("is there");
         deployment.stores.clear();
+        let record = stored(Some(up.audit.store), up.audit.database);
+        deployment.store("audit.store", record.clone(), &wardgate_audit::LAYOUT);
         deployment.store(
-            "audit.store",
-            Some(up.audit.store.clone()),
-            &wardgate_audit::LAYOUT,
+            "gateway.store",
+            stored(up.gateway.store, up.gateway.database),
+            &wardgate_gateway::LAYOUT,
         );
-        deployment.store("gateway.store", up.gateway.store, &wardgate_gateway::LAYOUT);
         deployment.store(
             "tool_runner.store",
-            Some(up.tool_runner.store),
+            stored(Some(up.tool_runner.store), up.tool_runner.database),
             &wardgate_tool_runner::LAYOUT,
         );
         deployment.store(
             "memory.store",
-            Some(up.memory.store),
+            stored(Some(up.memory.store), up.memory.database),
             &wardgate_memory::LAYOUT,
         );
-        deployment.record = Some(up.audit.store);
+        deployment.record = record;
         deployment.capacity = up.audit.capacity_bytes;
         deployment.witnesses = up.audit.witnesses;
         deployment.exports = names(up.audit.exports);
@@ -195,7 +201,8 @@ impl Deployment {
             self.link(Peer::Gateway, peer, url, tls.as_ref());
         }
         self.certificate(Peer::Gateway, tls);
-        self.store("gateway.store", config.store, &wardgate_gateway::LAYOUT);
+        let store = stored(config.store, config.database);
+        self.store("gateway.store", store, &wardgate_gateway::LAYOUT);
         self.edge(
             ["gateway", "probes of the gateway"],
             config.public_url.clone(),
@@ -245,9 +252,8 @@ impl Deployment {
 
     fn add_console(&mut self, settings: &Settings) -> Result<(), Error> {
         let wiring: ConsoleWiring = settings.wiring("console")?;
-        if wiring.store.is_some() {
-            self.store("console.store", wiring.store, &wardgate_console::LAYOUT);
-        }
+        let store = stored(wiring.store, wiring.database);
+        self.store("console.store", store, &wardgate_console::LAYOUT);
         self.key(
             "console.cookie_key_file",
             wiring.cookie_key_file,
@@ -291,8 +297,7 @@ impl Deployment {
             peer => peer.as_str(),
         };
         let (own, wiring): (Dict, ServiceWiring) = settings.service(section)?;
-        let store = own.get("store").and_then(|store| store.as_str());
-        let store = store.map(ToOwned::to_owned);
+        let store = settings.store(section)?;
         let has_settings = own.contains_key("witnesses") || own.contains_key("exports");
         let links = wiring.links;
         match peer {
@@ -382,7 +387,8 @@ impl Deployment {
         ] {
             deployment.key(name, Some(path), KeyKind::Secret);
         }
-        deployment.store("audit.store", Some(dir.record()), &wardgate_audit::LAYOUT);
+        let record = Some(StoreSettings::file(dir.record()));
+        deployment.store("audit.store", record.clone(), &wardgate_audit::LAYOUT);
         for (setting, store, layout) in [
             (
                 "gateway.store",
@@ -401,9 +407,9 @@ impl Deployment {
                 &wardgate_console::LAYOUT,
             ),
         ] {
-            deployment.store(setting, Some(store), layout);
+            deployment.store(setting, Some(StoreSettings::file(store)), layout);
         }
-        deployment.record = Some(dir.record());
+        deployment.record = record;
         Ok(deployment)
     }
 
@@ -431,12 +437,18 @@ impl Deployment {
         }));
     }
 
-    fn store(&mut self, setting: &'static str, address: Option<String>, layout: &'static Layout) {
-        self.stores.extend(address.map(|address| ServiceStore {
-            setting,
-            address,
-            layout,
-        }));
+    fn store(
+        &mut self,
+        setting: &'static str,
+        configured: Option<StoreSettings>,
+        layout: &'static Layout,
+    ) {
+        self.stores
+            .extend(configured.map(|configured| ServiceStore {
+                setting,
+                configured,
+                layout,
+            }));
     }
 
     /// Where clients come in, and where its probes are if that is elsewhere.

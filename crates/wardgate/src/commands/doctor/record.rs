@@ -29,7 +29,7 @@ pub(super) async fn examine(deployment: &Deployment) -> Vec<Finding> {
     };
     let about = FindingSubject::new("record", "audit");
     let remedy = "see what is said here of audit.store, and the log of the audit service";
-    let reader = match RecordReader::open(store).await {
+    let reader = match RecordReader::open(&store.store, &store.database).await {
         Ok(reader) => reader,
         Err(error) => return vec![about.fail(error.to_string(), remedy)],
     };

@@ -5,15 +5,17 @@ use std::path::Path;
 use std::time::Duration;
 
 use futures::future::join_all;
-use sqlx::postgres::{PgConnectOptions, PgConnection};
+use sqlx::postgres::PgConnection;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
 use tokio::time::timeout;
 use wardgate_domain::{Ambient, Timestamp};
+use wardgate_store::postgres::PostgresServer;
 use wardgate_store::{Address, Layout};
 
 use super::clock;
 use super::finding::{Finding, FindingSubject};
+use crate::config::StoreSettings;
 
 /// How long one database may take.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -23,7 +25,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 pub(super) struct ServiceStore {
     /// Where the configuration names it.
     pub(super) setting: &'static str,
-    pub(super) address: String,
+    pub(super) configured: StoreSettings,
     pub(super) layout: &'static Layout,
 }
 
@@ -34,7 +36,7 @@ pub(super) async fn examine(stores: &[ServiceStore]) -> Vec<Finding> {
 
 async fn examine_one(store: &ServiceStore) -> Vec<Finding> {
     let about = FindingSubject::new("store", store.setting);
-    let address: Address = match store.address.parse() {
+    let address = match store.configured.address() {
         Ok(address) => address,
         Err(error) => {
             let remedy = format!("mend {}", store.setting);
@@ -45,7 +47,7 @@ async fn examine_one(store: &ServiceStore) -> Vec<Finding> {
     let looking = async {
         match &address {
             Address::Sqlite(path) => sqlite(&about, path, store.layout).await,
-            Address::Postgres(options) => postgres(&about, options, store).await,
+            Address::Postgres(server) => postgres(&about, server, store).await,
         }
     };
     match timeout(LIMIT, looking).await {
@@ -102,16 +104,15 @@ async fn sqlite(
 
 async fn postgres(
     about: &FindingSubject,
-    options: &PgConnectOptions,
+    server: &PostgresServer,
     store: &ServiceStore,
 ) -> Result<Vec<Finding>, sqlx::Error> {
     let name = store.layout.schema.name;
-    let mut connection = options
-        .clone()
-        .application_name("wardgate doctor")
-        .options([("statement_timeout", ASKED_FOR)])
-        .connect()
-        .await?;
+    let connection = server.connect(|options| {
+        let options = options.application_name("wardgate doctor");
+        options.options([("statement_timeout", ASKED_FOR)])
+    });
+    let mut connection = connection.await?;
     let (role, micros, standby): (String, i64, bool) = sqlx::query_as(
         "SELECT current_user::text, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, pg_is_in_recovery()",
     )
