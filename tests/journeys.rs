@@ -48,6 +48,7 @@ mod journeys {
     mod hops;
     mod hospital;
     mod init;
+    mod limits;
     mod login;
     mod memory;
     mod migrations;

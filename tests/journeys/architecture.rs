@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::REPOSITORY;
 
 /// Every crate and what it depends on, of this workspace, in what ships.
-const ARROWS: [(&str, &[&str]); 42] = [
+const ARROWS: [(&str, &[&str]); 43] = [
     ("json", &[]),
     // Numbers of arguments that are repeated as headers.
     ("mcp", &["json"]),
@@ -95,6 +95,18 @@ const ARROWS: [(&str, &[&str]); 42] = [
         ],
     ),
     (
+        "limits",
+        &[
+            "domain",
+            "gateway-record",
+            "gateway-store",
+            "mcp",
+            "mcp-server",
+            "resilience",
+            "rpc",
+        ],
+    ),
+    (
         "revocations",
         &[
             "domain",
@@ -117,6 +129,7 @@ const ARROWS: [(&str, &[&str]); 42] = [
             "gateway-record",
             "gateway-store",
             "json",
+            "limits",
             "mcp",
             "mcp-server",
             "proto",

@@ -17,8 +17,8 @@ use wardgate_proto::common::v1::ErrorReason;
 use wardgate_resilience::concurrency::Limiter;
 use wardgate_rpc::client::{CallError, PolicyClient};
 
-use crate::admission::neighbour_overloaded;
 use crate::change_counter::ChangeCounter;
+use wardgate_limits::neighbour_overloaded;
 
 /// Permits kept at most.
 const KEPT: usize = 10_000;

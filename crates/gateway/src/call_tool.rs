@@ -24,7 +24,6 @@ use wardgate_rpc::client::{
     Resumption, ToolResult,
 };
 
-use crate::admission::RequestAdmission;
 use crate::catalogue::View;
 use crate::catalogue::{CatalogueIndex, Tool};
 use crate::client_interaction::ClientInteraction;
@@ -34,6 +33,7 @@ use crate::governed_call::{
     SealedOperation,
 };
 use crate::task_handle::{self, StartedTask};
+use wardgate_limits::RequestAdmission;
 
 /// One tool call, parsed but not yet decided on.
 #[derive(Debug)]

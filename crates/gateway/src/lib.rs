@@ -14,7 +14,6 @@
 //! or in the store that all replicas share, and the rest (verified tokens, permits, the catalogue) can be lost at any
 //! moment.
 
-mod admission;
 mod answer_pace;
 mod authority;
 mod caching;
@@ -58,7 +57,7 @@ use wardgate_domain::Ambient;
 use wardgate_edge::{Admission, Authenticator, BoundListener, Origins};
 use wardgate_gateway_record::{AuditLog, CallRecorder};
 use wardgate_gateway_store::{Sealer, Store};
-use wardgate_resilience::SharedRateLimiter;
+use wardgate_limits::{LimitsView, RequestAdmission};
 use wardgate_resilience::concurrency::Limiter;
 use wardgate_revocations::{RevocationFollower, Revocations};
 use wardgate_rpc::client::{
@@ -76,7 +75,6 @@ pub use wardgate_authorization_facade::{
 pub use wardgate_connect::{SignInConfig, listed_routes as listed_connect_routes};
 pub use wardgate_gateway_store::{LAYOUT, SessionKey};
 
-use admission::RequestAdmission;
 use authority::Authority;
 use catalogue::Catalogue;
 use change_counter::ChangeCounter;
@@ -146,6 +144,7 @@ pub struct Gateway {
     memory: Option<Arc<ConversationMemory>>,
     recorder: Arc<CallRecorder>,
     revocations: Arc<Revocations>,
+    limits_view: LimitsView,
     admission: Arc<RequestAdmission>,
     pipeline: Arc<CallPipeline>,
     /// Calls under way, whether or not their client still waits.
@@ -271,9 +270,12 @@ impl Gateway {
         let approvals = Approvals::new((&store, &sealer), policy.clone(), &recorder, &ambient);
         let revocations = (revocations, &store);
         let revocations = Revocations::new(revocations, policy.clone(), &recorder, &ambient);
+        let quotas = config.limits.quotas.clone();
+        let per_minute = config.limits.requests_per_minute;
+        let admission =
+            RequestAdmission::new(limiter.clone(), per_minute, quotas, &store, &ambient);
+        let limits_view = LimitsView::new(&admission, policy.clone(), &recorder);
         let authority = Authority::new(policy, limiter.clone(), ambient.clone(), changes.clone());
-        let rates = SharedRateLimiter::new(store.shared_rates(), &ambient);
-        let admission = Arc::new(RequestAdmission::new(limiter, &config.limits, rates));
         let memory = (neighbours.memory).map(|it| MemoryClient::new(it.link, memory::LIMIT));
         let discovery = Arc::new(Discovery::new(catalogue, authority, memory.is_some()));
         let resource_watcher = ResourceWatcher::new(
@@ -328,6 +330,7 @@ impl Gateway {
             memory,
             recorder,
             revocations,
+            limits_view,
             admission,
             pipeline: Arc::new(pipeline),
             calls,

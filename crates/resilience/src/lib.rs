@@ -16,6 +16,8 @@ pub mod concurrency;
 mod guard;
 pub mod jitter;
 mod limit_report;
+mod limit_state;
+mod limit_uses;
 mod limits;
 pub mod quota;
 mod rate;
@@ -29,6 +31,8 @@ pub use guard::{
     Attempt, FailedAttempt, Guard, GuardError, GuardedCall, Health, SourceGuard, SourceUse,
 };
 pub use limit_report::{LimitReport, REQUESTS_PER_MINUTE};
+pub use limit_state::{BucketOwner, BucketUse, LimitOverview, LimitState};
+pub use limit_uses::{LimitUses, OwnerStore};
 pub use limits::{Limit, LimitReached, LimitSettings, ToolLimits};
 pub use rate::{ParseRateError, Rate, RateLimiter};
 pub use result_cache::ResultCache;

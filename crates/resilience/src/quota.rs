@@ -12,6 +12,7 @@ use wardgate_domain::{AttributeValue, Caller, Digest};
 use wardgate_telemetry::names;
 
 use super::limit_report::{LimitReport, REQUESTS_PER_MINUTE, is_name};
+use super::limit_state::{BucketOwner, LimitOverview};
 use super::rate::Rate;
 use super::shared_rate::SharedRateLimiter;
 
@@ -110,7 +111,7 @@ impl Quota {
         Ok(())
     }
 
-    fn counts(&self, request: QuotaUse<'_>) -> bool {
+    pub(crate) fn counts(&self, request: QuotaUse<'_>) -> bool {
         let any = |patterns: &[String], name: &str| {
             patterns.iter().any(|pattern| matches_name(pattern, name))
         };
@@ -127,8 +128,43 @@ impl Quota {
         longest.map_or(NonZeroU32::MIN, |(_, cost)| *cost)
     }
 
+    /// Whose requests are counted with this one, for operators.
+    pub(crate) fn owner(&self, request: QuotaUse<'_>) -> BucketOwner {
+        let mut owner = BucketOwner {
+            limit: self.name.clone(),
+            ..BucketOwner::default()
+        };
+        for key in &self.per {
+            match key {
+                QuotaKey::Caller => owner.set_person(request.caller),
+                QuotaKey::Tenant => owner.tenant = Some(request.caller.tenant().to_owned()),
+                QuotaKey::Tool => owner.tool = Some(request.tool.to_owned()),
+                QuotaKey::Claim(claim) => {
+                    let value = request.caller.attributes().get(claim);
+                    owner.claims.insert(claim.clone(), claim_text(value));
+                }
+            }
+        }
+        owner
+    }
+
+    /// The limit, for operators.
+    pub fn overview(&self) -> LimitOverview {
+        let per = self.per.iter().map(|key| match key {
+            QuotaKey::Caller => "caller".to_owned(),
+            QuotaKey::Tenant => "tenant".to_owned(),
+            QuotaKey::Tool => "tool".to_owned(),
+            QuotaKey::Claim(claim) => format!("claim {claim}"),
+        });
+        LimitOverview {
+            name: self.name.clone(),
+            rate: self.rate,
+            per: per.collect(),
+        }
+    }
+
     /// The bucket of a request. It does not depend on the rate, so that a changed rate fills no bucket.
-    fn bucket(&self, request: QuotaUse<'_>) -> Digest {
+    pub(crate) fn bucket(&self, request: QuotaUse<'_>) -> Digest {
         let mut parts = vec!["quota".to_owned(), self.name.clone()];
         for key in &self.per {
             parts.extend(match key {

@@ -102,6 +102,14 @@ impl Rate {
         self.calls().saturating_sub(used)
     }
 
+    /// The calls that a bucket lacks which is full after this time, at most all. In microseconds, as stores count them: a call
+    /// takes no less there than it does here.
+    pub(crate) fn used(self, full_in: Duration) -> u32 {
+        let interval = u128::from(self.interval().div_ceil(1_000));
+        let used = full_in.as_micros().div_ceil(interval);
+        u32::try_from(used).unwrap_or(u32::MAX).min(self.calls())
+    }
+
     /// The time in which one call flows into the bucket, nanoseconds. Rounded up, so that no rounding ever allows more
     /// than the rate.
     pub(crate) fn interval(self) -> u64 {

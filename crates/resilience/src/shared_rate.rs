@@ -263,6 +263,17 @@ impl SharedRateLimiter {
         RateStatus { remaining, window }
     }
 
+    /// The time after which a bucket is full, as this replica knows.
+    pub(crate) async fn full_in(&self, bucket: Digest) -> Duration {
+        match self.buckets.get(&bucket) {
+            Some(held) => {
+                let full_at = held.lock().await.full_at;
+                Duration::from_nanos(full_at.saturating_sub(self.now()))
+            }
+            None => Duration::ZERO,
+        }
+    }
+
     /// Gives back what was taken for a call that another limit refused.
     pub(crate) async fn give_back(&self, bucket: Digest, rate: Rate, cost: NonZeroU32) {
         let cost = cost.get().min(rate.calls());

@@ -62,7 +62,8 @@ pub const METHODS: &[Method] = methods! {
         Approve:             Gateway,                Whole,  Always;
         ListVisible:         Gateway,                Whole,  Always;
         AuthorizeRecall:     Memory,                 Whole,  Always;
-        AuthorizeRecord:     Console | Audit,        Whole,  Always;
+        // The gateway shows limits to whoever may read the record.
+        AuthorizeRecord:     Gateway | Console | Audit, Whole, Always;
         AuthorizeRevocation: Gateway,                Whole,  Always;
         // It brings the operator's token.
         ListShadowFlips:     Operator,               Whole,  Always;

@@ -9,6 +9,7 @@ mod conversations;
 mod doctor;
 mod import;
 mod init;
+mod limits;
 mod login;
 mod output;
 mod policy;
@@ -38,6 +39,7 @@ pub(crate) use conversations::{
 pub(crate) use doctor::{ConfigSection, DoctorArgs};
 pub(crate) use import::{ImportArgs, ImportFrom};
 pub(crate) use init::InitArgs;
+pub(crate) use limits::LimitsArgs;
 pub(crate) use login::{ContextsArgs, ContextsCommand, LoginArgs, LogoutArgs};
 pub(crate) use output::{LogVerbosity, OutputFormat, OutputOptions, RecordFormat};
 pub(crate) use policy::{
@@ -92,6 +94,8 @@ pub(crate) enum Command {
     ApiKey(ApiKeyArgs),
     /// List, show, approve and refuse calls that wait for your approval.
     Approvals(ApprovalsArgs),
+    /// Print what is used of the rate limit of each caller and of every quota, by whom, and when it resets.
+    Limits(LimitsArgs),
     /// Refuse a token, a subject or a sign-in at every gateway within a second, or accept it again.
     Revoke(RevokeArgs),
     /// Check or list a catalogue of tools, approve and switch tools, or call one.

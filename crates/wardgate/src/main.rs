@@ -70,6 +70,7 @@ async fn run(command: Command, verbosity: LogVerbosity) -> Result<(), Failure> {
         Command::Memory(arguments) => commands::serve::memory(&arguments, verbosity).await,
         Command::Console(arguments) => commands::console::run(&arguments, verbosity).await,
         Command::Approvals(arguments) => commands::approvals::run(arguments).await,
+        Command::Limits(arguments) => commands::limits::run(arguments).await,
         Command::Revoke(arguments) => commands::revoke::run(arguments).await,
         Command::Conversations(arguments) => commands::conversations::run(arguments).await,
         Command::Stdio(arguments) => commands::stdio::run(arguments, verbosity).await,

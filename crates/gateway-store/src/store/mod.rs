@@ -9,6 +9,7 @@
 //!   approvals     requested, decided once, used once          gone when they expire
 //!   revocations   that all replicas follow                  gone when an operator takes them back
 //!   rates         that all replicas share                      gone when a bucket is full
+//!   rate owners   whose requests the buckets count             gone after them
 //! ```
 //!
 //! Whatever a client was told, asked or said comes sealed and is stored so. No operation takes longer than [`LIMIT`].
@@ -16,6 +17,7 @@
 //! may be used once.
 
 mod approvals;
+mod rate_owners;
 mod rates;
 mod replica_messages;
 mod revocations;
@@ -59,6 +61,7 @@ pub const LAYOUT: Layout = Layout {
             include_str!("postgres/0004_rates.sql"),
             include_str!("postgres/0005_approvals.sql"),
             include_str!("postgres/0006_revocations.sql"),
+            include_str!("postgres/0007_rate_owners.sql"),
         ],
         rights: Rights::Rows,
     },
@@ -69,6 +72,7 @@ pub const LAYOUT: Layout = Layout {
         include_str!("sqlite/0004_rates.sql"),
         include_str!("sqlite/0005_approvals.sql"),
         include_str!("sqlite/0006_revocations.sql"),
+        include_str!("sqlite/0007_rate_owners.sql"),
     ],
     limit: LIMIT,
 };
@@ -233,6 +237,7 @@ impl Store {
             approvals::SWEEP,
             rates::SWEEP,
             rates::SWEEP_REPLICAS,
+            rate_owners::SWEEP,
         ] {
             let bounds = [now.as_micros().into(), SWEEP.into()];
             most = most.max(self.execute(statement, bounds).await?);

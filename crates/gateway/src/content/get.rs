@@ -19,7 +19,6 @@ use wardgate_rpc::client::{
 use super::content_request::{self, ContentName, ContentRequest};
 use super::reader::ContentReader;
 use super::skill;
-use crate::admission::RequestAdmission;
 use crate::catalogue::View;
 use crate::catalogue::{CatalogueIndex, CatalogueSource};
 use crate::client_interaction::ClientChannel;
@@ -30,6 +29,7 @@ use crate::governed_call::{
 };
 use crate::post::Post;
 use crate::request_context::RequestContext;
+use wardgate_limits::RequestAdmission;
 
 /// The time limit for a tool-runner that does not answer; it enforces its own, shorter one itself.
 const LIMIT: Duration = Duration::from_secs(40);

@@ -19,6 +19,7 @@ use serde_json::value::RawValue;
 use wardgate_approvals::{ApprovalMethod, Approver};
 use wardgate_domain::MemoryMethod;
 use wardgate_json::scan;
+use wardgate_limits::LIST_LIMITS;
 use wardgate_mcp::Version;
 use wardgate_mcp_server::{
     BATCH, ContentMethod, JsonRpcMessage, JsonRpcRequest, LISTEN, LogLevel, McpResponse,
@@ -184,7 +185,8 @@ async fn measure_request(
         | "ping"
         | SET_LEVEL
         | "resources/subscribe"
-        | "resources/unsubscribe") => known,
+        | "resources/unsubscribe"
+        | LIST_LIMITS) => known,
         other => {
             let of_content = ContentMethod::named(other).map(ContentMethod::as_str);
             let of_memory = || of_memory(other).map(MemoryMethod::as_str);
@@ -237,8 +239,10 @@ async fn dispatch_within_limits(
 
 /// Whether a method needs a place. The others cost little, or only listen.
 fn is_work(method: &str) -> bool {
-    matches!(method, "tools/call" | "tools/list" | "server/discover")
-        || ContentMethod::named(method).is_some()
+    matches!(
+        method,
+        "tools/call" | "tools/list" | "server/discover" | LIST_LIMITS
+    ) || ContentMethod::named(method).is_some()
         || of_memory(method).is_some()
         || tasks::TaskMethod::named(method).is_some()
         || ApprovalMethod::named(method).is_some()
@@ -291,6 +295,10 @@ async fn dispatch(
         {
             let (watcher, memory) = (&gateway.resource_watcher, gateway.listeners.memory());
             Box::pin(subscribe.answer(watcher, memory, post, request, version)).await
+        }
+        LIST_LIMITS => {
+            let answer = (gateway.limits_view).answer(request, version, &post.caller);
+            Box::pin(answer).await
         }
         method
             if let Some(of_memory) = of_memory(method)

@@ -21,11 +21,11 @@ use super::approval::CallApproval;
 use super::call_record::CallRecord;
 use super::request_state::ResumePoint;
 use super::{GovernedCall, Operation};
-use crate::admission::RequestAdmission;
 use crate::client_interaction::{self, ClientChannel, ClientChannels, ClientInteraction};
 use crate::discovery::Discovery;
 use crate::request_context::RequestContext;
 use crate::task_handle::TaskHandles;
+use wardgate_limits::RequestAdmission;
 
 /// Runs governed calls.
 pub(crate) struct CallPipeline {

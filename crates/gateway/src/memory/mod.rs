@@ -43,9 +43,9 @@ use wardgate_resilience::quota::QuotaUse;
 use wardgate_rpc::client::{MemoryClient, OnBehalfOf};
 use wardgate_telemetry::names;
 
-use crate::admission::RequestAdmission;
 use crate::discovery::Discovery;
 use crate::post::Post;
+use wardgate_limits::RequestAdmission;
 
 pub(crate) use self::list_resources::{PrecedingResources, template};
 pub(crate) use self::rejection::MemoryRejection;

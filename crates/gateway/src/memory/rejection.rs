@@ -5,7 +5,7 @@ use wardgate_mcp_server::RpcError;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::CallError;
 
-use crate::admission::NEIGHBOUR_PAUSE;
+use wardgate_limits::NEIGHBOUR_PAUSE;
 
 /// The reason for which a memory operation has no result.
 #[derive(Debug)]

@@ -16,6 +16,7 @@ pub(crate) mod extract;
 pub(crate) mod health;
 pub(crate) mod import;
 pub(crate) mod init;
+pub(crate) mod limits;
 pub(crate) mod login;
 pub(crate) mod migrate;
 mod operator;

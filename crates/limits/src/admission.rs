@@ -6,25 +6,28 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use wardgate_domain::Caller;
+use wardgate_domain::{Ambient, Caller};
+use wardgate_gateway_store::Store;
 use wardgate_mcp_server::RpcError;
 use wardgate_resilience::concurrency::{Limiter, Slot};
 use wardgate_resilience::quota::{self, Quota, QuotaUse};
-use wardgate_resilience::{LimitReport, REQUESTS_PER_MINUTE, Rate, SharedRateLimiter};
-
-use crate::config::Limits;
+use wardgate_resilience::{
+    BucketOwner, LeaseStoreUnavailable, LimitOverview, LimitReport, LimitState, LimitUses,
+    REQUESTS_PER_MINUTE, Rate, SharedRateLimiter,
+};
 
 /// The `Retry-After` where a neighbouring service is overloaded.
-pub(crate) const NEIGHBOUR_PAUSE: Duration = Duration::from_secs(1);
+pub const NEIGHBOUR_PAUSE: Duration = Duration::from_secs(1);
 
 /// The requests of one caller in a minute where the configuration says nothing.
 const DEFAULT_REQUESTS_PER_MINUTE: u32 = 6_000;
 
 /// Admits requests, as many as can be worked on.
-pub(crate) struct RequestAdmission {
+pub struct RequestAdmission {
     limiter: Limiter,
     /// What callers may still do, over all gateways.
-    rates: SharedRateLimiter,
+    rates: Arc<SharedRateLimiter>,
+    uses: LimitUses,
     rate: Rate,
     /// Whether answers say what is left of the rate: only where it is configured.
     is_rate_reported: bool,
@@ -32,30 +35,54 @@ pub(crate) struct RequestAdmission {
 }
 
 impl RequestAdmission {
-    /// Each caller may make `requests_per_minute` of `limits` at once, and in each minute, within its quotas.
-    pub(crate) fn new(limiter: Limiter, limits: &Limits, rates: SharedRateLimiter) -> Self {
-        let per_minute = limits.requests_per_minute;
-        let per_minute = per_minute.map_or(DEFAULT_REQUESTS_PER_MINUTE, NonZeroU32::get);
-        Self {
+    /// Each caller may make `requests_per_minute` at once, and in each minute, within `quotas`, counted with all gateways that
+    /// share `store`.
+    pub fn new(
+        limiter: Limiter,
+        requests_per_minute: Option<NonZeroU32>,
+        quotas: Vec<Quota>,
+        store: &Arc<Store>,
+        ambient: &Ambient,
+    ) -> Arc<Self> {
+        let per_minute = requests_per_minute.map_or(DEFAULT_REQUESTS_PER_MINUTE, NonZeroU32::get);
+        let rates = Arc::new(SharedRateLimiter::new(store.shared_rates(), ambient));
+        Arc::new(Self {
             limiter,
+            uses: LimitUses::new(Arc::clone(&rates), store.shared_owners()),
             rates,
             rate: Rate::per_minute(per_minute),
-            is_rate_reported: limits.requests_per_minute.is_some(),
-            quotas: limits.quotas.clone(),
-        }
+            is_rate_reported: requests_per_minute.is_some(),
+            quotas,
+        })
+    }
+
+    /// What is used of every limit, or with a tenant, what that tenant used.
+    pub(crate) async fn uses(
+        &self,
+        tenant: Option<&str>,
+    ) -> Result<Vec<LimitState>, LeaseStoreUnavailable> {
+        let own = LimitOverview {
+            name: REQUESTS_PER_MINUTE.to_owned(),
+            rate: self.rate,
+            per: vec!["caller".to_owned()],
+        };
+        let quotas = self.quotas.iter().map(Quota::overview);
+        let limits: Vec<_> = std::iter::once(own).chain(quotas).collect();
+        self.uses.list(&limits, tenant).await
     }
 
     /// A report of what the limits have left that count a request. None where no limit is configured.
-    pub(crate) fn open_report(&self) -> Option<Arc<LimitReport>> {
+    pub fn open_report(&self) -> Option<Arc<LimitReport>> {
         (self.is_rate_reported || !self.quotas.is_empty()).then(Arc::default)
     }
 
     /// Takes the cost of a request from the quotas that count it.
-    pub(crate) async fn charge(
+    pub async fn charge(
         &self,
         request: QuotaUse<'_>,
         report: Option<&LimitReport>,
     ) -> Result<(), RpcError> {
+        self.uses.note_quotas(&self.quotas, request);
         let charged = quota::charge(&self.quotas, &self.rates, request, report);
         charged
             .await
@@ -63,11 +90,19 @@ impl RequestAdmission {
     }
 
     /// A place for a request of `caller`, within the rate limit of the caller, after a short wait at most.
-    pub(crate) async fn admit(
+    pub async fn admit(
         &self,
         caller: &Caller,
         report: Option<&LimitReport>,
     ) -> Result<Slot, RpcError> {
+        self.uses.note(caller.person(), || {
+            let mut owner = BucketOwner {
+                limit: REQUESTS_PER_MINUTE.to_owned(),
+                ..BucketOwner::default()
+            };
+            owner.set_person(caller);
+            owner
+        });
         let spent = (self.rates).take_and_report(caller.person(), self.rate, NonZeroU32::MIN);
         let (spent, status) = spent.await;
         if let Some(report) = report.filter(|_| self.is_rate_reported) {
@@ -78,7 +113,7 @@ impl RequestAdmission {
     }
 
     /// A place for work of the gateway on behalf of `caller`, outside the rate limit, after a short wait at most.
-    pub(crate) async fn wait_for_slot(&self, caller: &Caller) -> Result<Slot, RpcError> {
+    pub async fn wait_for_slot(&self, caller: &Caller) -> Result<Slot, RpcError> {
         let entered = self.limiter.enter(caller.tenant(), caller.subject());
         entered
             .await
@@ -86,18 +121,18 @@ impl RequestAdmission {
     }
 
     /// A place for a call that another replica admitted.
-    pub(crate) fn admit_resumed(&self, caller: &Caller) -> Slot {
+    pub fn admit_resumed(&self, caller: &Caller) -> Slot {
         self.limiter.take(caller.tenant(), caller.subject())
     }
 
     /// The error where a neighbouring service turned a request away.
-    pub(crate) fn neighbour_overloaded(&self) -> RpcError {
+    pub fn neighbour_overloaded(&self) -> RpcError {
         neighbour_overloaded(&self.limiter)
     }
 }
 
 /// The error where a neighbouring service turned a request away, which `limiter` learns from.
-pub(crate) fn neighbour_overloaded(limiter: &Limiter) -> RpcError {
+pub fn neighbour_overloaded(limiter: &Limiter) -> RpcError {
     limiter.turned_away();
     RpcError::overloaded(false, NEIGHBOUR_PAUSE)
 }

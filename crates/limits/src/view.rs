@@ -1,0 +1,108 @@
+//! The JSON-RPC method of operators, answered for the person whose token the request brings.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use wardgate_domain::{AdminChange, Caller, Event, Reason, RecordScope};
+use wardgate_gateway_record::CallRecorder;
+use wardgate_mcp::Version;
+use wardgate_mcp_server::{JsonRpcRequest, McpResponse, ObjectMembers, RpcError, inner, sentence};
+use wardgate_resilience::{LeaseStoreUnavailable, LimitState};
+use wardgate_rpc::client::{CallError, PolicyClient};
+
+use crate::RequestAdmission;
+
+/// The method that says what is used of each limit.
+pub const LIST_LIMITS: &str = "limits/list";
+
+/// Why nothing is shown.
+#[derive(Debug, thiserror::Error)]
+enum LimitsError {
+    #[error(transparent)]
+    Store(#[from] LeaseStoreUnavailable),
+    #[error(transparent)]
+    Policy(CallError),
+    #[error("the policies do not permit you `read_record`, which shows what callers use")]
+    Denied,
+    #[error("the reading could not be recorded")]
+    NotRecorded,
+}
+
+impl LimitsError {
+    fn to_rpc_error(&self) -> RpcError {
+        match self {
+            Self::Store(_) => RpcError::internal(
+                Reason::STORE_UNAVAILABLE,
+                "What is used of limits cannot be read now. Try again later.",
+            ),
+            Self::Policy(_) => RpcError::not_decided(),
+            Self::NotRecorded => RpcError::internal(
+                Reason::NOT_DURABLE,
+                "This cannot be recorded durably now, and was not done. Try again later.",
+            ),
+            Self::Denied => RpcError::invalid_params(sentence(self)).because(Reason::DENIED),
+        }
+    }
+}
+
+/// What is used of limits, for operators.
+pub struct LimitsView {
+    admission: Arc<RequestAdmission>,
+    policy: PolicyClient,
+    recorder: Arc<CallRecorder>,
+}
+
+impl LimitsView {
+    /// Over the limits of `admission`.
+    pub fn new(
+        admission: &Arc<RequestAdmission>,
+        policy: PolicyClient,
+        recorder: &Arc<CallRecorder>,
+    ) -> Self {
+        Self {
+            admission: Arc::clone(admission),
+            policy,
+            recorder: Arc::clone(recorder),
+        }
+    }
+
+    /// Answers `request` of `operator`.
+    pub async fn answer(
+        &self,
+        request: &JsonRpcRequest<'_>,
+        version: Version,
+        operator: &Caller,
+    ) -> Result<McpResponse, RpcError> {
+        ObjectMembers::of_params(request.raw_params())?.only(&[])?;
+        let limits = self.list(operator).await;
+        let limits = limits.map_err(|error| error.to_rpc_error().with_reason())?;
+        let members = json!({ "limits": limits }).to_string();
+        Ok(McpResponse::result(request.id, version, inner(&members)))
+    }
+
+    /// What is used of every limit, or what the operator's tenant used. On record before anything is read.
+    async fn list(&self, operator: &Caller) -> Result<Vec<LimitState>, LimitsError> {
+        let decision = self.policy.authorize_record(operator, RecordScope::All);
+        let is_allowed = decision.await.map_err(LimitsError::Policy)?.allowed;
+        self.record(operator, !is_allowed).await?;
+        if !is_allowed {
+            return Err(LimitsError::Denied);
+        }
+        let tenant = operator.tenant();
+        let tenant = (!tenant.is_empty()).then_some(tenant);
+        Ok(self.admission.uses(tenant).await?)
+    }
+
+    async fn record(&self, operator: &Caller, failed: bool) -> Result<(), LimitsError> {
+        let event = Event::AdminChange(AdminChange {
+            actor: operator.subject().to_owned(),
+            action: "limits.read".to_owned(),
+            target: "limits".to_owned(),
+            scope: operator.tenant().to_owned(),
+            detail_digest: None,
+            failed,
+        });
+        let recorded = self.recorder.audit_log().append(event).await;
+        recorded.map(drop).map_err(|_| LimitsError::NotRecorded)
+    }
+}
