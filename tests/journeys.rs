@@ -54,8 +54,9 @@ mod journeys {
     mod migrations;
     mod oauth_clients;
     mod operators;
-    mod postgres;
+    mod output;
     mod passwords;
+    mod postgres;
     mod promises {
         mod p1_permit;
         mod p2_record;

@@ -28,8 +28,8 @@ pub(crate) use agent::{AgentArgs, AgentCommand, ExtractArgs};
 pub(crate) use api_key::{ApiKeyArgs, ApiKeyCommand, KeyFilePath, NewApiKey};
 pub(crate) use approvals::{ApprovalOptions, ApprovalsArgs, ApprovalsCommand};
 pub(crate) use audit::{
-    AuditArgs, AuditCheckpoint, AuditCommand, AuditErase, AuditExport, AuditProof, AuditQuery,
-    AuditRetention, AuditVerify, AuditWitness, OperatorToken, RecordSource, RecordView,
+    AuditArgs, AuditCheckpoint, AuditCommand, AuditErase, AuditExport, AuditKey, AuditProof,
+    AuditQuery, AuditRetention, AuditVerify, AuditWitness, OperatorToken, RecordSource, RecordView,
     WitnessCommand,
 };
 pub(crate) use calls::{BenchArgs, CallArgs, ClientOptions, ProtocolEra};
@@ -196,6 +196,8 @@ pub(crate) enum ToolsCommand {
         /// that is there.
         #[arg(long, value_name = "DIR")]
         policies: Option<PathBuf>,
+        #[command(flatten)]
+        output: OutputOptions,
     },
     /// List the tools of a catalogue.
     List {
@@ -403,6 +405,8 @@ pub(crate) struct HealthArgs {
     /// Base URL of the process's probes.
     #[arg(long, default_value = "http://127.0.0.1:8080")]
     pub(crate) url: String,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
 }
 
 fn instant(text: &str) -> Result<Timestamp, String> {

@@ -27,7 +27,7 @@ pub(crate) enum AuditCommand {
     /// Print the newest signed checkpoint: what the log of the record is called, how many records it has, and their root hash.
     Checkpoint(AuditCheckpoint),
     /// Print the key that checkpoints, proofs and exports are verified with. Give it to those who verify before they need it.
-    Key(RecordSource),
+    Key(AuditKey),
     /// Print the proof that a record is in the log, with the record, for `wardgate audit verify`.
     Proof(AuditProof),
     /// Write all records, their tree and the newest checkpoint to a directory, for `wardgate audit verify`.
@@ -59,11 +59,21 @@ pub(crate) enum WitnessCommand {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct AuditKey {
+    #[command(flatten)]
+    pub(crate) source: RecordSource,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct AuditCheckpoint {
     #[command(flatten)]
     pub(crate) source: RecordSource,
     #[command(flatten)]
     pub(crate) operator: OperatorToken,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
     /// The newest one that a quorum of witnesses cosigned, which is a moment older.
     #[arg(long)]
     pub(crate) cosigned: bool,
@@ -75,6 +85,8 @@ pub(crate) struct AuditProof {
     pub(crate) source: RecordSource,
     #[command(flatten)]
     pub(crate) operator: OperatorToken,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
     /// The record's sequence number, or the id of a call: then its last record, which is its outcome.
     #[arg(value_name = "SEQUENCE|CALL_ID", required_unless_present = "receipt")]
     pub(crate) record: Option<String>,
@@ -92,6 +104,8 @@ pub(crate) struct AuditExport {
     pub(crate) source: RecordSource,
     #[command(flatten)]
     pub(crate) operator: OperatorToken,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
     /// The directory: empty, or not there yet.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
@@ -102,6 +116,8 @@ pub(crate) struct AuditExport {
 
 #[derive(Debug, Args)]
 pub(crate) struct AuditVerify {
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
     /// An exported directory, or a file with a proof.
     #[arg(value_name = "DIR|BUNDLE")]
     pub(crate) path: PathBuf,

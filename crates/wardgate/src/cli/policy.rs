@@ -31,6 +31,8 @@ pub(crate) enum PolicyCommand {
         /// A role that issuers give; may be given several times. Warns of other roles in the policies.
         #[arg(long = "role", value_name = "ROLE")]
         roles: Vec<String>,
+        #[command(flatten)]
+        output: OutputOptions,
     },
     /// Print what each column tier does to the values of each class.
     Classes {

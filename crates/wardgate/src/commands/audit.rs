@@ -7,11 +7,13 @@ mod witness;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
-use serde_json::Value;
+use serde_json::{Value, json};
 use wardgate_audit::{
     CallReceipt, CheckpointKind, ExportDirectory, ExportPart, RecordReader, VerifiedLog, Verifier,
     access_view, record_line,
@@ -25,10 +27,11 @@ use wardgate_transparency::{Checkpoint, TrustPolicy, VerifierKey};
 
 use crate::Failure;
 use crate::cli::{
-    AuditArgs, AuditCheckpoint, AuditCommand, AuditExport, AuditProof, AuditQuery, AuditVerify,
-    Cli, LogVerbosity, OperatorToken, OutputFormat, RecordFormat, RecordSource, RecordView,
+    AuditArgs, AuditCheckpoint, AuditCommand, AuditExport, AuditKey, AuditProof, AuditQuery,
+    AuditVerify, Cli, LogVerbosity, OperatorToken, OutputFormat, RecordFormat, RecordSource,
+    RecordView,
 };
-use crate::commands::output::{RowPrinter, print_text};
+use crate::commands::output::{RowPrinter, print_document};
 use crate::commands::running::{LIMIT, operator_audit};
 use crate::commands::terminal::cell;
 use crate::commands::{login, serve};
@@ -39,7 +42,7 @@ pub(crate) async fn run(arguments: AuditArgs, verbosity: LogVerbosity) -> Result
     match (arguments.command, arguments.config) {
         (Some(AuditCommand::Query(query)), _) => print_records(query).await,
         (Some(AuditCommand::Checkpoint(checkpoint)), _) => print_checkpoint(checkpoint).await,
-        (Some(AuditCommand::Key(source)), _) => print_key(&source).await,
+        (Some(AuditCommand::Key(key)), _) => print_key(&key).await,
         (Some(AuditCommand::Proof(proof)), _) => print_proof(proof).await,
         (Some(AuditCommand::Export(export)), _) => export_records(export, verbosity).await,
         (Some(AuditCommand::Verify(verify)), _) => verify_records(verify, verbosity),
@@ -187,7 +190,8 @@ const DAMAGED: &str = "the record was changed from outside, as said above: keep 
 /// Over the columns of [`row`].
 const HEADING: &str = "SEQUENCE  TIME                         STATUS             USER              TOOL                           ROWS  ADDRESS";
 
-async fn print_key(source: &RecordSource) -> Result<(), Failure> {
+async fn print_key(arguments: &AuditKey) -> Result<(), Failure> {
+    let source = &arguments.source;
     let checkpoint = open(source)
         .await?
         .checkpoint(CheckpointKind::Signed)
@@ -202,7 +206,9 @@ async fn print_key(source: &RecordSource) -> Result<(), Failure> {
         }
     };
     let key = data_dir::log_key(&path)?.verifier_key(&checkpoint.origin)?;
-    print_text(&format!("{key}\n"))
+    let key = key.to_string();
+    let document = json!({ "origin": checkpoint.origin, "key": key }).to_string();
+    print_document(arguments.output.format(), &document, || format!("{key}\n"))
 }
 
 async fn print_checkpoint(arguments: AuditCheckpoint) -> Result<(), Failure> {
@@ -212,7 +218,15 @@ async fn print_checkpoint(arguments: AuditCheckpoint) -> Result<(), Failure> {
         OpenRecord::Store(reader) => reader.checkpoint(kind(cosigned)).await?,
         OpenRecord::System(client) => client.checkpoint(cosigned, LIMIT).await?,
     };
-    print_text(&checkpoint.to_string())
+    let Checkpoint { origin, head } = checkpoint.text().parse()?;
+    let note = checkpoint.to_string();
+    let document = json!({
+        "origin": origin,
+        "records": head.size,
+        "root": STANDARD.encode(head.root),
+        "checkpoint": note,
+    });
+    print_document(arguments.output.format(), &document.to_string(), || note)
 }
 
 async fn print_proof(arguments: AuditProof) -> Result<(), Failure> {
@@ -246,7 +260,15 @@ async fn print_proof(arguments: AuditProof) -> Result<(), Failure> {
         }
         OpenRecord::System(client) => client.proof(selector, cosigned, LIMIT).await?,
     };
-    print_text(&proof.to_string())
+    let text = proof.to_string();
+    let Checkpoint { origin, head } = proof.checkpoint.text().parse()?;
+    let document = json!({
+        "origin": origin,
+        "sequence": proof.index,
+        "records": head.size,
+        "proof": text,
+    });
+    print_document(arguments.output.format(), &document.to_string(), || text)
 }
 
 fn kind(cosigned: bool) -> CheckpointKind {
@@ -280,9 +302,11 @@ async fn export_records(arguments: AuditExport, verbosity: LogVerbosity) -> Resu
         }
     };
     let Checkpoint { origin, head } = exported;
-    let (size, directory) = (head.size, arguments.out.display());
-    println!("{size} records of {origin} are in {directory}");
-    Ok(())
+    let (size, directory) = (head.size, arguments.out.display().to_string());
+    let document = json!({ "origin": origin, "records": size, "directory": directory });
+    print_document(arguments.output.format(), &document.to_string(), || {
+        format!("{size} records of {origin} are in {directory}\n")
+    })
 }
 
 fn verify_records(arguments: AuditVerify, verbosity: LogVerbosity) -> Result<(), Failure> {
@@ -297,14 +321,23 @@ fn verify_records(arguments: AuditVerify, verbosity: LogVerbosity) -> Result<(),
         checkpoint: Checkpoint { origin, head },
         minimum_index,
     } = verified?;
-    let (size, path) = (head.size, arguments.path.display());
-    println!("{path} is as {origin} signed it, at {size} records");
-    if minimum_index > 0 {
-        println!(
-            "of the records below {minimum_index} only the hashes are there: retention removed them"
-        );
-    }
-    Ok(())
+    let (size, path) = (head.size, arguments.path.display().to_string());
+    let document = json!({
+        "path": path,
+        "origin": origin,
+        "records": size,
+        "root": STANDARD.encode(head.root),
+        "first_record": minimum_index,
+    });
+    print_document(arguments.output.format(), &document.to_string(), || {
+        let mut text = format!("{path} is as {origin} signed it, at {size} records\n");
+        if minimum_index > 0 {
+            text.push_str(&format!(
+                "of the records below {minimum_index} only the hashes are there: retention removed them\n"
+            ));
+        }
+        text
+    })
 }
 
 /// Whom a reader trusts who named a policy, a key or both.

@@ -1,16 +1,22 @@
 //! `wardgate health`: is it ready?
 
 use crate::Failure;
-use crate::cli::HealthArgs;
+use crate::cli::{HealthArgs, OutputFormat};
+use crate::commands::output::print_document;
 
 pub(crate) async fn run(arguments: &HealthArgs) -> Result<(), Failure> {
     let url = format!("{}/ready", arguments.url.trim_end_matches('/'));
     let answer = reqwest::get(&url).await?;
     let ready = answer.status().is_success();
     let body = answer.text().await?;
-    if !ready {
-        return Err(format!("{url}: {body}").into());
+    let format = arguments.output.format();
+    // For people the error says all of it.
+    if ready || format != OutputFormat::Table {
+        print_document(format, &body, || format!("{body}\n"))?;
     }
-    println!("{body}");
-    Ok(())
+    if ready {
+        Ok(())
+    } else {
+        Err(format!("{url}: {body}").into())
+    }
 }

@@ -117,7 +117,7 @@ pub(crate) fn print_document(
 }
 
 /// A text as it is. A reader that has seen enough closes the pipe; that is no failure.
-pub(crate) fn print_text(text: &str) -> Result<(), Failure> {
+fn print_text(text: &str) -> Result<(), Failure> {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         written => Ok(written?),

@@ -8,6 +8,7 @@ mod test;
 
 use std::path::{Path, PathBuf};
 
+use serde_json::json;
 use wardgate_catalogue::{Catalogue, Offers};
 use wardgate_catalogue_import::RowTypes;
 use wardgate_domain::{ToolFacts, mark_invisible};
@@ -15,7 +16,8 @@ use wardgate_policy::{PolicySet, Simulator};
 use wardgate_redact::ConfiguredForms;
 
 use crate::Failure;
-use crate::cli::{LogVerbosity, PolicyArgs, PolicyCommand};
+use crate::cli::{LogVerbosity, OutputFormat, PolicyArgs, PolicyCommand};
+use crate::commands::output::print_document;
 use crate::commands::{classes, serve, tools, warnings};
 
 pub(crate) async fn run(arguments: PolicyArgs, verbosity: LogVerbosity) -> Result<(), Failure> {
@@ -46,9 +48,10 @@ pub(crate) async fn run(arguments: PolicyArgs, verbosity: LogVerbosity) -> Resul
                 directory,
                 tools,
                 roles,
+                output,
             }),
             _,
-        ) => check(&directory, tools.as_deref(), &roles),
+        ) => check(&directory, tools.as_deref(), &roles, output.format()),
         (Some(PolicyCommand::Test(arguments)), _) => test::run(&arguments),
         (Some(PolicyCommand::Explain(arguments)), _) => explain::run(&arguments).await,
         (Some(PolicyCommand::Diff(arguments)), _) => diff::run(&arguments),
@@ -59,7 +62,12 @@ pub(crate) async fn run(arguments: PolicyArgs, verbosity: LogVerbosity) -> Resul
     }
 }
 
-fn check(directory: &Path, tools: Option<&Path>, roles: &[String]) -> Result<(), Failure> {
+fn check(
+    directory: &Path,
+    tools: Option<&Path>,
+    roles: &[String],
+    format: OutputFormat,
+) -> Result<(), Failure> {
     let set = PolicySet::load(directory)?;
     let mut warnings = Vec::new();
     let mut offers = Vec::new();
@@ -74,12 +82,12 @@ fn check(directory: &Path, tools: Option<&Path>, roles: &[String]) -> Result<(),
     for warning in &warnings {
         eprintln!("warning: {}", mark_invisible(warning));
     }
-    println!(
-        "ok: policy hash {}{}",
-        set.hash(),
-        warnings::describe_count(warnings.len())
-    );
-    Ok(())
+    let hash = set.hash().to_string();
+    let document = json!({ "policy_hash": hash, "warnings": warnings }).to_string();
+    print_document(format, &document, || {
+        let count = warnings::describe_count(warnings.len());
+        format!("ok: policy hash {hash}{count}\n")
+    })
 }
 
 fn simulator(directory: &Path) -> Result<Simulator, Failure> {

@@ -4,19 +4,24 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use serde_json::json;
 use wardgate_catalogue::Catalogue;
 use wardgate_domain::{SwitchAction, ToolName, mark_invisible};
 use wardgate_policy::PolicySet;
 
 use crate::Failure;
 use crate::cli::{ClientOptions, OutputFormat, ToolsArgs, ToolsCommand};
-use crate::commands::output::RowPrinter;
+use crate::commands::output::{RowPrinter, print_document};
 use crate::commands::terminal::cell;
 use crate::commands::{calls, connections, import, pins, switches, validate, warnings};
 
 pub(crate) async fn run(arguments: ToolsArgs) -> Result<(), Failure> {
     match arguments.command {
-        ToolsCommand::Check { file, policies } => check(&file, policies)?,
+        ToolsCommand::Check {
+            file,
+            policies,
+            output,
+        } => check(&file, policies, output.format())?,
         ToolsCommand::List {
             file,
             output,
@@ -99,19 +104,22 @@ async fn list_callable(caller: ClientOptions, format: OutputFormat) -> Result<()
     rows.finish()
 }
 
-fn check(file: &Path, policies: Option<PathBuf>) -> Result<(), Failure> {
+fn check(file: &Path, policies: Option<PathBuf>, format: OutputFormat) -> Result<(), Failure> {
     let catalogue = load(file)?;
     let beside = file.with_file_name("policies");
     let policies = policies.or_else(|| beside.is_dir().then_some(beside));
     let policies = policies.map(|directory| PolicySet::load(&directory));
     let found = warnings::collect_warnings(&catalogue, policies.transpose()?.as_ref());
     warnings::print_warnings(&found);
-    println!(
-        "ok: {} tools{}",
-        catalogue.tools().len(),
-        warnings::describe_count(found.len())
-    );
-    Ok(())
+    let tools = catalogue.tools().len();
+    let texts: Vec<_> = found.iter().map(ToString::to_string).collect();
+    let document = json!({ "tools": tools, "warnings": texts }).to_string();
+    print_document(format, &document, || {
+        format!(
+            "ok: {tools} tools{}\n",
+            warnings::describe_count(found.len())
+        )
+    })
 }
 
 fn names(names: &[ToolName]) -> Vec<&str> {
