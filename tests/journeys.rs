@@ -45,6 +45,7 @@ mod journeys {
     mod examples;
     mod floods;
     mod guides;
+    mod history;
     mod hops;
     mod hospital;
     mod init;

@@ -47,12 +47,14 @@ impl CallerGateway {
         tool: &str,
         arguments: &Map<String, Value>,
         key: &str,
+        conversation: &str,
     ) -> Result<ToolAnswer, GatewayFailure> {
         let arguments = to_raw_value(arguments).map_err(|_| GatewayFailure::Unreadable)?;
         let call = ToolCall {
             name: tool,
             arguments: &arguments,
             idempotency_key: key,
+            conversation,
             // A turn cancels by letting go of this future.
             cancel: &CancellationToken::new(),
         };
@@ -110,8 +112,9 @@ impl GatewayClient for CallerGateway {
         tool: &'a str,
         arguments: &'a Map<String, Value>,
         key: &'a str,
+        conversation: &'a str,
     ) -> GatewayFuture<'a, ToolAnswer> {
-        self.run(tool, arguments, key).boxed()
+        self.run(tool, arguments, key, conversation).boxed()
     }
 
     fn record_refused<'a>(

@@ -53,12 +53,13 @@ pub(crate) trait GatewayClient: Send + Sync {
     /// The tools this caller may use, of these toolsets; none: all.
     fn tools<'a>(&'a self, toolsets: &'a [String]) -> GatewayFuture<'a, Vec<GatewayTool>>;
 
-    /// Runs a tool. The same key never runs one with effects twice. Dropping the future cancels the call.
+    /// Runs a tool in `conversation`. The same key never runs one with effects twice. Dropping the future cancels the call.
     fn call<'a>(
         &'a self,
         tool: &'a str,
         arguments: &'a Map<String, Value>,
         key: &'a str,
+        conversation: &'a str,
     ) -> GatewayFuture<'a, ToolAnswer>;
 
     /// Puts on record that a call of `tool` is not made, and why. The same key is put on record once.

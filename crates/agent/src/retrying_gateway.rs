@@ -66,8 +66,9 @@ impl GatewayClient for RetryingGateway {
         tool: &'a str,
         arguments: &'a Map<String, Value>,
         key: &'a str,
+        conversation: &'a str,
     ) -> GatewayFuture<'a, ToolAnswer> {
-        self.ask(move || self.gateway.call(tool, arguments, key))
+        self.ask(move || self.gateway.call(tool, arguments, key, conversation))
             .boxed()
     }
 

@@ -108,6 +108,7 @@ fn record(ambient: &Ambient) -> Record {
         permit_id: None,
         method: String::new(),
         approval_id: None,
+        conversation: None,
     };
     let outcome = Outcome {
         call: subject,

@@ -395,6 +395,8 @@ struct CallRecord<'a> {
     caller: RecordCaller<'a>,
     #[serde(default, skip_serializing_if = "str::is_empty")]
     client_ip: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    conversation_hmac: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     data_subjects: Vec<RecordSubject>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -452,6 +454,11 @@ fn is_zero(number: &u64) -> bool {
 struct RecordSubject {
     hmac: String,
     rows: u64,
+}
+
+/// The keyed digest of a conversation, as records of calls have it.
+pub(crate) fn conversation_hmac(conversation: Digest, mac_key: &MacKey) -> String {
+    hex(mac_key.mac(conversation))
 }
 
 /// Whether somebody did what they may not.
@@ -612,6 +619,9 @@ impl<'a> CallRecord<'a> {
             call_id: subject.call_id.to_string().into(),
             caller: RecordCaller::of(subject),
             client_ip: subject.client_ip.as_str().into(),
+            conversation_hmac: subject
+                .conversation
+                .map(|it| conversation_hmac(it, mac_key)),
             data_subjects: Vec::new(),
             decision,
             definition_digest: subject.definition_digest.map(Digest::to_hex),

@@ -154,6 +154,18 @@ pub enum Error {
         /// Its id.
         call_id: String,
     },
+    /// The intent of a call is not on record, or not as one of its caller.
+    #[error("the call {call_id} has no intent on record of this caller")]
+    NoIntent {
+        /// Its id.
+        call_id: String,
+    },
+    /// Retention removed records that would have to be counted.
+    #[error("records of the time in which calls are counted were removed by retention")]
+    HistoryPruned,
+    /// There are more records to count than are looked at.
+    #[error("the caller has too many calls of the tool on record to count them")]
+    TooManyCalls,
     /// An operator who shows no token, or one that the policy service does not take.
     #[error("{0}")]
     TokenRefused(String),
@@ -209,6 +221,9 @@ impl ServiceError for Error {
             | Self::AlreadyRecorded { .. }
             | Self::NotCovered { .. }
             | Self::NoSuchCall { .. }
+            | Self::NoIntent { .. }
+            | Self::HistoryPruned
+            | Self::TooManyCalls
             | Self::NoSuchReceipt { .. }
             | Self::Pruned { .. }
             | Self::Held { .. }

@@ -29,6 +29,7 @@ mod export;
 mod exports;
 mod filter;
 mod growth;
+mod history;
 mod intent_closer;
 mod mac;
 mod operator_access;

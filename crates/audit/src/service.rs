@@ -17,8 +17,8 @@ use wardgate_proto::audit::v1::audit_service_server::{AuditService, AuditService
 use wardgate_proto::audit::v1::export_records_response::Part;
 use wardgate_rpc::Service;
 use wardgate_rpc::client::{
-    AuditFilter, CallError, DataSubjectFilter, HoldScope, LocalAudit, PolicyClient, ProofSelector,
-    QueriedRecord, RecordAppender, RecordDetails,
+    AuditFilter, CallCountQuery, CallError, DataSubjectFilter, HoldScope, LocalAudit, PolicyClient,
+    ProofSelector, QueriedRecord, RecordAppender, RecordDetails,
 };
 
 use crate::anomaly_monitor::AnomalyMonitor;
@@ -39,7 +39,7 @@ use crate::retention::RetentionPolicy;
 use crate::store::{self, Address, StoreReader};
 use crate::writer::{self, AppendQueue};
 use crate::{Config, Error, MacKey};
-use crate::{proof, query};
+use crate::{history, proof, query};
 
 /// The keys of the audit service.
 #[derive(Debug)]
@@ -259,6 +259,17 @@ impl AuditService for Audit {
         let filter = filter.map_err(|error| status(&error))?;
         let records = query::run(self.reader.clone(), Some(self.details.clone()), filter);
         Ok(streaming(records, response))
+    }
+
+    async fn count_calls(
+        &self,
+        request: Request<pb::CountCallsRequest>,
+    ) -> Result<Response<pb::CountCallsResponse>, Status> {
+        let query = CallCountQuery::try_from(request.into_inner());
+        let query = query.map_err(|error| wardgate_rpc::invalid(&error))?;
+        let counts = history::count_calls(&self.reader, &self.mac_key, &query).await;
+        let counts = counts.map_err(|error| status(&error))?;
+        Ok(Response::new(pb::CountCallsResponse { counts }))
     }
 
     async fn get_checkpoint(

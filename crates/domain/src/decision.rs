@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::{ApprovalId, Approvers, ConversationKey, DecisionId, Digest, Reason, SignedPermit};
+use crate::{
+    ApprovalId, Approvers, CallId, ConversationKey, DecisionId, Digest, Reason, SignedPermit,
+};
 
 /// Why a call was denied: a kind, never the rule itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +15,8 @@ pub enum DenialReason {
     Forbidden,
     /// A policy failed to evaluate; an error never allows.
     PolicyError,
+    /// A policy looks at the history of calls, which is not known.
+    HistoryUnavailable,
 }
 
 impl DenialReason {
@@ -22,6 +26,7 @@ impl DenialReason {
             Self::NotPermitted => Reason::NOT_PERMITTED,
             Self::Forbidden => Reason::FORBIDDEN,
             Self::PolicyError => Reason::POLICY_ERROR,
+            Self::HistoryUnavailable => Reason::HISTORY_UNAVAILABLE,
         }
     }
 
@@ -43,6 +48,8 @@ pub enum Verdict {
         /// How long a request for an approval stands, and afterwards the approval.
         lifetime: Duration,
     },
+    /// It depends on the history of calls, and can be decided once the intent of the call is on record.
+    NeedsIntent,
     /// It may not.
     Deny {
         /// Why.
@@ -50,6 +57,17 @@ pub enum Verdict {
         /// True when other arguments could be allowed, so the caller may know that the tool exists.
         visible: bool,
     },
+}
+
+/// A call that is about to be made, as the record knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallReference {
+    /// Its id.
+    pub call_id: CallId,
+    /// Its intent is on record.
+    pub has_intent: bool,
+    /// SHA-256 of the id of the conversation that the client says it is part of; none where it says none.
+    pub conversation: Option<Digest>,
 }
 
 /// A decision with what the record needs to explain it later.

@@ -59,7 +59,9 @@ pub use conversation::{
     NewMessage, Role, Skeleton, Source, TurnId, TurnState,
 };
 pub use conversation_change::{ChangedPart, ConversationChange, ConversationChanges};
-pub use decision::{ConversationFacts, Decision, DenialReason, ReadDecision, RecordScope, Verdict};
+pub use decision::{
+    CallReference, ConversationFacts, Decision, DenialReason, ReadDecision, RecordScope, Verdict,
+};
 pub use digest::{Digest, ParseDigestError, is_same_secret};
 pub use ids::{ApprovalId, CallId, ConversationKey, DecisionId, InvalidId, PermitId};
 pub use invisible::{

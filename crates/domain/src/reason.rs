@@ -182,6 +182,7 @@ reasons! {
     NOT_PERMITTED = "not_permitted";
     FORBIDDEN = "forbidden";
     POLICY_ERROR = "policy_error";
+    HISTORY_UNAVAILABLE = "history_unavailable";
     APPROVAL_REQUIRED = "approval_required";
     APPROVAL_REFUSED = "approval_refused";
     UNKNOWN_APPROVAL = "unknown_approval";
@@ -335,6 +336,7 @@ pub const REASON_GROUPS: &[ReasonGroup] = groups! {
         [NOT_PERMITTED] Recorded(Status::Denied) "" "no policy permits it: add one, or leave it";
         [FORBIDDEN] Recorded(Status::Denied) "" "a policy forbids it";
         [POLICY_ERROR] Recorded(Status::Denied) "" "a policy failed to evaluate, and an error never allows: test it with `wardgate policy explain`";
+        [HISTORY_UNAVAILABLE] Recorded(Status::Denied) "" "a policy looks at [earlier calls](../write-a-policy.md#earlier-calls), and how many there were is not known: the log of the policy service says why";
         [APPROVAL_REQUIRED] Recorded(Status::Denied) "" "a policy wants somebody's [approval](../write-a-policy.md#approvals) first: `data.approval` has the id of the request and until when it stands. Call again with the same arguments once it is approved. No violation";
         [APPROVAL_REFUSED] Recorded(Status::Denied) "" "whoever was asked for an approval refused it. No violation";
         [APPROVER_REFUSED] Recorded(Status::Denied) "" "somebody wanted to decide about a call that they may not approve: their own where somebody else has to, or without the role, or one that the policies in force let nobody approve";

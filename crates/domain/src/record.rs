@@ -80,6 +80,8 @@ pub struct CallFacts {
     pub method: String,
     /// The approval that it waits for, or that it is allowed or decided by; none where it needs none.
     pub approval_id: Option<ApprovalId>,
+    /// SHA-256 of the id of the conversation that the client says it is part of; none where it says none.
+    pub conversation: Option<Digest>,
 }
 
 impl CallFacts {
@@ -128,6 +130,7 @@ impl CallFacts {
             permit_id: None,
             method: String::new(),
             approval_id: None,
+            conversation: None,
         }
     }
 

@@ -9,8 +9,8 @@ use futures::StreamExt;
 use quick_cache::sync::Cache;
 use tokio_util::task::AbortOnDropHandle;
 use wardgate_domain::{
-    Ambient, Approvers, Caller, Decision, DenialReason, Digest, PermitId, SignedApproval,
-    SignedPermit, Timestamp, ToolFacts, ToolName, Verdict,
+    Ambient, Approvers, CallReference, Caller, Decision, DenialReason, Digest, PermitId,
+    SignedApproval, SignedPermit, Timestamp, ToolFacts, ToolName, Verdict,
 };
 use wardgate_mcp_server::RpcError;
 use wardgate_proto::common::v1::ErrorReason;
@@ -47,6 +47,8 @@ pub(crate) enum Authorization {
         /// The approval that would allow it.
         need: Option<Box<ApprovalNeed>>,
     },
+    /// The policy decides once the intent of the call is on record.
+    NeedsIntent(Decision),
 }
 
 /// An approval that a call needs.
@@ -95,7 +97,7 @@ impl Authority {
         }
     }
 
-    /// Decides one call, by a kept permit where one still holds.
+    /// Decides what `caller` may have of `tool` where nothing is about to run, by a kept permit where one still holds.
     pub(crate) async fn authorize(
         &self,
         caller: &Caller,
@@ -103,17 +105,18 @@ impl Authority {
         arguments: &Bytes,
         client_ip: &str,
     ) -> Result<Authorization, CallError> {
-        self.authorize_approved(caller, tool, (arguments, None), client_ip)
+        self.authorize_call(caller, tool, (arguments, None), client_ip, None)
             .await
     }
 
-    /// Decides one call that may have been approved.
-    pub(crate) async fn authorize_approved(
+    /// Decides one call, which may have been approved; without `call` nothing is about to run.
+    pub(crate) async fn authorize_call(
         &self,
         caller: &Caller,
         tool: &ToolFacts,
         (arguments, approval): (&Bytes, Option<&SignedApproval>),
         client_ip: &str,
+        call: Option<CallReference>,
     ) -> Result<Authorization, CallError> {
         let key = (caller.digest(), tool.name.clone(), tool.definition_digest);
         if let Some(grant) = self.permits.get(&key).filter(|grant| self.holds(grant)) {
@@ -121,7 +124,7 @@ impl Authority {
         }
         let decision = self
             .policy
-            .authorize_approved(caller, tool, arguments, client_ip, approval)
+            .authorize_call(caller, tool, arguments, client_ip, (approval, call))
             .await?;
         let permit = match &decision.verdict {
             Verdict::Allow(permit) => permit.clone(),
@@ -141,6 +144,7 @@ impl Authority {
                     need: Some(Box::new(need)),
                 });
             }
+            Verdict::NeedsIntent => return Ok(Authorization::NeedsIntent(decision)),
             Verdict::Deny { reason, visible } => {
                 let (reason, visible) = (*reason, *visible);
                 return Ok(Authorization::Denied {

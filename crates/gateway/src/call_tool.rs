@@ -41,6 +41,8 @@ pub(crate) struct ToolCall {
     /// The protocol version, or the name of the plain endpoint, for the record.
     pub(crate) protocol: &'static str,
     pub(crate) idempotency_key: Option<String>,
+    /// The digest of the id of the conversation that it is part of. None where the client says none.
+    pub(crate) conversation: Option<Digest>,
     /// The reason for which the agent itself refuses the call. Such a call is recorded and never run.
     pub(crate) agent_refusal: Option<AgentRefusal>,
     /// The headers that mirror arguments. None where the transport has no such headers.
@@ -59,6 +61,8 @@ struct SealedToolCall {
     name: String,
     arguments: String,
     idempotency_key: Option<String>,
+    #[serde(default)]
+    conversation: Option<String>,
 }
 
 impl ToolCall {
@@ -68,6 +72,10 @@ impl ToolCall {
         Some(Self {
             protocol: version.as_str(),
             idempotency_key: sealed.idempotency_key,
+            conversation: match sealed.conversation {
+                Some(digest) => Some(digest.parse().ok()?),
+                None => None,
+            },
             // A call that waits for its client was not refused.
             agent_refusal: None,
             mirrored_headers: None,
@@ -84,6 +92,7 @@ impl ResumableOperation for ToolCall {
             name: self.name.clone(),
             arguments: String::from_utf8(self.arguments.to_vec()).ok()?,
             idempotency_key: self.idempotency_key.clone(),
+            conversation: self.conversation.map(|digest| digest.to_string()),
         });
         sealed.ok().map(SealedOperation::Call)
     }
@@ -169,6 +178,7 @@ impl Operation for ToolCall {
             protocol: self.protocol,
             recorded_name: Some(&self.name),
             arguments: &self.arguments,
+            conversation: self.conversation,
             mirrored_headers: self.mirrored_headers.as_ref(),
             agent_refusal: self.agent_refusal,
             refusal_key: self.agent_refusal.and(self.idempotency_key.as_deref()),
@@ -238,7 +248,7 @@ impl Operation for ToolCall {
                     return Ok(RoundOutcome::Output(ToolCallOutput::Result(result)));
                 }
                 CallEvent::Task(task) => {
-                    let call = (&*self.name, &self.arguments);
+                    let call = (&*self.name, &self.arguments, self.conversation);
                     let handles = &services.task_handles;
                     let task = handles.hand_out(run.context, run.call_id, call, *task);
                     let task = Box::pin(task).await;

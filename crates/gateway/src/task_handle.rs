@@ -49,6 +49,9 @@ pub(crate) struct TaskHandle {
     /// The tool-runner's own state, in base64.
     #[serde(rename = "s")]
     state: String,
+    /// The digest of the id of the conversation of the call, in hexadecimal.
+    #[serde(rename = "c", default, skip_serializing_if = "Option::is_none")]
+    conversation: Option<String>,
     /// The sealed handle, which stays the same for the client.
     #[serde(skip)]
     pub(crate) sealed: String,
@@ -99,7 +102,7 @@ impl TaskHandles {
         &self,
         RequestContext { caller, view, .. }: &RequestContext,
         call_id: CallId,
-        (name, arguments): (&str, &Bytes),
+        (name, arguments, conversation): (&str, &Bytes, Option<Digest>),
         task: Task,
     ) -> Option<StartedTask> {
         let asked = self.arguments.keep(caller, call_id, arguments).await.ok()?;
@@ -107,6 +110,7 @@ impl TaskHandles {
             tool: name.to_owned(),
             asked,
             state: URL_SAFE_NO_PAD.encode(&task.state),
+            conversation: conversation.map(|digest| digest.to_string()),
             sealed: String::new(),
         };
         let within = view.path();
@@ -124,6 +128,11 @@ impl TaskHandle {
             .decode(&self.state)
             .unwrap_or_default()
             .into()
+    }
+
+    /// The digest of the id of the conversation of the call that became the task.
+    pub(crate) fn conversation(&self) -> Option<Digest> {
+        self.conversation.as_ref()?.parse().ok()
     }
 
     /// The members of a result: `about`, which the server said of the task, under the id that the client holds.

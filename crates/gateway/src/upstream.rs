@@ -37,7 +37,9 @@ pub(crate) async fn resolve_view(
     let asked = authority.authorize(caller, connect, &arguments, client_ip);
     match asked.await {
         Ok(Authorization::Allowed(_)) => access.check_route(connect)?,
-        Ok(Authorization::Denied { .. }) => return Err(RpcError::unknown_route()),
+        Ok(Authorization::Denied { .. } | Authorization::NeedsIntent(_)) => {
+            return Err(RpcError::unknown_route());
+        }
         Err(error) => return Err(authority.undecided(&error)),
     }
     Ok(View::of_upstream(Arc::clone(source), &catalogue))

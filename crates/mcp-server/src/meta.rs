@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use wardgate_domain::AgentRefusal;
+use wardgate_domain::{AgentRefusal, Digest};
 
 use crate::envelope::{JsonRpcRequest, is_id, object, text_of};
 use crate::log_level::LogLevel;
@@ -19,6 +19,9 @@ use wardgate_mcp::Version;
 
 /// Every word of progress repeats its token; the gateway keeps none longer than this.
 const TOKEN_BYTES: usize = 256;
+
+/// The longest id of a conversation, as long as the memory takes them.
+const CONVERSATION_CHARACTERS: usize = 256;
 
 /// The members of `params._meta` that the gateway reads.
 #[derive(Debug, Default, Deserialize)]
@@ -37,6 +40,8 @@ pub struct RequestMeta<'a> {
     tracestate: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "dev.wardgate/idempotencyKey")]
     pub(crate) idempotency_key: Option<&'a RawValue>,
+    #[serde(borrow, default, rename = "dev.wardgate/conversation")]
+    conversation: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "dev.wardgate/refusedByAgent")]
     refused_by_agent: Option<&'a RawValue>,
 }
@@ -91,6 +96,23 @@ impl<'a> RequestMeta<'a> {
             Some((HeaderName::from_static(name), value))
         });
         headers.collect()
+    }
+
+    /// The digest of the id of the conversation that the request is part of; none where the client says none.
+    pub fn conversation(&self) -> Result<Option<Digest>, RpcError> {
+        let Some(raw) = self.conversation else {
+            return Ok(None);
+        };
+        let is_id = |id: &Cow<'_, str>| {
+            (1..=CONVERSATION_CHARACTERS).contains(&id.chars().count())
+                && !id.chars().any(char::is_control)
+        };
+        let id = text_of(raw).filter(is_id).ok_or_else(|| {
+            RpcError::invalid_params(format!(
+                "`_meta` dev.wardgate/conversation must be a text of 1 to {CONVERSATION_CHARACTERS} characters without control characters"
+            ))
+        })?;
+        Ok(Some(Digest::of(id.as_bytes())))
     }
 
     /// Under what the client wants to hear of progress, as written.

@@ -1,5 +1,6 @@
 //! What a decision costs with 10 and with 1,000 policies: the first of a caller about a tool, and every further one, where
-//! the answer depends on the arguments and where it does not. Signing a permit is not part of it.
+//! the answer depends on the arguments, on counts of earlier calls, and where it depends on neither. Signing a permit and counting
+//! are not part of it.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,11 +13,18 @@ use std::hint::black_box;
 use criterion::{BatchSize, Criterion};
 use wardgate_domain::{Timestamp, ToolFacts};
 use wardgate_policy::{
-    CallContext, CallerSample, PolicySet, SimulatedCall, Simulator, TimeZone, sample_caller,
+    CallContext, CallCounts, CallerSample, PolicySet, SimulatedCall, Simulator, TimeZone,
+    sample_caller,
 };
 use wardgate_testkit::tool_facts;
 
 const SCHEMA: &str = include_str!("../src/tests/small.cedarschema");
+
+const COUNTER: &str = "entity History { @tools(\"t\") @within(\"24h\") calls: Long };";
+
+const COUNTING: &str = r#"@id("counting")
+permit(principal in Role::"R0", action == Action::"call_tool", resource in Tag::"counted")
+when { context.history.calls < 3 };"#;
 
 /// Policies for ten roles in turn, five questions each: calls, calls by argument, rows, and two tiers.
 fn simulator(policies: usize) -> Simulator {
@@ -40,6 +48,8 @@ fn simulator(policies: usize) -> Simulator {
     }
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("s.cedarschema"), SCHEMA).unwrap();
+    std::fs::write(dir.path().join("h.cedarschema"), COUNTER).unwrap();
+    text.push_str(COUNTING);
     std::fs::write(dir.path().join("p.cedar"), text).unwrap();
     Simulator::new(PolicySet::load(dir.path()).unwrap())
 }
@@ -65,6 +75,7 @@ fn call(subject: &str, tag: &str) -> SimulatedCall {
             time: Timestamp::from_seconds(1_800_000_000),
             time_zone: TimeZone::default(),
             client_ip: None,
+            counts: CallCounts::new(),
         },
     }
 }
@@ -97,6 +108,10 @@ fn measure_decisions(criterion: &mut Criterion) {
         let bound = call("anna", "bound");
         group.bench_function("by the arguments", |bencher| {
             bencher.iter(|| black_box(simulator.call(&bound).unwrap()));
+        });
+        let counted = call("anna", "counted");
+        group.bench_function("by earlier calls", |bencher| {
+            bencher.iter(|| black_box(simulator.call(&counted).unwrap()));
         });
         group.finish();
     }

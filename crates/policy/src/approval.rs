@@ -5,14 +5,13 @@
 
 use cedar_policy::{ActionConstraint, Effect, EntityUid, Policy, PolicyId};
 
+use crate::vocabulary::CALL_TOOL;
+
 /// The name of the annotation.
 const APPROVAL: &str = "approval";
 
 /// The value that stands for the caller.
 pub(crate) const CALLER: &str = "caller";
-
-/// The action whose permits may demand an approval.
-const CALL_TOOL: &str = "call_tool";
 
 /// Longest name of a role, in bytes.
 const MAX_ROLE_BYTES: usize = 128;

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 use wardgate_domain::{
-    Ambient, ApprovalDecision, ApprovalTerms, ApproverRefusal, CallToApprove, CallUnderApproval,
-    Caller, ConversationFacts, Decision, DecisionId, DenialReason, Digest, InvalidMessage,
-    OfferKind, PermitId, PermitSigner, PermitTerms, ReadDecision, RecordScope, ShadowReport,
-    SignedApproval, SignedPermit, Timestamp, ToolFacts, ToolName, Verdict,
+    Ambient, ApprovalDecision, ApprovalTerms, ApproverRefusal, CallReference, CallToApprove,
+    CallUnderApproval, Caller, ConversationFacts, Decision, DecisionId, DenialReason, Digest,
+    InvalidMessage, OfferKind, PermitId, PermitSigner, PermitTerms, ReadDecision, RecordScope,
+    ShadowReport, SignedApproval, SignedPermit, Timestamp, ToolFacts, ToolName, Verdict,
 };
 use wardgate_telemetry::names;
 
@@ -18,6 +18,7 @@ use crate::call::CallAnswer;
 use crate::context::{CallContext, TimeZone, parse_client_ip};
 use crate::denial::Denial;
 use crate::engine::{Engine, ResultView, Ruling};
+use crate::history::{CallCounts, CallHistory, CountedUntil, EarlierCalls, HistoryFault};
 use crate::set::PolicySet;
 use crate::shadow::ShadowEvaluator;
 
@@ -35,6 +36,7 @@ pub(crate) struct PolicyAuthorizer {
     approval_ttl: Duration,
     time_zone: TimeZone,
     shadow: Option<Arc<ShadowEvaluator>>,
+    history: CallHistory,
 }
 
 impl PolicyAuthorizer {
@@ -54,7 +56,13 @@ impl PolicyAuthorizer {
             approval_ttl,
             time_zone,
             shadow: None,
+            history: CallHistory::default(),
         }
+    }
+
+    /// The same, which counts earlier calls at `history`.
+    pub(crate) fn with_history(self, history: CallHistory) -> Self {
+        Self { history, ..self }
     }
 
     /// The same, with a candidate that is asked what is asked of it.
@@ -81,7 +89,34 @@ impl PolicyAuthorizer {
         self.version.send_replace(hash);
     }
 
+    /// What the counters say that a decision about `caller` and `tool` depends on; mostly that is none. `call` is the one that
+    /// is about to be made.
+    pub(crate) async fn count_calls(
+        &self,
+        caller: &Caller,
+        tool: &ToolFacts,
+        call: Option<CallReference>,
+    ) -> EarlierCalls {
+        let Some(made) = call else {
+            return EarlierCalls::disregarded();
+        };
+        let counted = |counts| EarlierCalls { call, counts };
+        let engine = self.engine.load_full();
+        let Some(declared) = engine.counters(tool) else {
+            return counted(Ok(CallCounts::new()));
+        };
+        let rights = engine.rights(caller, tool);
+        if rights.counters.is_empty() {
+            return counted(Ok(CallCounts::new()));
+        }
+        let counters = (declared, &rights.counters);
+        let moment = CountedUntil::Now(self.ambient.now());
+        let counting = (self.history).count(counters, caller.subject(), (made, moment));
+        counted(counting.await)
+    }
+
     /// Decides one call. `client_ip` is empty when unknown. An approval that does not fit the call is as good as none.
+    /// `earlier` is what [`Self::count_calls`] says: where the decision depends on it and it is not known, the call is denied.
     pub(crate) fn authorize(
         &self,
         caller: &Caller,
@@ -89,13 +124,19 @@ impl PolicyAuthorizer {
         arguments: &[u8],
         client_ip: &str,
         approval: Option<&SignedApproval>,
+        earlier: EarlierCalls,
     ) -> Result<Decision, InvalidMessage> {
         let started = Instant::now();
         let engine = self.engine.load();
-        let context = self.context(client_ip)?;
+        let mut context = self.context(client_ip)?;
+        let call = earlier.call;
+        match known_counts(&engine, caller, tool, earlier) {
+            Ok(counts) => context.counts = counts,
+            Err(fault) => return Ok(self.decide_without(&fault, engine.hash(), started)),
+        }
         let ruling = engine.rule(caller, tool, arguments, &context)?;
         if let Some(shadow) = &self.shadow {
-            shadow.submit(&engine, caller, tool, arguments, &context);
+            shadow.submit(&engine, (caller, call), tool, arguments, &context);
         }
         let id = DecisionId::new(&self.ambient);
         let Ruling {
@@ -122,6 +163,13 @@ impl PolicyAuthorizer {
                     });
                 approved_by = approval.as_ref().map(|terms| terms.id);
                 let until = approval.as_ref().map(|terms| terms.expires_at);
+                // Earlier calls were disregarded: what is decided lets somebody see, and nothing run.
+                let is_to_see = call.is_none() && !rights.counters.is_empty();
+                let until = if is_to_see {
+                    Some(context.time.minus(CLOCK_LEEWAY))
+                } else {
+                    until
+                };
                 let is_bound = depends_on_context || approvers.is_some();
                 let arguments = is_bound.then(|| Digest::of(arguments));
                 let verdict = match approvers.filter(|_| approval.is_none()) {
@@ -148,12 +196,7 @@ impl PolicyAuthorizer {
                 policies,
             ),
         };
-        let (effect, reason) = match &verdict {
-            Verdict::Allow(_) => ("allow", ""),
-            Verdict::NeedsApproval { .. } => ("needs_approval", ""),
-            Verdict::Deny { reason, .. } => ("deny", reason.as_str()),
-        };
-        measure_effect(effect, reason, started);
+        measure_verdict(&verdict, started);
         Ok(Decision {
             id,
             verdict,
@@ -169,7 +212,35 @@ impl PolicyAuthorizer {
             time: self.ambient.now(),
             time_zone: self.time_zone.clone(),
             client_ip: parse_client_ip(client_ip)?,
+            counts: CallCounts::new(),
         })
+    }
+
+    /// What is decided where the decision depends on earlier calls and their number is not known.
+    fn decide_without(
+        &self,
+        fault: &HistoryFault,
+        policy_hash: Digest,
+        started: Instant,
+    ) -> Decision {
+        let verdict = match fault {
+            HistoryFault::NoIntent => Verdict::NeedsIntent,
+            HistoryFault::NoConversation
+            | HistoryFault::NoLink
+            | HistoryFault::NotCounted(_)
+            | HistoryFault::OtherPolicies => Verdict::Deny {
+                reason: DenialReason::HistoryUnavailable,
+                visible: true,
+            },
+        };
+        measure_verdict(&verdict, started);
+        Decision {
+            id: DecisionId::new(&self.ambient),
+            verdict,
+            policies: Vec::new(),
+            policy_hash,
+            approval: None,
+        }
     }
 
     /// The terms of an approval that covers `call`.
@@ -202,6 +273,7 @@ impl PolicyAuthorizer {
             client_ip,
             ..
         } = call;
+        // Earlier calls are counted when the call is made.
         let context = self.context(client_ip)?;
         let Ruling {
             answer,
@@ -351,9 +423,45 @@ impl PolicyAuthorizer {
     }
 }
 
+/// The counts that a decision by `engine` depends on, where they are known; none where nothing is about to run.
+fn known_counts(
+    engine: &Engine,
+    caller: &Caller,
+    tool: &ToolFacts,
+    earlier: EarlierCalls,
+) -> Result<CallCounts, HistoryFault> {
+    if earlier.call.is_none() || engine.counters(tool).is_none() {
+        return Ok(CallCounts::new());
+    }
+    let rights = engine.rights(caller, tool);
+    if rights.counters.is_empty() {
+        return Ok(CallCounts::new());
+    }
+    let known = earlier.counts.and_then(|counts| {
+        let has_all = rights.counters.iter().all(|name| counts.contains_key(name));
+        has_all.then_some(counts).ok_or(HistoryFault::OtherPolicies)
+    });
+    known.inspect_err(|fault| match fault {
+        HistoryFault::NoIntent => {}
+        fault => {
+            tracing::warn!(tool.name = %tool.name, cause = %fault, "a call was denied because the history of calls is not known");
+        }
+    })
+}
+
 /// Counts a decision, and how long it took.
 fn measure(denied: Option<DenialReason>, started: Instant) {
     let (effect, reason) = denied.map_or(("allow", ""), |reason| ("deny", reason.as_str()));
+    measure_effect(effect, reason, started);
+}
+
+fn measure_verdict(verdict: &Verdict, started: Instant) {
+    let (effect, reason) = match verdict {
+        Verdict::Allow(_) => ("allow", ""),
+        Verdict::NeedsApproval { .. } => ("needs_approval", ""),
+        Verdict::NeedsIntent => ("needs_intent", ""),
+        Verdict::Deny { reason, .. } => ("deny", reason.as_str()),
+    };
     measure_effect(effect, reason, started);
 }
 

@@ -1,5 +1,7 @@
 //! May the caller call the tool, or use what else a source offers?
 
+use std::collections::BTreeSet;
+
 use cedar_policy::{
     AuthorizationError, Authorizer, Context, Decision, Diagnostics, Entities, Entity, EntityUid,
     PartialEntities, PartialEntityUid, PartialRequest, PolicyId, Request,
@@ -101,6 +103,26 @@ impl PolicySet {
         }
     }
 
+    /// The counters of earlier calls that the access without an approval, or the one with any, depends on.
+    pub(crate) fn counters_read(
+        &self,
+        (access, approvable): (&Access, Option<&Access>),
+    ) -> BTreeSet<String> {
+        let mut counters = BTreeSet::new();
+        if self.history_readers.is_empty() {
+            return counters;
+        }
+        for access in [Some(access), approvable].into_iter().flatten() {
+            let Access::ByContext(policies) = access else {
+                continue;
+            };
+            let policies = policies.policies();
+            let read = policies.filter_map(|policy| self.history_readers.get(policy.id()));
+            counters.extend(read.flatten().cloned());
+        }
+        counters
+    }
+
     /// Decides by `policies` as far as that goes; a `context` that is none is unknown.
     pub(crate) fn access(
         &self,
@@ -181,7 +203,7 @@ impl PolicySet {
             principal.clone(),
             action.clone(),
             uid(resource, tool.name.as_str()),
-            context.to_cedar(Some(this))?,
+            context.to_cedar(Some(vocabulary.call_parts(tool.kind)))?,
             Some(&vocabulary.schema),
         )
         .map_err(|_| refused())?;

@@ -184,6 +184,9 @@ impl Search<'_> {
                     if let Some(client_ip) = context.client_ip {
                         more.push(format!("client_ip {client_ip}"));
                     }
+                    for (name, count) in &context.counts {
+                        more.push(format!("history {name}={count}"));
+                    }
                     if constants.looks_at_time {
                         more.push(format!("time {}", context.time));
                     }

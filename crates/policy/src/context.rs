@@ -1,14 +1,17 @@
-//! What policies see of a decision besides caller, tool and arguments: its time, and the client's address.
+//! What policies see of a decision besides caller, tool and arguments: its time, the client's address, and counts of earlier
+//! calls.
 
 use std::net::IpAddr;
 use std::str::FromStr;
 
 use cedar_policy::{Context, EntityUid, RestrictedExpression};
 use jiff::civil::DateTime;
-use wardgate_domain::{InvalidMessage, Timestamp};
+use wardgate_domain::{InvalidMessage, OfferKind, Timestamp};
 
 use crate::entities::text;
 use crate::fault::DecisionFault;
+use crate::history::{CallCounters, CallCounts, HISTORY, history};
+use crate::vocabulary::Vocabulary;
 
 /// A time zone of the IANA database, with its summer time. Its rules are those of the system (`/usr/share/zoneinfo`), or
 /// where that has none those that the program was built with.
@@ -37,7 +40,7 @@ impl FromStr for TimeZone {
     }
 }
 
-/// When a decision is made, and from where the client calls.
+/// When a decision is made, from where the client calls, and what went before.
 #[derive(Debug, Clone)]
 pub struct CallContext {
     /// The time of the decision.
@@ -46,11 +49,22 @@ pub struct CallContext {
     pub time_zone: TimeZone,
     /// The client's address; none when it is unknown.
     pub client_ip: Option<IpAddr>,
+    /// What the counters of earlier calls say.
+    pub counts: CallCounts,
+}
+
+/// What the context of a call has besides that of rows and columns.
+#[derive(Debug, Clone)]
+pub(crate) struct CallParts<'a> {
+    /// The entity of the call's arguments.
+    pub(crate) arguments: EntityUid,
+    /// The counters that the policies can read.
+    pub(crate) counters: &'a CallCounters,
 }
 
 impl CallContext {
-    /// The context of a question; `arguments` is the entity of a call's arguments, which rows and columns do not know.
-    pub(crate) fn to_cedar(&self, arguments: Option<EntityUid>) -> Result<Context, DecisionFault> {
+    /// The context of a question; rows and columns know nothing of the `call`.
+    pub(crate) fn to_cedar(&self, call: Option<CallParts<'_>>) -> Result<Context, DecisionFault> {
         let refused = || DecisionFault::Refused("the time or the address of a call");
         let time = jiff::Timestamp::from_microsecond(self.time.as_micros());
         let time = time.map_err(|_| refused())?;
@@ -80,13 +94,24 @@ impl CallContext {
                 RestrictedExpression::new_ip(address),
             )
         }));
-        pairs.extend(arguments.map(|this| {
-            (
-                "arguments".to_owned(),
-                RestrictedExpression::new_entity_uid(this),
-            )
-        }));
+        if let Some(call) = call {
+            let arguments = RestrictedExpression::new_entity_uid(call.arguments);
+            pairs.push(("arguments".to_owned(), arguments));
+            if !call.counters.is_empty() {
+                pairs.push((HISTORY.to_owned(), history(call.counters, &self.counts)?));
+            }
+        }
         Context::from_pairs(pairs).map_err(|_| refused())
+    }
+}
+
+impl Vocabulary {
+    /// What the context of a call of this kind has besides that of rows and columns.
+    pub(crate) fn call_parts(&self, kind: OfferKind) -> CallParts<'_> {
+        CallParts {
+            arguments: self.call_arguments(),
+            counters: self.counters(kind),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! One policy set at work: what it says of a caller and a tool, worked out once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::{Arc, OnceLock};
 
@@ -16,6 +16,7 @@ use crate::call::{Access, CallAnswer};
 use crate::context::CallContext;
 use crate::denial::Denial;
 use crate::fault::DecisionFault;
+use crate::history::CallCounters;
 use crate::schema_shape::Record;
 use crate::set::PolicySet;
 
@@ -56,6 +57,8 @@ pub(crate) struct ToolRights {
     pub(crate) access: Access,
     /// The access with any approval; none where no permit needs one.
     approvable: Option<Access>,
+    /// The counters of earlier calls that the access depends on.
+    pub(crate) counters: BTreeSet<String>,
     /// Empty when `access` is settled by a fault.
     pub(crate) entities: Entities,
     /// Policies about rows or columns look at the time or the client's address.
@@ -115,6 +118,12 @@ impl Engine {
     /// The version in force.
     pub(crate) fn hash(&self) -> Digest {
         self.set.hash()
+    }
+
+    /// The counters of earlier calls that policies about `tool` can read; none where there are none, which is known at once.
+    pub(crate) fn counters(&self, tool: &ToolFacts) -> Option<&CallCounters> {
+        let counters = self.set.vocabulary.counters(tool.kind);
+        (!counters.is_empty()).then_some(counters)
     }
 
     /// What `caller` may do with `tool`, remembered from the last time if possible.
@@ -260,6 +269,7 @@ impl Engine {
         });
         let rights = Arc::new(ToolRights {
             tool: tool.clone(),
+            counters: set.counters_read((&access, approvable.as_ref())),
             view_depends_on_context: set.view_reads_context(tool),
             set,
             principal,

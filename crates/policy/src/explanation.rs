@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 
 use cedar_policy::{
-    Authorizer, Decision, Effect, Entities, EntityUid, Policy, PolicyId, PolicySet as Policies,
-    Request,
+    Authorizer, Decision, Effect, Entities, EntityUid, EvalResult, Policy, PolicyId,
+    PolicySet as Policies, Request,
 };
 use serde_json::{Map, Value, json};
 
 use crate::arguments::argument_name;
 use crate::engine::with_defaults;
+use crate::history::{HISTORY, is_history};
 use crate::limits::COMPILER_STACK_BYTES;
 use crate::set::PolicyLocation;
 use crate::simulator::{SimulatedAccess, SimulatedCall, Simulation, Simulator};
@@ -210,6 +211,11 @@ impl Question<'_> {
             Value::Object(members) => {
                 for (operator, operands) in members {
                     let attribute = operands["attr"].as_str();
+                    if let Some(counter) = attribute.filter(|_| is_history(&operands["left"])) {
+                        let value = self.counter(counter);
+                        facts.insert(format!("context.{HISTORY}.{counter}"), value);
+                        continue;
+                    }
                     let variable = operands["left"]["Var"].as_str();
                     if let (Some(variable), Some(attribute)) = (variable, attribute) {
                         let name = format!("{variable}.{attribute}");
@@ -244,6 +250,14 @@ impl Question<'_> {
         };
         let value = self.entities.get(uid)?.attr(name)?.ok()?;
         Some(value.to_string())
+    }
+
+    /// What a counter of earlier calls says.
+    fn counter(&self, name: &str) -> Option<String> {
+        match self.request.context()?.get(HISTORY)? {
+            EvalResult::Record(counters) => counters.get(name).map(ToString::to_string),
+            _ => None,
+        }
     }
 
     /// An argument in its declared type, or as text.

@@ -34,6 +34,7 @@ mod error;
 mod explanation;
 mod fault;
 mod files;
+mod history;
 mod limits;
 mod lint;
 mod policy_test;
@@ -61,6 +62,7 @@ pub use config::{Config, ShadowConfig};
 pub use context::{CallContext, TimeZone, UnknownTimeZone, parse_client_ip, parse_time};
 pub use error::{Error, Finding, Findings, Position};
 pub use explanation::{ExplainedCondition, ExplainedPolicy, Explanation};
+pub use history::{CallCounts, CallHistory};
 pub use policy_test::{
     CallerSample, TestFile, TestReport, run_tests, sample_caller, test_files, tier_word,
 };

@@ -151,9 +151,11 @@ impl PolicySet {
             let mut tools = offers.iter().filter(|it| it.kind == OfferKind::Tool);
             tools.any(|it| it.name.as_str() == name)
         };
+        let mut tools = of_type(&vocabulary.tool);
+        tools.extend(self.tools_counted_by(policy));
         warn(
             "tool",
-            of_type(&vocabulary.tool),
+            tools,
             &is_tool,
             "use the tool's name in tools.yaml, not an alias",
         );
@@ -180,6 +182,14 @@ impl PolicySet {
             "give it to a column in tools.yaml, or mend the name",
         );
         found
+    }
+
+    /// The tools whose earlier calls a policy counts.
+    fn tools_counted_by(&self, policy: &Policy) -> impl Iterator<Item = String> {
+        let counters = self.history_readers.get(policy.id()).into_iter().flatten();
+        let declared = self.vocabulary.counters(OfferKind::Tool);
+        let counters = counters.filter_map(|name| declared.get(name));
+        counters.flat_map(|counter| counter.tools.iter().map(ToString::to_string))
     }
 
     fn warning(&self, id: &str, problem: String, fix: String) -> Finding {

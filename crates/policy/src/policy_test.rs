@@ -12,6 +12,7 @@ use wardgate_domain::{
 
 use crate::approval::CALLER;
 use crate::context::{CallContext, TimeZone, UnknownTimeZone, parse_client_ip, parse_time};
+use crate::history::CallCounts;
 use crate::set::PolicyLocation;
 use crate::simulator::{PartDecision, SimulatedAccess, SimulatedCall, Simulation, Simulator};
 
@@ -118,6 +119,9 @@ pub struct PolicyTest {
     /// a Wednesday's noon.
     #[serde(default)]
     pub time: Option<String>,
+    /// What the counters of `entity History` say, by name; 0 where nothing is said.
+    #[serde(default)]
+    pub history: CallCounts,
     /// What must come of it.
     pub expect: Expectation,
 }
@@ -428,6 +432,7 @@ impl TestRun<'_> {
             time: parse_time(test.time.as_deref().unwrap_or(USUAL_TIME), &time_zone)?,
             time_zone,
             client_ip: parse_client_ip(&test.client_ip).map_err(|error| error.to_string())?,
+            counts: self.simulator.check_counts(&test.history)?,
         };
         let call = SimulatedCall {
             caller: caller.clone(),

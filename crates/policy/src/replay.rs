@@ -62,7 +62,7 @@ impl Simulator {
         }
     }
 
-    /// Whether the use of `tool` can depend on the time or the client's address.
+    /// Whether the use of `tool` can depend on the context.
     pub fn reads_context(&self, tool: &ToolFacts) -> bool {
         self.set().access_reads_context(tool)
     }
@@ -103,12 +103,19 @@ impl Simulator {
         entities.as_array_mut().ok_or_else(refused)?.push(caller);
         let entities = PartialEntities::from_json_value(entities, &vocabulary.schema)
             .map_err(|_| refused())?;
+        let unknown = set.accesses(&principal, call.tool, &entities, None)?;
+        let Some(context) = call.context else {
+            return Ok(unknown);
+        };
+        // What went before a recorded call is not counted anew.
+        if !set
+            .counters_read((&unknown.0, unknown.1.as_ref()))
+            .is_empty()
+        {
+            return Ok(unknown);
+        }
         // What the arguments are is left out of the entities, and so unknown.
-        let arguments = || Some(vocabulary.call_arguments());
-        let context = call
-            .context
-            .map(|it| it.to_cedar(arguments()))
-            .transpose()?;
-        set.accesses(&principal, call.tool, &entities, context.as_ref())
+        let context = context.to_cedar(Some(vocabulary.call_parts(call.tool.kind)))?;
+        set.accesses(&principal, call.tool, &entities, Some(&context))
     }
 }

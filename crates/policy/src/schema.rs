@@ -7,9 +7,13 @@ use serde_json::{Map, Value, json};
 
 use crate::error::{Finding, Findings, Position, findings};
 use crate::files::SourceFile;
+use crate::history::{CallCounter, CallCounters, HISTORY, MAX_COUNTERS};
 use crate::limits::CedarLanguage;
 use crate::schema_shape::{Declarations, Record, Type};
-use crate::vocabulary::{ARGUMENTS, READ, SUBJECT, TENANT, USER, Vocabulary};
+use crate::vocabulary::{ARGUMENTS, CALL_TOOL, READ, SUBJECT, TENANT, USER, Vocabulary};
+
+/// The entity whose attributes are counters of earlier calls. There is no such entity: the context of a call has them.
+const COUNTERS: &str = "History";
 
 /// The words in which Wardgate asks.
 pub(crate) const BASE: &str = include_str!("base.cedarschema");
@@ -64,6 +68,9 @@ struct Composition<'a> {
     base: FileDeclarations,
     /// Of `User` and `Arguments`, besides those that are built in, with where the directory speaks of them.
     extensions: BTreeMap<&'static str, SchemaEntry<'a>>,
+    counters: CallCounters,
+    /// Where they are declared.
+    counters_place: Option<DeclarationPosition<'a>>,
     rows: BTreeMap<String, SchemaEntry<'a>>,
     common_types: BTreeMap<String, SchemaEntry<'a>>,
     found: Vec<Finding>,
@@ -129,6 +136,8 @@ impl<'a> Composition<'a> {
                 .map(FileDeclarations::of)
                 .unwrap_or_default(),
             extensions: BTreeMap::new(),
+            counters: CallCounters::new(),
+            counters_place: None,
             rows: BTreeMap::new(),
             common_types: BTreeMap::new(),
             found: Vec::new(),
@@ -198,6 +207,9 @@ impl<'a> Composition<'a> {
         if let Some(extended) = [USER, ARGUMENTS].into_iter().find(|it| *it == name) {
             return self.extend_entity(extended, &json, place);
         }
+        if name == COUNTERS {
+            return self.declare_counters(&json, place);
+        }
         if self.base.entities.contains_key(name) {
             return self.found.push(place.finding(
                 format!("`entity {name}` is built in"),
@@ -220,6 +232,29 @@ impl<'a> Composition<'a> {
         let entry = SchemaEntry { json, place };
         if let Some(first) = self.rows.insert(name.to_owned(), entry) {
             self.found.push(twice("entity", name, &place, &first.place));
+        }
+    }
+
+    fn declare_counters(&mut self, json: &Value, place: DeclarationPosition<'a>) {
+        if let Some(first) = self.counters_place.replace(place) {
+            self.found.push(twice("entity", COUNTERS, &place, &first));
+        }
+        let parts = ["memberOfTypes", "tags", "enum"];
+        let attributes = json.pointer("/shape/attributes").and_then(Value::as_object);
+        let attributes = attributes.filter(|_| !parts.iter().any(|it| is_declared(json, it)));
+        let Some(attributes) = attributes.filter(|it| it.len() <= MAX_COUNTERS) else {
+            return self.found.push(place.finding(
+                format!("`entity {COUNTERS}` is not one to {MAX_COUNTERS} counters in braces"),
+                "write `entity History { @tools(\"TOOL\") @within(\"24h\") NAME: Long };`",
+            ));
+        };
+        for (name, attribute) in attributes {
+            match CallCounter::parse(name, attribute) {
+                Ok(counter) => {
+                    self.counters.insert(name.clone(), counter);
+                }
+                Err(fault) => self.found.push(place.finding(fault.problem, fault.fix)),
+            }
         }
     }
 
@@ -302,7 +337,8 @@ impl<'a> Composition<'a> {
         }
         let mut callers = declared.attributes(USER);
         callers.retain(|name, _| ![SUBJECT, TENANT].contains(&name.as_str()));
-        Vocabulary::new(schema, callers, declared.attributes(ARGUMENTS), rows).ok_or_else(|| {
+        let (arguments, counters) = (declared.attributes(ARGUMENTS), self.counters);
+        Vocabulary::new(schema, callers, arguments, counters, rows).ok_or_else(|| {
             Findings(vec![Finding {
                 file: "base.cedarschema".into(),
                 position: None,
@@ -334,6 +370,13 @@ impl<'a> Composition<'a> {
         let context = actions["show_clear"]["appliesTo"]["context"].clone();
         let read = json!({ "appliesTo": { "principalTypes": [USER], "resourceTypes": rows, "context": context } });
         actions.insert(READ.to_owned(), read);
+        if !self.counters.is_empty() {
+            let counters = self.counters.keys();
+            let counters = counters.map(|name| (name.clone(), json!({ "type": "Long" })));
+            let counters: Map<_, _> = counters.collect();
+            actions[CALL_TOOL]["appliesTo"]["context"]["attributes"][HISTORY] =
+                json!({ "type": "Record", "attributes": counters });
+        }
         let copied =
             |(name, entry): (&String, &SchemaEntry<'_>)| (name.clone(), entry.json.clone());
         entities.extend(self.rows.iter().map(copied));

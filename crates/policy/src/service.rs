@@ -10,8 +10,8 @@ use tokio_stream::{Stream, StreamExt};
 use tokio_util::task::AbortOnDropHandle;
 use tonic::{Request, Response, Status};
 use wardgate_domain::{
-    Ambient, BearerToken, CallToApprove, Caller, ConversationFacts, Decision, DecisionId,
-    InvalidMessage, PermitSigner, RecordScope, SignedApproval, ToolFacts,
+    Ambient, BearerToken, CallReference, CallToApprove, Caller, ConversationFacts, Decision,
+    DecisionId, InvalidMessage, PermitSigner, RecordScope, SignedApproval, ToolFacts,
 };
 use wardgate_edge::{Authenticator, TokenRefusal};
 use wardgate_proto::common::v1::ErrorReason;
@@ -21,16 +21,18 @@ use wardgate_rpc::{Readiness, ServiceError};
 use wardgate_telemetry::names;
 
 use crate::authorizer::PolicyAuthorizer;
+use crate::history::CallHistory;
 use crate::reload::DirectoryState;
 use crate::shadow::ShadowEvaluator;
 use crate::{Config, Error, reload};
 
-/// The policy service over the policies of `config`. Fails when these are not usable, or the keys of its issuers;
+/// The policy service over the policies of `config`, which counts earlier calls at `history`. Fails when these are not usable, or the keys of its issuers;
 /// afterwards a changed directory is taken up when it is usable and otherwise left alone; the service stays ready and says
 /// so. Call it inside a Tokio runtime.
 pub async fn service(
     config: Config,
     signer: PermitSigner,
+    history: CallHistory,
     ambient: Ambient,
 ) -> Result<
     wardgate_rpc::Service<server::PolicyServiceServer<impl server::PolicyService>, LocalPolicy>,
@@ -56,7 +58,8 @@ pub async fn service(
     tracing::info!(policy.hash = %set.hash(), policies = set.policy_ids().len(), "policies are in force");
     metrics::gauge!(names::POLICY_STALE).set(0.0);
     let shadow = config.shadow.map(|shadow| {
-        let (dir, shadow) = (shadow.policies, ShadowEvaluator::new());
+        let dir = shadow.policies;
+        let shadow = ShadowEvaluator::new(history.clone());
         let mut state = DirectoryState::Unread;
         // Before the first call: a permit that is used again is not compared later.
         reload::reload_candidate(&shadow, &mut state, &dir);
@@ -66,7 +69,8 @@ pub async fn service(
     });
     let lifetimes = (config.permit_ttl, config.approval_ttl);
     let authorizer = PolicyAuthorizer::new(set, signer, ambient, lifetimes, time_zone);
-    let authorizer = Arc::new(authorizer.with_shadow(shadow));
+    let authorizer = authorizer.with_shadow(shadow).with_history(history);
+    let authorizer = Arc::new(authorizer);
     let (readiness_sender, policies) = watch::channel(Readiness::Ready);
     reload::watch(
         &authorizer,
@@ -147,8 +151,10 @@ impl Authorizer for PolicyHandler {
         let (arguments, client_ip) = (question.arguments, question.client_ip);
         let decision = match question.tool {
             Ok(tool) => {
+                let counting = self.authorizer.count_calls(&caller, tool, question.call);
+                let (earlier, approval) = (counting.await, question.approval);
                 self.authorizer
-                    .authorize(&caller, tool, arguments, client_ip, question.approval)
+                    .authorize(&caller, tool, arguments, client_ip, approval, earlier)
             }
             Err(name) => {
                 let problem = "is missing, and unknown_tool is no name";
@@ -218,7 +224,10 @@ impl server::PolicyService for PolicyHandler {
             caller_token,
             unknown_tool,
             approval,
+            call,
         } = request.into_inner();
+        let call = call.map(CallReference::try_from).transpose();
+        let call = call.map_err(|error| wardgate_rpc::invalid(&error))?;
         let approval = approval.map(SignedApproval::try_from).transpose();
         let approval = approval.map_err(|error| wardgate_rpc::invalid(&error))?;
         let tool = tool.map(ToolFacts::try_from).transpose();
@@ -229,6 +238,7 @@ impl server::PolicyService for PolicyHandler {
             arguments: &arguments_json,
             client_ip: &client_ip,
             approval: approval.as_ref(),
+            call,
         };
         let decision = Authorizer::authorize(self, question).await?;
         Ok(Response::new(pb::AuthorizeResponse {

@@ -10,6 +10,7 @@ use wardgate_domain::{Approvers, Digest, OfferKind, ToolFacts};
 
 use crate::approval::{approver_role, needs_approval};
 use crate::arguments;
+use crate::history::collect_counters;
 use crate::vocabulary::Vocabulary;
 
 /// Where a policy stands.
@@ -27,8 +28,10 @@ pub struct PolicyLocation {
 pub struct PolicySet {
     hash: Digest,
     locations: Arc<BTreeMap<String, PolicyLocation>>,
-    /// The policies that look at the time or the client's address.
+    /// The policies that look at the context: the time, the client's address or earlier calls.
     context_readers: Arc<BTreeSet<PolicyId>>,
+    /// The policies that look at earlier calls, with the counters that they read.
+    pub(crate) history_readers: Arc<BTreeMap<PolicyId, BTreeSet<String>>>,
     pub(crate) vocabulary: Arc<Vocabulary>,
     /// The policies that can apply to a question, apart, so that each question costs only its own.
     pub(crate) uses: BTreeMap<OfferKind, cedar::PolicySet>,
@@ -90,12 +93,12 @@ impl PolicySet {
         &self.locations
     }
 
-    /// Whether the use of `tool` can depend on the time or the client's address.
+    /// Whether the use of `tool` can depend on the context.
     pub(crate) fn access_reads_context(&self, tool: &ToolFacts) -> bool {
         self.read_context(self.uses.get(&tool.kind))
     }
 
-    /// Whether the rows or columns of `tool` can depend on the time or the client's address.
+    /// Whether the rows or columns of `tool` can depend on the context.
     pub(crate) fn view_reads_context(&self, tool: &ToolFacts) -> bool {
         let rows = tool.entity.as_ref();
         let rows = rows.and_then(|entity| self.read.get(entity));
@@ -128,6 +131,7 @@ impl PolicySet {
             hash: self.hash,
             locations: Arc::clone(&self.locations),
             context_readers: Arc::clone(&self.context_readers),
+            history_readers: Arc::clone(&self.history_readers),
             vocabulary: Arc::clone(&self.vocabulary),
             without_approval: self.without_approval.as_ref().map(slice),
             uses: uses.collect(),
@@ -148,24 +152,11 @@ impl PolicySet {
         policies: &cedar::PolicySet,
         locations: BTreeMap<String, PolicyLocation>,
     ) -> Self {
+        let reads = PolicyReads::of(policies, &vocabulary);
         // Only what a policy looks at has to have the type that is declared.
-        let mut read_arguments = BTreeSet::new();
-        let mut context_readers = BTreeSet::new();
-        for policy in policies.policies() {
-            if let Ok(json) = policy.to_json() {
-                arguments::collect_names(&json, &mut read_arguments);
-                if reads_time_or_address(&json) {
-                    context_readers.insert(policy.id().clone());
-                }
-            } else {
-                // Compiling refuses a policy that has no JSON form; without it, everything counts as read.
-                read_arguments.extend(vocabulary.argument_types.keys().cloned());
-                context_readers.insert(policy.id().clone());
-            }
-        }
         vocabulary
             .argument_types
-            .retain(|name, _| read_arguments.contains(name));
+            .retain(|name, _| reads.arguments.contains(name));
         let mut uses: BTreeMap<_, Vec<Policy>> =
             OfferKind::ALL.map(|kind| (kind, Vec::new())).into();
         let use_of = |action: &EntityUid| {
@@ -218,7 +209,8 @@ impl PolicySet {
         Self {
             hash,
             locations: Arc::new(locations),
-            context_readers: Arc::new(context_readers),
+            context_readers: Arc::new(reads.context_readers),
+            history_readers: Arc::new(reads.history_readers),
             without_approval,
             uses: uses
                 .into_iter()
@@ -239,6 +231,43 @@ impl PolicySet {
     }
 }
 
+/// What the policies of a set look at.
+#[derive(Default)]
+struct PolicyReads {
+    /// The names of arguments.
+    arguments: BTreeSet<String>,
+    context_readers: BTreeSet<PolicyId>,
+    history_readers: BTreeMap<PolicyId, BTreeSet<String>>,
+}
+
+impl PolicyReads {
+    fn of(policies: &cedar::PolicySet, vocabulary: &Vocabulary) -> Self {
+        let counters = vocabulary.counters(OfferKind::Tool);
+        let mut reads = Self::default();
+        for policy in policies.policies() {
+            let id = policy.id().clone();
+            let mut read = BTreeSet::new();
+            if let Ok(json) = policy.to_json() {
+                arguments::collect_names(&json, &mut reads.arguments);
+                if reads_context(&json) {
+                    reads.context_readers.insert(id.clone());
+                }
+                collect_counters(&json, counters, &mut read);
+            } else {
+                // Compiling refuses a policy that has no JSON form; without it, everything counts as read.
+                let arguments = vocabulary.argument_types.keys().cloned();
+                reads.arguments.extend(arguments);
+                reads.context_readers.insert(id.clone());
+                read.extend(counters.keys().cloned());
+            }
+            if !read.is_empty() {
+                reads.history_readers.insert(id, read);
+            }
+        }
+        reads
+    }
+}
+
 /// Ids are unique already, so adding cannot fail.
 pub(crate) fn gather(policies: impl IntoIterator<Item = Policy>) -> cedar::PolicySet {
     let mut set = cedar::PolicySet::new();
@@ -249,7 +278,7 @@ pub(crate) fn gather(policies: impl IntoIterator<Item = Policy>) -> cedar::Polic
 }
 
 /// Whether an expression reads anything of the context but the arguments.
-fn reads_time_or_address(json: &Value) -> bool {
+fn reads_context(json: &Value) -> bool {
     match json {
         Value::Object(members) => {
             let of_context = |variable: &Value| variable == "context";
@@ -257,10 +286,9 @@ fn reads_time_or_address(json: &Value) -> bool {
             if left.is_some_and(of_context) {
                 return members.get("attr").is_none_or(|it| it != "arguments");
             }
-            members.get("Var").is_some_and(of_context)
-                || members.values().any(reads_time_or_address)
+            members.get("Var").is_some_and(of_context) || members.values().any(reads_context)
         }
-        Value::Array(items) => items.iter().any(reads_time_or_address),
+        Value::Array(items) => items.iter().any(reads_context),
         _ => false,
     }
 }

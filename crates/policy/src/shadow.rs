@@ -16,11 +16,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::mpsc;
 use tracing::subscriber::NoSubscriber;
-use wardgate_domain::{Caller, DecisionChange, RowRule, ShadowReport, ToolFacts};
+use wardgate_domain::{CallReference, Caller, DecisionChange, RowRule, ShadowReport, ToolFacts};
 use wardgate_telemetry::names;
 
 use crate::context::CallContext;
 use crate::engine::Engine;
+use crate::history::{CallCounts, CallHistory, CountedUntil};
 use crate::set::PolicySet;
 use crate::simulator::{SimulatedAccess, SimulatedCall, Simulation, Simulator};
 
@@ -40,6 +41,7 @@ pub(crate) struct ShadowEvaluator {
     is_in_force: AtomicBool,
     skipped: AtomicU64,
     state: Mutex<ShadowState>,
+    history: CallHistory,
 }
 
 #[derive(Debug, Default)]
@@ -57,17 +59,20 @@ struct ShadowState {
 struct ComparedCall {
     engine: Arc<Engine>,
     call: SimulatedCall,
+    /// The call that was about to be made; none where nothing was about to run.
+    reference: Option<CallReference>,
 }
 
 impl ShadowEvaluator {
-    /// One without a candidate. Call it inside a Tokio runtime.
-    pub(crate) fn new() -> Arc<Self> {
+    /// One without a candidate, which counts earlier calls at `history`. Call it inside a Tokio runtime.
+    pub(crate) fn new(history: CallHistory) -> Arc<Self> {
         let (queue, waiting) = mpsc::channel(QUEUE);
         let shadow = Arc::new(Self {
             queue,
             is_in_force: AtomicBool::new(false),
             skipped: AtomicU64::new(0),
             state: Mutex::default(),
+            history,
         });
         metrics::gauge!(names::POLICY_SHADOW).set(0.0);
         tokio::spawn(compare_waiting(Arc::downgrade(&shadow), waiting));
@@ -78,7 +83,7 @@ impl ShadowEvaluator {
     pub(crate) fn submit(
         &self,
         engine: &Arc<Engine>,
-        caller: &Caller,
+        (caller, reference): (&Caller, Option<CallReference>),
         tool: &ToolFacts,
         arguments: &[u8],
         context: &CallContext,
@@ -88,8 +93,7 @@ impl ShadowEvaluator {
         }
         let fits = arguments.len() <= MAX_ARGUMENTS;
         let Some(room) = fits.then(|| self.queue.try_reserve().ok()).flatten() else {
-            self.skipped.fetch_add(1, Ordering::Relaxed);
-            count("skipped");
+            self.skip();
             return;
         };
         room.send(ComparedCall {
@@ -100,6 +104,7 @@ impl ShadowEvaluator {
                 arguments: arguments.to_vec(),
                 context: context.clone(),
             },
+            reference,
         });
     }
 
@@ -130,15 +135,50 @@ impl ShadowEvaluator {
         }
     }
 
-    /// Asks both sets about a call, and keeps how their decisions differ.
-    fn compare(&self, ComparedCall { engine, call }: &ComparedCall) {
-        let Some(candidate) = self.lock().candidate.clone() else {
-            return;
+    fn skip(&self) {
+        self.skipped.fetch_add(1, Ordering::Relaxed);
+        count("skipped");
+    }
+
+    /// The candidate, and what its counters said when `call` was decided; none without a candidate, and where nobody says.
+    async fn prepare(
+        &self,
+        ComparedCall {
+            call, reference, ..
+        }: &ComparedCall,
+    ) -> Option<(Arc<Engine>, CallCounts)> {
+        let candidate = self.lock().candidate.clone()?;
+        let counted = (candidate.counters(&call.tool)).zip(*reference);
+        let Some((declared, reference)) = counted else {
+            return Some((candidate, CallCounts::new()));
         };
+        let rights = candidate.rights(&call.caller, &call.tool);
+        if rights.counters.is_empty() {
+            return Some((Arc::clone(&candidate), CallCounts::new()));
+        }
+        let counters = (declared, &rights.counters);
+        let moment = (reference, CountedUntil::Then(call.context.time));
+        let counted = self.history.count(counters, call.caller.subject(), moment);
+        let Ok(counts) = counted.await else {
+            self.skip();
+            return None;
+        };
+        Some((Arc::clone(&candidate), counts))
+    }
+
+    /// Asks both sets about a call, and keeps how their decisions differ.
+    fn compare(
+        &self,
+        ComparedCall { engine, call, .. }: &ComparedCall,
+        (candidate, counts): (Arc<Engine>, CallCounts),
+    ) {
+        let mut asked_of_candidate = call.clone();
+        asked_of_candidate.context.counts = counts;
         let sets = [engine, &candidate].map(|it| Simulator::over(Arc::clone(it)));
         // What they would log of a fault speaks of a call that was denied.
         let compared = tracing::subscriber::with_default(NoSubscriber::default(), || {
-            let [decided, would] = [sets[0].call(call).ok()?, sets[1].call(call).ok()?];
+            let decided = sets[0].call(call).ok()?;
+            let would = sets[1].call(&asked_of_candidate).ok()?;
             let changes = changes([(&sets[0], &decided), (&sets[1], &would)]);
             Some((changes, [decided, would]))
         });
@@ -184,7 +224,10 @@ async fn compare_waiting(shadow: Weak<ShadowEvaluator>, mut waiting: mpsc::Recei
         let Some(shadow) = shadow.upgrade() else {
             return;
         };
-        let compared = tokio::task::spawn_blocking(move || shadow.compare(&call)).await;
+        let Some(candidate) = shadow.prepare(&call).await else {
+            continue;
+        };
+        let compared = tokio::task::spawn_blocking(move || shadow.compare(&call, candidate)).await;
         if let Err(error) = compared {
             tracing::error!(cause = %error, "a call could not be compared with the candidate's decision");
         }

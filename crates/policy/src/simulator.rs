@@ -8,7 +8,7 @@ use cedar_policy::{Entity, Request, RestrictedExpression};
 use serde_json::{Map, Value};
 use wardgate_domain::{
     Approvers, Caller, ColumnClass, ColumnTier, ConversationFacts, DenialReason, InvalidMessage,
-    RecordScope, ToolFacts,
+    OfferKind, RecordScope, ToolFacts,
 };
 
 use crate::call::{CallAnswer, decide};
@@ -16,6 +16,7 @@ use crate::context::CallContext;
 use crate::engine::{Engine, ResultView, Ruling, ToolRights};
 use crate::entities::text;
 use crate::fault::DecisionFault;
+use crate::history::CallCounts;
 use crate::schema_shape::Type;
 use crate::set::PolicySet;
 use crate::vocabulary::uid;
@@ -112,6 +113,16 @@ impl Simulator {
     /// The policies that are asked.
     pub fn set(&self) -> &PolicySet {
         self.engine.set()
+    }
+
+    /// The same counts of earlier calls, where the policies declare a counter for each.
+    pub fn check_counts(&self, counts: &CallCounts) -> Result<CallCounts, String> {
+        let declared = self.set().vocabulary.counters(OfferKind::Tool);
+        let mut names = counts.keys();
+        match names.find(|name| !declared.contains_key(*name)) {
+            Some(name) => Err(format!("`entity History` declares no `{name}`")),
+            None => Ok(counts.clone()),
+        }
     }
 
     /// What would be decided about `call`. Fails where the arguments are not one JSON object.

@@ -17,12 +17,16 @@ use crate::call::Access;
 use crate::context::{CallContext, TimeZone};
 use crate::entities::text;
 use crate::fault::DecisionFault;
+use crate::history::CallCounters;
 use crate::schema_shape::{Attribute, Record, Type};
 use crate::set::PolicySet;
 use crate::vocabulary::{SUBJECT, TENANT, uid};
 
 /// Roles, and tools, that are tried each by itself; all of them are tried together in any case.
 const TRIED_ALONE: usize = 64;
+
+/// What the counters of earlier calls say at most, where they say much.
+const MANY_CALLS: u64 = 10_000;
 
 /// Id of every made-up entity.
 const MADE_UP: &str = "self-check";
@@ -190,7 +194,7 @@ impl Trial<'_> {
         let partial = PartialEntities::from_concrete(entities.clone(), &vocabulary.schema)
             .map_err(|_| DecisionFault::Refused("made-up entities in part"))?;
 
-        let context = made_up_context(extent);
+        let context = made_up_context(extent, vocabulary.counters(tool.kind));
         let policies = self.set.policies(tool.kind)?;
         let access = (self.set).access(policies, &principal, tool, &partial, None)?;
         if let Access::ByContext(policies) = access {
@@ -235,16 +239,19 @@ impl Trial<'_> {
     }
 }
 
-/// A Sunday's midnight from nowhere, or a Wednesday's noon from an address of the documentation (RFC 5737).
-fn made_up_context(extent: AttributeExtent) -> CallContext {
-    let (seconds, client_ip) = match extent {
-        AttributeExtent::Least => (1_767_484_800, None),
-        AttributeExtent::Most => (1_767_787_200, Some([192, 0, 2, 1].into())),
+/// A Sunday's midnight from nowhere before any call, or a Wednesday's noon from an address of the documentation (RFC 5737) after
+/// many.
+fn made_up_context(extent: AttributeExtent, counters: &CallCounters) -> CallContext {
+    let (seconds, client_ip, count) = match extent {
+        AttributeExtent::Least => (1_767_484_800, None, 0),
+        AttributeExtent::Most => (1_767_787_200, Some([192, 0, 2, 1].into()), MANY_CALLS),
     };
+    let counts = counters.keys().map(|name| (name.clone(), count));
     CallContext {
         time: Timestamp::from_seconds(seconds),
         time_zone: TimeZone::default(),
         client_ip,
+        counts: counts.collect(),
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use cedar_policy::{EntityId, EntityTypeName, EntityUid, Schema};
 use wardgate_domain::{ColumnTier, OfferKind};
 
+use crate::history::CallCounters;
 use crate::schema_shape::Record;
 
 /// A schema that has every word, and the words.
@@ -36,6 +37,10 @@ pub(crate) struct Vocabulary {
     pub(crate) caller_attributes: Record,
     /// The attributes of a call's arguments that a deployment declares.
     pub(crate) argument_types: Record,
+    /// The counters of earlier calls that a deployment declares.
+    counters: CallCounters,
+    /// Of those that declare none, and of what is no call of a tool.
+    no_counters: CallCounters,
     /// Row types by name.
     pub(crate) rows: BTreeMap<String, RowType>,
 }
@@ -53,6 +58,7 @@ impl Vocabulary {
         schema: Schema,
         caller_attributes: Record,
         argument_types: Record,
+        counters: CallCounters,
         rows: BTreeMap<String, Record>,
     ) -> Option<Self> {
         let entity = |name: &str| {
@@ -85,7 +91,7 @@ impl Vocabulary {
             arguments: entity(ARGUMENTS)?,
             audit: entity("Audit")?,
             conversation: entity("Conversation")?,
-            call_tool: action("call_tool")?,
+            call_tool: action(CALL_TOOL)?,
             connect: action("connect")?,
             read_resource: action("read_resource")?,
             get_prompt: action("get_prompt")?,
@@ -103,6 +109,8 @@ impl Vocabulary {
             ],
             caller_attributes,
             argument_types,
+            counters,
+            no_counters: CallCounters::new(),
             rows: rows.into_iter().map(row_type).collect::<Option<_>>()?,
             schema,
         })
@@ -115,6 +123,14 @@ impl Vocabulary {
             OfferKind::Connect => (&self.connect, &self.source),
             OfferKind::Resources => (&self.read_resource, &self.source),
             OfferKind::Prompts => (&self.get_prompt, &self.source),
+        }
+    }
+
+    /// The counters of earlier calls that policies about this kind can read.
+    pub(crate) fn counters(&self, kind: OfferKind) -> &CallCounters {
+        match kind {
+            OfferKind::Tool => &self.counters,
+            OfferKind::Connect | OfferKind::Resources | OfferKind::Prompts => &self.no_counters,
         }
     }
 
@@ -148,6 +164,9 @@ pub(crate) const ARGUMENTS: &str = "Arguments";
 /// Attributes that every caller has.
 pub(crate) const SUBJECT: &str = "subject";
 pub(crate) const TENANT: &str = "tenant";
+
+/// The action of calls of tools.
+pub(crate) const CALL_TOOL: &str = "call_tool";
 
 /// The action whose resources are the row types.
 pub(crate) const READ: &str = "read";

@@ -15,7 +15,7 @@ use wardgate_domain::{
     Ambient, BearerToken, Caller, ColumnClass, ColumnTier, Decision, DenialReason, Digest,
     PermitTerms, PermitVerifier, ToolFacts, Verdict,
 };
-use wardgate_policy::{Config, service};
+use wardgate_policy::{CallHistory, Config, service};
 use wardgate_rpc::client::PolicyClient;
 use wardgate_rpc::{Peer, link};
 use wardgate_testkit::{permit_signer, permit_verifier, tool_facts};
@@ -43,7 +43,9 @@ impl HospitalPolicy {
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/examples/hospital/policies");
         let issuer = Issuer::new();
         let config = Config::new(policies, issuer.trusted());
-        let service = service(config, signer, Ambient::system()).await.unwrap();
+        let service = service(config, signer, CallHistory::default(), Ambient::system())
+            .await
+            .unwrap();
         let link = link::local(service, Peer::Gateway).link;
         Self {
             client: PolicyClient::new(link, Duration::from_mins(1)),
@@ -72,6 +74,7 @@ impl HospitalPolicy {
                 signed.unverified_terms().unwrap()
             }
             Verdict::NeedsApproval { approvers, .. } => panic!("needs approval: {approvers}"),
+            Verdict::NeedsIntent => panic!("needs an intent"),
             Verdict::Deny { reason, .. } => panic!("denied: {reason:?}"),
         }
     }
@@ -83,7 +86,9 @@ impl HospitalPolicy {
         arguments: &str,
     ) -> (DenialReason, bool) {
         match self.decide(caller, tool, arguments).await.verdict {
-            Verdict::Allow(_) | Verdict::NeedsApproval { .. } => panic!("allowed"),
+            Verdict::Allow(_) | Verdict::NeedsApproval { .. } | Verdict::NeedsIntent => {
+                panic!("allowed")
+            }
             Verdict::Deny { reason, visible } => (reason, visible),
         }
     }
@@ -159,7 +164,7 @@ async fn calls(desk: &HospitalPolicy, caller: &Caller, arguments: &str) -> Strin
         calls.push(
             match desk.decide(caller, &tool(name), arguments).await.verdict {
                 Verdict::Allow(_) => 'A',
-                Verdict::NeedsApproval { .. } => 'n',
+                Verdict::NeedsApproval { .. } | Verdict::NeedsIntent => 'n',
                 Verdict::Deny { visible: true, .. } => 'v',
                 Verdict::Deny { visible: false, .. } => '-',
             },

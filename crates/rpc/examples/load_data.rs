@@ -152,6 +152,7 @@ async fn question(
         client_ip: "192.0.2.1".to_owned(),
         unknown_tool: String::new(),
         approval: None,
+        call: None,
     })
 }
 

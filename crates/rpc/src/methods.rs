@@ -91,6 +91,7 @@ pub const METHODS: &[Method] = methods! {
         Append:              Gateway | ToolRunner | Memory | Console, Whole, Never;
         // Whom the console shows it, it asks the policy.
         Query:               Console,                Stream, Always;
+        CountCalls:          Policy,                 Whole,  Always;
         GetCheckpoint:       Console,                Whole,  Always;
         // It has the record in it.
         GetProof:            Console,                Whole,  Always;

@@ -176,7 +176,7 @@ pub const WITNESS_SUBMISSIONS: &str = "wardgate_witness_submissions_total";
 
 // === policy ===
 
-/// Counter: decisions by `effect` (`allow`, `deny`, `needs_approval`) and, for denials, `reason`.
+/// Counter: decisions by `effect` (`allow`, `deny`, `needs_approval`, `needs_intent`) and, for denials, `reason`.
 pub const POLICY_DECISIONS: &str = "wardgate_policy_decisions_total";
 /// Histogram, seconds: one decision, by `effect`.
 pub const POLICY_DECISION_SECONDS: &str = "wardgate_policy_decision_duration_seconds";

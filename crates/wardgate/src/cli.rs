@@ -424,6 +424,15 @@ fn claim(text: &str) -> Result<(String, String), String> {
     }
 }
 
+fn call_count(text: &str) -> Result<(String, u64), String> {
+    let (name, count) = claim(text)?;
+    let count = count.parse();
+    Ok((
+        name,
+        count.map_err(|_| "write NAME=COUNT with a whole number")?,
+    ))
+}
+
 fn lifetime(text: &str) -> Result<Duration, String> {
     let (digits, unit) =
         text.split_at(text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len());

@@ -13,6 +13,7 @@ use wardgate_console::{
 use wardgate_domain::{Ambient, PermitSigner, PermitVerifier};
 use wardgate_edge::{Admission, Authenticator, EdgeClient, Origins};
 use wardgate_gateway::{Gateway, Neighbours};
+use wardgate_policy::CallHistory;
 use wardgate_redact::PseudonymKey;
 use wardgate_rpc::client::{
     AuditClient, LocalAudit, LocalPolicy, LocalToolRunner, MemoryClient, PolicyClient,
@@ -63,6 +64,8 @@ pub(crate) struct LocalServices {
 
 /// Ends what the services of this process started.
 pub(crate) struct LocalCloser {
+    /// The policy service's link to the audit service, which links to the policy service itself.
+    history: CallHistory,
     tool_runner: ServiceCloser,
     log: LogCloser,
 }
@@ -70,6 +73,7 @@ pub(crate) struct LocalCloser {
 impl LocalCloser {
     /// Call it once nothing is served any more.
     pub(crate) async fn close(self) {
+        self.history.disconnect();
         self.tool_runner.close().await;
         self.log.close().await;
     }
@@ -80,8 +84,14 @@ pub(crate) async fn local(
     parts: ServiceConfigs,
     ambient: &Ambient,
 ) -> Result<LocalServices, Failure> {
-    let policy =
-        wardgate_policy::service(parts.policy, parts.permit_signer, ambient.clone()).await?;
+    let history = CallHistory::default();
+    let policy = wardgate_policy::service(
+        parts.policy,
+        parts.permit_signer,
+        history.clone(),
+        ambient.clone(),
+    );
+    let policy = policy.await?;
     let audit = wardgate_audit::service(
         parts.audit,
         parts.audit_keys,
@@ -90,6 +100,7 @@ pub(crate) async fn local(
         ambient.clone(),
     );
     let (audit, log) = Box::pin(audit).await?;
+    history.connect(record(link::local(audit.clone(), Peer::Policy)));
     let memory = wardgate_memory::service(
         parts.memory,
         parts.memory_key,
@@ -133,6 +144,7 @@ pub(crate) async fn local(
         record: shown,
         operator_services,
         closing: LocalCloser {
+            history,
             tool_runner: runner_closer,
             log,
         },

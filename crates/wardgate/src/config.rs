@@ -166,7 +166,7 @@ pub(crate) struct ServiceWiring {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ServiceLinks {
-    /// Where the tool-runner and the memory service record changes.
+    /// Where the tool-runner and the memory service record changes, and the policy service counts earlier calls.
     #[serde(default)]
     pub(crate) audit: Option<String>,
     /// Where the memory service asks who may read what, and the audit service which operators may read the record.

@@ -96,7 +96,7 @@ impl Direct {
             .unwrap();
         match decision.verdict {
             Verdict::Allow(permit) => permit,
-            Verdict::NeedsApproval { .. } | Verdict::Deny { .. } => {
+            Verdict::NeedsApproval { .. } | Verdict::NeedsIntent | Verdict::Deny { .. } => {
                 panic!("{caller:?} may not call {tool}")
             }
         }

@@ -22,6 +22,9 @@ const TIME_LIMIT: Duration = Duration::from_secs(310);
 /// The member of `_meta` with the key under which a call runs, or is put on record as refused, once.
 const IDEMPOTENCY_KEY: &str = "dev.wardgate/idempotencyKey";
 
+/// The member of `_meta` with the id of the conversation that a call is part of.
+const CONVERSATION: &str = "dev.wardgate/conversation";
+
 /// A call to make.
 pub(crate) struct ToolCall<'c> {
     pub(crate) name: &'c str,
@@ -29,6 +32,8 @@ pub(crate) struct ToolCall<'c> {
     pub(crate) arguments: &'c RawValue,
     /// Under one key a tool that may write runs once. 1 to 128 visible ASCII characters.
     pub(crate) idempotency_key: &'c str,
+    /// The id of the conversation.
+    pub(crate) conversation: &'c str,
     pub(crate) cancel: &'c CancellationToken,
 }
 
@@ -117,7 +122,10 @@ pub(super) async fn call(
         name: Some(call.name),
         params,
         arguments: Some(call.arguments),
-        meta: &[(IDEMPOTENCY_KEY, call.idempotency_key)],
+        meta: &[
+            (IDEMPOTENCY_KEY, call.idempotency_key),
+            (CONVERSATION, call.conversation),
+        ],
     };
     let answer = tokio::select! {
         // First, so that nothing is sent for a turn that is already over.

@@ -313,6 +313,7 @@ impl GatewayClient for FakeGateway {
         tool: &'a str,
         arguments: &'a Map<String, Value>,
         key: &'a str,
+        _conversation: &'a str,
     ) -> GatewayFuture<'a, ToolAnswer> {
         async move {
             let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;

@@ -363,7 +363,8 @@ async fn run_call(
     let answered = async {
         tracing::info!("Executing MCP tool");
         let key = idempotency_key(journal, place, tool, ready);
-        let called = call_tool(setup, ready.tool, &ready.arguments, &key);
+        let conversation = journal.conversation().id();
+        let called = call_tool(setup, ready.tool, &ready.arguments, &key, conversation);
         match timeout_at(deadline, called).await {
             Ok(answered) => answered,
             Err(_) => Err(GatewayFailure::Late),
@@ -414,9 +415,11 @@ async fn call_tool(
     tool: &GatewayTool,
     arguments: &Map<String, Value>,
     key: &str,
+    conversation: &str,
 ) -> Result<ToolAnswer, GatewayFailure> {
     loop {
-        let answer = setup.gateway.call(&tool.name, arguments, key).await?;
+        let called = (setup.gateway).call(&tool.name, arguments, key, conversation);
+        let answer = called.await?;
         if tool.read_only || !answer.is_error || !answer.text.contains(STILL_RUNNING) {
             return Ok(answer);
         }

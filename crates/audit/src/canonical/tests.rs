@@ -40,6 +40,7 @@ fn subject() -> CallFacts {
         permit_id: Some(PERMIT_ID.parse().unwrap()),
         method: String::new(),
         approval_id: None,
+        conversation: None,
     }
 }
 
@@ -477,6 +478,7 @@ prop_compose! {
                 permit_id: present[4].then(|| PERMIT_ID.parse().unwrap()),
                 method: text(),
                 approval_id: present[2].then(|| PERMIT_ID.parse().unwrap()),
+                conversation: present[1].then_some(digest),
             },
             status,
             reason: text(),

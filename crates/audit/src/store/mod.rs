@@ -4,6 +4,7 @@
 //! that stores it, so a batch that fails leaves no gap, and one batch waits for the other: records enter
 //! in the order of their sequence, and a reader that sees one sees all before it.
 
+mod counts;
 mod postgres;
 mod retention;
 mod select;
@@ -27,6 +28,7 @@ use crate::canonical::{IndexedColumns, RecordEntry, leaf_hash};
 use crate::filter::RecordFilter;
 use crate::stored_row::StoredRow;
 
+pub(crate) use counts::CountedRecords;
 pub(crate) use retention::LegalHold;
 pub(crate) use select::{PageBounds, RecordPosition};
 pub(crate) use subjects::SubjectKeys;

@@ -17,6 +17,7 @@ mod details;
 mod export;
 mod exports;
 mod failure;
+mod history;
 mod log;
 mod operators;
 mod privacy;

@@ -15,7 +15,8 @@ use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::policy::v1::RecordScope;
 use wardgate_rpc::Peer;
 use wardgate_rpc::client::{
-    AuditFilter, DataSubjectFilter, HoldScope, OperatorAuditClient, QueriedRecord, RecordDetails,
+    AuditFilter, CallCountQuery, CallSelection, DataSubjectFilter, HoldScope, OperatorAuditClient,
+    QueriedRecord, RecordDetails,
 };
 use wardgate_store::DatabaseSettings;
 use wardgate_testkit::{FakePolicy, TestClock};
@@ -40,6 +41,7 @@ on_both_stores! {
     a12_a_clock_that_is_far_ahead_removes_nothing
     a12_an_operator_of_a_tenant_lifts_no_hold_that_another_operator_set_on_it
     a12_what_the_store_refuses_of_a_hold_leaves_it_ready
+    calls_are_not_counted_where_records_of_the_time_were_removed
 }
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -104,6 +106,40 @@ async fn reader(store: &TestStore) -> RecordReader {
     RecordReader::open(&store.url, &DatabaseSettings::default())
         .await
         .unwrap()
+}
+
+async fn calls_are_not_counted_where_records_of_the_time_were_removed(store: &TestStore) {
+    let files = TempDir::new().unwrap();
+    let service = start(store, 30, Vec::new()).await;
+    append(&service, 300).await;
+    append_young(&service).await;
+    covered(store, 301, files.path()).await;
+    service.closer.close().await;
+    let service = start(store, 30, Vec::new()).await;
+    let count = async |days: u64| {
+        let since = Ambient::system()
+            .now()
+            .minus(Duration::from_hours(24 * days));
+        let tools = vec!["get_medical_records".parse().unwrap()];
+        let query = CallCountQuery {
+            subject: subject().subject,
+            call_id: None,
+            selections: vec![CallSelection {
+                tools,
+                since,
+                conversation: None,
+                phi: false,
+            }],
+            until: None,
+        };
+        service.policy.count_calls(query, LIMIT).await
+    };
+    let since_november = 10_000;
+    assert_eq!(count(since_november).await.unwrap(), [301]);
+    assert_eq!(apply(&ada(&service)).await, 256);
+    let removed = count(since_november).await.unwrap_err();
+    assert!(removed.to_string().contains("retention"), "{removed}");
+    assert_eq!(count(1).await.unwrap(), [1]);
 }
 
 /// Waits until the newest checkpoint covers `size` records; writes it to a file.

@@ -148,6 +148,8 @@ pub(crate) struct TestService {
     pub(crate) audit: AuditClient,
     /// As the console has it.
     pub(crate) console: AuditClient,
+    /// As the policy service has it.
+    pub(crate) policy: AuditClient,
     /// For requests that the clients cannot express.
     pub(crate) console_link: Link,
     pub(crate) gateway_link: Link,
@@ -200,11 +202,13 @@ impl TestService {
         let readiness = service.readiness.clone();
         let gateway_link = link::local(service.clone(), Peer::Gateway).link;
         let console_link = link::local(service.clone(), Peer::Console).link;
+        let policy_link = link::local(service.clone(), Peer::Policy).link;
         let operator_link = link::local(service, Peer::Operator).link;
         let patience = Duration::from_mins(1);
         Self {
             audit: AuditClient::new(gateway_link.clone(), patience),
             console: AuditClient::new(console_link.clone(), patience),
+            policy: AuditClient::new(policy_link, patience),
             console_link: console_link.transport,
             gateway_link: gateway_link.transport,
             operator_link: operator_link.transport,
@@ -256,6 +260,7 @@ pub(crate) fn subject() -> CallFacts {
         permit_id: None,
         method: String::new(),
         approval_id: None,
+        conversation: None,
     }
 }
 

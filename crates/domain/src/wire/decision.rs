@@ -8,8 +8,9 @@ use wardgate_proto::{common, policy};
 
 use super::{optional_digest, parse, parse_optional, required};
 use crate::{
-    AttributeType, ColumnClass, ColumnTier, ConversationFacts, Decision, DenialReason, Digest,
-    InvalidMessage, PermitTerms, ReadDecision, RecordScope, RowRule, SignedPermit, Verdict,
+    AttributeType, CallReference, ColumnClass, ColumnTier, ConversationFacts, Decision,
+    DenialReason, Digest, InvalidMessage, PermitTerms, ReadDecision, RecordScope, RowRule,
+    SignedPermit, Verdict,
 };
 
 impl TryFrom<policy::v1::SignedPermit> for SignedPermit {
@@ -177,6 +178,7 @@ impl TryFrom<policy::v1::Decision> for Decision {
                 approvers: required(decision.approvers.clone(), "decision.approvers")?.into(),
                 lifetime: Duration::from_secs(decision.approval_seconds.into()),
             },
+            Effect::NeedsIntent => Verdict::NeedsIntent,
             Effect::Deny => Verdict::Deny {
                 reason: match decision.reason() {
                     Reason::Unspecified => {
@@ -185,6 +187,7 @@ impl TryFrom<policy::v1::Decision> for Decision {
                     Reason::NotPermitted => DenialReason::NotPermitted,
                     Reason::Forbidden => DenialReason::Forbidden,
                     Reason::PolicyError => DenialReason::PolicyError,
+                    Reason::HistoryUnavailable => DenialReason::HistoryUnavailable,
                 },
                 visible: decision.visible,
             },
@@ -218,11 +221,13 @@ impl From<&Decision> for policy::v1::Decision {
                 approval_seconds = u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX);
                 (Effect::NeedsApproval, Reason::Unspecified, None, true)
             }
+            Verdict::NeedsIntent => (Effect::NeedsIntent, Reason::Unspecified, None, true),
             Verdict::Deny { reason, visible } => {
                 let reason = match reason {
                     DenialReason::NotPermitted => Reason::NotPermitted,
                     DenialReason::Forbidden => Reason::Forbidden,
                     DenialReason::PolicyError => Reason::PolicyError,
+                    DenialReason::HistoryUnavailable => Reason::HistoryUnavailable,
                 };
                 (Effect::Deny, reason, None, *visible)
             }
@@ -238,6 +243,28 @@ impl From<&Decision> for policy::v1::Decision {
             approvers,
             approval_seconds,
             approval_id: (decision.approval).map_or_else(String::new, |id| id.to_string()),
+        }
+    }
+}
+
+impl TryFrom<policy::v1::CallReference> for CallReference {
+    type Error = InvalidMessage;
+
+    fn try_from(call: policy::v1::CallReference) -> Result<Self, Self::Error> {
+        Ok(Self {
+            call_id: parse(&call.call_id, "call.call_id")?,
+            has_intent: call.has_intent,
+            conversation: optional_digest(&call.conversation_digest, "call.conversation_digest")?,
+        })
+    }
+}
+
+impl From<CallReference> for policy::v1::CallReference {
+    fn from(call: CallReference) -> Self {
+        Self {
+            call_id: call.call_id.to_string(),
+            has_intent: call.has_intent,
+            conversation_digest: call.conversation.map(Digest::to_wire).unwrap_or_default(),
         }
     }
 }

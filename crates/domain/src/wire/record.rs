@@ -76,6 +76,7 @@ impl TryFrom<audit::v1::CallFacts> for CallFacts {
             policy_hash: optional_digest(&call.policy_hash, "call.policy_hash")?,
             permit_id: parse_optional(&call.permit_id, "call.permit_id")?,
             approval_id: parse_optional(&call.approval_id, "call.approval_id")?,
+            conversation: optional_digest(&call.conversation_digest, "call.conversation_digest")?,
             issuer: call.issuer,
             subject: call.subject,
             tenant: call.tenant,
@@ -117,6 +118,7 @@ impl From<&CallFacts> for audit::v1::CallFacts {
             permit_id: text(call.permit_id),
             method: call.method.clone(),
             approval_id: text(call.approval_id),
+            conversation_digest: call.conversation.map(Digest::to_wire).unwrap_or_default(),
         }
     }
 }

@@ -137,6 +137,8 @@ impl Operation for ContentRequest {
                 ContentName::Resource(_) | ContentName::Template(_) => None,
             },
             arguments: self.params.as_bytes(),
+            // Calls of tools alone are part of conversations.
+            conversation: None,
             mirrored_headers: None,
             agent_refusal: None,
             refusal_key: None,

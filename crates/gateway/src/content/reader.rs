@@ -29,7 +29,7 @@ impl ContentReader<'_> {
         let asked = authority.authorize(self.caller, self.facts, &asked, self.client_ip);
         match asked.await {
             Ok(Authorization::Allowed(grant)) => Ok(Some(grant)),
-            Ok(Authorization::Denied { .. }) => Ok(None),
+            Ok(Authorization::Denied { .. } | Authorization::NeedsIntent(_)) => Ok(None),
             Err(error) => Err(authority.undecided(&error)),
         }
     }

@@ -441,6 +441,7 @@ fn parse_tool_call(
     Ok(ToolCall {
         protocol: post.protocol(version),
         idempotency_key: idempotency_key(meta, &post.headers)?,
+        conversation: meta.conversation()?,
         agent_refusal: meta.agent_refusal()?,
         // Only this transport has headers.
         mirrored_headers: (version.is_modern() && post.transport == Transport::Mcp)

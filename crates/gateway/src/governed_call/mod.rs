@@ -24,7 +24,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tracing::Span;
-use wardgate_domain::{ArgumentNames, Digest, NOT_A_NAME, Outcome, Reason, Status, ToolName};
+use wardgate_domain::{
+    ArgumentNames, CallReference, Digest, NOT_A_NAME, Outcome, Reason, Status, ToolName,
+};
 use wardgate_gateway_record::{describe_call, stage};
 use wardgate_gateway_store::RefusalReportId;
 use wardgate_mcp_server::{InputRequests, McpResponse, RecordStatus, RpcError, call_meta};
@@ -257,20 +259,22 @@ impl GovernedCall {
         }
     }
 
-    /// Asks the policy, and notes its decision for the record.
+    /// Asks the policy, and notes its decision for the record. Where it depends on earlier calls, the intent of this one is on
+    /// record before they are counted.
     async fn authorize<R: CatalogueEntry>(
         &mut self,
         entry_use: &EntryUse<R>,
     ) -> Result<Arc<Grant>, Rejection> {
         let started = Instant::now();
-        let RequestContext {
-            caller, client_ip, ..
-        } = &self.context;
-        let (facts, arguments) = (entry_use.entry.facts(), &entry_use.policy_arguments);
-        let authority = self.pipeline.services.discovery.authority();
-        let arguments = (arguments, self.approval.given.as_ref());
-        let decision = authority.authorize_approved(caller, facts, arguments, client_ip);
-        let authorization = decision.await;
+        let mut authorization = self.ask_policy(entry_use).await;
+        if let Ok(Authorization::NeedsIntent(decision)) = &authorization
+            && !self.record.has_intent
+        {
+            self.record.facts.decided(decision);
+            let audit_log = self.pipeline.recorder.audit_log();
+            self.record.record_intent(audit_log).await?;
+            authorization = self.ask_policy(entry_use).await;
+        }
         stage("authorize", started.elapsed());
         match authorization {
             Ok(Authorization::Allowed(grant)) => {
@@ -293,8 +297,32 @@ impl GovernedCall {
                     need,
                 })
             }
+            Ok(Authorization::NeedsIntent(decision)) => {
+                let decision = decision.id;
+                tracing::error!(%decision, "the policy service asks for an intent that is on record");
+                Err(Rejection::NotAttempted(RpcError::not_decided()))
+            }
             Err(error) => Err(self.authorization_rejection(&error)),
         }
+    }
+
+    async fn ask_policy<R: CatalogueEntry>(
+        &self,
+        entry_use: &EntryUse<R>,
+    ) -> Result<Authorization, CallError> {
+        let RequestContext {
+            caller, client_ip, ..
+        } = &self.context;
+        let (facts, arguments) = (entry_use.entry.facts(), &entry_use.policy_arguments);
+        let authority = self.pipeline.services.discovery.authority();
+        let arguments = (arguments, self.approval.given.as_ref());
+        let call = CallReference {
+            call_id: self.record.facts.call_id,
+            has_intent: self.record.has_intent,
+            conversation: self.record.facts.conversation,
+        };
+        let decided = authority.authorize_call(caller, facts, arguments, client_ip, Some(call));
+        decided.await
     }
 
     /// Takes as long as the denial of a hidden resource, so that response times do not tell a hidden resource from an

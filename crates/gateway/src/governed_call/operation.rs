@@ -54,6 +54,8 @@ pub(crate) struct Description<'a, R> {
     pub(crate) recorded_name: Option<&'a str>,
     /// The arguments, byte for byte as the client sent them. Their digest is on record.
     pub(crate) arguments: &'a [u8],
+    /// The digest of the id of the conversation that the request is part of. None where the client says none.
+    pub(crate) conversation: Option<Digest>,
     /// The headers that mirror arguments. None where the request has no such headers.
     pub(crate) mirrored_headers: Option<&'a HeaderMap>,
     /// The reason for which the agent itself refuses the call. Such a call is recorded and never run.
@@ -81,6 +83,10 @@ impl<R> Description<'_, R> {
         let facts = match self.recorded_name {
             Some(name) => CallFacts::arriving(call_id, caller, ip, protocol, name, arguments),
             None => CallFacts::without_tool(call_id, caller, ip, protocol, arguments),
+        };
+        let facts = CallFacts {
+            conversation: self.conversation,
+            ..facts
         };
         if self.method == CALL_TOOL {
             return facts;

@@ -74,10 +74,10 @@ async fn current_visibility<O: Operation>(
     let authority = discovery.authority();
     let arguments = (arguments, approval.as_ref());
     let decision =
-        authority.authorize_approved(&client.caller, facts, arguments, &client.client_ip);
+        authority.authorize_call(&client.caller, facts, arguments, &client.client_ip, None);
     let grant = match decision.await {
         Ok(Authorization::Allowed(grant)) => grant,
-        Ok(Authorization::Denied { .. }) => return Ok(None),
+        Ok(Authorization::Denied { .. } | Authorization::NeedsIntent(_)) => return Ok(None),
         Err(error) => {
             tracing::warn!(%error, "the policy service did not decide");
             return Err(DecisionUnavailable);

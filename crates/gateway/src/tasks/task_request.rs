@@ -94,6 +94,7 @@ impl Operation for TaskRequest {
             protocol: self.protocol,
             recorded_name: Some(&self.handle.tool),
             arguments: &self.arguments,
+            conversation: self.handle.conversation(),
             mirrored_headers: None,
             agent_refusal: None,
             refusal_key: None,

@@ -300,3 +300,80 @@ async fn what_is_hidden_and_what_there_is_not_are_answered_at_the_same_instants(
         assert!(started.elapsed() >= 2 * STEP, "each message by itself");
     }
 }
+
+#[tokio::test]
+async fn a_decision_that_depends_on_earlier_calls_is_made_once_the_intent_is_on_record() {
+    let world = World::start().await;
+    for version in [MODERN, LEGACY, OLDEST] {
+        world.policy.says(PolicyAnswer::AllowAfterIntent);
+        let reply = Reply::to(world.tools_call(version, "reads", "{}")).await;
+        assert!(reply.is_released());
+        let asked = world.policy.asked.all();
+        let [before, after] = &asked[asked.len() - 2..] else {
+            unreachable!()
+        };
+        let [before, after] = [before, after].map(|it| it.call.clone().unwrap());
+        assert_eq!([before.has_intent, after.has_intent], [false, true]);
+        let intent = world.audit.intents.all().pop().unwrap();
+        let outcome = world.audit.outcomes.all().pop().unwrap();
+        for call_id in [
+            before.call_id,
+            after.call_id,
+            outcome.call.call_id.to_string(),
+        ] {
+            assert_eq!(call_id, intent.call_id.to_string());
+        }
+        assert_eq!(intent.tool, outcome.call.tool);
+
+        world.policy.says(PolicyAnswer::DenyAfterIntent(
+            DenialReason::HistoryUnavailable,
+        ));
+        let reply = Reply::to(world.tools_call(version, "reads", "{}")).await;
+        assert!(!reply.is_released());
+        let outcome = world.audit.outcomes.all().pop().unwrap();
+        assert_eq!(outcome.status, Status::Denied);
+        assert_eq!(outcome.reason, "history_unavailable");
+    }
+    assert_eq!(world.tool_runner.asked.count(), 3);
+    assert_eq!(world.audit.intents.count(), 6);
+}
+
+#[tokio::test]
+async fn nothing_is_decided_on_earlier_calls_without_the_intent_on_record() {
+    let world = World::start().await;
+    world.policy.says(PolicyAnswer::AllowAfterIntent);
+    world.audit.fails();
+    let reply = world.call("reads").await;
+    assert!(!reply.is_released(), "{reply:?}");
+    assert_eq!(world.policy.asked.count(), 1);
+    assert_eq!(world.tool_runner.asked.count(), 0);
+}
+
+#[tokio::test]
+async fn the_conversation_that_a_client_names_is_part_of_question_and_record_by_its_digest() {
+    let world = World::start().await;
+    let named = |conversation: &str| {
+        let meta =
+            format!(r#""_meta":{{"dev.wardgate/conversation":{conversation}}},"name":"reads""#);
+        world.message(LEGACY, "tools/call", &meta)
+    };
+    assert!(Reply::to(named(r#""c-1""#)).await.is_released());
+    let digest = Digest::of(b"c-1");
+    let asked = world.policy.asked.all().pop().unwrap();
+    assert_eq!(asked.call.unwrap().conversation_digest, digest.to_wire());
+    let outcome = world.audit.outcomes.all().pop().unwrap();
+    assert_eq!(outcome.call.conversation, Some(digest));
+
+    for wrong in [
+        r#""""#,
+        "1",
+        r#""a\nb""#,
+        &format!("\"{}\"", "c".repeat(257)),
+    ] {
+        let reply = Reply::to(named(wrong)).await;
+        assert_eq!(reply.code(), -32602, "{wrong}");
+    }
+    assert!(world.call("reads").await.is_released());
+    let outcome = world.audit.outcomes.all().pop().unwrap();
+    assert_eq!(outcome.call.conversation, None);
+}

@@ -9,6 +9,7 @@ use wardgate_domain::{ColumnClass, Digest, OfferKind, Timestamp, ToolFacts};
 
 use crate::arguments::{argument_name, is_local_time, path_of};
 use crate::context::{CallContext, TimeZone};
+use crate::history::{CallCounts, is_history};
 use crate::schema_shape::{Record, Type};
 use crate::simulator::Simulator;
 use crate::vocabulary::Vocabulary;
@@ -21,6 +22,9 @@ const CONSTANTS: usize = 16;
 
 /// The value of every text that nothing else is said of, so that attributes which are compared with each other agree.
 pub(super) const SAME: &str = "same";
+
+/// Before the name of a counter of earlier calls.
+const COUNTERS: &str = "context.history.";
 
 /// A value that no policy names.
 const OTHER: &str = "other";
@@ -92,13 +96,16 @@ impl PolicyConstants {
             .iter()
             .any(|name| found.values.contains_key(*name));
         for client_ip in found.addresses() {
-            let context = |time| CallContext {
-                time,
-                time_zone: TimeZone::default(),
-                client_ip,
-            };
-            let contexts: Vec<_> = found.times().map(context).collect();
-            found.contexts.extend(contexts);
+            for counts in found.histories() {
+                let context = |time| CallContext {
+                    time,
+                    time_zone: TimeZone::default(),
+                    client_ip,
+                    counts: counts.clone(),
+                };
+                let contexts: Vec<_> = found.times().map(context).collect();
+                found.contexts.extend(contexts);
+            }
         }
         found
     }
@@ -113,6 +120,19 @@ impl PolicyConstants {
             addresses.extend(networks.flat_map(|it| near_addresses(it)).map(Some));
         }
         addresses
+    }
+
+    /// No earlier calls; where policies count them also the numbers that they name, with their neighbours, one counter at a time.
+    fn histories(&self) -> Vec<CallCounts> {
+        let counters = self.values.iter().filter_map(|(name, values)| {
+            let counter = name.strip_prefix(COUNTERS)?;
+            Some(values.iter().filter_map(move |value| {
+                Some(CallCounts::from([(counter.to_owned(), value.as_u64()?)]))
+            }))
+        });
+        let mut histories = vec![CallCounts::new()];
+        histories.extend(counters.flatten());
+        histories
     }
 
     /// A Wednesday's noon; where policies look at the time also the times of the day, dates and instants that they name, each
@@ -359,6 +379,9 @@ fn attribute_name(expression: &Value) -> Option<String> {
         return Some(format!("arguments.{name}"));
     }
     let get = expression.get(".")?;
+    if is_history(&get["left"]) {
+        return Some(format!("{COUNTERS}{}", get["attr"].as_str()?));
+    }
     if is_local_time(&get["left"]) {
         return Some(format!("context.local.{}", get["attr"].as_str()?));
     }

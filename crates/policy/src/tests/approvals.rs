@@ -9,6 +9,7 @@ use wardgate_domain::{
 
 use super::fixture::{Dir, TestPolicy, tool};
 use super::samples::{caller, token_end};
+use crate::history::EarlierCalls;
 
 /// Anybody reads; a payment needs a manager, a gift the caller, a large one nobody gets.
 const POLICIES: &str = r#"
@@ -61,9 +62,9 @@ impl TestPolicy {
             client_ip,
             ..
         } = call;
-        let decided = self
-            .authorizer
-            .authorize(caller, tool, arguments, client_ip, Some(approval));
+        let (approval, earlier) = (Some(approval), EarlierCalls::disregarded());
+        let decided =
+            (self.authorizer).authorize(caller, tool, arguments, client_ip, approval, earlier);
         decided.unwrap()
     }
 

@@ -10,6 +10,7 @@ use super::samples::{caller, caller_with, text};
 use crate::PolicySet;
 use crate::comparison::{AccessChange, compare};
 use crate::context::{CallContext, TimeZone};
+use crate::history::CallCounts;
 use crate::policy_test::{TestFile, TestReport, run_tests, test_files};
 use crate::replay::{RecordedCall, ReplayedCall};
 use crate::simulator::{SimulatedAccess, SimulatedCall, Simulator};
@@ -171,6 +172,7 @@ fn usual_context() -> CallContext {
         time: start(),
         time_zone: TimeZone::default(),
         client_ip: None,
+        counts: CallCounts::new(),
     }
 }
 

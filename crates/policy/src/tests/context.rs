@@ -10,6 +10,7 @@ use super::fixture::{Dir, TestPolicy, tool};
 use super::samples::{admits, caller, row};
 use crate::comparison::compare;
 use crate::context::{CallContext, TimeZone, parse_client_ip, parse_time};
+use crate::history::{CallCounts, EarlierCalls};
 use crate::policy_test::{TestFile, run_tests};
 use crate::replay::{RecordedCall, ReplayedCall};
 use crate::simulator::{SimulatedAccess, SimulatedCall, Simulator};
@@ -31,9 +32,14 @@ impl TestPolicy {
     /// The terms of the permit for a call from `client_ip`; none where it is denied.
     fn permit_from(&self, client_ip: &str, tool: &ToolFacts) -> Option<PermitTerms> {
         let (caller, arguments) = (caller("s", &["R"]), b"{}");
-        let decision = self
-            .authorizer
-            .authorize(&caller, tool, arguments, client_ip, None);
+        let decision = self.authorizer.authorize(
+            &caller,
+            tool,
+            arguments,
+            client_ip,
+            None,
+            EarlierCalls::disregarded(),
+        );
         match decision.unwrap().verdict {
             Verdict::Allow(permit) => Some(permit.unverified_terms().unwrap()),
             _ => None,
@@ -47,6 +53,7 @@ fn context(time: &str, zone: &str, client_ip: &str) -> CallContext {
         time: parse_time(time, &time_zone).unwrap(),
         time_zone,
         client_ip: parse_client_ip(client_ip).unwrap(),
+        counts: CallCounts::new(),
     }
 }
 
@@ -103,7 +110,14 @@ fn an_address_is_in_a_network_however_it_is_written_and_an_unknown_one_in_none()
     }
     let caller = caller("s", &[]);
     for bad in ["10.20.0.0/16", "10.20.1.1:443", "ward"] {
-        let refused = (test_policy.authorizer).authorize(&caller, &tool("t"), b"{}", bad, None);
+        let refused = (test_policy.authorizer).authorize(
+            &caller,
+            &tool("t"),
+            b"{}",
+            bad,
+            None,
+            EarlierCalls::disregarded(),
+        );
         assert_eq!(refused.unwrap_err().name(), "client_ip", "{bad}");
     }
 }
@@ -350,6 +364,7 @@ fn a_time_beyond_the_calendar_is_a_fault_and_no_time() {
         time: Timestamp::from_micros(i64::MAX),
         time_zone: TimeZone::default(),
         client_ip: None,
+        counts: CallCounts::new(),
     };
     let decided = simulator(&format!("{CALLS_IN}{OFFICE_HOURS}"))
         .call(&call(context))

@@ -8,6 +8,7 @@ use wardgate_domain::{
 
 use super::fixture::{Dir, SCHEMA, TestPolicy, start, tool};
 use super::samples::{admits, caller, caller_with, row, text, token_end};
+use crate::history::EarlierCalls;
 
 const ANYBODY: &str = r#"
 @id("anybody") permit(principal, action == Action::"call_tool", resource);
@@ -245,6 +246,7 @@ fn arguments_that_are_no_object_are_refused_where_they_matter() {
             bad.as_bytes(),
             "",
             None,
+            EarlierCalls::disregarded(),
         );
         assert_eq!(refused.unwrap_err().name(), "arguments_json", "{bad}");
     }
@@ -266,6 +268,7 @@ fn a_forbid_on_arguments_or_address_hides_nothing_but_denies() {
             arguments.as_bytes(),
             client_ip,
             None,
+            EarlierCalls::disregarded(),
         );
         let decision = decision.unwrap();
         (

@@ -11,6 +11,7 @@ use wardgate_testkit::{TestClock, permit_signer, permit_verifier, tool_facts};
 
 use crate::PolicySet;
 use crate::authorizer::PolicyAuthorizer;
+use crate::history::EarlierCalls;
 
 /// Two attributes of callers and two row types.
 pub(crate) const SCHEMA: &str = include_str!("small.cedarschema");
@@ -88,7 +89,14 @@ impl TestPolicy {
 
     pub(crate) fn authorize(&self, caller: &Caller, tool: &ToolFacts, arguments: &str) -> Decision {
         self.authorizer
-            .authorize(caller, tool, arguments.as_bytes(), "", None)
+            .authorize(
+                caller,
+                tool,
+                arguments.as_bytes(),
+                "",
+                None,
+                EarlierCalls::disregarded(),
+            )
             .unwrap()
     }
 
@@ -100,6 +108,7 @@ impl TestPolicy {
                 signed.unverified_terms().unwrap()
             }
             Verdict::NeedsApproval { approvers, .. } => panic!("needs approval: {approvers}"),
+            Verdict::NeedsIntent => panic!("needs an intent"),
             Verdict::Deny { reason, .. } => panic!("denied: {reason:?}"),
         }
     }
@@ -112,7 +121,9 @@ impl TestPolicy {
         arguments: &str,
     ) -> (DenialReason, bool) {
         match self.authorize(caller, tool, arguments).verdict {
-            Verdict::Allow(_) | Verdict::NeedsApproval { .. } => panic!("allowed"),
+            Verdict::Allow(_) | Verdict::NeedsApproval { .. } | Verdict::NeedsIntent => {
+                panic!("allowed")
+            }
             Verdict::Deny { reason, visible } => (reason, visible),
         }
     }

@@ -19,6 +19,7 @@ use wardgate_testkit::permit_signer;
 use super::fixture::{Dir, tool};
 use super::issuer::Issuer;
 use super::samples::{caller, token_end};
+use crate::history::CallHistory;
 use crate::{Config, service};
 
 const ALLOW: &str =
@@ -76,9 +77,14 @@ impl Deployment {
 #[tokio::test]
 async fn decisions_listings_and_versions_agree() {
     let deployment = Deployment::with(ALLOW);
-    let service = service(deployment.config(), permit_signer(), Ambient::system())
-        .await
-        .unwrap();
+    let service = service(
+        deployment.config(),
+        permit_signer(),
+        CallHistory::default(),
+        Ambient::system(),
+    )
+    .await
+    .unwrap();
     assert_eq!(*service.readiness.borrow(), Readiness::Ready);
     let mut client = PolicyServiceClient::new(service.server);
 
@@ -122,9 +128,14 @@ async fn decisions_listings_and_versions_agree() {
 async fn an_approver_approves_by_their_own_token_and_the_call_is_allowed_with_what_they_gave() {
     let approvable = ALLOW.replace("permit(", "@approval(\"Manager\") permit(");
     let deployment = Deployment::with(&approvable);
-    let service = service(deployment.config(), permit_signer(), Ambient::system())
-        .await
-        .unwrap();
+    let service = service(
+        deployment.config(),
+        permit_signer(),
+        CallHistory::default(),
+        Ambient::system(),
+    )
+    .await
+    .unwrap();
     let mut client = PolicyServiceClient::new(service.server);
     let answer = client.authorize(deployment.asking("t")).await.unwrap();
     let waiting: Decision = answer.into_inner().decision.unwrap().try_into().unwrap();
@@ -166,9 +177,14 @@ async fn an_approver_approves_by_their_own_token_and_the_call_is_allowed_with_wh
 #[tokio::test]
 async fn a_changed_directory_is_announced_and_a_bad_one_is_not() {
     let deployment = Deployment::with(ALLOW);
-    let service = service(deployment.config(), permit_signer(), Ambient::system())
-        .await
-        .unwrap();
+    let service = service(
+        deployment.config(),
+        permit_signer(),
+        CallHistory::default(),
+        Ambient::system(),
+    )
+    .await
+    .unwrap();
     let mut readiness = service.readiness;
     let mut client = PolicyServiceClient::new(service.server);
     let mut versions = client
@@ -204,9 +220,14 @@ async fn a_changed_directory_is_announced_and_a_bad_one_is_not() {
 #[tokio::test]
 async fn a_bad_message_is_answered_with_the_field_at_fault() {
     let deployment = Deployment::with(ALLOW);
-    let service = service(deployment.config(), permit_signer(), Ambient::system())
-        .await
-        .unwrap();
+    let service = service(
+        deployment.config(),
+        permit_signer(),
+        CallHistory::default(),
+        Ambient::system(),
+    )
+    .await
+    .unwrap();
     let mut client = PolicyServiceClient::new(service.server);
     let bend = |bend: fn(&mut pb::ToolFacts)| {
         let mut tool = (&tool("t")).into();
@@ -242,27 +263,42 @@ async fn a_bad_message_is_answered_with_the_field_at_fault() {
 #[tokio::test]
 async fn the_service_does_not_start_on_an_unusable_set() {
     let deployment = Deployment::with("permit(");
-    let error = service(deployment.config(), permit_signer(), Ambient::system())
-        .await
-        .err()
-        .unwrap();
+    let error = service(
+        deployment.config(),
+        permit_signer(),
+        CallHistory::default(),
+        Ambient::system(),
+    )
+    .await
+    .err()
+    .unwrap();
     assert!(error.to_string().contains("p.cedar:1:"), "{error}");
     let deployment = Deployment::with(ALLOW);
     let mut config = deployment.config();
     config.permit_ttl = Duration::from_hours(1);
-    let error = service(config, permit_signer(), Ambient::system())
-        .await
-        .err()
-        .unwrap();
+    let error = service(
+        config,
+        permit_signer(),
+        CallHistory::default(),
+        Ambient::system(),
+    )
+    .await
+    .err()
+    .unwrap();
     assert!(error.to_string().contains("permit_ttl"), "{error}");
 }
 
 #[tokio::test]
 async fn the_watch_ends_with_the_service() {
     let deployment = Deployment::with(ALLOW);
-    let service = service(deployment.config(), permit_signer(), Ambient::system())
-        .await
-        .unwrap();
+    let service = service(
+        deployment.config(),
+        permit_signer(),
+        CallHistory::default(),
+        Ambient::system(),
+    )
+    .await
+    .unwrap();
     drop(service.local);
     let mut client = PolicyServiceClient::new(service.server);
     let mut versions = client
@@ -281,9 +317,14 @@ async fn the_watch_ends_with_the_service() {
 #[tokio::test]
 async fn recall_is_answered_and_a_question_without_a_conversation_is_refused() {
     let deployment = Deployment::with(ALLOW);
-    let service = service(deployment.config(), permit_signer(), Ambient::system())
-        .await
-        .unwrap();
+    let service = service(
+        deployment.config(),
+        permit_signer(),
+        CallHistory::default(),
+        Ambient::system(),
+    )
+    .await
+    .unwrap();
     let mut client = PolicyServiceClient::new(service.server);
     let mut request = AuthorizeRecallRequest {
         caller_token: deployment.token(),
@@ -306,9 +347,14 @@ async fn recall_is_answered_and_a_question_without_a_conversation_is_refused() {
 #[tokio::test]
 async fn nothing_is_decided_for_a_caller_whose_token_does_not_verify() {
     let deployment = Deployment::with(ALLOW);
-    let service = service(deployment.config(), permit_signer(), Ambient::system())
-        .await
-        .unwrap();
+    let service = service(
+        deployment.config(),
+        permit_signer(),
+        CallHistory::default(),
+        Ambient::system(),
+    )
+    .await
+    .unwrap();
     let mut client = PolicyServiceClient::new(service.server);
     let good = deployment.token();
     let other = deployment.issuer.token(&caller("other", &[]), token_end());
@@ -371,7 +417,13 @@ async fn a_service_without_an_issuer_does_not_start() {
     let dir = Dir::with(ALLOW);
     let config: Config =
         serde_json::from_value(serde_json::json!({ "policies": dir.path() })).unwrap();
-    let started = service(config, permit_signer(), Ambient::system()).await;
+    let started = service(
+        config,
+        permit_signer(),
+        CallHistory::default(),
+        Ambient::system(),
+    )
+    .await;
     let error = started.err().unwrap().to_string();
     assert_eq!(
         error,

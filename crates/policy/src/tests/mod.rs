@@ -7,6 +7,7 @@ mod correct_form;
 mod decisions;
 pub(crate) mod fixture;
 mod grpc;
+mod history;
 pub(crate) mod issuer;
 mod loading;
 mod partial_evaluation;

@@ -14,7 +14,8 @@ use wardgate_domain::{AttributeValue, Caller, Digest, ToolFacts, Verdict};
 use super::fixture::{Dir, TestPolicy, hospital, start};
 use super::samples::{Row, admits, row_entity};
 use crate::PolicySet;
-use crate::context::CallContext;
+use crate::context::{CallContext, CallParts};
+use crate::history::{CallCounters, CallCounts};
 
 /// The demo once more, and next to it rules that mix forbids, arithmetic and sets.
 const MIXED: &str = r#"
@@ -154,8 +155,14 @@ fn context(arguments: Option<EntityUid>) -> Context {
         time: start(),
         time_zone: "Europe/Berlin".parse().unwrap(),
         client_ip: None,
+        counts: CallCounts::new(),
     };
-    context.to_cedar(arguments).unwrap()
+    let counters = CallCounters::new();
+    let call = arguments.map(|arguments| CallParts {
+        arguments,
+        counters: &counters,
+    });
+    context.to_cedar(call).unwrap()
 }
 
 static DEMO: LazyLock<Case> = LazyLock::new(|| {

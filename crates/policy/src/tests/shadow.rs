@@ -4,15 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tonic::Code;
-use wardgate_domain::{Ambient, CallerClaims, DecisionChange, ShadowReport, ToolFacts, Verdict};
+use wardgate_domain::{
+    Ambient, CallId, CallReference, CallerClaims, DecisionChange, ShadowReport, ToolFacts, Verdict,
+};
 use wardgate_proto::policy::v1::policy_service_client::PolicyServiceClient;
 use wardgate_proto::policy::v1::{AuthorizeRequest, ListShadowFlipsRequest};
-use wardgate_testkit::{permit_signer, until};
+use wardgate_rpc::Peer;
+use wardgate_testkit::{FakeAudit, permit_signer, until};
 
-use super::fixture::{Dir, TestPolicy, tool};
+use super::fixture::{Dir, TestPolicy, start, tool};
 use super::issuer::Issuer;
 use super::samples::{caller, token_end};
 use crate::config::ShadowConfig;
+use crate::history::CallHistory;
 use crate::reload::{DirectoryState, reload_candidate};
 use crate::shadow::ShadowEvaluator;
 use crate::{Config, PolicySet, service};
@@ -34,7 +38,7 @@ struct ShadowedPolicy {
 
 impl ShadowedPolicy {
     fn with(in_force: &str, candidate: &str) -> Self {
-        let shadow = ShadowEvaluator::new();
+        let shadow = ShadowEvaluator::new(CallHistory::default());
         shadow.replace(Some(set(candidate)), String::new());
         let mut policy = TestPolicy::with(in_force);
         policy.authorizer = policy.authorizer.with_shadow(Some(Arc::clone(&shadow)));
@@ -115,6 +119,7 @@ async fn each_difference_is_listed_by_its_kind_and_no_answer_is_another() {
         let kind = |verdict: &Verdict| match verdict {
             Verdict::Allow(_) => "allowed".to_owned(),
             Verdict::NeedsApproval { approvers, .. } => approvers.to_string(),
+            Verdict::NeedsIntent => "needs an intent".to_owned(),
             Verdict::Deny { reason, visible } => format!("{reason:?} {visible}"),
         };
         assert_eq!(kind(&alone.verdict), kind(&beside.verdict));
@@ -254,9 +259,14 @@ async fn only_whoever_may_read_the_record_reads_the_list() {
     config.shadow = Some(ShadowConfig {
         policies: candidate.path().to_owned(),
     });
-    let service = service(config, permit_signer(), Ambient::system())
-        .await
-        .unwrap();
+    let service = service(
+        config,
+        permit_signer(),
+        CallHistory::default(),
+        Ambient::system(),
+    )
+    .await
+    .unwrap();
     let client = PolicyServiceClient::new(service.server);
     let list = |token: String| ListShadowFlipsRequest {
         operator_token: token,
@@ -310,4 +320,51 @@ async fn an_operator_of_a_tenant_reads_of_its_callers_alone() {
     let north = shadowed.shadow.report(Some("north")).flips;
     assert_eq!(north.len(), 1);
     assert_eq!(north[0].tenant, "north");
+}
+
+#[tokio::test]
+async fn a_candidate_that_looks_at_earlier_calls_counts_those_before_the_decision() {
+    let audit = FakeAudit::new(Peer::Policy);
+    audit.counts(Some(vec![3]));
+    let history = CallHistory::default();
+    history.connect(audit.client());
+    let shadow = ShadowEvaluator::new(history);
+    let dir = Dir::with(
+        "@id(\"call\") permit(principal, action == Action::\"call_tool\", resource)
+         when { context.history.calls < 3 };",
+    );
+    let counters = "entity History { @tools(\"t\") @within(\"24h\") calls: Long };";
+    dir.write("h.cedarschema", counters);
+    shadow.replace(Some(dir.load().unwrap()), String::new());
+    let mut policy = TestPolicy::with(CALL);
+    policy.authorizer = policy.authorizer.with_shadow(Some(Arc::clone(&shadow)));
+    let shadowed = ShadowedPolicy { policy, shadow };
+    let caller = caller("s", &[]);
+    let decide = async || {
+        let call = CallReference {
+            call_id: CallId::new(&Ambient::system()),
+            has_intent: false,
+            conversation: None,
+        };
+        let authorizer = &shadowed.policy.authorizer;
+        let earlier = authorizer
+            .count_calls(&caller, &tool("t"), Some(call))
+            .await;
+        let decided = authorizer.authorize(&caller, &tool("t"), b"{}", "", None, earlier);
+        assert!(matches!(decided.unwrap().verdict, Verdict::Allow(_)));
+    };
+    decide().await;
+    let report = shadowed.report_of(1).await;
+    assert_eq!(report.flips[0].change, DecisionChange::AllowedToDenied);
+    let asked = audit.counted.all().swap_remove(0);
+    assert!(asked.call_id.is_empty());
+    assert_eq!(asked.until, Some(start().into()));
+    // What nobody counts is not compared.
+    audit.counts(None);
+    decide().await;
+    let report = until("the call is passed over", async || {
+        let report = shadowed.report();
+        (report.skipped == 1).then_some(report)
+    });
+    assert_eq!(count(&report.await), 1);
 }

@@ -24,6 +24,7 @@ fn answer(policy: &TestPolicy, tool: &ToolFacts, arguments: &str) -> Result<(), 
         Verdict::Allow(_) => Ok(()),
         Verdict::Deny { reason, .. } => Err(reason),
         Verdict::NeedsApproval { approvers, .. } => panic!("needs approval: {approvers}"),
+        Verdict::NeedsIntent => panic!("needs an intent"),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The audit service, as its callers see it.
 
+mod counts;
 mod operator;
 
 use std::fmt;
@@ -21,6 +22,7 @@ use super::{CallError, open_request, request, within};
 use crate::local::LocalMethod;
 use crate::{LatencyLimit, Link, ServiceLink, deadline};
 
+pub use counts::{CallCountQuery, CallSelection};
 pub use operator::{
     ExportedPart, ExportedRecords, HoldDescription, HoldScope, OperatorAuditClient, ProofSelector,
     RetentionProgress, RetentionStatus,

@@ -20,10 +20,10 @@ use crate::methods::IdempotentRequest;
 
 pub use crate::call_error::CallError;
 pub use audit::{
-    AuditClient, AuditFilter, ContentFilter, DataSubjectFilter, ExportedPart, ExportedRecords,
-    HoldDescription, HoldScope, LONGEST_APPEND, LocalAudit, OperatorAuditClient, ProofSelector,
-    QueriedRecord, RecordAppender, RecordDamage, RecordDetails, RetentionProgress, RetentionStatus,
-    StoredRecord,
+    AuditClient, AuditFilter, CallCountQuery, CallSelection, ContentFilter, DataSubjectFilter,
+    ExportedPart, ExportedRecords, HoldDescription, HoldScope, LONGEST_APPEND, LocalAudit,
+    OperatorAuditClient, ProofSelector, QueriedRecord, RecordAppender, RecordDamage, RecordDetails,
+    RetentionProgress, RetentionStatus, StoredRecord,
 };
 pub use connections::{
     ConnectTarget, ConnectionDescription, FinishConnection, Person, RemoveConnections,

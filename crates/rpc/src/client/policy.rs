@@ -7,8 +7,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt};
 use wardgate_domain::{
-    ApprovalDecision, BearerToken, CallToApprove, Caller, ConversationFacts, Decision, Digest,
-    InvalidMessage, ReadDecision, RecordScope, ShadowReport, SignedApproval, ToolFacts,
+    ApprovalDecision, BearerToken, CallReference, CallToApprove, Caller, ConversationFacts,
+    Decision, Digest, InvalidMessage, ReadDecision, RecordScope, ShadowReport, SignedApproval,
+    ToolFacts,
 };
 use wardgate_proto::policy::v1 as pb;
 use wardgate_proto::policy::v1::policy_service_client::PolicyServiceClient;
@@ -30,6 +31,8 @@ pub struct CallQuestion<'a> {
     pub client_ip: &'a str,
     /// The approval of this very call, where there is one.
     pub approval: Option<&'a SignedApproval>,
+    /// The call that is about to be made; none where nothing is about to run.
+    pub call: Option<CallReference>,
 }
 
 /// What callers in the policy service's own process call as functions.
@@ -83,7 +86,7 @@ impl PolicyClient {
         Ok(Caller::try_from(caller)?.with_token(token.clone()))
     }
 
-    /// Decides one call.
+    /// Decides what `caller` may have of `tool` where nothing is about to run.
     pub fn authorize<'a>(
         &'a self,
         caller: &'a Caller,
@@ -91,17 +94,17 @@ impl PolicyClient {
         arguments: &'a Bytes,
         client_ip: &'a str,
     ) -> impl Future<Output = Result<Decision, CallError>> + Send + 'a {
-        self.authorize_approved(caller, tool, arguments, client_ip, None)
+        self.authorize_call(caller, tool, arguments, client_ip, (None, None))
     }
 
-    /// Decides one call that may have been approved.
-    pub fn authorize_approved<'a>(
+    /// Decides one call, which may have been approved.
+    pub fn authorize_call<'a>(
         &'a self,
         caller: &'a Caller,
         tool: &'a ToolFacts,
         arguments: &'a Bytes,
         client_ip: &'a str,
-        approval: Option<&'a SignedApproval>,
+        (approval, call): (Option<&'a SignedApproval>, Option<CallReference>),
     ) -> impl Future<Output = Result<Decision, CallError>> + Send + 'a {
         self.decide(bearer_of(caller).map(|token| CallQuestion {
             token,
@@ -109,6 +112,7 @@ impl PolicyClient {
             arguments,
             client_ip,
             approval,
+            call,
         }))
     }
 
@@ -147,6 +151,7 @@ impl PolicyClient {
             arguments,
             client_ip,
             approval: None,
+            call: None,
         }))
         .await
     }
@@ -292,6 +297,7 @@ impl From<CallQuestion<'_>> for pb::AuthorizeRequest {
             client_ip: question.client_ip.to_owned(),
             unknown_tool: question.tool.err().unwrap_or_default().to_owned(),
             approval: question.approval.map(Into::into),
+            call: question.call.map(Into::into),
         }
     }
 }

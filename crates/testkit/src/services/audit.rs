@@ -82,6 +82,10 @@ pub struct FakeAudit {
     sequence: Mutex<u64>,
     /// What it answers queries from.
     held: Mutex<Vec<Value>>,
+    /// What it answers who counts calls; none: nothing.
+    counts: Mutex<Option<Vec<u64>>>,
+    /// What was asked of those who count calls.
+    pub counted: Log<pb::CountCallsRequest>,
 }
 
 impl FakeAudit {
@@ -102,6 +106,8 @@ impl FakeAudit {
             down: Mutex::default(),
             sequence: Mutex::new(41),
             held: Mutex::default(),
+            counts: Mutex::default(),
+            counted: Log::default(),
         })
     }
 
@@ -143,6 +149,11 @@ impl FakeAudit {
     /// It has this record, besides what is appended.
     pub fn holds(&self, record: Value) {
         self.held.lock().unwrap().push(record);
+    }
+
+    /// From now on it has so many calls on record, for each selection; none: it does not say.
+    pub fn counts(&self, counts: Option<Vec<u64>>) {
+        *self.counts.lock().unwrap() = counts;
     }
 
     /// Waits for the first outcome.
@@ -232,6 +243,17 @@ impl AuditService for FakeAudit {
         Ok(Response::new(pb::AppendResponse {
             receipt: Some(receipt.into()),
         }))
+    }
+
+    async fn count_calls(
+        &self,
+        request: Request<pb::CountCallsRequest>,
+    ) -> Result<Response<pb::CountCallsResponse>, Status> {
+        self.counted.push(request.into_inner());
+        match self.counts.lock().unwrap().clone() {
+            Some(counts) => Ok(Response::new(pb::CountCallsResponse { counts })),
+            None => Err(failure(ErrorReason::Unavailable)),
+        }
     }
 
     async fn get_checkpoint(

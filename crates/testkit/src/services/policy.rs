@@ -34,6 +34,10 @@ pub enum PolicyAnswer {
     AllowOn(Box<PermitTerms>),
     /// Yes, once one of these has approved it.
     NeedsApproval(Approvers),
+    /// Yes, once the intent of the call is on record.
+    AllowAfterIntent,
+    /// No, once the intent of the call is on record.
+    DenyAfterIntent(DenialReason),
     /// No.
     Deny {
         /// Why.
@@ -211,7 +215,7 @@ impl FakePolicy {
             policy_hash: *self.hash.lock().unwrap(),
             approval: match verdict {
                 Verdict::Allow(_) => approval,
-                Verdict::NeedsApproval { .. } | Verdict::Deny { .. } => None,
+                Verdict::NeedsApproval { .. } | Verdict::NeedsIntent | Verdict::Deny { .. } => None,
             },
             verdict,
         };
@@ -313,8 +317,19 @@ impl PolicyService for FakePolicy {
         }
         let verdict = match says {
             PolicyAnswer::Allow => Verdict::Allow(self.permit(&request, false)),
-            PolicyAnswer::AllowThese => Verdict::Allow(self.permit(&request, true)),
+            PolicyAnswer::AllowAfterIntent | PolicyAnswer::DenyAfterIntent(_)
+                if !request.call.as_ref().is_none_or(|call| call.has_intent) =>
+            {
+                Verdict::NeedsIntent
+            }
+            PolicyAnswer::AllowThese | PolicyAnswer::AllowAfterIntent => {
+                Verdict::Allow(self.permit(&request, true))
+            }
             PolicyAnswer::NeedsApproval(approvers) => self.decide_approved(&request, approvers),
+            PolicyAnswer::DenyAfterIntent(reason) => Verdict::Deny {
+                reason,
+                visible: true,
+            },
             PolicyAnswer::AllowOn(terms) => Verdict::Allow(self.signer.sign(&terms)),
             PolicyAnswer::Deny { reason, visible } => Verdict::Deny { reason, visible },
             PolicyAnswer::Fail(reason) => return Err(failure(reason)),

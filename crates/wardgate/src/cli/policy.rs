@@ -6,7 +6,9 @@ use clap::{Args, Subcommand};
 use wardgate_domain::Timestamp;
 use wardgate_policy::TimeZone;
 
-use super::{OperatorToken, OutputOptions, RecordSource, RunningSystem, claim, instant};
+use super::{
+    OperatorToken, OutputOptions, RecordSource, RunningSystem, call_count, claim, instant,
+};
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -125,6 +127,9 @@ pub(crate) struct PolicyExplain {
     /// Time zone of the policies, as `policy.time_zone` names it.
     #[arg(long, value_name = "ZONE", default_value = "UTC")]
     pub(crate) time_zone: TimeZone,
+    /// What a counter of `entity History` says, by its name, for example `exports=3`; may be given several times. Without it, 0.
+    #[arg(long = "history", value_name = "NAME=COUNT", value_parser = call_count)]
+    pub(crate) history: Vec<(String, u64)>,
     /// The catalogue that has the tool; without it, `tools.yaml` beside the directory.
     #[arg(long, value_name = "FILE")]
     pub(crate) tools: Option<PathBuf>,

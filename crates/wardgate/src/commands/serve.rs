@@ -14,6 +14,7 @@ use tonic::server::NamedService;
 use wardgate_domain::Ambient;
 use wardgate_edge::BoundListener;
 use wardgate_gateway::Gateway;
+use wardgate_policy::CallHistory;
 use wardgate_resilience::concurrency::Limiter;
 use wardgate_rpc::Service;
 use wardgate_rpc::link::TlsFiles;
@@ -95,7 +96,11 @@ pub(crate) async fn policy(config: &Path, verbosity: LogVerbosity) -> Result<(),
     let telemetry = start_telemetry(&settings, "policy", verbosity)?;
     let key = required(wiring.permit_key_file.as_ref(), "policy.permit_key_file")?;
     let signer = data_dir::permit_signer(key)?;
-    let service = wardgate_policy::service(config, signer, Ambient::system()).await?;
+    let history = CallHistory::default();
+    if let Some(url) = &wiring.links.audit {
+        history.connect(compose::remote_record(url, wiring.tls.as_ref())?);
+    }
+    let service = wardgate_policy::service(config, signer, history, Ambient::system()).await?;
     serve("policy", &wiring, service, telemetry.metrics()).await
 }
 

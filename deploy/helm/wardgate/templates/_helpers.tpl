@@ -75,7 +75,7 @@ Every service of the release, as JSON: what is the same for all, and then
   (dict "name" "tool-runner" "key" "toolRunner" "section" "tool_runner" "port" 7002 "speaks" "grpc"
     "callers" (list "gateway" "tool-runner") "keys" (list "permit.pub" "pseudonym.key") "files" (list "tools") "store" true "advertise" "https")
   (dict "name" "audit" "key" "audit" "section" "audit" "port" 7003 "speaks" "grpc"
-    "callers" (list "gateway" "tool-runner" "memory" "console") "keys" (list "audit-mac.key" "audit-log.pem" "audit-details.key") "files" (list) "store" true)
+    "callers" (list "gateway" "policy" "tool-runner" "memory" "console") "keys" (list "audit-mac.key" "audit-log.pem" "audit-details.key") "files" (list) "store" true)
   (dict "name" "memory" "key" "memory" "section" "memory" "port" 7004 "speaks" "grpc"
     "callers" (list "gateway" "tool-runner") "keys" (list "memory.key") "files" (list) "store" true)
   (dict "name" "agent" "key" "agent" "section" "agent" "port" 8081 "speaks" "http" "open" true
@@ -193,7 +193,7 @@ Section `database` of each service with a store, where there is something to say
   "telemetry" (dict "log_format" "json")
   "gateway" (dict "listen" (printf "%s:8080" $address) "probes" $probes "links" $links "tls" $tls "session_key_file" "keys/session.key")
   "policy" (dict "listen" (printf "%s:7001" $address) "tls" $tls "probes" $probes "permit_key_file" "keys/permit.pem" "policies" "../policies"
-    "auth" .Values.config.gateway.auth)
+    "auth" .Values.config.gateway.auth "links" (dict "audit" $at.audit))
   "tool_runner" (dict "listen" (printf "%s:7002" $address) "tls" $tls "probes" $probes "permit_public_key_files" (list "keys/permit.pub")
     "pseudonym_key_file" "keys/pseudonym.key" "catalogue" "../tools/tools.yaml" "links" $ofRunner)
   "audit" (dict "listen" (printf "%s:7003" $address) "tls" $tls "probes" $probes "mac_key_file" "keys/audit-mac.key"

@@ -20,6 +20,7 @@ async fn a_call_goes_out_as_the_protocol_wants_it() {
             name: "naïve",
             arguments: &raw(r#"{"n": 1.10, "big": 123456789012345678901}"#),
             idempotency_key: "turn-1/0",
+            conversation: "c-1",
             cancel: &CancellationToken::new(),
         };
         gateway.call_tool(&token("secret"), &call).await.unwrap();
@@ -50,6 +51,7 @@ async fn a_call_goes_out_as_the_protocol_wants_it() {
             json!({})
         );
         assert_eq!(meta["dev.wardgate/idempotencyKey"], "turn-1/0");
+        assert_eq!(meta["dev.wardgate/conversation"], "c-1");
     }
     let ids: Vec<_> = script
         .seen()
@@ -262,6 +264,7 @@ async fn who_stops_waiting_hangs_up_and_so_does_who_cancels() {
                     name: "get",
                     arguments: &raw("{}"),
                     idempotency_key: "k",
+                    conversation: "c-1",
                     cancel: &cancel,
                 };
                 gateway.call_tool(&token("t"), &call).await
@@ -284,6 +287,7 @@ async fn nothing_is_sent_for_a_turn_that_is_already_over() {
         name: "get",
         arguments: &raw("{}"),
         idempotency_key: "k",
+        conversation: "c-1",
         cancel: &cancel,
     };
     let outcome = script

@@ -150,6 +150,7 @@ async fn call(gateway: &GatewayEndpoint, name: &str) -> Result<CallOutcome, Gate
         name,
         arguments: &raw("{}"),
         idempotency_key: "k",
+        conversation: "c-1",
         cancel: &CancellationToken::new(),
     };
     gateway.call_tool(&token("t"), &call).await

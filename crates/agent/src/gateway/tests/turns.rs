@@ -63,7 +63,7 @@ async fn a_result_is_text_and_what_gave_none_is_a_refusal() {
     arguments.insert("n".to_owned(), json!(1));
     let called = |name: &'static str| {
         let (caller, arguments) = (caller.clone(), arguments.clone());
-        async move { caller.call(name, &arguments, "k").await }
+        async move { caller.call(name, &arguments, "k", "c").await }
     };
     let answer = |text: &str, is_error| {
         Ok(ToolAnswer {

@@ -179,7 +179,9 @@ impl ListeningClient {
                             grant,
                         })
                     }
-                    Authorization::Allowed(_) | Authorization::Denied { .. } => None,
+                    Authorization::Allowed(_)
+                    | Authorization::Denied { .. }
+                    | Authorization::NeedsIntent(_) => None,
                 })
             });
             for decided in join_all(decided).await {

@@ -199,7 +199,7 @@ pub(crate) async fn subscribe(
     let asked = authority.authorize(caller, &resource.facts, &resource.decided, client_ip);
     match asked.await {
         Ok(Authorization::Allowed(_)) => who.apply(&resource.facts)?,
-        Ok(Authorization::Denied { .. }) => return Err(unknown()),
+        Ok(Authorization::Denied { .. } | Authorization::NeedsIntent(_)) => return Err(unknown()),
         Err(error) => return Err(authority.undecided(&error)),
     }
     // Listened to from here on, so that its source is asked but once.

@@ -154,6 +154,14 @@ impl AuditService for ReplyingService {
         Ok(tonic::Response::new(audit::AppendResponse::default()))
     }
 
+    async fn count_calls(
+        &self,
+        request: tonic::Request<audit::CountCallsRequest>,
+    ) -> Result<tonic::Response<audit::CountCallsResponse>, Status> {
+        self.reply(request.metadata()).await?;
+        Ok(tonic::Response::new(audit::CountCallsResponse::default()))
+    }
+
     async fn get_checkpoint(
         &self,
         request: tonic::Request<audit::GetCheckpointRequest>,

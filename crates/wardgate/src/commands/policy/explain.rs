@@ -21,7 +21,7 @@ pub(super) async fn run(arguments: &PolicyExplain) -> Result<(), Failure> {
         Some(id) => Some(recorded_call(&arguments.record, id).await?),
         None => None,
     };
-    let call = asked_call(arguments, recorded.as_ref())?;
+    let call = asked_call(arguments, &simulator, recorded.as_ref())?;
     let simulation = simulator.call(&call)?;
     let explanation = simulator.explain(&call, &simulation)?;
     let row = match &arguments.row {
@@ -72,6 +72,7 @@ async fn recorded_call(source: &RecordSource, id: &str) -> Result<RecordedOutcom
 /// The call that the options describe, as far as the record does not.
 fn asked_call(
     arguments: &PolicyExplain,
+    simulator: &Simulator,
     recorded: Option<&RecordedOutcome>,
 ) -> Result<SimulatedCall, Failure> {
     let mut attributes = Map::new();
@@ -109,8 +110,15 @@ fn asked_call(
             format!("no `{name}` is in the catalogue; name the catalogue with --tools")
         })?;
     let time_zone = &arguments.time_zone;
+    let counts = arguments.history.iter().cloned().collect();
+    let counts = simulator
+        .check_counts(&counts)
+        .map_err(|problem| format!("--history: {problem}"))?;
     let context = match (recorded, &arguments.time) {
-        (Some(outcome), _) => outcome.context(time_zone)?,
+        (Some(outcome), _) => CallContext {
+            counts,
+            ..outcome.context(time_zone)?
+        },
         (None, time) => CallContext {
             time: match time {
                 Some(time) => {
@@ -120,6 +128,7 @@ fn asked_call(
             },
             time_zone: time_zone.clone(),
             client_ip: parse_client_ip(arguments.client_ip.as_deref().unwrap_or_default())?,
+            counts,
         },
     };
     Ok(SimulatedCall {
@@ -158,8 +167,8 @@ impl Answer<'_> {
             "other policies than these"
         };
         Some(format!(
-            "on record: {was} by {by}, of {by_same}; its arguments and the caller's attributes are not on record, \
-             so what --args and --claim say is taken for them"
+            "on record: {was} by {by}, of {by_same}; its arguments, the caller's attributes and the counts of earlier calls are \
+             not on record, so what --args, --claim and --history say is taken for them"
         ))
     }
 

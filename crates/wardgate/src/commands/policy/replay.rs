@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use wardgate_domain::{Caller, OfferKind, Timestamp, ToolFacts, mark_invisible};
 use wardgate_policy::{
-    CallContext, CallerSample, RecordedCall, ReplayedCall, Simulator, TimeZone, parse_client_ip,
-    sample_caller,
+    CallContext, CallCounts, CallerSample, RecordedCall, ReplayedCall, Simulator, TimeZone,
+    parse_client_ip, sample_caller,
 };
 use wardgate_rpc::client::{AuditFilter, QueriedRecord};
 
@@ -114,7 +114,12 @@ pub(super) struct RecordedDecision {
 impl RecordedOutcome {
     /// What the policies said of the call; none where something else than they refused it.
     pub(super) fn access(&self) -> Option<RecordedAccess> {
-        let of_policies = ["not_permitted", "forbidden", "policy_error"];
+        let of_policies = [
+            "not_permitted",
+            "forbidden",
+            "policy_error",
+            "history_unavailable",
+        ];
         match self.status.as_str() {
             _ if self.decision.is_none() || self.event != "outcome" => None,
             "unknown_tool" => None,
@@ -134,6 +139,7 @@ impl RecordedOutcome {
             time: ended.minus(Duration::from_micros(self.duration_us)),
             time_zone: time_zone.clone(),
             client_ip: parse_client_ip(&self.client_ip)?,
+            counts: CallCounts::new(),
         })
     }
 
@@ -180,7 +186,7 @@ struct Replay<'a> {
     undetermined: BTreeMap<&'static str, usize>,
 }
 
-const DEPENDS: &str = "the answer depends on arguments or attributes, which are not on record";
+const DEPENDS: &str = "the answer depends on arguments, attributes or earlier calls, which the record of a call does not have";
 const NO_TOOL: &str = "the catalogue has no such tool";
 const CHANGED: &str = "the tool's definition has changed since";
 

@@ -1,0 +1,56 @@
+//! Counts of calls, for policies that look at the history of calls.
+//!
+//! A call whose policies do so has its intent on record before it is counted. It counts the calls that ended, and those whose
+//! intents stand before its own and that have no outcome yet. Of calls that are decided at the same time, each but the first
+//! counts those before it, whichever gateway or policy service they come through.
+
+use wardgate_rpc::client::{CallCountQuery, CallSelection};
+
+use crate::canonical::conversation_hmac;
+use crate::store::{CountedRecords, StoreReader};
+use crate::{Error, MacKey};
+
+/// The number of calls for each selection of `query`.
+pub(crate) async fn count_calls(
+    reader: &StoreReader,
+    mac_key: &MacKey,
+    query: &CallCountQuery,
+) -> Result<Vec<u64>, Error> {
+    let decided = match query.call_id {
+        None => None,
+        Some(call_id) => {
+            let intent = reader.intent_of(call_id, &query.subject).await?;
+            let no_intent = || Error::NoIntent {
+                call_id: call_id.to_string(),
+            };
+            Some((call_id, intent.ok_or_else(no_intent)?))
+        }
+    };
+    let complete_since = reader.complete_since().await?;
+    let mut counts = Vec::with_capacity(query.selections.len());
+    for selection in &query.selections {
+        let CallSelection { tools, since, .. } = selection;
+        if complete_since.is_some_and(|complete| complete > *since) {
+            return Err(Error::HistoryPruned);
+        }
+        let conversation = selection.conversation;
+        let conversation = conversation.map(|it| conversation_hmac(it, mac_key));
+        let counted = CountedRecords {
+            subject: &query.subject,
+            tool: None,
+            since: *since,
+            until: query.until,
+            decided,
+            conversation: conversation.as_deref(),
+            phi: selection.phi,
+        };
+        let mut count = 0;
+        let each = tools.iter().map(Some);
+        for tool in each.chain(tools.is_empty().then_some(None)) {
+            let calls = reader.count(CountedRecords { tool, ..counted }).await?;
+            count += calls.ok_or(Error::TooManyCalls)?;
+        }
+        counts.push(count);
+    }
+    Ok(counts)
+}

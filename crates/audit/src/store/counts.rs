@@ -1,0 +1,171 @@
+//! How many calls of a caller are on record.
+
+use wardgate_domain::{CallId, Timestamp, ToolName};
+
+use super::{READ_LIMIT, ReadPool, StoreReader, signed, unsigned};
+use crate::Error;
+use crate::canonical::column;
+
+/// Records of one caller and one tool that are looked at; who has more is not counted.
+pub(crate) const MAX_COUNTED: u64 = 10_000;
+
+/// Which records are counted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CountedRecords<'a> {
+    pub(crate) subject: &'a str,
+    /// None: any.
+    pub(crate) tool: Option<&'a ToolName>,
+    pub(crate) since: Timestamp,
+    pub(crate) until: Option<Timestamp>,
+    /// The call that is decided and the position of its intent.
+    pub(crate) decided: Option<(CallId, u64)>,
+    /// The keyed digest of a conversation; none: any.
+    pub(crate) conversation: Option<&'a str>,
+    /// Health information was released.
+    pub(crate) phi: bool,
+}
+
+/// The number of records that were looked at, and the number of calls among them: those without an outcome whose intents
+/// stand before that of the call that is decided, and those that ended and may have done something. `$json` is the record as
+/// JSON, and `$phi` the condition that it released health information.
+macro_rules! count {
+    ($record:literal, $json:literal, $phi:literal, $tool:literal) => {
+        concat!(
+            "SELECT count(*), coalesce(sum(counted), 0) FROM (
+                 SELECT CASE
+                     WHEN $8 <> '' AND coalesce(", $json, " ->> 'conversation_hmac', '') <> $8 THEN 0
+                     WHEN $9 = 1 THEN CASE WHEN event = 'outcome' AND call_id <> $4 AND ", $phi, " THEN 1 ELSE 0 END
+                     WHEN coalesce(", $json, " ->> 'method', '') <> '' THEN 0
+                     WHEN event = 'outcome' AND call_id <> $4
+                          AND status NOT IN ('denied', 'unknown_tool', 'invalid_arguments') THEN 1
+                     WHEN event = 'intent' AND sequence < $5 AND NOT EXISTS (
+                          SELECT 1 FROM ", $record, " AS ended
+                          WHERE ended.call_id = called.call_id AND ended.event = 'outcome') THEN 1
+                     ELSE 0 END AS counted
+                 FROM ", $record, " AS called
+                 WHERE subject = $1 AND tool ", $tool, " $2 AND time >= $3 AND time < $6
+                     AND event IN ('intent', 'outcome')
+                 ORDER BY time DESC LIMIT $7
+             ) AS recent"
+        )
+    };
+}
+
+macro_rules! count_sqlite {
+    ($tool:literal) => {
+        count!(
+            "record",
+            "CAST(canonical AS TEXT)",
+            "CAST(canonical AS TEXT) ->> 'phi' = 1",
+            $tool
+        )
+    };
+}
+
+macro_rules! count_postgres {
+    ($tool:literal) => {
+        count!(
+            "audit.record",
+            "convert_from(canonical, 'UTF8')::jsonb",
+            "convert_from(canonical, 'UTF8')::jsonb ->> 'phi' = 'true'",
+            $tool
+        )
+    };
+}
+
+macro_rules! intent {
+    ($record:literal) => {
+        concat!(
+            "SELECT sequence FROM ",
+            $record,
+            " WHERE call_id = $1 AND event = 'intent' AND subject = $2"
+        )
+    };
+}
+
+/// The number of records that were removed, and the time of the first that is left.
+macro_rules! oldest {
+    ($schema:literal) => {
+        concat!(
+            "SELECT minimum_index, (SELECT time FROM ",
+            $schema,
+            "record WHERE sequence >= minimum_index ORDER BY sequence LIMIT 1) FROM ",
+            $schema,
+            "retention"
+        )
+    };
+}
+
+impl StoreReader {
+    /// The number of calls among `counted`; none where there are too many records to look at.
+    pub(crate) async fn count(&self, counted: CountedRecords<'_>) -> Result<Option<u64>, Error> {
+        let (call_id, sequence) = match counted.decided {
+            Some((call_id, sequence)) => (call_id.to_string(), signed(sequence)),
+            None => (String::new(), i64::MAX),
+        };
+        let until = counted.until.map_or(i64::MAX, Timestamp::as_micros);
+        macro_rules! run {
+            ($statement:expr, $pool:expr) => {
+                sqlx::query_as($statement)
+                    .bind(column(counted.subject))
+                    .bind(column(counted.tool.map_or("", ToolName::as_str)))
+                    .bind(counted.since.as_micros())
+                    .bind(call_id)
+                    .bind(sequence)
+                    .bind(until)
+                    .bind(signed(MAX_COUNTED + 1))
+                    .bind(counted.conversation.unwrap_or_default().to_owned())
+                    .bind(i64::from(counted.phi))
+                    .fetch_one($pool)
+            };
+        }
+        // Every name of a tool is greater than the empty text.
+        let (looked_at, calls): (i64, i64) = match (&self.pool, counted.tool) {
+            (ReadPool::Sqlite(pool), Some(_)) => within(run!(count_sqlite!("="), pool)).await?,
+            (ReadPool::Sqlite(pool), None) => within(run!(count_sqlite!(">"), pool)).await?,
+            // The server has the same limit.
+            (ReadPool::Postgres(pool), Some(_)) => run!(count_postgres!("="), pool).await?,
+            (ReadPool::Postgres(pool), None) => run!(count_postgres!(">"), pool).await?,
+        };
+        Ok((unsigned(looked_at) <= MAX_COUNTED).then(|| unsigned(calls)))
+    }
+
+    /// The position of the intent of `call_id`, a call of `subject`; none where there is none.
+    pub(crate) async fn intent_of(
+        &self,
+        call_id: CallId,
+        subject: &str,
+    ) -> Result<Option<u64>, Error> {
+        macro_rules! run {
+            ($statement:expr, $pool:expr) => {
+                sqlx::query_scalar($statement)
+                    .bind(call_id.to_string())
+                    .bind(column(subject))
+                    .fetch_optional($pool)
+            };
+        }
+        let found: Option<i64> = match &self.pool {
+            ReadPool::Sqlite(pool) => within(run!(intent!("record"), pool)).await?,
+            ReadPool::Postgres(pool) => run!(intent!("audit.record"), pool).await?,
+        };
+        Ok(found.map(unsigned))
+    }
+
+    /// The time from which on no record was removed; none where none was.
+    pub(crate) async fn complete_since(&self) -> Result<Option<Timestamp>, Error> {
+        let (minimum_index, oldest): (i64, Option<i64>) = match &self.pool {
+            ReadPool::Sqlite(pool) => within(sqlx::query_as(oldest!("")).fetch_one(pool)).await?,
+            ReadPool::Postgres(pool) => sqlx::query_as(oldest!("audit.")).fetch_one(pool).await?,
+        };
+        let oldest = oldest.filter(|_| minimum_index > 0);
+        Ok(oldest.map(Timestamp::from_micros))
+    }
+}
+
+/// What a query gives, within the time that one may take.
+async fn within<T>(query: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, sqlx::Error> {
+    let late = |_| sqlx::Error::PoolTimedOut;
+    tokio::time::timeout(READ_LIMIT, query)
+        .await
+        .map_err(late)?
+}

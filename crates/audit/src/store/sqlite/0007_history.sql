@@ -1,0 +1,2 @@
+-- For counting the calls that a caller made of a tool.
+CREATE INDEX record_subject_tool_time ON record (subject, tool, time);

@@ -1,0 +1,253 @@
+//! What those who count calls are told.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use wardgate_domain::{CallFacts, Digest, Event, Status, Timestamp};
+use wardgate_proto::common::v1::ErrorReason;
+use wardgate_rpc::client::{AuditClient, CallCountQuery, CallError, CallSelection};
+
+use crate::support::{TestStore, intent, on_both_stores, outcome, start, subject};
+
+on_both_stores! {
+    calls_that_may_have_done_something_are_counted
+    a_call_that_is_decided_counts_those_before_it
+    of_calls_that_are_decided_at_once_each_counts_those_before_it
+    calls_are_those_of_the_caller_of_the_tools_and_within_the_time
+    calls_of_a_conversation_and_those_that_released_health_information_are_told_apart
+    requests_about_a_call_are_no_calls
+    a_call_without_an_intent_is_not_counted_for
+}
+
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// The call, of which nothing else is counted.
+fn called(tool: &str) -> CallFacts {
+    CallFacts {
+        tool: Some(tool.parse().unwrap()),
+        ..subject()
+    }
+}
+
+fn since(before: Duration, tools: &[&str]) -> CallSelection {
+    CallSelection {
+        tools: tools.iter().map(|tool| tool.parse().unwrap()).collect(),
+        since: start().minus(before),
+        conversation: None,
+        phi: false,
+    }
+}
+
+fn of(selections: Vec<CallSelection>, decided: Option<&CallFacts>) -> CallCountQuery {
+    CallCountQuery {
+        subject: subject().subject,
+        call_id: decided.map(|call| call.call_id),
+        selections,
+        until: None,
+    }
+}
+
+async fn count(policy: &AuditClient, tool: &str, decided: Option<&CallFacts>) -> u64 {
+    let query = of(vec![since(Duration::from_hours(1), &[tool])], decided);
+    policy.count_calls(query, PATIENCE).await.unwrap()[0]
+}
+
+async fn calls_that_may_have_done_something_are_counted(store: &TestStore) {
+    let service = store.service().await;
+    let mut counted = 0;
+    for (status, counts) in [
+        (Status::Ok, true),
+        (Status::Error, true),
+        (Status::Timeout, true),
+        (Status::Cancelled, true),
+        (Status::Unknown, true),
+        (Status::Denied, false),
+        (Status::UnknownTool, false),
+        (Status::InvalidArguments, false),
+    ] {
+        let call = called("export");
+        if status == Status::Ok {
+            service.audit.append(&intent(&call), false).await.unwrap();
+            assert_eq!(
+                count(&service.policy, "export", None).await,
+                1,
+                "while it runs"
+            );
+        }
+        service
+            .audit
+            .append(&outcome(&call, status), false)
+            .await
+            .unwrap();
+        counted += u64::from(counts);
+        let found = count(&service.policy, "export", None).await;
+        assert_eq!(found, counted, "{status:?}");
+    }
+}
+
+async fn a_call_that_is_decided_counts_those_before_it(store: &TestStore) {
+    let service = store.service().await;
+    let calls: Vec<_> = (0..3).map(|_| called("export")).collect();
+    for call in &calls {
+        service.audit.append(&intent(call), false).await.unwrap();
+    }
+    for (before, call) in (0..).zip(&calls) {
+        assert_eq!(count(&service.policy, "export", Some(call)).await, before);
+    }
+    // One that ended counts for those before it too: it may have been first.
+    service
+        .audit
+        .append(&outcome(&calls[2], Status::Ok), false)
+        .await
+        .unwrap();
+    assert_eq!(count(&service.policy, "export", Some(&calls[0])).await, 1);
+    service
+        .audit
+        .append(&outcome(&calls[0], Status::Denied), false)
+        .await
+        .unwrap();
+    assert_eq!(count(&service.policy, "export", Some(&calls[1])).await, 1);
+}
+
+async fn of_calls_that_are_decided_at_once_each_counts_those_before_it(store: &TestStore) {
+    let services: [_; 2] = tokio::join!(store.service(), store.service()).into();
+    let decide = |number: usize| {
+        let service = &services[number % 2];
+        async move {
+            let call = called("export");
+            service.audit.append(&intent(&call), false).await.unwrap();
+            let before = count(&service.policy, "export", Some(&call)).await;
+            let status = if before < 3 {
+                Status::Ok
+            } else {
+                Status::Denied
+            };
+            service
+                .audit
+                .append(&outcome(&call, status), false)
+                .await
+                .unwrap();
+            status
+        }
+    };
+    let decided = join_all((0..16).map(decide)).await;
+    let allowed = decided.into_iter().filter(|it| *it == Status::Ok).count();
+    assert!((1..=3).contains(&allowed), "{allowed} of a limit of 3");
+}
+
+async fn calls_are_those_of_the_caller_of_the_tools_and_within_the_time(store: &TestStore) {
+    let service = store.service().await;
+    let other = CallFacts {
+        subject: "dr.other".to_owned(),
+        ..called("export")
+    };
+    for call in [&called("export"), &called("mail"), &other] {
+        service
+            .audit
+            .append(&outcome(call, Status::Ok), false)
+            .await
+            .unwrap();
+    }
+    let hour = Duration::from_hours(1);
+    let later = CallSelection {
+        since: Timestamp::from_micros(start().as_micros() + 1),
+        ..since(hour, &["export"])
+    };
+    let selections = vec![
+        since(hour, &["export"]),
+        since(hour, &["export", "mail", "none"]),
+        since(Duration::ZERO, &["export"]),
+        later,
+    ];
+    let query = of(selections, None);
+    let counts = service.policy.count_calls(query.clone(), PATIENCE).await;
+    assert_eq!(counts.unwrap(), [1, 2, 1, 0]);
+    let until = CallCountQuery {
+        until: Some(start()),
+        ..query
+    };
+    let counts = service.policy.count_calls(until, PATIENCE).await;
+    assert_eq!(counts.unwrap(), [0, 0, 0, 0]);
+}
+
+async fn calls_of_a_conversation_and_those_that_released_health_information_are_told_apart(
+    store: &TestStore,
+) {
+    let service = store.service().await;
+    let conversation = |name: &str| Some(Digest::of(name.as_bytes()));
+    let of = |name: &str, tool: &str| CallFacts {
+        conversation: conversation(name),
+        ..called(tool)
+    };
+    let without_phi = |call: &CallFacts| {
+        let mut record = outcome(call, Status::Ok);
+        if let Event::Outcome(outcome) = &mut record.event {
+            outcome.phi = false;
+        }
+        record
+    };
+    for record in [
+        outcome(&of("a", "records"), Status::Ok),
+        without_phi(&of("a", "records")),
+        intent(&of("a", "records")),
+        outcome(&of("b", "records"), Status::Ok),
+        outcome(&called("records"), Status::Ok),
+    ] {
+        service.audit.append(&record, false).await.unwrap();
+    }
+    let count = async |name: Option<&str>, tools: &[&str], phi: bool| {
+        let selection = CallSelection {
+            conversation: name.and_then(conversation),
+            phi,
+            ..since(Duration::from_hours(1), tools)
+        };
+        let counts = service
+            .policy
+            .count_calls(self::of(vec![selection], None), PATIENCE);
+        counts.await.unwrap()[0]
+    };
+    assert_eq!(count(Some("a"), &["records"], false).await, 3);
+    assert_eq!(count(Some("a"), &[], false).await, 3);
+    assert_eq!(count(Some("a"), &[], true).await, 1);
+    assert_eq!(count(Some("a"), &["mail"], true).await, 0);
+    assert_eq!(count(Some("c"), &[], true).await, 0);
+    assert_eq!(count(None, &[], true).await, 3);
+    assert_eq!(count(None, &[], false).await, 5);
+}
+
+async fn requests_about_a_call_are_no_calls(store: &TestStore) {
+    let service = store.service().await;
+    let asked = CallFacts {
+        method: "tasks/get".to_owned(),
+        ..called("export")
+    };
+    service
+        .audit
+        .append(&outcome(&asked, Status::Ok), false)
+        .await
+        .unwrap();
+    assert_eq!(count(&service.policy, "export", None).await, 0);
+}
+
+async fn a_call_without_an_intent_is_not_counted_for(store: &TestStore) {
+    let service = store.service().await;
+    let of_other = CallFacts {
+        subject: "dr.other".to_owned(),
+        ..called("export")
+    };
+    service
+        .audit
+        .append(&intent(&of_other), false)
+        .await
+        .unwrap();
+    for call in [&called("export"), &of_other] {
+        let selections = vec![since(Duration::from_hours(1), &["export"])];
+        let query = of(selections, Some(call));
+        let refused = service.policy.count_calls(query, PATIENCE).await;
+        assert_eq!(reason(refused), ErrorReason::InvalidMessage);
+    }
+}
+
+fn reason<T: std::fmt::Debug>(answer: Result<T, CallError>) -> ErrorReason {
+    answer.unwrap_err().reason()
+}

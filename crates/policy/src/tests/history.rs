@@ -1,0 +1,331 @@
+//! What policies see of earlier calls, and what is decided where that is not known.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use wardgate_domain::{Ambient, CallId, CallReference, DenialReason, Digest, ToolFacts, Verdict};
+use wardgate_proto::audit::v1::CountCallsRequest;
+use wardgate_rpc::Peer;
+use wardgate_testkit::FakeAudit;
+
+use super::fixture::{Dir, TestPolicy, start, tool};
+use super::samples::caller;
+use crate::PolicySet;
+use crate::comparison::compare;
+use crate::context::{CallContext, TimeZone};
+use crate::history::{CallCounts, CallHistory, EarlierCalls};
+use crate::policy_test::{TestFile, run_tests};
+use crate::replay::{RecordedCall, ReplayedCall};
+use crate::simulator::{SimulatedAccess, SimulatedCall, Simulator};
+
+const COUNTERS: &str = r#"entity History {
+    @tools("export, export_all") @within("24h")
+    exports: Long,
+    @of("conversation") @released("phi") @within("12h")
+    patient_rows: Long,
+};"#;
+
+const POLICIES: &str = r#"
+@id("exports") permit(principal, action == Action::"call_tool", resource == Tool::"export")
+when { context.history.exports < 3 };
+@id("mails") permit(principal, action == Action::"call_tool", resource == Tool::"mail");
+@id("no-mail-after-patients") forbid(principal, action == Action::"call_tool", resource == Tool::"mail")
+when { context.history.patient_rows > 0 };
+@id("lists") permit(principal, action == Action::"call_tool", resource == Tool::"list");
+"#;
+
+fn set(policies: &str) -> PolicySet {
+    let dir = Dir::with(policies);
+    dir.write("history.cedarschema", COUNTERS);
+    dir.load().unwrap()
+}
+
+/// The policies with an audit service that counts.
+struct CountingPolicy {
+    policy: TestPolicy,
+    audit: Arc<FakeAudit>,
+    history: CallHistory,
+}
+
+impl CountingPolicy {
+    fn new() -> Self {
+        let audit = FakeAudit::new(Peer::Policy);
+        let history = CallHistory::default();
+        history.connect(audit.client());
+        let mut policy = TestPolicy::over(set(POLICIES));
+        policy.authorizer = policy.authorizer.with_history(history.clone());
+        Self {
+            policy,
+            audit,
+            history,
+        }
+    }
+
+    async fn decide(&self, tool: &ToolFacts, call: Option<CallReference>) -> Verdict {
+        let (authorizer, caller) = (&self.policy.authorizer, caller("s", &[]));
+        let earlier = authorizer.count_calls(&caller, tool, call).await;
+        let decided = authorizer.authorize(&caller, tool, b"{}", "", None, earlier);
+        decided.unwrap().verdict
+    }
+
+    fn asked(&self) -> Vec<CountCallsRequest> {
+        self.audit.counted.all()
+    }
+}
+
+fn call(has_intent: bool) -> CallReference {
+    CallReference {
+        call_id: CallId::new(&Ambient::system()),
+        has_intent,
+        conversation: Some(Digest::of(b"c")),
+    }
+}
+
+fn is_allowed(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Allow(_))
+}
+
+fn reason(verdict: &Verdict) -> Option<DenialReason> {
+    match verdict {
+        Verdict::Deny {
+            reason,
+            visible: true,
+        } => Some(*reason),
+        _ => None,
+    }
+}
+
+#[tokio::test]
+async fn a_call_whose_policies_look_at_earlier_ones_is_decided_once_its_intent_is_on_record() {
+    let counting = CountingPolicy::new();
+    counting.audit.counts(Some(vec![2]));
+    let export = tool("export");
+    let verdict = counting.decide(&export, Some(call(false))).await;
+    assert!(matches!(verdict, Verdict::NeedsIntent));
+    assert!(counting.asked().is_empty());
+
+    let begun = call(true);
+    let verdict = counting.decide(&export, Some(begun)).await;
+    let Verdict::Allow(permit) = &verdict else {
+        panic!("{verdict:?}")
+    };
+    let terms = permit.unverified_terms().unwrap();
+    assert!(terms.arguments_digest.is_some(), "it is for one call");
+    let asked = counting.asked().swap_remove(0);
+    assert_eq!(asked.subject, "s");
+    assert_eq!(asked.call_id, begun.call_id.to_string());
+    assert_eq!(asked.selections.len(), 1, "no other counter is read");
+    assert_eq!(asked.selections[0].tools, ["export", "export_all"]);
+    let day = std::time::Duration::from_hours(24);
+    assert_eq!(asked.selections[0].since, Some(start().minus(day).into()));
+
+    counting.audit.counts(Some(vec![3]));
+    let verdict = counting.decide(&export, Some(call(true))).await;
+    assert_eq!(reason(&verdict), Some(DenialReason::NotPermitted));
+}
+
+#[tokio::test]
+async fn a_call_whose_policies_do_not_look_at_earlier_ones_costs_nothing() {
+    let counting = CountingPolicy::new();
+    let verdict = counting.decide(&tool("list"), Some(call(false))).await;
+    assert!(is_allowed(&verdict));
+    assert!(counting.asked().is_empty());
+}
+
+#[tokio::test]
+async fn a_counter_of_a_conversation_counts_the_calls_of_that_conversation() {
+    let counting = CountingPolicy::new();
+    counting.audit.counts(Some(vec![0]));
+    let mail = tool("mail");
+    assert!(is_allowed(&counting.decide(&mail, Some(call(true))).await));
+    let asked = &counting.asked()[0].selections[0];
+    assert_eq!(asked.conversation_digest, Digest::of(b"c").to_wire());
+    assert!(asked.phi && asked.tools.is_empty());
+
+    counting.audit.counts(Some(vec![1]));
+    let verdict = counting.decide(&mail, Some(call(true))).await;
+    assert_eq!(reason(&verdict), Some(DenialReason::Forbidden));
+
+    let unknown = CallReference {
+        conversation: None,
+        ..call(true)
+    };
+    let verdict = counting.decide(&mail, Some(unknown)).await;
+    assert_eq!(reason(&verdict), Some(DenialReason::HistoryUnavailable));
+}
+
+#[tokio::test]
+async fn what_is_not_known_is_denied() {
+    let counting = CountingPolicy::new();
+    let verdict = counting.decide(&tool("export"), Some(call(true))).await;
+    assert_eq!(reason(&verdict), Some(DenialReason::HistoryUnavailable));
+    assert_eq!(counting.asked().len(), 1);
+
+    counting.audit.counts(Some(vec![0]));
+    counting.history.disconnect();
+    let verdict = counting.decide(&tool("export"), Some(call(true))).await;
+    assert_eq!(reason(&verdict), Some(DenialReason::HistoryUnavailable));
+
+    // Counted for other policies than those that decide.
+    let (authorizer, caller) = (&counting.policy.authorizer, caller("s", &[]));
+    let earlier = EarlierCalls {
+        call: Some(call(true)),
+        counts: Ok(CallCounts::from([("patient_rows".to_owned(), 0)])),
+    };
+    let decided = authorizer.authorize(&caller, &tool("export"), b"{}", "", None, earlier);
+    let verdict = decided.unwrap().verdict;
+    assert_eq!(reason(&verdict), Some(DenialReason::HistoryUnavailable));
+}
+
+#[tokio::test]
+async fn what_lets_a_stored_result_be_seen_lets_nothing_run() {
+    let counting = CountingPolicy::new();
+    let Verdict::Allow(permit) = counting.decide(&tool("export"), None).await else {
+        panic!("denied")
+    };
+    assert!(permit.unverified_terms().unwrap().expires_at < start());
+    assert!(counting.asked().is_empty());
+    let Verdict::Allow(permit) = counting.decide(&tool("list"), None).await else {
+        panic!("denied")
+    };
+    assert!(permit.unverified_terms().unwrap().expires_at > start());
+}
+
+#[test]
+fn counters_are_checked_when_they_are_loaded() {
+    let refused = |policies: &str, counters: &str| {
+        let dir = Dir::with(policies);
+        dir.write("history.cedarschema", counters);
+        dir.load().unwrap_err().to_string()
+    };
+    let unknown = refused(
+        &POLICIES.replace("history.exports", "history.imports"),
+        COUNTERS,
+    );
+    assert!(
+        unknown.contains("imports") && unknown.contains("p.cedar:"),
+        "{unknown}"
+    );
+    for (counters, told) in [
+        ("entity History;", "not one to 8 counters"),
+        (
+            "entity History { exports: Long };",
+            "history.cedarschema:1:1: `exports` of `entity History` does not say how far back",
+        ),
+        (
+            "entity History { @within(\"1h\") exports: String };",
+            "is no `Long`",
+        ),
+        (
+            "entity History { @within(\"1h\") exports?: Long };",
+            "is optional",
+        ),
+        (
+            "entity History { @within(\"1h\") a: Long }; entity History { @within(\"1h\") b: Long };",
+            "",
+        ),
+    ] {
+        let found = refused("", counters);
+        assert!(found.contains(told), "{counters}: {found}");
+    }
+    let elsewhere = r#"@id("r") permit(principal, action == Action::"read", resource is Row)
+        when { context.history.exports < 3 };"#;
+    assert!(refused(elsewhere, COUNTERS).contains("history"));
+}
+
+fn simulated(tool: &ToolFacts, counts: &[(&str, u64)]) -> SimulatedCall {
+    let counts = counts
+        .iter()
+        .map(|(name, count)| (name.to_string(), *count));
+    SimulatedCall {
+        caller: caller("s", &[]),
+        tool: tool.clone(),
+        arguments: b"{}".to_vec(),
+        context: CallContext {
+            time: start(),
+            time_zone: TimeZone::default(),
+            client_ip: None,
+            counts: counts.collect(),
+        },
+    }
+}
+
+#[test]
+fn an_explanation_tells_what_the_counters_said() {
+    let simulator = Simulator::new(set(POLICIES));
+    for (count, expected) in [(2, SimulatedAccess::Allowed), (3, SimulatedAccess::Refused)] {
+        let call = simulated(&tool("export"), &[("exports", count)]);
+        let simulation = simulator.call(&call).unwrap();
+        assert_eq!(simulation.access, expected);
+        let explained = simulator.explain(&call, &simulation).unwrap();
+        let told = explained.facts["context.history.exports"].clone();
+        assert_eq!(told, Some(count.to_string()));
+    }
+}
+
+#[test]
+fn a_table_test_states_the_counts() {
+    let simulator = Simulator::new(set(POLICIES));
+    let test = |history: serde_json::Value, decision: &str| {
+        let file = json!({
+            "tools": { "export": {} },
+            "callers": { "s": { "subject": "s" } },
+            "tests": [{
+                "name": "n", "callers": ["s"], "tools": ["export"], "history": history,
+                "expect": { "decision": decision },
+            }],
+        });
+        let file: TestFile = serde_json::from_value(file).unwrap();
+        let report = run_tests(&simulator, &[], &[("t.yaml".into(), file)]);
+        report.results[0].differences.join("; ")
+    };
+    assert_eq!(test(json!({}), "allowed"), "");
+    assert_eq!(test(json!({ "exports": 2 }), "allowed"), "");
+    assert_eq!(test(json!({ "exports": 3 }), "refused"), "");
+    let unknown = test(json!({ "imports": 3 }), "refused");
+    assert!(
+        unknown.contains("`entity History` declares no `imports`"),
+        "{unknown}"
+    );
+}
+
+#[test]
+fn a_comparison_finds_who_may_call_more_often() {
+    let simulator = |policies: &str| Simulator::new(set(policies));
+    let (before, after) = (
+        simulator(POLICIES),
+        simulator(&POLICIES.replace("exports < 3", "exports < 4")),
+    );
+    let found = compare(&before, &after, &[tool("export")]);
+    let gains: Vec<_> = found
+        .changes
+        .iter()
+        .map(|it| (&*it.what, it.gains))
+        .collect();
+    assert_eq!(gains, [("calls export", true)]);
+    assert!(
+        found.changes[0].example.contains("history exports=3"),
+        "{:?}",
+        found.changes
+    );
+}
+
+#[test]
+fn a_recorded_call_is_undetermined_where_earlier_calls_decide_it() {
+    let simulator = Simulator::new(set(POLICIES));
+    let replayed = |name: &str| {
+        let tool = tool(name);
+        let call = simulated(&tool, &[]);
+        simulator.replay(&RecordedCall {
+            caller: &call.caller,
+            tool: &tool,
+            context: Some(&call.context),
+        })
+    };
+    assert_eq!(replayed("export"), ReplayedCall::Undetermined);
+    assert_eq!(replayed("mail"), ReplayedCall::Undetermined);
+    assert_eq!(
+        replayed("list"),
+        ReplayedCall::Allowed(vec!["lists".to_owned()])
+    );
+}
