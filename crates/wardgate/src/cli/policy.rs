@@ -56,7 +56,7 @@ pub(crate) enum PolicyCommand {
     Test(PolicyTestRun),
     /// Explain a decision, ad hoc or of a recorded call: the policies that decided, what they look at, and what would have to
     /// change for the other answer. For those who write policies; do not show it to a refused caller.
-    Explain(PolicyExplain),
+    Explain(Box<PolicyExplain>),
     /// Compare two directories of policies: who gains and who loses what, per tool, row type and column class. A bounded
     /// search, no proof.
     Diff(PolicyDiff),
