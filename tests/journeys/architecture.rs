@@ -140,6 +140,11 @@ const ARROWS: [(&str, &[&str]); 43] = [
             "telemetry",
         ],
     ),
+    // The databases of others.
+    (
+        "sql",
+        &["catalogue", "json", "redact", "store", "telemetry"],
+    ),
     // It verifies the callers' tokens itself, by the one implementation there is: that of the edges.
     ("policy", &["domain", "edge", "proto", "rpc", "telemetry"]),
     // It knows nothing of stores: audit gives it records and remembers how far it is.
@@ -178,13 +183,14 @@ const ARROWS: [(&str, &[&str]); 43] = [
             "resilience",
             "rpc",
             "sandbox",
+            "sql",
             "store",
             "telemetry",
         ],
     ),
     (
         "catalogue-import",
-        &["arguments", "catalogue", "domain", "tool-runner", "yaml"],
+        &["arguments", "catalogue", "domain", "sql", "yaml"],
     ),
     ("memory", &["domain", "proto", "rpc", "store", "telemetry"]),
     // It reaches tools and conversations as any client of the gateway does.

@@ -253,8 +253,7 @@ async fn describe(settings: &SqlSettings, plan: &SqlPlan) -> Result<ColumnTypes,
         }
         SqlDialect::Postgres => {
             let bound: Vec<_> = values.iter().map(postgres_type).collect();
-            let mut connection =
-                wardgate_tool_runner::postgres_reader(&settings.url, LIMIT).await?;
+            let mut connection = wardgate_sql::postgres_reader(&settings.url, LIMIT).await?;
             let prepared = connection.prepare_with(sql, &bound).await?;
             let found = types(prepared.columns(), |name| match name {
                 "INT2" | "INT4" | "INT8" => AttributeType::Long,

@@ -8,6 +8,7 @@ use wardgate_egress::{AuthError, EgressError};
 use wardgate_catalogue::UnfitValue;
 use wardgate_mcp_client::UpstreamRpcError;
 use wardgate_resilience::Health;
+use wardgate_sql::SourceError;
 
 /// The time limit that ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -87,6 +88,28 @@ pub(crate) enum ExecutorError {
     /// An MCP server answered with a JSON-RPC error. Its words are governed like those of [`Self::Reported`].
     #[error("the upstream server answered with JSON-RPC error {}", .0.code)]
     Protocol(UpstreamRpcError),
+}
+
+impl From<SourceError> for ExecutorError {
+    fn from(error: SourceError) -> Self {
+        let cause = error.to_string();
+        match error {
+            SourceError::Unreachable(_) => Self::Unreachable(cause),
+            // It has waited already.
+            SourceError::Busy(_) => Self::Busy(Duration::ZERO),
+            SourceError::Timeout => Self::Timeout(TimeLimit::Unstated),
+            SourceError::Broken(_) => Self::Broken(cause),
+            SourceError::Refused(_) => Self::Refused {
+                kind: Reason::SQL_ERROR,
+                text: "the data source refused the query".to_owned(),
+                cause,
+            },
+            SourceError::ColumnType { .. }
+            | SourceError::Value { .. }
+            | SourceError::UnknownType
+            | SourceError::DuplicateColumn(_) => Self::Misshapen(cause),
+        }
+    }
 }
 
 impl ExecutorError {

@@ -34,7 +34,6 @@ mod result;
 mod row_rule;
 mod service;
 mod sorted_arguments;
-mod sql;
 mod store;
 mod switchboard;
 mod watch_resources;
@@ -46,7 +45,6 @@ pub use imported::{NotApproved, Review, ReviewedUpstream, Selection};
 pub use replicas::Dial;
 pub use row_rule::RowRuleError;
 pub use service::{Links, ServiceCloser, check, service};
-pub use sql::postgres_reader;
 pub use store::{LAYOUT, SealingKey, StoreError};
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use sqlx::{Connection, Row};
 
 use super::{LIMIT, PostgresOptions};
 use crate::ImportError;
-use wardgate_tool_runner::postgres_reader;
+use wardgate_sql::postgres_reader;
 
 /// A table or view that the user may read.
 #[derive(Debug, Clone)]

@@ -34,7 +34,6 @@ use crate::interaction::Elicitation;
 use crate::large_results::LargeResults;
 use crate::platform::Platform;
 use crate::pushdown::PushedCondition;
-use crate::sql::Database;
 use crate::store::ToolRunnerStore;
 use wardgate_catalogue::plan::Plan;
 use wardgate_catalogue::{SourceKind, SourceSettings};
@@ -42,6 +41,7 @@ use wardgate_egress::{AuthSettings, OpenAuth, UserGrants};
 use wardgate_grpc_json::GrpcServer;
 use wardgate_mcp_client::Upstream;
 use wardgate_resilience::SourceGuard;
+use wardgate_sql::Database;
 
 pub(crate) use http::HttpSource;
 pub(crate) use output::{Audience, Caps, Output, RetainedRows, RetentionLimit};

@@ -8,12 +8,12 @@ use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use wardgate_catalogue::plan::SqlPlan;
 use wardgate_catalogue::{Parameter, ParameterType, SqlDialect};
+use wardgate_sql::Database;
 
 use super::{Executor, Invocation, Output, Sources};
 use crate::Error;
 use crate::executor_error::ExecutorError;
 use crate::pushdown::{self, PushedCondition};
-use crate::sql::Database;
 
 pub(super) fn open(plan: &SqlPlan, sources: &Sources) -> Result<Arc<dyn Executor>, Error> {
     Ok(Arc::new(SqlExecutor {
@@ -42,9 +42,9 @@ impl Executor for SqlExecutor {
             let rule = rule.map(|pushed| (pushed.sql.as_str(), pushed.values.as_slice()));
             let params = bind(params, call.arguments, statement.dialect())?;
             let (sql, values) = statement.with_values(&identifiers, rule, &params);
-            self.database
-                .query(call.read_only, sql, &values, &mut |row| out.row(row))
-                .await
+            let mut sink = |row| out.row(row);
+            let query = self.database.query(call.read_only, sql, &values, &mut sink);
+            Ok(query.await?)
         })
     }
 

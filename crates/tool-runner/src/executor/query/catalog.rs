@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 use super::{Interface, unanswered};
 use crate::executor::{Invocation, Output, Sources};
 use crate::executor_error::ExecutorError;
-use crate::sql::Database;
 use wardgate_catalogue::{BoundValue, SqlDialect};
+use wardgate_sql::Database;
 
 /// The SQL sources, each a database under the name of the source.
 pub(super) struct Catalog;

@@ -1,9 +1,12 @@
-//! Runs prepared statements on SQL databases.
+//! Runs prepared statements on the databases of others: SQLite, PostgreSQL, MySQL and MariaDB.
 //!
 //! ```text
 //!   Database ┬─ reader: Pool ── sessions that the database itself keeps from writing
 //!           └─ writer: Pool ── sessions for tools that do not declare `readOnlyHint`
 //! ```
+//!
+//! One job: a statement with bound values in, rows with values of JSON out, stopped in the database once nobody waits for
+//! them. Where a service keeps its own state is no matter of this crate.
 
 mod backend;
 mod mysql;
@@ -11,6 +14,7 @@ mod pool;
 mod postgres;
 mod sqlite;
 
+use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +22,8 @@ use std::time::Duration;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use tokio::time::timeout;
-use wardgate_domain::Reason;
 use wardgate_redact::Row;
 
-use crate::executor_error::{ExecutorError, TimeLimit};
 use backend::Backend;
 use mysql::Mysql;
 use pool::Pool;
@@ -44,27 +46,46 @@ pub async fn postgres_reader(
 
 /// Why a source gave no result.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum SourceError {
+pub enum SourceError {
+    /// No connection could be made.
     #[error("the source cannot be reached: {0}")]
     Unreachable(#[source] sqlx::Error),
+    /// Every connection was taken, or making one took too long.
     #[error("no connection to the source was made or came free within {0:?}")]
     Busy(Duration),
+    /// It took longer than it may.
     #[error("the database stopped the statement at its time limit")]
     Timeout,
+    /// The database answered with an error.
     #[error("the database refused the statement: {0}")]
     Refused(Refusal),
+    /// Whether anything happened is open.
     #[error("the connection broke: {0}")]
     Broken(#[source] sqlx::Error),
+    /// The type of a column has no form in JSON.
     #[error(
         "column `{column}` has type {type_name}, which has no JSON form; cast it in the statement"
     )]
-    ColumnType { column: Arc<str>, type_name: String },
+    ColumnType {
+        /// The name of the column.
+        column: Arc<str>,
+        /// As the database calls it.
+        type_name: String,
+    },
+    /// A value has none.
     #[error("a value of column `{column}`, type {type_name}, cannot be read as JSON")]
-    Value { column: Arc<str>, type_name: String },
+    Value {
+        /// The name of the column.
+        column: Arc<str>,
+        /// As the database calls it.
+        type_name: String,
+    },
+    /// The driver does not know the type of a column.
     #[error(
         "a column has a type that the database driver does not know, as a multirange is; cast it to text in the statement"
     )]
     UnknownType,
+    /// Two columns would be one member of an object.
     #[error("two columns are named `{0}`; rename one in the statement")]
     DuplicateColumn(Arc<str>),
 }
@@ -73,13 +94,19 @@ pub(crate) enum SourceError {
 /// errors quote rows and arguments.
 #[derive(Debug, thiserror::Error)]
 #[error("{code}{}", .message.as_deref().map(|text| format!(": {text}")).unwrap_or_default())]
-pub(crate) struct Refusal {
+pub struct Refusal {
     code: String,
     message: Option<String>,
 }
 
 /// A configured database.
-pub(crate) struct Database(Lanes);
+pub struct Database(Lanes);
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Database").field(&self.dialect()).finish()
+    }
+}
 
 enum Lanes {
     Sqlite {
@@ -99,10 +126,7 @@ enum Lanes {
 impl Database {
     /// Connects to nothing yet. `statement_limit` is the longest any tool may take; the database ends a
     /// statement then even if nobody is left to cancel it.
-    pub(crate) fn new(
-        settings: &SqlSettings,
-        statement_limit: Duration,
-    ) -> Result<Self, sqlx::Error> {
+    pub fn new(settings: &SqlSettings, statement_limit: Duration) -> Result<Self, sqlx::Error> {
         let SqlSettings {
             dialect,
             url,
@@ -125,7 +149,7 @@ impl Database {
     }
 
     /// Which SQL it speaks.
-    pub(crate) fn dialect(&self) -> SqlDialect {
+    pub fn dialect(&self) -> SqlDialect {
         match self.0 {
             Lanes::Sqlite { .. } => SqlDialect::Sqlite,
             Lanes::Postgres { .. } => SqlDialect::Postgres,
@@ -135,14 +159,14 @@ impl Database {
 
     /// Runs one statement and hands its rows to `sink` as they come, until it has enough. Dropping the
     /// future stops the work in the database.
-    pub(crate) async fn query(
+    pub async fn query(
         &self,
         read_only: bool,
         sql: Arc<str>,
         values: &[BoundValue],
         sink: &mut (dyn FnMut(Row) -> ControlFlow<()> + Send),
-    ) -> Result<(), ExecutorError> {
-        let done = match &self.0 {
+    ) -> Result<(), SourceError> {
+        match &self.0 {
             Lanes::Sqlite { reader, writer } => {
                 let pool = if read_only { reader } else { writer };
                 run(pool, sql, values, sink).await
@@ -155,29 +179,6 @@ impl Database {
                 let pool = if read_only { reader } else { writer };
                 run(pool, sql, values, sink).await
             }
-        };
-        done.map_err(ExecutorError::from)
-    }
-}
-
-impl From<SourceError> for ExecutorError {
-    fn from(error: SourceError) -> Self {
-        let cause = error.to_string();
-        match error {
-            SourceError::Unreachable(_) => Self::Unreachable(cause),
-            // It has waited already.
-            SourceError::Busy(_) => Self::Busy(Duration::ZERO),
-            SourceError::Timeout => Self::Timeout(TimeLimit::Unstated),
-            SourceError::Broken(_) => Self::Broken(cause),
-            SourceError::Refused(_) => Self::Refused {
-                kind: Reason::SQL_ERROR,
-                text: "the data source refused the query".to_owned(),
-                cause,
-            },
-            SourceError::ColumnType { .. }
-            | SourceError::Value { .. }
-            | SourceError::UnknownType
-            | SourceError::DuplicateColumn(_) => Self::Misshapen(cause),
         }
     }
 }
