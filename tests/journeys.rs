@@ -32,6 +32,7 @@ mod journeys {
     mod bad_bodies;
     mod bad_input;
     mod bad_tokens;
+    mod caller_lookup;
     mod change;
     mod chat;
     mod connect;

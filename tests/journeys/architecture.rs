@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::REPOSITORY;
 
 /// Every crate and what it depends on, of this workspace, in what ships.
-const ARROWS: [(&str, &[&str]); 43] = [
+const ARROWS: [(&str, &[&str]); 44] = [
     ("json", &[]),
     // Numbers of arguments that are repeated as headers.
     ("mcp", &["json"]),
@@ -64,7 +64,7 @@ const ARROWS: [(&str, &[&str]); 43] = [
     ),
     (
         "edge",
-        &["domain", "json", "mcp", "rpc", "telemetry", "tls"],
+        &["domain", "json", "mcp", "proto", "rpc", "telemetry", "tls"],
     ),
     ("mcp-server", &["domain", "json", "mcp", "rpc", "telemetry"]),
     (
@@ -140,13 +140,35 @@ const ARROWS: [(&str, &[&str]); 43] = [
             "telemetry",
         ],
     ),
-    // The databases of others.
+    // The databases of others: those of tools, and those that know the roles of callers.
     (
         "sql",
         &["catalogue", "json", "redact", "store", "telemetry"],
     ),
+    (
+        "caller-lookup",
+        &[
+            "catalogue",
+            "domain",
+            "edge",
+            "redact",
+            "sql",
+            "telemetry",
+            "yaml",
+        ],
+    ),
     // It verifies the callers' tokens itself, by the one implementation there is: that of the edges.
-    ("policy", &["domain", "edge", "proto", "rpc", "telemetry"]),
+    (
+        "policy",
+        &[
+            "caller-lookup",
+            "domain",
+            "edge",
+            "proto",
+            "rpc",
+            "telemetry",
+        ],
+    ),
     // It knows nothing of stores: audit gives it records and remembers how far it is.
     (
         "audit-export",
@@ -264,12 +286,13 @@ const ARROWS: [(&str, &[&str]); 43] = [
 ];
 
 /// The same for tests alone.
-const TEST_ARROWS: [(&str, &[&str]); 23] = [
+const TEST_ARROWS: [(&str, &[&str]); 24] = [
     ("agent", &["testkit"]),
     ("approvals", &["testkit"]),
     ("audit", &["testkit", "witness"]),
     ("authorization-facade", &["store", "testkit"]),
     ("bench", &["testkit"]),
+    ("caller-lookup", &["testkit"]),
     ("catalogue", &["testkit"]),
     // Its tests say how far the policy lets somebody read the record.
     ("console", &["proto", "testkit"]),

@@ -97,7 +97,8 @@ pub struct BadStatement {
 }
 
 impl Statement {
-    pub(crate) fn parse(dialect: SqlDialect, sql: &str) -> Result<Self, BadStatement> {
+    /// Reads `sql`, which has to be one statement that reads or writes rows.
+    pub fn parse(dialect: SqlDialect, sql: &str) -> Result<Self, BadStatement> {
         let mut scanner = Scanner::new(dialect, sql);
         let mut statement = Self {
             dialect,
@@ -192,6 +193,11 @@ impl Statement {
     /// What stands in it as `{name}`, each once.
     pub(crate) fn names(&self) -> &[String] {
         &self.names
+    }
+
+    /// True when a `{name}` stands in it.
+    pub fn has_names(&self) -> bool {
+        !self.names.is_empty()
     }
 
     /// Which SQL it is in.

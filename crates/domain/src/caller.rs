@@ -64,6 +64,19 @@ pub struct CallerClaims {
     pub expires_at: Timestamp,
 }
 
+/// Roles and attributes that were looked up for a caller, besides those of the token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallerRights {
+    /// Roles.
+    pub roles: Vec<String>,
+    /// Attributes by name.
+    pub attributes: BTreeMap<String, AttributeValue>,
+    /// Roles and attributes of the token count for nothing.
+    pub replaces_claims: bool,
+    /// When they have to be looked up again.
+    pub expires_at: Timestamp,
+}
+
 /// A caller. There is no anonymous one: each stands for a token whose signature, issuer, audience and
 /// times were checked, by the gateway, or by the gateway on the other side of an authenticated link.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,6 +91,7 @@ pub struct Caller {
     token: Option<BearerToken>,
     delegation: Option<Arc<Delegation>>,
     sign_in: Option<String>,
+    rights_expire_at: Option<Timestamp>,
     digest: Digest,
 }
 
@@ -116,6 +130,7 @@ impl Caller {
             token: None,
             delegation: None,
             sign_in: None,
+            rights_expire_at: None,
             digest: Digest::of(b""),
         };
         caller.digest = caller.rights_digest();
@@ -136,6 +151,38 @@ impl Caller {
     pub fn with_delegation(self, delegation: Delegation) -> Self {
         let delegation = (delegation != Delegation::default()).then(|| Arc::new(delegation));
         Self { delegation, ..self }
+    }
+
+    /// The same caller, with roles and attributes that were looked up. Roles are those of both; of an attribute that both
+    /// have, the one that was looked up counts.
+    #[must_use]
+    pub fn with_rights(mut self, rights: &CallerRights) -> Self {
+        if rights.replaces_claims {
+            self.roles.clear();
+            self.attributes.clear();
+        }
+        self.roles.extend_from_slice(&rights.roles);
+        self.roles.sort_unstable();
+        self.roles.dedup();
+        let attributes = rights.attributes.iter();
+        let attributes = attributes.map(|(name, value)| (name.clone(), value.clone()));
+        self.attributes.extend(attributes);
+        self.rights_expire_at = Some(rights.expires_at);
+        self.digest = self.rights_digest();
+        self
+    }
+
+    /// The same caller, whose roles and attributes have to be looked up again at that time.
+    pub(crate) fn with_rights_until(self, rights_expire_at: Option<Timestamp>) -> Self {
+        Self {
+            rights_expire_at,
+            ..self
+        }
+    }
+
+    /// When the roles and attributes have to be looked up again; none where the token alone gives them.
+    pub fn rights_expire_at(&self) -> Option<Timestamp> {
+        self.rights_expire_at
     }
 
     /// By whom the token is used; none where it does not say, or the caller came from another service.
@@ -291,6 +338,29 @@ mod tests {
         let caller = caller("a", &[], "t").with_token(BearerToken::new("eyJ.secret.sig"));
         assert_eq!(caller.token().unwrap().expose(), "eyJ.secret.sig");
         assert!(!format!("{caller:?}").contains("secret"));
+    }
+
+    #[test]
+    fn what_was_looked_up_adds_roles_and_takes_the_place_of_attributes() {
+        let text = |text: &str| AttributeValue::Text(text.to_owned());
+        let rights = |replaces_claims| CallerRights {
+            roles: vec!["Nurse".to_owned(), "Auditor".to_owned()],
+            attributes: BTreeMap::from([("ward".to_owned(), text("W7"))]),
+            replaces_claims,
+            expires_at: Timestamp::from_seconds(60),
+        };
+        let of_token = caller("a", &["Nurse", "Trainee"], "t");
+        let both = of_token.clone().with_rights(&rights(false));
+        assert_eq!(both.roles(), ["Auditor", "Nurse", "Trainee"]);
+        assert_eq!(both.attributes()["ward"], text("W7"));
+        assert_eq!(both.rights_expire_at(), Some(Timestamp::from_seconds(60)));
+        assert_ne!(both.digest(), of_token.digest());
+        let only = of_token.with_rights(&CallerRights {
+            attributes: BTreeMap::new(),
+            ..rights(true)
+        });
+        assert_eq!(only.roles(), ["Auditor", "Nurse"]);
+        assert_eq!(only.attributes(), &BTreeMap::new());
     }
 
     #[test]

@@ -52,7 +52,9 @@ pub use approval::{
 };
 pub use arguments_outline::{ArgumentNames, ArgumentOutline, OutlinedArgument, json_type};
 pub use call_details::{CallDetails, DataSubject, DataSubjects, ResultColumn, ResultOutline};
-pub use caller::{AttributeValue, BearerToken, Caller, CallerClaims, Delegation, person};
+pub use caller::{
+    AttributeValue, BearerToken, Caller, CallerClaims, CallerRights, Delegation, person,
+};
 pub use client_capabilities::RequiredCapabilities;
 pub use conversation::{
     AnsweredCall, Conversation, ConversationId, Hold, HoldTarget, InvalidText, Message, MessageId,

@@ -137,6 +137,8 @@ reasons! {
     INTROSPECTION_UNAVAILABLE = "introspection_unavailable";
     TOKEN_REVOKED = "token_revoked";
     REVOCATIONS_UNKNOWN = "revocations_unknown";
+    RIGHTS_UNAVAILABLE = "rights_unavailable";
+    CALLER_UNLISTED = "caller_unlisted";
     TOKEN_REFUSED = "token_refused";
     INSUFFICIENT_SCOPE = "insufficient_scope";
     ORIGIN_REFUSED = "origin_refused";
@@ -292,6 +294,8 @@ pub const REASON_GROUPS: &[ReasonGroup] = groups! {
         [INTROSPECTION_UNAVAILABLE] Http(503) "" "the token's issuer cannot be asked about it: try again; operators check `introspection`";
         [TOKEN_REVOKED] Http(401) "" "an operator [revoked](../operate.md#revoke-access) the token, its subject or its sign-in";
         [REVOCATIONS_UNKNOWN] Http(503) "" "the gateway has not read yet what was revoked: try again; operators check `gateway.store`";
+        [RIGHTS_UNAVAILABLE] Http(503) "" "the caller's roles cannot be [looked up](../write-a-policy.md#roles-from-a-table-or-a-query): try again; operators check `policy.caller_lookup`";
+        [CALLER_UNLISTED] Http(403) "" "the table or query of `policy.caller_lookup` has nobody of that subject: ask an operator";
         [TOKEN_REFUSED] Http(401) "" "the policy service does not accept the token (any more): get another";
         [INSUFFICIENT_SCOPE] Http(403) "" "get a token with the scopes of `WWW-Authenticate`";
         [ORIGIN_REFUSED] Http(403) "" "operators add the host to `gateway.allowed_hosts`, the origin to `gateway.allowed_origins`";

@@ -23,9 +23,9 @@ mod origins;
 
 pub use admission::Admission;
 pub use auth::{
-    ApiKeyConfig, ApiKeyEntry, ApiKeyError, ApiKeyFile, AuthConfig, Authenticator,
-    IntrospectionConfig, IssuerConfig, JwksSource, RevocationWatch, Scopes, TokenRefusal,
-    TokenType, VerifiedCaller, generate_api_key,
+    ApiKeyConfig, ApiKeyEntry, ApiKeyError, ApiKeyFile, AuthConfig, Authenticator, CallerLookup,
+    IntrospectionConfig, IssuerConfig, JwksSource, RevocationWatch, RightsSource, Scopes,
+    TokenRefusal, TokenType, VerifiedCaller, attribute_value, generate_api_key, is_name,
 };
 pub use body::{BodyLimits, BodyRefusal, drain, is_json, read};
 pub use browser_page::{browser_page, escape_html, find_cookie, leave_page, redirect_browser};

@@ -7,6 +7,7 @@ use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use futures::StreamExt;
 use quick_cache::sync::Cache;
+use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 use wardgate_domain::{
     Ambient, Approvers, CallReference, Caller, Decision, DenialReason, Digest, PermitId,
@@ -79,14 +80,15 @@ pub(crate) struct Authority {
 }
 
 impl Authority {
+    /// Whether the policy service looks up roles and attributes of callers, the second of `told` learns.
     pub(crate) fn new(
         policy: PolicyClient,
         limiter: Limiter,
         ambient: Ambient,
-        changes: ChangeCounter,
+        told: (ChangeCounter, watch::Sender<Option<bool>>),
     ) -> Self {
         let version = Arc::new(ArcSwapOption::empty());
-        let watcher = tokio::spawn(watch(policy.clone(), Arc::clone(&version), changes));
+        let watcher = tokio::spawn(follow_version(policy.clone(), Arc::clone(&version), told));
         Self {
             policy,
             limiter,
@@ -221,11 +223,17 @@ impl Authority {
 
 /// Follows the policy version. While the stream is down the version is unknown: a revoked right must not
 /// live on in a kept permit.
-async fn watch(policy: PolicyClient, version: Arc<ArcSwapOption<Digest>>, changes: ChangeCounter) {
+async fn follow_version(
+    policy: PolicyClient,
+    version: Arc<ArcSwapOption<Digest>>,
+    (changes, looks_up_callers): (ChangeCounter, watch::Sender<Option<bool>>),
+) {
     let mut last_known = None;
     loop {
         if let Ok(mut versions) = policy.watch_version().await {
             while let Some(Ok(current)) = versions.next().await {
+                looks_up_callers.send_replace(Some(current.looks_up_callers));
+                let current = current.hash;
                 version.store(Some(Arc::new(current)));
                 let earlier = last_known.replace(current);
                 // Whom a tool is visible to is the policy's to say.

@@ -54,7 +54,7 @@ use wardgate_approvals::Approvals;
 use wardgate_authorization_facade::{AuthorizationServer, FacadeParts};
 use wardgate_connect::{ConnectPages, GatewayParts};
 use wardgate_domain::Ambient;
-use wardgate_edge::{Admission, Authenticator, BoundListener, Origins};
+use wardgate_edge::{Admission, Authenticator, BoundListener, CallerLookup, Origins};
 use wardgate_gateway_record::{AuditLog, CallRecorder};
 use wardgate_gateway_store::{Sealer, Store};
 use wardgate_limits::{LimitsView, RequestAdmission};
@@ -171,6 +171,7 @@ impl GatewayResources {
         config: &Config,
         bound: &BoundListener,
         runner: &ToolRunnerClient,
+        lookup: CallerLookup,
         key: &SessionKey,
         ambient: &Ambient,
     ) -> Result<Self, Error> {
@@ -189,8 +190,9 @@ impl GatewayResources {
         };
         let auth = Authenticator::new(config.auth.clone(), Some(&public_url), ambient.clone());
         let revocations = RevocationFollower::open(&store).await;
+        let auth = auth.await?.with_revocations(revocations.watch());
         let edge = Admission {
-            auth: Arc::new(auth.await?.with_revocations(revocations.watch())),
+            auth: Arc::new(auth.with_lookup(lookup)),
             origins,
             body: config.limits.body(),
         };
@@ -241,6 +243,9 @@ impl Gateway {
     ) -> Result<Arc<Self>, Error> {
         config.validate()?;
         let runner = ToolRunnerClient::new(neighbours.tool_runner.link, NEIGHBOUR_LIMIT);
+        let policy = PolicyClient::new(neighbours.policy.link, NEIGHBOUR_LIMIT);
+        let (looks_up_callers, in_force) = watch::channel(None);
+        let lookup = CallerLookup::of_policy(policy.clone(), in_force, ambient.clone());
         let GatewayResources {
             public_url,
             edge,
@@ -249,8 +254,7 @@ impl Gateway {
             sealer,
             connect_pages,
             authorization,
-        } = GatewayResources::open(&config, bound, &runner, key, &ambient).await?;
-        let policy = PolicyClient::new(neighbours.policy.link, NEIGHBOUR_LIMIT);
+        } = GatewayResources::open(&config, bound, &runner, lookup, key, &ambient).await?;
         let changes = ChangeCounter::default();
         let catalogue = Catalogue::follow(runner.clone(), changes.clone());
         let (own_readiness, own) = watch::channel(Readiness::Ready);
@@ -275,7 +279,8 @@ impl Gateway {
         let admission =
             RequestAdmission::new(limiter.clone(), per_minute, quotas, &store, &ambient);
         let limits_view = LimitsView::new(&admission, policy.clone(), &recorder);
-        let authority = Authority::new(policy, limiter.clone(), ambient.clone(), changes.clone());
+        let told = (changes.clone(), looks_up_callers);
+        let authority = Authority::new(policy, limiter, ambient.clone(), told);
         let memory = (neighbours.memory).map(|it| MemoryClient::new(it.link, memory::LIMIT));
         let discovery = Arc::new(Discovery::new(catalogue, authority, memory.is_some()));
         let resource_watcher = ResourceWatcher::new(

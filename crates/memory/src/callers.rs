@@ -61,6 +61,7 @@ impl<R: Rights> CallerCache<R> {
         }
         let caller = Arc::new(caller);
         let until = now.plus(REMEMBERED_FOR).min(caller.expires_at());
+        let until = caller.rights_expire_at().map_or(until, |it| until.min(it));
         self.cache.insert(digest, (Arc::clone(&caller), until));
         Ok(caller)
     }

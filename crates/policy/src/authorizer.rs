@@ -407,6 +407,9 @@ impl PolicyAuthorizer {
     ) -> SignedPermit {
         let now = self.ambient.now();
         let expires_at = now.plus(self.permit_ttl).min(caller.expires_at());
+        // A permit outlives no right that was looked up.
+        let until = [until, caller.rights_expire_at()];
+        let expires_at = until.into_iter().flatten().fold(expires_at, Timestamp::min);
         self.signer.sign(&PermitTerms {
             id: PermitId::new(&self.ambient),
             decision_id,
@@ -416,7 +419,7 @@ impl PolicyAuthorizer {
             arguments_digest,
             policy_hash,
             not_before: now.minus(CLOCK_LEEWAY),
-            expires_at: until.map_or(expires_at, |until| expires_at.min(until)),
+            expires_at,
             row_rule: view.row_rule.clone(),
             column_tiers: view.column_tiers.clone(),
         })

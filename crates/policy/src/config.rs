@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use wardgate_caller_lookup::LookupConfig;
 use wardgate_edge::AuthConfig;
 
 use crate::Error;
@@ -38,6 +39,9 @@ pub struct Config {
     /// A candidate that decides beside the policies in force and changes no answer; without it, none does.
     #[serde(default)]
     pub shadow: Option<ShadowConfig>,
+    /// Where roles and attributes of callers are looked up; without it, they are those of the tokens alone.
+    #[serde(default)]
+    pub caller_lookup: Option<LookupConfig>,
 }
 
 /// A candidate of a policy set.
@@ -60,6 +64,7 @@ impl Config {
             time_zone: default_time_zone(),
             reload_interval: default_reload_interval(),
             shadow: None,
+            caller_lookup: None,
         }
     }
 
@@ -74,7 +79,18 @@ impl Config {
                 return Err(Error::Setting { setting, longest });
             }
         }
+        if let Some(lookup) = &self.caller_lookup {
+            lookup.validate()?;
+        }
         self.parse_time_zone().map(drop)
+    }
+
+    /// Reads the table of `caller_lookup`, where there is one, and checks what stands in it.
+    pub fn check_table(&self) -> Result<(), Error> {
+        match &self.caller_lookup {
+            Some(lookup) => Ok(lookup.check_table()?),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn parse_time_zone(&self) -> Result<TimeZone, Error> {

@@ -36,6 +36,9 @@ pub enum Error {
     /// The tokens of callers cannot be verified.
     #[error("policy.{0}")]
     Tokens(#[from] wardgate_edge::Error),
+    /// Roles of callers cannot be looked up.
+    #[error("policy.{0}")]
+    Lookup(#[from] wardgate_caller_lookup::Error),
     /// The compiler could not be started or ended abnormally; the set was not used.
     #[error("the policies in {} could not be compiled: the compiler did not end normally", path.display())]
     Compiler {

@@ -71,3 +71,4 @@ pub use replay::{RecordedCall, ReplayedCall};
 pub use service::service;
 pub use set::{PolicyLocation, PolicySet};
 pub use simulator::{PartDecision, SimulatedAccess, SimulatedCall, Simulation, Simulator};
+pub use wardgate_caller_lookup::{LookupConfig, probe as probe_caller_lookup};

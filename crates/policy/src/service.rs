@@ -13,7 +13,7 @@ use wardgate_domain::{
     Ambient, BearerToken, CallReference, CallToApprove, Caller, ConversationFacts, Decision,
     DecisionId, InvalidMessage, PermitSigner, RecordScope, SignedApproval, ToolFacts,
 };
-use wardgate_edge::{Authenticator, TokenRefusal};
+use wardgate_edge::{Authenticator, CallerLookup, TokenRefusal};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::policy::v1::{self as pb, policy_service_server as server};
 use wardgate_rpc::client::{Authorizer, CallError, CallQuestion, LocalPolicy};
@@ -49,6 +49,10 @@ pub async fn service(
         ambient.clone(),
     )
     .await?;
+    let lookup = match &config.caller_lookup {
+        Some(config) => Some(wardgate_caller_lookup::open(config, ambient.clone()).await?),
+        None => None,
+    };
     let dir = config.policies.clone();
     let (set, state) = tokio::task::spawn_blocking(move || reload::first(&dir))
         .await
@@ -88,6 +92,7 @@ pub async fn service(
     let handler = Arc::new(PolicyHandler {
         authorizer,
         auth,
+        lookup,
         _readiness_sender: readiness_sender,
         _following: following,
     });
@@ -131,16 +136,22 @@ fn both_ready(
 struct PolicyHandler {
     authorizer: Arc<PolicyAuthorizer>,
     auth: Authenticator,
+    /// Roles and attributes besides those of the tokens.
+    lookup: Option<CallerLookup>,
     /// Held, so that the readiness keeps its last value for as long as the service lives.
     _readiness_sender: watch::Sender<Readiness>,
     _following: AbortOnDropHandle<()>,
 }
 
 impl PolicyHandler {
-    /// Who asks, by their own token. The peer's word is not taken for it.
+    /// Who asks, by their own token and what is looked up of them. The peer's word is not taken for it.
     async fn caller(&self, token: &str) -> Result<Arc<Caller>, CallError> {
         let verified = self.auth.verify_token(token).await;
-        verified.map_err(|refusal| CallError::from(&UnverifiedCaller(refusal)))
+        let known = match (verified, &self.lookup) {
+            (Ok(caller), Some(lookup)) => lookup.complete(caller).await,
+            (verified, _) => verified,
+        };
+        known.map_err(|refusal| CallError::from(&UnverifiedCaller(refusal)))
     }
 }
 
@@ -176,7 +187,10 @@ struct UnverifiedCaller(TokenRefusal);
 impl ServiceError for UnverifiedCaller {
     fn reason(&self) -> ErrorReason {
         match self.0 {
-            TokenRefusal::KeysUnavailable => ErrorReason::Unavailable,
+            TokenRefusal::KeysUnavailable | TokenRefusal::RightsUnavailable => {
+                ErrorReason::Unavailable
+            }
+            TokenRefusal::CallerUnlisted => ErrorReason::Denied,
             _ => ErrorReason::TokenRefused,
         }
     }
@@ -348,9 +362,11 @@ impl server::PolicyService for PolicyHandler {
         _: Request<pb::WatchVersionRequest>,
     ) -> Result<Response<Self::WatchVersionStream>, Status> {
         let versions = WatchStream::new(self.authorizer.version());
-        let versions = versions.map(|hash| {
+        let looks_up_callers = self.lookup.is_some();
+        let versions = versions.map(move |hash| {
             Ok(pb::WatchVersionResponse {
                 policy_hash: hash.to_wire(),
+                looks_up_callers,
             })
         });
         Ok(Response::new(Box::pin(versions)))

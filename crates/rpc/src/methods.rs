@@ -57,7 +57,7 @@ macro_rules! methods {
 /// expect otherwise.
 pub const METHODS: &[Method] = methods! {
     "wardgate.policy.v1.PolicyService" {
-        Identify:            Memory | Audit,         Whole,  Always;
+        Identify:            Gateway | Memory | Audit, Whole,  Always;
         Authorize:           Gateway | Memory,       Whole,  Always;
         Approve:             Gateway,                Whole,  Always;
         ListVisible:         Gateway,                Whole,  Always;

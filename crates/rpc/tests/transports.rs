@@ -28,7 +28,7 @@ use wardgate_proto::policy::v1::policy_service_server::{PolicyService, PolicySer
 use wardgate_resilience::concurrency::{Config, Limiter};
 use wardgate_rpc::client::{
     AuditClient, Authorizer, CallError, CallQuestion, CallTool, Interaction, LocalPolicy,
-    PolicyClient, ToolRunnerClient,
+    PolicyClient, PolicyVersion, ToolRunnerClient,
 };
 use wardgate_rpc::server::{BoundServer, ListenConfig};
 use wardgate_rpc::{Link, Peer, Readiness, Service, ServiceError, ServiceLink, Shutdown, link};
@@ -155,6 +155,7 @@ impl PolicyService for TokenDrivenPolicy {
         let versions = [b"one", b"two"].map(|version| {
             Ok(pb::WatchVersionResponse {
                 policy_hash: Digest::of(version).to_wire(),
+                looks_up_callers: true,
             })
         });
         Ok(Response::new(futures::stream::iter(versions).boxed()))
@@ -275,8 +276,12 @@ async fn a_stream_arrives_whole_behind_every_door() {
     for (door, link) in doors().await {
         let client = PolicyClient::new(link, AMPLE);
         let versions = client.watch_version().await.unwrap();
-        let versions: Vec<Digest> = versions.map(Result::unwrap).collect().await;
-        assert_eq!(versions, [Digest::of(b"one"), Digest::of(b"two")], "{door}");
+        let versions: Vec<PolicyVersion> = versions.map(Result::unwrap).collect().await;
+        let expected = [b"one", b"two"].map(|version| PolicyVersion {
+            hash: Digest::of(version),
+            looks_up_callers: true,
+        });
+        assert_eq!(versions, expected, "{door}");
     }
 }
 

@@ -178,6 +178,9 @@ pub const WITNESS_SUBMISSIONS: &str = "wardgate_witness_submissions_total";
 
 /// Counter: decisions by `effect` (`allow`, `deny`, `needs_approval`, `needs_intent`) and, for denials, `reason`.
 pub const POLICY_DECISIONS: &str = "wardgate_policy_decisions_total";
+/// Counter: callers whose roles were looked up by `policy.caller_lookup`, by `outcome`: `found`, `unlisted` (the table or query
+/// has nobody of that subject) or `failed`, whose calls are refused.
+pub const CALLER_LOOKUPS: &str = "wardgate_caller_lookups_total";
 /// Histogram, seconds: one decision, by `effect`.
 pub const POLICY_DECISION_SECONDS: &str = "wardgate_policy_decision_duration_seconds";
 /// Counter: changed policy directories by `outcome`, swapped or refused.

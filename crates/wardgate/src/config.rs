@@ -481,7 +481,10 @@ impl Settings {
                     *text = self.base.join(&text).display().to_string();
                 } else if key == "advertise" {
                     *text = with_bracketed_host(text);
-                } else if let Some(path) = text.strip_prefix("sqlite:").filter(|_| key == "store") {
+                } else if let Some(path) = text
+                    .strip_prefix("sqlite:")
+                    .filter(|_| matches!(key, "store" | "url"))
+                {
                     *text = format!("sqlite:{}", self.base.join(path).display());
                 }
             }

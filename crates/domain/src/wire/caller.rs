@@ -22,7 +22,8 @@ impl TryFrom<common::v1::Caller> for Caller {
             .into_iter()
             .map(|(name, value)| AttributeValue::try_from(value).map(|value| (name, value)))
             .collect::<Result<BTreeMap<_, _>, _>>()?;
-        Ok(Self::from_verified(CallerClaims {
+        let rights_expire_at = caller.rights_expire_at.map(TryInto::try_into).transpose()?;
+        let verified = Self::from_verified(CallerClaims {
             issuer: caller.issuer,
             subject: caller.subject,
             tenant: caller.tenant,
@@ -30,7 +31,8 @@ impl TryFrom<common::v1::Caller> for Caller {
             attributes,
             token_id: caller.token_id,
             expires_at: required(caller.expires_at, "caller.expires_at")?.try_into()?,
-        }))
+        });
+        Ok(verified.with_rights_until(rights_expire_at))
     }
 }
 
@@ -48,6 +50,7 @@ impl From<&Caller> for common::v1::Caller {
                 .collect(),
             token_id: caller.token_id().to_owned(),
             expires_at: Some(caller.expires_at().into()),
+            rights_expire_at: caller.rights_expire_at().map(Into::into),
         }
     }
 }

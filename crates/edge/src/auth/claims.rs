@@ -220,7 +220,7 @@ fn name(claims: &VerifiedClaims, claim: &str) -> Result<Option<String>, TokenRef
 }
 
 /// The value of an attribute that policies may use; none where it is of another kind.
-pub(super) fn attribute_value(value: &Value) -> Option<AttributeValue> {
+pub fn attribute_value(value: &Value) -> Option<AttributeValue> {
     match value {
         Value::String(text) => plain(text, 0..=MAX_TEXT).map(AttributeValue::Text),
         Value::Number(number) => number.as_i64().map(AttributeValue::Integer),
@@ -241,7 +241,7 @@ fn texts(items: &[Value], length: RangeInclusive<usize>) -> Option<Vec<String>> 
 }
 
 /// Whether `text` can be the name of a subject, tenant, role, scope or token.
-pub(super) fn is_name(text: &str) -> bool {
+pub fn is_name(text: &str) -> bool {
     plain(text, 1..=MAX_NAME).is_some()
 }
 

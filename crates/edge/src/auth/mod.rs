@@ -1,7 +1,7 @@
 //! From a bearer token to a caller.
 //!
 //! ```text
-//!   Authorization ─▶ bearer ─▶ cache ──────────────── verified a moment ago ───────────────▶ Arc<Caller>
+//!   Authorization ─▶ bearer ─▶ cache ──────────────── verified a moment ago ───────────────▶ Arc<Caller> ─▶ lookup
 //!                                │                                                               ▲
 //!                                ▼ new                                                           │
 //!                              token (three parts, strict) ─▶ key_ring ─▶ signature ─▶ claims ───┤
@@ -24,6 +24,7 @@ mod config;
 mod introspection;
 mod key_ring;
 mod keys;
+mod lookup;
 mod refusal;
 mod revocation;
 mod scopes;
@@ -54,9 +55,11 @@ use token::{UnverifiedToken, VerifiedClaims};
 use crate::Error;
 
 pub use api_keys::{ApiKeyConfig, ApiKeyEntry, ApiKeyError, ApiKeyFile, generate_api_key};
+pub use claims::{attribute_value, is_name};
 pub use config::{AuthConfig, IssuerConfig, JwksSource, TokenType};
 pub use introspection::IntrospectionConfig;
 pub(crate) use keys::KeySetError;
+pub use lookup::{CallerLookup, RightsSource};
 pub use refusal::TokenRefusal;
 pub use revocation::RevocationWatch;
 pub use scopes::Scopes;
@@ -74,6 +77,7 @@ pub struct Authenticator {
     api_keys: Option<Arc<ApiKeys>>,
     verified: VerifiedTokens,
     revocations: RevocationWatch,
+    lookup: Option<CallerLookup>,
     ambient: Ambient,
     _polls: Vec<AbortOnDropHandle<()>>,
 }
@@ -113,6 +117,7 @@ impl Authenticator {
             api_keys,
             verified: VerifiedTokens::new(),
             revocations: RevocationWatch::default(),
+            lookup: None,
             ambient,
             _polls: polls,
         })
@@ -123,6 +128,15 @@ impl Authenticator {
     pub fn with_revocations(self, revocations: RevocationWatch) -> Self {
         Self {
             revocations,
+            ..self
+        }
+    }
+
+    /// The same, which gives the callers of requests the roles and attributes that `lookup` has of them.
+    #[must_use]
+    pub fn with_lookup(self, lookup: CallerLookup) -> Self {
+        Self {
+            lookup: Some(lookup),
             ..self
         }
     }
@@ -147,6 +161,7 @@ impl Authenticator {
     /// Verifies a token for a service behind the edges. Any of our resources is accepted as its audience, because the
     /// edge has checked it. A token that was verified before costs a digest, and is verified again once its
     /// issuer's keys change; it is never accepted after its end. Waits only for a key that is not there yet, 5 s at most.
+    /// Roles and attributes are those of the token alone.
     pub async fn verify_token(&self, token: &str) -> Result<Arc<Caller>, TokenRefusal> {
         let (verified_token, _) = self.find_or_verify(token).await?;
         if verified_token.audience.includes_nothing() {
@@ -161,9 +176,14 @@ impl Authenticator {
         if !verified_token.audience.includes(paths) {
             return Err(TokenRefusal::AudienceRefused);
         }
+        let caller = Arc::clone(&verified_token.caller);
+        let caller = match &self.lookup {
+            Some(lookup) => lookup.complete(caller).await?,
+            None => caller,
+        };
         metrics::counter!(names::TOKENS_ACCEPTED, "by" => by).increment(1);
         Ok(VerifiedCaller {
-            caller: Arc::clone(&verified_token.caller),
+            caller,
             scopes: Arc::clone(&verified_token.scopes),
         })
     }

@@ -56,6 +56,12 @@ pub enum TokenRefusal {
     /// What was revoked has not been read yet. Not the token's fault: the client may try again.
     #[error("which tokens were revoked is not known now; try again")]
     RevocationsUnknown,
+    /// The caller's roles and attributes cannot be looked up now. Not the token's fault: the client may try again.
+    #[error("the roles of the token's subject cannot be looked up now; try again")]
+    RightsUnavailable,
+    /// Nobody of that subject is where roles are looked up, and only those who are may come in.
+    #[error("the token's subject is not among those who may come in; ask an operator")]
+    CallerUnlisted,
     /// The signature does not fit.
     #[error("the token's signature is invalid")]
     SignatureInvalid,
@@ -107,6 +113,8 @@ impl TokenRefusal {
             Self::IntrospectionUnavailable => Reason::INTROSPECTION_UNAVAILABLE,
             Self::TokenRevoked => Reason::TOKEN_REVOKED,
             Self::RevocationsUnknown => Reason::REVOCATIONS_UNKNOWN,
+            Self::RightsUnavailable => Reason::RIGHTS_UNAVAILABLE,
+            Self::CallerUnlisted => Reason::CALLER_UNLISTED,
             Self::SignatureInvalid => Reason::SIGNATURE_INVALID,
             Self::TokenExpired => Reason::TOKEN_EXPIRED,
             Self::TokenNotYetValid => Reason::TOKEN_NOT_YET_VALID,
@@ -130,7 +138,9 @@ impl TokenRefusal {
             | Self::SchemeRefused
             | Self::KeysUnavailable
             | Self::IntrospectionUnavailable
-            | Self::RevocationsUnknown => None,
+            | Self::RevocationsUnknown
+            | Self::RightsUnavailable
+            | Self::CallerUnlisted => None,
             Self::AuthorizationRepeated | Self::AuthorizationMalformed => Some("invalid_request"),
             _ => Some("invalid_token"),
         }
@@ -158,14 +168,16 @@ impl TokenRefusal {
         HeaderValue::try_from(challenge.trim_end()).unwrap_or(HeaderValue::from_static("Bearer"))
     }
 
-    /// The HTTP status: 401, but 400 for a malformed request, and 503 where keys are lacking, lest a
-    /// client throw a good token away.
+    /// The HTTP status: 401, but 400 for a malformed request, 503 where keys or roles are lacking, lest a client throw a good
+    /// token away, and 403 where no other token would help.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::AuthorizationRepeated | Self::AuthorizationMalformed => StatusCode::BAD_REQUEST,
-            Self::KeysUnavailable | Self::IntrospectionUnavailable | Self::RevocationsUnknown => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Self::KeysUnavailable
+            | Self::IntrospectionUnavailable
+            | Self::RevocationsUnknown
+            | Self::RightsUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::CallerUnlisted => StatusCode::FORBIDDEN,
             _ => StatusCode::UNAUTHORIZED,
         }
     }
@@ -194,6 +206,8 @@ mod tests {
             TokenRefusal::IntrospectionUnavailable,
             TokenRefusal::TokenRevoked,
             TokenRefusal::RevocationsUnknown,
+            TokenRefusal::RightsUnavailable,
+            TokenRefusal::CallerUnlisted,
             TokenRefusal::SignatureInvalid,
             TokenRefusal::TokenExpired,
             TokenRefusal::TokenNotYetValid,

@@ -430,3 +430,52 @@ async fn a_service_without_an_issuer_does_not_start() {
         "policy.auth.issuers is empty; name at least one token issuer, or a file of auth.api_keys"
     );
 }
+
+#[tokio::test]
+async fn what_was_looked_up_decides_and_no_permit_outlives_it() {
+    let nurses = ALLOW.replace("permit(principal", "permit(principal in Role::\"Nurse\"");
+    let deployment = Deployment::with(&nurses);
+    let table = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(table.path(), "people: [{ subject: s, roles: [Nurse] }]").unwrap();
+    let lookup = serde_json::json!({ "table_file": table.path(), "ttl": 7, "unlisted": "refuse" });
+    let config = Config {
+        caller_lookup: Some(serde_json::from_value(lookup).unwrap()),
+        ..deployment.config()
+    };
+    let service = service(config, permit_signer(), Ambient::system()).await;
+    let mut client = PolicyServiceClient::new(service.unwrap().server);
+
+    let asked = Ambient::system().now();
+    let answer = client.authorize(deployment.asking("t")).await.unwrap();
+    let decision: Decision = answer.into_inner().decision.unwrap().try_into().unwrap();
+    let Verdict::Allow(permit) = decision.verdict else {
+        panic!("{decision:?}")
+    };
+    let ends = permit.unverified_terms().unwrap().expires_at;
+    assert!(ends.since(asked) <= Duration::from_secs(8), "{ends:?}");
+
+    let request = IdentifyRequest {
+        caller_token: deployment.token(),
+    };
+    let known = client.identify(request).await.unwrap().into_inner();
+    let known = known.caller.unwrap();
+    assert_eq!(known.roles, ["Nurse"]);
+    assert!(known.rights_expire_at.is_some());
+
+    let stranger = deployment
+        .issuer
+        .token(&caller("x", &["Nurse"]), token_end());
+    let request = IdentifyRequest {
+        caller_token: stranger,
+    };
+    let refused = client.identify(request).await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied);
+
+    let mut versions = client
+        .watch_version(WatchVersionRequest {})
+        .await
+        .unwrap()
+        .into_inner();
+    let version = versions.message().await.unwrap().unwrap();
+    assert!(version.looks_up_callers);
+}

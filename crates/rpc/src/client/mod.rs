@@ -41,7 +41,7 @@ pub use memory::{
     AddedMessages, ContextWindow, ConversationPage, ConversationSelector, ConversationSubscriber,
     ConversationTurn, ListPage, MemoryClient, MessageBatch, OnBehalfOf, SearchHit,
 };
-pub use policy::{Authorizer, CallQuestion, LocalPolicy, PolicyClient};
+pub use policy::{Authorizer, CallQuestion, LocalPolicy, PolicyClient, PolicyVersion};
 pub use tool_runner::{
     CallEvent, CallEvents, CallTool, Catalogue, CatalogueSource, CatalogueTool, DroppedColumns,
     LocalToolRunner, ResultFacts, ServerCapabilities, ToolCaller, ToolResult, ToolRunnerClient,

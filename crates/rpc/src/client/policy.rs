@@ -35,6 +35,15 @@ pub struct CallQuestion<'a> {
     pub call: Option<CallReference>,
 }
 
+/// What the policy service decides by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PolicyVersion {
+    /// The schema and policies in force.
+    pub hash: Digest,
+    /// Roles and attributes of callers are looked up besides those of their tokens.
+    pub looks_up_callers: bool,
+}
+
 /// What callers in the policy service's own process call as functions.
 #[tonic::async_trait]
 pub trait Authorizer: Send + Sync {
@@ -71,7 +80,7 @@ impl PolicyClient {
         }
     }
 
-    /// Whose `token` is, once the policy service has verified it.
+    /// Whose `token` is, once the policy service has verified it, with the roles and attributes that it looked up.
     pub async fn identify(&self, token: &BearerToken) -> Result<Caller, CallError> {
         let message = pb::IdentifyRequest {
             caller_token: token.expose().to_owned(),
@@ -276,7 +285,7 @@ impl PolicyClient {
     /// The policy version in force, now and on every change, until the connection is lost.
     pub async fn watch_version(
         &self,
-    ) -> Result<impl Stream<Item = Result<Digest, CallError>> + use<>, CallError> {
+    ) -> Result<impl Stream<Item = Result<PolicyVersion, CallError>> + use<>, CallError> {
         let mut client = self.client.clone();
         let versions = client
             .watch_version(open_request(pb::WatchVersionRequest {}))
@@ -284,7 +293,18 @@ impl PolicyClient {
             .into_inner();
         Ok(versions
             .map_err(CallError::from)
-            .map(|version| Ok(Digest::from_wire(&version?.policy_hash, "policy_hash")?)))
+            .map(|version| Ok(PolicyVersion::try_from(version?)?)))
+    }
+}
+
+impl TryFrom<pb::WatchVersionResponse> for PolicyVersion {
+    type Error = InvalidMessage;
+
+    fn try_from(version: pb::WatchVersionResponse) -> Result<Self, Self::Error> {
+        Ok(Self {
+            hash: Digest::from_wire(&version.policy_hash, "policy_hash")?,
+            looks_up_callers: version.looks_up_callers,
+        })
     }
 }
 

@@ -456,6 +456,7 @@ impl PolicyService for FakePolicy {
         let versions = follow(self.announced.subscribe(), |hash: Digest| {
             pb::WatchVersionResponse {
                 policy_hash: hash.to_wire(),
+                looks_up_callers: false,
             }
         });
         Ok(Response::new(versions))

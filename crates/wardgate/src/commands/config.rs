@@ -191,6 +191,7 @@ pub(crate) fn check_files(settings: &Settings) -> Result<Vec<Fault>, Failure> {
     if settings.has("policy.policies") {
         let config: wardgate_policy::Config = settings.unwired("policy", |_| {})?;
         policies = Some(PolicySet::load(&config.policies)?);
+        config.check_table()?;
         let candidate = config.shadow.map(|shadow| shadow.policies);
         faults_of_candidate = candidate.map(|it| check_candidate(&it)).unwrap_or_default();
     }

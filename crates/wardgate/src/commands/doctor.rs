@@ -1,12 +1,13 @@
 //! `wardgate doctor`: what of a deployment works, what does not, and what to do about it.
 //!
 //! ```text
-//!  configuration ─▶ keys · certificates · issuers · neighbours · edges · stores · record ─▶ findings: ok │ warn │ fail
+//!  configuration ─▶ keys · certificates · issuers · neighbours · edges · stores · caller lookup · record ─▶ findings: ok │ warn │ fail
 //! ```
 //!
 //! It stands where the services stand, with their files: on one machine it sees all of them, in a pod one (`--service`).
 //! It changes nothing; at the most a request without a token is refused, and that is on record.
 
+mod caller_lookup;
 mod certificates;
 mod clock;
 mod dependencies;
@@ -33,6 +34,7 @@ pub(crate) async fn run(arguments: &DoctorArgs) -> Result<(), Failure> {
     findings.extend(dependencies::examine(&deployment.neighbours).await);
     findings.extend(edges::examine(&deployment.edges).await);
     findings.extend(stores::examine(&deployment.stores).await);
+    findings.extend(caller_lookup::examine(deployment.caller_lookup.as_ref()).await);
     findings.extend(record::examine(&deployment).await);
     print(&findings, arguments.output.format())?;
     let failed = findings

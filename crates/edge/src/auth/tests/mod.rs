@@ -5,6 +5,7 @@ mod cache;
 mod discovery;
 mod introspection;
 mod keys;
+mod lookup;
 mod refused;
 mod resources;
 mod revocation;

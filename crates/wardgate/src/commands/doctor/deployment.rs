@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use figment::value::Dict;
 use wardgate_audit::{ExportSettings, WitnessSettings};
+use wardgate_policy::LookupConfig;
 use wardgate_rpc::Peer;
 use wardgate_rpc::link::TlsFiles;
 use wardgate_store::{DatabaseSettings, Layout};
@@ -35,6 +36,7 @@ pub(super) struct Deployment {
     pub(super) neighbours: Vec<ServiceDependency>,
     pub(super) edges: Vec<Edge>,
     pub(super) stores: Vec<ServiceStore>,
+    pub(super) caller_lookup: Option<LookupConfig>,
     /// The store of the record, where it can be read.
     pub(super) record: Option<StoreSettings>,
     /// The bytes that the store of the record may take, where that is configured.
@@ -128,6 +130,7 @@ impl Deployment {
             stored(Some(up.memory.store), up.memory.database),
             &wardgate_memory::LAYOUT,
         );
+        deployment.caller_lookup = up.policy.caller_lookup;
         deployment.record = record;
         deployment.capacity = up.audit.capacity_bytes;
         deployment.witnesses = up.audit.witnesses;
@@ -307,6 +310,8 @@ impl Deployment {
                     wiring.permit_key_file,
                     KeyKind::PermitPrivate,
                 );
+                let config: wardgate_policy::Config = settings.unwired("policy", |_| {})?;
+                self.caller_lookup = config.caller_lookup;
             }
             Peer::ToolRunner => {
                 let setting = "tool_runner.permit_public_key_files";

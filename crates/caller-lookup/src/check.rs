@@ -1,0 +1,43 @@
+//! What is wrong with a configuration, before anything is opened.
+
+use crate::Error;
+use crate::config::LookupConfig;
+use crate::query::Query;
+use crate::table;
+
+impl LookupConfig {
+    /// Checks what types alone cannot, and the statement. Nothing is connected to, and no file is read.
+    pub fn validate(&self) -> Result<(), Error> {
+        if self.table_file.is_some() == self.query.is_some() {
+            return Err(not_one_source());
+        }
+        check_range("ttl", self.ttl.as_secs(), (1, 3600))?;
+        check_range("entries", self.entries as u64, (1, 1_000_000))?;
+        if let Some(query) = &self.query {
+            check_range("query.timeout_ms", query.timeout_ms, (50, 800))?;
+            check_range("query.connections", query.connections as u64, (1, 64))?;
+            Query::open(query)?;
+        }
+        Ok(())
+    }
+
+    /// Reads the table, where there is one, and checks what stands in it.
+    pub fn check_table(&self) -> Result<(), Error> {
+        self.table_file.as_deref().map_or(Ok(()), table::check)
+    }
+}
+
+fn check_range(setting: &'static str, value: u64, (least, most): (u64, u64)) -> Result<(), Error> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    let problem = format!("is {value}; set {least} to {most}");
+    Err(Error::Setting { setting, problem })
+}
+
+pub(crate) fn not_one_source() -> Error {
+    Error::Setting {
+        setting: "table_file",
+        problem: "and caller_lookup.query: set exactly one of the two".to_owned(),
+    }
+}

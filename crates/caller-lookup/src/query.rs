@@ -1,0 +1,179 @@
+//! People in a database, found by a statement of the operator's.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+
+use serde_json::Value;
+use wardgate_catalogue::{BoundValue, Parameter, SqlDialect, SqlSettings, Statement};
+use wardgate_domain::Caller;
+use wardgate_redact::Row;
+use wardgate_sql::Database;
+
+use crate::Error;
+use crate::config::QueryConfig;
+use crate::rights::ListedRights;
+
+/// The column with the roles.
+const ROLE: &str = "role";
+/// The most rows of one caller.
+const MAX_ROWS: usize = 1_000;
+/// What a statement may ask for.
+const PARAMETERS: [&str; 3] = ["subject", "issuer", "tenant"];
+
+/// A statement, and the database that it is for.
+#[derive(Debug)]
+pub(crate) struct Query {
+    config: QueryConfig,
+    statement: Statement,
+    database: Database,
+}
+
+impl Query {
+    /// Checks the statement and the URL, and connects to nothing yet.
+    pub(crate) fn open(config: &QueryConfig) -> Result<Self, Error> {
+        let wrong = |setting, problem: String| Error::Setting { setting, problem };
+        let dialect = match config.url.split(':').next() {
+            Some("sqlite") => SqlDialect::Sqlite,
+            Some("postgres" | "postgresql") => SqlDialect::Postgres,
+            Some("mysql" | "mariadb") => SqlDialect::Mysql,
+            _ => {
+                let problem =
+                    "is no URL of a database; write sqlite:PATH, postgres://… or mysql://…";
+                return Err(wrong("query.url", problem.to_owned()));
+            }
+        };
+        let statement = Statement::parse(dialect, &config.statement).map_err(|bad| {
+            let problem = format!("cannot be used: {}; {}", bad.problem, bad.fix);
+            wrong("query.statement", problem)
+        })?;
+        check_parameters(&statement).map_err(|problem| wrong("query.statement", problem))?;
+        if config.lists.iter().any(|name| name == ROLE) {
+            let problem = "has the column `role`, whose values are roles in any case; remove it";
+            return Err(wrong("query.lists", problem.to_owned()));
+        }
+        let settings = SqlSettings {
+            dialect,
+            url: config.url.clone(),
+            max_connections: config.connections,
+        };
+        let database = Database::new(&settings, config.timeout());
+        Ok(Self {
+            // The driver's own words can quote the URL, and with it the password.
+            database: database.map_err(|_| {
+                wrong(
+                    "query.url",
+                    "cannot be read as the URL of a database".to_owned(),
+                )
+            })?,
+            config: config.clone(),
+            statement,
+        })
+    }
+
+    /// What it finds of `caller`; no row, nobody.
+    pub(crate) async fn find(&self, caller: &Caller) -> Result<Option<ListedRights>, String> {
+        let limit = self.config.timeout();
+        let rows = tokio::time::timeout(limit, self.rows(caller)).await;
+        let rows = rows.map_err(|_| format!("the query took longer than {limit:?}"))??;
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        read_rows(rows, &self.config.lists).map(Some)
+    }
+
+    async fn rows(&self, caller: &Caller) -> Result<Vec<Row>, String> {
+        let parameters = self.statement.params().iter().map(|name| {
+            let value = match name.as_str() {
+                "issuer" => caller.issuer(),
+                "tenant" => caller.tenant(),
+                _ => caller.subject(),
+            };
+            Parameter::One(BoundValue::Text(Some(value.to_owned())))
+        });
+        let parameters: Vec<_> = parameters.collect();
+        let (sql, values) = self.statement.with_values(&[], None, &parameters);
+        let mut rows = Vec::new();
+        let mut sink = |row: Row| {
+            rows.push(row);
+            if rows.len() > MAX_ROWS {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        };
+        let read = self.database.query(true, sql, &values, &mut sink).await;
+        read.map_err(|error| error.to_string())?;
+        if rows.len() > MAX_ROWS {
+            return Err(format!(
+                "the query gives more than {MAX_ROWS} rows of one caller"
+            ));
+        }
+        Ok(rows)
+    }
+}
+
+fn check_parameters(statement: &Statement) -> Result<(), String> {
+    let is_known = |name: &String| PARAMETERS.contains(&name.as_str());
+    if let Some(name) = statement.params().iter().find(|name| !is_known(name)) {
+        return Err(format!(
+            "has the parameter `:{name}`; a caller has `:subject`, `:issuer` and `:tenant`"
+        ));
+    }
+    if !statement.params().iter().any(|name| name == "subject") {
+        return Err("is not about the caller; compare a column with `:subject`".to_owned());
+    }
+    if statement.has_row_rule() || statement.has_names() {
+        return Err("has `:row_rule` or `{name}`, which are for tools".to_owned());
+    }
+    Ok(())
+}
+
+/// Roles and attributes in the rows of one caller. NULL says nothing.
+fn read_rows(rows: Vec<Row>, lists: &[String]) -> Result<ListedRights, String> {
+    let mut roles = BTreeSet::new();
+    let mut listed: BTreeMap<String, BTreeSet<String>> = lists
+        .iter()
+        .map(|name| (name.clone(), BTreeSet::new()))
+        .collect();
+    let mut single = BTreeMap::new();
+    for (name, value) in rows.into_iter().flat_map(Row::into_fields) {
+        if value.is_null() {
+            continue;
+        }
+        if &*name == ROLE {
+            extend(&mut roles, &name, value)?;
+        } else if let Some(items) = listed.get_mut(&*name) {
+            extend(items, &name, value)?;
+        } else if *single
+            .entry(name.to_string())
+            .or_insert_with(|| value.clone())
+            != value
+        {
+            return Err(format!(
+                "the rows of one caller have several values of `{name}`; name it in `lists`, or let the query choose one"
+            ));
+        }
+    }
+    let lists = listed
+        .into_iter()
+        .map(|(name, items)| (name, Value::from_iter(items)));
+    ListedRights::check(roles.into_iter().collect(), single.into_iter().chain(lists))
+}
+
+/// Adds a text, or those of an array.
+fn extend(items: &mut BTreeSet<String>, name: &str, value: Value) -> Result<(), String> {
+    let values = match value {
+        Value::Array(values) => values,
+        value => vec![value],
+    };
+    for value in values {
+        match value {
+            Value::String(text) => {
+                items.insert(text);
+            }
+            Value::Null => {}
+            _ => return Err(format!("a value of the column `{name}` is no text")),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,18 @@
+//! The table or the database that knows the roles of callers can be asked.
+
+use wardgate_domain::Ambient;
+use wardgate_policy::{LookupConfig, probe_caller_lookup};
+
+use super::finding::{Finding, FindingSubject};
+
+/// Asks about somebody whom nobody lists.
+pub(super) async fn examine(lookup: Option<&LookupConfig>) -> Option<Finding> {
+    let about = FindingSubject::new("caller lookup", "policy.caller_lookup");
+    let remedy = "until it answers, calls are refused: see that the file can be read, or that the database runs, may be reached from here and knows the user and the statement";
+    Some(
+        match probe_caller_lookup(lookup?, Ambient::system()).await {
+            Ok(()) => about.ok("answers"),
+            Err(cause) => about.fail(format!("does not answer: {cause}"), remedy),
+        },
+    )
+}
