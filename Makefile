@@ -28,7 +28,7 @@ test-chaos: ## Let each system call on the record fail; kill the audit service 1
 bench: ## Measure what a call costs: the tool-runner itself by stage, then direct, by an upstream's route and on /mcp
 	$(CARGO) bench --locked --package wardgate-policy --bench decision
 	$(CARGO) bench --locked --package wardgate-tool-runner --bench call
-	$(CARGO) test --locked --release --package wardgate --test journeys cost:: -- --include-ignored --nocapture
+	$(CARGO) test --locked --release --package wardgate --test journeys cost:: policy_replay:: -- --include-ignored --nocapture
 
 bench-ratio: ## Measure a governed call beside the same call made at the MCP server itself, and print the ratios
 	deploy/load/ratio $(ARGS)

@@ -58,6 +58,7 @@ mod journeys {
     mod operators;
     mod output;
     mod passwords;
+    mod policy_replay;
     mod postgres;
     mod promises {
         mod p1_permit;

@@ -29,6 +29,14 @@ pub(crate) enum Access {
 }
 
 impl Access {
+    /// The policies that can still decide; none where it is settled.
+    pub(crate) fn open(&self) -> Option<&cedar_policy::PolicySet> {
+        match self {
+            Self::Settled(_) => None,
+            Self::ByContext(policies) => Some(policies),
+        }
+    }
+
     /// True when it could be allowed in some context.
     pub(crate) fn possible(&self) -> bool {
         match self {

@@ -241,7 +241,7 @@ impl Engine {
     }
 
     /// The policies for a caller with these roles.
-    fn slice(&self, roles: &[String]) -> Arc<PolicySet> {
+    pub(crate) fn slice(&self, roles: &[String]) -> Arc<PolicySet> {
         if let Some(slice) = self.slices.get(roles) {
             return slice;
         }

@@ -67,7 +67,7 @@ pub use policy_test::{
     CallerSample, TestFile, TestReport, run_tests, sample_caller, test_files, tier_word,
 };
 pub use reach::Advice;
-pub use replay::{RecordedCall, ReplayedCall};
+pub use replay::{ReplayedCall, ReplayedRights};
 pub use service::service;
 pub use set::{PolicyLocation, PolicySet};
 pub use simulator::{PartDecision, SimulatedAccess, SimulatedCall, Simulation, Simulator};

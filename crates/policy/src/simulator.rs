@@ -125,6 +125,11 @@ impl Simulator {
         }
     }
 
+    /// The policies for a caller with these roles.
+    pub(crate) fn slice(&self, roles: &[String]) -> Arc<PolicySet> {
+        self.engine.slice(roles)
+    }
+
     /// What would be decided about `call`. Fails where the arguments are not one JSON object.
     pub fn call(&self, call: &SimulatedCall) -> Result<Simulation, InvalidMessage> {
         let Ruling {

@@ -12,7 +12,7 @@ use crate::comparison::{AccessChange, compare};
 use crate::context::{CallContext, TimeZone};
 use crate::history::CallCounts;
 use crate::policy_test::{TestFile, TestReport, run_tests, test_files};
-use crate::replay::{RecordedCall, ReplayedCall};
+use crate::replay::ReplayedCall;
 use crate::simulator::{SimulatedAccess, SimulatedCall, Simulator};
 
 const POLICIES: &str = r#"
@@ -368,11 +368,7 @@ fn a_recorded_call_is_decided_anew_only_where_nothing_unknown_matters() {
             entity: Some("Patient".to_owned()),
             ..tool("t")
         };
-        simulator.replay(&RecordedCall {
-            caller: &caller,
-            tool: &tool,
-            context: None,
-        })
+        simulator.replay(&caller, &tool).decide(None)
     };
     let allowed = |id: &str| ReplayedCall::Allowed(vec![id.to_owned()]);
     assert_eq!(
@@ -483,11 +479,8 @@ fn a_comparison_finds_who_needs_an_approval_now_and_whose() {
 #[test]
 fn a_recorded_call_and_an_explanation_know_the_third_answer() {
     let simulator = guests_call_with(r#"@approval("Boss")"#);
-    let replayed = simulator.replay(&RecordedCall {
-        caller: &caller("gil", &["Guest"]),
-        tool: &tool("t"),
-        context: None,
-    });
+    let rights = simulator.replay(&caller("gil", &["Guest"]), &tool("t"));
+    let replayed = rights.decide(None);
     // The schema of these tests has attributes of callers, none of which is required.
     assert_eq!(
         replayed,

@@ -12,7 +12,7 @@ use crate::comparison::compare;
 use crate::context::{CallContext, TimeZone, parse_client_ip, parse_time};
 use crate::history::{CallCounts, EarlierCalls};
 use crate::policy_test::{TestFile, run_tests};
-use crate::replay::{RecordedCall, ReplayedCall};
+use crate::replay::ReplayedCall;
 use crate::simulator::{SimulatedAccess, SimulatedCall, Simulator};
 
 const CALLS_IN: &str =
@@ -270,11 +270,9 @@ fn a_recorded_call_is_decided_anew_at_its_own_time_from_its_own_address() {
     let caller = caller("s", &["R"]);
     let replay = |name, time, address| {
         let context = context(time, "Europe/Berlin", address);
-        simulator.replay(&RecordedCall {
-            caller: &caller,
-            tool: &tool(name),
-            context: Some(&context),
-        })
+        let rights = simulator.replay(&caller, &tool(name));
+        assert!(rights.depends_on_context());
+        rights.decide(Some(&context))
     };
     let day = "2026-07-08T05:00:00Z";
     assert_eq!(
@@ -290,12 +288,21 @@ fn a_recorded_call_is_decided_anew_at_its_own_time_from_its_own_address() {
         ReplayedCall::Denied(vec!["far".to_owned()])
     );
     assert_eq!(replay("u", day, "10.20.1.1"), ReplayedCall::Undetermined);
-    let unknown = simulator.replay(&RecordedCall {
-        caller: &caller,
-        tool: &tool("t"),
-        context: None,
-    });
+    let unknown = simulator.replay(&caller, &tool("t")).decide(None);
     assert_eq!(unknown, ReplayedCall::Undetermined);
+}
+
+#[test]
+fn a_recorded_call_of_somebody_who_may_call_at_no_time_is_denied_whenever_it_was() {
+    let of_staff = CALLS_IN.replace("principal,", "principal in Role::\"Staff\",");
+    let simulator = simulator(&format!("{of_staff}{OFFICE_HOURS}"));
+    let rights = |role| simulator.replay(&caller("s", &[role]), &tool("t"));
+    assert!(rights("Staff").depends_on_context());
+    assert!(!rights("Guest").depends_on_context());
+    assert_eq!(
+        rights("Guest").decide(None),
+        ReplayedCall::Denied(Vec::new())
+    );
 }
 
 #[test]

@@ -5,7 +5,6 @@ mod retention;
 mod witness;
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -31,7 +30,8 @@ use crate::cli::{
     AuditVerify, Cli, LogVerbosity, OperatorToken, OutputFormat, RecordFormat, RecordSource,
     RecordView,
 };
-use crate::commands::output::{RowPrinter, print_document};
+use crate::commands::output::{RowPrinter, print_document, print_text};
+use crate::commands::progress::Progress;
 use crate::commands::running::{LIMIT, operator_audit};
 use crate::commands::terminal::cell;
 use crate::commands::{login, serve};
@@ -281,7 +281,7 @@ fn kind(cosigned: bool) -> CheckpointKind {
 
 async fn export_records(arguments: AuditExport, verbosity: LogVerbosity) -> Result<(), Failure> {
     let mut progress = Progress::new("written", verbosity);
-    let progress = |done, of| progress.tell(done, of);
+    let progress = |done, of| progress.tell(done, Some(of));
     let exported = match OpenRecord::open(&arguments.source, &arguments.operator).await? {
         OpenRecord::Store(reader) => {
             let kind = kind(arguments.cosigned);
@@ -316,7 +316,7 @@ fn verify_records(arguments: AuditVerify, verbosity: LogVerbosity) -> Result<(),
         receipt: arguments.receipt,
     };
     let mut progress = Progress::new("verified", verbosity);
-    let verified = verifier.verify(&arguments.path, |done, of| progress.tell(done, of));
+    let verified = verifier.verify(&arguments.path, |done, of| progress.tell(done, Some(of)));
     let VerifiedLog {
         checkpoint: Checkpoint { origin, head },
         minimum_index,
@@ -357,30 +357,6 @@ fn trusted(policy: Option<&Path>, key: Option<VerifierKey>) -> Result<TrustPolic
             Err("the policy names no log: name its key with --key".into())
         }
         None => Ok(policy),
-    }
-}
-
-/// Tells a person how far long work has come, once a second.
-struct Progress {
-    verb: &'static str,
-    told: Instant,
-    is_quiet: bool,
-}
-
-impl Progress {
-    fn new(verb: &'static str, verbosity: LogVerbosity) -> Self {
-        Self {
-            verb,
-            told: Instant::now(),
-            is_quiet: verbosity.is_quiet(),
-        }
-    }
-
-    fn tell(&mut self, done: u64, of: u64) {
-        if !self.is_quiet && self.told.elapsed() >= Duration::from_secs(1) {
-            self.told = Instant::now();
-            eprintln!("{done} of {of} records {}", self.verb);
-        }
     }
 }
 

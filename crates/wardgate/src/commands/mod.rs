@@ -24,6 +24,7 @@ mod output;
 pub(crate) mod pins;
 pub(crate) mod policy;
 mod program;
+mod progress;
 pub(crate) mod revoke;
 mod running;
 pub(crate) mod serve;

@@ -8,8 +8,9 @@ use wardgate_rpc::client::{
 
 use crate::Failure;
 use crate::cli::{AuditErase, AuditRetention, LogVerbosity, OperatorToken, RecordSource};
-use crate::commands::audit::{Progress, operator_token};
+use crate::commands::audit::operator_token;
 use crate::commands::output::print_document;
+use crate::commands::progress::Progress;
 use crate::commands::running::{LIMIT, operator_audit};
 
 pub(super) async fn run(arguments: AuditRetention, verbosity: LogVerbosity) -> Result<(), Failure> {
@@ -69,7 +70,7 @@ async fn apply(client: &OperatorAuditClient, verbosity: LogVerbosity) -> Result<
     let mut minimum_index = 0;
     while let Some(step) = steps.try_next().await? {
         minimum_index = step.minimum_index;
-        progress.tell(minimum_index, step.removable_below);
+        progress.tell(minimum_index, Some(step.removable_below));
     }
     println!("records below {minimum_index} are removed; their hashes stay in the log");
     Ok(())

@@ -1,50 +1,79 @@
 //! `wardgate policy replay`: recorded calls, decided anew by other policies.
 
 use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::{StreamExt, pin_mut};
+use quick_cache::sync::Cache;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 use wardgate_domain::{Caller, OfferKind, Timestamp, ToolFacts, mark_invisible};
 use wardgate_policy::{
-    CallContext, CallCounts, CallerSample, RecordedCall, ReplayedCall, Simulator, TimeZone,
+    CallContext, CallCounts, CallerSample, ReplayedCall, ReplayedRights, Simulator, TimeZone,
     parse_client_ip, sample_caller,
 };
 use wardgate_rpc::client::{AuditFilter, QueriedRecord};
 
 use crate::Failure;
-use crate::cli::PolicyReplay;
+use crate::cli::{LogVerbosity, PolicyReplay};
 use crate::commands::audit;
 use crate::commands::output::print_document;
+use crate::commands::progress::Progress;
 use crate::commands::terminal::cell;
 
-pub(super) async fn run(arguments: &PolicyReplay) -> Result<(), Failure> {
+/// Records that are decided while the next ones are read.
+const BATCH: usize = 4_096;
+
+/// Callers and tools of which it is remembered what the policies say.
+const REMEMBERED: usize = 16_384;
+
+pub(super) async fn run(arguments: &PolicyReplay, verbosity: LogVerbosity) -> Result<(), Failure> {
     let simulator = super::simulator(&arguments.with)?;
     let offers = super::offers(arguments.tools.as_deref(), &arguments.with)?;
-    let mut replay = Replay::new(&simulator, &offers, &arguments.time_zone);
+    let replayer = Replayer::new(simulator, offers, arguments.time_zone.clone());
+    let replayer = Arc::new(replayer);
     let reader = audit::open(&arguments.record).await?;
     let records = reader.query(AuditFilter {
         since: arguments.since,
         until: arguments.until,
         ..AuditFilter::default()
     })?;
-    pin_mut!(records);
-    while let Some(found) = records.next().await {
-        match found? {
-            QueriedRecord::Intact(stored) => {
-                // Every kind of record passes here; one that is no outcome of a call lacks its members.
-                if let Ok(outcome) = serde_json::from_slice(&stored.record) {
-                    replay.decide(outcome);
-                }
-            }
-            QueriedRecord::Damaged(damage) => eprintln!("{damage}"),
+    let batches = records.chunks(BATCH);
+    pin_mut!(batches);
+    let mut progress = Progress::new("decided", verbosity);
+    let (mut report, mut read) = (ReplayReport::default(), 0);
+    let mut under_way: Option<JoinHandle<Vec<ReplayedOutcome>>> = None;
+    loop {
+        let batch = batches.next().await;
+        if let Some(deciding) = under_way.take() {
+            report.extend(deciding.await?);
+            progress.tell(read, None);
         }
+        let Some(batch) = batch else {
+            break;
+        };
+        let mut records = Vec::with_capacity(batch.len());
+        read += batch.len() as u64;
+        for found in batch {
+            match found? {
+                QueriedRecord::Intact(stored) => records.push(stored.record),
+                QueriedRecord::Damaged(damage) => eprintln!("{damage}"),
+            }
+        }
+        let replayer = Arc::clone(&replayer);
+        under_way = Some(tokio::task::spawn_blocking(move || {
+            replayer.decide_all(&records)
+        }));
     }
     print_document(
         arguments.output.format(),
-        &replay.as_json().to_string(),
-        || mark_invisible(&replay.as_text()).into_owned(),
+        &report.as_json().to_string(),
+        || mark_invisible(&report.as_text()).into_owned(),
     )?;
     Ok(())
 }
@@ -172,13 +201,125 @@ struct Flip {
     policies: Vec<String>,
 }
 
+/// A recorded outcome of a call, decided anew.
+enum ReplayedOutcome {
+    Same,
+    Flip(Box<Flip>),
+    Undetermined(&'static str),
+}
+
+/// A tool or source of the catalogue.
+struct Offer {
+    facts: ToolFacts,
+    /// As the record has it.
+    definition: String,
+}
+
+const DEPENDS: &str = "the answer depends on arguments, attributes or earlier calls, which the record of a call does not have";
+const NO_TOOL: &str = "the catalogue has no such tool";
+const CHANGED: &str = "the tool's definition has changed since";
+
+/// Decides records anew.
+struct Replayer {
+    simulator: Simulator,
+    time_zone: TimeZone,
+    offers: HashMap<OfferKind, HashMap<String, Offer>>,
+    /// What was worked out for a caller and a tool.
+    rights: Cache<(RecordedCaller, OfferKind, String), Arc<ReplayedRights>>,
+}
+
+impl Replayer {
+    fn new(simulator: Simulator, facts: Vec<ToolFacts>, time_zone: TimeZone) -> Self {
+        let mut offers: HashMap<_, HashMap<_, _>> = HashMap::new();
+        for facts in facts {
+            let of_kind = offers.entry(facts.kind).or_default();
+            let definition = facts.definition_digest.to_string();
+            of_kind.insert(facts.name.to_string(), Offer { facts, definition });
+        }
+        Self {
+            simulator,
+            time_zone,
+            offers,
+            rights: Cache::new(REMEMBERED),
+        }
+    }
+
+    /// Decides the outcomes among `records`, in their order, on all processors.
+    fn decide_all(&self, records: &[Bytes]) -> Vec<ReplayedOutcome> {
+        let workers = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let share = records.len().div_ceil(workers).max(1);
+        let decide = |records: &[Bytes]| -> Vec<ReplayedOutcome> {
+            records.iter().filter_map(|it| self.decide(it)).collect()
+        };
+        std::thread::scope(|scope| {
+            let shares = records.chunks(share);
+            let working: Vec<_> = shares
+                .map(|share| scope.spawn(move || decide(share)))
+                .collect();
+            let decided = working.into_iter().flat_map(|worker| {
+                let decided = worker.join();
+                decided.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            });
+            decided.collect()
+        })
+    }
+
+    /// Decides a record anew; none where it is no outcome of a call that policies decided.
+    fn decide(&self, record: &[u8]) -> Option<ReplayedOutcome> {
+        // Every kind of record passes here; one that is no outcome of a call lacks its members.
+        let outcome: RecordedOutcome = serde_json::from_slice(record).ok()?;
+        let (was, kind) = (outcome.access()?, kind_of(&outcome.method)?);
+        let (is, policies) = match self.decide_anew(&outcome, kind) {
+            Err(why) => return Some(ReplayedOutcome::Undetermined(why)),
+            Ok(ReplayedCall::Undetermined) => return Some(ReplayedOutcome::Undetermined(DEPENDS)),
+            Ok(ReplayedCall::Allowed(policies)) => (RecordedAccess::Allowed, policies),
+            Ok(ReplayedCall::NeedsApproval(policies)) => (RecordedAccess::NeedsApproval, policies),
+            Ok(ReplayedCall::Denied(policies)) => (RecordedAccess::Denied, policies),
+        };
+        Some(if is == was {
+            ReplayedOutcome::Same
+        } else {
+            ReplayedOutcome::Flip(Box::new(Flip {
+                outcome,
+                was,
+                is,
+                policies,
+            }))
+        })
+    }
+
+    fn decide_anew(
+        &self,
+        outcome: &RecordedOutcome,
+        kind: OfferKind,
+    ) -> Result<ReplayedCall, &'static str> {
+        let offer = self.offers.get(&kind).and_then(|it| it.get(&outcome.tool));
+        let Offer { facts, definition } = offer.ok_or(NO_TOOL)?;
+        let recorded = outcome.definition_digest.as_ref();
+        if recorded.is_some_and(|it| it != definition) {
+            return Err(CHANGED);
+        }
+        let caller = outcome.caller().map_err(|_| DEPENDS)?;
+        let key = (outcome.caller.clone(), kind, outcome.tool.clone());
+        let rights = self.rights.get_or_insert_with(&key, || {
+            let rights = self.simulator.replay(&caller, facts);
+            Ok::<_, Infallible>(Arc::new(rights))
+        });
+        let rights = match rights {
+            Ok(rights) => rights,
+            Err(never) => match never {},
+        };
+        if !rights.depends_on_context() {
+            return Ok(rights.decide(None));
+        }
+        let context = outcome.context(&self.time_zone).map_err(|_| DEPENDS)?;
+        Ok(rights.decide(Some(&context)))
+    }
+}
+
 /// The calls replayed so far.
-struct Replay<'a> {
-    simulator: &'a Simulator,
-    time_zone: &'a TimeZone,
-    offers: HashMap<(OfferKind, &'a str), &'a ToolFacts>,
-    /// What was worked out for a caller and a tool, whenever and from wherever the call was made.
-    decided: HashMap<(RecordedCaller, OfferKind, String), ReplayedCall>,
+#[derive(Default)]
+struct ReplayReport {
     calls: usize,
     same: usize,
     flips: Vec<Flip>,
@@ -186,92 +327,18 @@ struct Replay<'a> {
     undetermined: BTreeMap<&'static str, usize>,
 }
 
-const DEPENDS: &str = "the answer depends on arguments, attributes or earlier calls, which the record of a call does not have";
-const NO_TOOL: &str = "the catalogue has no such tool";
-const CHANGED: &str = "the tool's definition has changed since";
-
-impl<'a> Replay<'a> {
-    fn new(simulator: &'a Simulator, offers: &'a [ToolFacts], time_zone: &'a TimeZone) -> Self {
-        let by_name = offers.iter().map(|it| ((it.kind, it.name.as_str()), it));
-        Self {
-            simulator,
-            time_zone,
-            offers: by_name.collect(),
-            decided: HashMap::new(),
-            calls: 0,
-            same: 0,
-            flips: Vec::new(),
-            undetermined: BTreeMap::new(),
-        }
-    }
-
-    fn decide(&mut self, outcome: RecordedOutcome) {
-        let (Some(was), Some(kind)) = (outcome.access(), kind_of(&outcome.method)) else {
-            return;
-        };
-        self.calls += 1;
-        let decided = self.decide_anew(&outcome, kind);
-        let (is, policies) = match decided {
-            Err(why) => {
-                *self.undetermined.entry(why).or_default() += 1;
-                return;
+impl ReplayReport {
+    fn extend(&mut self, replayed: Vec<ReplayedOutcome>) {
+        for outcome in replayed {
+            self.calls += 1;
+            match outcome {
+                ReplayedOutcome::Same => self.same += 1,
+                ReplayedOutcome::Flip(flip) => self.flips.push(*flip),
+                ReplayedOutcome::Undetermined(why) => {
+                    *self.undetermined.entry(why).or_default() += 1;
+                }
             }
-            Ok(ReplayedCall::Undetermined) => {
-                *self.undetermined.entry(DEPENDS).or_default() += 1;
-                return;
-            }
-            Ok(ReplayedCall::Allowed(policies)) => (RecordedAccess::Allowed, policies),
-            Ok(ReplayedCall::NeedsApproval(policies)) => (RecordedAccess::NeedsApproval, policies),
-            Ok(ReplayedCall::Denied(policies)) => (RecordedAccess::Denied, policies),
-        };
-        if is == was {
-            self.same += 1;
-        } else {
-            self.flips.push(Flip {
-                outcome,
-                was,
-                is,
-                policies,
-            });
         }
-    }
-
-    fn decide_anew(
-        &mut self,
-        outcome: &RecordedOutcome,
-        kind: OfferKind,
-    ) -> Result<ReplayedCall, &'static str> {
-        let tool = self.offers.get(&(kind, outcome.tool.as_str()));
-        let tool = *tool.ok_or(NO_TOOL)?;
-        let definition = tool.definition_digest.to_string();
-        if outcome
-            .definition_digest
-            .as_ref()
-            .is_some_and(|it| *it != definition)
-        {
-            return Err(CHANGED);
-        }
-        if self.simulator.reads_context(tool) {
-            let caller = outcome.caller().map_err(|_| DEPENDS)?;
-            let context = outcome.context(self.time_zone).map_err(|_| DEPENDS)?;
-            return Ok(self.simulator.replay(&RecordedCall {
-                caller: &caller,
-                tool,
-                context: Some(&context),
-            }));
-        }
-        let key = (outcome.caller.clone(), kind, outcome.tool.clone());
-        if let Some(decided) = self.decided.get(&key) {
-            return Ok(decided.clone());
-        }
-        let caller = outcome.caller().map_err(|_| DEPENDS)?;
-        let decided = self.simulator.replay(&RecordedCall {
-            caller: &caller,
-            tool,
-            context: None,
-        });
-        self.decided.insert(key, decided.clone());
-        Ok(decided)
     }
 
     fn as_text(&self) -> String {
