@@ -131,6 +131,7 @@ fn outcome(number: usize, ambient: &Ambient) -> Record {
         permit_id: None,
         method: String::new(),
         approval_id: None,
+        conversation: None,
     };
     let outcome = Outcome {
         call,

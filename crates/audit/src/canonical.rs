@@ -458,7 +458,7 @@ struct RecordSubject {
 
 /// The keyed digest of a conversation, as records of calls have it.
 pub(crate) fn conversation_hmac(conversation: Digest, mac_key: &MacKey) -> String {
-    hex(mac_key.mac(conversation))
+    mac_key.mac(conversation).to_hex()
 }
 
 /// Whether somebody did what they may not.

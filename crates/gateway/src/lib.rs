@@ -298,12 +298,8 @@ impl Gateway {
             ConversationMemory::new(client, &discovery, &recorder, &admission, &calls, &ambient)
         });
         let stream_store = StreamStore::new(&store, &sealer, &ambient);
-        let router = ResponseRouter::new(
-            Arc::clone(&sealer),
-            ambient.clone(),
-            ReplicaInbox::new(&store),
-            listeners.draining(),
-        );
+        let (inbox, draining) = (ReplicaInbox::new(&store), listeners.draining());
+        let router = ResponseRouter::new(Arc::clone(&sealer), ambient.clone(), inbox, draining);
         let services = OperationServices {
             runner,
             discovery: Arc::clone(&discovery),

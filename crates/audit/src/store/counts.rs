@@ -124,8 +124,12 @@ impl StoreReader {
             (ReadPool::Sqlite(pool), Some(_)) => within(run!(count_sqlite!("="), pool)).await?,
             (ReadPool::Sqlite(pool), None) => within(run!(count_sqlite!(">"), pool)).await?,
             // The server has the same limit.
-            (ReadPool::Postgres(pool), Some(_)) => run!(count_postgres!("="), pool).await?,
-            (ReadPool::Postgres(pool), None) => run!(count_postgres!(">"), pool).await?,
+            (ReadPool::Postgres(pool), Some(_)) => {
+                run!(count_postgres!("="), &mut *pool.acquire().await?).await?
+            }
+            (ReadPool::Postgres(pool), None) => {
+                run!(count_postgres!(">"), &mut *pool.acquire().await?).await?
+            }
         };
         Ok((unsigned(looked_at) <= MAX_COUNTED).then(|| unsigned(calls)))
     }
@@ -146,7 +150,9 @@ impl StoreReader {
         }
         let found: Option<i64> = match &self.pool {
             ReadPool::Sqlite(pool) => within(run!(intent!("record"), pool)).await?,
-            ReadPool::Postgres(pool) => run!(intent!("audit.record"), pool).await?,
+            ReadPool::Postgres(pool) => {
+                run!(intent!("audit.record"), &mut *pool.acquire().await?).await?
+            }
         };
         Ok(found.map(unsigned))
     }
@@ -155,7 +161,10 @@ impl StoreReader {
     pub(crate) async fn complete_since(&self) -> Result<Option<Timestamp>, Error> {
         let (minimum_index, oldest): (i64, Option<i64>) = match &self.pool {
             ReadPool::Sqlite(pool) => within(sqlx::query_as(oldest!("")).fetch_one(pool)).await?,
-            ReadPool::Postgres(pool) => sqlx::query_as(oldest!("audit.")).fetch_one(pool).await?,
+            ReadPool::Postgres(pool) => {
+                let query = sqlx::query_as(oldest!("audit."));
+                query.fetch_one(&mut *pool.acquire().await?).await?
+            }
         };
         let oldest = oldest.filter(|_| minimum_index > 0);
         Ok(oldest.map(Timestamp::from_micros))

@@ -30,7 +30,7 @@ use crate::cli::{
     AuditVerify, Cli, LogVerbosity, OperatorToken, OutputFormat, RecordFormat, RecordSource,
     RecordView,
 };
-use crate::commands::output::{RowPrinter, print_document, print_text};
+use crate::commands::output::{RowPrinter, print_document};
 use crate::commands::progress::Progress;
 use crate::commands::running::{LIMIT, operator_audit};
 use crate::commands::terminal::cell;
