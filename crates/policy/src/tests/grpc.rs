@@ -442,7 +442,8 @@ async fn what_was_looked_up_decides_and_no_permit_outlives_it() {
         caller_lookup: Some(serde_json::from_value(lookup).unwrap()),
         ..deployment.config()
     };
-    let service = service(config, permit_signer(), Ambient::system()).await;
+    let history = CallHistory::default();
+    let service = service(config, permit_signer(), history, Ambient::system()).await;
     let mut client = PolicyServiceClient::new(service.unwrap().server);
 
     let asked = Ambient::system().now();

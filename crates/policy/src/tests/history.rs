@@ -15,7 +15,7 @@ use crate::comparison::compare;
 use crate::context::{CallContext, TimeZone};
 use crate::history::{CallCounts, CallHistory, EarlierCalls};
 use crate::policy_test::{TestFile, run_tests};
-use crate::replay::{RecordedCall, ReplayedCall};
+use crate::replay::ReplayedCall;
 use crate::simulator::{SimulatedAccess, SimulatedCall, Simulator};
 
 const COUNTERS: &str = r#"entity History {
@@ -316,11 +316,8 @@ fn a_recorded_call_is_undetermined_where_earlier_calls_decide_it() {
     let replayed = |name: &str| {
         let tool = tool(name);
         let call = simulated(&tool, &[]);
-        simulator.replay(&RecordedCall {
-            caller: &call.caller,
-            tool: &tool,
-            context: Some(&call.context),
-        })
+        let rights = simulator.replay(&call.caller, &tool);
+        rights.decide(Some(&call.context))
     };
     assert_eq!(replayed("export"), ReplayedCall::Undetermined);
     assert_eq!(replayed("mail"), ReplayedCall::Undetermined);
