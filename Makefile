@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: help run test test-slow test-k8s test-chaos bench bench-ratio book dashboards load load-overload lint format release dist clean
+.PHONY: help run test test-slow test-k8s test-chaos bench bench-ratio bench-instructions book dashboards load load-overload lint format release dist clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ bench: ## Measure what a call costs: the tool-runner itself by stage, then direc
 
 bench-ratio: ## Measure a governed call beside the same call made at the MCP server itself, and print the ratios
 	deploy/load/ratio $(ARGS)
+
+bench-instructions: ## Count the instructions of a governed call by the code that they are in, the same on a busy machine (valgrind)
+	deploy/load/instructions $(ARGS)
 
 book: ## Build the documentation as HTML, below target/book
 	tests/book/run
