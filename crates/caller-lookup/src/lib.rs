@@ -16,12 +16,11 @@ mod query;
 mod rights;
 mod table;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use wardgate_domain::{Ambient, Caller, CallerClaims, CallerRights};
+use wardgate_domain::{Ambient, Caller, CallerRights};
 use wardgate_edge::{CallerLookup, RightsSource, TokenRefusal};
 use wardgate_telemetry::names;
 
@@ -65,16 +64,20 @@ pub async fn open(config: &LookupConfig, ambient: Ambient) -> Result<CallerLooku
 pub async fn probe(config: &LookupConfig, ambient: Ambient) -> Result<(), String> {
     let lookup = Lookup::open(config, &ambient).await;
     let lookup = lookup.map_err(|error| error.to_string())?;
-    let nobody = Caller::from_verified(CallerClaims {
-        issuer: "urn:wardgate:doctor".to_owned(),
-        subject: "nobody".to_owned(),
-        tenant: String::new(),
-        roles: Vec::new(),
-        attributes: BTreeMap::new(),
-        token_id: String::new(),
-        expires_at: ambient.now(),
-    });
-    lookup.source.find(&nobody, &ambient).await.map(drop)
+    let nobody = LookupSubject {
+        issuer: "urn:wardgate:doctor",
+        subject: "nobody",
+        tenant: "",
+    };
+    lookup.source.find(nobody, &ambient).await.map(drop)
+}
+
+/// Who is looked up.
+#[derive(Debug, Clone, Copy)]
+struct LookupSubject<'a> {
+    issuer: &'a str,
+    subject: &'a str,
+    tenant: &'a str,
 }
 
 /// A lookup, and what it means.
@@ -108,15 +111,15 @@ impl Lookup {
 }
 
 impl Source {
-    /// What it has of `caller`; the error names its cause without any value.
+    /// What it has of `person`; the error names its cause without any value.
     async fn find(
         &self,
-        caller: &Caller,
+        person: LookupSubject<'_>,
         ambient: &Ambient,
     ) -> Result<Option<ListedRights>, String> {
         match self {
-            Self::Table(table) => table.find(caller, ambient.now()),
-            Self::Query(query) => query.find(caller).await,
+            Self::Table(table) => table.find(person, ambient.now()),
+            Self::Query(query) => query.find(person).await,
         }
     }
 }
@@ -126,7 +129,12 @@ impl RightsSource for Lookup {
     async fn look_up(&self, caller: &Caller) -> Result<CallerRights, TokenRefusal> {
         // Before the source is asked: what it says is as old as the question at most.
         let expires_at = self.ambient.now().plus(self.config.ttl);
-        let found = self.source.find(caller, &self.ambient).await;
+        let person = LookupSubject {
+            issuer: caller.issuer(),
+            subject: caller.subject(),
+            tenant: caller.tenant(),
+        };
+        let found = self.source.find(person, &self.ambient).await;
         let found = found.map_err(|cause| {
             count("failed");
             tracing::error!(

@@ -5,13 +5,12 @@ use std::ops::ControlFlow;
 
 use serde_json::Value;
 use wardgate_catalogue::{BoundValue, Parameter, SqlDialect, SqlSettings, Statement};
-use wardgate_domain::Caller;
 use wardgate_redact::Row;
 use wardgate_sql::Database;
 
-use crate::Error;
 use crate::config::QueryConfig;
 use crate::rights::ListedRights;
+use crate::{Error, LookupSubject};
 
 /// The column with the roles.
 const ROLE: &str = "role";
@@ -70,10 +69,13 @@ impl Query {
         })
     }
 
-    /// What it finds of `caller`; no row, nobody.
-    pub(crate) async fn find(&self, caller: &Caller) -> Result<Option<ListedRights>, String> {
+    /// What it finds of `person`; no row, nobody.
+    pub(crate) async fn find(
+        &self,
+        person: LookupSubject<'_>,
+    ) -> Result<Option<ListedRights>, String> {
         let limit = self.config.timeout();
-        let rows = tokio::time::timeout(limit, self.rows(caller)).await;
+        let rows = tokio::time::timeout(limit, self.rows(person)).await;
         let rows = rows.map_err(|_| format!("the query took longer than {limit:?}"))??;
         if rows.is_empty() {
             return Ok(None);
@@ -81,12 +83,12 @@ impl Query {
         read_rows(rows, &self.config.lists).map(Some)
     }
 
-    async fn rows(&self, caller: &Caller) -> Result<Vec<Row>, String> {
+    async fn rows(&self, person: LookupSubject<'_>) -> Result<Vec<Row>, String> {
         let parameters = self.statement.params().iter().map(|name| {
             let value = match name.as_str() {
-                "issuer" => caller.issuer(),
-                "tenant" => caller.tenant(),
-                _ => caller.subject(),
+                "issuer" => person.issuer,
+                "tenant" => person.tenant,
+                _ => person.subject,
             };
             Parameter::One(BoundValue::Text(Some(value.to_owned())))
         });

@@ -11,12 +11,12 @@ use arc_swap::ArcSwap;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::io::AsyncReadExt;
-use wardgate_domain::{Ambient, Caller, Digest, Timestamp};
+use wardgate_domain::{Ambient, Digest, Timestamp};
 use wardgate_edge::is_name;
 use wardgate_yaml::{Position, Spanned};
 
-use crate::Error;
 use crate::rights::ListedRights;
+use crate::{Error, LookupSubject};
 
 /// The largest table that is read.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
@@ -155,10 +155,10 @@ impl Table {
         Ok(table)
     }
 
-    /// What it has of `caller`. Fails where the file could not be used for longer than what it says counts.
+    /// What it has of `person`. Fails where the file could not be used for longer than what it says counts.
     pub(crate) fn find(
         &self,
-        caller: &Caller,
+        person: LookupSubject<'_>,
         now: Timestamp,
     ) -> Result<Option<ListedRights>, String> {
         let read_at = Timestamp::from_micros(self.read_at.load(Ordering::Relaxed));
@@ -166,9 +166,9 @@ impl Table {
             return Err("the table of callers cannot be used".to_owned());
         }
         let people = self.people.load();
-        let entries = people.by_subject.get(caller.subject()).into_iter();
+        let entries = people.by_subject.get(person.subject).into_iter();
         let is_theirs = |issuer: &Option<String>| match issuer {
-            Some(issuer) => issuer == caller.issuer(),
+            Some(issuer) => issuer == person.issuer,
             None => true,
         };
         let mut listed = entries.flatten().filter(|(issuer, _)| is_theirs(issuer));
