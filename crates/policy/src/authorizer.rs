@@ -100,19 +100,16 @@ impl PolicyAuthorizer {
         let Some(made) = call else {
             return EarlierCalls::disregarded();
         };
-        let counted = |counts| EarlierCalls { call, counts };
-        let engine = self.engine.load_full();
-        let Some(declared) = engine.counters(tool) else {
-            return counted(Ok(CallCounts::new()));
+        let rights = self.engine.load().rights_by_history(caller, tool);
+        let counts = match rights {
+            None => Ok(CallCounts::new()),
+            Some(rights) => {
+                let made = (made, CountedUntil::Now(self.ambient.now()));
+                let counting = (self.history).count(&rights.counters, caller.subject(), made);
+                counting.await
+            }
         };
-        let rights = engine.rights(caller, tool);
-        if rights.counters.is_empty() {
-            return counted(Ok(CallCounts::new()));
-        }
-        let counters = (declared, &rights.counters);
-        let moment = CountedUntil::Now(self.ambient.now());
-        let counting = (self.history).count(counters, caller.subject(), (made, moment));
-        counted(counting.await)
+        EarlierCalls { call, counts }
     }
 
     /// Decides one call. `client_ip` is empty when unknown. An approval that does not fit the call is as good as none.
@@ -433,15 +430,12 @@ fn known_counts(
     tool: &ToolFacts,
     earlier: EarlierCalls,
 ) -> Result<CallCounts, HistoryFault> {
-    if earlier.call.is_none() || engine.counters(tool).is_none() {
+    let rights = (earlier.call).and_then(|_| engine.rights_by_history(caller, tool));
+    let Some(rights) = rights else {
         return Ok(CallCounts::new());
-    }
-    let rights = engine.rights(caller, tool);
-    if rights.counters.is_empty() {
-        return Ok(CallCounts::new());
-    }
+    };
     let known = earlier.counts.and_then(|counts| {
-        let has_all = rights.counters.iter().all(|name| counts.contains_key(name));
+        let has_all = rights.counters.keys().all(|name| counts.contains_key(name));
         has_all.then_some(counts).ok_or(HistoryFault::OtherPolicies)
     });
     known.inspect_err(|fault| match fault {

@@ -1,7 +1,5 @@
 //! May the caller call the tool, or use what else a source offers?
 
-use std::collections::BTreeSet;
-
 use cedar_policy::{
     AuthorizationError, Authorizer, Context, Decision, Diagnostics, Entities, Entity, EntityUid,
     PartialEntities, PartialEntityUid, PartialRequest, PolicyId, Request,
@@ -13,8 +11,9 @@ use crate::context::CallContext;
 use crate::denial::Denial;
 use crate::entities::text;
 use crate::fault::DecisionFault;
+use crate::history::CallCounters;
 use crate::set::{PolicySet, gather};
-use crate::vocabulary::uid;
+use crate::vocabulary::{Vocabulary, uid};
 
 /// Whether a call is allowed: the ids of the policies that permit it, or the denial.
 pub(crate) type CallAnswer = Result<Vec<String>, Denial>;
@@ -26,6 +25,21 @@ pub(crate) enum Access {
     Settled(CallAnswer),
     /// In some context it could be allowed, in others not: the policies that can still decide.
     ByContext(Box<cedar_policy::PolicySet>),
+}
+
+impl Vocabulary {
+    /// The question whether `tool` may be called, or what else a source offers be used; none where the schema does not fit.
+    pub(crate) fn call_request(
+        &self,
+        principal: &EntityUid,
+        tool: &ToolFacts,
+        context: Context,
+    ) -> Option<Request> {
+        let (action, resource) = self.question(tool.kind);
+        let resource = uid(resource, tool.name.as_str());
+        let schema = Some(&self.schema);
+        Request::new(principal.clone(), action.clone(), resource, context, schema).ok()
+    }
 }
 
 impl Access {
@@ -115,20 +129,21 @@ impl PolicySet {
     pub(crate) fn counters_read(
         &self,
         (access, approvable): (&Access, Option<&Access>),
-    ) -> BTreeSet<String> {
-        let mut counters = BTreeSet::new();
+    ) -> CallCounters {
         if self.history_readers.is_empty() {
-            return counters;
+            return CallCounters::new();
         }
-        for access in [Some(access), approvable].into_iter().flatten() {
-            let Access::ByContext(policies) = access else {
-                continue;
-            };
-            let policies = policies.policies();
-            let read = policies.filter_map(|policy| self.history_readers.get(policy.id()));
-            counters.extend(read.flatten().cloned());
-        }
-        counters
+        let declared = self.vocabulary.counters(OfferKind::Tool);
+        let open = [Some(access), approvable].into_iter().flatten();
+        let policies = open
+            .filter_map(Access::open)
+            .flat_map(cedar_policy::PolicySet::policies);
+        let read = policies.filter_map(|policy| self.history_readers.get(policy.id()));
+        let read = read
+            .flatten()
+            .filter_map(|name| declared.get_key_value(name));
+        read.map(|(name, counter)| (name.clone(), counter.clone()))
+            .collect()
     }
 
     /// Decides by `policies` as far as that goes; a `context` that is none is unknown.
@@ -195,7 +210,6 @@ impl PolicySet {
     ) -> Result<(Request, Entities), DecisionFault> {
         let vocabulary = &self.vocabulary;
         let refused = || DecisionFault::Refused("the arguments of a call");
-        let (action, resource) = vocabulary.question(tool.kind);
         let this = vocabulary.call_arguments();
         let tags = arguments
             .iter()
@@ -207,15 +221,9 @@ impl PolicySet {
             .clone()
             .add_entities([tagged], None)
             .map_err(|_| refused())?;
-        let request = Request::new(
-            principal.clone(),
-            action.clone(),
-            uid(resource, tool.name.as_str()),
-            context.to_cedar(Some(vocabulary.call_parts(tool.kind)))?,
-            Some(&vocabulary.schema),
-        )
-        .map_err(|_| refused())?;
-        Ok((request, entities))
+        let context = context.to_cedar(Some(vocabulary.call_parts(tool.kind)))?;
+        let request = vocabulary.call_request(principal, tool, context);
+        Ok((request.ok_or_else(refused)?, entities))
     }
 
     pub(crate) fn policies(

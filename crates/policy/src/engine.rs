@@ -1,6 +1,6 @@
 //! One policy set at work: what it says of a caller and a tool, worked out once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::{Arc, OnceLock};
 
@@ -58,7 +58,7 @@ pub(crate) struct ToolRights {
     /// The access with any approval; none where no permit needs one.
     approvable: Option<Access>,
     /// The counters of earlier calls that the access depends on.
-    pub(crate) counters: BTreeSet<String>,
+    pub(crate) counters: CallCounters,
     /// Empty when `access` is settled by a fault.
     pub(crate) entities: Entities,
     /// Policies about rows or columns look at the time or the client's address.
@@ -118,12 +118,6 @@ impl Engine {
     /// The version in force.
     pub(crate) fn hash(&self) -> Digest {
         self.set.hash()
-    }
-
-    /// The counters of earlier calls that policies about `tool` can read; none where there are none, which is known at once.
-    pub(crate) fn counters(&self, tool: &ToolFacts) -> Option<&CallCounters> {
-        let counters = self.set.vocabulary.counters(tool.kind);
-        (!counters.is_empty()).then_some(counters)
     }
 
     /// What `caller` may do with `tool`, remembered from the last time if possible.
@@ -248,6 +242,18 @@ impl Engine {
         let slice = Arc::new(self.set.for_roles(roles));
         self.slices.insert(roles.to_vec(), Arc::clone(&slice));
         slice
+    }
+
+    /// The same where it depends on earlier calls; none where it does not. Where no counter is declared that is known at once.
+    pub(crate) fn rights_by_history(
+        &self,
+        caller: &Caller,
+        tool: &ToolFacts,
+    ) -> Option<Arc<ToolRights>> {
+        if self.set.vocabulary.counters(tool.kind).is_empty() {
+            return None;
+        }
+        Some(self.rights(caller, tool)).filter(|rights| !rights.counters.is_empty())
     }
 
     fn compute_rights(&self, caller: &Caller, tool: &ToolFacts) -> Arc<ToolRights> {

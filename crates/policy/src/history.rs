@@ -19,11 +19,8 @@ use crate::fault::DecisionFault;
 /// The attribute of the context that has the counters.
 pub(crate) const HISTORY: &str = "history";
 
-/// Counters of one directory. The audit service takes no more.
-pub(crate) const MAX_COUNTERS: usize = 8;
-
-/// Tools of one counter. The audit service takes no more.
-const MAX_TOOLS: usize = 16;
+/// Counters of one directory: no more than the audit service takes.
+pub(crate) const MAX_COUNTERS: usize = CallCountQuery::MAX_SELECTIONS;
 
 /// How far back a counter looks.
 const LONGEST_WINDOW: Duration = Duration::from_hours(31 * 24);
@@ -120,7 +117,7 @@ impl CallCounter {
                 );
             }
         };
-        if tools.len() > MAX_TOOLS {
+        if tools.len() > CallSelection::MAX_TOOLS {
             return fault("counts more than sixteen tools", "make it several counters");
         }
         let within = text("within").and_then(duration::parse);
@@ -239,28 +236,24 @@ impl CallHistory {
         self.0.store(None);
     }
 
-    /// What the `wanted` counters of `declared` say of the caller `subject`, who makes `call`.
+    /// What `counters` say of the caller `subject`, who makes `call`.
     pub(crate) async fn count(
         &self,
-        (declared, wanted): (&CallCounters, &BTreeSet<String>),
+        counters: &CallCounters,
         subject: &str,
         (call, moment): (CallReference, CountedUntil),
     ) -> Result<CallCounts, HistoryFault> {
         let audit = self.0.load_full().ok_or(HistoryFault::NoLink)?;
-        let wanted: Vec<_> = (declared.iter())
-            .filter(|(name, _)| wanted.contains(*name))
-            .collect();
         let (now, call_id, until) = match moment {
             CountedUntil::Now(_) if !call.has_intent => return Err(HistoryFault::NoIntent),
             CountedUntil::Now(now) => (now, Some(call.call_id), None),
             CountedUntil::Then(then) => (then, None, Some(then)),
         };
         let conversation = call.conversation;
-        let mut counters = wanted.iter().map(|(_, counter)| counter);
-        if conversation.is_none() && counters.any(|counter| counter.is_of_conversation) {
+        if conversation.is_none() && counters.values().any(|it| it.is_of_conversation) {
             return Err(HistoryFault::NoConversation);
         }
-        let selections = wanted.iter().map(|(_, counter)| CallSelection {
+        let selections = counters.values().map(|counter| CallSelection {
             tools: counter.tools.clone(),
             since: now.minus(counter.within),
             conversation: conversation.filter(|_| counter.is_of_conversation),
@@ -273,8 +266,7 @@ impl CallHistory {
             until,
         };
         let counts = audit.count_calls(query, COUNT_LIMIT).await?;
-        let names = wanted.into_iter().map(|(name, _)| name.clone());
-        Ok(names.zip(counts).collect())
+        Ok(counters.keys().cloned().zip(counts).collect())
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use cedar_policy::{Context, Entities, EntityUid, PartialEntities, Request};
+use cedar_policy::{Context, Entities, EntityUid, PartialEntities};
 use serde_json::Value;
 use wardgate_domain::{Caller, ToolFacts};
 
@@ -15,7 +15,6 @@ use crate::context::CallContext;
 use crate::fault::DecisionFault;
 use crate::set::PolicySet;
 use crate::simulator::Simulator;
-use crate::vocabulary::uid;
 
 /// A recorded call, decided anew.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,9 +63,9 @@ impl Simulator {
             // A policy that fails may fail only for want of an attribute.
             return ReplayedRights(Rights::Settled(ReplayedCall::Undetermined));
         };
-        let is_open = |access: &Access| matches!(access, Access::ByContext(_));
-        let depends = is_open(&open.access) || open.approvable.as_ref().is_some_and(is_open);
-        let counters = (open.set).counters_read((&open.access, open.approvable.as_ref()));
+        let accesses = (&open.access, open.approvable.as_ref());
+        let depends = accesses.0.open().is_some() || accesses.1.and_then(Access::open).is_some();
+        let counters = open.set.counters_read(accesses);
         // What went before a recorded call is not counted anew.
         if depends && counters.is_empty() && open.set.access_reads_context(tool) {
             return ReplayedRights(Rights::ByContext(Box::new(open)));
@@ -150,15 +149,11 @@ impl OpenRights {
         context: &Context,
     ) -> Result<Access, DecisionFault> {
         let vocabulary = &self.set.vocabulary;
-        let (action, resource) = vocabulary.question(self.tool.kind);
-        let request = Request::new(
-            self.principal.clone(),
-            action.clone(),
-            uid(resource, self.tool.name.as_str()),
-            context.clone(),
-            Some(&vocabulary.schema),
-        )
-        .map_err(|_| DecisionFault::Refused("the question whether a call was allowed"))?;
+        let request = vocabulary
+            .call_request(&self.principal, &self.tool, context.clone())
+            .ok_or(DecisionFault::Refused(
+                "the question whether a call was allowed",
+            ))?;
         decide(&request, policies, known).map(Access::Settled)
     }
 }

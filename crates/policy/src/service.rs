@@ -26,9 +26,9 @@ use crate::reload::DirectoryState;
 use crate::shadow::ShadowEvaluator;
 use crate::{Config, Error, reload};
 
-/// The policy service over the policies of `config`, which counts earlier calls at `history`. Fails when these are not usable, or the keys of its issuers;
-/// afterwards a changed directory is taken up when it is usable and otherwise left alone; the service stays ready and says
-/// so. Call it inside a Tokio runtime.
+/// The policy service over the policies of `config`, which counts earlier calls at `history`. Fails when the policies are not
+/// usable, or the keys of its issuers; afterwards a changed directory is taken up when it is usable and otherwise left alone;
+/// the service stays ready and says so. Call it inside a Tokio runtime.
 pub async fn service(
     config: Config,
     signer: PermitSigner,

@@ -148,22 +148,17 @@ impl ShadowEvaluator {
         }: &ComparedCall,
     ) -> Option<(Arc<Engine>, CallCounts)> {
         let candidate = self.lock().candidate.clone()?;
-        let counted = (candidate.counters(&call.tool)).zip(*reference);
-        let Some((declared, reference)) = counted else {
+        let rights = candidate.rights_by_history(&call.caller, &call.tool);
+        let Some((rights, reference)) = rights.zip(*reference) else {
             return Some((candidate, CallCounts::new()));
         };
-        let rights = candidate.rights(&call.caller, &call.tool);
-        if rights.counters.is_empty() {
-            return Some((Arc::clone(&candidate), CallCounts::new()));
-        }
-        let counters = (declared, &rights.counters);
+        let (counters, subject) = (&rights.counters, call.caller.subject());
         let moment = (reference, CountedUntil::Then(call.context.time));
-        let counted = self.history.count(counters, call.caller.subject(), moment);
-        let Ok(counts) = counted.await else {
+        let Ok(counts) = self.history.count(counters, subject, moment).await else {
             self.skip();
             return None;
         };
-        Some((Arc::clone(&candidate), counts))
+        Some((candidate, counts))
     }
 
     /// Asks both sets about a call, and keeps how their decisions differ.

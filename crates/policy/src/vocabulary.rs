@@ -39,8 +39,6 @@ pub(crate) struct Vocabulary {
     pub(crate) argument_types: Record,
     /// The counters of earlier calls that a deployment declares.
     counters: CallCounters,
-    /// Of those that declare none, and of what is no call of a tool.
-    no_counters: CallCounters,
     /// Row types by name.
     pub(crate) rows: BTreeMap<String, RowType>,
 }
@@ -110,7 +108,6 @@ impl Vocabulary {
             caller_attributes,
             argument_types,
             counters,
-            no_counters: CallCounters::new(),
             rows: rows.into_iter().map(row_type).collect::<Option<_>>()?,
             schema,
         })
@@ -128,9 +125,10 @@ impl Vocabulary {
 
     /// The counters of earlier calls that policies about this kind can read.
     pub(crate) fn counters(&self, kind: OfferKind) -> &CallCounters {
+        static NONE: CallCounters = CallCounters::new();
         match kind {
             OfferKind::Tool => &self.counters,
-            OfferKind::Connect | OfferKind::Resources | OfferKind::Prompts => &self.no_counters,
+            OfferKind::Connect | OfferKind::Resources | OfferKind::Prompts => &NONE,
         }
     }
 

@@ -9,21 +9,31 @@ use wardgate_domain::{
 };
 use wardgate_proto::common::v1 as pb;
 use wardgate_proto::policy::v1::policy_service_client::PolicyServiceClient;
+use wardgate_proto::policy::v1::policy_service_server::{PolicyService, PolicyServiceServer};
 use wardgate_proto::policy::v1::{
     ApproveRequest, AuthorizeRecallRequest, AuthorizeRecordRequest, AuthorizeRequest,
     ConversationFacts, IdentifyRequest, ListVisibleRequest, RecordScope, WatchVersionRequest,
 };
-use wardgate_rpc::Readiness;
+use wardgate_rpc::client::LocalPolicy;
+use wardgate_rpc::{Readiness, Service};
 use wardgate_testkit::permit_signer;
 
 use super::fixture::{Dir, tool};
 use super::issuer::Issuer;
 use super::samples::{caller, token_end};
 use crate::history::CallHistory;
-use crate::{Config, service};
+use crate::{Config, Error, service};
 
 const ALLOW: &str =
     "@id(\"a\") permit(principal, action == Action::\"call_tool\", resource == Tool::\"t\");";
+
+/// The service, without an audit service to count earlier calls at.
+async fn start(
+    config: Config,
+) -> Result<Service<PolicyServiceServer<impl PolicyService>, LocalPolicy>, Error> {
+    let history = CallHistory::default();
+    service(config, permit_signer(), history, Ambient::system()).await
+}
 
 /// Policies, and an issuer of tokens.
 struct Deployment {
@@ -77,14 +87,7 @@ impl Deployment {
 #[tokio::test]
 async fn decisions_listings_and_versions_agree() {
     let deployment = Deployment::with(ALLOW);
-    let service = service(
-        deployment.config(),
-        permit_signer(),
-        CallHistory::default(),
-        Ambient::system(),
-    )
-    .await
-    .unwrap();
+    let service = start(deployment.config()).await.unwrap();
     assert_eq!(*service.readiness.borrow(), Readiness::Ready);
     let mut client = PolicyServiceClient::new(service.server);
 
@@ -128,14 +131,7 @@ async fn decisions_listings_and_versions_agree() {
 async fn an_approver_approves_by_their_own_token_and_the_call_is_allowed_with_what_they_gave() {
     let approvable = ALLOW.replace("permit(", "@approval(\"Manager\") permit(");
     let deployment = Deployment::with(&approvable);
-    let service = service(
-        deployment.config(),
-        permit_signer(),
-        CallHistory::default(),
-        Ambient::system(),
-    )
-    .await
-    .unwrap();
+    let service = start(deployment.config()).await.unwrap();
     let mut client = PolicyServiceClient::new(service.server);
     let answer = client.authorize(deployment.asking("t")).await.unwrap();
     let waiting: Decision = answer.into_inner().decision.unwrap().try_into().unwrap();
@@ -177,14 +173,7 @@ async fn an_approver_approves_by_their_own_token_and_the_call_is_allowed_with_wh
 #[tokio::test]
 async fn a_changed_directory_is_announced_and_a_bad_one_is_not() {
     let deployment = Deployment::with(ALLOW);
-    let service = service(
-        deployment.config(),
-        permit_signer(),
-        CallHistory::default(),
-        Ambient::system(),
-    )
-    .await
-    .unwrap();
+    let service = start(deployment.config()).await.unwrap();
     let mut readiness = service.readiness;
     let mut client = PolicyServiceClient::new(service.server);
     let mut versions = client
@@ -220,14 +209,7 @@ async fn a_changed_directory_is_announced_and_a_bad_one_is_not() {
 #[tokio::test]
 async fn a_bad_message_is_answered_with_the_field_at_fault() {
     let deployment = Deployment::with(ALLOW);
-    let service = service(
-        deployment.config(),
-        permit_signer(),
-        CallHistory::default(),
-        Ambient::system(),
-    )
-    .await
-    .unwrap();
+    let service = start(deployment.config()).await.unwrap();
     let mut client = PolicyServiceClient::new(service.server);
     let bend = |bend: fn(&mut pb::ToolFacts)| {
         let mut tool = (&tool("t")).into();
@@ -263,42 +245,19 @@ async fn a_bad_message_is_answered_with_the_field_at_fault() {
 #[tokio::test]
 async fn the_service_does_not_start_on_an_unusable_set() {
     let deployment = Deployment::with("permit(");
-    let error = service(
-        deployment.config(),
-        permit_signer(),
-        CallHistory::default(),
-        Ambient::system(),
-    )
-    .await
-    .err()
-    .unwrap();
+    let error = start(deployment.config()).await.err().unwrap();
     assert!(error.to_string().contains("p.cedar:1:"), "{error}");
     let deployment = Deployment::with(ALLOW);
     let mut config = deployment.config();
     config.permit_ttl = Duration::from_hours(1);
-    let error = service(
-        config,
-        permit_signer(),
-        CallHistory::default(),
-        Ambient::system(),
-    )
-    .await
-    .err()
-    .unwrap();
+    let error = start(config).await.err().unwrap();
     assert!(error.to_string().contains("permit_ttl"), "{error}");
 }
 
 #[tokio::test]
 async fn the_watch_ends_with_the_service() {
     let deployment = Deployment::with(ALLOW);
-    let service = service(
-        deployment.config(),
-        permit_signer(),
-        CallHistory::default(),
-        Ambient::system(),
-    )
-    .await
-    .unwrap();
+    let service = start(deployment.config()).await.unwrap();
     drop(service.local);
     let mut client = PolicyServiceClient::new(service.server);
     let mut versions = client
@@ -317,14 +276,7 @@ async fn the_watch_ends_with_the_service() {
 #[tokio::test]
 async fn recall_is_answered_and_a_question_without_a_conversation_is_refused() {
     let deployment = Deployment::with(ALLOW);
-    let service = service(
-        deployment.config(),
-        permit_signer(),
-        CallHistory::default(),
-        Ambient::system(),
-    )
-    .await
-    .unwrap();
+    let service = start(deployment.config()).await.unwrap();
     let mut client = PolicyServiceClient::new(service.server);
     let mut request = AuthorizeRecallRequest {
         caller_token: deployment.token(),
@@ -347,14 +299,7 @@ async fn recall_is_answered_and_a_question_without_a_conversation_is_refused() {
 #[tokio::test]
 async fn nothing_is_decided_for_a_caller_whose_token_does_not_verify() {
     let deployment = Deployment::with(ALLOW);
-    let service = service(
-        deployment.config(),
-        permit_signer(),
-        CallHistory::default(),
-        Ambient::system(),
-    )
-    .await
-    .unwrap();
+    let service = start(deployment.config()).await.unwrap();
     let mut client = PolicyServiceClient::new(service.server);
     let good = deployment.token();
     let other = deployment.issuer.token(&caller("other", &[]), token_end());
@@ -417,13 +362,7 @@ async fn a_service_without_an_issuer_does_not_start() {
     let dir = Dir::with(ALLOW);
     let config: Config =
         serde_json::from_value(serde_json::json!({ "policies": dir.path() })).unwrap();
-    let started = service(
-        config,
-        permit_signer(),
-        CallHistory::default(),
-        Ambient::system(),
-    )
-    .await;
+    let started = start(config).await;
     let error = started.err().unwrap().to_string();
     assert_eq!(
         error,
@@ -442,8 +381,7 @@ async fn what_was_looked_up_decides_and_no_permit_outlives_it() {
         caller_lookup: Some(serde_json::from_value(lookup).unwrap()),
         ..deployment.config()
     };
-    let history = CallHistory::default();
-    let service = service(config, permit_signer(), history, Ambient::system()).await;
+    let service = start(config).await;
     let mut client = PolicyServiceClient::new(service.unwrap().server);
 
     let asked = Ambient::system().now();

@@ -8,12 +8,6 @@ use wardgate_proto::audit::v1 as pb;
 use super::AuditClient;
 use crate::client::{CallError, request, within};
 
-/// Selections of one question.
-const MAX_SELECTIONS: usize = 8;
-
-/// Tools of one selection.
-const MAX_TOOLS: usize = 16;
-
 /// The question how many calls of a caller are on record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallCountQuery {
@@ -40,6 +34,16 @@ pub struct CallSelection {
     pub conversation: Option<Digest>,
     /// Only calls and other requests that ended and released health information.
     pub phi: bool,
+}
+
+impl CallCountQuery {
+    /// Selections of one question.
+    pub const MAX_SELECTIONS: usize = 8;
+}
+
+impl CallSelection {
+    /// Tools of one selection.
+    pub const MAX_TOOLS: usize = 16;
 }
 
 impl AuditClient {
@@ -95,7 +99,7 @@ impl TryFrom<pb::CountCallsRequest> for CallCountQuery {
         if request.subject.is_empty() {
             return Err(InvalidMessage::field("subject", "is missing"));
         }
-        if request.selections.len() > MAX_SELECTIONS {
+        if request.selections.len() > Self::MAX_SELECTIONS {
             return Err(InvalidMessage::field("selections", "are more than eight"));
         }
         let call_id = match request.call_id.as_str() {
@@ -116,7 +120,7 @@ impl TryFrom<pb::CallSelection> for CallSelection {
     type Error = InvalidMessage;
 
     fn try_from(selection: pb::CallSelection) -> Result<Self, Self::Error> {
-        if selection.tools.len() > MAX_TOOLS {
+        if selection.tools.len() > Self::MAX_TOOLS {
             let problem = "are more than sixteen";
             return Err(InvalidMessage::field("selections.tools", problem));
         }
