@@ -1,7 +1,7 @@
 //! Where the time of a call goes.
 
 use std::collections::BTreeMap;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use metrics::{Histogram, histogram};
@@ -17,7 +17,13 @@ static RUN_STAGES: StageHistograms = StageHistograms::new("run.");
 /// by its name and labels takes longer than to record a value.
 struct StageHistograms {
     prefix: &'static str,
-    by_stage: RwLock<BTreeMap<String, Histogram>>,
+    by_stage: RwLock<BTreeMap<String, Arc<StageHistogram>>>,
+}
+
+/// The histogram of one stage, and the name of the stage with its prefix.
+struct StageHistogram {
+    name: String,
+    histogram: Histogram,
 }
 
 impl StageHistograms {
@@ -29,26 +35,26 @@ impl StageHistograms {
     }
 
     fn record(&self, stage: &str, spent: Duration) {
+        let stage = self.known(stage).unwrap_or_else(|| self.resolve(stage));
+        stage.histogram.record(spent);
+        tracing::debug!(stage = stage.name, micros = spent.as_micros(), "stage done");
+    }
+
+    fn known(&self, stage: &str) -> Option<Arc<StageHistogram>> {
         let known = self.by_stage.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(histogram) = known.get(stage) {
-            histogram.record(spent);
-        } else {
-            drop(known);
-            let name = format!("{}{stage}", self.prefix);
-            let histogram = histogram!(names::STAGE_SECONDS, "stage" => name);
-            histogram.record(spent);
-            let mut known = self
-                .by_stage
-                .write()
-                .unwrap_or_else(PoisonError::into_inner);
-            known.insert(stage.to_owned(), histogram);
-        }
-        let (prefix, micros) = (self.prefix, spent.as_micros());
-        tracing::debug!(
-            stage = format_args!("{prefix}{stage}"),
-            micros,
-            "stage done"
-        );
+        known.get(stage).cloned()
+    }
+
+    fn resolve(&self, stage: &str) -> Arc<StageHistogram> {
+        let name = format!("{}{stage}", self.prefix);
+        let histogram = histogram!(names::STAGE_SECONDS, "stage" => name.clone());
+        let resolved = Arc::new(StageHistogram { name, histogram });
+        let mut known = self
+            .by_stage
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        known.insert(stage.to_owned(), Arc::clone(&resolved));
+        resolved
     }
 }
 
@@ -60,4 +66,20 @@ pub fn stage(name: &str, spent: Duration) {
 /// The same of the stage `name` of the run in the tool-runner.
 pub fn run_stage(name: &str, spent: Duration) {
     RUN_STAGES.record(name, spent);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stage_is_resolved_once_under_its_whole_name() {
+        let stages = StageHistograms::new("run.");
+        for _ in 0..2 {
+            stages.record("execute", Duration::from_millis(1));
+        }
+        let known = stages.known("execute").unwrap();
+        assert_eq!(known.name, "run.execute");
+        assert!(stages.known("redact").is_none());
+    }
 }

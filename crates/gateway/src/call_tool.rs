@@ -72,10 +72,9 @@ impl ToolCall {
         Some(Self {
             protocol: version.as_str(),
             idempotency_key: sealed.idempotency_key,
-            conversation: match sealed.conversation {
-                Some(digest) => Some(digest.parse().ok()?),
-                None => None,
-            },
+            conversation: (sealed.conversation.map(|digest| digest.parse()))
+                .transpose()
+                .ok()?,
             // A call that waits for its client was not refused.
             agent_refusal: None,
             mirrored_headers: None,

@@ -95,7 +95,8 @@ impl RequestAdmission {
         caller: &Caller,
         report: Option<&LimitReport>,
     ) -> Result<Slot, RpcError> {
-        self.uses.note(caller.person(), || {
+        let bucket = caller.person();
+        self.uses.note(bucket, || {
             let mut owner = BucketOwner {
                 limit: REQUESTS_PER_MINUTE.to_owned(),
                 ..BucketOwner::default()
@@ -103,7 +104,7 @@ impl RequestAdmission {
             owner.set_person(caller);
             owner
         });
-        let spent = (self.rates).take_and_report(caller.person(), self.rate, NonZeroU32::MIN);
+        let spent = (self.rates).take_and_report(bucket, self.rate, NonZeroU32::MIN);
         let (spent, status) = spent.await;
         if let Some(report) = report.filter(|_| self.is_rate_reported) {
             report.add(REQUESTS_PER_MINUTE, self.rate, status);

@@ -36,10 +36,7 @@ impl LimitsError {
                 "What is used of limits cannot be read now. Try again later.",
             ),
             Self::Policy(_) => RpcError::not_decided(),
-            Self::NotRecorded => RpcError::internal(
-                Reason::NOT_DURABLE,
-                "This cannot be recorded durably now, and was not done. Try again later.",
-            ),
+            Self::NotRecorded => RpcError::not_recorded(),
             Self::Denied => RpcError::invalid_params(sentence(self)).because(Reason::DENIED),
         }
     }

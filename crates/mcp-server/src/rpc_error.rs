@@ -348,6 +348,12 @@ impl RpcError {
         Self::internal(Reason::POLICY_UNAVAILABLE, message)
     }
 
+    /// What an operator wanted could not be recorded, and so was not done.
+    pub fn not_recorded() -> Self {
+        let message = "This cannot be recorded durably now, and was not done. Try again later.";
+        Self::internal(Reason::NOT_DURABLE, message)
+    }
+
     /// The caller calls too often (RFC 6585, section 4).
     pub fn rate_limited(wait: Duration) -> Self {
         let message = "The tool is called too often. Wait, then try again.";

@@ -37,10 +37,7 @@ impl RevocationError {
                 "Revocations cannot be read or changed now. Try again later.",
             ),
             Self::Policy(_) => RpcError::not_decided(),
-            Self::NotRecorded => RpcError::internal(
-                Reason::NOT_DURABLE,
-                "This cannot be recorded durably now, and was not done. Try again later.",
-            ),
+            Self::NotRecorded => RpcError::not_recorded(),
             Self::Denied => RpcError::invalid_params(sentence(self)).because(Reason::DENIED),
             Self::TooMany | Self::Unknown => RpcError::invalid_params(sentence(self)),
         }
