@@ -233,8 +233,8 @@ impl PasswordRole {
     /// Ends every connection of the role. Returns how many there were.
     pub async fn disconnect(&self) -> i64 {
         let mut connection = PgConnection::connect(&self.server).await.unwrap();
-        let ended =
-            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = $1";
+        // The server waits, in milliseconds, until each of them is gone: it only tells it to go otherwise.
+        let ended = "SELECT count(pg_terminate_backend(pid, 60000)) FROM pg_stat_activity WHERE usename = $1";
         let ended = sqlx::query_scalar(ended).bind(&self.name);
         ended.fetch_one(&mut connection).await.unwrap()
     }

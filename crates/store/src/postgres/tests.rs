@@ -98,8 +98,10 @@ fn server_of(role: &PasswordRole) -> PostgresServer {
     }
 }
 
+/// A pool that asks every connection before it is used: the pools of the services trust one that was used a moment ago,
+/// and repeat what they did on it where the server ended it since.
 fn pool_of(server: &PostgresServer) -> PostgresPool {
-    let pool = only_living(PgPoolOptions::new()).acquire_timeout(Duration::from_mins(1));
+    let pool = PgPoolOptions::new().acquire_timeout(Duration::from_mins(1));
     server.pool(pool, |options| options)
 }
 
