@@ -65,21 +65,27 @@ impl BytesFilter {
 }
 
 impl RecordFilter {
-    /// Whether records come in the order of their time rather than of their sequence.
+    /// Whether records come in the order of their time rather than of their sequence: as the indexes have them. A reading
+    /// from a sequence number on, such as of what is yet to come, looks at the records behind it.
     pub(crate) fn is_by_time(&self) -> bool {
+        let of_calls = self.subject.is_some() || self.tool.is_some() || self.status.is_some();
+        self.is_within_time() || (of_calls && self.from_sequence == 0)
+    }
+
+    fn is_within_time(&self) -> bool {
         self.since.is_some() || self.until.is_some()
     }
 
     /// Whether every record matches, so that one that does not come is missing.
     pub(crate) fn is_unconditional(&self) -> bool {
         let of_calls = self.subject.is_none() && self.tool.is_none() && self.call_id.is_none();
-        of_calls && self.status.is_none() && self.data_subject.is_none() && !self.is_by_time()
+        of_calls && self.status.is_none() && self.data_subject.is_none() && !self.is_within_time()
     }
 
     /// Refuses filters that do not go together.
     pub(crate) fn validate(self) -> Result<Self, InvalidMessage> {
-        if self.before_time.is_some() && !(self.is_by_time() && self.newest_first) {
-            let problem = "goes with `since` or `until`, newest first";
+        if self.before_time.is_some() && !self.newest_first {
+            let problem = "goes with records that are read newest first";
             return Err(InvalidMessage::field("before_time", problem));
         }
         Ok(self)

@@ -154,7 +154,8 @@ struct RemainingQuery {
 impl RemainingQuery {
     fn whole(filter: &RecordFilter, head: &RecordHead) -> Self {
         let size = head.size;
-        let (end, after) = match (filter.before_time, filter.before_sequence) {
+        let before_time = filter.before_time.filter(|_| filter.is_by_time());
+        let (end, after) = match (before_time, filter.before_sequence) {
             (Some(time), before) => {
                 let sequence = before.unwrap_or(0);
                 (size, Some(RecordPosition { time, sequence }))

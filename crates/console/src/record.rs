@@ -67,7 +67,7 @@ pub(crate) struct RecordRows {
     pub(crate) damaged: Vec<RecordDamage>,
     /// There may be more: everything below this sequence number.
     pub(crate) more_before: Option<u64>,
-    /// The time of the first of those, where records are in the order of their time.
+    /// The time of the first of those, which counts where records are in the order of their time.
     pub(crate) more_before_time: Option<Timestamp>,
 }
 
@@ -226,7 +226,6 @@ impl Record {
             },
             ..filter
         };
-        let is_by_time = filter.since.is_some() || filter.until.is_some();
         let stream = self.links.audit.query(filter).await.map_err(away)?;
         pin_mut!(stream);
         let mut read = RecordRows::default();
@@ -245,7 +244,7 @@ impl Record {
             let sequence = stored.sequence;
             looked_at += 1;
             let owner = owner_of(&stored)?;
-            let time = is_by_time.then(|| owner.time.parse().ok()).flatten();
+            let time = owner.time.parse().ok();
             if read.more_before.is_none() && permitted.includes(&owner) {
                 bytes += stored.record.len();
                 let full = read.records.len() == most.records;

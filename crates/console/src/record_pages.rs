@@ -324,8 +324,8 @@ fn parsed<T>(
     parsed
 }
 
-/// Where a page ends and the next one begins: a sequence number, and after an `@` the time in microseconds where records are
-/// in the order of their time.
+/// Where a page ends and the next one begins: a sequence number, and after an `@` the time in microseconds, which counts where
+/// records are in the order of their time.
 fn page_position(text: &str) -> Option<(u64, Option<Timestamp>)> {
     let (sequence, time) = match text.split_once('@') {
         Some((sequence, time)) => (sequence, Some(Timestamp::from_micros(time.parse().ok()?))),

@@ -149,6 +149,7 @@ pub(super) const SCHEMA: Schema = Schema {
         include_str!("postgres/0005_cosigned.sql"),
         include_str!("postgres/0006_upkeep.sql"),
         include_str!("postgres/0007_history.sql"),
+        include_str!("postgres/0008_indexes.sql"),
     ],
     // What is on record stays: the service can add to it, and have whole bundles removed by `audit.prune_bundle`.
     rights: Rights::Tables(&[

@@ -149,6 +149,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("sqlite/0005_cosigned.sql"),
     include_str!("sqlite/0006_upkeep.sql"),
     include_str!("sqlite/0007_history.sql"),
+    include_str!("sqlite/0008_indexes.sql"),
 ];
 
 /// The statement that stores a batch, for up to 1, 2, 4, … 256 rows: a single one, which is its own

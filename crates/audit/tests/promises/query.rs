@@ -426,7 +426,6 @@ async fn a_query_that_means_nothing_is_refused(store: &TestStore) {
     let bad = [
         pb::QueryRequest {
             before_time: Some(start().into()),
-            newest_first: true,
             ..pb::QueryRequest::default()
         },
         pb::QueryRequest {

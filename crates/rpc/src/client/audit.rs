@@ -104,7 +104,8 @@ pub struct AuditFilter {
     pub from_sequence: u64,
     /// Below this sequence number.
     pub before_sequence: Option<u64>,
-    /// Of records by time, newest first: before this time, or of this time and below `before_sequence`.
+    /// Of records newest first in the order of their time: before this time, or of this time and below `before_sequence`. It
+    /// counts for nothing where they come in the order of their sequence numbers.
     pub before_time: Option<Timestamp>,
     /// At most so many; none: all.
     pub limit: Option<u64>,
