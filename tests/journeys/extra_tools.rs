@@ -8,6 +8,10 @@ use super::people::doctor;
 /// Makes the catalogue be looked at often, so that a journey does not wait for it.
 pub(super) const LOOK_OFTEN: (&str, &str) = ("WARDGATE_TOOL_RUNNER__RELOAD_INTERVAL", "50ms");
 
+/// Makes the process that runs tools log each run.
+pub(super) const LOG_RUNS: (&str, &str) =
+    ("WARDGATE_TELEMETRY__LOG", "info,wardgate_tool_runner=debug");
+
 /// Writes a row, which shows that it ran.
 pub(super) const COUNT_UP: &str = r"
   - name: count_up

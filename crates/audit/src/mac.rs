@@ -1,6 +1,7 @@
 //! Keyed digests: what stands in the record for arguments and results.
 
 use std::fmt;
+use std::sync::Arc;
 
 use aws_lc_rs::hmac;
 use wardgate_domain::Digest;
@@ -8,12 +9,12 @@ use wardgate_domain::Digest;
 /// The key under which digests of arguments and results are stored. A plain digest of a short code can
 /// be guessed by trying every code; a keyed one only by who holds the key.
 #[derive(Clone)]
-pub struct MacKey(hmac::Key);
+pub struct MacKey(Arc<hmac::Key>);
 
 impl MacKey {
     /// A key of 32 random bytes.
     pub fn from_bytes(bytes: &[u8; 32]) -> Self {
-        Self(hmac::Key::new(hmac::HMAC_SHA256, bytes))
+        Self(Arc::new(hmac::Key::new(hmac::HMAC_SHA256, bytes)))
     }
 
     /// HMAC-SHA-256 of the 32 bytes of `digest`.

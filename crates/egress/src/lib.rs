@@ -24,6 +24,7 @@ mod network;
 mod redirect;
 mod request;
 mod response;
+mod retry_after;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,6 +47,7 @@ pub use guard::{AddressGuard, AllowedHost, NotAHost};
 pub use network::{ClientIdentity, InvalidTls, NetworkSettings, TlsSettings};
 pub use request::EgressRequest;
 pub use response::{EgressResponse, ResponseBody};
+pub use retry_after::retry_after;
 
 use guard::GuardedDns;
 
@@ -169,12 +171,13 @@ impl Egress {
 
     async fn follow(&self, mut request: EgressRequest) -> Result<reqwest::Response, EgressError> {
         self.guard.check(&request.url)?;
+        if !redirect::follows(&request.method) {
+            let http = self.client_of(&request.url);
+            return not_encoded(http.execute(request.into_reqwest()).await?);
+        }
         for _ in 0..=redirect::MOST {
-            let http = match &self.further {
-                Some(further) if !self.guard.is_own(&request.url) => further,
-                _ => &self.http,
-            };
-            let response = http.execute(request.to_reqwest()).await?;
+            let http = self.client_of(&request.url);
+            let response = http.execute(request.clone().into_reqwest()).await?;
             let target = redirect::target(
                 &self.guard,
                 &request.method,
@@ -189,6 +192,13 @@ impl Egress {
             request.url = target;
         }
         Err(EgressError::TooManyRedirects)
+    }
+
+    fn client_of(&self, url: &Url) -> &reqwest::Client {
+        match &self.further {
+            Some(further) if !self.guard.is_own(url) => further,
+            _ => &self.http,
+        }
     }
 }
 

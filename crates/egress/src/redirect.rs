@@ -10,7 +10,12 @@ use super::guard::AddressGuard;
 /// Redirects one request may take.
 pub(super) const MOST: usize = 5;
 
-/// Where a response sends the request, if it is a redirect that we follow at all: those of GET and HEAD.
+/// Whether redirects of such a request are followed: what may change something is sent to nobody else.
+pub(super) fn follows(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
+}
+
+/// Where a response sends the request, if it is a redirect that we follow at all.
 pub(super) fn target(
     guard: &AddressGuard,
     method: &Method,
@@ -20,7 +25,7 @@ pub(super) fn target(
 ) -> Result<Option<Url>, EgressError> {
     let redirects = matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308);
     let location = match headers.get(LOCATION) {
-        Some(location) if redirects && matches!(*method, Method::GET | Method::HEAD) => location,
+        Some(location) if redirects && follows(method) => location,
         _ => return Ok(None),
     };
     let to = location

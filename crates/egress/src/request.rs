@@ -50,11 +50,11 @@ impl EgressRequest {
         self
     }
 
-    pub(super) fn to_reqwest(&self) -> reqwest::Request {
-        let mut request = reqwest::Request::new(self.method.clone(), self.url.clone());
-        *request.headers_mut() = self.headers.clone();
+    pub(super) fn into_reqwest(self) -> reqwest::Request {
+        let mut request = reqwest::Request::new(self.method, self.url);
+        *request.headers_mut() = self.headers;
         if !self.body.is_empty() {
-            *request.body_mut() = Some(self.body.clone().into());
+            *request.body_mut() = Some(self.body.into());
         }
         request
     }

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 use wardgate_arguments::{Arguments, InvalidArguments};
 use wardgate_domain::{
     CallFacts, CallId, CallToRun, Caller, ColumnClass, DataSubjects, Digest, InvalidMessage,
@@ -152,7 +152,8 @@ impl AdmittedCall {
         shared: &SharedState,
         listener: &mpsc::Sender<CallEvent>,
     ) -> CallEnd {
-        info!(
+        // The line of a call is the one that the gateway writes at its end.
+        debug!(
             { names::CALL_ID } = %self.id,
             { names::TOOL } = self.tool(),
             "Executing MCP tool"

@@ -27,6 +27,7 @@ use wardgate_testkit::{
     SeparateProcesses, System, TestKey, WardgateProcess, claims, permit_signer, run, until,
 };
 
+use super::super::extra_tools::LOG_RUNS;
 use crate::{REPOSITORY, WARDGATE};
 
 const LIMIT: Duration = Duration::from_secs(5);
@@ -315,7 +316,7 @@ fn changed_permits<'a>(
 
 #[tokio::test]
 async fn p1_no_permit_no_run() {
-    let system = SeparateProcesses::start(WARDGATE, REPOSITORY.as_ref()).await;
+    let system = SeparateProcesses::start_with(WARDGATE, REPOSITORY.as_ref(), &[LOG_RUNS]).await;
     let direct = Direct::connect(&system).await;
     let (records, overview) = ("get_medical_records", "get_patient_overview");
     let doctor = caller(&system, "dr.yenji", "Doctor", None);

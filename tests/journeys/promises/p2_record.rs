@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sqlx::{Connection, SqliteConnection};
 use wardgate_testkit::{Reply, SeparateProcesses, System, TestApp, WardgateProcess, until};
 
-use super::super::extra_tools::{Counter, LOOK_OFTEN};
+use super::super::extra_tools::{Counter, LOG_RUNS, LOOK_OFTEN};
 use super::super::people::{doctor, of_patient};
 use crate::{REPOSITORY, WARDGATE};
 
@@ -112,8 +112,10 @@ impl<S: System> Ward<S> {
 }
 
 async fn apart() -> Ward<SeparateProcesses> {
-    Ward::open(SeparateProcesses::start_with(WARDGATE, REPOSITORY.as_ref(), &[LOOK_OFTEN]).await)
-        .await
+    Ward::open(
+        SeparateProcesses::start_with(WARDGATE, REPOSITORY.as_ref(), &[LOG_RUNS, LOOK_OFTEN]).await,
+    )
+    .await
 }
 
 #[tokio::test]
@@ -154,7 +156,7 @@ async fn p2_a_record_that_hangs_is_none() {
 
 #[tokio::test]
 async fn p2_a_record_that_cannot_be_written_is_none() {
-    let mut ward = Ward::open(TestApp::start_with(WARDGATE, &[LOOK_OFTEN])).await;
+    let mut ward = Ward::open(TestApp::start_with(WARDGATE, &[LOG_RUNS, LOOK_OFTEN])).await;
     ward.work().await;
     let store = ward.system.data_dir().join("audit.sqlite");
     let store = format!("sqlite:{}", store.display());

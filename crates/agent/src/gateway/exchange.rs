@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
-use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde_json::value::RawValue;
 use wardgate_edge::{EdgeClient, GatewayCaller, GatewayRequest, GatewayResponse};
+use wardgate_egress::retry_after;
 use wardgate_mcp::message::ErrorObject;
 use wardgate_telemetry::trace_context;
 
@@ -75,10 +75,7 @@ pub(super) async fn read_response(
     id: u64,
 ) -> Result<Box<RawValue>, GatewayError> {
     let status = response.status();
-    let retry_after = response
-        .headers()
-        .get(RETRY_AFTER)
-        .and_then(|value| value.to_str().ok()?.parse().ok());
+    let retry_after = retry_after(response.headers()).map(|pause| pause.as_secs());
     let answer = match GatewayResponse::read(response, id, MAX_ANSWER).await {
         Ok(answer) => answer.outcome.map_err(
             |ErrorObject {

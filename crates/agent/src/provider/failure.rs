@@ -3,23 +3,16 @@
 use std::time::Duration;
 
 use http::StatusCode;
-use http::header::{HeaderMap, RETRY_AFTER};
+use http::header::HeaderMap;
 use serde_json::Value;
-use wardgate_domain::{Ambient, Timestamp};
+use wardgate_egress::retry_after;
 
 use crate::model::ModelError;
 
 /// An answer that is not a success. Its body is read for what it is about and never shown.
-pub(super) fn of_status(
-    status: StatusCode,
-    headers: &HeaderMap,
-    body: &[u8],
-    ambient: &Ambient,
-) -> ModelError {
+pub(super) fn of_status(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ModelError {
     let body = serde_json::from_slice(body).unwrap_or(Value::Null);
-    classify(status.as_u16(), &error_text(&body), || {
-        retry_after(headers, ambient)
-    })
+    classify(status.as_u16(), &error_text(&body), || retry_after(headers))
 }
 
 /// An error object in the place of an answer, or in the middle of one.
@@ -82,20 +75,9 @@ fn error_text(value: &Value) -> String {
     }
 }
 
-/// Seconds, or an HTTP date.
-fn retry_after(headers: &HeaderMap, ambient: &Ambient) -> Option<Duration> {
-    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = text.parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let until = httpdate::parse_http_date(text).ok()?;
-    Some(Timestamp::from(until).since(ambient.now()))
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use wardgate_testkit::lowest_chance;
 
     use super::*;
 
@@ -104,7 +86,6 @@ mod tests {
             StatusCode::from_u16(status).unwrap(),
             &HeaderMap::new(),
             body.to_string().as_bytes(),
-            &lowest_chance(),
         )
     }
 
@@ -217,25 +198,5 @@ mod tests {
         for (error, expected) in cases {
             assert_eq!(of_object(&error), expected, "{error}");
         }
-    }
-
-    #[test]
-    fn retry_after_is_seconds_or_a_date() {
-        let at = |text: &str| {
-            let headers = HeaderMap::from_iter([(RETRY_AFTER, text.parse().unwrap())]);
-            retry_after(&headers, &lowest_chance())
-        };
-        assert_eq!(at("7"), Some(Duration::from_secs(7)));
-        assert_eq!(
-            at("Sun, 09 Sep 2001 01:46:49 GMT"),
-            Some(Duration::from_secs(9))
-        );
-        assert_eq!(
-            at("Sun, 09 Sep 2001 01:46:00 GMT"),
-            Some(Duration::ZERO),
-            "that time has come"
-        );
-        assert_eq!(at("soon"), None);
-        assert_eq!(retry_after(&HeaderMap::new(), &lowest_chance()), None);
     }
 }

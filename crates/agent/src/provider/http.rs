@@ -11,7 +11,6 @@ use reqwest::redirect::Policy;
 use tokio::time::{Instant, timeout_at};
 use tracing::info;
 use url::Url;
-use wardgate_domain::Ambient;
 use wardgate_egress::NetworkSettings;
 
 use super::failure;
@@ -65,7 +64,6 @@ impl Http {
         &self,
         json: Bytes,
         deadline: Instant,
-        ambient: &Ambient,
     ) -> Result<ByteStream, ModelError> {
         let first_byte_by = deadline.min(Instant::now() + self.limits.first_byte);
         let request = self.client.post(self.url.clone()).body(json).send();
@@ -85,7 +83,7 @@ impl Http {
         {
             text.extend_from_slice(&bytes);
         }
-        Err(failure::of_status(status, &headers, &text, ambient))
+        Err(failure::of_status(status, &headers, &text))
     }
 }
 

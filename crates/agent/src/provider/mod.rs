@@ -167,7 +167,7 @@ impl Provider {
         request: &ModelRequest,
         deadline: Instant,
     ) -> Result<(ModelEvent, AnswerReader), ModelError> {
-        let body = self.http.post(body, deadline, &self.ambient).await?;
+        let body = self.http.post(body, deadline).await?;
         let ids = CallIds::new(call_ids(request), self.ambient.clone());
         let mut reading = AnswerReader {
             kind: self.kind,

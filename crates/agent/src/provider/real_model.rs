@@ -36,7 +36,7 @@ async fn record(
     let post = || {
         let deadline = started + Duration::from_secs(600);
         let body = body.to_string().into();
-        async move { provider.http.post(body, deadline, &lowest_chance()).await }
+        async move { provider.http.post(body, deadline).await }
     };
     let sent = match post().await {
         Err(ModelError::Cut) => post().await,

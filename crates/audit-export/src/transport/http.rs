@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ::http::header::{AUTHORIZATION, HeaderName, HeaderValue, RETRY_AFTER};
+use ::http::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use ::http::{HeaderMap, Method};
 use aws_lc_rs::hmac;
 use base64::Engine;
@@ -12,7 +12,7 @@ use url::Url;
 use wardgate_domain::{Ambient, Digest, is_loopback_host};
 use wardgate_egress::{
     Egress, EgressRequest, EgressSettings, NetworkSettings, PrivateAddresses, ResponseBody,
-    TlsSettings,
+    TlsSettings, retry_after,
 };
 
 use super::{SEND_LIMIT, SendError, read_file, unfit};
@@ -148,7 +148,7 @@ impl HttpTarget {
         }
         Err(SendError::Refused {
             status: answer.status.as_u16(),
-            wait: retry_after(&answer.headers),
+            wait: wait(&answer.headers),
         })
     }
 }
@@ -197,13 +197,9 @@ fn bearer(text: &str) -> Result<HeaderValue, String> {
     Ok(value)
 }
 
-/// In seconds; a date is not looked at.
-fn retry_after(headers: &HeaderMap) -> Duration {
-    let seconds = headers
-        .get(RETRY_AFTER)
-        .and_then(|value| value.to_str().ok());
-    let seconds = seconds.and_then(|seconds| seconds.trim().parse().ok());
-    Duration::from_secs(seconds.unwrap_or(0)).min(LONGEST_WAIT)
+/// As long as the server asks, and not for ever.
+fn wait(headers: &HeaderMap) -> Duration {
+    retry_after(headers).unwrap_or_default().min(LONGEST_WAIT)
 }
 
 /// https, or http to this machine.
@@ -231,6 +227,8 @@ fn no_url(export: &str, text: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use ::http::header::RETRY_AFTER;
+
     use super::*;
 
     #[test]
@@ -292,11 +290,11 @@ mod tests {
     fn a_server_is_left_alone_as_long_as_it_asks_and_not_for_ever() {
         let asked = |text: &str| {
             let value = HeaderValue::from_str(text).unwrap();
-            retry_after(&HeaderMap::from_iter([(RETRY_AFTER, value)]))
+            wait(&HeaderMap::from_iter([(RETRY_AFTER, value)]))
         };
         assert_eq!(asked("7"), Duration::from_secs(7));
         assert_eq!(asked("86400"), LONGEST_WAIT);
         assert_eq!(asked("Wed, 21 Oct 2026 07:28:00 GMT"), Duration::ZERO);
-        assert_eq!(retry_after(&HeaderMap::new()), Duration::ZERO);
+        assert_eq!(wait(&HeaderMap::new()), Duration::ZERO);
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
-use http::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
+use http::header::{CONTENT_TYPE, HeaderMap};
 use serde_json::Value;
 use wardgate_domain::Reason;
 use wardgate_json::parse_strict;
@@ -13,7 +13,7 @@ use wardgate_redact::Row;
 
 use crate::executor::Output;
 use crate::executor_error::ExecutorError;
-use wardgate_egress::EgressResponse;
+use wardgate_egress::{EgressResponse, retry_after};
 
 /// The column of a response that is text.
 const TEXT: &str = "text";
@@ -74,12 +74,6 @@ pub(in crate::executor) fn refused(
             text,
         },
     }
-}
-
-/// How long the service asks to be left alone, where it says so in seconds.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
-    Some(Duration::from_secs(seconds))
 }
 
 /// Reads JSON without NUL characters and members given twice, at most 127 levels deep.
