@@ -20,6 +20,7 @@ mod journeys {
     mod clinic;
     mod collector;
     mod extra_tools;
+    mod identifiers;
     mod people;
     mod refusals;
 
@@ -64,10 +65,12 @@ mod journeys {
         mod p1_permit;
         mod p2_record;
         mod p3_rows_and_columns;
+        mod p4_identifiers;
         mod p4_nothing_raw;
         mod p5_visibility;
         mod p6_refusals;
         mod p7_kill;
+        mod p7_standby;
         mod p8_sources;
         mod p9_pins;
     }
@@ -79,6 +82,7 @@ mod journeys {
     mod shared_limits;
     mod skills;
     mod sse;
+    mod standby;
     mod start_up;
     mod stdio;
     mod subscriptions;

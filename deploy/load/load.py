@@ -215,9 +215,9 @@ def free_ports(count):
     raise SystemExit("no port is free")
 
 
-def ghz(arguments, scenario, port, seconds):
+def ghz(arguments, scenario, port, seconds, *options):
     file = arguments.root / f"deploy/load/ghz/{scenario}.json"
-    words = [arguments.ghz, "--config", file, "--duration", f"{seconds}s", "--format", "json", f"127.0.0.1:{port}"]
+    words = [arguments.ghz, "--config", file, "--duration", f"{seconds}s", "--format", "json", *options, f"127.0.0.1:{port}"]
     done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, cwd=arguments.root)
     report = json.loads(done.stdout)
     if report.get("errorDistribution"):

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use wardgate_domain::Ambient;
 use wardgate_testkit::{Client, ProcessExit, System, TestApp, run};
 
@@ -71,6 +73,56 @@ impl Database {
             .await
             .unwrap();
     }
+}
+
+/// An address at which clients find a database, as of a balancer: it can lead elsewhere, or nowhere, and then cuts the
+/// connections of before.
+pub(super) struct DatabaseAddress {
+    pub(super) url: String,
+    server: watch::Sender<Option<String>>,
+}
+
+impl DatabaseAddress {
+    /// One that leads to the database at `url`.
+    pub(super) async fn of(url: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let own = listener.local_addr().unwrap().to_string();
+        let server = server_of(url);
+        let own = url.replace(&server, &own);
+        let (sender, leads_to) = watch::channel(Some(server));
+        tokio::spawn(async move {
+            while let Ok((mut client, _)) = listener.accept().await {
+                let mut leads_to = leads_to.clone();
+                tokio::spawn(async move {
+                    let server = leads_to.borrow_and_update().clone();
+                    let Some(server) = server else { return };
+                    let Ok(mut server) = TcpStream::connect(server).await else {
+                        return;
+                    };
+                    tokio::select! {
+                        _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
+                        _ = leads_to.changed() => {}
+                    }
+                });
+            }
+        });
+        Self {
+            url: own,
+            server: sender,
+        }
+    }
+
+    /// Leads to the server of this URL from now on.
+    pub(super) fn lead_to(&self, url: Option<&str>) {
+        self.server.send_replace(url.map(server_of));
+    }
+}
+
+/// Host and port of a URL.
+fn server_of(url: &str) -> String {
+    let (_, address) = url.rsplit_once('@').expect("the URL names a user");
+    let (server, _) = address.split_once('/').expect("the URL names a database");
+    server.to_owned()
 }
 
 /// What makes `wardgate up` use a hospital's database on PostgreSQL.

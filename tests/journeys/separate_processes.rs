@@ -31,13 +31,7 @@ async fn every_process_ends_in_order_when_asked_to() {
         system.client().post("/mcp", None, &[], "{}").await.status,
         401
     );
-    for process in [
-        &mut system.gateway,
-        &mut system.tool_runner,
-        &mut system.memory,
-        &mut system.policy,
-        &mut system.audit,
-    ] {
+    for process in system.processes() {
         let status = process.terminate();
         assert_eq!(status.code(), Some(0), "{}", process.log());
     }

@@ -7,11 +7,9 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
 use wardgate_mcp::header::JSON;
 
-use super::postgres::Database;
+use super::postgres::{Database, DatabaseAddress};
 use super::three_gateways::Cluster;
 
 /// In a minute, and at once.
@@ -22,39 +20,6 @@ const TOLERANCE: f64 = 5.0;
 
 /// After how long each gateway knows again how many there are.
 const ANNOUNCED: Duration = Duration::from_secs(6);
-
-/// The way to a database, which can be cut as its restart cuts it.
-struct DatabaseProxy {
-    url: String,
-    is_up: watch::Sender<bool>,
-}
-
-impl DatabaseProxy {
-    async fn start(database: &Database) -> Self {
-        let (base, name) = database.url.rsplit_once('/').unwrap();
-        let (scheme, server) = base.rsplit_once('@').unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("{scheme}@{}/{name}", listener.local_addr().unwrap());
-        let (is_up, up) = watch::channel(true);
-        let server = server.to_owned();
-        tokio::spawn(async move {
-            while let Ok((mut client, _)) = listener.accept().await {
-                let (server, mut up) = (server.clone(), up.clone());
-                tokio::spawn(async move {
-                    if !*up.borrow_and_update() {
-                        return;
-                    }
-                    let mut server = TcpStream::connect(server).await.unwrap();
-                    tokio::select! {
-                        _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
-                        _ = up.changed() => {}
-                    }
-                });
-            }
-        });
-        Self { url, is_up }
-    }
-}
 
 /// One caller of the gateways.
 struct Caller<'a> {
@@ -101,7 +66,7 @@ async fn three_gateways_let_one_limit_through_together_also_while_their_database
     let Some(database) = Database::make().await else {
         return;
     };
-    let proxy = DatabaseProxy::start(&database).await;
+    let proxy = DatabaseAddress::of(&database.url).await;
     let limit = LIMIT.to_string();
     let settings = [(
         "WARDGATE_GATEWAY__LIMITS__REQUESTS_PER_MINUTE",
@@ -119,9 +84,9 @@ async fn three_gateways_let_one_limit_through_together_also_while_their_database
             passed += caller.call_each().await;
         }
         if restarts {
-            proxy.is_up.send_replace(false);
+            proxy.lead_to(None);
             passed += caller.call_for(Duration::from_secs(2)).await;
-            proxy.is_up.send_replace(true);
+            proxy.lead_to(Some(&database.url));
         }
         passed += caller.call_for(ANNOUNCED).await;
         let flowed_in = began.elapsed().as_secs_f64() * f64::from(LIMIT) / 60.0;

@@ -383,7 +383,7 @@ pub const REASON_GROUPS: &[ReasonGroup] = groups! {
         [UNKNOWN_METHOD] Unstated "the gRPC service has no such method" "operators check `method`";
         [BAD_DESCRIPTORS] Unstated "the gRPC service does not describe its methods" "operators check `descriptors` of the source";
         [SQL_ERROR] Unstated "the database refused the statement" "its message is in the log, as far as it quotes no values";
-        [COMMAND_FAILED] Unstated "the program ended with a code other than 0" "standard error is in the debug log";
+        [COMMAND_FAILED] Unstated "the program ended with a code other than 0" "standard error is in the log where `telemetry.log` names `wardgate::standard_error`";
         [TOOL_ERROR] Unstated "the source's own failure: its words as far as class `error` is shown" "";
         [SOURCE_FAILED] Unstated "the source of a prompt or a resource failed" "its own reason is on record";
         [TOOL_CHANGED] Unstated "the MCP server changed the tool after it was approved: nothing was sent" "`wardgate tools diff`, then `approve`";

@@ -120,7 +120,9 @@ impl Program {
         if status.success() {
             return Ok(());
         }
-        debug!(program = %self.name, %status, standard_error = %standard_error.end(), "a program of a tool failed");
+        debug!(program = %self.name, %status, "a program of a tool failed");
+        // It may hold arguments and results: only a filter that names the target lets it through.
+        debug!(target: "wardgate::standard_error", program = %self.name, text = %standard_error.end(), "a program wrote");
         // Without a code the supervisor itself was killed.
         Err(RunError::Failed(status.code().unwrap_or(128 + 9)))
     }

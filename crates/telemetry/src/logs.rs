@@ -38,9 +38,17 @@ pub(crate) fn check(directives: &str) -> Result<(), ParseError> {
     EnvFilter::try_new(directives).map(drop)
 }
 
-/// What `directives` let through. Of libraries that is never more than `info`: below it some write whole messages.
+/// The target of what programs of tools and MCP servers write to standard error, which holds arguments and results.
+const STANDARD_ERROR: &str = "wardgate::standard_error";
+
+/// What `directives` let through. Of libraries that is never more than `info`: below it some write whole messages. What
+/// programs write is there only where the directives name its target.
 fn filter<S>(directives: &str) -> Result<impl Filter<S> + use<S>, ParseError> {
-    let allowed = filter_fn(|metadata| is_ours(metadata) || *metadata.level() <= Level::INFO);
+    let names_programs = directives.contains(STANDARD_ERROR);
+    let allowed = filter_fn(move |metadata| match metadata.target() {
+        STANDARD_ERROR => names_programs,
+        _ => is_ours(metadata) || *metadata.level() <= Level::INFO,
+    });
     // With a hint on either side, what is less severe than every directive costs one comparison wherever it stands.
     let allowed = allowed.with_max_level_hint(LevelFilter::TRACE);
     Ok(EnvFilter::try_new(directives)?.and(allowed))

@@ -91,6 +91,11 @@ impl WardgateProcess {
         self.log.text()
     }
 
+    /// What came on standard error since this was last asked, which [`Self::log`] no longer has: for long runs.
+    pub fn take_log(&self) -> String {
+        std::mem::take(&mut *self.log.lines.lock().expect("log"))
+    }
+
     /// What the operating system calls it.
     pub fn id(&self) -> u32 {
         self.child.id()

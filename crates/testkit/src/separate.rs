@@ -26,6 +26,8 @@ pub struct SeparateProcesses {
     /// The gateway.
     pub gateway: WardgateProcess,
     client: Client,
+    /// Where probes and metrics of the four behind the gateway are.
+    probes: Vec<(String, String)>,
 }
 
 impl SeparateProcesses {
@@ -44,10 +46,15 @@ impl SeparateProcesses {
             "sqlite:{}/separate/data/hospital.sqlite",
             dir.path().display()
         );
+        let probes = ["TOOL_RUNNER", "MEMORY", "POLICY", "AUDIT"].map(|name| {
+            let at = format!("127.0.0.1:{}", free_port());
+            (format!("WARDGATE_{name}__PROBES"), at)
+        });
         let environment: Vec<(String, String)> = [("HOSPITAL_DB_URL", database.as_str())]
             .iter()
             .chain(environment)
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .chain(probes.clone())
             .collect();
         let start = |name| service(&binary, dir.path(), &environment, name);
         let (policy, tool_runner, audit) = (start("policy"), start("tool-runner"), start("audit"));
@@ -64,6 +71,7 @@ impl SeparateProcesses {
             memory,
             gateway,
             client,
+            probes: probes.into(),
         };
         separate.until_ready(true).await;
         separate
@@ -84,6 +92,24 @@ impl SeparateProcesses {
         *place = service(&self.binary, self.dir.path(), &self.environment, name);
         // Connections to the old gateway are dead.
         self.client = Client::new(&base_url(&self.gateway));
+    }
+
+    /// All five, the gateway first: so they end, since each still writes to those behind it.
+    pub fn processes(&mut self) -> [&mut WardgateProcess; 5] {
+        [
+            &mut self.gateway,
+            &mut self.tool_runner,
+            &mut self.memory,
+            &mut self.policy,
+            &mut self.audit,
+        ]
+    }
+
+    /// Clients of the addresses where probes and metrics of all five are.
+    pub fn all_probes(&self) -> Vec<Client> {
+        let behind = self.probes.iter();
+        let behind = behind.map(|(_, at)| Client::new(&format!("http://{at}")));
+        behind.chain([self.probes()]).collect()
     }
 
     /// The configuration file of all five.

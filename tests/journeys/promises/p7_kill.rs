@@ -24,7 +24,7 @@ const CLIENTS: usize = 10;
 
 /// A result that a client was given.
 #[derive(Debug)]
-struct Acknowledged {
+pub(super) struct Acknowledged {
     call_id: String,
     leaf_hash: String,
     /// What a writing call wrote.
@@ -32,7 +32,7 @@ struct Acknowledged {
 }
 
 /// Clients that call, half of them tools that write, and note what they were given.
-struct Load {
+pub(super) struct Load {
     on: Arc<AtomicBool>,
     ledger: Arc<Mutex<Vec<Acknowledged>>>,
     clients: JoinSet<()>,
@@ -40,7 +40,7 @@ struct Load {
 
 impl Load {
     /// Goes on until it is stopped, or until the connection is lost.
-    fn start(system: &impl System, token: &str, prefix: &str) -> Self {
+    pub(super) fn start(system: &impl System, token: &str, prefix: &str) -> Self {
         let on = Arc::new(AtomicBool::new(true));
         let ledger = Arc::<Mutex<Vec<Acknowledged>>>::default();
         let mut clients = JoinSet::new();
@@ -70,19 +70,19 @@ impl Load {
         }
     }
 
-    fn acknowledged(&self) -> usize {
+    pub(super) fn acknowledged(&self) -> usize {
         self.ledger.lock().unwrap().len()
     }
 
     /// Waits until more results came than `before`.
-    async fn goes_on(&self, before: usize) {
+    pub(super) async fn goes_on(&self, before: usize) {
         until("calls work", async || {
             (self.acknowledged() > before).then_some(())
         })
         .await;
     }
 
-    async fn stop(mut self) -> Vec<Acknowledged> {
+    pub(super) async fn stop(mut self) -> Vec<Acknowledged> {
         self.on.store(false, Ordering::Relaxed);
         while let Some(client) = self.clients.join_next().await {
             client.expect("every answer was well-formed");
@@ -133,7 +133,7 @@ async fn one_call(
 }
 
 /// Some milliseconds, other ones each round: 5 to 50.
-fn moment(round: u64) -> Duration {
+pub(super) fn moment(round: u64) -> Duration {
     Duration::from_millis(5 + round * 29 % 46)
 }
 
@@ -142,7 +142,11 @@ fn text<'a>(record: &'a Value, name: &str) -> &'a str {
 }
 
 /// Compares what clients were given, and what the tool did, with what is on record.
-async fn reconcile(system: &impl System, ledger: &[Acknowledged], counter: &mut Counter) {
+pub(super) async fn reconcile(
+    system: &impl System,
+    ledger: &[Acknowledged],
+    counter: &mut Counter,
+) {
     let records = system.records();
     for (position, record) in (0_u64..).zip(&records) {
         assert_eq!(record["sequence"], position, "the sequence is dense");
@@ -198,7 +202,7 @@ async fn reconcile(system: &impl System, ledger: &[Acknowledged], counter: &mut 
 }
 
 /// Waits until intents that a kill left open have the outcome `unknown`.
-async fn closed(system: &impl System) {
+pub(super) async fn closed(system: &impl System) {
     until("every intent has its outcome", async || {
         let records = system.records();
         let calls = |event: &str| -> BTreeSet<&str> {
@@ -211,15 +215,15 @@ async fn closed(system: &impl System) {
 }
 
 /// Soon, but not before a call in flight is over.
-const ABANDONED_SOON: (&str, &str) = ("WARDGATE_AUDIT__UNKNOWN_AFTER_SECONDS", "4");
+pub(super) const ABANDONED_SOON: (&str, &str) = ("WARDGATE_AUDIT__UNKNOWN_AFTER_SECONDS", "4");
 
-fn rounds((variable, default): (&str, u64)) -> u64 {
+pub(super) fn rounds((variable, default): (&str, u64)) -> u64 {
     let rounds = std::env::var(variable);
     rounds.map_or(default, |rounds| rounds.parse().expect("a number"))
 }
 
 /// Says what was seen, for whoever runs more rounds than usual.
-fn report(store: &str, kills: u64, ledger: &[Acknowledged]) {
+pub(super) fn report(store: &str, kills: u64, ledger: &[Acknowledged]) {
     let results = ledger.len();
     eprintln!("{store}: {kills} kills, {results} acknowledged results, 0 without a record");
 }

@@ -190,7 +190,8 @@ async fn end(child: &mut Child, group: &ProcessGroup) {
     let _ = child.wait().await;
 }
 
-/// Brings what the server writes on standard error to the log. It may hold data, so only for debugging.
+/// Brings what the server writes on standard error to the log. It may hold arguments and results: only a filter that names the
+/// target lets it through.
 async fn log(stderr: impl AsyncRead + Unpin, upstream: String) {
     let mut lines = Lines::new(BufReader::new(stderr), MAX_LOG_LINE, usize::MAX);
     let mut quota = LogQuota::new(LOG_LINES_PER_SECOND);
@@ -199,6 +200,6 @@ async fn log(stderr: impl AsyncRead + Unpin, upstream: String) {
             continue;
         };
         let line = String::from_utf8_lossy(line);
-        debug!(target: "wardgate::upstream_stderr", upstream, left_out, ?line, "an upstream server wrote to standard error");
+        debug!(target: "wardgate::standard_error", upstream, left_out, ?line, "an upstream server wrote to standard error");
     }
 }

@@ -66,6 +66,27 @@ fn libraries_never_log_below_info_whatever_was_asked_for() {
 }
 
 #[test]
+fn what_programs_write_is_logged_only_where_a_directive_names_it() {
+    for (directives, is_written) in [
+        ("trace", false),
+        ("info,wardgate=trace", false),
+        ("info,wardgate::standard_error=debug", true),
+    ] {
+        let lines = CapturedLog::default();
+        let subscriber = Registry::default().with(
+            tracing_subscriber::fmt::layer()
+                .with_writer(lines.writer())
+                .with_filter(filter(directives).unwrap()),
+        );
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::debug!(target: "wardgate::standard_error", "somebody's name");
+        });
+        let read = lines.text();
+        assert_eq!(read.contains("somebody's name"), is_written, "{directives}");
+    }
+}
+
+#[test]
 fn what_is_less_severe_than_every_directive_is_turned_away_by_its_level_alone() {
     for (directives, most) in [
         ("info", LevelFilter::INFO),

@@ -1,0 +1,177 @@
+"""`Append` of the audit service, beside what its stores cost by themselves. Started by deploy/load/append.
+
+    ghz, 1 · 16 · 256 in flight ──mTLS──▶ wardgate audit ──▶ SQLite │ PostgreSQL
+    as many bytes written to a file and flushed, one at a time                        fsync
+    as many bytes inserted and committed, in SQLite by one, in PostgreSQL by as many  INSERT
+
+Each round measures all of them in turn; the table shows medians. A rate says as much of the disk as of Wardgate: compare
+the ratios.
+"""
+
+import argparse
+import base64
+import contextlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import sqlite3
+import statistics
+import subprocess
+import time
+
+from load import Process, free_ports, ghz
+
+# Bytes of a record in its canonical form, about.
+RECORD = 900
+# Connections that ghz spreads its requests over, at most.
+CONNECTIONS = 4
+
+
+class AuditService:
+    """`wardgate audit` with one store, and nothing else of a system."""
+
+    def __init__(self, arguments, name, store):
+        data, self.name = arguments.out / "data", name
+        (self.port,) = free_ports(1)
+        certs = {"cert": "certs/audit.pem", "key": "certs/audit.key", "ca": "certs/ca.pem"}
+        keys = {"mac_key_file": "keys/audit-mac.key", "log_key_file": "keys/audit-log.pem", "details_key_file": "keys/audit-details.key"}
+        section = {"listen": f"127.0.0.1:{self.port}", "tls": certs, "store": store, **keys}
+        config = data / f"audit-{name}.yaml"
+        # JSON is YAML.
+        config.write_text(json.dumps({"telemetry": {"log": "warn"}, "audit": section}, indent=2))
+        self.process = Process(data / f"audit-{name}.log", [arguments.wardgate, "audit", "--config", config])
+
+    def append(self, arguments, in_flight):
+        options = ["--concurrency", in_flight, "--connections", min(in_flight, CONNECTIONS)]
+        return ghz(arguments, "audit.Append", self.port, arguments.seconds, *map(str, options))
+
+
+def prepare(arguments):
+    """Keys, certificates, and the request that ghz sends: the outcome of a call, each time of another one."""
+    data = arguments.out / "data"
+    shutil.rmtree(data, ignore_errors=True)
+    data.mkdir(parents=True)
+    Process(data / "up.log", [arguments.wardgate, "up", "--data-dir", data, "--listen", "127.0.0.1:0"]).stop()
+    subprocess.run([arguments.wardgate, "certs", "dev", "--data-dir", data], check=True, stdout=subprocess.DEVNULL)
+    digest = base64.b64encode(bytes(range(32))).decode()
+    call = {
+        "callId": "{{newUUID}}",
+        "issuer": "https://issuer.wardgate.internal",
+        "subject": "dr.yenji",
+        "roles": ["Doctor"],
+        "tokenId": "load",
+        "clientIp": "192.0.2.1",
+        "protocol": "2026-07-28",
+        "requestedTool": "get_medical_records",
+        "tool": "get_medical_records",
+        "definitionDigest": digest,
+        "argumentsDigest": digest,
+        "decisionId": "01a21d31-c794-7d35-94c7-e8dc9983a5d7",
+        "policyHash": digest,
+        "policies": ["doctor-calls-clinical-and-staff-tools", "doctor-reads-records-in-their-care"],
+    }
+    outcome = {"call": call, "status": "STATUS_OK", "rows": 2, "resultDigest": digest, "duration": "0.002s"}
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    request = {"record": {"time": now, "outcome": outcome}}
+    (data / "data").mkdir()
+    (data / "data/append.json").write_text(json.dumps([request]))
+    # The scenario finds the certificates beside the requests.
+    shutil.copytree(data / "certs", data / "data/certs")
+
+
+def per_second(seconds, step):
+    """How often `step` can be done, one after the other."""
+    count, began = 0, time.monotonic()
+    while time.monotonic() - began < seconds:
+        step()
+        count += 1
+    return count / (time.monotonic() - began)
+
+
+def flushes(arguments):
+    with open(arguments.out / "data/flushed", "wb", buffering=0) as appended:
+
+        def step():
+            appended.write(bytes(RECORD))
+            os.fdatasync(appended.fileno())
+
+        return per_second(arguments.seconds, step)
+
+
+def sqlite_inserts(arguments, _in_flight):
+    """As durable as the record is: each commit is flushed."""
+    path = arguments.out / "data/bare.sqlite"
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = FULL")
+        database.execute("CREATE TABLE IF NOT EXISTS bare (id INTEGER PRIMARY KEY, record BLOB NOT NULL)")
+        return per_second(arguments.seconds, lambda: database.execute("INSERT INTO bare (record) VALUES (?)", (bytes(RECORD),)))
+
+
+def postgres_inserts(arguments, in_flight):
+    script = arguments.out / "data/insert.sql"
+    script.write_text(f"INSERT INTO bare (record) VALUES ('{'r' * RECORD}');\n")
+    sql = "CREATE TABLE IF NOT EXISTS bare (id bigserial PRIMARY KEY, record text NOT NULL)"
+    subprocess.run([arguments.postgres_bin / "psql", "-qc", sql, arguments.database], check=True, stderr=subprocess.DEVNULL)
+    words = ["-n", "-M", "prepared", "-f", script, "-c", str(in_flight), "-j", str(min(in_flight, 4)), "-T", str(arguments.seconds)]
+    done = subprocess.run([arguments.postgres_bin / "pgbench", *words, arguments.database], check=True, capture_output=True, text=True)
+    return float(re.search(r"tps = ([0-9.]+)", done.stdout)[1])
+
+
+STORES = {"SQLite": sqlite_inserts, "PostgreSQL": postgres_inserts}
+
+
+def measure(arguments, services):
+    """Of each store and number in flight the rounds, each with its own flushes and inserts."""
+    rows = {}
+    for number in range(arguments.rounds):
+        for name, service in services.items():
+            for in_flight in arguments.in_flight:
+                steps = {
+                    "fsync": lambda: flushes(arguments),
+                    "insert": lambda: STORES[name](arguments, in_flight),
+                    "append": lambda: service.append(arguments, in_flight),
+                }
+                order = list(steps) if number % 2 == 0 else list(reversed(steps))
+                found = {step: steps[step]() for step in order}
+                append = found.pop("append")
+                row = {**found, "append": append["per_second"], "p50_ms": append["p50_ms"], "p99_ms": append["p99_ms"]}
+                row["of_fsync"], row["of_insert"] = row["append"] / row["fsync"], row["append"] / row["insert"]
+                rows.setdefault((name, in_flight), []).append(row)
+        print(f"round {number + 1} of {arguments.rounds}", flush=True)
+    return {key: {field: statistics.median(row[field] for row in found) for field in found[0]} for key, found in rows.items()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for name in ("root", "out", "wardgate", "ghz", "postgres-bin"):
+        parser.add_argument(f"--{name}", type=pathlib.Path, required=True)
+    parser.add_argument("--database", required=True, help="URL of a PostgreSQL that nobody else uses")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=int, default=5, help="of each measurement")
+    parser.add_argument("--in-flight", type=int, nargs="+", default=[1, 16, 256], metavar="N")
+    arguments = parser.parse_args()
+    prepare(arguments)
+    services = {}
+    try:
+        for name, store in {"SQLite": "sqlite:appended.sqlite", "PostgreSQL": arguments.database}.items():
+            services[name] = AuditService(arguments, name, store)
+            # Connections, caches and statements are there before anything counts.
+            services[name].append(argparse.Namespace(**{**vars(arguments), "seconds": 1}), CONNECTIONS)
+        figures = measure(arguments, services)
+    finally:
+        for service in services.values():
+            service.process.stop()
+    print(f"\n{'':<12}in flight   appends/s    fsync/s   INSERT/s   ÷ fsync   ÷ INSERT    p50 ms    p99 ms")
+    for (name, in_flight), row in figures.items():
+        rates = f"{row['append']:>12.0f}{row['fsync']:>11.0f}{row['insert']:>11.0f}"
+        print(f"{name:<12}{in_flight:>9}{rates}{row['of_fsync']:>10.2f}{row['of_insert']:>11.2f}{row['p50_ms']:>10.2f}{row['p99_ms']:>10.2f}")
+    file = arguments.out / "append.json"
+    file.write_text(json.dumps([{"store": name, "in_flight": count, **row} for (name, count), row in figures.items()], indent=2) + "\n")
+    print(f"\nas JSON: {file}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,469 @@
+//! P4 at length: identifiers of twenty kinds in arguments, results, errors and failures of upstreams, call after call, between
+//! five processes. None is in their logs, metrics and traces, in the record with its tree and details, or in what a security
+//! tool gets of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, RawQuery, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use futures::StreamExt;
+use serde_json::{Map, Value, json};
+use wardgate_testkit::{Client, Reply, SeparateProcesses, System, json_response, serve, until};
+
+use super::super::collector::collector_for;
+use super::super::extra_tools::{LOOK_OFTEN, add_with_source};
+use super::super::identifiers::{KINDS, Search, identifier};
+use super::super::people::doctor;
+use super::super::postgres::Database;
+use crate::{REPOSITORY, WARDGATE};
+
+/// How many calls there are, unless the environment says otherwise.
+const CALLS: (&str, usize) = ("IDENTIFIER_CALLS", KINDS.len() * SCENARIOS.len());
+/// After so many calls what the system said is searched and forgotten.
+const ROUND: usize = 1_000;
+/// How many calls there are at once.
+const AT_ONCE: usize = 12;
+
+/// What upstreams do with a call, by the word for it in its arguments. Failures are never so many that an upstream counts
+/// as lost: each call is to reach it.
+const SOURCES: &str = r#"
+  clinic:
+    type: http
+    base_url: "URL"
+    private: ["127.0.0.0/8"]
+    breaker: { failures: 1000 }
+    retry: { attempts: 1 }
+  desk:
+    type: mcp
+    url: "URL/mcp"
+    private: ["127.0.0.0/8"]
+    pins: first_use
+    tags: [staff]
+    classes: { content: none, structuredContent: none, error: none }
+    breaker: { failures: 1000 }
+"#;
+
+/// A database whose errors say which value is wrong.
+const REGISTRY: &str = r#"
+  registry: { type: postgres, url: "URL" }
+"#;
+
+const TOOLS: &str = r#"
+  - name: file_chart
+    description: Files the chart of a patient.
+    tags: [staff]
+    input_schema: { type: object, properties: { ARGUMENTS } }
+    execute: { type: http, source: clinic, path: /charts, json: { MEMBERS } }
+    result: { rows: /rows, subject: patient, classes: { CLASSES } }
+  - name: find_person
+    description: Finds a person.
+    tags: [staff]
+    annotations: { readOnlyHint: true }
+    input_schema: &question
+      type: object
+      properties: { how: { type: string }, who: { type: string }, limit: { type: integer } }
+      required: [how, who]
+    execute: { type: http, source: clinic, path: "/people/{who}", query: { how: "{how}", who: "{who}" } }
+    result: { rows: /rows, classes: { who: phi.name }, empty: { error: "Nobody is called {who}." } }
+  - name: read_path
+    description: Fails, in words of the database.
+    tags: [staff]
+    annotations: { readOnlyHint: true }
+    input_schema: *question
+    execute: { type: sql, source: hospital, statement: "IN_SQLITE" }
+    result: { classes: { found: none, how: none } }
+  - name: read_number
+    description: Fails, in words of PostgreSQL where there is a server.
+    tags: [staff]
+    annotations: { readOnlyHint: true }
+    input_schema: *question
+    execute: { type: sql, source: REGISTRY, statement: "STATEMENT" }
+    result: { classes: { found: none, how: none } }
+  - name: search_files
+    description: Fails, in words of a program.
+    tags: [staff]
+    annotations: { readOnlyHint: true }
+    input_schema: *question
+    execute: { type: command, argv: [grep, --, "{how}", "./{who}"], sandbox: { required: false } }
+    result: { classes: { line: none } }
+"#;
+
+/// Errors of both databases have the value in them.
+const IN_SQLITE: &str = "SELECT json_extract('{}', :who) AS found, :how AS how";
+const IN_POSTGRES: &str =
+    "SELECT CAST(CAST(:who AS text) AS integer) AS found, CAST(:how AS text) AS how";
+
+/// Sources and tools with the addresses and lines that are missing above.
+fn catalogue(upstreams: &str, registry: Option<&Database>) -> (String, String) {
+    let mut sources = SOURCES.replace("URL", upstreams);
+    let (source, statement) = match registry {
+        Some(database) => {
+            sources += &REGISTRY.replace("URL", &database.url);
+            ("registry", IN_POSTGRES)
+        }
+        None => ("hospital", IN_SQLITE),
+    };
+    let each = |line: fn(&str) -> String| KINDS.map(|(kind, _)| line(kind)).join(", ");
+    let tools = TOOLS
+        .replace(
+            "ARGUMENTS",
+            &each(|kind| format!("{kind}: {{ type: string }}")),
+        )
+        .replace("MEMBERS", &each(|kind| format!("{kind}: \"{{{kind}}}\"")))
+        .replace("CLASSES", &each(|kind| format!("{kind}: phi.text")))
+        .replace("REGISTRY", source)
+        .replace("STATEMENT", statement)
+        .replace("IN_SQLITE", IN_SQLITE);
+    (sources, tools)
+}
+
+/// What is made of call `number` about an identifier, and what its answer has to contain.
+type Scenario = fn(&str) -> (Request, &'static str);
+
+enum Request {
+    /// A tool and its arguments.
+    Call(&'static str, Value),
+    /// A body as it is.
+    Body(String),
+}
+
+fn ask(tool: &'static str, how: &str, who: &str) -> Request {
+    Request::Call(tool, json!({ "how": how, "who": who }))
+}
+
+/// Good calls, tools and upstreams that fail, and what a gateway refuses. An empty text is in any answer.
+const SCENARIOS: [Scenario; 20] = [
+    |_| {
+        (
+            Request::Call("file_chart", Value::Null),
+            "Quillfeather.row.",
+        )
+    },
+    |who| (ask("find_person", "rows", who), ".row."),
+    |who| (ask("find_person", "nobody", who), "Nobody is called"),
+    |who| (ask("find_person", "error", who), "\"isError\":true"),
+    |who| (ask("find_person", "missing", who), "\"isError\":true"),
+    |who| (ask("find_person", "garbled", who), "\"isError\":true"),
+    |who| (ask("find_person", "elsewhere", who), "\"isError\":true"),
+    |who| (ask("find_person", "broken", who), "\"isError\":true"),
+    |who| (ask("answer", "text", who), ".row."),
+    |who| (ask("answer", "structured", who), ".row."),
+    |who| (ask("answer", "tool_error", who), ".failure."),
+    |who| (ask("answer", "error", who), "\"error\""),
+    |who| (ask("answer", "garbled", who), ""),
+    |who| (ask("read_path", "path", who), "\"isError\":true"),
+    |who| (ask("read_number", "number", who), "\"isError\":true"),
+    |who| (ask("search_files", "word", who), "\"isError\":true"),
+    |who| {
+        (
+            Request::Call(
+                "find_person",
+                json!({ "how": "rows", "who": who, "limit": who }),
+            ),
+            "\"isError\":true",
+        )
+    },
+    |who| {
+        (
+            Request::Call(
+                "find_person",
+                json!({ "how": [who], who: who, "who": { who: 1 } }),
+            ),
+            "\"isError\":true",
+        )
+    },
+    |who| {
+        (
+            Request::Body(format!(
+                "{{\"jsonrpc\":\"2.0\",\"id\":\"{who}\",\"method\":\"{who}\",\"params\":{{\"{who}\":1}}}}"
+            )),
+            "\"error\"",
+        )
+    },
+    |who| (Request::Body(format!("{{\"{who}\": {who}")), "\"error\""),
+];
+
+/// What the upstreams were asked, by the word for it.
+type Asked = Arc<std::sync::Mutex<BTreeMap<String, u64>>>;
+
+/// A service and an MCP server, whose every answer has identifiers in it.
+struct Upstreams {
+    asked: Asked,
+    answers: AtomicUsize,
+}
+
+impl Upstreams {
+    async fn serve() -> (String, Asked) {
+        let asked = Asked::default();
+        let upstreams = Arc::new(Self {
+            asked: Arc::clone(&asked),
+            answers: AtomicUsize::new(0),
+        });
+        let router = Router::new()
+            .route("/charts", post(charts))
+            .route("/people/{who}", get(people))
+            .route("/mcp", post(desk))
+            .with_state(upstreams);
+        (format!("http://{}", serve(router).await), asked)
+    }
+
+    /// Notes what was asked. Returns an identifier for the answer, of each kind in turn.
+    fn answer(&self, how: &str, origin: &str) -> String {
+        *self
+            .asked
+            .lock()
+            .unwrap()
+            .entry(how.to_owned())
+            .or_default() += 1;
+        let number = self.answers.fetch_add(1, Ordering::Relaxed);
+        identifier(number % KINDS.len(), origin, number)
+    }
+}
+
+async fn charts(State(upstreams): State<Arc<Upstreams>>, chart: Bytes) -> Response {
+    let chart: Value = serde_json::from_slice(&chart).unwrap();
+    // Each came through as it was sent.
+    for (kind, (name, stem)) in KINDS.iter().enumerate() {
+        let sent = chart[name].as_str().unwrap_or_default();
+        assert!(sent.starts_with(stem), "{kind}: {chart}");
+    }
+    upstreams.answer("chart", "row");
+    let number = upstreams.answers.load(Ordering::Relaxed);
+    let row = KINDS.iter().enumerate();
+    let row =
+        row.map(|(kind, (name, _))| ((*name).to_owned(), identifier(kind, "row", number).into()));
+    json_response(json!({ "rows": [row.collect::<Map<_, _>>()] }).to_string())
+}
+
+async fn people(
+    State(upstreams): State<Arc<Upstreams>>,
+    Path(who): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let query = query.unwrap_or_default();
+    let query = url::form_urlencoded::parse(query.as_bytes()).collect::<BTreeMap<_, _>>();
+    let how = &*query["how"];
+    let row = upstreams.answer(how, "row");
+    let failure = upstreams.answer("any", "failure");
+    let headers = [("x-person", failure.clone()), ("server", failure.clone())];
+    match how {
+        "nobody" => json_response(r#"{"rows":[]}"#),
+        "error" => {
+            let body = json!({ "error": failure, "of": who }).to_string();
+            (StatusCode::INTERNAL_SERVER_ERROR, headers, body).into_response()
+        }
+        "missing" => (StatusCode::NOT_FOUND, headers, failure).into_response(),
+        "garbled" => (headers, json_response(format!("{{\"rows\": {failure}"))).into_response(),
+        "elsewhere" => {
+            let to = format!("http://192.0.2.1/{}", failure.replace(' ', "%20"));
+            (StatusCode::FOUND, headers, [("location", to)]).into_response()
+        }
+        "broken" => {
+            let half = Bytes::from(format!("{{\"rows\": [{{\"who\": \"{failure}"));
+            let parts = [Ok(half), Err(std::io::Error::other("the line is cut"))];
+            Body::from_stream(futures::stream::iter(parts)).into_response()
+        }
+        _ => {
+            let rows = json!({ "rows": [{ "who": row }] }).to_string();
+            (headers, json_response(rows)).into_response()
+        }
+    }
+}
+
+async fn desk(State(upstreams): State<Arc<Upstreams>>, request: Bytes) -> Response {
+    let request: Value = serde_json::from_slice(&request).unwrap();
+    let arguments = &request["params"]["arguments"];
+    let mut answer = match request["method"].as_str() {
+        Some("initialize") => json!({ "result": {
+            "protocolVersion": "2025-06-18", "capabilities": { "tools": {} },
+            "serverInfo": { "name": "desk", "version": "1" },
+        } }),
+        Some("tools/list") => json!({ "result": { "tools": [{
+            "name": "answer", "description": "Answers.", "annotations": { "readOnlyHint": true },
+            "inputSchema": { "type": "object", "properties": { "how": { "type": "string" }, "who": { "type": "string" } } },
+        }] } }),
+        Some("tools/call") => {
+            let how = arguments["how"].as_str().unwrap_or_default();
+            let row = upstreams.answer(&format!("desk {how}"), "row");
+            let failure = upstreams.answer("any", "failure");
+            let text = |text: &str| json!([{ "type": "text", "text": text }]);
+            match how {
+                "text" => json!({ "result": { "content": text(&row) } }),
+                "structured" => {
+                    json!({ "result": { "content": text(&row), "structuredContent": { "who": row } } })
+                }
+                "tool_error" => json!({ "result": { "content": text(&failure), "isError": true } }),
+                "garbled" => return json_response(format!("{{\"jsonrpc\": {failure}")),
+                _ => {
+                    json!({ "error": { "code": -32603, "message": failure, "data": { "of": row } } })
+                }
+            }
+        }
+        _ if request.get("id").is_none() => return StatusCode::ACCEPTED.into_response(),
+        _ => json!({ "error": { "code": -32601, "message": "unknown" } }),
+    };
+    answer["jsonrpc"] = "2.0".into();
+    answer["id"] = request["id"].clone();
+    json_response(answer.to_string())
+}
+
+/// Call `number`: each kind comes in each scenario.
+async fn call(client: &Client, token: &str, answer: &str, number: usize) -> Reply {
+    let kind = number / SCENARIOS.len() % KINDS.len();
+    let who = identifier(kind, "argument", number);
+    let (request, expected) = SCENARIOS[number % SCENARIOS.len()](&who);
+    let reply = match request {
+        Request::Call("file_chart", _) => {
+            let chart = KINDS.iter().enumerate();
+            let chart = chart.map(|(kind, (name, _))| {
+                (
+                    (*name).to_owned(),
+                    identifier(kind, "argument", number).into(),
+                )
+            });
+            let chart = Value::Object(chart.collect());
+            client.call(token, "file_chart", chart).await
+        }
+        Request::Call("answer", arguments) => client.call(token, answer, arguments).await,
+        Request::Call(tool, arguments) => client.call(token, tool, arguments).await,
+        Request::Body(body) => client.post("/message", Some(token), &[], body).await,
+    };
+    assert!(
+        reply.body.contains(expected),
+        "call {number} about {who}, {expected}: {reply:?}"
+    );
+    reply
+}
+
+/// Where a security tool listens. Returns its URL, and up to which record it has all.
+async fn security_tool(search: Arc<Search>) -> (String, Arc<AtomicU64>) {
+    let newest = Arc::new(AtomicU64::new(0));
+    let has = Arc::clone(&newest);
+    let take = async move |body: Bytes| {
+        search.look("copies for security tools", &body);
+        let last = body
+            .split(|byte| *byte == b'\n')
+            .rfind(|line| !line.is_empty());
+        let last: Value = serde_json::from_slice(last.unwrap()).unwrap();
+        has.store(
+            last["metadata"]["sequence"].as_u64().unwrap(),
+            Ordering::Relaxed,
+        );
+        StatusCode::ACCEPTED
+    };
+    let url = format!("http://{}/", serve(Router::new().fallback(take)).await);
+    (url, newest)
+}
+
+/// What processes said, and what they have measured.
+async fn look_at_processes(search: &Search, system: &mut SeparateProcesses) {
+    let accept = [("accept", "application/openmetrics-text")];
+    for probes in system.all_probes() {
+        let metrics = probes.send("GET", "/metrics", &accept, "").await;
+        search.look("metrics", metrics.body.as_bytes());
+    }
+    for process in system.processes() {
+        search.look("logs", process.take_log().as_bytes());
+    }
+}
+
+/// The record as it lies there, as a tree, and as operators read it.
+async fn look_at_record(search: &Search, system: &SeparateProcesses, newest: &AtomicU64) {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("exported");
+    let exported = until("the record is exported", async || {
+        let exported = system.audit(&["export", "--out", out.to_str().unwrap()]);
+        (exported.code == Some(0)).then_some(exported)
+    });
+    exported.await;
+    search.look_into_files("the exported log", &out, |_| true);
+    let checkpoint = std::fs::read_to_string(out.join("checkpoint")).unwrap();
+    let size: u64 = checkpoint.lines().nth(1).unwrap().parse().unwrap();
+    until("the security tool has all", async || {
+        (newest.load(Ordering::Relaxed) + 1 >= size).then_some(())
+    })
+    .await;
+    search.look(
+        "what operators read",
+        system.query(&["-o", "jsonl"]).success().as_bytes(),
+    );
+    let store = system.data_dir().join("audit.sqlite");
+    search
+        .look_into_tables("tables of the record", &store)
+        .await;
+    search.look_into_files("files of the stores", &system.data_dir(), is_store);
+}
+
+/// Of the services: the hospital's database is not theirs.
+fn is_store(name: &str) -> bool {
+    name.contains(".sqlite") && !name.starts_with("hospital")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p4_no_identifier_of_any_kind_is_in_a_log_metric_trace_record_or_copy_of_it() {
+    let search = Arc::new(Search::new());
+    let of_traces = Arc::clone(&search);
+    let collector = collector_for(move |spans| of_traces.look("traces", spans)).await;
+    let (tool, newest) = security_tool(Arc::clone(&search)).await;
+    let (upstreams, asked) = Upstreams::serve().await;
+    let exports = format!(r#"[{{name="soc",webhook={{url="{tool}",private_addresses=true}}}}]"#);
+    let environment = [
+        ("WARDGATE_TELEMETRY__LOG", "trace"),
+        ("WARDGATE_TELEMETRY__OTLP_ENDPOINT", collector.as_str()),
+        ("WARDGATE_AUDIT__EXPORTS", exports.as_str()),
+        ("WARDGATE_GATEWAY__LIMITS__REQUESTS_PER_MINUTE", "1000000"),
+        LOOK_OFTEN,
+    ];
+    let mut system =
+        SeparateProcesses::start_with(WARDGATE, REPOSITORY.as_ref(), &environment).await;
+    let registry = Database::make().await;
+    let (sources, tools) = catalogue(&upstreams, registry.as_ref());
+    add_with_source(&system, &sources, &tools).await;
+    let token = system.token_for("3h", "dr.yenji", "Doctor", &[]);
+    let seen = doctor(&system);
+    let answer = until("the server's tool is listed", async || {
+        let names = system.client().tool_names(&seen).await;
+        names.into_iter().find(|name| name.ends_with("answer"))
+    })
+    .await;
+
+    let (variable, default) = CALLS;
+    let calls = std::env::var(variable).map_or(default, |calls| calls.parse().expect("a number"));
+    let client = system.client().clone();
+    for round in (0..calls).step_by(ROUND) {
+        let numbers = round..(round + ROUND).min(calls);
+        let each = numbers.map(|number| call(&client, &token, &answer, number));
+        futures::stream::iter(each)
+            .buffer_unordered(AT_ONCE)
+            .count()
+            .await;
+        look_at_processes(&search, &mut system).await;
+    }
+    look_at_record(&search, &system, &newest).await;
+    for process in system.processes() {
+        let status = tokio::task::block_in_place(|| process.terminate());
+        assert_eq!(status.code(), Some(0), "{}", process.log());
+        search.look("logs", process.log().as_bytes());
+    }
+    search.look_into_files("files of the stores, closed", &system.data_dir(), is_store);
+
+    if let Some(registry) = registry {
+        registry.remove().await;
+    }
+
+    let (asked, searched) = (asked.lock().unwrap().clone(), search.searched());
+    eprintln!("{calls} calls; upstreams were asked {asked:?}; bytes searched: {searched:?}");
+    assert_eq!(asked.len(), 14, "each way to answer was alive");
+    assert_eq!(searched.len(), 9);
+    assert!(
+        searched.values().all(|bytes| *bytes > 10_000),
+        "each place held something"
+    );
+    assert_eq!(search.found(), BTreeMap::new());
+}

@@ -1,0 +1,100 @@
+//! P7 beyond one machine: the PostgreSQL with the record is killed, and its synchronous standby takes its place.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use wardgate_testkit::{SeparateProcesses, System, run};
+
+use super::super::extra_tools::{Counter, LOOK_OFTEN};
+use super::super::people::doctor;
+use super::super::standby::ReplicatedDatabase;
+use super::p7_kill::{ABANDONED_SOON, Load, closed, moment, reconcile, report, rounds};
+use crate::{REPOSITORY, WARDGATE};
+
+/// How often the primary is killed, unless the environment says otherwise: each server is a standby and is promoted.
+const PRIMARY_KILLS: (&str, u64) = ("PRIMARY_KILLS", 2);
+
+/// Longer than a write is waited for, so that the audit service connects again in between.
+const AWAY: Duration = Duration::from_secs(6);
+
+async fn start(database: &ReplicatedDatabase) -> (SeparateProcesses, Counter) {
+    let store = ("WARDGATE_AUDIT__STORE", database.address.url.as_str());
+    let environment = [LOOK_OFTEN, ABANDONED_SOON, store];
+    let system = SeparateProcesses::start_with(WARDGATE, REPOSITORY.as_ref(), &environment).await;
+    let counter = Counter::add_to(&system).await;
+    (system, counter)
+}
+
+/// The log begins with what every one of these checkpoints signed.
+fn goes_on_from(system: &impl System, checkpoints: &Path) {
+    let out = checkpoints.join("exported");
+    let words = ["export", "--out", out.to_str().unwrap()];
+    system.audit(&words).success();
+    let key = system.audit(&["key"]).success();
+    for entry in std::fs::read_dir(checkpoints).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            let (out, since) = (out.to_str().unwrap(), path.to_str().unwrap());
+            let words = ["audit", "verify", out, "--key", key.trim(), "--since", since];
+            run(system.binary(), &words, &[]).success();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p7_a_postgresql_primary_may_be_killed_where_a_synchronous_standby_is_promoted() {
+    let Some(mut database) = ReplicatedDatabase::start().await else {
+        return;
+    };
+    let (system, mut counter) = start(&database).await;
+    let load = Load::start(&system, &doctor(&system), "primary");
+    let kept = tempfile::tempdir().unwrap();
+    let rounds = rounds(PRIMARY_KILLS);
+    let (mut promoted_in, mut served_in) = (Duration::ZERO, Duration::ZERO);
+    for round in 0..rounds {
+        load.goes_on(load.acknowledged()).await;
+        // What a witness has seen is not undone either.
+        let checkpoint = system.audit(&["checkpoint"]).success();
+        std::fs::write(kept.path().join(round.to_string()), checkpoint).unwrap();
+        load.goes_on(load.acknowledged()).await;
+        tokio::time::sleep(moment(round)).await;
+        let began = Instant::now();
+        tokio::task::block_in_place(|| {
+            database.kill_primary();
+            database.promote_standby();
+        });
+        promoted_in = promoted_in.max(began.elapsed());
+        load.goes_on(load.acknowledged()).await;
+        served_in = served_in.max(began.elapsed());
+        database.add_standby().await;
+    }
+    load.goes_on(load.acknowledged()).await;
+    let ledger = load.stop().await;
+    closed(&system).await;
+    reconcile(&system, &ledger, &mut counter).await;
+    goes_on_from(&system, kept.path());
+    report("PostgreSQL with a standby", rounds, &ledger);
+    eprintln!("promoted within {promoted_in:?}, calls worked within {served_in:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p7_what_is_acknowledged_while_the_standby_is_away_is_not_lost_with_the_primary() {
+    let Some(mut database) = ReplicatedDatabase::start().await else {
+        return;
+    };
+    let (system, mut counter) = start(&database).await;
+    let load = Load::start(&system, &doctor(&system), "standby");
+    load.goes_on(0).await;
+    tokio::task::block_in_place(|| database.kill_standby());
+    // No commit comes to its end, and so no call.
+    tokio::time::sleep(AWAY).await;
+    tokio::task::block_in_place(|| {
+        database.kill_primary();
+        database.restart_standby();
+        database.promote_standby();
+    });
+    load.goes_on(load.acknowledged()).await;
+    let ledger = load.stop().await;
+    closed(&system).await;
+    reconcile(&system, &ledger, &mut counter).await;
+}

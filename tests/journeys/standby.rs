@@ -1,0 +1,178 @@
+//! A PostgreSQL primary and its synchronous standby, from the programs that `tests/postgres` finds.
+
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use tempfile::TempDir;
+use wardgate_testkit::until_true;
+
+use super::postgres::DatabaseAddress;
+use crate::REPOSITORY;
+
+/// One server, which may have ended.
+struct Server {
+    dir: PathBuf,
+    port: u16,
+}
+
+/// A primary, a standby that has each commit before it is acknowledged, and the address of whichever is the primary.
+pub(super) struct ReplicatedDatabase {
+    primary: Server,
+    standby: Server,
+    pub(super) address: DatabaseAddress,
+    _dir: TempDir,
+}
+
+impl ReplicatedDatabase {
+    /// None where the tests have no PostgreSQL.
+    pub(super) async fn start() -> Option<Self> {
+        wardgate_testkit::database_server("WARDGATE_TEST_POSTGRES")?;
+        let dir = tempfile::tempdir().unwrap();
+        // PostgreSQL does not run as root.
+        let owner = format!(
+            "[ $(id -u) -ne 0 ] || chown nobody {}",
+            dir.path().display()
+        );
+        shell(&owner);
+        let [primary, standby] = ["first", "second"].map(|name| Server {
+            dir: dir.path().join(name),
+            port: free_port(),
+        });
+        primary.run(
+            "initdb",
+            &["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"],
+        );
+        primary.start();
+        let mut database = Self {
+            address: DatabaseAddress::of(&primary.url()).await,
+            primary,
+            standby,
+            _dir: dir,
+        };
+        database.add_standby().await;
+        Some(database)
+    }
+
+    /// Makes the server that is not the primary its standby, and has each commit wait for it from then on.
+    pub(super) async fn add_standby(&mut self) {
+        let port = self.primary.port.to_string();
+        let _ = std::fs::remove_dir_all(&self.standby.dir);
+        let from = [
+            "-h",
+            "127.0.0.1",
+            "-p",
+            &port,
+            "-U",
+            "postgres",
+            "-R",
+            "-c",
+            "fast",
+        ];
+        self.standby.run("pg_basebackup", &from);
+        self.standby.start();
+        // Not before the copy was made: it would wait for a standby of its own once it is the primary.
+        self.primary
+            .execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+            .await;
+        self.primary.execute("SELECT pg_reload_conf()").await;
+        until_true("the standby is synchronous", async || {
+            let synchronous = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'";
+            self.primary.number(synchronous).await == 1
+        })
+        .await;
+    }
+
+    /// Kills the primary and all it has started, at once, as the loss of its machine would.
+    pub(super) fn kill_primary(&self) {
+        self.primary.kill();
+    }
+
+    /// The standby is the primary, and clients are led there.
+    pub(super) fn promote_standby(&mut self) {
+        self.standby.run("pg_ctl", &["-w", "-s", "promote"]);
+        std::mem::swap(&mut self.primary, &mut self.standby);
+        self.address.lead_to(Some(&self.primary.url()));
+    }
+
+    /// Kills the standby, so that no commit on the primary gets anywhere.
+    pub(super) fn kill_standby(&self) {
+        self.standby.kill();
+    }
+
+    /// Starts it again; where the primary is gone, with what it had got.
+    pub(super) fn restart_standby(&self) {
+        self.standby.start();
+    }
+}
+
+impl Drop for ReplicatedDatabase {
+    fn drop(&mut self) {
+        for server in [&self.primary, &self.standby] {
+            server.kill();
+        }
+    }
+}
+
+impl Server {
+    fn url(&self) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
+    }
+
+    /// Runs one of PostgreSQL's own programs on the data of this server.
+    fn run(&self, program: &str, words: &[&str]) {
+        let (dir, words) = (self.dir.display(), words.join(" "));
+        shell(&format!(
+            ". {REPOSITORY}/tests/postgres && postgres_find && as_postgres \"$postgres_bin/{program}\" -D {dir} {words}"
+        ));
+    }
+
+    fn start(&self) {
+        let (port, dir) = (self.port, self.dir.display());
+        // Its socket stands beside the data: a copy of them would complain of it.
+        let options = format!("'-h 127.0.0.1 -p {port} -k {dir}/.. -c max_connections=100'");
+        let log = format!("{dir}/log.txt");
+        self.run("pg_ctl", &["-w", "-s", "-l", &log, "-o", &options, "start"]);
+    }
+
+    /// Kills every process of the server, and waits until nobody listens any more.
+    fn kill(&self) {
+        let file = std::fs::read_to_string(self.dir.join("postmaster.pid")).unwrap_or_default();
+        let Some(pid) = file.lines().next() else {
+            return;
+        };
+        // Some end by themselves in this moment.
+        shell(&format!(
+            "kill -KILL {pid} $(ps -o pid= --ppid {pid}) 2>&1 || true"
+        ));
+        while TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+            std::thread::yield_now();
+        }
+    }
+
+    async fn execute(&self, sql: &str) {
+        let mut connection = PgConnection::connect(&self.url()).await.unwrap();
+        let sql = sqlx::raw_sql(AssertSqlSafe(sql.to_owned()));
+        sql.execute(&mut connection).await.unwrap();
+    }
+
+    async fn number(&self, sql: &'static str) -> i64 {
+        let mut connection = PgConnection::connect(&self.url()).await.unwrap();
+        let number = sqlx::query_scalar(sql).fetch_one(&mut connection);
+        number.await.unwrap()
+    }
+}
+
+fn shell(script: &str) {
+    let mut command = Command::new("bash");
+    command.args(["-euc", script]).stdin(Stdio::null());
+    // A server that goes on running must not hold what this process reads.
+    let done = command.stdout(Stdio::null()).status().unwrap();
+    assert!(done.success(), "{script}");
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
