@@ -138,8 +138,9 @@ impl Server {
 
     /// Kills every process of the server, and waits until nobody listens any more.
     fn kill(&self) {
-        let file = std::fs::read_to_string(self.dir.join("postmaster.pid")).unwrap_or_default();
-        let Some(pid) = file.lines().next() else {
+        let file = self.dir.join("postmaster.pid");
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        let Some(pid) = text.lines().next() else {
             return;
         };
         // Some end by themselves in this moment.
@@ -149,6 +150,7 @@ impl Server {
         while TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
             std::thread::yield_now();
         }
+        std::fs::remove_file(file).unwrap();
     }
 
     async fn execute(&self, sql: &str) {

@@ -18,8 +18,15 @@ const PRIMARY_KILLS: (&str, u64) = ("PRIMARY_KILLS", 2);
 const AWAY: Duration = Duration::from_secs(6);
 
 async fn start(database: &ReplicatedDatabase) -> (SeparateProcesses, Counter) {
-    let store = ("WARDGATE_AUDIT__STORE", database.address.url.as_str());
-    let environment = [LOOK_OFTEN, ABANDONED_SOON, store];
+    let url = database.address.url.as_str();
+    let environment = [
+        ("WARDGATE_AUDIT__STORE", url),
+        ("WARDGATE_GATEWAY__STORE", url),
+        ("WARDGATE_TOOL_RUNNER__STORE", url),
+        ("WARDGATE_MEMORY__STORE", url),
+        LOOK_OFTEN,
+        ABANDONED_SOON,
+    ];
     let system = SeparateProcesses::start_with(WARDGATE, REPOSITORY.as_ref(), &environment).await;
     let counter = Counter::add_to(&system).await;
     (system, counter)
@@ -35,7 +42,15 @@ fn goes_on_from(system: &impl System, checkpoints: &Path) {
         let path = entry.unwrap().path();
         if path.is_file() {
             let (out, since) = (out.to_str().unwrap(), path.to_str().unwrap());
-            let words = ["audit", "verify", out, "--key", key.trim(), "--since", since];
+            let words = [
+                "audit",
+                "verify",
+                out,
+                "--key",
+                key.trim(),
+                "--since",
+                since,
+            ];
             run(system.binary(), &words, &[]).success();
         }
     }
