@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: help run test test-slow test-k8s test-chaos bench bench-ratio bench-instructions book dashboards load load-overload lint format release dist clean
+.PHONY: help run test test-slow test-k8s test-chaos bench bench-ratio bench-append bench-instructions book dashboards load load-overload lint format release dist clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,10 +19,11 @@ test-slow: ## Run them on a slow machine: four busy processes beside them, each 
 test-k8s: ## Install and upgrade the chart in a real API server, which is built once (half an hour)
 	tests/k8s/run
 
-test-chaos: ## Let each system call on the record fail; kill the audit service 1,000 times and all 100 times; run the chart's pods under load, restart, kill, part and upgrade them (root, an hour)
+test-chaos: ## Let each system call on the record fail; kill the audit service 1,000 times, all 100 times and its PostgreSQL 20 times; look for identifiers after 100,000 calls; run the chart's pods under load, restart, kill, part and upgrade them (root, two hours)
 	$(CARGO) build --locked --workspace --bin wardgate --example disk_faults --example witness_disk_faults
 	tests/faults/run target/debug/examples
 	tests/kills $(CARGO)
+	tests/identifiers $(CARGO)
 	tests/cluster/run target/debug/wardgate $(JOURNEYS)
 
 bench: ## Measure what a call costs: the tool-runner itself by stage, then direct, by an upstream's route and on /mcp
@@ -32,6 +33,9 @@ bench: ## Measure what a call costs: the tool-runner itself by stage, then direc
 
 bench-ratio: ## Measure a governed call beside the same call made at the MCP server itself, and print the ratios
 	deploy/load/ratio $(ARGS)
+
+bench-append: ## Measure appends to the record beside a bare loop of flushes and a bare INSERT, and print the ratios (needs Go)
+	deploy/load/append $(ARGS)
 
 bench-instructions: ## Count the instructions of a governed call by the code that they are in, the same on a busy machine (valgrind)
 	deploy/load/instructions $(ARGS)

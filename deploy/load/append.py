@@ -75,10 +75,7 @@ def prepare(arguments):
     outcome = {"call": call, "status": "STATUS_OK", "rows": 2, "resultDigest": digest, "duration": "0.002s"}
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     request = {"record": {"time": now, "outcome": outcome}}
-    (data / "data").mkdir()
-    (data / "data/append.json").write_text(json.dumps([request]))
-    # The scenario finds the certificates beside the requests.
-    shutil.copytree(data / "certs", data / "data/certs")
+    (data / "append.json").write_text(json.dumps([request]))
 
 
 def per_second(seconds, step):

@@ -158,7 +158,7 @@ fn start_of(first: u8, second: u8) -> usize {
 
 /// As it is, in hexadecimal, in Base64 wherever it may begin in a longer text, and as URLs and forms have it.
 fn forms(stem: &str) -> BTreeSet<(&'static str, Vec<u8>)> {
-    let hex: String = stem.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let hex = hexadecimal(stem);
     let form: String = url::form_urlencoded::byte_serialize(stem.as_bytes()).collect();
     let mut forms = BTreeSet::from([
         ("in hexadecimal", hex.to_uppercase().into_bytes()),
@@ -182,11 +182,16 @@ fn forms(stem: &str) -> BTreeSet<(&'static str, Vec<u8>)> {
     forms
 }
 
+fn hexadecimal(text: &str) -> String {
+    let digits: Vec<_> = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+    digits.concat()
+}
+
 #[test]
 fn an_identifier_is_found_in_every_form() {
-    for kind in 0..KINDS.len() {
+    for (kind, (name, _)) in KINDS.iter().enumerate() {
         let value = identifier(kind, "test", 7);
-        let hex: String = value.bytes().map(|byte| format!("{byte:02x}")).collect();
+        let hex = hexadecimal(&value);
         let base64 = |before: &str| STANDARD_NO_PAD.encode(format!("{before}{value}"));
         let url: String = url::form_urlencoded::byte_serialize(value.as_bytes()).collect();
         for written in [
@@ -202,7 +207,7 @@ fn an_identifier_is_found_in_every_form() {
             let search = Search::new();
             search.look("a log", format!("some words {written} and more").as_bytes());
             let found = search.found();
-            let of_kind = found.keys().filter(|what| what.starts_with(KINDS[kind].0));
+            let of_kind = found.keys().filter(|what| what.starts_with(name));
             assert!(of_kind.count() > 0, "{written}: {found:?}");
         }
     }

@@ -3,8 +3,8 @@
 //! tool gets of it.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -13,8 +13,8 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use futures::StreamExt;
-use serde_json::{Map, Value, json};
-use wardgate_testkit::{Client, Reply, SeparateProcesses, System, json_response, serve, until};
+use serde_json::{Value, json};
+use wardgate_testkit::{Client, SeparateProcesses, System, json_response, serve, until};
 
 use super::super::collector::collector_for;
 use super::super::extra_tools::{LOOK_OFTEN, add_with_source};
@@ -123,74 +123,46 @@ fn catalogue(upstreams: &str, registry: Option<&Database>) -> (String, String) {
     (sources, tools)
 }
 
-/// What is made of call `number` about an identifier, and what its answer has to contain.
-type Scenario = fn(&str) -> (Request, &'static str);
+const FAILED: &str = "\"isError\":true";
+const ERROR: &str = "\"error\"";
 
-enum Request {
-    /// A tool and its arguments.
-    Call(&'static str, Value),
-    /// A body as it is.
-    Body(String),
-}
-
-fn ask(tool: &'static str, how: &str, who: &str) -> Request {
-    Request::Call(tool, json!({ "how": how, "who": who }))
-}
-
-/// Good calls, tools and upstreams that fail, and what a gateway refuses. An empty text is in any answer.
-const SCENARIOS: [Scenario; 20] = [
-    |_| {
-        (
-            Request::Call("file_chart", Value::Null),
-            "Quillfeather.row.",
-        )
-    },
-    |who| (ask("find_person", "rows", who), ".row."),
-    |who| (ask("find_person", "nobody", who), "Nobody is called"),
-    |who| (ask("find_person", "error", who), "\"isError\":true"),
-    |who| (ask("find_person", "missing", who), "\"isError\":true"),
-    |who| (ask("find_person", "garbled", who), "\"isError\":true"),
-    |who| (ask("find_person", "elsewhere", who), "\"isError\":true"),
-    |who| (ask("find_person", "broken", who), "\"isError\":true"),
-    |who| (ask("answer", "text", who), ".row."),
-    |who| (ask("answer", "structured", who), ".row."),
-    |who| (ask("answer", "tool_error", who), ".failure."),
-    |who| (ask("answer", "error", who), "\"error\""),
-    |who| (ask("answer", "garbled", who), ""),
-    |who| (ask("read_path", "path", who), "\"isError\":true"),
-    |who| (ask("read_number", "number", who), "\"isError\":true"),
-    |who| (ask("search_files", "word", who), "\"isError\":true"),
-    |who| {
-        (
-            Request::Call(
-                "find_person",
-                json!({ "how": "rows", "who": who, "limit": who }),
-            ),
-            "\"isError\":true",
-        )
-    },
-    |who| {
-        (
-            Request::Call(
-                "find_person",
-                json!({ "how": [who], who: who, "who": { who: 1 } }),
-            ),
-            "\"isError\":true",
-        )
-    },
-    |who| {
-        (
-            Request::Body(format!(
-                "{{\"jsonrpc\":\"2.0\",\"id\":\"{who}\",\"method\":\"{who}\",\"params\":{{\"{who}\":1}}}}"
-            )),
-            "\"error\"",
-        )
-    },
-    |who| (Request::Body(format!("{{\"{who}\": {who}")), "\"error\""),
+/// Good calls, tools and upstreams that fail, and what a gateway refuses: the tool, what it is to do, and what the answer has to
+/// contain. Without a tool it is a body that is no call.
+const SCENARIOS: [(&str, &str, &str); 20] = [
+    ("file_chart", "chart", "Quillfeather.row."),
+    ("find_person", "rows", ".row."),
+    ("find_person", "nobody", "Nobody is called"),
+    ("find_person", "error", FAILED),
+    ("find_person", "missing", FAILED),
+    ("find_person", "garbled", FAILED),
+    ("find_person", "elsewhere", FAILED),
+    ("find_person", "broken", FAILED),
+    ("answer", "text", ".row."),
+    ("answer", "structured", ".row."),
+    ("answer", "tool_error", ".failure."),
+    ("answer", "error", ERROR),
+    ("answer", "garbled", "\"jsonrpc\""),
+    ("read_path", "path", FAILED),
+    ("read_number", "number", FAILED),
+    ("search_files", "word", FAILED),
+    ("find_person", "wrong type", FAILED),
+    ("find_person", "wrong names", FAILED),
+    ("", "no method", ERROR),
+    ("", "no JSON", ERROR),
 ];
 
+/// An identifier of each kind.
+fn chart(origin: &str, number: usize) -> Value {
+    let kinds = KINDS.iter().enumerate();
+    let members = kinds.map(|(kind, (name, _))| {
+        let value = identifier(kind, origin, number);
+        ((*name).to_owned(), value.into())
+    });
+    Value::Object(members.collect())
+}
+
 /// What the upstreams were asked, by the word for it.
-type Asked = Arc<std::sync::Mutex<BTreeMap<String, u64>>>;
+type Asked = Arc<Mutex<BTreeMap<String, u64>>>;
 
 /// A service and an MCP server, whose every answer has identifiers in it.
 struct Upstreams {
@@ -213,32 +185,28 @@ impl Upstreams {
         (format!("http://{}", serve(router).await), asked)
     }
 
-    /// Notes what was asked. Returns an identifier for the answer, of each kind in turn.
-    fn answer(&self, how: &str, origin: &str) -> String {
-        *self
-            .asked
-            .lock()
-            .unwrap()
-            .entry(how.to_owned())
-            .or_default() += 1;
+    fn note(&self, how: &str) {
+        let mut asked = self.asked.lock().unwrap();
+        *asked.entry(how.to_owned()).or_default() += 1;
+    }
+
+    /// Identifiers for an answer, of each kind in turn: of a good one and of a failure.
+    fn identifiers(&self) -> [String; 2] {
         let number = self.answers.fetch_add(1, Ordering::Relaxed);
-        identifier(number % KINDS.len(), origin, number)
+        ["row", "failure"].map(|origin| identifier(number % KINDS.len(), origin, number))
     }
 }
 
-async fn charts(State(upstreams): State<Arc<Upstreams>>, chart: Bytes) -> Response {
-    let chart: Value = serde_json::from_slice(&chart).unwrap();
+async fn charts(State(upstreams): State<Arc<Upstreams>>, body: Bytes) -> Response {
+    let filed: Value = serde_json::from_slice(&body).unwrap();
     // Each came through as it was sent.
-    for (kind, (name, stem)) in KINDS.iter().enumerate() {
-        let sent = chart[name].as_str().unwrap_or_default();
-        assert!(sent.starts_with(stem), "{kind}: {chart}");
+    for (name, stem) in KINDS {
+        let sent = filed[name].as_str().unwrap_or_default();
+        assert!(sent.starts_with(stem), "{name}: {filed}");
     }
-    upstreams.answer("chart", "row");
-    let number = upstreams.answers.load(Ordering::Relaxed);
-    let row = KINDS.iter().enumerate();
-    let row =
-        row.map(|(kind, (name, _))| ((*name).to_owned(), identifier(kind, "row", number).into()));
-    json_response(json!({ "rows": [row.collect::<Map<_, _>>()] }).to_string())
+    upstreams.note("chart");
+    let number = upstreams.answers.fetch_add(1, Ordering::Relaxed);
+    json_response(json!({ "rows": [chart("row", number)] }).to_string())
 }
 
 async fn people(
@@ -249,8 +217,8 @@ async fn people(
     let query = query.unwrap_or_default();
     let query = url::form_urlencoded::parse(query.as_bytes()).collect::<BTreeMap<_, _>>();
     let how = &*query["how"];
-    let row = upstreams.answer(how, "row");
-    let failure = upstreams.answer("any", "failure");
+    upstreams.note(how);
+    let [row, failure] = upstreams.identifiers();
     let headers = [("x-person", failure.clone()), ("server", failure.clone())];
     match how {
         "nobody" => json_response(r#"{"rows":[]}"#),
@@ -290,8 +258,8 @@ async fn desk(State(upstreams): State<Arc<Upstreams>>, request: Bytes) -> Respon
         }] } }),
         Some("tools/call") => {
             let how = arguments["how"].as_str().unwrap_or_default();
-            let row = upstreams.answer(&format!("desk {how}"), "row");
-            let failure = upstreams.answer("any", "failure");
+            upstreams.note(&format!("desk {how}"));
+            let [row, failure] = upstreams.identifiers();
             let text = |text: &str| json!([{ "type": "text", "text": text }]);
             match how {
                 "text" => json!({ "result": { "content": text(&row) } }),
@@ -313,32 +281,34 @@ async fn desk(State(upstreams): State<Arc<Upstreams>>, request: Bytes) -> Respon
     json_response(answer.to_string())
 }
 
-/// Call `number`: each kind comes in each scenario.
-async fn call(client: &Client, token: &str, answer: &str, number: usize) -> Reply {
+/// Call `number`: each kind comes in each scenario. `answer` is the name of the server's tool.
+async fn call(client: &Client, token: &str, answer: &str, number: usize) {
+    let (tool, how, expected) = SCENARIOS[number % SCENARIOS.len()];
     let kind = number / SCENARIOS.len() % KINDS.len();
     let who = identifier(kind, "argument", number);
-    let (request, expected) = SCENARIOS[number % SCENARIOS.len()](&who);
-    let reply = match request {
-        Request::Call("file_chart", _) => {
-            let chart = KINDS.iter().enumerate();
-            let chart = chart.map(|(kind, (name, _))| {
-                (
-                    (*name).to_owned(),
-                    identifier(kind, "argument", number).into(),
-                )
-            });
-            let chart = Value::Object(chart.collect());
-            client.call(token, "file_chart", chart).await
-        }
-        Request::Call("answer", arguments) => client.call(token, answer, arguments).await,
-        Request::Call(tool, arguments) => client.call(token, tool, arguments).await,
-        Request::Body(body) => client.post("/message", Some(token), &[], body).await,
+    let body = match how {
+        "no method" => Some(
+            json!({ "jsonrpc": "2.0", "id": who, "method": who, "params": { &who: 1 } })
+                .to_string(),
+        ),
+        "no JSON" => Some(format!("{{\"{who}\": {who}")),
+        _ => None,
+    };
+    let arguments = match how {
+        "chart" => chart("argument", number),
+        "wrong type" => json!({ "how": "rows", "who": who, "limit": who }),
+        "wrong names" => json!({ "how": [who], &who: who, "who": { &who: 1 } }),
+        _ => json!({ "how": how, "who": who }),
+    };
+    let tool = if tool == "answer" { answer } else { tool };
+    let reply = match body {
+        Some(body) => client.post("/message", Some(token), &[], body).await,
+        None => client.call(token, tool, arguments).await,
     };
     assert!(
         reply.body.contains(expected),
-        "call {number} about {who}, {expected}: {reply:?}"
+        "call {number}, {how}, about {who}: {reply:?}"
     );
-    reply
 }
 
 /// Where a security tool listens. Returns its URL, and up to which record it has all.
@@ -459,7 +429,7 @@ async fn p4_no_identifier_of_any_kind_is_in_a_log_metric_trace_record_or_copy_of
 
     let (asked, searched) = (asked.lock().unwrap().clone(), search.searched());
     eprintln!("{calls} calls; upstreams were asked {asked:?}; bytes searched: {searched:?}");
-    assert_eq!(asked.len(), 14, "each way to answer was alive");
+    assert_eq!(asked.len(), 13, "each way to answer was alive");
     assert_eq!(searched.len(), 9);
     assert!(
         searched.values().all(|bytes| *bytes > 10_000),
