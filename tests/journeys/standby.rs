@@ -1,12 +1,12 @@
 //! A PostgreSQL primary and its synchronous standby, from the programs that `tests/postgres` finds.
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tempfile::TempDir;
-use wardgate_testkit::until_true;
+use wardgate_testkit::{free_port, until_true};
 
 use super::postgres::DatabaseAddress;
 use crate::REPOSITORY;
@@ -57,19 +57,9 @@ impl ReplicatedDatabase {
 
     /// Makes the server that is not the primary its standby, and has each commit wait for it from then on.
     pub(super) async fn add_standby(&mut self) {
-        let port = self.primary.port.to_string();
         let _ = std::fs::remove_dir_all(&self.standby.dir);
-        let from = [
-            "-h",
-            "127.0.0.1",
-            "-p",
-            &port,
-            "-U",
-            "postgres",
-            "-R",
-            "-c",
-            "fast",
-        ];
+        let from = self.primary.url();
+        let from = ["-d", &from, "-R", "-c", "fast", "--no-sync"];
         self.standby.run("pg_basebackup", &from);
         self.standby.start();
         // Not before the copy was made: it would wait for a standby of its own once it is the primary.
@@ -172,9 +162,4 @@ fn shell(script: &str) {
     // A server that goes on running must not hold what this process reads.
     let done = command.stdout(Stdio::null()).status().unwrap();
     assert!(done.success(), "{script}");
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
 }

@@ -59,7 +59,7 @@ pub use keys::{
 pub use log::Log;
 pub use mcp_server::{json_response, mcp_discovery, mcp_message, mcp_result};
 pub use process::{ProcessExit, PythonServer, WardgateProcess, run};
-pub use separate::SeparateProcesses;
+pub use separate::{SeparateProcesses, free_port};
 pub use services::{
     AppendAttempt, AppendBehavior, FakeAudit, FakeMemory, FakePolicy, FakeToolRunner, PolicyAnswer,
     RunBehavior, content_response, listed_tool, tool_result,

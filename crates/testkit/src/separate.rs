@@ -199,8 +199,8 @@ fn copy_example(repository: &Path, dir: &Path) {
 }
 
 /// A port below those the system gives to outgoing connections, so that it is still free when a killed
-/// service comes back to it; each test process begins elsewhere.
-fn free_port() -> u16 {
+/// server comes back to it; each test process begins elsewhere.
+pub fn free_port() -> u16 {
     const FIRST: u16 = 20_000;
     const COUNT: u16 = 12_000;
     static TAKEN: AtomicU16 = AtomicU16::new(0);

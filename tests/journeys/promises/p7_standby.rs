@@ -78,9 +78,10 @@ async fn p7_a_postgresql_primary_may_be_killed_where_a_synchronous_standby_is_pr
             database.kill_primary();
             database.promote_standby();
         });
-        promoted_in = promoted_in.max(began.elapsed());
+        let promoted = began.elapsed();
         load.goes_on(load.acknowledged()).await;
-        served_in = served_in.max(began.elapsed());
+        promoted_in = promoted_in.max(promoted);
+        served_in = served_in.max(began.elapsed() - promoted);
         database.add_standby().await;
     }
     load.goes_on(load.acknowledged()).await;
@@ -89,7 +90,7 @@ async fn p7_a_postgresql_primary_may_be_killed_where_a_synchronous_standby_is_pr
     reconcile(&system, &ledger, &mut counter).await;
     goes_on_from(&system, kept.path());
     report("PostgreSQL with a standby", rounds, &ledger);
-    eprintln!("promoted within {promoted_in:?}, calls worked within {served_in:?}");
+    eprintln!("promoted within {promoted_in:?}, calls worked {served_in:?} later at most");
 }
 
 #[tokio::test(flavor = "multi_thread")]
