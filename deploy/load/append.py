@@ -4,8 +4,8 @@
     as many bytes written to a file and flushed, one at a time                        fsync
     as many bytes inserted and committed, in SQLite by one, in PostgreSQL by as many  INSERT
 
-Each round measures all of them in turn; the table shows medians. A rate says as much of the disk as of Wardgate: compare
-the ratios.
+Each round measures all of them in turn, what is bare before and after; the table shows medians. A rate says as much of the disk as
+of Wardgate: compare the ratios.
 """
 
 import argparse
@@ -126,15 +126,13 @@ def measure(arguments, services):
     for number in range(arguments.rounds):
         for name, service in services.items():
             for in_flight in arguments.in_flight:
-                steps = {
-                    "fsync": lambda: flushes(arguments),
-                    "insert": lambda: STORES[name](arguments, in_flight),
-                    "append": lambda: service.append(arguments, in_flight),
-                }
-                order = list(steps) if number % 2 == 0 else list(reversed(steps))
-                found = {step: steps[step]() for step in order}
-                append = found.pop("append")
-                row = {**found, "append": append["per_second"], "p50_ms": append["p50_ms"], "p99_ms": append["p99_ms"]}
+                # Before and after: a disk that others use too is not as fast at any time.
+                bare = {"fsync": [flushes(arguments)], "insert": [STORES[name](arguments, in_flight)]}
+                append = service.append(arguments, in_flight)
+                bare["insert"].append(STORES[name](arguments, in_flight))
+                bare["fsync"].append(flushes(arguments))
+                row = {key: statistics.mean(rates) for key, rates in bare.items()}
+                row |= {"append": append["per_second"], "p50_ms": append["p50_ms"], "p99_ms": append["p99_ms"]}
                 row["of_fsync"], row["of_insert"] = row["append"] / row["fsync"], row["append"] / row["insert"]
                 rows.setdefault((name, in_flight), []).append(row)
         print(f"round {number + 1} of {arguments.rounds}", flush=True)
