@@ -1,23 +1,26 @@
 //! What `tests/faults/run` runs under faults of the disk: appends that say what was acknowledged, and a check without faults.
 //!
-//! `disk_faults append STORE COUNT` prints `acknowledged SEQUENCE LEAF_HASH` for each record, as soon as it is, and the
-//! checkpoints that it sees; `disk_faults check STORE DIR < printed` starts the service again and wants all of that in it.
+//! `disk_faults append STORE COUNT [COPY]` prints `acknowledged SEQUENCE LEAF_HASH` for each record, as soon as it is, and the
+//! checkpoints that it sees; `disk_faults check STORE DIR [COPY] < printed` wants all of that in the second copy as it was
+//! left, starts the service again, and wants all of it in the store, and in a copy that verifies.
 
+use std::collections::HashSet;
 use std::io::{BufRead, Write};
 use std::path::Path;
 use std::time::Duration;
 
 use aws_lc_rs::signature::Ed25519KeyPair;
 use futures::TryStreamExt;
+use serde_json::value::RawValue;
 use wardgate_audit::{
     AuditKeys, CallingProcesses, CheckpointKind, Config, DetailsKey, LogCloser, LogKey, MacKey,
     RecordReader, Verifier,
 };
-use wardgate_domain::{Ambient, Event, Record, RefusalCount, Refusals};
+use wardgate_domain::{Ambient, Digest, Event, Record, RefusalCount, Refusals};
 use wardgate_rpc::client::{AuditClient, AuditFilter, QueriedRecord};
 use wardgate_rpc::{Peer, link};
 use wardgate_store::DatabaseSettings;
-use wardgate_transparency::{Checkpoint, Signer, TrustPolicy};
+use wardgate_transparency::{Checkpoint, Signer, TrustPolicy, leaf_hash};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -30,9 +33,30 @@ const KEPT: &str = "kept";
 async fn main() -> Result<(), Failure> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["append", store, count] => append(store, count.parse()?).await,
-        ["check", store, directory] => Box::pin(check(store, Path::new(directory))).await,
-        _ => Err("append STORE COUNT, or check STORE DIR".into()),
+        ["append", store, count] => append(&Places { store, copy: None }, count.parse()?).await,
+        ["append", store, count, copy] => {
+            append(&Places::copied(store, copy), count.parse()?).await
+        }
+        ["check", store, directory] => {
+            Box::pin(check(&Places { store, copy: None }, Path::new(directory))).await
+        }
+        ["check", store, directory, copy] => {
+            Box::pin(check(&Places::copied(store, copy), Path::new(directory))).await
+        }
+        _ => Err("append STORE COUNT [COPY], or check STORE DIR [COPY]".into()),
+    }
+}
+
+/// Where records are kept.
+struct Places<'a> {
+    store: &'a str,
+    copy: Option<&'a Path>,
+}
+
+impl<'a> Places<'a> {
+    fn copied(store: &'a str, copy: &'a str) -> Self {
+        let copy = Some(Path::new(copy));
+        Self { store, copy }
     }
 }
 
@@ -43,7 +67,7 @@ fn key() -> Result<Vec<u8>, Failure> {
         .to_vec())
 }
 
-async fn start(store: &str) -> Result<(AuditClient, LogCloser), Failure> {
+async fn start(places: &Places<'_>) -> Result<(AuditClient, LogCloser), Failure> {
     let keys = AuditKeys {
         mac: MacKey::from_bytes(&[7; 32]),
         log: LogKey::from_pkcs8(&key()?)?,
@@ -51,7 +75,8 @@ async fn start(store: &str) -> Result<(AuditClient, LogCloser), Failure> {
     };
     let config = Config {
         log_origin: Some(ORIGIN.to_owned()),
-        ..Config::for_store(store)
+        second_copy_dir: places.copy.map(Path::to_owned),
+        ..Config::for_store(places.store)
     };
     let callers = CallingProcesses::ThisProcess;
     let service = wardgate_audit::service(config, keys, callers, None, Ambient::system());
@@ -60,8 +85,8 @@ async fn start(store: &str) -> Result<(AuditClient, LogCloser), Failure> {
     Ok((AuditClient::new(link, Duration::from_secs(1)), closer))
 }
 
-async fn append(store: &str, count: u64) -> Result<(), Failure> {
-    let (audit, closer) = start(store).await?;
+async fn append(places: &Places<'_>, count: u64) -> Result<(), Failure> {
+    let (audit, closer) = start(places).await?;
     let ambient = Ambient::system();
     for number in 1..=count {
         let counts = vec![RefusalCount {
@@ -87,7 +112,7 @@ async fn append(store: &str, count: u64) -> Result<(), Failure> {
         }
     }
     closer.close().await;
-    let reader = RecordReader::open(store, &DatabaseSettings::default()).await?;
+    let reader = RecordReader::open(places.store, &DatabaseSettings::default()).await?;
     if let Ok(note) = reader.checkpoint(CheckpointKind::Signed).await {
         let checkpoint: Checkpoint = note.text().parse()?;
         say(&format!("checkpoint {}", checkpoint.head.size))?;
@@ -102,18 +127,56 @@ fn say(line: &str) -> std::io::Result<()> {
     out.flush()
 }
 
-async fn check(store: &str, directory: &Path) -> Result<(), Failure> {
+/// The leaf hashes of the records in a second copy, as `SEQUENCE LEAF_HASH`.
+fn copied(directory: &Path) -> Result<HashSet<String>, Failure> {
+    #[derive(serde::Deserialize)]
+    struct Line<'a> {
+        sequence: u64,
+        #[serde(borrow)]
+        record: &'a RawValue,
+    }
+    let mut found = HashSet::new();
+    for file in std::fs::read_dir(directory)? {
+        let path = file?.path();
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "jsonl")
+        {
+            // The last line may be one that a fault cut off.
+            let text = std::fs::read_to_string(path)?;
+            let lines = text
+                .lines()
+                .filter_map(|line| serde_json::from_str(line).ok());
+            found.extend(lines.map(|Line { sequence, record }| {
+                let hash = leaf_hash(record.get().as_bytes());
+                format!("{sequence} {}", Digest::from_bytes(hash))
+            }));
+        }
+    }
+    Ok(found)
+}
+
+async fn check(places: &Places<'_>, directory: &Path) -> Result<(), Failure> {
+    let lines: Vec<_> = std::io::stdin().lock().lines().collect::<Result<_, _>>()?;
+    if let Some(copy) = places.copy {
+        let copied = copied(copy)?;
+        let acknowledged = lines
+            .iter()
+            .filter_map(|line| line.strip_prefix("acknowledged "));
+        if let Some(missing) = acknowledged.into_iter().find(|it| !copied.contains(*it)) {
+            return Err(format!("{missing} was acknowledged and is not in the copy").into());
+        }
+    }
     // What was signed before the service runs again must be of the history that it signs then.
-    let reader = RecordReader::open(store, &DatabaseSettings::default()).await?;
+    let reader = RecordReader::open(places.store, &DatabaseSettings::default()).await?;
     let before = reader.checkpoint(CheckpointKind::Signed).await?;
     std::fs::create_dir_all(directory)?;
     std::fs::write(directory.join(KEPT), before.to_string())?;
-    let (_, closer) = start(store).await?;
+    let (_, closer) = start(places).await?;
     closer.close().await;
     let records: Vec<_> = reader.query(AuditFilter::default())?.try_collect().await?;
     let mut acknowledged = 0;
-    for line in std::io::stdin().lock().lines() {
-        let line = line?;
+    for line in &lines {
         if let ["acknowledged", sequence, hash] = line.split(' ').collect::<Vec<_>>()[..] {
             acknowledged += 1;
             let stored = records.get(sequence.parse::<usize>()?);
@@ -138,6 +201,12 @@ async fn check(store: &str, directory: &Path) -> Result<(), Failure> {
         receipt: None,
     };
     verifier.verify(&export, |_, _| ())?;
+    if let Some(copy) = places.copy {
+        let copied = verifier.verify(copy, |_, _| ())?.checkpoint.head.size;
+        if copied != size {
+            return Err(format!("the copy's checkpoint has {copied} of {size} records").into());
+        }
+    }
     println!("{acknowledged} acknowledged, {size} in the log");
     Ok(())
 }

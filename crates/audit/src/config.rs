@@ -12,6 +12,8 @@ use wardgate_transparency::TrustPolicy;
 
 use crate::Error;
 use crate::anomaly::AnomalySettings;
+use crate::growth::StoreRoom;
+use crate::second_copy::check_marker;
 use crate::store::{LONGEST_WRITE, WRITE_LIMIT};
 
 /// Settings of the audit service.
@@ -34,6 +36,9 @@ pub struct Config {
     /// left counts, and at a server nothing is told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity_bytes: Option<u64>,
+    /// A directory on another disk that has every record before it is acknowledged. None: the store alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub second_copy_dir: Option<PathBuf>,
     /// What the transparency log over the record is called: the origin of its checkpoints. It stays as it was once
     /// checkpoints are signed. None: as they say, and at first a name made of the log's key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -103,12 +108,21 @@ impl Config {
             unknown_after_seconds: default_unknown_after_seconds(),
             write_limit: default_write_limit(),
             capacity_bytes: None,
+            second_copy_dir: None,
             log_origin: None,
             witnesses: None,
             exports: Vec::new(),
             anomalies: None,
             retention_days: default_retention_days(),
             database: DatabaseSettings::default(),
+        }
+    }
+
+    /// What bounds the record besides the disk of its file.
+    pub fn room(&self) -> StoreRoom {
+        StoreRoom {
+            capacity: self.capacity_bytes,
+            second_copy: self.second_copy_dir.clone(),
         }
     }
 
@@ -119,6 +133,10 @@ impl Config {
                 given: duration::show(self.write_limit),
                 most: duration::show(LONGEST_WRITE),
             });
+        }
+        if let Some(directory) = &self.second_copy_dir {
+            let checked = check_marker(directory);
+            checked.map_err(|problem| Error::second_copy(directory, problem))?;
         }
         if let Some(witnesses) = &self.witnesses {
             witnesses.read_policy()?;

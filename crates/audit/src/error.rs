@@ -1,10 +1,14 @@
 //! What can go wrong.
 
+use std::path::Path;
+
 use wardgate_domain::{DecisionId, InvalidMessage};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::ServiceError;
 use wardgate_rpc::client::RecordDamage;
 use wardgate_store::{MigrationError, NotAStore};
+
+use crate::copy_problem::CopyProblem;
 
 /// A failure of the audit service or of a reader.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +27,14 @@ pub enum Error {
     /// The setting `retention_days` would keep nothing.
     #[error("audit.retention_days: records are kept for one day at least")]
     RetentionDays,
+    /// The second copy cannot be used, or does not hold what it must.
+    #[error("audit.second_copy_dir: {directory}: {problem}")]
+    SecondCopy {
+        /// Where it is.
+        directory: String,
+        /// What is wrong with it.
+        problem: CopyProblem,
+    },
     /// A setting of the search for anomalies makes no sense.
     #[error("audit.anomalies.{key}: {problem}")]
     AnomalySettings {
@@ -207,6 +219,15 @@ pub enum Error {
     Damaged(RecordDamage),
 }
 
+impl Error {
+    pub(crate) fn second_copy(directory: &Path, problem: CopyProblem) -> Self {
+        Self::SecondCopy {
+            directory: directory.display().to_string(),
+            problem,
+        }
+    }
+}
+
 impl From<NotAStore> for Error {
     fn from(NotAStore: NotAStore) -> Self {
         Self::UnknownStore
@@ -242,6 +263,7 @@ impl ServiceError for Error {
             | Self::AnomalySettings { .. }
             | Self::Open { .. }
             | Self::Schema(_)
+            | Self::SecondCopy { .. }
             | Self::DamagedTree(_)
             | Self::UpkeepRefused(_)
             | Self::ExportDirectory { .. }

@@ -1,6 +1,6 @@
 //! How large the record is, by how much it can still grow, and how long that lasts.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use metrics::gauge;
@@ -26,25 +26,25 @@ const LEAST_AGE: Duration = Duration::from_hours(1);
 pub struct StoreGrowth {
     /// Bytes that the record takes.
     pub bytes: u64,
-    /// Bytes by which it can grow: the lesser of what is left of the capacity, and of the file system of a file. None at a
-    /// server whose capacity nobody said.
+    /// Bytes by which it can grow: the least of what is left of the capacity, and of the file systems of a file and of the
+    /// second copy. None at a server without a copy whose capacity nobody said.
     pub free: Option<u64>,
     /// Bytes by which it grows in a day: the records of the last day, each of the mean size of a record.
     pub bytes_per_day: f64,
 }
 
 impl StoreGrowth {
-    /// Measures the store at `address`, which may take `capacity` bytes.
+    /// Measures the store at `address`, which has the `room`.
     pub(crate) async fn measure(
         reader: &StoreReader,
         address: &Address,
-        capacity: Option<u64>,
+        room: &StoreRoom,
         now: Timestamp,
     ) -> Result<Self, Error> {
         let size = reader.size_since(now.minus(WINDOW)).await?;
         Ok(Self {
             bytes: size.bytes,
-            free: free(&size, address, capacity),
+            free: free(&size, address, room),
             bytes_per_day: bytes_per_day(&size, now),
         })
     }
@@ -69,13 +69,15 @@ fn bytes_per_day(size: &StoreSize, now: Timestamp) -> f64 {
     per_record * as_float(size.recent) / days
 }
 
-fn free(size: &StoreSize, address: &Address, capacity: Option<u64>) -> Option<u64> {
+fn free(size: &StoreSize, address: &Address, room: &StoreRoom) -> Option<u64> {
+    let capacity = room.capacity;
     let left = capacity.map(|capacity| capacity.saturating_sub(size.bytes));
     let of_the_disk = match address {
         Address::Sqlite(path) => free_beside(path).map(|free| free + size.reusable),
         Address::Postgres(_) => None,
     };
-    left.into_iter().chain(of_the_disk).min()
+    let of_the_copy = room.second_copy.as_deref().and_then(free_beside);
+    [left, of_the_disk, of_the_copy].into_iter().flatten().min()
 }
 
 fn free_beside(path: &Path) -> Option<u64> {
@@ -83,12 +85,20 @@ fn free_beside(path: &Path) -> Option<u64> {
     Some(disk.blocks_available() * disk.fragment_size())
 }
 
+/// What bounds the record besides the disk of its file.
+#[derive(Debug, Clone, Default)]
+pub struct StoreRoom {
+    /// The bytes that the store may take, where an operator says so.
+    pub capacity: Option<u64>,
+    /// The directory of the second copy: when its disk is full, nothing is recorded either.
+    pub second_copy: Option<PathBuf>,
+}
+
 /// The monitor of the size of the record's store.
 pub(crate) struct GrowthMonitor {
     pub(crate) reader: StoreReader,
     pub(crate) address: Address,
-    /// The bytes that the store may take, where an operator says so.
-    pub(crate) capacity: Option<u64>,
+    pub(crate) room: StoreRoom,
     pub(crate) ambient: Ambient,
 }
 
@@ -111,7 +121,7 @@ impl GrowthMonitor {
             reader, address, ..
         } = self;
         let now = self.ambient.now();
-        let growth = StoreGrowth::measure(reader, address, self.capacity, now).await?;
+        let growth = StoreGrowth::measure(reader, address, &self.room, now).await?;
         gauge!(names::AUDIT_STORE_BYTES).set(as_float(growth.bytes));
         if let Some(free) = growth.free {
             gauge!(names::AUDIT_STORE_FREE_BYTES).set(as_float(free));
@@ -185,17 +195,26 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_the_lesser_of_the_capacity_and_the_disk() {
+    fn what_is_left_is_the_least_of_the_capacity_and_the_disks() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.sqlite");
         std::fs::write(&path, "").unwrap();
         let file = Address::Sqlite(path);
         let size = size(1, 1, Duration::ZERO);
-        assert!(free(&size, &file, None).is_some_and(|free| free > 7));
-        assert_eq!(free(&size, &file, Some(size.bytes + 7)), Some(7));
-        assert_eq!(free(&size, &file, Some(0)), Some(0));
+        let of = |capacity| StoreRoom {
+            capacity,
+            second_copy: None,
+        };
+        assert!(free(&size, &file, &of(None)).is_some_and(|free| free > 7));
+        assert_eq!(free(&size, &file, &of(Some(size.bytes + 7))), Some(7));
+        assert_eq!(free(&size, &file, &of(Some(0))), Some(0));
         let server = Address::new("postgres://h/d", &DatabaseSettings::default()).unwrap();
-        assert_eq!(free(&size, &server, None), None);
-        assert_eq!(free(&size, &server, Some(size.bytes + 9)), Some(9));
+        assert_eq!(free(&size, &server, &of(None)), None);
+        assert_eq!(free(&size, &server, &of(Some(size.bytes + 9))), Some(9));
+        let copied = StoreRoom {
+            capacity: None,
+            second_copy: Some(dir.path().to_owned()),
+        };
+        assert!(free(&size, &server, &copied).is_some());
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!  Append ──▶ canonical bytes ──▶ queue ──▶ writer ──one statement a batch──▶ SQLite │ PostgreSQL
 //!     ▲        + leaf hash                    │                                        │
-//!     └──────── receipt, once durable ────────┘             Query, RecordReader ◀─pages┤
+//!     └── receipt, once durable, ── second copy┘             Query, RecordReader ◀─pages┤
 //!                     token ─▶ policy ─▶ operators, on record themselves ◀──────────────┤
 //!                                          closing: intents nobody finished ◀──────────┤
 //!                                          publisher: tree, signed checkpoints ◀───────┤
@@ -21,6 +21,8 @@ mod anomaly;
 mod anomaly_monitor;
 mod canonical;
 mod config;
+mod copy_problem;
+mod copy_verification;
 mod cosigning;
 mod details;
 mod details_key;
@@ -41,19 +43,23 @@ mod reader;
 mod receipt;
 mod retention;
 mod sealed_details;
+mod second_copy;
 mod service;
 mod store;
+mod store_health;
 mod stored_row;
+mod verification_input;
 mod verify;
 mod view;
 mod writer;
 
-pub use anomaly::{AnomalySettings, AnomalyThreshold};
+pub use anomaly::{AnomalySettings, AnomalyThreshold, TimeOfDay, UsualHours};
 pub use config::{Config, WitnessSettings};
+pub use copy_problem::CopyProblem;
 pub use details_key::DetailsKey;
 pub use error::Error;
 pub use export::{ExportDirectory, ExportPart};
-pub use growth::StoreGrowth;
+pub use growth::{StoreGrowth, StoreRoom};
 pub use mac::MacKey;
 pub use ownership::CallingProcesses;
 pub use proof::CheckpointKind;
@@ -62,6 +68,7 @@ pub use reader::RecordReader;
 pub use receipt::{CallReceipt, ReceiptError};
 pub use service::{AuditKeys, service};
 pub use store::LAYOUT;
-pub use verify::{VerificationError, VerifiedLog, Verifier};
+pub use verification_input::VerificationError;
+pub use verify::{VerifiedLog, Verifier};
 pub use view::{access_view, record_line};
 pub use wardgate_audit_export::{ExportSettings, RecordKind};

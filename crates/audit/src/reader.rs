@@ -12,7 +12,10 @@ use crate::details::DetailsVault;
 use crate::details_key::DetailsKey;
 use crate::filter::RecordFilter;
 use crate::store::{self, Address};
-use crate::{CheckpointKind, Error, ExportDirectory, StoreGrowth, export, proof, query};
+use crate::{
+    CheckpointKind, Error, ExportDirectory, StoreGrowth, StoreRoom, export, proof, query,
+    second_copy,
+};
 
 /// Reads a store and never writes to it.
 #[derive(Debug, Clone)]
@@ -84,13 +87,18 @@ impl RecordReader {
         Ok(position.map(|position| (position, size)))
     }
 
-    /// The size of the record at `now`, its pace and its room, where the store may take `capacity` bytes.
-    pub async fn growth(
-        &self,
-        capacity: Option<u64>,
-        now: Timestamp,
-    ) -> Result<StoreGrowth, Error> {
-        StoreGrowth::measure(&self.store, &self.address, capacity, now).await
+    /// The size of the record at `now`, its pace and its `room`.
+    pub async fn growth(&self, room: &StoreRoom, now: Timestamp) -> Result<StoreGrowth, Error> {
+        StoreGrowth::measure(&self.store, &self.address, room, now).await
+    }
+
+    /// How many records the second copy in `directory` has, and how many the store; an error where the newest of the copy are
+    /// not those of the store.
+    pub async fn second_copy(&self, directory: &Path) -> Result<(u64, u64), Error> {
+        let runs = second_copy::newest(directory);
+        let runs = runs.map_err(|problem| Error::second_copy(directory, problem))?;
+        let copied = second_copy::compare(directory, &runs, &self.store).await?;
+        Ok((copied, self.store.head().await?.size))
     }
 
     /// The records that match, as the service would give them.

@@ -275,7 +275,7 @@ mod tests {
         let address = Address::new(&database.url(), &settings).unwrap();
         store::prepare(&address, &settings).await.unwrap();
         let reader = StoreReader::new(&address, &settings);
-        let appends = writer::start(address, WRITE_LIMIT).await.unwrap();
+        let appends = writer::start(address, WRITE_LIMIT, None).await.unwrap();
         let ambient = Ambient::system();
         let now = ambient.now();
         let old = (0..600).map(|_| refused(now.minus(DAY * 100)));

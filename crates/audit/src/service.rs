@@ -36,6 +36,7 @@ use crate::ownership::{CallingProcesses, StoreLock};
 use crate::proof::CheckpointKind;
 use crate::publisher::{LogCloser, LogKey, Publisher};
 use crate::retention::RetentionPolicy;
+use crate::second_copy::SecondCopy;
 use crate::store::{self, Address, StoreReader};
 use crate::writer::{self, AppendQueue};
 use crate::{Config, Error, MacKey};
@@ -74,7 +75,11 @@ pub async fn service(
     store::prepare(&address, &config.database).await?;
     let (lock, is_alone) = StoreLock::take(&address);
     let reader = StoreReader::new(&address, &config.database);
-    let appends = writer::start(address.clone(), config.write_limit).await?;
+    let copy = match &config.second_copy_dir {
+        Some(directory) => Some(SecondCopy::open(directory, reader.clone()).await?),
+        None => None,
+    };
+    let appends = writer::start(address.clone(), config.write_limit, copy).await?;
     let readiness = appends.readiness();
 
     let details = DetailsVault::new(keys.details, reader.clone());
@@ -112,7 +117,7 @@ pub async fn service(
     let growth = GrowthMonitor {
         reader: reader.clone(),
         address,
-        capacity: config.capacity_bytes,
+        room: config.room(),
         ambient: ambient.clone(),
     };
     let stop = CancellationToken::new();

@@ -7,112 +7,17 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use wardgate_transparency::{
-    Checkpoint, CompactTree, Hash, SignedNote, TileId, TlogProof, TreeHead, TrustPolicy,
-    decode_bundle, leaf_hash, tiles_of_size,
+    Checkpoint, CompactTree, Hash, TileId, TlogProof, TreeHead, TrustPolicy, decode_bundle,
+    leaf_hash, tiles_of_size,
 };
 
+use crate::copy_verification::CopyVerification;
 use crate::export::{CHECKPOINT, RECORDS, line};
-use crate::receipt::{CallReceipt, ReceiptError};
-
-/// Most bytes of a file of a directory, except of the one with a record to a line: 256 entries of 65,535 bytes.
-const MAX_FILE: u64 = 256 * (2 + 65_535);
-
-/// Why an export or a proof is not what the log signed.
-#[derive(Debug, thiserror::Error)]
-pub enum VerificationError {
-    /// A file is missing, or cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
-    Read {
-        /// Which one.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// A file is longer than any of its kind.
-    #[error("{} is longer than such a file can be", .0.display())]
-    TooLong(PathBuf),
-    /// A file is no note, proof or bundle, or its signature is wrong.
-    #[error("{}: {source}", path.display())]
-    Log {
-        /// Which one.
-        path: PathBuf,
-        /// What is wrong with it.
-        source: wardgate_transparency::Error,
-    },
-    /// A bundle has more or fewer entries than its name says.
-    #[error("{}: it holds {found} records in place of {expected}", path.display())]
-    Entries {
-        /// Which one.
-        path: PathBuf,
-        /// As it must be.
-        expected: usize,
-        /// As it is.
-        found: usize,
-    },
-    /// A tile has other hashes than the records.
-    #[error("{}: its hashes are not those of the records", .0.display())]
-    Tile(PathBuf),
-    /// The records are not those that the checkpoint was signed of.
-    #[error(
-        "the records do not have the root of the checkpoint: a record was changed, removed or moved"
-    )]
-    Root,
-    /// A line is not the record of its position.
-    #[error("{}: the line of record {sequence} is not that record", path.display())]
-    Line {
-        /// Which file.
-        path: PathBuf,
-        /// Of the record that should be there.
-        sequence: u64,
-    },
-    /// There are more lines than the checkpoint has records.
-    #[error("{}: it goes on after the {size} records of the checkpoint", path.display())]
-    Surplus {
-        /// Which file.
-        path: PathBuf,
-        /// Number of records of the checkpoint.
-        size: u64,
-    },
-    /// The beginning is missing, and no record that is there says that retention removed it.
-    #[error(
-        "the records below {minimum_index} are not there, and no later record of `audit.prune` says that retention removed them"
-    )]
-    Unexplained {
-        /// The first record that is there.
-        minimum_index: u64,
-    },
-    /// The older checkpoint is not of the history that the records are.
-    #[error("the records do not begin with those of the checkpoint in {}: the log has two histories, or the records are older than it", .0.display())]
-    OtherHistory(PathBuf),
-    /// A proof has no record in it.
-    #[error("{}: there is no record in the proof", .0.display())]
-    NoRecord(PathBuf),
-    /// A file that should be the answer of a call gives no receipt.
-    #[error("{}: {source}", path.display())]
-    NoReceipt {
-        /// Which one.
-        path: PathBuf,
-        /// Why not.
-        source: ReceiptError,
-    },
-    /// The record of a receipt is not among those that were verified.
-    #[error("{}: the record of the call {call_id} that its receipt names is not there", path.display())]
-    OtherRecord {
-        /// The proof, or the exported directory.
-        path: PathBuf,
-        /// Of the receipt.
-        call_id: String,
-    },
-}
-
-impl VerificationError {
-    fn log(path: &Path, source: wardgate_transparency::Error) -> Self {
-        Self::Log {
-            path: path.to_owned(),
-            source,
-        }
-    }
-}
+use crate::receipt::CallReceipt;
+use crate::second_copy::check_marker;
+use crate::verification_input::{
+    VerificationError, open, read, read_note, read_receipt, read_text,
+};
 
 /// What was verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -135,8 +40,8 @@ pub struct Verifier {
 }
 
 impl Verifier {
-    /// The checkpoint at `path`, which is an exported directory or a proof, where the policy trusts it and everything else
-    /// there is as it was when the log signed it. `progress` hears how many records of how many are verified.
+    /// The checkpoint at `path`, which is an exported directory, a second copy or a proof, where the policy trusts it and
+    /// everything else there is as it was when the log signed it. `progress` hears how many records of how many are verified.
     pub fn verify(
         &self,
         path: &Path,
@@ -151,6 +56,13 @@ impl Verifier {
                 Ok((path.clone(), checkpoint?.head))
             };
             let since = self.since.as_ref().map(older).transpose()?;
+            if check_marker(path).is_ok() {
+                let copy = CopyVerification::new(path, &self.policy, since, receipt)?;
+                return Ok(VerifiedLog {
+                    checkpoint: copy.verify(progress)?,
+                    minimum_index: 0,
+                });
+            }
             return Directory(path).verify(
                 &self.policy,
                 since.as_ref(),
@@ -392,49 +304,6 @@ impl RecordLines {
             }),
         }
     }
-}
-
-/// The note in the file at `path`.
-fn read_note(path: &Path) -> Result<SignedNote, VerificationError> {
-    let note = read_text(path)?.parse();
-    note.map_err(|source| VerificationError::log(path, source))
-}
-
-/// The receipt in the answer that the file at `path` has.
-fn read_receipt(path: &Path) -> Result<CallReceipt, VerificationError> {
-    let receipt = CallReceipt::find(&read_text(path)?);
-    receipt.map_err(|source| VerificationError::NoReceipt {
-        path: path.to_owned(),
-        source,
-    })
-}
-
-fn open(path: &Path) -> Result<File, VerificationError> {
-    File::open(path).map_err(|source| VerificationError::Read {
-        path: path.to_owned(),
-        source,
-    })
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, VerificationError> {
-    let mut bytes = Vec::new();
-    let read = open(path)?.take(MAX_FILE + 1).read_to_end(&mut bytes);
-    match read {
-        Ok(_) if bytes.len() as u64 > MAX_FILE => Err(VerificationError::TooLong(path.to_owned())),
-        Ok(_) => Ok(bytes),
-        Err(source) => Err(VerificationError::Read {
-            path: path.to_owned(),
-            source,
-        }),
-    }
-}
-
-fn read_text(path: &Path) -> Result<String, VerificationError> {
-    let text = String::from_utf8(read(path)?);
-    text.map_err(|error| VerificationError::Read {
-        path: path.to_owned(),
-        source: std::io::Error::new(std::io::ErrorKind::InvalidData, error.utf8_error()),
-    })
 }
 
 /// A number of hashes that are in memory.

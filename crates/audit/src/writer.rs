@@ -1,20 +1,19 @@
 //! Group commit: one task writes what waits, in one transaction, and answers all.
 //!
 //! ```text
-//!   append ─┐                       ┌─ receipt
-//!   append ─┼▶ queue ─▶ one batch ──┼─ receipt      batch n+1 gathers while batch n is flushed
-//!   append ─┘                       └─ receipt
+//!   append ─┐                                          ┌─ receipt
+//!   append ─┼▶ queue ─▶ one batch ─▶ its second copy ──┼─ receipt      batch n+1 gathers while batch n is flushed
+//!   append ─┘                        where there is one└─ receipt
 //! ```
 //!
 //! Fails closed: when the store fails, or takes longer than it was measured to take, whoever waits hears so at once, and
 //! so does everyone after until a write has succeeded.
 
 use std::collections::HashSet;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use metrics::{counter, gauge, histogram};
+use metrics::{counter, histogram};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use wardgate_domain::Receipt;
@@ -24,10 +23,12 @@ use wardgate_transparency::TreeHead;
 
 use crate::Error;
 use crate::canonical::RecordEntry;
+use crate::second_copy::SecondCopy;
 use crate::store::{
     Address, AppendError, LONGEST_WRITE, MAX_BATCH, StoreUpkeep, StoreWriter, StoredEntry,
     SubjectKeys, TreeGrowth, WRITE_LIMIT, open_error,
 };
+use crate::store_health::StoreHealth;
 
 /// Records that may wait; more are refused at once.
 const QUEUE: usize = 4_096;
@@ -181,8 +182,21 @@ impl PendingAppend {
     }
 }
 
-/// Starts the writer of the store at `address`, where one write may take `limit`.
-pub(crate) async fn start(address: Address, limit: Duration) -> Result<AppendQueue, Error> {
+/// Why a write is not known to have been made.
+#[derive(Debug, thiserror::Error)]
+enum WriteError {
+    #[error(transparent)]
+    Store(#[from] sqlx::Error),
+    #[error(transparent)]
+    Copy(#[from] Error),
+}
+
+/// Starts the writer of the store at `address`, where one write may take `limit`, and of its second copy.
+pub(crate) async fn start(
+    address: Address,
+    limit: Duration,
+    copy: Option<SecondCopy>,
+) -> Result<AppendQueue, Error> {
     let connection = StoreWriter::connect(&address)
         .await
         .map_err(|source| open_error(&address, source))?;
@@ -192,6 +206,7 @@ pub(crate) async fn start(address: Address, limit: Duration) -> Result<AppendQue
     let write_limit = Arc::new(LatencyLimit::new(limit, LONGEST_WRITE));
     let mut writer = WriterTask {
         connection: Some(connection),
+        copy,
         health: StoreHealth {
             address,
             limit: Arc::clone(&write_limit),
@@ -214,70 +229,10 @@ pub(crate) async fn start(address: Address, limit: Duration) -> Result<AppendQue
     })
 }
 
-/// Whether the store takes records, and how long it may take for it.
-struct StoreHealth {
-    address: Address,
-    limit: Arc<LatencyLimit>,
-    readiness: watch::Sender<Readiness>,
-}
-
-impl StoreHealth {
-    /// The result of `write`; none if it failed. A write that takes longer than the store was measured to take makes the
-    /// store not ready, and is still waited for: a slow store is ready again, and its limit longer, as soon as the write
-    /// succeeds. After [`LONGEST_WRITE`] the write is given up.
-    async fn supervise<T>(&self, write: impl Future<Output = Result<T, sqlx::Error>>) -> Option<T> {
-        let started = Instant::now();
-        let mut write = pin!(write);
-        let limit = self.limit.current();
-        let ended = if let Ok(ended) = timeout(limit, &mut write).await {
-            Some(ended)
-        } else {
-            self.report_failure(&format!("a write has taken {} ms", limit.as_millis()));
-            timeout(LONGEST_WRITE.saturating_sub(limit), write)
-                .await
-                .ok()
-        };
-        match ended {
-            Some(Ok(written)) => {
-                let took = started.elapsed();
-                self.limit.observe(took);
-                gauge!(names::AUDIT_WRITE_LIMIT).set(self.limit.current());
-                self.report_success(took);
-                return Some(written);
-            }
-            Some(Err(error)) => self.report_failure(&error.to_string()),
-            None => self.report_failure("a write took too long"),
-        }
-        None
-    }
-
-    fn report_success(&self, took: Duration) {
-        if !self.readiness.borrow().is_ready() {
-            let took_ms = took.as_millis();
-            let limit_ms = self.limit.current().as_millis();
-            tracing::info!(took_ms, limit_ms, "the audit store takes records again");
-            self.readiness.send_replace(Readiness::Ready);
-        }
-    }
-
-    fn report_failure(&self, cause: &str) {
-        counter!(names::AUDIT_STORE_FAILURES).increment(1);
-        if self.readiness.borrow().is_ready() {
-            tracing::error!(
-                cause,
-                "the audit store takes no records; calls are refused until it does"
-            );
-        }
-        self.readiness.send_replace(Readiness::NotReady(format!(
-            "the audit store {} takes no records: {cause}",
-            self.address
-        )));
-    }
-}
-
 struct WriterTask {
-    /// None after a failure: a connection in an unknown state is not used again.
+    /// None after a failure, of the copy too: a connection in an unknown state is not used again.
     connection: Option<StoreWriter>,
+    copy: Option<SecondCopy>,
     health: StoreHealth,
     /// For whoever waits for new records.
     size: watch::Sender<u64>,
@@ -343,19 +298,20 @@ impl WriterTask {
         }
         if let Some(connection) = &mut self.connection {
             let started = Instant::now();
+            let copy = &mut self.copy;
             let write = async {
-                store(connection, &mut batch, &self.size).await?;
+                store(connection, copy, &mut batch, &self.size).await?;
                 if let Some(sequence) = closed_below {
                     connection.closed_below(sequence).await?;
                 }
                 for job in of_tree {
-                    write_tree(connection, job).await?;
+                    write_tree(connection, copy, job).await?;
                 }
                 add_subject_keys(connection, of_subjects).await?;
                 for (job, answer) in upkeep {
                     keep_up(connection, &job, answer).await?;
                 }
-                Ok(())
+                Ok::<_, WriteError>(())
             };
             if self.health.supervise(write).await.is_some() {
                 histogram!(names::AUDIT_BATCH_SECONDS).record(started.elapsed());
@@ -370,6 +326,16 @@ impl WriterTask {
 
     async fn probe(&mut self) {
         let connection = self.connection.take();
+        if let Some(copy) = &mut self.copy {
+            let probed = match connection {
+                Some(_) => copy.probe().await,
+                None => copy.recover().await,
+            };
+            if let Err(error) = probed {
+                self.health.report_failure(&error.to_string());
+                return;
+            }
+        }
         let address = &self.health.address;
         let write = async {
             let mut connection = match connection {
@@ -385,13 +351,14 @@ impl WriterTask {
 /// Stores `batch` and answers each of it; what is left in it after an error is not known to be stored.
 async fn store(
     connection: &mut StoreWriter,
+    copy: &mut Option<SecondCopy>,
     batch: &mut Vec<PendingAppend>,
     size: &watch::Sender<u64>,
-) -> Result<(), sqlx::Error> {
+) -> Result<(), WriteError> {
     let mut collisions = 0;
     while !batch.is_empty() {
         if batch.iter().any(|waiting| waiting.retry) {
-            answer_stored(connection, batch).await?;
+            answer_stored(connection, copy, batch).await?;
             if batch.is_empty() {
                 break;
             }
@@ -402,6 +369,10 @@ async fn store(
             Ok(first) => {
                 counter!(names::AUDIT_RECORDS).increment(entries.len() as u64);
                 size.send_replace(first + entries.len() as u64);
+                if let Some(copy) = copy {
+                    let records = entries.iter().map(|entry| entry.canonical.as_slice());
+                    copy.append(first, records).await?;
+                }
                 for (waiting, sequence) in batch.drain(..).zip(first..) {
                     let receipt = Receipt::for_durable(sequence, waiting.entry.leaf_hash);
                     waiting.answer(Ok(receipt));
@@ -416,11 +387,10 @@ async fn store(
                 }
             }
             Err(AppendError::Duplicate) => {
-                return Err(sqlx::Error::Protocol(
-                    "records and head row disagree".to_owned(),
-                ));
+                let problem = "records and head row disagree".to_owned();
+                return Err(sqlx::Error::Protocol(problem).into());
             }
-            Err(AppendError::Store(error)) => return Err(error),
+            Err(AppendError::Store(error)) => return Err(error.into()),
         }
         batch.extend(repeats);
     }
@@ -428,7 +398,11 @@ async fn store(
 }
 
 /// Does `job` and answers it.
-async fn write_tree(connection: &mut StoreWriter, job: TreeJob) -> Result<(), sqlx::Error> {
+async fn write_tree(
+    connection: &mut StoreWriter,
+    copy: &mut Option<SecondCopy>,
+    job: TreeJob,
+) -> Result<(), sqlx::Error> {
     // Nobody listens any more when the service ends.
     match job {
         TreeJob::Grow(growth, answer) => {
@@ -436,6 +410,9 @@ async fn write_tree(connection: &mut StoreWriter, job: TreeJob) -> Result<(), sq
         }
         TreeJob::Publish(head, checkpoint, answer) => {
             connection.publish(&head, &checkpoint).await?;
+            if let Some(copy) = copy {
+                copy.keep_checkpoint(head.size, checkpoint).await;
+            }
             let _ = answer.send(());
         }
         TreeJob::PublishCosigned(size, checkpoint, answer) => {
@@ -486,14 +463,20 @@ async fn add_subject_keys(
 /// Answers those of `batch` that ask for it and are stored already, and takes them out.
 async fn answer_stored(
     connection: &mut StoreWriter,
+    copy: &mut Option<SecondCopy>,
     batch: &mut Vec<PendingAppend>,
-) -> Result<(), sqlx::Error> {
+) -> Result<(), WriteError> {
     let entries: Vec<_> = batch
         .iter()
         .filter(|waiting| waiting.retry)
         .map(|waiting| &waiting.entry)
         .collect();
     let found = connection.find(&entries).await?;
+    let end = found.iter().map(|found| found.sequence() + 1).max();
+    if let (Some(copy), Some(end)) = (copy, end) {
+        // Another process may have stored it, and have failed to copy it.
+        copy.reach(end).await?;
+    }
     for waiting in std::mem::take(batch) {
         let stored = found
             .iter()
@@ -530,3 +513,6 @@ fn take_repeats(batch: &mut Vec<PendingAppend>) -> Vec<PendingAppend> {
     }
     repeats
 }
+
+#[cfg(test)]
+mod tests;

@@ -38,6 +38,7 @@ mod shadow;
 pub mod source_uri;
 mod switch;
 mod time;
+mod time_zone;
 mod tool;
 mod uri_template;
 pub mod variable;
@@ -92,6 +93,7 @@ pub use switch::{
     Switch, SwitchAction, SwitchChange, SwitchKind, SwitchScope, SwitchTarget, ToolSwitches,
 };
 pub use time::Timestamp;
+pub use time_zone::{TimeZone, UnknownTimeZone};
 pub use tool::{ColumnClass, ColumnTier, InvalidName, OfferKind, ToolFacts, ToolName};
 pub use uri_template::{InvalidUriTemplate, UriTemplate};
 pub use waiting_call::{WaitingCall, WaitingCaller};

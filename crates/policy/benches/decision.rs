@@ -11,10 +11,9 @@ use std::fmt::Write;
 use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion};
-use wardgate_domain::{Timestamp, ToolFacts};
+use wardgate_domain::{TimeZone, Timestamp, ToolFacts};
 use wardgate_policy::{
-    CallContext, CallCounts, CallerSample, PolicySet, SimulatedCall, Simulator, TimeZone,
-    sample_caller,
+    CallContext, CallCounts, CallerSample, PolicySet, SimulatedCall, Simulator, sample_caller,
 };
 use wardgate_testkit::tool_facts;
 

@@ -10,12 +10,12 @@ use wardgate_domain::{
     Ambient, ApprovalDecision, ApprovalTerms, ApproverRefusal, CallReference, CallToApprove,
     CallUnderApproval, Caller, ConversationFacts, Decision, DecisionId, DenialReason, Digest,
     InvalidMessage, OfferKind, PermitId, PermitSigner, PermitTerms, ReadDecision, RecordScope,
-    ShadowReport, SignedApproval, SignedPermit, Timestamp, ToolFacts, ToolName, Verdict,
+    ShadowReport, SignedApproval, SignedPermit, TimeZone, Timestamp, ToolFacts, ToolName, Verdict,
 };
 use wardgate_telemetry::names;
 
 use crate::call::CallAnswer;
-use crate::context::{CallContext, TimeZone, parse_client_ip};
+use crate::context::{CallContext, parse_client_ip};
 use crate::denial::Denial;
 use crate::engine::{Engine, ResultView, Ruling};
 use crate::history::{CallCounts, CallHistory, CountedUntil, EarlierCalls, HistoryFault};

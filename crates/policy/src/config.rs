@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use wardgate_caller_lookup::LookupConfig;
+use wardgate_domain::TimeZone;
 use wardgate_edge::AuthConfig;
 
 use crate::Error;
-use crate::context::TimeZone;
 
 /// Settings of the policy service. Durations are whole seconds in a file.
 #[derive(Debug, Clone, Serialize, Deserialize)]

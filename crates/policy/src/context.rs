@@ -2,43 +2,15 @@
 //! calls.
 
 use std::net::IpAddr;
-use std::str::FromStr;
 
 use cedar_policy::{Context, EntityUid, RestrictedExpression};
 use jiff::civil::DateTime;
-use wardgate_domain::{InvalidMessage, OfferKind, Timestamp};
+use wardgate_domain::{InvalidMessage, OfferKind, TimeZone, Timestamp};
 
 use crate::entities::text;
 use crate::fault::DecisionFault;
 use crate::history::{CallCounters, CallCounts, HISTORY, history};
 use crate::vocabulary::Vocabulary;
-
-/// A time zone of the IANA database, with its summer time. Its rules are those of the system (`/usr/share/zoneinfo`), or
-/// where that has none those that the program was built with.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TimeZone(jiff::tz::TimeZone);
-
-/// A name that no time zone has.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no time zone of the IANA database; write a name such as `Europe/Berlin`")]
-pub struct UnknownTimeZone(String);
-
-impl Default for TimeZone {
-    fn default() -> Self {
-        Self(jiff::tz::TimeZone::UTC)
-    }
-}
-
-impl FromStr for TimeZone {
-    type Err = UnknownTimeZone;
-
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let found = jiff::tz::TimeZone::get(name);
-        found
-            .map(Self)
-            .map_err(|_| UnknownTimeZone(name.to_owned()))
-    }
-}
 
 /// When a decision is made, from where the client calls, and what went before.
 #[derive(Debug, Clone)]
@@ -66,9 +38,8 @@ impl CallContext {
     /// The context of a question; rows and columns know nothing of the `call`.
     pub(crate) fn to_cedar(&self, call: Option<CallParts<'_>>) -> Result<Context, DecisionFault> {
         let refused = || DecisionFault::Refused("the time or the address of a call");
-        let time = jiff::Timestamp::from_microsecond(self.time.as_micros());
-        let time = time.map_err(|_| refused())?;
-        let local = time.to_zoned(self.time_zone.0.clone());
+        let local = self.time_zone.local(self.time).ok_or_else(refused)?;
+        let time = local.timestamp();
         let weekday = i64::from(local.weekday().to_monday_one_offset());
         let minute = i64::from(local.hour()) * 60 + i64::from(local.minute());
         let local = RestrictedExpression::new_record([
@@ -135,7 +106,7 @@ pub fn parse_time(written: &str, time_zone: &TimeZone) -> Result<Timestamp, Stri
             "`{written}` is no time; write 2026-01-07T12:00 in the time zone, or RFC 3339 such as 2026-01-07T12:00:00+01:00"
         )
     })?;
-    let instant = time_zone.0.to_ambiguous_zoned(local).unambiguous();
+    let instant = time_zone.rules().to_ambiguous_zoned(local).unambiguous();
     let instant = instant.map_err(|_| {
         format!("the clocks show `{written}` twice or never; write RFC 3339 with an offset")
     })?;

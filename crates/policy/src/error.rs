@@ -4,8 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 
 use miette::Diagnostic;
+use wardgate_domain::UnknownTimeZone;
 
-use crate::context::UnknownTimeZone;
 use crate::correct_form::Mistake;
 
 /// Why the service cannot start, or a directory holds no usable policy set.

@@ -59,7 +59,7 @@ mod tests;
 
 pub use comparison::{AccessChange, Comparison, compare};
 pub use config::{Config, ShadowConfig};
-pub use context::{CallContext, TimeZone, UnknownTimeZone, parse_client_ip, parse_time};
+pub use context::{CallContext, parse_client_ip, parse_time};
 pub use error::{Error, Finding, Findings, Position};
 pub use explanation::{ExplainedCondition, ExplainedPolicy, Explanation};
 pub use history::{CallCounts, CallHistory};

@@ -7,11 +7,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use wardgate_domain::{
     Approvers, AttributeValue, Caller, CallerClaims, ColumnClass, ColumnTier, ConversationFacts,
-    Digest, OfferKind, RecordScope, Timestamp, ToolFacts, ToolName,
+    Digest, OfferKind, RecordScope, TimeZone, Timestamp, ToolFacts, ToolName, UnknownTimeZone,
 };
 
 use crate::approval::CALLER;
-use crate::context::{CallContext, TimeZone, UnknownTimeZone, parse_client_ip, parse_time};
+use crate::context::{CallContext, parse_client_ip, parse_time};
 use crate::history::CallCounts;
 use crate::set::PolicyLocation;
 use crate::simulator::{PartDecision, SimulatedAccess, SimulatedCall, Simulation, Simulator};

@@ -8,13 +8,13 @@ use cedar_policy::{
 };
 use serde_json::Value;
 use wardgate_domain::{
-    ColumnClass, ConversationFacts, Digest, OfferKind, RecordScope, RowRule, Timestamp, ToolFacts,
-    ToolName,
+    ColumnClass, ConversationFacts, Digest, OfferKind, RecordScope, RowRule, TimeZone, Timestamp,
+    ToolFacts, ToolName,
 };
 
 use crate::arguments::Arguments;
 use crate::call::Access;
-use crate::context::{CallContext, TimeZone};
+use crate::context::CallContext;
 use crate::entities::text;
 use crate::fault::DecisionFault;
 use crate::history::CallCounters;

@@ -135,6 +135,10 @@ pub const AUDIT_RECORDS: &str = "wardgate_audit_records_total";
 pub const AUDIT_BATCH_SECONDS: &str = "wardgate_audit_batch_duration_seconds";
 /// Counter: writes the audit store refused or did not finish in time.
 pub const AUDIT_STORE_FAILURES: &str = "wardgate_audit_store_failures_total";
+/// Histogram, seconds: one batch of records, written to the second copy and flushed, where `audit.second_copy_dir` is set.
+pub const AUDIT_COPY_SECONDS: &str = "wardgate_audit_copy_duration_seconds";
+/// Counter: what the second copy of the record did not take, or not in time.
+pub const AUDIT_COPY_FAILURES: &str = "wardgate_audit_copy_failures_total";
 /// Gauge, seconds: how long a write of the audit store may take before it counts as failed, as measured on recent ones.
 pub const AUDIT_WRITE_LIMIT: &str = "wardgate_audit_write_limit_seconds";
 /// Gauge: bytes that the record takes in its store.
@@ -164,8 +168,8 @@ pub const AUDIT_EXPORT_SENT: &str = "wardgate_audit_export_sent_total";
 /// collector keeps not (`rejected`), records that were changed in the store and are left out (`damaged`), and records that are not
 /// understood, whose events have their bytes alone (`unreadable`).
 pub const AUDIT_EXPORT_FAILURES: &str = "wardgate_audit_export_failures_total";
-/// Counter: anomalies put on record, by `kind`: `denial_burst`, `many_data_subjects` and `watched_policy`. Without the setting
-/// `audit.anomalies` there are none.
+/// Counter: anomalies put on record, by `kind`: `denial_burst`, `many_data_subjects`, `watched_policy` and
+/// `watched_policy_at_odd_hours`. Without the setting `audit.anomalies` there are none.
 pub const AUDIT_ANOMALIES: &str = "wardgate_audit_anomalies_total";
 
 // === witness ===

@@ -6,6 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use serde::Deserialize;
 use wardgate_domain::{Reason, Timestamp};
 
+use super::kind::AnomalyKind;
 use super::settings::{AnomalySettings, AnomalyThreshold};
 
 /// Callers and addresses that are kept in memory; more are not looked at until some were quiet for a window.
@@ -38,34 +39,6 @@ pub(crate) struct AnomalyCaller {
     pub(crate) tenant: String,
 }
 
-/// A kind of anomaly.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AnomalyKind {
-    /// Many refusals by policy, or of tokens.
-    DenialBurst,
-    /// Rows of many data subjects.
-    ManyDataSubjects,
-    /// A call that a watched policy allowed.
-    WatchedPolicy,
-}
-
-impl AnomalyKind {
-    pub(crate) const ALL: [Self; 3] = [
-        Self::DenialBurst,
-        Self::ManyDataSubjects,
-        Self::WatchedPolicy,
-    ];
-
-    /// As records and metrics spell it.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::DenialBurst => "denial_burst",
-            Self::ManyDataSubjects => "many_data_subjects",
-            Self::WatchedPolicy => "watched_policy",
-        }
-    }
-}
-
 /// Finds anomalies in records that it is shown in their order.
 #[derive(Debug)]
 pub(crate) struct AnomalyDetector {
@@ -88,8 +61,8 @@ struct CallerHistory {
     denials: VecDeque<Timestamp>,
     /// When each was seen last, by its tag.
     data_subjects: HashMap<String, Timestamp>,
-    /// When each watched policy was used last.
-    policies: HashMap<String, Timestamp>,
+    /// When each watched policy was used last, at usual and at odd hours.
+    policies: HashMap<(AnomalyKind, String), Timestamp>,
 }
 
 /// A record as far as it matters here.
@@ -269,6 +242,7 @@ impl AnomalyDetector {
         policies: &[Cow<'_, str>],
     ) -> Vec<Anomaly> {
         let threshold = AnomalySettings::watched_policy_threshold();
+        let kind = self.settings.watched_use(of.time);
         let watched = policies.iter().filter(|id| self.settings.watches(id));
         let watched: Vec<_> = watched.collect();
         if watched.is_empty() {
@@ -281,10 +255,10 @@ impl AnomalyDetector {
         history.policies.retain(|_, time| *time >= oldest);
         let new = watched.into_iter().filter_map(|id| {
             let id = id.clone().into_owned();
-            let last = history.policies.insert(id.clone(), of.time);
+            let last = history.policies.insert((kind, id.clone()), of.time);
             last.is_none().then(|| Anomaly {
                 policy: Some(id),
-                ..of.anomaly(AnomalyKind::WatchedPolicy, 1, threshold)
+                ..of.anomaly(kind, 1, threshold)
             })
         });
         new.collect()
@@ -370,6 +344,7 @@ mod tests {
                 denials: threshold(denials, 5),
                 data_subjects: threshold(data_subjects, 60),
                 watched_policies: watched_policies.iter().map(|&id| id.to_owned()).collect(),
+                usual_hours: None,
             };
             Self(AnomalyDetector::new(settings), 0)
         }
@@ -506,6 +481,22 @@ mod tests {
             Some("break-glass-calls".to_owned())
         );
         assert_eq!(used(899 + 901, "break-glass-reads", "ok"), policy);
+    }
+
+    #[test]
+    fn a_use_of_a_watched_policy_at_odd_hours_is_told_as_such() {
+        // The records begin at 13:50 UTC, which is 14:50 in Berlin.
+        let mut records = RecordSequence::new(100, 100, &["break-glass-*"]);
+        let hours = r#"{"from":"07:00","to":"15:00","time_zone":"Europe/Berlin"}"#;
+        records.0.settings.usual_hours = Some(serde_json::from_str(hours).unwrap());
+        let mut used = |seconds: i64| {
+            let members = r#""caller":{"subject":"anna"},"decision":{"policies":["break-glass-reads"]},"event":"outcome","status":"ok","violation":false"#;
+            Some(records.observe(seconds, members).pop()?.kind)
+        };
+        assert_eq!(used(599), Some(AnomalyKind::WatchedPolicy));
+        // A second later, however often it was told before.
+        assert_eq!(used(600), Some(AnomalyKind::WatchedPolicyAtOddHours));
+        assert_eq!(used(601), None);
     }
 
     #[test]

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use wardgate_domain::duration;
+use wardgate_domain::{TimeZone, Timestamp, duration};
 
+use super::kind::AnomalyKind;
 use crate::Error;
 
 /// Most that a threshold counts: so much is kept in memory of each caller.
@@ -29,6 +30,70 @@ pub struct AnomalySettings {
     /// Ids of policies whose every use is worth a look, such as those of break-glass. A `*` at the end stands for any rest.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub watched_policies: Vec<String>,
+    /// When watched policies are usually used. A use at another time is told as such. None: all times are alike.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usual_hours: Option<UsualHours>,
+}
+
+/// A span of each day.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UsualHours {
+    /// When it begins, for example `07:00`.
+    pub from: TimeOfDay,
+    /// When it ends; before `from` it is of the next day.
+    pub to: TimeOfDay,
+    /// Whose clocks show it; default UTC.
+    #[serde(default)]
+    pub time_zone: TimeZone,
+}
+
+/// A time that clocks show, to the minute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct TimeOfDay {
+    hour: u8,
+    minute: u8,
+}
+
+impl TryFrom<String> for TimeOfDay {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let read = || {
+            let (hour, minute) = text.split_once(':')?;
+            let digits = |part: &str| part.len() == 2 && part.bytes().all(|it| it.is_ascii_digit());
+            let (hour, minute) = Some((hour, minute)).filter(|(h, m)| digits(h) && digits(m))?;
+            let (hour, minute) = (hour.parse().ok()?, minute.parse().ok()?);
+            (hour < 24 && minute < 60).then_some(Self { hour, minute })
+        };
+        read().ok_or_else(|| format!("`{text}` is no time of day; write 07:30"))
+    }
+}
+
+impl From<TimeOfDay> for String {
+    fn from(TimeOfDay { hour, minute }: TimeOfDay) -> Self {
+        format!("{hour:02}:{minute:02}")
+    }
+}
+
+impl UsualHours {
+    /// Whether `time` is in it; a time that no calendar has is not.
+    pub(super) fn contain(&self, time: Timestamp) -> bool {
+        let shown = self.time_zone.local(time).and_then(|local| {
+            let (hour, minute) = (local.hour(), local.minute());
+            let (hour, minute) = (hour.try_into().ok()?, minute.try_into().ok()?);
+            Some(TimeOfDay { hour, minute })
+        });
+        shown.is_some_and(|shown| {
+            let (is_after, is_before) = (shown >= self.from, shown < self.to);
+            if self.from < self.to {
+                is_after && is_before
+            } else {
+                is_after || is_before
+            }
+        })
+    }
 }
 
 /// So many within so long.
@@ -62,6 +127,7 @@ impl Default for AnomalySettings {
             denials: default_denials(),
             data_subjects: default_data_subjects(),
             watched_policies: Vec::new(),
+            usual_hours: None,
         }
     }
 }
@@ -88,6 +154,15 @@ impl AnomalySettings {
                 });
             }
         }
+        if let Some(hours) = &self.usual_hours
+            && hours.from == hours.to
+        {
+            return Err(Error::AnomalySettings {
+                key: "usual_hours".to_owned(),
+                problem: "they begin when they end; leave them out where all times are alike"
+                    .to_owned(),
+            });
+        }
         let is_unfit = |pattern: &&String| {
             let name = pattern.strip_suffix('*').unwrap_or(pattern);
             pattern.is_empty() || name.contains('*')
@@ -110,6 +185,14 @@ impl AnomalySettings {
             Some(beginning) => policy.starts_with(beginning),
             None => policy == pattern,
         })
+    }
+
+    /// What a use of a watched policy at this time is.
+    pub(super) fn watched_use(&self, time: Timestamp) -> AnomalyKind {
+        match &self.usual_hours {
+            Some(hours) if !hours.contain(time) => AnomalyKind::WatchedPolicyAtOddHours,
+            _ => AnomalyKind::WatchedPolicy,
+        }
     }
 
     /// When a caller uses a watched policy.
@@ -148,12 +231,56 @@ mod tests {
                 "audit.anomalies.data_subjects.within: `90000s` is not between 1s and 24h",
             ),
             (
+                r#"{"usual_hours":{"from":"07:00","to":"07:00"}}"#,
+                "audit.anomalies.usual_hours: they begin when they end; leave them out where all times are alike",
+            ),
+            (
                 r#"{"watched_policies":["a*b"]}"#,
                 "audit.anomalies.watched_policies: `a*b` is neither the id of a policy nor the beginning of some with one `*` behind it",
             ),
         ] {
             assert_eq!(read(text), Err(expected.to_owned()));
         }
+    }
+
+    #[test]
+    fn usual_hours_are_those_of_a_time_zone_and_can_span_midnight() {
+        let hours = |text: &str| serde_json::from_str::<UsualHours>(text).unwrap();
+        let day = hours(r#"{"from":"07:00","to":"19:30","time_zone":"Europe/Berlin"}"#);
+        let night = hours(r#"{"from":"22:00","to":"06:00"}"#);
+        let at = |time: &str| time.parse().unwrap();
+        // An hour before UTC in winter, two in summer.
+        for (time, is_usual) in [
+            ("2026-01-07T05:59:59Z", false),
+            ("2026-01-07T06:00:00Z", true),
+            ("2026-07-07T05:00:00Z", true),
+            ("2026-07-07T17:29:59Z", true),
+            ("2026-07-07T17:30:00Z", false),
+        ] {
+            assert_eq!(day.contain(at(time)), is_usual, "{time}");
+        }
+        for (time, is_usual) in [
+            ("2026-01-07T21:59:00Z", false),
+            ("2026-01-07T22:00:00Z", true),
+            ("2026-01-07T05:59:00Z", true),
+            ("2026-01-07T06:00:00Z", false),
+        ] {
+            assert_eq!(night.contain(at(time)), is_usual, "{time}");
+        }
+        for wrong in [
+            r#""7:00""#,
+            r#""24:00""#,
+            r#""07:60""#,
+            r#""0700""#,
+            r#""07:0x""#,
+        ] {
+            assert!(serde_json::from_str::<TimeOfDay>(wrong).is_err(), "{wrong}");
+        }
+        let zone = serde_json::from_str::<UsualHours>(
+            r#"{"from":"07:00","to":"19:00","time_zone":"Europe/Wien"}"#,
+        );
+        assert!(zone.unwrap_err().to_string().contains("Europe/Wien"));
+        assert_eq!(hours(&serde_json::to_string(&day).unwrap()), day);
     }
 
     #[test]

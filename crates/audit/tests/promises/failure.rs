@@ -15,7 +15,7 @@ use crate::support::{TestService, TestStore, outcome, subject};
 
 /// The longest that an append takes on any store. On a fast one it takes less than a second; a test cannot know how fast
 /// the machine under it is, so `wardgate_rpc::LatencyLimit` has that bound in its own tests.
-const AT_MOST: Duration = Duration::from_secs(5);
+pub(crate) const AT_MOST: Duration = Duration::from_secs(5);
 
 /// Appends all at once; each must fail as it should and in time.
 async fn all_are_refused(service: &TestService, records: &[Record]) {
@@ -190,12 +190,10 @@ async fn a_commit_whose_answer_was_lost_is_a_failure_that_a_retry_settles() {
 /// Names the directory of the small file system, in the process that has one.
 const SMALL_DISK: &str = "WARDGATE_TEST_SMALL_DISK";
 
-/// Runs itself once more in a mount namespace with a file system of two megabytes.
-#[test]
-fn p2_no_record_on_a_full_disk() {
+/// Runs the test `name` once more, in a mount namespace with a file system of two megabytes: there it is `body`.
+pub(crate) fn on_a_file_system_of_two_megabytes(name: &str, body: impl FnOnce(&Path)) {
     if let Some(dir) = std::env::var_os(SMALL_DISK) {
-        let runtime = tokio::runtime::Runtime::new().unwrap();
-        return runtime.block_on(on_a_small_disk(Path::new(&dir)));
+        return body(Path::new(&dir));
     }
     let possible = Command::new("unshare")
         .args(["--map-root-user", "--mount", "true"])
@@ -209,14 +207,23 @@ fn p2_no_record_on_a_full_disk() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let again = r#"mount -t tmpfs -o size=2m none "$1" && exec "$0" --exact failure::p2_no_record_on_a_full_disk"#;
+    let again = r#"mount -t tmpfs -o size=2m none "$1" && exec "$0" --exact "$2""#;
     let ended = Command::new("unshare")
         .args(["--map-root-user", "--mount", "sh", "-c", again])
         .arg(std::env::current_exe().unwrap())
         .arg(dir.path())
+        .arg(name)
         .env(SMALL_DISK, dir.path())
         .status();
     assert!(ended.unwrap().success());
+}
+
+#[test]
+fn p2_no_record_on_a_full_disk() {
+    on_a_file_system_of_two_megabytes("failure::p2_no_record_on_a_full_disk", |dir| {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(on_a_small_disk(dir));
+    });
 }
 
 async fn on_a_small_disk(dir: &Path) {

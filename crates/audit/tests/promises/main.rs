@@ -24,4 +24,5 @@ mod privacy;
 mod query;
 mod recovery;
 mod retention;
+mod second_copy;
 mod tampering;

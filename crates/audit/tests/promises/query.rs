@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::TryStreamExt;
 use futures::future::join_all;
 use tonic::Code;
-use wardgate_audit::{Error, RecordReader};
+use wardgate_audit::{Error, RecordReader, StoreRoom};
 use wardgate_domain::{Ambient, CallFacts, ConversationKey, Record, Status, Timestamp};
 use wardgate_proto::audit::v1 as pb;
 use wardgate_proto::audit::v1::audit_service_client::AuditServiceClient;
@@ -34,7 +34,10 @@ async fn the_size_the_pace_and_the_room_of_the_record_are_measured(store: &TestS
     let reader = RecordReader::open(&store.url, &DatabaseSettings::default())
         .await
         .unwrap();
-    let capacity = Some(1 << 30);
+    let capacity = &StoreRoom {
+        capacity: Some(1 << 30),
+        second_copy: None,
+    };
     let now = || Ambient::system().now();
     let before = reader.growth(capacity, now()).await.unwrap();
     assert_eq!(before.days_left(), Some(f64::INFINITY), "{before:?}");
@@ -49,7 +52,7 @@ async fn the_size_the_pace_and_the_room_of_the_record_are_measured(store: &TestS
     assert!(after.bytes > before.bytes, "{before:?} {after:?}");
     assert_eq!(after.free, Some((1 << 30) - after.bytes));
     assert!(after.days_left().unwrap() < 10_000.0, "{after:?}");
-    let unknown = reader.growth(None, now()).await.unwrap();
+    let unknown = reader.growth(&StoreRoom::default(), now()).await.unwrap();
     assert_eq!(unknown.free.is_some(), store.is_sqlite(), "{unknown:?}");
     let later = now().plus(Duration::from_hours(25));
     let still = reader.growth(capacity, later).await.unwrap();

@@ -5,10 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use cedar_policy::{EntityTypeName, Policy};
 use serde_json::{Map, Value, json};
-use wardgate_domain::{ColumnClass, Digest, OfferKind, Timestamp, ToolFacts};
+use wardgate_domain::{ColumnClass, Digest, OfferKind, TimeZone, Timestamp, ToolFacts};
 
 use crate::arguments::{argument_name, is_local_time, path_of};
-use crate::context::{CallContext, TimeZone};
+use crate::context::CallContext;
 use crate::history::{CallCounts, is_history};
 use crate::schema_shape::{Record, Type};
 use crate::simulator::Simulator;

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use wardgate_domain::ToolFacts;
+use wardgate_domain::{TimeZone, ToolFacts};
 
 use super::fixture::{Dir, hospital, start, tool};
 use super::samples::{caller, caller_with, text};
 use crate::PolicySet;
 use crate::comparison::{AccessChange, compare};
-use crate::context::{CallContext, TimeZone};
+use crate::context::CallContext;
 use crate::history::CallCounts;
 use crate::policy_test::{TestFile, TestReport, run_tests, test_files};
 use crate::replay::ReplayedCall;

@@ -4,12 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use wardgate_domain::{ColumnTier, DenialReason, PermitTerms, Timestamp, ToolFacts, Verdict};
+use wardgate_domain::{
+    ColumnTier, DenialReason, PermitTerms, TimeZone, Timestamp, ToolFacts, Verdict,
+};
 
 use super::fixture::{Dir, TestPolicy, tool};
 use super::samples::{admits, caller, row};
 use crate::comparison::compare;
-use crate::context::{CallContext, TimeZone, parse_client_ip, parse_time};
+use crate::context::{CallContext, parse_client_ip, parse_time};
 use crate::history::{CallCounts, EarlierCalls};
 use crate::policy_test::{TestFile, run_tests};
 use crate::replay::ReplayedCall;

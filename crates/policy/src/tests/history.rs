@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use wardgate_domain::{Ambient, CallId, CallReference, DenialReason, Digest, ToolFacts, Verdict};
+use wardgate_domain::{
+    Ambient, CallId, CallReference, DenialReason, Digest, TimeZone, ToolFacts, Verdict,
+};
 use wardgate_proto::audit::v1::CountCallsRequest;
 use wardgate_rpc::Peer;
 use wardgate_testkit::FakeAudit;
@@ -12,7 +14,7 @@ use super::fixture::{Dir, TestPolicy, start, tool};
 use super::samples::caller;
 use crate::PolicySet;
 use crate::comparison::compare;
-use crate::context::{CallContext, TimeZone};
+use crate::context::CallContext;
 use crate::history::{CallCounts, CallHistory, EarlierCalls};
 use crate::policy_test::{TestFile, run_tests};
 use crate::replay::ReplayedCall;

@@ -37,6 +37,14 @@ const ALERTS: &[Alert] = &[
         description: "Its log says why: a full disk, a lost connection, another writer. Until it is mended nothing runs.",
     },
     Alert {
+        name: "WardgateAuditCopyFailing",
+        severity: "critical",
+        lasting: "2m",
+        expression: "sum by (namespace) (rate(wardgate_audit_copy_failures_total{}[5m])) > 0",
+        summary: "The second copy of the record refuses writes",
+        description: "What is not in both places is not acknowledged, so nothing runs. The log of the audit service says why: a disk that is full or not mounted, a file server that does not answer, or another history than the store's. Mend it; without it, unset `audit.second_copy_dir` and start the service again.",
+    },
+    Alert {
         name: "WardgateAuditStoreFilling",
         severity: "warning",
         lasting: "30m",

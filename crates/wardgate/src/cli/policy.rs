@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use wardgate_domain::Timestamp;
-use wardgate_policy::TimeZone;
+use wardgate_domain::{TimeZone, Timestamp};
 
 use super::{
     OperatorToken, OutputOptions, RecordSource, RunningSystem, call_count, claim, instant,

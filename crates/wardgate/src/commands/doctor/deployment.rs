@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use figment::value::Dict;
-use wardgate_audit::{ExportSettings, WitnessSettings};
+use wardgate_audit::{ExportSettings, StoreRoom, WitnessSettings};
 use wardgate_policy::LookupConfig;
 use wardgate_rpc::Peer;
 use wardgate_rpc::link::TlsFiles;
@@ -39,8 +39,8 @@ pub(super) struct Deployment {
     pub(super) caller_lookup: Option<LookupConfig>,
     /// The store of the record, where it can be read.
     pub(super) record: Option<StoreSettings>,
-    /// The bytes that the store of the record may take, where that is configured.
-    pub(super) capacity: Option<u64>,
+    /// What bounds the record, where that is configured.
+    pub(super) room: StoreRoom,
     /// Who cosigns the checkpoints of the record.
     pub(super) witnesses: Option<WitnessSettings>,
     /// The names of the exports of the record.
@@ -113,6 +113,7 @@ impl Deployment {
         };
         let finding = about.ok("is there");
         deployment.stores.clear();
+        let room = up.audit.room();
         let record = stored(Some(up.audit.store), up.audit.database);
         deployment.store("audit.store", record.clone(), &wardgate_audit::LAYOUT);
         deployment.store(
@@ -132,7 +133,7 @@ impl Deployment {
         );
         deployment.caller_lookup = up.policy.caller_lookup;
         deployment.record = record;
-        deployment.capacity = up.audit.capacity_bytes;
+        deployment.room = room;
         deployment.witnesses = up.audit.witnesses;
         deployment.exports = names(up.audit.exports);
         deployment.issuers.push(Issuers {
@@ -301,7 +302,8 @@ impl Deployment {
         };
         let (own, wiring): (Dict, ServiceWiring) = settings.service(section)?;
         let store = settings.store(section)?;
-        let has_settings = own.contains_key("witnesses") || own.contains_key("exports");
+        let settings_of_record = ["capacity_bytes", "exports", "second_copy_dir", "witnesses"];
+        let has_settings = settings_of_record.iter().any(|key| own.contains_key(*key));
         let links = wiring.links;
         match peer {
             Peer::Policy => {
@@ -337,7 +339,7 @@ impl Deployment {
                 self.record.clone_from(&store);
                 if has_settings {
                     let config: wardgate_audit::Config = settings.unwired("audit", |_| {})?;
-                    self.capacity = config.capacity_bytes;
+                    self.room = config.room();
                     self.witnesses = config.witnesses;
                     self.exports = names(config.exports);
                 }

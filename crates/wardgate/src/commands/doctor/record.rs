@@ -1,10 +1,13 @@
 //! The record: it can be read, its newest part is dense and unchanged, and what happens now gets into it.
 
 use std::fmt;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use futures::{TryStreamExt, pin_mut};
-use wardgate_audit::{CheckpointKind, RecordReader, StoreGrowth, WitnessSettings};
+use wardgate_audit::{CheckpointKind, RecordReader, StoreGrowth, StoreRoom, WitnessSettings};
 use wardgate_domain::Ambient;
 use wardgate_rpc::client::{AuditFilter, QueriedRecord, StoredRecord};
 use wardgate_transparency::Checkpoint;
@@ -45,7 +48,10 @@ pub(super) async fn examine(deployment: &Deployment) -> Vec<Finding> {
         ),
     };
     let mut findings = vec![finding];
-    findings.push(room(&reader, deployment.capacity).await);
+    findings.push(room(&reader, &deployment.room).await);
+    if let Some(directory) = &deployment.room.second_copy {
+        findings.push(second_copy(&reader, directory, &store.store).await);
+    }
     findings.extend(checkpoints(&reader, newest, deployment.witnesses.as_ref()).await);
     for name in &deployment.exports {
         findings.push(export(&reader, name).await);
@@ -121,9 +127,9 @@ async fn verify(
 }
 
 /// How long the store has room for the record.
-async fn room(reader: &RecordReader, capacity: Option<u64>) -> Finding {
+async fn room(reader: &RecordReader, room: &StoreRoom) -> Finding {
     let about = FindingSubject::new("record", "room");
-    match reader.growth(capacity, Ambient::system().now()).await {
+    match reader.growth(room, Ambient::system().now()).await {
         Ok(growth) => room_finding(&about, &growth),
         Err(error) => about.warn(error.to_string(), "see what is said here of audit.store"),
     }
@@ -151,6 +157,31 @@ fn room_finding(about: &FindingSubject, growth: &StoreGrowth) -> Finding {
         }
         Some(days) => about.ok(format!("{takes}: full in {days:.0} days")),
     }
+}
+
+/// Whether the second copy has what the store has, on a disk of its own.
+async fn second_copy(reader: &RecordReader, directory: &Path, store: &str) -> Finding {
+    let about = FindingSubject::new("record", "second copy");
+    let remedy = "see the log of the audit service; without its second copy it takes no records";
+    match reader.second_copy(directory).await {
+        Ok((copied, size)) if copied + UNCOVERED < size => {
+            about.warn(format!("has {copied} of {size} records"), remedy)
+        }
+        Ok(_) if is_on_one_disk(directory, store) => about.warn(
+            "is on the same file system as the store, and is lost with it".to_owned(),
+            "let audit.second_copy_dir be a directory of another disk or machine",
+        ),
+        Ok((copied, size)) => about.ok(format!(
+            "has {copied} of {size} records, the newest compared with the store"
+        )),
+        Err(error) => about.fail(error.to_string(), remedy),
+    }
+}
+
+fn is_on_one_disk(directory: &Path, store: &str) -> bool {
+    let device = |path: &Path| Some(fs::metadata(path).ok()?.dev());
+    let file = store.strip_prefix("sqlite:").map(Path::new);
+    file.is_some_and(|file| device(file).is_some() && device(file) == device(directory))
 }
 
 /// How far the record is covered by signed checkpoints, and by those that the quorum of the witnesses cosigned.

@@ -12,9 +12,9 @@ use quick_cache::sync::Cache;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
-use wardgate_domain::{Caller, OfferKind, Timestamp, ToolFacts, mark_invisible};
+use wardgate_domain::{Caller, OfferKind, TimeZone, Timestamp, ToolFacts, mark_invisible};
 use wardgate_policy::{
-    CallContext, CallCounts, CallerSample, ReplayedCall, ReplayedRights, Simulator, TimeZone,
+    CallContext, CallCounts, CallerSample, ReplayedCall, ReplayedRights, Simulator,
     parse_client_ip, sample_caller,
 };
 use wardgate_rpc::client::{AuditFilter, QueriedRecord};

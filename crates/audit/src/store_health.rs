@@ -1,0 +1,78 @@
+//! Whether the store takes records in time.
+
+use std::fmt::Display;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use metrics::{counter, gauge};
+use tokio::sync::watch;
+use tokio::time::timeout;
+use wardgate_rpc::{LatencyLimit, Readiness};
+use wardgate_telemetry::names;
+
+use crate::store::{Address, LONGEST_WRITE};
+
+/// Whether the store takes records, and how long it may take for it.
+pub(crate) struct StoreHealth {
+    pub(crate) address: Address,
+    pub(crate) limit: Arc<LatencyLimit>,
+    pub(crate) readiness: watch::Sender<Readiness>,
+}
+
+impl StoreHealth {
+    /// The result of `write`; none if it failed. A write that takes longer than the store was measured to take makes the
+    /// store not ready, and is still waited for: a slow store is ready again, and its limit longer, as soon as the write
+    /// succeeds. After [`LONGEST_WRITE`] the write is given up.
+    pub(crate) async fn supervise<T, E: Display>(
+        &self,
+        write: impl Future<Output = Result<T, E>>,
+    ) -> Option<T> {
+        let started = Instant::now();
+        let mut write = pin!(write);
+        let limit = self.limit.current();
+        let ended = if let Ok(ended) = timeout(limit, &mut write).await {
+            Some(ended)
+        } else {
+            self.report_failure(&format!("a write has taken {} ms", limit.as_millis()));
+            timeout(LONGEST_WRITE.saturating_sub(limit), write)
+                .await
+                .ok()
+        };
+        match ended {
+            Some(Ok(written)) => {
+                let took = started.elapsed();
+                self.limit.observe(took);
+                gauge!(names::AUDIT_WRITE_LIMIT).set(self.limit.current());
+                self.report_success(took);
+                return Some(written);
+            }
+            Some(Err(error)) => self.report_failure(&error.to_string()),
+            None => self.report_failure("a write took too long"),
+        }
+        None
+    }
+
+    fn report_success(&self, took: Duration) {
+        if !self.readiness.borrow().is_ready() {
+            let took_ms = took.as_millis();
+            let limit_ms = self.limit.current().as_millis();
+            tracing::info!(took_ms, limit_ms, "the audit store takes records again");
+            self.readiness.send_replace(Readiness::Ready);
+        }
+    }
+
+    pub(crate) fn report_failure(&self, cause: &str) {
+        counter!(names::AUDIT_STORE_FAILURES).increment(1);
+        if self.readiness.borrow().is_ready() {
+            tracing::error!(
+                cause,
+                "the audit store takes no records; calls are refused until it does"
+            );
+        }
+        self.readiness.send_replace(Readiness::NotReady(format!(
+            "the audit store {} takes no records: {cause}",
+            self.address
+        )));
+    }
+}

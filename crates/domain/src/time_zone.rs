@@ -1,0 +1,63 @@
+//! Time zones, for rules that speak of the clocks on the wall.
+
+use std::str::FromStr;
+
+use jiff::Zoned;
+use serde::{Deserialize, Serialize};
+
+use crate::Timestamp;
+
+/// A time zone of the IANA database, with its summer time. Its rules are those of the system (`/usr/share/zoneinfo`), or
+/// where that has none those that the program was built with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct TimeZone(jiff::tz::TimeZone);
+
+/// A name that no time zone has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no time zone of the IANA database; write a name such as `Europe/Berlin`")]
+pub struct UnknownTimeZone(String);
+
+impl TimeZone {
+    /// What clocks and calendars show at `time`; none of a time that no calendar has.
+    pub fn local(&self, time: Timestamp) -> Option<Zoned> {
+        let time = jiff::Timestamp::from_microsecond(time.as_micros()).ok()?;
+        Some(time.to_zoned(self.0.clone()))
+    }
+
+    /// The rules.
+    pub fn rules(&self) -> &jiff::tz::TimeZone {
+        &self.0
+    }
+}
+
+impl Default for TimeZone {
+    fn default() -> Self {
+        Self(jiff::tz::TimeZone::UTC)
+    }
+}
+
+impl FromStr for TimeZone {
+    type Err = UnknownTimeZone;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        let found = jiff::tz::TimeZone::get(name);
+        found
+            .map(Self)
+            .map_err(|_| UnknownTimeZone(name.to_owned()))
+    }
+}
+
+impl TryFrom<String> for TimeZone {
+    type Error = UnknownTimeZone;
+
+    fn try_from(name: String) -> Result<Self, Self::Error> {
+        name.parse()
+    }
+}
+
+impl From<TimeZone> for String {
+    fn from(zone: TimeZone) -> Self {
+        zone.0.iana_name().unwrap_or("UTC").to_owned()
+    }
+}
