@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use wardgate_transparency::{Checkpoint, CompactTree, Hash, TreeHead, TrustPolicy, leaf_hash};
 
-use crate::export::CHECKPOINT;
 use crate::receipt::CallReceipt;
+use crate::record_line::CHECKPOINT;
 use crate::second_copy::{FILE_RECORDS, files, for_each_record};
 use crate::verification_input::{VerificationError, read_note};
 

@@ -20,24 +20,12 @@ use wardgate_transparency::{
 };
 
 use crate::canonical::leaf_hash;
+use crate::record_line::{CHECKPOINT, RECORDS, line};
 use crate::store::StoreReader;
 use crate::{Error, proof};
 
 /// Levels of the tree that one tile spans.
 const TILE_HEIGHT: u8 = 8;
-
-/// The checkpoint's place in a directory.
-pub(crate) const CHECKPOINT: &str = "checkpoint";
-
-/// The records' place in a directory, one to a line.
-pub(crate) const RECORDS: &str = "records.jsonl";
-
-/// The line of `record` in [`RECORDS`].
-pub(crate) fn line(sequence: u64, record: &[u8], line: &mut Vec<u8>) {
-    line.extend_from_slice(format!("{{\"sequence\":{sequence},\"record\":").as_bytes());
-    line.extend_from_slice(record);
-    line.extend_from_slice(b"}\n");
-}
 
 /// A part of an export.
 #[derive(Debug, Clone)]
@@ -67,7 +55,7 @@ pub(crate) async fn parts(
                 let tile = vec![Ok(ExportPart::PrunedTile(hashes))];
                 return Ok(Some((stream::iter(tile), end)));
             }
-            let records = proof::records(&reader, start..end).await?;
+            let records = reader.records(start..end).await?;
             let records = records
                 .into_iter()
                 .map(|record| Ok(ExportPart::Record(record.into())));

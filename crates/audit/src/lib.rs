@@ -41,6 +41,7 @@ mod publisher;
 mod query;
 mod reader;
 mod receipt;
+mod record_line;
 mod retention;
 mod sealed_details;
 mod second_copy;

@@ -1,18 +1,15 @@
 //! Checkpoints and proofs, of what the store holds.
 
-use std::ops::Range;
-
 use futures::{TryStreamExt, pin_mut};
 use wardgate_domain::Digest;
-use wardgate_rpc::client::{QueriedRecord, RecordDamage};
+use wardgate_rpc::client::QueriedRecord;
 use wardgate_transparency::{
     Checkpoint, Hash, SignedNote, TlogProof, consistency_path, consistency_ranges, inclusion_path,
     inclusion_ranges, tiles_of_ranges,
 };
 
 use crate::filter::{BytesFilter, RecordFilter, parse_call_id};
-use crate::store::{PageBounds, StoreReader};
-use crate::stored_row::StoredRow;
+use crate::store::StoreReader;
 use crate::{Error, query};
 
 /// Which checkpoint.
@@ -75,43 +72,13 @@ pub(crate) async fn prove(
     let ids = tiles_of_ranges(inclusion_ranges(sequence, size), size);
     let tiles = reader.tiles(ids).await?;
     let path = inclusion_path(sequence, size, |node| tiles.node(node))?;
-    let record = records(reader, sequence..sequence + 1).await?.pop();
+    let record = reader.records(sequence..sequence + 1).await?.pop();
     Ok(TlogProof {
         extra: record.map(|record| record.canonical),
         index: sequence,
         path,
         checkpoint: note,
     })
-}
-
-/// All records of `range`, in order; an error where one was changed or is missing.
-pub(crate) async fn records(
-    reader: &StoreReader,
-    range: Range<u64>,
-) -> Result<Vec<StoredRow>, Error> {
-    let page = PageBounds {
-        limit: range.end - range.start,
-        range,
-        after: None,
-        newest_first: false,
-    };
-    let read = reader.page(&RecordFilter::default(), &page).await?;
-    let records = read.records.into_iter();
-    let records = records.collect::<Result<Vec<_>, _>>();
-    let records = records.map_err(Error::Damaged)?;
-    let missing = page.range.clone().zip(
-        records
-            .iter()
-            .map(|record| Some(record.sequence))
-            .chain(std::iter::repeat(None)),
-    );
-    for (sequence, found) in missing {
-        if found != Some(sequence) {
-            let problem = "is missing".to_owned();
-            return Err(Error::Damaged(RecordDamage { sequence, problem }));
-        }
-    }
-    Ok(records)
 }
 
 /// The position of the last record of the call `call_id`; with a leaf hash, of the one that has it. With a tenant, calls of

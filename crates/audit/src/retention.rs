@@ -20,7 +20,6 @@ use wardgate_transparency::{CompactTree, TILE_WIDTH};
 
 use crate::Error;
 use crate::canonical::RecordContent;
-use crate::proof;
 use crate::store::{LegalHold, StoreReader, StoreUpkeep};
 use crate::stored_row::StoredRow;
 use crate::writer::AppendQueue;
@@ -178,7 +177,7 @@ impl RetentionPolicy {
             // Before they are removed, not each time that somebody asks how many could be.
             let is_checked = looked_at < STEP;
             if is_checked || !tenants.is_empty() {
-                let records = match proof::records(&self.reader, bundle.clone()).await {
+                let records = match self.reader.records(bundle.clone()).await {
                     Err(Error::Damaged(damage)) if is_checked => {
                         tracing::error!(%damage, "retention keeps records that were changed");
                         "damaged_records".clone_into(&mut kept_by);

@@ -12,8 +12,8 @@ use wardgate_transparency::{
 };
 
 use crate::copy_verification::CopyVerification;
-use crate::export::{CHECKPOINT, RECORDS, line};
 use crate::receipt::CallReceipt;
+use crate::record_line::{CHECKPOINT, RECORDS, line};
 use crate::second_copy::check_marker;
 use crate::verification_input::{
     VerificationError, open, read, read_note, read_receipt, read_text,

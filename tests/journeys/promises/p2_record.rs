@@ -175,3 +175,25 @@ async fn p2_a_record_that_cannot_be_written_is_none() {
         .await;
     assert_eq!(ward.counter.notes().await, ["recorded"; 2]);
 }
+
+#[tokio::test]
+async fn a5_without_its_second_copy_there_is_no_record_and_the_process_stays_alive() {
+    let copy = tempfile::tempdir().unwrap();
+    let (copy, elsewhere) = (copy.path().join("copy"), copy.path().join("elsewhere"));
+    std::fs::create_dir(&copy).unwrap();
+    std::fs::write(copy.join("wardgate-second-copy"), "").unwrap();
+    let place = ("WARDGATE_AUDIT__SECOND_COPY_DIR", copy.to_str().unwrap());
+    let mut ward = Ward::open(TestApp::start_with(WARDGATE, &[LOOK_OFTEN, place])).await;
+    ward.work().await;
+    std::fs::rename(&copy, &elsewhere).unwrap();
+    ward.refuse(1).await;
+    ward.system.until_part_is_away("audit").await;
+    let refused = ward.refuse(5).await;
+    let client = ward.system.client();
+    assert_eq!(client.get("/health").await.status, 200, "it is alive");
+    assert_eq!(client.get("/ready").await.status, 503);
+    std::fs::rename(&elsewhere, &copy).unwrap();
+    ward.work_and_see_that_none_ran(&refused, &ward.system.process)
+        .await;
+    assert_eq!(ward.counter.notes().await, ["recorded"; 2]);
+}

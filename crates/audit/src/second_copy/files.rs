@@ -9,7 +9,7 @@ use wardgate_domain::Digest;
 
 use crate::canonical::leaf_hash;
 use crate::copy_problem::{CopyProblem, MARKER};
-use crate::export::CHECKPOINT;
+use crate::record_line::CHECKPOINT;
 
 /// Most records of one file: so much is read of the newest at a start.
 pub(crate) const FILE_RECORDS: u64 = 16_384;

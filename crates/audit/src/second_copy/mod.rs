@@ -25,7 +25,7 @@ use wardgate_transparency::TILE_WIDTH;
 
 use crate::copy_problem::CopyProblem;
 use crate::store::{MAX_BATCH, StoreReader};
-use crate::{Error, export, proof};
+use crate::{Error, record_line};
 
 use self::files::CopyDirectory;
 
@@ -100,7 +100,7 @@ impl SecondCopy {
             if page.is_empty() {
                 break;
             }
-            let rows = proof::records(&self.reader, page).await?;
+            let rows = self.reader.records(page).await?;
             let records = rows.iter().map(|row| row.canonical.as_slice());
             self.write(first, records).await?;
         }
@@ -149,7 +149,7 @@ impl SecondCopy {
         let count = records.len() as u64;
         let mut lines = Vec::new();
         for (record, sequence) in records.zip(first..) {
-            export::line(sequence, record, &mut lines);
+            record_line::line(sequence, record, &mut lines);
         }
         self.run(move |files| files.append(first, count, &lines))
             .await?;

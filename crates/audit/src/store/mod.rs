@@ -433,6 +433,33 @@ impl StoreReader {
             .await
     }
 
+    /// All records of `range`, in order; an error where one was changed or is missing.
+    pub(crate) async fn records(&self, range: Range<u64>) -> Result<Vec<StoredRow>, Error> {
+        let page = PageBounds {
+            limit: range.end - range.start,
+            range,
+            after: None,
+            newest_first: false,
+        };
+        let read = self.page(&RecordFilter::default(), &page).await?;
+        let records = read.records.into_iter();
+        let records = records.collect::<Result<Vec<_>, _>>();
+        let records = records.map_err(Error::Damaged)?;
+        let missing = page.range.clone().zip(
+            records
+                .iter()
+                .map(|record| Some(record.sequence))
+                .chain(std::iter::repeat(None)),
+        );
+        for (sequence, found) in missing {
+            if found != Some(sequence) {
+                let problem = "is missing".to_owned();
+                return Err(Error::Damaged(RecordDamage { sequence, problem }));
+            }
+        }
+        Ok(records)
+    }
+
     /// One page of the intents without an outcome, oldest first.
     pub(crate) async fn open_intents(&self, page: &PageBounds) -> Result<RecordPage, Error> {
         self.select(|table| select::open_intents(table, page)).await

@@ -16,8 +16,8 @@ use crate::support::{
 };
 
 on_both_stores! {
-    details_are_sealed_and_data_subjects_are_found_by_a_keyed_digest
-    destroying_the_key_of_a_data_subject_erases_the_details_and_every_proof_stays_valid
+    a11_details_are_sealed_and_data_subjects_are_found_by_a_keyed_digest
+    a11_destroying_the_key_of_a_data_subject_erases_the_details_and_every_proof_stays_valid
     a_repeated_outcome_with_details_is_the_same_record
     the_service_refuses_a_key_that_its_data_subjects_are_not_under
 }
@@ -90,7 +90,7 @@ async fn read(store: &TestStore, filter: AuditFilter) -> Vec<QueriedRecord> {
     reader.query(filter).unwrap().try_collect().await.unwrap()
 }
 
-async fn details_are_sealed_and_data_subjects_are_found_by_a_keyed_digest(store: &TestStore) {
+async fn a11_details_are_sealed_and_data_subjects_are_found_by_a_keyed_digest(store: &TestStore) {
     let service = store.service().await;
     for patients in [&[("NUGWI", 3)][..], &[("DOSRO", 1), ("NUGWI", 2)], &[]] {
         let record = outcome_about(patients);
@@ -145,7 +145,7 @@ async fn details_are_sealed_and_data_subjects_are_found_by_a_keyed_digest(store:
     }
 }
 
-async fn destroying_the_key_of_a_data_subject_erases_the_details_and_every_proof_stays_valid(
+async fn a11_destroying_the_key_of_a_data_subject_erases_the_details_and_every_proof_stays_valid(
     store: &TestStore,
 ) {
     let service = store.service().await;

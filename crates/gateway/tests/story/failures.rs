@@ -31,7 +31,7 @@ async fn ends(world: &World, tool: &str, status: Status, reason: &str) -> Reply 
 }
 
 #[tokio::test]
-async fn a_policy_service_that_does_not_decide_is_an_error_on_record_and_nothing_runs() {
+async fn a3_a_policy_service_that_does_not_decide_is_an_error_on_record_and_nothing_runs() {
     let world = World::start().await;
     for say in [
         PolicyAnswer::Fail(ErrorReason::Unavailable),

@@ -9,7 +9,7 @@ use crate::world::{LEGACY, MODERN, OLDEST, World};
 use wardgate_testkit::{AppendBehavior, PATIENCE, RunBehavior};
 
 #[tokio::test]
-async fn a_modern_client_that_hangs_up_cancels_its_call_and_the_record_says_so() {
+async fn a3_a_modern_client_that_hangs_up_cancels_its_call_and_the_record_says_so() {
     let world = World::start().await;
     world.tool_runner.next([RunBehavior::Hang]);
     let call = world.calling(MODERN, "writes");

@@ -16,7 +16,7 @@ const IN_TIME: Duration = Duration::from_secs(10);
 const A_WHILE: Duration = Duration::from_millis(150);
 
 #[tokio::test]
-async fn a_result_leaves_only_after_its_outcome_record_is_acknowledged() {
+async fn a2_a_result_leaves_only_after_its_outcome_record_is_acknowledged() {
     let world = World::start().await;
     for version in [MODERN, LEGACY, OLDEST] {
         let before = world.audit.attempts.count();
@@ -99,7 +99,7 @@ async fn while_nothing_can_be_recorded_nobody_is_asked_anything() {
 }
 
 #[tokio::test]
-async fn a_record_that_hangs_ends_the_call_in_time_and_no_result_leaves() {
+async fn a5_a_record_that_hangs_ends_the_call_in_time_and_no_result_leaves() {
     let world = World::start().await;
     for tool in ["reads", "nonesuch", "writes"] {
         world.audit.next([AppendBehavior::Hang]);
@@ -152,7 +152,7 @@ async fn an_append_that_failed_at_once_is_retried_as_such_and_the_result_release
 }
 
 #[tokio::test]
-async fn a_result_whose_record_failed_twice_does_not_leave() {
+async fn a2_a_result_whose_record_failed_twice_does_not_leave() {
     let world = World::start().await;
     world
         .audit
@@ -169,7 +169,7 @@ async fn a_result_whose_record_failed_twice_does_not_leave() {
 }
 
 #[tokio::test]
-async fn a_denial_whose_record_failed_does_not_leave_either() {
+async fn a3_a_denial_whose_record_failed_does_not_leave_either() {
     let world = World::start().await;
     world.policy.says(PolicyAnswer::Deny {
         reason: DenialReason::Forbidden,
@@ -184,7 +184,7 @@ async fn a_denial_whose_record_failed_does_not_leave_either() {
 }
 
 #[tokio::test]
-async fn a_tool_that_may_write_runs_only_once_its_intent_is_durable() {
+async fn a1_a_tool_that_may_write_runs_only_once_its_intent_is_durable() {
     let world = World::start().await;
     let (release, held) = oneshot::channel();
     world.audit.next([AppendBehavior::hold(held)]);
@@ -211,7 +211,7 @@ async fn a_read_only_tool_has_no_intent() {
 }
 
 #[tokio::test]
-async fn a_tool_whose_intent_fails_never_runs() {
+async fn a1_a_tool_whose_intent_fails_never_runs() {
     let world = World::start().await;
     world
         .audit

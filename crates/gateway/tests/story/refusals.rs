@@ -28,7 +28,7 @@ async fn refuse(world: &World, token: &str) {
 }
 
 #[tokio::test]
-async fn refused_requests_are_recorded_as_counts_not_one_by_one() {
+async fn a3_refused_requests_are_recorded_as_counts_not_one_by_one() {
     let world = World::start().await;
     let expired = world.issuer.token_until("dr.lee", &[], 1_700_000_000);
     for _ in 0..20 {
@@ -133,7 +133,7 @@ async fn a_flood_of_different_refusals_stays_bounded_while_the_record_is_away() 
 }
 
 #[tokio::test]
-async fn what_is_only_counted_when_the_gateway_stops_is_recorded_first() {
+async fn a3_what_is_only_counted_when_the_gateway_stops_is_recorded_first() {
     let world = World::start().await;
     // Just after a window was recorded, so that the next is a second away.
     refuse(&world, "garbage").await;

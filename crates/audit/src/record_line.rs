@@ -1,0 +1,14 @@
+//! Records in files, one to a line, and what stands beside them.
+
+/// The checkpoint's place in a directory.
+pub(crate) const CHECKPOINT: &str = "checkpoint";
+
+/// The records' place in a directory, one to a line.
+pub(crate) const RECORDS: &str = "records.jsonl";
+
+/// The line of `record` in [`RECORDS`].
+pub(crate) fn line(sequence: u64, record: &[u8], line: &mut Vec<u8>) {
+    line.extend_from_slice(format!("{{\"sequence\":{sequence},\"record\":").as_bytes());
+    line.extend_from_slice(record);
+    line.extend_from_slice(b"}\n");
+}
