@@ -75,10 +75,7 @@ pub async fn service(
     store::prepare(&address, &config.database).await?;
     let (lock, is_alone) = StoreLock::take(&address);
     let reader = StoreReader::new(&address, &config.database);
-    let copy = match &config.second_copy_dir {
-        Some(directory) => Some(SecondCopy::open(directory, reader.clone()).await?),
-        None => None,
-    };
+    let copy = second_copy(&config, &reader).await?;
     let appends = writer::start(address.clone(), config.write_limit, copy).await?;
     let readiness = appends.readiness();
 
@@ -174,6 +171,15 @@ pub async fn service(
         readiness,
     };
     Ok((service, closer))
+}
+
+/// The second copy, where there is to be one, with all that the store has.
+async fn second_copy(config: &Config, reader: &StoreReader) -> Result<Option<SecondCopy>, Error> {
+    let Some(directory) = &config.second_copy_dir else {
+        return Ok(None);
+    };
+    let copy = SecondCopy::open(directory, reader.clone()).await?;
+    Ok(Some(copy))
 }
 
 /// Begins what follows the record: the exports and the search for anomalies.
