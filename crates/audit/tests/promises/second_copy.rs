@@ -18,6 +18,7 @@ use crate::support::{TestService, TestStore, keys, log_key, on_both_stores, outc
 
 on_both_stores! {
     what_is_acknowledged_is_in_both_places
+    a_second_copy_begins_with_what_a_kept_checkpoint_covers
     processes_on_one_store_share_a_second_copy
     p2_no_record_while_the_second_copy_is_gone
     a_start_adds_what_the_second_copy_lacks
@@ -118,6 +119,33 @@ async fn what_is_acknowledged_is_in_both_places(store: &TestStore) {
     let reader = RecordReader::open(&store.url, &DatabaseSettings::default()).await;
     let compared = reader.unwrap().second_copy(copy.path()).await;
     assert_eq!(compared.unwrap(), (301, 301));
+}
+
+async fn a_second_copy_begins_with_what_a_kept_checkpoint_covers(store: &TestStore) {
+    let (copy, other) = (directory(), directory());
+    let started = service(&store.url, copy.path()).await;
+    append(&started, 3).await;
+    started.closer.close().await;
+    let kept = other.path().join("kept");
+    fs::copy(copy.path().join("checkpoint"), &kept).unwrap();
+    let started = service(&store.url, copy.path()).await;
+    append(&started, 2).await;
+    started.closer.close().await;
+    let since = Verifier {
+        since: Some(kept),
+        ..verifier()
+    };
+    let verified = since.verify(copy.path(), |_, _| ()).unwrap();
+    assert_eq!(verified.checkpoint.head.size, 5);
+
+    // Another log under the same key, as long as this one.
+    let forked = TestStore::sqlite();
+    let started = service(&forked.url, other.path()).await;
+    append(&started, 5).await;
+    started.closer.close().await;
+    let refused = since.verify(other.path(), |_, _| ()).unwrap_err();
+    let refused = refused.to_string();
+    assert!(refused.contains("two histories"), "{refused}");
 }
 
 async fn processes_on_one_store_share_a_second_copy(store: &TestStore) {
