@@ -183,7 +183,11 @@ async fn a5_without_its_second_copy_there_is_no_record_and_the_process_stays_ali
     std::fs::create_dir(&copy).unwrap();
     std::fs::write(copy.join("wardgate-second-copy"), "").unwrap();
     let place = ("WARDGATE_AUDIT__SECOND_COPY_DIR", copy.to_str().unwrap());
-    let mut ward = Ward::open(TestApp::start_with(WARDGATE, &[LOOK_OFTEN, place])).await;
+    let mut ward = Ward::open(TestApp::start_with(
+        WARDGATE,
+        &[LOG_RUNS, LOOK_OFTEN, place],
+    ))
+    .await;
     ward.work().await;
     std::fs::rename(&copy, &elsewhere).unwrap();
     ward.refuse(1).await;
