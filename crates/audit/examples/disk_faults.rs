@@ -33,27 +33,35 @@ const KEPT: &str = "kept";
 async fn main() -> Result<(), Failure> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["append", store, count] => append(&Places { store, copy: None }, count.parse()?).await,
+        ["append", store, count] => append(&StorePaths { store, copy: None }, count.parse()?).await,
         ["append", store, count, copy] => {
-            append(&Places::copied(store, copy), count.parse()?).await
+            append(&StorePaths::copied(store, copy), count.parse()?).await
         }
         ["check", store, directory] => {
-            Box::pin(check(&Places { store, copy: None }, Path::new(directory))).await
+            Box::pin(check(
+                &StorePaths { store, copy: None },
+                Path::new(directory),
+            ))
+            .await
         }
         ["check", store, directory, copy] => {
-            Box::pin(check(&Places::copied(store, copy), Path::new(directory))).await
+            Box::pin(check(
+                &StorePaths::copied(store, copy),
+                Path::new(directory),
+            ))
+            .await
         }
         _ => Err("append STORE COUNT [COPY], or check STORE DIR [COPY]".into()),
     }
 }
 
 /// Where records are kept.
-struct Places<'a> {
+struct StorePaths<'a> {
     store: &'a str,
     copy: Option<&'a Path>,
 }
 
-impl<'a> Places<'a> {
+impl<'a> StorePaths<'a> {
     fn copied(store: &'a str, copy: &'a str) -> Self {
         let copy = Some(Path::new(copy));
         Self { store, copy }
@@ -67,7 +75,7 @@ fn key() -> Result<Vec<u8>, Failure> {
         .to_vec())
 }
 
-async fn start(places: &Places<'_>) -> Result<(AuditClient, LogCloser), Failure> {
+async fn start(places: &StorePaths<'_>) -> Result<(AuditClient, LogCloser), Failure> {
     let keys = AuditKeys {
         mac: MacKey::from_bytes(&[7; 32]),
         log: LogKey::from_pkcs8(&key()?)?,
@@ -85,7 +93,7 @@ async fn start(places: &Places<'_>) -> Result<(AuditClient, LogCloser), Failure>
     Ok((AuditClient::new(link, Duration::from_secs(1)), closer))
 }
 
-async fn append(places: &Places<'_>, count: u64) -> Result<(), Failure> {
+async fn append(places: &StorePaths<'_>, count: u64) -> Result<(), Failure> {
     let (audit, closer) = start(places).await?;
     let ambient = Ambient::system();
     for number in 1..=count {
@@ -128,7 +136,7 @@ fn say(line: &str) -> std::io::Result<()> {
 }
 
 /// The leaf hashes of the records in a second copy, as `SEQUENCE LEAF_HASH`.
-fn copied(directory: &Path) -> Result<HashSet<String>, Failure> {
+fn read_copied_hashes(directory: &Path) -> Result<HashSet<String>, Failure> {
     #[derive(serde::Deserialize)]
     struct Line<'a> {
         sequence: u64,
@@ -156,10 +164,10 @@ fn copied(directory: &Path) -> Result<HashSet<String>, Failure> {
     Ok(found)
 }
 
-async fn check(places: &Places<'_>, directory: &Path) -> Result<(), Failure> {
+async fn check(places: &StorePaths<'_>, directory: &Path) -> Result<(), Failure> {
     let lines: Vec<_> = std::io::stdin().lock().lines().collect::<Result<_, _>>()?;
     if let Some(copy) = places.copy {
-        let copied = copied(copy)?;
+        let copied = read_copied_hashes(copy)?;
         let acknowledged = lines
             .iter()
             .filter_map(|line| line.strip_prefix("acknowledged "));

@@ -32,8 +32,8 @@ pub struct Config {
     /// 600 ms, at most four seconds. `gateway.append_limit` is longer.
     #[serde(with = "duration", default = "default_write_limit")]
     pub write_limit: Duration,
-    /// Bytes that the store may take, so that the days that are left can be told; none: of a file what its file system has
-    /// left counts, and at a server nothing is told.
+    /// Bytes that the store may take, so that the days that are left can be told; none: what the file systems of its file
+    /// and of the second copy have left counts, and of a server's own disk nothing is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity_bytes: Option<u64>,
     /// A directory on another disk that has every record before it is acknowledged. None: the store alone.

@@ -1,15 +1,15 @@
 //! The verification of a second copy, without the store.
 
 use std::collections::VecDeque;
-use std::fs;
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use wardgate_transparency::{Checkpoint, CompactTree, Hash, TreeHead, TrustPolicy, leaf_hash};
 
 use crate::receipt::CallReceipt;
 use crate::record_line::CHECKPOINT;
-use crate::second_copy::{FILE_RECORDS, files, for_each_record};
-use crate::verification_input::{VerificationError, read_note};
+use crate::second_copy::{FILE_RECORDS, for_each_record, list_files};
+use crate::verification_input::{VerificationError, open, read_note};
 
 /// The verification of a second copy, whose files can hold the same records.
 pub(crate) struct CopyVerification<'a> {
@@ -66,19 +66,20 @@ impl<'a> CopyVerification<'a> {
             path: self.path.to_owned(),
             sequence,
         };
-        for (first, path) in files(self.path).map_err(|error| unreadable(self.path, error))? {
+        for (first, path) in list_files(self.path).map_err(|error| unreadable(self.path, error))? {
             if first > self.tree.size() {
                 return Err(missing(self.tree.size()));
             }
-            let bytes = fs::read(&path).map_err(|error| unreadable(&path, error))?;
+            let file = open(&path)?;
             let mut sequence = first;
             let mut fork = None;
-            for_each_record(first, &bytes, |record| {
+            let read = for_each_record(first, BufReader::new(file), |record| {
                 if !self.add(sequence, record) {
                     fork = fork.or(Some(sequence));
                 }
                 sequence += 1;
             });
+            read.map_err(|error| unreadable(&path, error))?;
             if let Some(sequence) = fork {
                 return Err(VerificationError::Fork { path, sequence });
             }

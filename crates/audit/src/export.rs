@@ -20,7 +20,7 @@ use wardgate_transparency::{
 };
 
 use crate::canonical::leaf_hash;
-use crate::record_line::{CHECKPOINT, RECORDS, line};
+use crate::record_line::{CHECKPOINT, RECORDS, write_line};
 use crate::store::StoreReader;
 use crate::{Error, proof};
 
@@ -192,7 +192,7 @@ impl Bundle {
     fn add(&mut self, record: &StoredRecord, hash: Digest) -> Result<(), Error> {
         self.hashes.extend_from_slice(hash.as_bytes());
         encode_entry(&record.record, &mut self.entries)?;
-        line(record.sequence, &record.record, &mut self.lines);
+        write_line(record.sequence, &record.record, &mut self.lines);
         Ok(())
     }
 }

@@ -94,10 +94,10 @@ impl RecordReader {
 
     /// How many records the second copy in `directory` has, and how many the store; an error where the newest of the copy are
     /// not those of the store.
-    pub async fn second_copy(&self, directory: &Path) -> Result<(u64, u64), Error> {
-        let runs = second_copy::newest(directory);
+    pub async fn compare_second_copy(&self, directory: &Path) -> Result<(u64, u64), Error> {
+        let runs = second_copy::read_newest_runs(directory);
         let runs = runs.map_err(|problem| Error::second_copy(directory, problem))?;
-        let copied = second_copy::compare(directory, &runs, &self.store).await?;
+        let copied = second_copy::compare_with_store(directory, &runs, &self.store).await?;
         Ok((copied, self.store.head().await?.size))
     }
 

@@ -34,7 +34,9 @@ impl StoreHealth {
         let ended = if let Ok(ended) = timeout(limit, &mut write).await {
             Some(ended)
         } else {
-            self.report_failure(&format!("a write has taken {} ms", limit.as_millis()));
+            if self.readiness.borrow().is_ready() {
+                self.report_failure(&format!("a write has taken {} ms", limit.as_millis()));
+            }
             timeout(LONGEST_WRITE.saturating_sub(limit), write)
                 .await
                 .ok()
@@ -64,15 +66,17 @@ impl StoreHealth {
 
     pub(crate) fn report_failure(&self, cause: &str) {
         counter!(names::AUDIT_STORE_FAILURES).increment(1);
-        if self.readiness.borrow().is_ready() {
+        let failed = Readiness::NotReady(format!(
+            "the audit store {} takes no records: {cause}",
+            self.address
+        ));
+        // Once for each cause: a disk that hangs is named only after the write was given up.
+        if *self.readiness.borrow() != failed {
             tracing::error!(
                 cause,
                 "the audit store takes no records; calls are refused until it does"
             );
         }
-        self.readiness.send_replace(Readiness::NotReady(format!(
-            "the audit store {} takes no records: {cause}",
-            self.address
-        )));
+        self.readiness.send_replace(failed);
     }
 }

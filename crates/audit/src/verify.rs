@@ -13,7 +13,7 @@ use wardgate_transparency::{
 
 use crate::copy_verification::CopyVerification;
 use crate::receipt::CallReceipt;
-use crate::record_line::{CHECKPOINT, RECORDS, line};
+use crate::record_line::{CHECKPOINT, RECORDS, write_line};
 use crate::second_copy::check_marker;
 use crate::verification_input::{
     VerificationError, open, read, read_note, read_receipt, read_text,
@@ -284,7 +284,7 @@ impl RecordLines {
     /// Fails unless the next line is that of `record`.
     fn expect(&mut self, sequence: u64, record: &[u8]) -> Result<(), VerificationError> {
         self.expected.clear();
-        line(sequence, record, &mut self.expected);
+        write_line(sequence, record, &mut self.expected);
         self.found.resize(self.expected.len(), 0);
         let is_read = self.file.read_exact(&mut self.found).is_ok();
         if is_read && self.found == self.expected {

@@ -326,23 +326,28 @@ impl WriterTask {
 
     async fn probe(&mut self) {
         let connection = self.connection.take();
-        if let Some(copy) = &mut self.copy {
-            let probed = match connection {
-                Some(_) => copy.probe().await,
-                None => copy.recover().await,
-            };
-            if let Err(error) = probed {
-                self.health.report_failure(&error.to_string());
-                return;
-            }
+        // Nothing is ready meanwhile, and to copy what is missing may take long.
+        if connection.is_none()
+            && let Some(copy) = &mut self.copy
+            && let Err(error) = copy.recover().await
+        {
+            self.health.report_failure(&error.to_string());
+            return;
         }
         let address = &self.health.address;
+        let copy = &self.copy;
         let write = async {
             let mut connection = match connection {
-                Some(connection) => connection,
+                Some(connection) => {
+                    if let Some(copy) = copy {
+                        copy.probe().await?;
+                    }
+                    connection
+                }
                 None => StoreWriter::connect(address).await?,
             };
-            connection.probe().await.map(|()| connection)
+            connection.probe().await?;
+            Ok::<_, WriteError>(connection)
         };
         self.connection = self.health.supervise(write).await;
     }
@@ -475,7 +480,7 @@ async fn answer_stored(
     let end = found.iter().map(|found| found.sequence() + 1).max();
     if let (Some(copy), Some(end)) = (copy, end) {
         // Another process may have stored it, and have failed to copy it.
-        copy.reach(end).await?;
+        copy.copy_up_to(end).await?;
     }
     for waiting in std::mem::take(batch) {
         let stored = found

@@ -180,7 +180,6 @@ impl Egress {
             let response = http.execute(request.clone().into_reqwest()).await?;
             let target = redirect::target(
                 &self.guard,
-                &request.method,
                 &request.url,
                 response.status(),
                 response.headers(),

@@ -122,7 +122,7 @@ impl Program {
         }
         debug!(program = %self.name, %status, "a program of a tool failed");
         // It may hold arguments and results: only a filter that names the target lets it through.
-        debug!(target: "wardgate::standard_error", program = %self.name, text = %standard_error.end(), "a program wrote");
+        debug!(target: "wardgate::standard_error", program = %self.name, text = %standard_error.end(), "a program wrote to standard error");
         // Without a code the supervisor itself was killed.
         Err(RunError::Failed(status.code().unwrap_or(128 + 9)))
     }

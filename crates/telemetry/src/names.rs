@@ -144,7 +144,7 @@ pub const AUDIT_WRITE_LIMIT: &str = "wardgate_audit_write_limit_seconds";
 /// Gauge: bytes that the record takes in its store.
 pub const AUDIT_STORE_BYTES: &str = "wardgate_audit_store_bytes";
 /// Gauge: bytes by which the record can still grow, where that is known: what is left of `audit.capacity_bytes`, or of the file
-/// system of its file.
+/// systems of its file and of the second copy, whichever is less.
 pub const AUDIT_STORE_FREE_BYTES: &str = "wardgate_audit_store_free_bytes";
 /// Gauge: days until the record's store is full if records go on coming as in the last day, where that is known; infinite where
 /// none came.

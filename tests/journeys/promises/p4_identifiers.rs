@@ -162,17 +162,17 @@ fn chart(origin: &str, number: usize) -> Value {
 }
 
 /// What the upstreams were asked, by the word for it.
-type Asked = Arc<Mutex<BTreeMap<String, u64>>>;
+type RequestCounts = Arc<Mutex<BTreeMap<String, u64>>>;
 
 /// A service and an MCP server, whose every answer has identifiers in it.
 struct Upstreams {
-    asked: Asked,
+    asked: RequestCounts,
     answers: AtomicUsize,
 }
 
 impl Upstreams {
-    async fn serve() -> (String, Asked) {
-        let asked = Asked::default();
+    async fn serve() -> (String, RequestCounts) {
+        let asked = RequestCounts::default();
         let upstreams = Arc::new(Self {
             asked: Arc::clone(&asked),
             answers: AtomicUsize::new(0),

@@ -79,7 +79,7 @@ impl From<TimeOfDay> for String {
 
 impl UsualHours {
     /// Whether `time` is in it; a time that no calendar has is not.
-    pub(super) fn contain(&self, time: Timestamp) -> bool {
+    pub(super) fn contains(&self, time: Timestamp) -> bool {
         let shown = self.time_zone.local(time).and_then(|local| {
             let (hour, minute) = (local.hour(), local.minute());
             let (hour, minute) = (hour.try_into().ok()?, minute.try_into().ok()?);
@@ -190,7 +190,7 @@ impl AnomalySettings {
     /// What a use of a watched policy at this time is.
     pub(super) fn watched_use(&self, time: Timestamp) -> AnomalyKind {
         match &self.usual_hours {
-            Some(hours) if !hours.contain(time) => AnomalyKind::WatchedPolicyAtOddHours,
+            Some(hours) if !hours.contains(time) => AnomalyKind::WatchedPolicyAtOddHours,
             _ => AnomalyKind::WatchedPolicy,
         }
     }
@@ -257,7 +257,7 @@ mod tests {
             ("2026-07-07T17:29:59Z", true),
             ("2026-07-07T17:30:00Z", false),
         ] {
-            assert_eq!(day.contain(at(time)), is_usual, "{time}");
+            assert_eq!(day.contains(at(time)), is_usual, "{time}");
         }
         for (time, is_usual) in [
             ("2026-01-07T21:59:00Z", false),
@@ -265,7 +265,7 @@ mod tests {
             ("2026-01-07T05:59:00Z", true),
             ("2026-01-07T06:00:00Z", false),
         ] {
-            assert_eq!(night.contain(at(time)), is_usual, "{time}");
+            assert_eq!(night.contains(at(time)), is_usual, "{time}");
         }
         for wrong in [
             r#""7:00""#,

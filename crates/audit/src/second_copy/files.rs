@@ -1,7 +1,7 @@
-//! The files of a second copy. Each holds records without a gap, one to a line as in an export, and only grows.
+//! The files of a second copy. Each holds records without a gap, one to a line as in an export.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +13,9 @@ use crate::record_line::CHECKPOINT;
 
 /// Most records of one file: so much is read of the newest at a start.
 pub(crate) const FILE_RECORDS: u64 = 16_384;
+
+/// No line is longer, in bytes: a record has 65,535 at the most, and what stands around it less than 100.
+const MAX_LINE: u64 = 65_535 + 100;
 
 /// The records of one file.
 #[derive(Debug)]
@@ -61,7 +64,7 @@ impl CopyDirectory {
         records: u64,
         lines: &[u8],
     ) -> Result<(), CopyProblem> {
-        // What is still open may be of a disk that nobody finds there any more.
+        // The open file may be on a disk that is no longer mounted here.
         check_marker(&self.path)?;
         let mut open = match self.open.take() {
             Some(open) if open.next == first && first + records - open.first <= FILE_RECORDS => {
@@ -92,8 +95,17 @@ impl CopyDirectory {
     pub(super) fn keep_checkpoint(&mut self, size: u64, note: &str) -> Result<(), CopyProblem> {
         check_marker(&self.path)?;
         let new = self.path.join(format!("{CHECKPOINT}-{size}"));
-        fs::write(&new, note)?;
-        Ok(fs::rename(new, self.path.join(CHECKPOINT))?)
+        let mut file = options().truncate(true).open(&new)?;
+        let written = file.write_all(note.as_bytes());
+        let kept = written
+            .and_then(|()| file.sync_data())
+            .and_then(|()| fs::rename(&new, self.path.join(CHECKPOINT)))
+            .and_then(|()| File::open(&self.path)?.sync_all());
+        if kept.is_err() {
+            // It may not be there, or be the checkpoint already.
+            let _ = fs::remove_file(&new);
+        }
+        Ok(kept?)
     }
 
     fn create(&self, first: u64) -> Result<OpenFile, CopyProblem> {
@@ -155,7 +167,7 @@ pub(crate) fn check_marker(directory: &Path) -> Result<(), CopyProblem> {
 }
 
 /// The files of records in `directory`, each with the position of its first record, in order.
-pub(crate) fn files(directory: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+pub(crate) fn list_files(directory: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
@@ -170,37 +182,85 @@ pub(crate) fn files(directory: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
 
 /// The records of the newest files in `directory`, with everything that is durable from the first of them on; none where
 /// there is no record.
-pub(crate) fn newest(directory: &Path) -> Result<Vec<CopiedRun>, CopyProblem> {
+pub(crate) fn read_newest_runs(directory: &Path) -> Result<Vec<CopiedRun>, CopyProblem> {
     check_marker(directory)?;
     let mut runs: Vec<CopiedRun> = Vec::new();
     let mut end = 0;
-    for (first, path) in files(directory)?.into_iter().rev() {
+    for (first, path) in list_files(directory)?.into_iter().rev() {
         if first.saturating_add(FILE_RECORDS) <= end {
             break;
         }
-        // A process that was killed may not have come to do it.
-        File::open(&path)?.sync_all()?;
+        let mut file = File::open(&path)?;
         let mut leaf_hashes = Vec::new();
-        for_each_record(first, &fs::read(&path)?, |record| {
+        for_each_record(first, BufReader::new(&mut file), |record| {
             leaf_hashes.push(leaf_hash(record));
-        });
-        let run = CopiedRun { first, leaf_hashes };
-        end = end.max(run.end());
-        runs.push(run);
+        })?;
+        // A process that was killed may not have come to do it.
+        file.sync_all()?;
+        // A file without one whole record says nothing of the one before it.
+        if !leaf_hashes.is_empty() {
+            let run = CopiedRun { first, leaf_hashes };
+            end = end.max(run.end());
+            runs.push(run);
+        }
     }
-    runs.retain(|run| !run.leaf_hashes.is_empty());
     Ok(runs)
 }
 
-/// Shows `on_record` the records in `bytes`, which are a file that begins with the record `first`. They end at the first
-/// line that is not that of the next record: a write that was interrupted, whose records another file has.
-pub(crate) fn for_each_record(first: u64, bytes: &[u8], mut on_record: impl FnMut(&[u8])) {
-    for (line, sequence) in bytes.split_inclusive(|byte| *byte == b'\n').zip(first..) {
+/// Shows `on_record` the records of `file`, which begins with the record `first`. They end at the first line that is not that
+/// of the next record: a write that was interrupted, whose records another file has.
+pub(crate) fn for_each_record(
+    first: u64,
+    mut file: impl BufRead,
+    mut on_record: impl FnMut(&[u8]),
+) -> io::Result<()> {
+    let mut line = Vec::new();
+    for sequence in first.. {
+        line.clear();
+        file.by_ref().take(MAX_LINE).read_until(b'\n', &mut line)?;
         let start = format!("{{\"sequence\":{sequence},\"record\":");
         let record = line.strip_prefix(start.as_bytes());
         match record.and_then(|record| record.strip_suffix(b"}\n")) {
             Some(record) => on_record(record),
-            None => return,
+            None => break,
         }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record_line::write_line;
+
+    #[test]
+    fn a_file_without_a_whole_record_does_not_hide_the_full_one_before_it() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join(MARKER), "").unwrap();
+        let mut files = CopyDirectory::new(directory.path().to_owned());
+        let mut lines = Vec::new();
+        for sequence in 0..FILE_RECORDS {
+            write_line(sequence, b"{}", &mut lines);
+        }
+        files.append(0, FILE_RECORDS, &lines).unwrap();
+        files.create(FILE_RECORDS).unwrap();
+        let runs = read_newest_runs(directory.path()).unwrap();
+        assert_eq!(runs.iter().map(CopiedRun::end).max(), Some(FILE_RECORDS));
+    }
+
+    #[test]
+    fn records_end_where_a_line_is_not_that_of_the_next_record() {
+        let mut lines = Vec::new();
+        for sequence in [7, 8, 10] {
+            write_line(sequence, b"{\"a\":1}", &mut lines);
+        }
+        let read = |bytes: &[u8]| {
+            let mut records = 0;
+            for_each_record(7, bytes, |_| records += 1).unwrap();
+            records
+        };
+        assert_eq!(read(&lines), 2);
+        assert_eq!(read(&lines[..=lines.len() / 3]), 1);
+        assert_eq!(read("x".repeat(200_000).as_bytes()), 0);
     }
 }

@@ -8,8 +8,7 @@
 //!
 //! The store commits first, since only its commit gives a record its position; then the copy gets it, and only then is it
 //! acknowledged. So the copy never has a record that the store may not have, and what it lacks after a failure or a kill is
-//! read from the store. A process writes files of its own, and writes into them what other processes stored in between: what
-//! it acknowledged is there with all that was before it, whatever becomes of the others.
+//! read from the store. A process writes files of its own, and writes into them what other processes stored since it started.
 
 mod files;
 
@@ -30,11 +29,11 @@ use crate::{Error, record_line};
 use self::files::CopyDirectory;
 
 pub(crate) use self::files::{
-    CopiedRun, FILE_RECORDS, check_marker, files, for_each_record, newest,
+    CopiedRun, FILE_RECORDS, check_marker, for_each_record, list_files, read_newest_runs,
 };
 
 /// How long the disk may take for one piece of work, besides the limit of a write.
-const PATIENCE: Duration = Duration::from_secs(30);
+const JOB_LIMIT: Duration = Duration::from_secs(30);
 
 type CopyJob = Box<dyn FnOnce(&mut CopyDirectory) + Send>;
 
@@ -67,11 +66,11 @@ impl SecondCopy {
             next: 0,
             reader,
         };
-        copy.next = copy.compare().await?;
+        copy.next = copy.compare_with_store().await?;
         let size = copy.reader.head().await?.size;
         let (missing, directory) = (size.saturating_sub(copy.next), directory.display());
         tracing::info!(%directory, missing, "the record has a second copy, which gets what it lacks");
-        copy.reach(size).await?;
+        copy.copy_up_to(size).await?;
         copy.probe().await?;
         Ok(copy)
     }
@@ -87,12 +86,12 @@ impl SecondCopy {
             let problem = CopyProblem::Ahead { copied, stored };
             return Err(Error::second_copy(&self.directory, problem));
         }
-        self.reach(first).await?;
+        self.copy_up_to(first).await?;
         self.write(first, records).await
     }
 
     /// Adds what the store has below `end` and the copy has not.
-    pub(crate) async fn reach(&mut self, end: u64) -> Result<(), Error> {
+    pub(crate) async fn copy_up_to(&mut self, end: u64) -> Result<(), Error> {
         while self.next < end {
             // What retention removed is not missing.
             let first = self.next.max(self.reader.head().await?.minimum_index);
@@ -108,30 +107,37 @@ impl SecondCopy {
     }
 
     /// Sees whether the disk takes records.
-    pub(crate) async fn probe(&mut self) -> Result<(), Error> {
+    pub(crate) async fn probe(&self) -> Result<(), Error> {
         self.run(CopyDirectory::probe).await
     }
 
     /// After a failure of the copy or of the store: adds all that the store has, unless one of them has become another one.
     pub(crate) async fn recover(&mut self) -> Result<(), Error> {
         self.probe().await?;
-        self.compare().await?;
+        // Before the files are read: while the store does not answer, they need not be.
         let size = self.reader.head().await?.size;
-        self.reach(size).await
+        // The directory may be another one, which has less.
+        self.next = self.next.min(self.compare_with_store().await?);
+        self.copy_up_to(size).await
     }
 
     /// The position behind the last record that is there, where the store has the same ones.
-    async fn compare(&self) -> Result<u64, Error> {
+    async fn compare_with_store(&self) -> Result<u64, Error> {
         let path = self.directory.clone();
-        let runs = self.run(move |_| newest(&path)).await?;
-        compare(&self.directory, &runs, &self.reader).await
+        let runs = self.run(move |_| read_newest_runs(&path)).await?;
+        let compared = compare_with_store(&self.directory, &runs, &self.reader).await;
+        compared.inspect_err(|error| {
+            if matches!(error, Error::SecondCopy { .. }) {
+                counter!(names::AUDIT_COPY_FAILURES).increment(1);
+            }
+        })
     }
 
     /// Keeps the checkpoint `note` of the first `size` records. It is a help to verify the copy, and nobody's answer depends on
     /// it.
     pub(crate) async fn keep_checkpoint(&mut self, size: u64, note: String) {
         let kept = async {
-            self.reach(size).await?;
+            self.copy_up_to(size).await?;
             self.run(move |files| files.keep_checkpoint(size, &note))
                 .await
         };
@@ -149,7 +155,7 @@ impl SecondCopy {
         let count = records.len() as u64;
         let mut lines = Vec::new();
         for (record, sequence) in records.zip(first..) {
-            record_line::line(sequence, record, &mut lines);
+            record_line::write_line(sequence, record, &mut lines);
         }
         self.run(move |files| files.append(first, count, &lines))
             .await?;
@@ -169,7 +175,7 @@ impl SecondCopy {
             drop(answer.send(work(files)));
         };
         let done = match self.jobs.try_send(Box::new(job)) {
-            Ok(()) => match timeout(PATIENCE, answered).await {
+            Ok(()) => match timeout(JOB_LIMIT, answered).await {
                 Ok(Ok(done)) => done,
                 Ok(Err(_)) | Err(_) => Err(CopyProblem::Timeout),
             },
@@ -207,7 +213,7 @@ impl SecondCopy {
 
 /// The position behind the last record of the copy in `directory`, whose newest records are `runs`, where the store has the
 /// same ones.
-pub(crate) async fn compare(
+pub(crate) async fn compare_with_store(
     directory: &Path,
     runs: &[CopiedRun],
     reader: &StoreReader,

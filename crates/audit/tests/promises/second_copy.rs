@@ -117,7 +117,7 @@ async fn what_is_acknowledged_is_in_both_places(store: &TestStore) {
     assert_eq!(verified.checkpoint.head.size, 301);
 
     let reader = RecordReader::open(&store.url, &DatabaseSettings::default()).await;
-    let compared = reader.unwrap().second_copy(copy.path()).await;
+    let compared = reader.unwrap().compare_second_copy(copy.path()).await;
     assert_eq!(compared.unwrap(), (301, 301));
 }
 
@@ -197,6 +197,16 @@ async fn p2_no_record_while_the_second_copy_is_gone(store: &TestStore) {
     }
     assert_eq!(lines(copy.path()), expected(store).await);
     assert_eq!(store.records().await.len(), 9);
+
+    // Another disk in its place gets the whole record.
+    fs::rename(copy.path(), copy.path().with_extension("broken")).unwrap();
+    let refused = outcome(&subject(), Status::Ok);
+    service.audit.append(&refused, false).await.unwrap_err();
+    fs::create_dir(copy.path()).unwrap();
+    fs::write(copy.path().join("wardgate-second-copy"), "").unwrap();
+    service.ready().await;
+    service.audit.append(&refused, true).await.unwrap();
+    assert_eq!(lines(copy.path()), expected(store).await);
 }
 
 async fn a_start_adds_what_the_second_copy_lacks(store: &TestStore) {

@@ -163,7 +163,7 @@ fn room_finding(about: &FindingSubject, growth: &StoreGrowth) -> Finding {
 async fn second_copy(reader: &RecordReader, directory: &Path, store: &str) -> Finding {
     let about = FindingSubject::new("record", "second copy");
     let remedy = "see the log of the audit service; without its second copy it takes no records";
-    match reader.second_copy(directory).await {
+    match reader.compare_second_copy(directory).await {
         Ok((copied, size)) if copied + UNCOVERED < size => {
             about.warn(format!("has {copied} of {size} records"), remedy)
         }
