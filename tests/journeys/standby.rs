@@ -123,7 +123,8 @@ impl Server {
         // Its socket stands beside the data: a copy of them would complain of it.
         let options = format!("'-h 127.0.0.1 -p {port} -k {dir}/.. -c max_connections=100'");
         let log = format!("{dir}/log.txt");
-        self.run("pg_ctl", &["-w", "-s", "-l", &log, "-o", &options, "start"]);
+        let shown = format!("start || {{ cat {log} >&2; exit 1; }}");
+        self.run("pg_ctl", &["-w", "-s", "-l", &log, "-o", &options, &shown]);
     }
 
     /// Kills every process of the server, and waits until nobody listens any more.

@@ -3,6 +3,7 @@
 use wardgate_testkit::{SeparateProcesses, System, TestApp};
 
 use crate::journeys::collector::collector;
+use crate::journeys::extra_tools::LOG_RUNS;
 use crate::journeys::people::doctor;
 use crate::{REPOSITORY, WARDGATE};
 
@@ -57,6 +58,7 @@ async fn a_call_is_one_trace_through_every_process_and_its_log_lines_say_which()
     let environment = [
         ("WARDGATE_TELEMETRY__OTLP_ENDPOINT", url.as_str()),
         ("WARDGATE_TELEMETRY__LOG_FORMAT", "json"),
+        LOG_RUNS,
     ];
     let mut system =
         SeparateProcesses::start_with(WARDGATE, REPOSITORY.as_ref(), &environment).await;
