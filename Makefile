@@ -37,7 +37,7 @@ bench-ratio: ## Measure a governed call beside the same call made at the MCP ser
 bench-append: ## Measure appends to the record beside a bare loop of flushes and a bare INSERT, and print the ratios (needs Go)
 	deploy/load/append $(ARGS)
 
-bench-instructions: ## Count the instructions of a governed call by the code that they are in, the same on a busy machine (valgrind)
+bench-instructions: ## Count the instructions of a governed call by stage, and compare them with the budget (valgrind); ARGS=--write-budget
 	deploy/load/instructions $(ARGS)
 
 book: ## Build the documentation as HTML, below target/book

@@ -1,10 +1,10 @@
 """Instructions of a governed call, by the code that they are in. Started by deploy/load/instructions.
 
     wardgate bench ─▶ callgrind: wardgate up ─▶ rmcp server      one connection, everything on
-                           └─▶ callgrind.out: per function, its own instructions and how often it was called
+                           └─▶ callgrind.out: per function, its own instructions, and what its calls of others took
 
-Callgrind knows no SHA extensions and counts each byte of a large copy, so digests and copies are fewer in truth than they
-look here. Work that goes on beside the calls, such as a checkpoint each second, is divided among them.
+The budget has the stages of a call, without what goes on beside it: timers, polls, a checkpoint each second. Digests are
+fewer in truth than they look here, since no extension of the processor is used for them.
 """
 
 import argparse
@@ -14,12 +14,67 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 
 from load import Process
 
+BUDGET = pathlib.Path(__file__).parent / "budget.json"
+
+# Digests and copies choose their code by the processor. Without these extensions it is the same on all of x86-64.
+ANY_PROCESSOR = {
+    "OPENSSL_ia32cap": "~0x1000000000000000:~0xffffffffffffffff",
+    "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX,-AVX2,-AVX512VL,-AVX512BW,-AVX_Fast_Unaligned_Load,-ERMS,-FSRM",
+}
+
+# More than this over the budget is a fault; two runs of one binary differ by less.
+TOLERANCE = 0.03
+
+# The functions that a stage begins with, and the stage that it is a part of. What a part takes is not counted with the whole.
+CLOSURE = r"::\{\{closure\}\}$"
+STAGES = {
+    "HTTP and parse": ([r"^wardgate_edge::listener::HttpServer::serve" + CLOSURE], None),
+    "authentication": ([r"^wardgate_edge::auth::Authenticator::verify" + CLOSURE], "HTTP and parse"),
+    "limits": ([r"^wardgate_limits::admission::RequestAdmission::admit" + CLOSURE], "HTTP and parse"),
+    "pipeline": ([r"^wardgate_gateway::governed_call::pipeline::CallPipeline::run" + CLOSURE], "HTTP and parse"),
+    "authorize": ([r"^wardgate_gateway::governed_call::GovernedCall::authorize" + CLOSURE], "pipeline"),
+    "tool-runner": (
+        [
+            r"^<wardgate_rpc::local::LocalStream<T> as futures_core::stream::Stream>::poll_next$",
+            r"^<wardgate_tool_runner::service::Runner as wardgate_rpc::client::tool_runner::ToolCaller>::call_tool" + CLOSURE,
+        ],
+        "pipeline",
+    ),
+    "permit and validate": ([r"^wardgate_tool_runner::call::admit$", r"^wardgate_tool_runner::call::AdmittedCall::arguments$"], "tool-runner"),
+    "execute": ([r"^<wardgate_tool_runner::executor::mcp::McpExecutor as .*>::run" + CLOSURE], "tool-runner"),
+    "row rule and redact": ([r"^wardgate_tool_runner::call::AdmittedCall::release$"], "tool-runner"),
+    "record": (
+        [
+            r"^wardgate_gateway_record::recorder::CallRecorder::record_outcome" + CLOSURE,
+            r"^wardgate_gateway::governed_call::GovernedCall::build_outcome$",
+            r"^wardgate_gateway::governed_call::GovernedCall::begin_recording$",
+        ],
+        "pipeline",
+    ),
+    "reply": ([r"^wardgate_gateway::governed_call::GovernedCall::render$"], "pipeline"),
+    "telemetry": (
+        [
+            r"^wardgate_gateway::governed_call::report_outcome$",
+            r"^wardgate_gateway::governed_call::operation::Description<R>::open_span$",
+        ],
+        "pipeline",
+    ),
+    "store": (
+        [
+            r"^wardgate_audit::writer::WriterTask::run" + CLOSURE,
+            r"^<sqlx_sqlite::connection::execute::ExecuteIter as .*Iterator>::next$",
+        ],
+        None,
+    ),
+}
+
 # The first that fits says where a function belongs.
 PARTS = [
-    ("copying and clearing memory", r"^__mem(cpy|move|set)"),
+    ("copying and clearing memory", r"^__mem(cpy|move|set)|^mem(cpy|move|set)\b"),
     ("digests, keys, encryption", r"aws_lc|sha256|HMAC"),
     ("allocation", r"_rjem|__rust_(re|de)?alloc|^malloc$|^free$|_int_|rallocx|tcache"),
     ("log and spans", r"tracing|sharded_slab|nu_ansi"),
@@ -35,16 +90,19 @@ PARTS = [
 
 
 def read(path):
-    """Of each function its own instructions, and how often it was called (the format of callgrind, of valgrind 3.19)."""
-    names, own, calls = {}, collections.Counter(), collections.Counter()
+    """Of each function its own instructions, these with what it called, and how often it was called (the format of callgrind, of
+    valgrind 3.19)."""
+    names, own, whole, calls = {}, collections.Counter(), collections.Counter(), collections.Counter()
     function = called = None
     of_call = False
     named = re.compile(r"^(c?fn)=\((\d+)\)(?: (.*))?$")
     for line in open(path, errors="replace"):
         if line[:1] in "0123456789+-*":
             # The line behind a call has what the call took, which is not the function's own.
+            instructions = int(line.split()[1])
+            whole[function] += instructions
             if not of_call:
-                own[function] += int(line.split()[1])
+                own[function] += instructions
             of_call = False
         elif line.startswith("calls="):
             calls[called] += int(line[6:].split()[0])
@@ -57,7 +115,25 @@ def read(path):
                 function = names[number]
             else:
                 called = names[number]
-    return own, calls
+    return own, whole, calls
+
+
+def stages(whole, good):
+    """Instructions of one call by stage. A function that a stage begins with and that is not there any more is an error."""
+    found = {}
+    for name, (patterns, _) in STAGES.items():
+        functions = set()
+        for pattern in patterns:
+            fitting = {function for function in whole if re.search(pattern, function)}
+            if not fitting:
+                sys.exit(f"stage {name}: no function is called that fits {pattern}; name the new one in deploy/load/instructions.py")
+            functions |= fitting
+        found[name] = sum(whole[function] for function in functions) / good
+    by_stage = dict(found)
+    for name, (_, parent) in STAGES.items():
+        if parent:
+            by_stage[parent] -= found[name]
+    return {name: round(instructions) for name, instructions in by_stage.items()}
 
 
 def main():
@@ -68,7 +144,10 @@ def main():
     parser.add_argument("--seconds", type=int, default=20, help="seconds of calls that are counted")
     parser.add_argument("--era", choices=["modern", "legacy"], default="modern", help="version of the protocol, as of `wardgate bench`")
     parser.add_argument("--functions", type=int, default=0, help="so many functions with the most instructions of their own, too")
+    parser.add_argument("--write-budget", action="store_true", help="what is measured becomes the budget")
     arguments = parser.parse_args()
+    if arguments.write_budget and arguments.era != "modern":
+        parser.error("the budget is that of the modern protocol")
     data = arguments.out / "instructions"
     shutil.rmtree(data, ignore_errors=True)
     data.mkdir(parents=True)
@@ -77,7 +156,7 @@ def main():
     server = Process(data / "server.log", [arguments.fixture, "--json"])
     callgrind = ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={data}/callgrind.out"]
     words = [arguments.wardgate, "up", "--data-dir", data, "--listen", "127.0.0.1:0", "--config", data / "echo/wardgate.yaml"]
-    gateway = Process(data / "up.log", [*callgrind, *words], ECHO_URL=server.url)
+    gateway = Process(data / "up.log", [*callgrind, *words], ECHO_URL=server.url, **ANY_PROCESSOR)
     words = [arguments.wardgate, "token", "--data-dir", data, "--sub", "ada", "--role", "Caller", "--ttl", "3h"]
     token = data / "token"
     token.write_text(subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout)
@@ -88,19 +167,40 @@ def main():
         return json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout)["good"]
 
     def control(*words):
-        subprocess.run(["callgrind_control", *words, str(gateway.child.pid)], check=True, stdout=subprocess.DEVNULL)
+        # The process looks for commands while it runs, so that nobody has to be allowed to trace it.
+        words = ["vgdb", f"--pid={gateway.child.pid}", "--max-invoke-ms=0", "-c", *words]
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
 
     bench(3)
-    control("-i", "on")
+    control("instrumentation", "on")
     good = bench(arguments.seconds)
-    control("-i", "off")
-    control("--dump")
+    control("instrumentation", "off")
+    control("dump")
     gateway.stop()
     server.stop()
-    show(*read(data / "callgrind.out.1"), good, arguments.functions)
+    own, whole, calls = read(data / "callgrind.out.1")
+    show_parts(own, calls, good, arguments.functions)
+    measured = stages(whole, good)
+    if arguments.write_budget:
+        BUDGET.write_text(json.dumps(measured, indent=2) + "\n")
+    budget = json.loads(BUDGET.read_text())
+    is_kept = show_stages(measured, budget)
+    # The budget is that of the modern protocol; calls of the other one cost nearly the same.
+    if arguments.era == "modern" and not is_kept:
+        sys.exit(f"A call takes more than {TOLERANCE:.0%} over the budget. Take instructions away, or say why it costs more and write the budget anew with --write-budget.")
 
 
-def show(own, calls, good, functions):
+def show_stages(measured, budget):
+    """Prints both. Returns whether the budget is kept."""
+    print(f"{'measured':>12} {'budget':>12}  stage")
+    for name, instructions in measured.items():
+        print(f"{instructions:>12,} {budget.get(name, 0):>12,}  {name}")
+    total, allowed = sum(measured.values()), sum(budget.get(name, 0) for name in measured)
+    print(f"{total:>12,} {allowed:>12,}  all stages ({total / allowed - 1:+.1%})")
+    return total <= allowed * (1 + TOLERANCE)
+
+
+def show_parts(own, calls, good, functions):
     by_part = collections.Counter()
     for function, instructions in own.items():
         fitting = (part for part, pattern in PARTS if re.search(pattern, function))
