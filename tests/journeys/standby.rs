@@ -142,6 +142,9 @@ impl Server {
             std::thread::yield_now();
         }
         std::fs::remove_file(file).unwrap();
+        // Its number stands here too, and belongs to a process as long as nobody has asked how the killed one ended.
+        let lock = self.dir.join(format!("../.s.PGSQL.{}.lock", self.port));
+        std::fs::remove_file(lock).unwrap();
     }
 
     async fn execute(&self, sql: &str) {
