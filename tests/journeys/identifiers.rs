@@ -39,21 +39,21 @@ pub(super) fn identifier(kind: usize, origin: &str, number: usize) -> String {
 }
 
 /// One form of an identifier.
-struct Needle {
+struct IdentifierForm {
     what: String,
     bytes: Vec<u8>,
 }
 
 /// Looks for every kind in every form, and counts what it has looked through.
-pub(super) struct Search {
-    needles: Vec<Needle>,
+pub(super) struct IdentifierSearch {
+    needles: Vec<IdentifierForm>,
     /// Which of them begin with these two bytes.
     by_start: Vec<Vec<usize>>,
-    report: Mutex<Report>,
+    report: Mutex<SearchReport>,
 }
 
 #[derive(Default)]
-struct Report {
+struct SearchReport {
     /// What was found, once for each form and place.
     found: BTreeMap<String, String>,
     searched: BTreeMap<&'static str, u64>,
@@ -62,7 +62,7 @@ struct Report {
 /// Around what was found, in bytes.
 const CONTEXT: usize = 120;
 
-impl Search {
+impl IdentifierSearch {
     pub(super) fn new() -> Self {
         let mut needles = Vec::new();
         let mut by_start = vec![Vec::new(); 1 << 16];
@@ -70,7 +70,7 @@ impl Search {
             for (form, bytes) in forms(stem) {
                 by_start[start_of(bytes[0], bytes[1])].push(needles.len());
                 let what = format!("{kind} {form}");
-                needles.push(Needle { what, bytes });
+                needles.push(IdentifierForm { what, bytes });
             }
         }
         Self {
@@ -80,7 +80,7 @@ impl Search {
         }
     }
 
-    fn report(&self) -> MutexGuard<'_, Report> {
+    fn report(&self) -> MutexGuard<'_, SearchReport> {
         self.report.lock().unwrap()
     }
 
@@ -204,14 +204,14 @@ fn an_identifier_is_found_in_every_form() {
             url.replace('+', "%20"),
             url,
         ] {
-            let search = Search::new();
+            let search = IdentifierSearch::new();
             search.look("a log", format!("some words {written} and more").as_bytes());
             let found = search.found();
             let of_kind = found.keys().filter(|what| what.starts_with(name));
             assert!(of_kind.count() > 0, "{written}: {found:?}");
         }
     }
-    let search = Search::new();
+    let search = IdentifierSearch::new();
     search.look("a log", b"1931 07 19, 219 09 9937, T. Quillfeather");
     assert!(search.found().is_empty());
     assert_eq!(search.searched()["a log"], 40);

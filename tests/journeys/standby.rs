@@ -12,15 +12,15 @@ use super::postgres::DatabaseAddress;
 use crate::REPOSITORY;
 
 /// One server, which may have ended.
-struct Server {
+struct DatabaseServer {
     dir: PathBuf,
     port: u16,
 }
 
 /// A primary, a standby that has each commit before it is acknowledged, and the address of whichever is the primary.
 pub(super) struct ReplicatedDatabase {
-    primary: Server,
-    standby: Server,
+    primary: DatabaseServer,
+    standby: DatabaseServer,
     pub(super) address: DatabaseAddress,
     _dir: TempDir,
 }
@@ -36,7 +36,7 @@ impl ReplicatedDatabase {
             dir.path().display()
         );
         shell(&owner);
-        let [primary, standby] = ["first", "second"].map(|name| Server {
+        let [primary, standby] = ["first", "second"].map(|name| DatabaseServer {
             dir: dir.path().join(name),
             port: free_port(),
         });
@@ -105,7 +105,7 @@ impl Drop for ReplicatedDatabase {
     }
 }
 
-impl Server {
+impl DatabaseServer {
     fn url(&self) -> String {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
     }

@@ -9,7 +9,7 @@ use wardgate_transparency::{Checkpoint, CompactTree, Hash, TreeHead, TrustPolicy
 use crate::receipt::CallReceipt;
 use crate::record_line::CHECKPOINT;
 use crate::second_copy::{FILE_RECORDS, for_each_record, list_files};
-use crate::verification_input::{VerificationError, open, read_note};
+use crate::verification_input::{VerificationError, open, read_checkpoint};
 
 /// The verification of a second copy, whose files can hold the same records.
 pub(crate) struct CopyVerification<'a> {
@@ -35,8 +35,7 @@ impl<'a> CopyVerification<'a> {
         receipt: Option<CallReceipt>,
     ) -> Result<Self, VerificationError> {
         let note = path.join(CHECKPOINT);
-        let checkpoint = policy.verify(&read_note(&note)?);
-        let checkpoint = checkpoint.map_err(|source| VerificationError::log(&note, source))?;
+        let checkpoint = read_checkpoint(&note, |note| policy.verify(note))?;
         let mut started = Self {
             path,
             checkpoint,

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use wardgate_transparency::SignedNote;
+use wardgate_transparency::{Checkpoint, SignedNote};
 
 use crate::receipt::{CallReceipt, ReceiptError};
 
@@ -124,10 +124,14 @@ impl VerificationError {
     }
 }
 
-/// The note in the file at `path`.
-pub(crate) fn read_note(path: &Path) -> Result<SignedNote, VerificationError> {
-    let note = read_text(path)?.parse();
-    note.map_err(|source| VerificationError::log(path, source))
+/// The checkpoint in the file at `path`, where `verify` trusts its note.
+pub(crate) fn read_checkpoint(
+    path: &Path,
+    verify: impl FnOnce(&SignedNote) -> Result<Checkpoint, wardgate_transparency::Error>,
+) -> Result<Checkpoint, VerificationError> {
+    let note: Result<SignedNote, _> = read_text(path)?.parse();
+    let checkpoint = note.and_then(|note| verify(&note));
+    checkpoint.map_err(|source| VerificationError::log(path, source))
 }
 
 /// The receipt in the answer that the file at `path` has.

@@ -16,7 +16,7 @@ use crate::receipt::CallReceipt;
 use crate::record_line::{CHECKPOINT, RECORDS, write_line};
 use crate::second_copy::check_marker;
 use crate::verification_input::{
-    VerificationError, open, read, read_note, read_receipt, read_text,
+    VerificationError, open, read, read_checkpoint, read_receipt, read_text,
 };
 
 /// What was verified.
@@ -50,10 +50,8 @@ impl Verifier {
         let receipt = self.receipt.as_deref().map(read_receipt).transpose()?;
         if path.is_dir() {
             let older = |path: &PathBuf| {
-                let note = read_note(path)?;
-                let checkpoint = self.policy.verify_log(&note);
-                let checkpoint = checkpoint.map_err(|source| VerificationError::log(path, source));
-                Ok((path.clone(), checkpoint?.head))
+                let checkpoint = read_checkpoint(path, |note| self.policy.verify_log(note))?;
+                Ok((path.clone(), checkpoint.head))
             };
             let since = self.since.as_ref().map(older).transpose()?;
             if check_marker(path).is_ok() {
@@ -104,8 +102,7 @@ impl Directory<'_> {
         mut progress: impl FnMut(u64, u64),
     ) -> Result<VerifiedLog, VerificationError> {
         let path = self.0.join(CHECKPOINT);
-        let checkpoint = policy.verify(&read_note(&path)?);
-        let checkpoint = checkpoint.map_err(|source| VerificationError::log(&path, source))?;
+        let checkpoint = read_checkpoint(&path, |note| policy.verify(note))?;
         let size = checkpoint.head.size;
         let mut lines = RecordLines::open(self.0.join(RECORDS))?;
         let mut tree = CompactTree::default();

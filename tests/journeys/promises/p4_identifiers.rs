@@ -18,7 +18,7 @@ use wardgate_testkit::{Client, SeparateProcesses, System, json_response, serve, 
 
 use super::super::collector::collector_for;
 use super::super::extra_tools::{LOOK_OFTEN, add_with_source};
-use super::super::identifiers::{KINDS, Search, identifier};
+use super::super::identifiers::{IdentifierSearch, KINDS, identifier};
 use super::super::people::doctor;
 use super::super::postgres::Database;
 use crate::{REPOSITORY, WARDGATE};
@@ -165,12 +165,12 @@ fn chart(origin: &str, number: usize) -> Value {
 type RequestCounts = Arc<Mutex<BTreeMap<String, u64>>>;
 
 /// A service and an MCP server, whose every answer has identifiers in it.
-struct Upstreams {
+struct FailingUpstreams {
     asked: RequestCounts,
     answers: AtomicUsize,
 }
 
-impl Upstreams {
+impl FailingUpstreams {
     async fn serve() -> (String, RequestCounts) {
         let asked = RequestCounts::default();
         let upstreams = Arc::new(Self {
@@ -197,7 +197,7 @@ impl Upstreams {
     }
 }
 
-async fn charts(State(upstreams): State<Arc<Upstreams>>, body: Bytes) -> Response {
+async fn charts(State(upstreams): State<Arc<FailingUpstreams>>, body: Bytes) -> Response {
     let filed: Value = serde_json::from_slice(&body).unwrap();
     // Each came through as it was sent.
     for (name, stem) in KINDS {
@@ -210,7 +210,7 @@ async fn charts(State(upstreams): State<Arc<Upstreams>>, body: Bytes) -> Respons
 }
 
 async fn people(
-    State(upstreams): State<Arc<Upstreams>>,
+    State(upstreams): State<Arc<FailingUpstreams>>,
     Path(who): Path<String>,
     RawQuery(query): RawQuery,
 ) -> Response {
@@ -244,7 +244,7 @@ async fn people(
     }
 }
 
-async fn desk(State(upstreams): State<Arc<Upstreams>>, request: Bytes) -> Response {
+async fn desk(State(upstreams): State<Arc<FailingUpstreams>>, request: Bytes) -> Response {
     let request: Value = serde_json::from_slice(&request).unwrap();
     let arguments = &request["params"]["arguments"];
     let mut answer = match request["method"].as_str() {
@@ -312,7 +312,7 @@ async fn call(client: &Client, token: &str, answer: &str, number: usize) {
 }
 
 /// Where a security tool listens. Returns its URL, and up to which record it has all.
-async fn security_tool(search: Arc<Search>) -> (String, Arc<AtomicU64>) {
+async fn security_tool(search: Arc<IdentifierSearch>) -> (String, Arc<AtomicU64>) {
     let newest = Arc::new(AtomicU64::new(0));
     let has = Arc::clone(&newest);
     let take = async move |body: Bytes| {
@@ -332,7 +332,7 @@ async fn security_tool(search: Arc<Search>) -> (String, Arc<AtomicU64>) {
 }
 
 /// What processes said, and what they have measured.
-async fn look_at_processes(search: &Search, system: &mut SeparateProcesses) {
+async fn look_at_processes(search: &IdentifierSearch, system: &mut SeparateProcesses) {
     let accept = [("accept", "application/openmetrics-text")];
     for probes in system.all_probes() {
         let metrics = probes.send("GET", "/metrics", &accept, "").await;
@@ -344,7 +344,7 @@ async fn look_at_processes(search: &Search, system: &mut SeparateProcesses) {
 }
 
 /// The record as it lies there, as a tree, and as operators read it.
-async fn look_at_record(search: &Search, system: &SeparateProcesses, newest: &AtomicU64) {
+async fn look_at_record(search: &IdentifierSearch, system: &SeparateProcesses, newest: &AtomicU64) {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("exported");
     let exported = until("the record is exported", async || {
@@ -377,11 +377,11 @@ fn is_store(name: &str) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn p4_no_identifier_of_any_kind_is_in_a_log_metric_trace_record_or_copy_of_it() {
-    let search = Arc::new(Search::new());
+    let search = Arc::new(IdentifierSearch::new());
     let of_traces = Arc::clone(&search);
     let collector = collector_for(move |spans| of_traces.look("traces", spans)).await;
     let (tool, newest) = security_tool(Arc::clone(&search)).await;
-    let (upstreams, asked) = Upstreams::serve().await;
+    let (upstreams, asked) = FailingUpstreams::serve().await;
     let exports = format!(r#"[{{name="soc",webhook={{url="{tool}",private_addresses=true}}}}]"#);
     let environment = [
         ("WARDGATE_TELEMETRY__LOG", "trace"),

@@ -24,7 +24,7 @@ const CLIENTS: usize = 10;
 
 /// A result that a client was given.
 #[derive(Debug)]
-pub(super) struct Acknowledged {
+pub(super) struct AcknowledgedResult {
     call_id: String,
     leaf_hash: String,
     /// What a writing call wrote.
@@ -32,17 +32,17 @@ pub(super) struct Acknowledged {
 }
 
 /// Clients that call, half of them tools that write, and note what they were given.
-pub(super) struct Load {
+pub(super) struct CallingClients {
     on: Arc<AtomicBool>,
-    ledger: Arc<Mutex<Vec<Acknowledged>>>,
+    ledger: Arc<Mutex<Vec<AcknowledgedResult>>>,
     clients: JoinSet<()>,
 }
 
-impl Load {
+impl CallingClients {
     /// Goes on until it is stopped, or until the connection is lost.
     pub(super) fn start(system: &impl System, token: &str, prefix: &str) -> Self {
         let on = Arc::new(AtomicBool::new(true));
-        let ledger = Arc::<Mutex<Vec<Acknowledged>>>::default();
+        let ledger = Arc::<Mutex<Vec<AcknowledgedResult>>>::default();
         let mut clients = JoinSet::new();
         for number in 0..CLIENTS {
             let (client, token) = (system.client().clone(), token.to_owned());
@@ -82,7 +82,7 @@ impl Load {
         .await;
     }
 
-    pub(super) async fn stop(mut self) -> Vec<Acknowledged> {
+    pub(super) async fn stop(mut self) -> Vec<AcknowledgedResult> {
         self.on.store(false, Ordering::Relaxed);
         while let Some(client) = self.clients.join_next().await {
             client.expect("every answer was well-formed");
@@ -96,7 +96,7 @@ async fn one_call(
     client: &Client,
     token: &str,
     note: Option<String>,
-) -> reqwest::Result<Option<Acknowledged>> {
+) -> reqwest::Result<Option<AcknowledgedResult>> {
     let reply = match &note {
         Some(note) => {
             client
@@ -125,7 +125,7 @@ async fn one_call(
     }
     assert_eq!(reply.rows().len(), if note.is_some() { 1 } else { 2 });
     let receipt = &call["dev.wardgate/receipt"];
-    Ok(Some(Acknowledged {
+    Ok(Some(AcknowledgedResult {
         call_id,
         leaf_hash: receipt["leafHash"].as_str().expect("a receipt").to_owned(),
         note,
@@ -144,7 +144,7 @@ fn text<'a>(record: &'a Value, name: &str) -> &'a str {
 /// Compares what clients were given, and what the tool did, with what is on record.
 pub(super) async fn reconcile(
     system: &impl System,
-    ledger: &[Acknowledged],
+    ledger: &[AcknowledgedResult],
     counter: &mut Counter,
 ) {
     let records = system.records();
@@ -223,7 +223,7 @@ pub(super) fn rounds((variable, default): (&str, u64)) -> u64 {
 }
 
 /// Says what was seen, for whoever runs more rounds than usual.
-pub(super) fn report(store: &str, kills: u64, ledger: &[Acknowledged]) {
+pub(super) fn report(store: &str, kills: u64, ledger: &[AcknowledgedResult]) {
     let results = ledger.len();
     eprintln!("{store}: {kills} kills, {results} acknowledged results, 0 without a record");
 }
@@ -233,7 +233,7 @@ async fn the_audit_service_is_killed(store: &str, environment: &[(&str, &str)]) 
     let mut system =
         SeparateProcesses::start_with(WARDGATE, REPOSITORY.as_ref(), &environment).await;
     let mut counter = Counter::add_to(&system).await;
-    let load = Load::start(&system, &doctor(&system), "audit");
+    let load = CallingClients::start(&system, &doctor(&system), "audit");
     let rounds = rounds(AUDIT_KILLS);
     for round in 0..rounds {
         load.goes_on(load.acknowledged()).await;
@@ -272,7 +272,7 @@ async fn everything_is_killed<S: System>(
     let mut ledger = Vec::new();
     let rounds = rounds(SYSTEM_KILLS);
     for round in 0..rounds {
-        let load = Load::start(&app, &doctor(&app), &format!("up-{round}"));
+        let load = CallingClients::start(&app, &doctor(&app), &format!("up-{round}"));
         load.goes_on(0).await;
         tokio::time::sleep(moment(round)).await;
         app.process.kill();
@@ -316,7 +316,7 @@ async fn p7_policy_tool_runner_and_gateway_may_be_killed_at_any_time() {
     let mut ledger = Vec::new();
     for round in 0..rounds(SYSTEM_KILLS) {
         for name in ["policy", "tool-runner", "gateway"] {
-            let load = Load::start(&system, &doctor(&system), &format!("{name}-{round}"));
+            let load = CallingClients::start(&system, &doctor(&system), &format!("{name}-{round}"));
             load.goes_on(0).await;
             tokio::time::sleep(moment(round)).await;
             tokio::task::block_in_place(|| system.restart(name));

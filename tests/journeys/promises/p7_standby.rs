@@ -8,7 +8,7 @@ use wardgate_testkit::{SeparateProcesses, System, run};
 use super::super::extra_tools::{Counter, LOOK_OFTEN};
 use super::super::people::doctor;
 use super::super::standby::ReplicatedDatabase;
-use super::p7_kill::{ABANDONED_SOON, Load, closed, moment, reconcile, report, rounds};
+use super::p7_kill::{ABANDONED_SOON, CallingClients, closed, moment, reconcile, report, rounds};
 use crate::{REPOSITORY, WARDGATE};
 
 /// How often the primary is killed, unless the environment says otherwise: each server is a standby and is promoted.
@@ -62,7 +62,7 @@ async fn p7_a_postgresql_primary_may_be_killed_where_a_synchronous_standby_is_pr
         return;
     };
     let (system, mut counter) = start(&database).await;
-    let load = Load::start(&system, &doctor(&system), "primary");
+    let load = CallingClients::start(&system, &doctor(&system), "primary");
     let kept = tempfile::tempdir().unwrap();
     let rounds = rounds(PRIMARY_KILLS);
     let (mut promoted_in, mut served_in) = (Duration::ZERO, Duration::ZERO);
@@ -99,7 +99,7 @@ async fn p7_what_is_acknowledged_while_the_standby_is_away_is_not_lost_with_the_
         return;
     };
     let (system, mut counter) = start(&database).await;
-    let load = Load::start(&system, &doctor(&system), "standby");
+    let load = CallingClients::start(&system, &doctor(&system), "standby");
     load.goes_on(0).await;
     tokio::task::block_in_place(|| database.kill_standby());
     // No commit comes to its end, and so no call.
