@@ -35,6 +35,8 @@ const POLICIES: &str = r#"
 permit (principal in Role::"Doctor", action == Action::"call_tool", resource in Tag::"clinic");
 @id("doctor-sees")
 permit (principal in Role::"Doctor", action == Action::"show_clear", resource);
+@id("olga-manages-tools")
+permit (principal == User::"olga", action == Action::"manage_tools", resource);
 "#;
 
 /// A browser as far as this needs one: it keeps cookies, shows what it gets, and goes where somebody leads it.
@@ -211,12 +213,12 @@ fn log_in(place: &Place, person: &str) {
     person.clone_into(&mut place.login.lock().unwrap());
 }
 
-fn operate(app: &TestApp, arguments: &[&str]) -> ProcessExit {
+fn operate(app: &TestApp, token: &str, arguments: &[&str]) -> ProcessExit {
     let dir = app.data_dir().display().to_string();
     run(
         app.binary(),
         &[arguments, &["--data-dir", &dir]].concat(),
-        &[],
+        &[("WARDGATE_TOKEN", token)],
     )
 }
 
@@ -262,14 +264,16 @@ async fn a_caller_lets_a_source_act_in_their_name_in_their_browser_and_the_call_
     let used = again.decide(&base, &consent, "allow").await;
     assert_eq!((page.status, used.status), (200, 410), "{used:?}");
 
-    let listed = operate(&app, &["tools", "connections", "-o", "jsonl"]).success();
+    let olga = place.token("olga");
+    let list = ["tools", "connections", "-o", "jsonl"];
+    let listed = operate(&app, &olga, &list).success();
     let line: Value = serde_json::from_str(listed.trim()).unwrap();
     assert_eq!(
         (&line["source"], &line["user"]),
         (&json!("notes"), &json!("ann"))
     );
-    let remove = ["tools", "disconnect", "--user", "ann", "--by", "olga"];
-    assert_eq!(operate(&app, &remove).success(), "1 forgotten\n");
+    let remove = ["tools", "disconnect", "--user", "ann"];
+    assert_eq!(operate(&app, &olga, &remove).success(), "1 forgotten\n");
     asked(&app, &ann).await;
     let changes: Vec<_> = app
         .records()
@@ -279,6 +283,7 @@ async fn a_caller_lets_a_source_act_in_their_name_in_their_browser_and_the_call_
         .collect();
     let expected = [
         (json!("ann"), json!("connection.make")),
+        (json!("olga"), json!("connection.list")),
         (json!("olga"), json!("connection.remove")),
     ];
     assert_eq!(changes, expected);

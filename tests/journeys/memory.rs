@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use wardgate_testkit::{ProcessExit, Reply, SeparateProcesses, System, TestApp, run, until};
 
 use super::extra_tools;
-use super::people::{doctor, nurse};
+use super::people::{doctor, nurse, record_manager};
 use super::postgres::Database;
 use crate::{REPOSITORY, WARDGATE};
 
@@ -134,7 +134,8 @@ async fn conversations_are_kept_by_a_process_of_their_own_over_mtls() {
     assert_eq!(said[0]["content"], SAID);
 
     let config = system.config().display().to_string();
-    let listed = conversations(&["list", "-o", "jsonl", "--config", &config]).success();
+    let list = ["list", "-o", "jsonl", "--config", &config];
+    let listed = conversations(&list, &record_manager(&system)).success();
     let skeleton: Value = serde_json::from_str(listed.lines().next().unwrap()).unwrap();
     assert_eq!(
         [&skeleton["user"], &skeleton["messages"]],
@@ -158,12 +159,12 @@ async fn conversations_are_kept_on_postgresql() {
     database.remove().await;
 }
 
-/// `wardgate conversations …`.
-fn conversations(arguments: &[&str]) -> ProcessExit {
+/// `wardgate conversations …`, as the operator whose `token` it is.
+fn conversations(arguments: &[&str], token: &str) -> ProcessExit {
     run(
         WARDGATE.as_ref(),
         &[&["conversations"], arguments].concat(),
-        &[],
+        &[("WARDGATE_TOKEN", token)],
     )
 }
 
@@ -273,7 +274,8 @@ async fn an_operator_holds_and_erases_and_sees_no_word() {
     add(&app, &token, "user", SAID).await;
     let dir = app.data_dir().display().to_string();
     let how = ["--data-dir", &dir];
-    let operate = |arguments: &[&str]| conversations(&[arguments, &how].concat());
+    let ada = record_manager(&app);
+    let operate = |arguments: &[&str]| conversations(&[arguments, &how].concat(), &ada);
     let listed = operate(&["list", "-o", "jsonl"]).success();
     let skeleton: Value = serde_json::from_str(&listed).unwrap();
     let key = skeleton["key"].as_str().unwrap();
@@ -289,11 +291,11 @@ async fn an_operator_holds_and_erases_and_sees_no_word() {
         assert!(text.contains(key) && !text.contains(CHAT) && !text.contains("Lisinopril"));
     }
 
-    operate(&["hold", "--user", "dr.yenji", "--by", "ada"]).success();
+    operate(&["hold", "--user", "dr.yenji"]).success();
     let holds = operate(&["holds", "-o", "jsonl"]).success();
     let hold: Value = serde_json::from_str(&holds).unwrap();
     assert_eq!([&hold["user"], &hold["set_by"]], ["dr.yenji", "ada"]);
-    let refused = operate(&["erase", key, "--by", "ada"]);
+    let refused = operate(&["erase", key]);
     assert_eq!(refused.code, Some(1), "{}", refused.stdout);
     assert!(refused.stderr.contains("hold"), "{}", refused.stderr);
     let of = json!({ "conversation_id": CHAT });
@@ -301,8 +303,8 @@ async fn an_operator_holds_and_erases_and_sees_no_word() {
     assert_eq!(refused.error().0, -32602, "{}", refused.body);
     assert_eq!(context(&app, &token).await, [SAID]);
 
-    operate(&["release", "--user", "dr.yenji", "--by", "ada"]).success();
-    operate(&["erase", key, "--by", "ada"]).success();
+    operate(&["release", "--user", "dr.yenji"]).success();
+    operate(&["erase", key]).success();
     assert!(context(&app, &token).await.is_empty());
     let left: Value = serde_json::from_str(&operate(&["list", "-o", "jsonl"]).success()).unwrap();
     assert!(left["erased_at"].is_string(), "the skeleton stays: {left}");

@@ -26,6 +26,16 @@ pub(super) fn auditor(system: &impl System) -> String {
     system.token("auditor.lee", "Auditor", &[])
 }
 
+/// Turns tools off and on.
+pub(super) fn tool_manager(system: &impl System) -> String {
+    system.token("ada", "ToolManager", &[])
+}
+
+/// Decides what becomes of conversations.
+pub(super) fn record_manager(system: &impl System) -> String {
+    system.token("ada", "RecordManager", &[])
+}
+
 /// The arguments of a question about one patient.
 pub(super) fn of_patient(code: &str) -> Value {
     json!({ "patient_id": code })

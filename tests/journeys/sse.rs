@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use wardgate_testkit::{Client, Reply, SeparateProcesses, System, TestApp, WardgateProcess};
 
-use super::people::{column, doctor, nurse, of_patient};
+use super::people::{column, doctor, nurse, of_patient, tool_manager};
 use super::subscriptions::Ear;
 use crate::{REPOSITORY, WARDGATE};
 
@@ -75,16 +75,9 @@ async fn a_client_of_the_first_version_lists_calls_and_hears_of_changes() {
         .await;
     assert_eq!(reply.status, 404);
     let dir = app.data_dir().display().to_string();
-    let off = [
-        "tools",
-        "disable",
-        "get_shifts",
-        "--by",
-        "op",
-        "--data-dir",
-        &dir,
-    ];
-    wardgate_testkit::run(app.binary(), &off, &[]).success();
+    let off = ["tools", "disable", "get_shifts", "--data-dir", &dir];
+    let ada = tool_manager(&app);
+    wardgate_testkit::run(app.binary(), &off, &[("WARDGATE_TOKEN", &ada)]).success();
     while stream.ear.hears().await["method"] != "notifications/tools/list_changed" {}
     let recorded = app.records_with(&["--tool", "get_medical_records"]);
     assert_eq!(column(&recorded, "protocol"), ["2024-11-05"]);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use wardgate_testkit::{StdioClient, System, TestApp};
 
-use super::people::{column, doctor, nurse, of_patient};
+use super::people::{column, doctor, nurse, of_patient, tool_manager};
 use crate::WARDGATE;
 
 /// A bridge to the gateway of `app`, with the token of a file.
@@ -55,16 +55,9 @@ async fn a_modern_client_discovers_lists_calls_and_listens() {
         "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 2 },
     }));
     let dir = app.data_dir().display().to_string();
-    let off = [
-        "tools",
-        "disable",
-        "get_shifts",
-        "--data-dir",
-        &dir,
-        "--by",
-        "op",
-    ];
-    wardgate_testkit::run(app.binary(), &off, &[]).success();
+    let off = ["tools", "disable", "get_shifts", "--data-dir", &dir];
+    let ada = tool_manager(&app);
+    wardgate_testkit::run(app.binary(), &off, &[("WARDGATE_TOKEN", &ada)]).success();
     let heard = client.hear();
     assert_eq!(heard["method"], "notifications/tools/list_changed");
     let subscription = "io.modelcontextprotocol/subscriptionId";
@@ -96,16 +89,9 @@ async fn a_client_with_a_handshake_hears_of_changes_and_calls() {
         assert_eq!(called["result"]["isError"], false);
         let dir = app.data_dir().display().to_string();
         for change in ["disable", "reset"] {
-            let words = [
-                "tools",
-                change,
-                "get_shifts",
-                "--data-dir",
-                &dir,
-                "--by",
-                "op",
-            ];
-            wardgate_testkit::run(app.binary(), &words, &[]).success();
+            let words = ["tools", change, "get_shifts", "--data-dir", &dir];
+            let ada = tool_manager(&app);
+            wardgate_testkit::run(app.binary(), &words, &[("WARDGATE_TOKEN", &ada)]).success();
         }
         while client.hear()["method"] != "notifications/tools/list_changed" {}
         assert_eq!(client.end().0, Some(0));

@@ -3,17 +3,17 @@
 use serde_json::json;
 use wardgate_testkit::{ProcessExit, SeparateProcesses, System, TestApp, run, until};
 
-use super::people::{doctor, nurse};
+use super::people::{doctor, nurse, tool_manager};
 use crate::{REPOSITORY, WARDGATE};
 
 const SHIFTS: &str = "get_shifts";
 
-/// `wardgate tools …` for the system that `how` names.
-fn tools(arguments: &[&str], how: &[&str]) -> ProcessExit {
+/// `wardgate tools …` for the system that `how` names, as the operator whose `token` it is.
+fn tools(arguments: &[&str], how: &[&str], token: &str) -> ProcessExit {
     run(
         WARDGATE.as_ref(),
         &[&["tools"], arguments, how].concat(),
-        &[],
+        &[("WARDGATE_TOKEN", token)],
     )
 }
 
@@ -34,9 +34,9 @@ async fn is_offered(system: &impl System, token: &str, offered: bool) {
 
 /// Off for nurses, on for one of them, and none of it for doctors; each step on record.
 async fn switch_off_and_on(system: &impl System, how: &[&str]) {
-    let (nurse, doctor) = (nurse(system), doctor(system));
+    let (nurse, doctor, ada) = (nurse(system), doctor(system), tool_manager(system));
     is_offered(system, &nurse, true).await;
-    tools(&["disable", SHIFTS, "--role", "Nurse", "--by", "ada"], how).success();
+    tools(&["disable", SHIFTS, "--role", "Nurse"], how, &ada).success();
     is_offered(system, &nurse, false).await;
     is_offered(system, &doctor, true).await;
     let reply = system.client().call(&nurse, SHIFTS, json!({})).await;
@@ -47,12 +47,12 @@ async fn switch_off_and_on(system: &impl System, how: &[&str]) {
         ["denied", "disabled"]
     );
 
-    let joy = ["enable", SHIFTS, "--user", "nurse.joy", "--by", "ada"];
-    tools(&joy, how).success();
+    let joy = ["enable", SHIFTS, "--user", "nurse.joy"];
+    tools(&joy, how, &ada).success();
     is_offered(system, &nurse, true).await;
     system.client().call(&nurse, SHIFTS, json!({})).await.rows();
 
-    let listed = tools(&["switches", "-o", "jsonl"], how).success();
+    let listed = tools(&["switches", "-o", "jsonl"], how, &ada).success();
     let listed: Vec<serde_json::Value> = listed
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
@@ -77,6 +77,7 @@ async fn switch_off_and_on(system: &impl System, how: &[&str]) {
         [
             ["tool.disable", SHIFTS, "role:Nurse"],
             ["tool.enable", SHIFTS, "user:nurse.joy"],
+            ["switch.list", "*", ""],
         ]
     );
 }
@@ -88,28 +89,23 @@ async fn a_tool_is_switched_off_and_on_in_a_running_system_and_stays_so() {
     let how = ["--data-dir", &dir];
     switch_off_and_on(&app, &how).await;
 
-    tools(
-        &["disable", SHIFTS, "--user", "nurse.joy", "--by", "ada"],
-        &how,
-    )
-    .success();
+    let ada = tool_manager(&app);
+    let user = ["disable", SHIFTS, "--user", "nurse.joy"];
+    tools(&user, &how, &ada).success();
     app.process.kill();
-    refusal(&tools(&["switches"], &how));
+    refusal(&tools(&["switches"], &how, &ada));
     // The socket of the killed process is in the way, and replaced.
     app.restart();
     let nurse = nurse(&app);
     is_offered(&app, &nurse, false).await;
-    tools(
-        &["reset", SHIFTS, "--user", "nurse.joy", "--by", "ada"],
-        &how,
-    )
-    .success();
-    tools(&["reset", SHIFTS, "--role", "Nurse", "--by", "ada"], &how).success();
+    let user = ["reset", SHIFTS, "--user", "nurse.joy"];
+    tools(&user, &how, &ada).success();
+    tools(&["reset", SHIFTS, "--role", "Nurse"], &how, &ada).success();
     is_offered(&app, &nurse, true).await;
 
     assert!(app.process.terminate().success());
     assert!(!app.data_dir().join("operator.sock").exists());
-    let refused = tools(&["switches"], &how);
+    let refused = tools(&["switches"], &how, &ada);
     let told = "operator.sock is not there: start `wardgate up`";
     assert!(refusal(&refused).contains(told), "{}", refused.stderr);
 }
@@ -125,21 +121,36 @@ async fn a_tool_is_switched_off_and_on_between_four_processes() {
 async fn a_slip_of_the_hand_is_told_and_changes_nothing() {
     let app = TestApp::start(WARDGATE);
     let dir = app.data_dir().display().to_string();
-    for (name, flag, told) in [
-        ("get_shfts", "--by=ada", "there is no tool `get_shfts`"),
-        (SHIFTS, "--toolset", "there is no toolset `get_shifts`"),
-        (SHIFTS, "--upstream", "there is no upstream `get_shifts`"),
+    let (ada, doctor) = (tool_manager(&app), doctor(&app));
+    let how = ["--data-dir", &dir];
+    for (words, told) in [
+        (vec!["get_shfts"], "there is no tool `get_shfts`"),
+        (
+            vec![SHIFTS, "--toolset"],
+            "there is no toolset `get_shifts`",
+        ),
+        (
+            vec![SHIFTS, "--upstream"],
+            "there is no upstream `get_shifts`",
+        ),
     ] {
-        let arguments = ["disable", name, flag];
-        let environment = [("USER", "ada")];
-        let all = [&["tools"], &arguments[..], &["--data-dir", &dir]].concat();
-        let refused = run(WARDGATE.as_ref(), &all, &environment);
+        let refused = tools(&[&["disable"], &words[..]].concat(), &how, &ada);
         assert!(refusal(&refused).contains(told), "{}", refused.stderr);
     }
-    assert!(
-        tools(&["switches"], &["--data-dir", &dir])
-            .success()
-            .is_empty()
-    );
-    assert!(app.records_with(&["--user", "ada"]).is_empty());
+    assert!(tools(&["switches"], &how, &ada).success().is_empty());
+    let changes = app.records_with(&["--user", "ada"]);
+    let actions: Vec<_> = changes.iter().map(|change| &change["action"]).collect();
+    assert_eq!(actions, ["switch.list"]);
+
+    // A certificate, or the data directory, says nobody's name: the token does, and the policy says what they may.
+    let refused = tools(&["disable", SHIFTS], &how, &doctor);
+    let told = "no policy permits `dr.yenji` to manage tools (Action::\"manage_tools\")";
+    assert!(refusal(&refused).contains(told), "{}", refused.stderr);
+    let tried = app.records_with(&["--user", "dr.yenji"]).pop().unwrap();
+    assert_eq!(tried["action"], "tool.disable", "{tried}");
+    assert_eq!(tried["failed"], true, "{tried}");
+    let words = ["tools", "disable", SHIFTS, "--data-dir", &dir];
+    let refused = run(WARDGATE.as_ref(), &words, &[("HOME", &dir)]);
+    let told = "there is no token: sign in with wardgate login";
+    assert!(refusal(&refused).contains(told), "{}", refused.stderr);
 }

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use wardgate_domain::{DecisionId, InvalidMessage};
+use wardgate_domain::InvalidMessage;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::ServiceError;
-use wardgate_rpc::client::RecordDamage;
+use wardgate_rpc::client::{OperatorError, RecordDamage};
 use wardgate_store::{MigrationError, NotAStore};
 
 use crate::copy_problem::CopyProblem;
@@ -178,34 +178,14 @@ pub enum Error {
     /// There are more records to count than are looked at.
     #[error("the caller has too many calls of the tool on record to count them")]
     TooManyCalls,
-    /// An operator who shows no token, or one that the policy service does not take.
-    #[error("{0}")]
-    TokenRefused(String),
-    /// An operator whom no policy lets read the record.
-    #[error(
-        "no policy permits `{subject}` to {verb} the record (Action::\"{verb}_record\"); decision {decision_id}"
-    )]
-    NotPermitted {
-        /// What they want: to `read` or to `manage`.
-        verb: &'static str,
-        /// Whose token it was.
-        subject: String,
-        /// Of the policy service.
-        decision_id: DecisionId,
-    },
+    /// An operator who is refused.
+    #[error(transparent)]
+    Operator(#[from] OperatorError),
     /// An operator of a tenant asks for what has the records of all.
     #[error(
         "this concerns the records of all tenants; an operator of a tenant reads their own with `audit query`"
     )]
     OtherTenants,
-    /// The policy service does not say who may read the record.
-    #[error("the policy service does not say who may read the record now; try again later")]
-    PolicyAway,
-    /// There is no policy service to ask.
-    #[error(
-        "operators cannot read the record here: audit.links.policy does not say where the policy service is"
-    )]
-    NoPolicyLink,
     /// The files of an export cannot be written.
     #[error("cannot write to {directory}: {source}")]
     ExportDirectory {
@@ -250,13 +230,11 @@ impl ServiceError for Error {
             | Self::Held { .. }
             | Self::HoldExists { .. }
             | Self::NoSuchHold { .. } => ErrorReason::InvalidMessage,
-            Self::TokenRefused(_) => ErrorReason::TokenRefused,
-            Self::NotPermitted { .. } | Self::OtherTenants => ErrorReason::Denied,
-            Self::Unreadable(_)
-            | Self::NoCheckpoint
-            | Self::NotCosigned
-            | Self::PolicyAway
-            | Self::NoPolicyLink => ErrorReason::Unavailable,
+            Self::Operator(error) => error.reason(),
+            Self::OtherTenants => ErrorReason::Denied,
+            Self::Unreadable(_) | Self::NoCheckpoint | Self::NotCosigned => {
+                ErrorReason::Unavailable
+            }
             Self::UnknownStore
             | Self::WriteLimit { .. }
             | Self::RetentionDays

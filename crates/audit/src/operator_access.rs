@@ -14,13 +14,11 @@ use futures::{Stream, StreamExt, TryStreamExt, stream};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use wardgate_domain::{
-    Ambient, BearerToken, Caller, Digest, InvalidMessage, ReadDecision, Receipt, RecordScope,
-    ToolName, is_label,
+    Ambient, Digest, InvalidMessage, OperatorAction, Receipt, ToolName, is_label,
 };
-use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{
-    AuditFilter, CallError, DataSubjectFilter, HoldScope, PolicyClient, ProofSelector,
-    QueriedRecord, RetentionProgress, RetentionStatus,
+    AuditFilter, DataSubjectFilter, HoldScope, Operator, OperatorError, OperatorRights,
+    ProofSelector, QueriedRecord, RetentionProgress, RetentionStatus,
 };
 use wardgate_transparency::{SignedNote, TlogProof};
 
@@ -53,79 +51,28 @@ pub(crate) struct OperatorAccess {
     pub(crate) ambient: Ambient,
 }
 
-/// The policy service, which knows operators and what they may. None: there is nobody to ask, so nobody may read.
-#[derive(Debug, Clone)]
-pub(crate) struct OperatorRights(pub(crate) Option<PolicyClient>);
-
-/// The holder of a token that was verified, and what the policy says of them.
-struct Operator {
-    caller: Caller,
-    decision: ReadDecision,
-    scope: RecordScope,
+/// The tenant whose records `operator` may read; none: all. An operator without a tenant belongs to whoever runs the whole.
+fn tenant_of(operator: &Operator) -> Option<String> {
+    let tenant = operator.caller.tenant();
+    (!tenant.is_empty()).then(|| tenant.to_owned())
 }
 
-impl Operator {
-    /// Fails unless they may read the record.
-    fn permitted(&self) -> Result<(), Error> {
-        if self.decision.allowed {
-            return Ok(());
-        }
-        Err(Error::NotPermitted {
-            verb: match self.scope {
-                RecordScope::Manage => "manage",
-                RecordScope::All | RecordScope::Own => "read",
-            },
-            subject: self.caller.subject().to_owned(),
-            decision_id: self.decision.id,
-        })
-    }
-
-    /// The tenant whose records they may read; none: all. An operator without a tenant belongs to whoever runs the whole.
-    fn tenant(&self) -> Option<String> {
-        let tenant = self.caller.tenant();
-        (!tenant.is_empty()).then(|| tenant.to_owned())
-    }
-
-    /// `filter`, with data subjects of no other tenant than theirs.
-    fn restrict(&self, filter: AuditFilter) -> AuditFilter {
-        let data_subject = filter.data_subject.map(|subject| self.own(subject));
-        AuditFilter {
-            data_subject,
-            ..filter
-        }
-    }
-
-    /// `subject` of their tenant, where they have one.
-    fn own(&self, subject: DataSubjectFilter) -> DataSubjectFilter {
-        DataSubjectFilter {
-            tenant: self.tenant().unwrap_or(subject.tenant),
-            key: subject.key,
-        }
+/// `filter`, with data subjects of no other tenant than that of `operator`.
+fn restrict(operator: &Operator, filter: AuditFilter) -> AuditFilter {
+    let data_subject = filter
+        .data_subject
+        .map(|subject| restrict_subject(operator, subject));
+    AuditFilter {
+        data_subject,
+        ..filter
     }
 }
 
-impl OperatorRights {
-    /// Whose `token` is, and whether they may read the record, as the policy service says.
-    async fn authorize(&self, token: &str) -> Result<Operator, Error> {
-        self.authorize_for(token, RecordScope::All).await
-    }
-
-    async fn authorize_for(&self, token: &str, scope: RecordScope) -> Result<Operator, Error> {
-        let policy = self.0.as_ref().ok_or(Error::NoPolicyLink)?;
-        if token.is_empty() {
-            return Err(Error::TokenRefused(
-                "an operator shows a token, and the request has none".to_owned(),
-            ));
-        }
-        let caller = policy.identify(&BearerToken::new(token)).await;
-        let caller = caller.map_err(|error| refusal(&error))?;
-        let decision = policy.authorize_record(&caller, scope).await;
-        let decision = decision.map_err(|error| refusal(&error))?;
-        Ok(Operator {
-            caller,
-            decision,
-            scope,
-        })
+/// `subject` of the tenant of `operator`, where they have one.
+fn restrict_subject(operator: &Operator, subject: DataSubjectFilter) -> DataSubjectFilter {
+    DataSubjectFilter {
+        tenant: tenant_of(operator).unwrap_or(subject.tenant),
+        key: subject.key,
     }
 }
 
@@ -136,7 +83,7 @@ impl OperatorAccess {
         token: &str,
         filter: AuditFilter,
     ) -> Result<impl Stream<Item = Result<QueriedRecord, Error>> + Send + use<>, Error> {
-        let operator = self.rights.authorize(token).await?;
+        let operator = self.authorize_reading(token).await?;
         let filter = self.filter(&operator, filter)?;
         let target = self.describe(&filter);
         let receipt = self
@@ -155,7 +102,7 @@ impl OperatorAccess {
         filter: AuditFilter,
     ) -> Result<impl Stream<Item = Result<QueriedRecord, Error>> + Send + use<>, Error> {
         refuse_bounds(&filter)?;
-        let operator = self.rights.authorize(token).await?;
+        let operator = self.authorize_reading(token).await?;
         let filter = self.filter(&operator, filter)?;
         let target = self.describe(&filter);
         let receipt = self
@@ -205,7 +152,7 @@ impl OperatorAccess {
         token: &str,
         kind: CheckpointKind,
     ) -> Result<SignedNote, Error> {
-        let operator = self.rights.authorize(token).await?;
+        let operator = self.authorize_reading(token).await?;
         self.put_on_record(&operator, "audit.checkpoint", describe_kind(kind))
             .await?;
         proof::newest_checkpoint(&self.reader, kind).await
@@ -219,7 +166,7 @@ impl OperatorAccess {
         selector: &ProofSelector,
         kind: CheckpointKind,
     ) -> Result<TlogProof, Error> {
-        let operator = self.rights.authorize(token).await?;
+        let operator = self.authorize_reading(token).await?;
         let target = match selector {
             ProofSelector::Sequence(sequence) => format!("sequence={sequence}"),
             ProofSelector::Call { call_id, .. } => {
@@ -231,14 +178,14 @@ impl OperatorAccess {
         let sequence = match selector {
             ProofSelector::Sequence(sequence) => *sequence,
             ProofSelector::Call { call_id, leaf_hash } => {
-                let tenant = operator.tenant();
+                let tenant = tenant_of(&operator);
                 proof::find_of_call(&self.reader, call_id, *leaf_hash, tenant).await?
             }
         };
         let proof = proof::prove(&self.reader, sequence, kind).await?;
         let record = RecordContent::of(proof.extra.as_deref().unwrap_or_default());
         let is_theirs = |tenant: String| record.is_some_and(|record| record.is_of_tenant(&tenant));
-        if operator.tenant().is_none_or(is_theirs) {
+        if tenant_of(&operator).is_none_or(is_theirs) {
             return Ok(proof);
         }
         Err(match selector {
@@ -264,7 +211,7 @@ impl OperatorAccess {
         ),
         Error,
     > {
-        let mut operator = self.rights.authorize(token).await?;
+        let mut operator = self.authorize_reading(token).await?;
         self.put_on_record_of_all(&mut operator, "audit.export", describe_kind(kind))
             .await?;
         let checkpoint = proof::newest_checkpoint(&self.reader, kind).await?;
@@ -274,7 +221,7 @@ impl OperatorAccess {
 
     /// What retention keeps, and what it would remove now.
     pub(crate) async fn retention(&self, token: &str) -> Result<RetentionStatus, Error> {
-        let mut operator = self.rights.authorize(token).await?;
+        let mut operator = self.authorize_reading(token).await?;
         self.put_on_record_of_all(&mut operator, "audit.retention", "all")
             .await?;
         self.retention.status().await
@@ -286,7 +233,7 @@ impl OperatorAccess {
         token: &str,
     ) -> Result<impl Stream<Item = Result<RetentionProgress, Error>> + Send + use<>, Error> {
         let mut operator = self.authorize_management(token).await?;
-        let below = match operator.permitted() {
+        let below = match operator.check_permitted() {
             Ok(()) => {
                 let status = self.retention.status().await;
                 let status =
@@ -318,12 +265,12 @@ impl OperatorAccess {
         let tag = |subject: &DataSubjectFilter| self.vault.key().tag(&subject.tenant, &subject.key);
         let (tenant, tag) = match scope {
             HoldScope::DataSubject(subject) => {
-                let subject = operator.own(subject);
+                let subject = restrict_subject(&operator, subject);
                 let tag = tag(&subject);
                 (Some(subject.tenant), Some(tag))
             }
-            HoldScope::Tenant(tenant) => (Some(operator.tenant().unwrap_or(tenant)), None),
-            HoldScope::Whole => (operator.tenant(), None),
+            HoldScope::Tenant(tenant) => (Some(tenant_of(&operator).unwrap_or(tenant)), None),
+            HoldScope::Whole => (tenant_of(&operator), None),
         };
         let about = match (&tenant, tag) {
             (_, Some(tag)) => format!("subject=hmac:{tag}"),
@@ -337,7 +284,7 @@ impl OperatorAccess {
             tenant,
             tag,
             set_by: operator.caller.subject().to_owned(),
-            set_in: operator.tenant(),
+            set_in: tenant_of(&operator),
             set_at: self.ambient.now(),
         };
         let set = self.appends.keep_up(StoreUpkeep::SetHold(hold)).await;
@@ -361,7 +308,7 @@ impl OperatorAccess {
             };
             let lift = StoreUpkeep::LiftHold {
                 name: name.to_owned(),
-                of: operator.tenant(),
+                of: tenant_of(&operator),
             };
             let is_lifted = self.appends.keep_up(lift).await?;
             is_lifted.then_some(()).ok_or_else(no_hold)
@@ -380,7 +327,7 @@ impl OperatorAccess {
     ) -> Result<bool, Error> {
         check_tenant(&subject.tenant)?;
         let operator = self.authorize_management(token).await?;
-        let subject = operator.own(subject);
+        let subject = restrict_subject(&operator, subject);
         let tag = self.vault.key().tag(&subject.tenant, &subject.key);
         let target = format!("subject=hmac:{tag}");
         self.put_on_record(&operator, "audit.erase", &target)
@@ -409,8 +356,14 @@ impl OperatorAccess {
             .await
     }
 
-    async fn authorize_management(&self, token: &str) -> Result<Operator, Error> {
-        self.rights.authorize_for(token, RecordScope::Manage).await
+    async fn authorize_reading(&self, token: &str) -> Result<Operator, OperatorError> {
+        self.rights.decide(token, OperatorAction::ReadRecord).await
+    }
+
+    async fn authorize_management(&self, token: &str) -> Result<Operator, OperatorError> {
+        self.rights
+            .decide(token, OperatorAction::ManageRecord)
+            .await
     }
 
     /// Makes durable that `operator` does what concerns the records of all tenants; an operator of a tenant may not.
@@ -420,7 +373,7 @@ impl OperatorAccess {
         action: &'static str,
         target: &str,
     ) -> Result<(), Error> {
-        let is_of_tenant = operator.tenant().is_some();
+        let is_of_tenant = tenant_of(operator).is_some();
         operator.decision.allowed &= !is_of_tenant;
         let recorded = self.put_on_record(operator, action, target).await;
         if is_of_tenant {
@@ -444,10 +397,10 @@ impl OperatorAccess {
     }
 
     fn filter(&self, operator: &Operator, filter: AuditFilter) -> Result<RecordFilter, Error> {
-        let filter = RecordFilter::of(operator.restrict(filter), Some(self.vault.key()))?;
+        let filter = RecordFilter::of(restrict(operator, filter), Some(self.vault.key()))?;
         Ok(RecordFilter {
             bytes: BytesFilter {
-                tenant: operator.tenant(),
+                tenant: tenant_of(operator),
                 ..filter.bytes
             },
             ..filter
@@ -462,7 +415,7 @@ impl OperatorAccess {
         target: &str,
     ) -> Result<Receipt, Error> {
         let recorded = self.append(operator, (action, target), false).await;
-        operator.permitted()?;
+        operator.check_permitted()?;
         recorded
     }
 
@@ -518,6 +471,7 @@ impl OperatorAccess {
             filter.with_details.then(|| "details".to_owned()),
             content.reason.as_ref().map(|_| "reason".to_owned()),
             content.event.as_ref().map(|event| format!("event={event}")),
+            content.decision.as_ref().map(|_| "decision".to_owned()),
             content.phi.then(|| "phi".to_owned()),
             content.withheld.then(|| "withheld".to_owned()),
         ];
@@ -588,15 +542,6 @@ fn refuse_bounds(filter: &AuditFilter) -> Result<(), InvalidMessage> {
     ))
 }
 
-/// What an operator is told of an answer of the policy service that is none.
-fn refusal(error: &CallError) -> Error {
-    if error.reason() == ErrorReason::TokenRefused {
-        return Error::TokenRefused(error.to_string());
-    }
-    tracing::warn!(%error, "the policy service does not say who may read the record");
-    Error::PolicyAway
-}
-
 /// A watch of the record, for as long as the policy permits it.
 struct RecordWatch {
     rights: OperatorRights,
@@ -631,7 +576,10 @@ impl RecordWatch {
     /// than a moment.
     async fn check_permission(&mut self) -> Result<(), Error> {
         if self.permitted_at.elapsed() >= RECHECK {
-            self.rights.authorize(&self.token).await?.permitted()?;
+            self.rights
+                .decide(&self.token, OperatorAction::ReadRecord)
+                .await?
+                .check_permitted()?;
             self.permitted_at = Instant::now();
         }
         Ok(())

@@ -17,8 +17,8 @@ use wardgate_proto::audit::v1::audit_service_server::{AuditService, AuditService
 use wardgate_proto::audit::v1::export_records_response::Part;
 use wardgate_rpc::Service;
 use wardgate_rpc::client::{
-    AuditFilter, CallCountQuery, CallError, DataSubjectFilter, HoldScope, LocalAudit, PolicyClient,
-    ProofSelector, QueriedRecord, RecordAppender, RecordDetails,
+    AuditFilter, CallCountQuery, CallError, DataSubjectFilter, HoldScope, LocalAudit,
+    OperatorRights, PolicyClient, ProofSelector, QueriedRecord, RecordAppender, RecordDetails,
 };
 
 use crate::anomaly_monitor::AnomalyMonitor;
@@ -31,7 +31,7 @@ use crate::exports::{self, StoreFeed};
 use crate::filter::RecordFilter;
 use crate::growth::GrowthMonitor;
 use crate::intent_closer::IntentCloser;
-use crate::operator_access::{OperatorAccess, OperatorRights};
+use crate::operator_access::OperatorAccess;
 use crate::ownership::{CallingProcesses, StoreLock};
 use crate::proof::CheckpointKind;
 use crate::publisher::{LogCloser, LogKey, Publisher};

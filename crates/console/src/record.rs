@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use futures::{StreamExt, pin_mut};
 use serde::Deserialize;
 use wardgate_domain::{
-    Ambient, CallFacts, CallId, Caller, Event, Outcome, ReadDecision, Record as Entry, RecordScope,
-    Status, Timestamp,
+    Ambient, CallFacts, CallId, Caller, Event, OperatorAction, Outcome, ReadDecision,
+    Record as Entry, Status, Timestamp,
 };
 use wardgate_rpc::client::{
     AuditClient, AuditFilter, DataSubjectFilter, PolicyClient, QueriedRecord, RecordDamage,
@@ -174,11 +174,11 @@ impl Record {
 
     /// The most that the policy lets this person read, and the decision that says so.
     async fn authorize(&self, caller: &Caller) -> Result<(RecordAccess, ReadDecision), Problem> {
-        let all = self.decide(caller, RecordScope::All).await?;
+        let all = self.decide(caller, OperatorAction::ReadRecord).await?;
         if all.allowed {
             return Ok((RecordAccess::All, all));
         }
-        let own = self.decide(caller, RecordScope::Own).await?;
+        let own = self.decide(caller, OperatorAction::ReadOwnRecord).await?;
         let access = if own.allowed {
             RecordAccess::Own
         } else {
@@ -187,8 +187,12 @@ impl Record {
         Ok((access, own))
     }
 
-    async fn decide(&self, caller: &Caller, scope: RecordScope) -> Result<ReadDecision, Problem> {
-        let decided = self.links.policy.authorize_record(caller, scope).await;
+    async fn decide(
+        &self,
+        caller: &Caller,
+        scope: OperatorAction,
+    ) -> Result<ReadDecision, Problem> {
+        let decided = self.links.policy.authorize_operator(caller, scope).await;
         decided.map_err(|error| {
             tracing::warn!(%error, "the policy does not say who may read the record");
             Problem::RecordAway
@@ -214,9 +218,13 @@ impl Record {
                 MAX_LOOKED_AT
             }),
             newest_first: true,
-            // Whom a call concerned is for those who may read everybody's calls, of their own tenant.
+            // Whom a call concerned is for those who may read everybody's calls, of their own tenant where they have one.
             data_subject: filter.data_subject.filter(|_| !is_own).map(|subject| {
-                let tenant = permitted.tenant().to_owned();
+                let tenant = if is_all {
+                    subject.tenant
+                } else {
+                    permitted.tenant().to_owned()
+                };
                 DataSubjectFilter { tenant, ..subject }
             }),
             with_details: filter.with_details && !is_own,

@@ -96,18 +96,44 @@ pub struct ConversationFacts {
     pub tenant: String,
 }
 
-/// What a caller wants of the record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RecordScope {
-    /// What everybody did; of a caller of a tenant, everybody of that tenant.
-    All,
-    /// What the caller did.
-    Own,
-    /// Not to read: to decide what becomes of it, by retention, legal holds and erasure.
-    Manage,
+/// What a caller may do besides using tools. Each is a question to the policies, by an action of this name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OperatorAction {
+    /// Reads the record of what everybody did; a caller of a tenant, of everybody of that tenant.
+    ReadRecord,
+    /// Reads the record of what they did themselves.
+    ReadOwnRecord,
+    /// Decides what becomes of the record and of conversations, by retention, legal holds and erasure.
+    ManageRecord,
+    /// Revokes tokens, subjects and sign-ins.
+    RevokeAccess,
+    /// Turns tools off and on, and forgets what people let sources do in their name.
+    ManageTools,
 }
 
-/// Whether a caller may read what no tool gives: a conversation of somebody else, or the record.
+impl OperatorAction {
+    /// Every action.
+    pub const ALL: [Self; 5] = [
+        Self::ReadRecord,
+        Self::ReadOwnRecord,
+        Self::ManageRecord,
+        Self::RevokeAccess,
+        Self::ManageTools,
+    ];
+
+    /// The action as policies and messages spell it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ReadRecord => "read_record",
+            Self::ReadOwnRecord => "read_own_record",
+            Self::ManageRecord => "manage_record",
+            Self::RevokeAccess => "revoke_access",
+            Self::ManageTools => "manage_tools",
+        }
+    }
+}
+
+/// Whether a caller may do what is no use of a tool: an [`OperatorAction`], or to read a conversation of somebody else.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadDecision {
     /// Its id.

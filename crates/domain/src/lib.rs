@@ -63,7 +63,7 @@ pub use conversation::{
 };
 pub use conversation_change::{ChangedPart, ConversationChange, ConversationChanges};
 pub use decision::{
-    CallReference, ConversationFacts, Decision, DenialReason, ReadDecision, RecordScope, Verdict,
+    CallReference, ConversationFacts, Decision, DenialReason, OperatorAction, ReadDecision, Verdict,
 };
 pub use digest::{Digest, ParseDigestError, is_same_secret};
 pub use ids::{ApprovalId, CallId, ConversationKey, DecisionId, InvalidId, PermitId};

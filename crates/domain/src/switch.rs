@@ -125,8 +125,6 @@ pub struct SwitchChange {
     pub scope: SwitchScope,
     /// What to do with it.
     pub action: SwitchAction,
-    /// The operator who asks for it.
-    pub by: String,
 }
 
 /// The switches that concern one tool, one for each scope.

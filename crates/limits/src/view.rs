@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use wardgate_domain::{AdminChange, Caller, Event, Reason, RecordScope};
+use wardgate_domain::{AdminChange, Caller, Event, OperatorAction, Reason};
 use wardgate_gateway_record::CallRecorder;
 use wardgate_mcp::Version;
 use wardgate_mcp_server::{JsonRpcRequest, McpResponse, ObjectMembers, RpcError, inner, sentence};
@@ -79,7 +79,9 @@ impl LimitsView {
 
     /// What is used of every limit, or what the operator's tenant used. On record before anything is read.
     async fn list(&self, operator: &Caller) -> Result<Vec<LimitState>, LimitsError> {
-        let decision = self.policy.authorize_record(operator, RecordScope::All);
+        let decision = self
+            .policy
+            .authorize_operator(operator, OperatorAction::ReadRecord);
         let is_allowed = decision.await.map_err(LimitsError::Policy)?.allowed;
         self.record(operator, !is_allowed).await?;
         if !is_allowed {

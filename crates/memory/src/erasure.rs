@@ -1,4 +1,4 @@
-//! Erasure on record: what is erased was recorded as erased before, durably.
+//! Erasure, holds and lists for operators, on record: what is erased was recorded as erased before, durably.
 //!
 //! ```text
 //!   held? ─▶ record ─▶ destroy the key ─▶ remove the rows ─▶ overwrite them
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use metrics::counter;
 use tracing::{error, warn};
 use wardgate_domain::{AdminChange, Ambient, ConversationKey, Event, HoldTarget, Record};
-use wardgate_rpc::client::AuditClient;
+use wardgate_rpc::client::{AuditClient, Operator};
 use wardgate_telemetry::names;
 
 use crate::Error;
@@ -88,12 +88,8 @@ impl Erasure {
         by: &ErasureActor,
     ) -> Result<(), Error> {
         let change = AdminChange {
-            actor: by.actor().to_owned(),
-            action: "conversation.erase".to_owned(),
-            target: candidate.key.to_string(),
-            scope: String::new(),
             detail_digest: Some(candidate.id_digest),
-            failed: false,
+            ..erasure_change(candidate.key, by)
         };
         self.append(&change).await?;
         let erased = self.store.erase(&candidate, self.ambient.now()).await;
@@ -104,23 +100,55 @@ impl Erasure {
         Ok(())
     }
 
-    /// Puts a hold on something, or lifts it.
+    /// The same for an operator, whom the policy has to let.
+    pub(crate) async fn erase_for_operator(
+        self: &Arc<Self>,
+        operator: &Operator,
+        key: ConversationKey,
+    ) -> Result<(), Error> {
+        let by = ErasureActor::Operator(operator.caller.subject().to_owned());
+        self.check_permitted(operator, || erasure_change(key, &by))
+            .await?;
+        self.erase(key, by).await
+    }
+
+    /// Puts a hold on something, or lifts it, for an operator, whom the policy has to let.
     pub(crate) async fn set_hold(
         self: &Arc<Self>,
+        operator: &Operator,
         target: HoldTarget,
         held: bool,
-        by: String,
     ) -> Result<(), Error> {
+        let by = operator.caller.subject().to_owned();
+        let change = hold_change(&target, held, &by);
+        self.check_permitted(operator, || change.clone()).await?;
         let erasure = Arc::clone(self);
         let setting = tokio::spawn(async move {
             erasure.store.can_be_held(&target).await?;
-            let change = hold_change(&target, held, &by);
             erasure.append(&change).await?;
             let now = erasure.ambient.now();
             let set = erasure.store.set_hold(&target, held, &by, now).await;
             erasure.settle(change, set).await
         });
         setting.await.unwrap_or(Err(Error::Interrupted))
+    }
+
+    /// Puts on record that `operator` reads what `action` names, whom the policy has to let.
+    pub(crate) async fn record_reading(
+        &self,
+        operator: &Operator,
+        action: &'static str,
+    ) -> Result<(), Error> {
+        let reading = AdminChange {
+            actor: operator.caller.subject().to_owned(),
+            action: action.to_owned(),
+            target: "*".to_owned(),
+            scope: String::new(),
+            detail_digest: None,
+            failed: false,
+        };
+        self.check_permitted(operator, || reading.clone()).await?;
+        self.append(&reading).await
     }
 
     /// Something was cleared: its rows are to go too.
@@ -149,6 +177,23 @@ impl Erasure {
                 }
             }
         }
+    }
+
+    /// Fails unless the policy lets `operator` make a change of conversations of all tenants. Who tried is on record, too.
+    async fn check_permitted(
+        &self,
+        operator: &Operator,
+        change: impl FnOnce() -> AdminChange,
+    ) -> Result<(), Error> {
+        let permitted = operator.check_permitted_for_all_tenants();
+        if permitted.is_err() {
+            let refused = AdminChange {
+                failed: true,
+                ..change()
+            };
+            self.append(&refused).await?;
+        }
+        Ok(permitted?)
     }
 
     /// What was recorded and then not done is recorded as failed.
@@ -185,6 +230,17 @@ fn cannot(what: &'static str, error: &Error) {
     counter!(names::MEMORY_STORE_FAILURES).increment(1);
     let cause = error as &dyn std::error::Error;
     warn!(cause, "{what}");
+}
+
+fn erasure_change(key: ConversationKey, by: &ErasureActor) -> AdminChange {
+    AdminChange {
+        actor: by.actor().to_owned(),
+        action: "conversation.erase".to_owned(),
+        target: key.to_string(),
+        scope: String::new(),
+        detail_digest: None,
+        failed: false,
+    }
 }
 
 fn hold_change(target: &HoldTarget, held: bool, by: &str) -> AdminChange {

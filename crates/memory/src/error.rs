@@ -3,7 +3,7 @@
 use wardgate_domain::{InvalidMessage, SealBroken};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::ServiceError;
-use wardgate_rpc::client::CallError;
+use wardgate_rpc::client::{CallError, OperatorError};
 use wardgate_store::{MigrationError, NotAStore};
 
 /// A failure of the memory service. None of them repeats a text or an id that a person wrote.
@@ -88,6 +88,9 @@ pub enum Error {
     /// The caller's token does not verify.
     #[error("{0}")]
     TokenRefused(#[source] CallError),
+    /// An operator who is refused.
+    #[error(transparent)]
+    Operator(#[from] OperatorError),
     /// The policy service cannot be asked.
     #[error("the policy service cannot be asked; try again later")]
     Policy(#[source] CallError),
@@ -139,6 +142,7 @@ impl ServiceError for Error {
             Self::Held => ErrorReason::Held,
             Self::Denied => ErrorReason::Denied,
             Self::TokenRefused(_) => ErrorReason::TokenRefused,
+            Self::Operator(error) => error.reason(),
             Self::NotRecorded(_) => ErrorReason::NotDurable,
         }
     }

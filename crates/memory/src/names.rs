@@ -2,7 +2,7 @@
 
 use wardgate_domain::InvalidMessage;
 
-/// Longest name of an operator, in bytes.
+/// Longest name, in bytes.
 const MAX_NAME: usize = 512;
 
 /// Refuses a name that is too long to be stored, or has control characters.

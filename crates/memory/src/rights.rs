@@ -15,9 +15,9 @@ use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use wardgate_domain::{
     About, AnsweredCall, AttributeType, BearerToken, Caller, ColumnTier, ConversationFacts,
-    ConversationKey, Digest, Message, PermitTerms, Source, ToolFacts, Verdict,
+    ConversationKey, Digest, Message, OperatorAction, PermitTerms, Source, ToolFacts, Verdict,
 };
-use wardgate_rpc::client::{CallError, PolicyClient};
+use wardgate_rpc::client::{CallError, Operator, OperatorError, OperatorRights, PolicyClient};
 
 use crate::owner::Owner;
 use crate::store::{CallRights, ConversationExcerpt, GroundingResult, StoredMessage};
@@ -49,6 +49,12 @@ pub(crate) trait Rights: Clone + Send + Sync + 'static {
         arguments: Bytes,
     ) -> impl Future<Output = Result<Option<CallRights>, CallError>> + Send;
 
+    /// Whose `token` is, and whether they may decide what becomes of conversations.
+    fn decide_manager(
+        &self,
+        token: &str,
+    ) -> impl Future<Output = Result<Operator, OperatorError>> + Send;
+
     /// Whether the caller may read a conversation of another owner.
     fn may_recall(
         &self,
@@ -59,6 +65,11 @@ pub(crate) trait Rights: Clone + Send + Sync + 'static {
 }
 
 impl Rights for PolicyClient {
+    async fn decide_manager(&self, token: &str) -> Result<Operator, OperatorError> {
+        let rights = OperatorRights(Some(self.clone()));
+        rights.decide(token, OperatorAction::ManageRecord).await
+    }
+
     async fn identify(&self, token: &BearerToken) -> Result<Caller, CallError> {
         self.identify(token).await
     }

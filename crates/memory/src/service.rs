@@ -23,9 +23,8 @@ use wardgate_telemetry::names;
 use crate::callers::CallerCache;
 use crate::change_feed::ChangeFeed;
 use crate::conversation_methods::ConversationMethods;
-use crate::erasure::{Erasure, ErasureActor};
+use crate::erasure::Erasure;
 use crate::maintenance::StoreMaintenance;
-use crate::names::check_name;
 use crate::rights::Rights;
 use crate::store::{MAX_BATCH_BYTES, MemoryStore};
 use crate::{Config, Error, MasterKey};
@@ -48,6 +47,7 @@ pub async fn service(
 
 /// The handler of the memory service's methods.
 pub(crate) struct MemoryHandler<R> {
+    rights: R,
     callers: CallerCache<R>,
     conversations: ConversationMethods<R>,
     pub(crate) change_feed: Arc<ChangeFeed>,
@@ -80,7 +80,8 @@ impl<R: Rights> MemoryHandler<R> {
             limits,
         };
         Ok(Self {
-            callers: CallerCache::new(rights, ambient.clone()),
+            callers: CallerCache::new(rights.clone(), ambient.clone()),
+            rights,
             conversations,
             change_feed,
             store,
@@ -99,6 +100,10 @@ impl<R: Rights> MemoryHandler<R> {
     }
 
     async fn survey(&self, request: pb::SurveyRequest) -> Result<pb::SurveyResponse, Error> {
+        let operator = self.rights.decide_manager(&request.caller_token).await?;
+        self.erasure
+            .record_reading(&operator, "conversation.list")
+            .await?;
         let owner = (request.tenant.as_str(), request.subject.as_str());
         let limit = bounded_limit(request.limit, 50, 200);
         let page = self.store.survey(owner, limit, &request.page_token);
@@ -112,20 +117,27 @@ impl<R: Rights> MemoryHandler<R> {
     async fn erase(&self, request: pb::EraseRequest) -> Result<pb::EraseResponse, Error> {
         let key: Result<ConversationKey, _> = request.key.parse();
         let key = key.map_err(|error| InvalidMessage::field("key", error.to_string()))?;
-        let by = ErasureActor::Operator(check_operator(request.by)?);
-        self.erasure.erase(key, by).await?;
+        let operator = self.rights.decide_manager(&request.caller_token).await?;
+        self.erasure.erase_for_operator(&operator, key).await?;
         Ok(pb::EraseResponse {})
     }
 
     async fn set_hold(&self, request: pb::SetHoldRequest) -> Result<pb::SetHoldResponse, Error> {
         let missing = || InvalidMessage::field("target", "is missing");
         let target = HoldTarget::try_from(request.target.ok_or_else(missing)?)?;
-        let by = check_operator(request.by)?;
-        self.erasure.set_hold(target, request.held, by).await?;
+        let operator = self.rights.decide_manager(&request.caller_token).await?;
+        self.erasure
+            .set_hold(&operator, target, request.held)
+            .await?;
         Ok(pb::SetHoldResponse {})
     }
 
-    async fn list_holds(&self, _: pb::ListHoldsRequest) -> Result<pb::ListHoldsResponse, Error> {
+    async fn list_holds(
+        &self,
+        request: pb::ListHoldsRequest,
+    ) -> Result<pb::ListHoldsResponse, Error> {
+        let operator = self.rights.decide_manager(&request.caller_token).await?;
+        self.erasure.record_reading(&operator, "hold.list").await?;
         let holds = self.store.holds().await?;
         Ok(pb::ListHoldsResponse {
             holds: holds.iter().map(Into::into).collect(),
@@ -145,14 +157,6 @@ fn bounded_limit(requested: u32, default: u32, maximum: u32) -> u32 {
 fn parse_conversation_id(text: &str) -> Result<ConversationId, InvalidMessage> {
     let invalid = |error: InvalidText| InvalidMessage::field("conversation_id", error.to_string());
     text.parse().map_err(invalid)
-}
-
-fn check_operator(by: String) -> Result<String, InvalidMessage> {
-    if by.is_empty() {
-        return Err(InvalidMessage::field("by", "is empty"));
-    }
-    check_name(&by, "by")?;
-    Ok(by)
 }
 
 /// The answer to one request, counted.

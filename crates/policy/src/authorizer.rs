@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use wardgate_domain::{
     Ambient, ApprovalDecision, ApprovalTerms, ApproverRefusal, CallReference, CallToApprove,
     CallUnderApproval, Caller, ConversationFacts, Decision, DecisionId, DenialReason, Digest,
-    InvalidMessage, OfferKind, PermitId, PermitSigner, PermitTerms, ReadDecision, RecordScope,
+    InvalidMessage, OfferKind, OperatorAction, PermitId, PermitSigner, PermitTerms, ReadDecision,
     ShadowReport, SignedApproval, SignedPermit, TimeZone, Timestamp, ToolFacts, ToolName, Verdict,
 };
 use wardgate_telemetry::names;
@@ -350,19 +350,15 @@ impl PolicyAuthorizer {
         self.read_decision(&answer, engine.hash(), started)
     }
 
-    /// Decides whether `caller` may read this part of the record.
-    pub(crate) fn authorize_record(&self, caller: &Caller, scope: RecordScope) -> ReadDecision {
+    /// Decides whether `caller` may do `action`.
+    pub(crate) fn authorize_operator(
+        &self,
+        caller: &Caller,
+        action: OperatorAction,
+    ) -> ReadDecision {
         let started = Instant::now();
         let engine = self.engine.load();
-        let answer = engine.record(caller, scope);
-        self.read_decision(&answer, engine.hash(), started)
-    }
-
-    /// Decides whether `caller` may revoke tokens, subjects and sign-ins.
-    pub(crate) fn authorize_revocation(&self, caller: &Caller) -> ReadDecision {
-        let started = Instant::now();
-        let engine = self.engine.load();
-        let answer = engine.revocation(caller);
+        let answer = engine.operator(caller, action);
         self.read_decision(&answer, engine.hash(), started)
     }
 

@@ -9,7 +9,7 @@ mod constants;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
-use wardgate_domain::{Caller, ColumnClass, ColumnTier, OfferKind, RecordScope, ToolFacts};
+use wardgate_domain::{ColumnClass, ColumnTier, OfferKind, OperatorAction, ToolFacts};
 
 use crate::policy_test::{CallerSample, sample_caller, tier_word};
 use crate::simulator::{SimulatedAccess, SimulatedCall, Simulation, Simulator};
@@ -117,8 +117,6 @@ struct Search<'a> {
 }
 
 /// Whether a caller may read, or do, what no tool gives.
-type ReadingQuestion = fn(&Simulator, &Caller) -> bool;
-
 impl Search<'_> {
     fn note(&mut self, roles: &[String], what: String, gains: bool, example: &dyn Fn() -> String) {
         let roles = roles.to_vec();
@@ -130,24 +128,18 @@ impl Search<'_> {
         let Ok(caller) = sample_caller(&caller_sample(roles, attributes)) else {
             return;
         };
-        let questions: [(&str, ReadingQuestion); 4] = [
-            ("reads the record of everybody", |it, caller| {
-                it.record(caller, RecordScope::All).decision
-            }),
-            ("reads the record of their own", |it, caller| {
-                it.record(caller, RecordScope::Own).decision
-            }),
-            ("manages the record", |it, caller| {
-                it.record(caller, RecordScope::Manage).decision
-            }),
-            ("revokes access", |it, caller| {
-                it.revocation(caller).decision
-            }),
-        ];
-        for (what, question) in questions {
+        for action in OperatorAction::ALL {
             self.questions += 1;
-            let has = question(self.after, &caller);
-            if question(self.before, &caller) != has {
+            let question = |it: &Simulator| it.operator(&caller, action).decision;
+            let what = match action {
+                OperatorAction::ReadRecord => "reads the record of everybody",
+                OperatorAction::ReadOwnRecord => "reads the record of their own",
+                OperatorAction::ManageRecord => "manages the record",
+                OperatorAction::RevokeAccess => "revokes access",
+                OperatorAction::ManageTools => "manages tools",
+            };
+            let has = question(self.after);
+            if question(self.before) != has {
                 let example = || example_of(attributes, &[]);
                 self.note(roles, what.to_owned(), has, &example);
             }

@@ -8,7 +8,7 @@ use cedar_policy::{Entities, EntityUid, PartialEntities};
 use quick_cache::sync::Cache;
 use wardgate_domain::{
     Approvers, Caller, ColumnClass, ColumnTier, ConversationFacts, DenialReason, Digest,
-    InvalidMessage, OfferKind, RecordScope, RowRule, ToolFacts, ToolName,
+    InvalidMessage, OfferKind, OperatorAction, RowRule, ToolFacts, ToolName,
 };
 
 use crate::arguments::{self, Arguments};
@@ -189,22 +189,13 @@ impl Engine {
         })
     }
 
-    /// Rules on reading the record.
-    pub(crate) fn record(&self, caller: &Caller, scope: RecordScope) -> CallAnswer {
+    /// Rules on what operators do.
+    pub(crate) fn operator(&self, caller: &Caller, action: OperatorAction) -> CallAnswer {
         let caller = self.set.vocabulary.caller(caller);
-        let answer = caller.and_then(|caller| self.set.record(caller, scope));
+        let answer = caller.and_then(|caller| self.set.operator(caller, action));
         answer.unwrap_or_else(|fault| {
-            tracing::warn!(cause = %fault, "the record was denied because its policies cannot decide it");
-            Err(fault.denial())
-        })
-    }
-
-    /// Rules on revoking tokens, subjects and sign-ins.
-    pub(crate) fn revocation(&self, caller: &Caller) -> CallAnswer {
-        let caller = self.set.vocabulary.caller(caller);
-        let answer = caller.and_then(|caller| self.set.revocation(caller));
-        answer.unwrap_or_else(|fault| {
-            tracing::warn!(cause = %fault, "a revocation was denied because its policies cannot decide it");
+            let action = action.as_str();
+            tracing::warn!(cause = %fault, "`{action}` was denied because its policies cannot decide it");
             Err(fault.denial())
         })
     }

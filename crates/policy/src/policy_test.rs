@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use wardgate_domain::{
     Approvers, AttributeValue, Caller, CallerClaims, ColumnClass, ColumnTier, ConversationFacts,
-    Digest, OfferKind, RecordScope, TimeZone, Timestamp, ToolFacts, ToolName, UnknownTimeZone,
+    Digest, OfferKind, OperatorAction, TimeZone, Timestamp, ToolFacts, ToolName, UnknownTimeZone,
 };
 
 use crate::approval::CALLER;
@@ -88,6 +88,8 @@ pub enum TestedAction {
     ManageRecord,
     /// Revokes tokens, subjects and sign-ins.
     RevokeAccess,
+    /// Turns tools off and on, and forgets connections.
+    ManageTools,
     /// Reads a conversation of somebody else.
     Recall,
 }
@@ -359,6 +361,7 @@ impl TestRun<'_> {
             | TestedAction::ReadOwnRecord
             | TestedAction::ManageRecord
             | TestedAction::RevokeAccess
+            | TestedAction::ManageTools
             | TestedAction::Recall => None,
         };
         if test.callers.is_empty() || (kind.is_some() && test.tools.is_empty()) {
@@ -562,11 +565,13 @@ impl TestRun<'_> {
         if !(test.expect.rows.is_empty() && test.expect.columns.is_empty()) {
             return Err("only results of tools and sources have rows and columns".to_owned());
         }
+        let operator = |action| self.simulator.operator(caller, action);
         let decided = match test.action {
-            TestedAction::ReadRecord => self.simulator.record(caller, RecordScope::All),
-            TestedAction::ReadOwnRecord => self.simulator.record(caller, RecordScope::Own),
-            TestedAction::ManageRecord => self.simulator.record(caller, RecordScope::Manage),
-            TestedAction::RevokeAccess => self.simulator.revocation(caller),
+            TestedAction::ReadRecord => operator(OperatorAction::ReadRecord),
+            TestedAction::ReadOwnRecord => operator(OperatorAction::ReadOwnRecord),
+            TestedAction::ManageRecord => operator(OperatorAction::ManageRecord),
+            TestedAction::RevokeAccess => operator(OperatorAction::RevokeAccess),
+            TestedAction::ManageTools => operator(OperatorAction::ManageTools),
             _ => {
                 let owner = test.owner.as_deref();
                 let owner = self.caller(owner.ok_or("`owner` names whose conversation it is")?)?;

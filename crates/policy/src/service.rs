@@ -11,12 +11,12 @@ use tokio_util::task::AbortOnDropHandle;
 use tonic::{Request, Response, Status};
 use wardgate_domain::{
     Ambient, BearerToken, CallReference, CallToApprove, Caller, ConversationFacts, Decision,
-    DecisionId, InvalidMessage, PermitSigner, RecordScope, SignedApproval, ToolFacts,
+    InvalidMessage, OperatorAction, PermitSigner, SignedApproval, ToolFacts,
 };
 use wardgate_edge::{Authenticator, CallerLookup, TokenRefusal};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::policy::v1::{self as pb, policy_service_server as server};
-use wardgate_rpc::client::{Authorizer, CallError, CallQuestion, LocalPolicy};
+use wardgate_rpc::client::{Authorizer, CallError, CallQuestion, LocalPolicy, OperatorError};
 use wardgate_rpc::{Readiness, ServiceError};
 use wardgate_telemetry::names;
 
@@ -196,22 +196,6 @@ impl ServiceError for UnverifiedCaller {
     }
 }
 
-/// An operator who may not read what everybody did.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "no policy permits `{subject}` to read the record, and with it what a candidate would change (decision {decision_id})"
-)]
-struct NotPermitted {
-    subject: String,
-    decision_id: DecisionId,
-}
-
-impl ServiceError for NotPermitted {
-    fn reason(&self) -> ErrorReason {
-        ErrorReason::Denied
-    }
-}
-
 #[tonic::async_trait]
 impl server::PolicyService for PolicyHandler {
     type WatchVersionStream =
@@ -315,24 +299,15 @@ impl server::PolicyService for PolicyHandler {
         Ok(Response::new((&decision).into()))
     }
 
-    async fn authorize_record(
+    async fn authorize_operator(
         &self,
-        request: Request<pb::AuthorizeRecordRequest>,
-    ) -> Result<Response<pb::AuthorizeRecordResponse>, Status> {
+        request: Request<pb::AuthorizeOperatorRequest>,
+    ) -> Result<Response<pb::AuthorizeOperatorResponse>, Status> {
         let request = request.into_inner();
-        let scope = RecordScope::try_from(request.scope());
-        let scope = scope.map_err(|error| wardgate_rpc::invalid(&error))?;
+        let action = OperatorAction::try_from(request.action());
+        let action = action.map_err(|error| wardgate_rpc::invalid(&error))?;
         let caller = self.caller(&request.caller_token).await?;
-        let decision = self.authorizer.authorize_record(&caller, scope);
-        Ok(Response::new((&decision).into()))
-    }
-
-    async fn authorize_revocation(
-        &self,
-        request: Request<pb::AuthorizeRevocationRequest>,
-    ) -> Result<Response<pb::AuthorizeRevocationResponse>, Status> {
-        let caller = self.caller(&request.into_inner().caller_token).await?;
-        let decision = self.authorizer.authorize_revocation(&caller);
+        let decision = self.authorizer.authorize_operator(&caller, action);
         Ok(Response::new((&decision).into()))
     }
 
@@ -343,10 +318,11 @@ impl server::PolicyService for PolicyHandler {
         let operator = self.caller(&request.into_inner().operator_token).await?;
         let decision = self
             .authorizer
-            .authorize_record(&operator, RecordScope::All);
+            .authorize_operator(&operator, OperatorAction::ReadRecord);
         if !decision.allowed {
-            let refused = NotPermitted {
+            let refused = OperatorError::NotPermitted {
                 subject: operator.subject().to_owned(),
+                action: OperatorAction::ReadRecord,
                 decision_id: decision.id,
             };
             return Err(CallError::from(&refused).into());

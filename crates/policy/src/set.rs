@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cedar_policy::{self as cedar, EntityUid, Policy, PolicyId, PrincipalConstraint};
 use serde_json::Value;
-use wardgate_domain::{Approvers, Digest, OfferKind, ToolFacts};
+use wardgate_domain::{Approvers, Digest, OfferKind, OperatorAction, ToolFacts};
 
 use crate::approval::{approver_role, needs_approval};
 use crate::arguments;
@@ -40,10 +40,7 @@ pub struct PolicySet {
     pub(crate) read: BTreeMap<String, cedar::PolicySet>,
     pub(crate) show: [cedar::PolicySet; 4],
     pub(crate) recall: cedar::PolicySet,
-    pub(crate) read_record: cedar::PolicySet,
-    pub(crate) read_own_record: cedar::PolicySet,
-    pub(crate) manage_record: cedar::PolicySet,
-    pub(crate) revoke_access: cedar::PolicySet,
+    pub(crate) operator: BTreeMap<OperatorAction, cedar::PolicySet>,
 }
 
 impl PolicySet {
@@ -59,14 +56,9 @@ impl PolicySet {
 
     /// Every policy, once for each question that it can apply to.
     pub(crate) fn policies_of_questions(&self) -> impl Iterator<Item = &Policy> {
-        let records = [
-            &self.read_record,
-            &self.read_own_record,
-            &self.manage_record,
-            &self.revoke_access,
-        ];
         let sets = self.uses.values().chain(self.read.values());
-        let sets = sets.chain(&self.show).chain([&self.recall]).chain(records);
+        let sets = sets.chain(&self.show).chain([&self.recall]);
+        let sets = sets.chain(self.operator.values());
         sets.flat_map(cedar::PolicySet::policies)
     }
 
@@ -127,6 +119,7 @@ impl PolicySet {
             |policies: &cedar::PolicySet| gather(policies.policies().filter(applies).cloned());
         let uses = self.uses.iter().map(|(kind, it)| (*kind, slice(it)));
         let read = self.read.iter().map(|(name, it)| (name.clone(), slice(it)));
+        let operator = self.operator.iter().map(|(it, set)| (*it, slice(set)));
         Self {
             hash: self.hash,
             locations: Arc::clone(&self.locations),
@@ -138,10 +131,7 @@ impl PolicySet {
             read: read.collect(),
             show: self.show.each_ref().map(slice),
             recall: slice(&self.recall),
-            read_record: slice(&self.read_record),
-            read_own_record: slice(&self.read_own_record),
-            manage_record: slice(&self.manage_record),
-            revoke_access: slice(&self.revoke_access),
+            operator: operator.collect(),
         }
     }
 
@@ -170,24 +160,20 @@ impl PolicySet {
             .collect();
         let mut show: [Vec<Policy>; 4] = Default::default();
         let mut recall = Vec::new();
-        let mut read_record = Vec::new();
-        let mut read_own_record = Vec::new();
-        let mut manage_record = Vec::new();
-        let mut revoke_access = Vec::new();
+        let mut operator: BTreeMap<_, Vec<Policy>> =
+            OperatorAction::ALL.map(|it| (it, Vec::new())).into();
+        let operator_action = |action: &EntityUid| {
+            let is_it = |it: &OperatorAction| vocabulary.operator.get(it) == Some(action);
+            OperatorAction::ALL.into_iter().find(is_it)
+        };
         for policy in policies.policies() {
             for environment in policy.get_valid_request_envs(&vocabulary.schema) {
                 if let Some(kind) = use_of(environment.action()) {
                     uses.entry(kind).or_default().push(policy.clone());
                 } else if *environment.action() == vocabulary.recall {
                     recall.push(policy.clone());
-                } else if *environment.action() == vocabulary.read_record {
-                    read_record.push(policy.clone());
-                } else if *environment.action() == vocabulary.read_own_record {
-                    read_own_record.push(policy.clone());
-                } else if *environment.action() == vocabulary.manage_record {
-                    manage_record.push(policy.clone());
-                } else if *environment.action() == vocabulary.revoke_access {
-                    revoke_access.push(policy.clone());
+                } else if let Some(action) = operator_action(environment.action()) {
+                    operator.entry(action).or_default().push(policy.clone());
                 } else if *environment.action() == vocabulary.read {
                     if let Some(of_type) = read.get_mut(&environment.resource().to_string()) {
                         of_type.push(policy.clone());
@@ -222,10 +208,10 @@ impl PolicySet {
                 .collect(),
             show: show.map(gather),
             recall: gather(recall),
-            read_record: gather(read_record),
-            read_own_record: gather(read_own_record),
-            manage_record: gather(manage_record),
-            revoke_access: gather(revoke_access),
+            operator: operator
+                .into_iter()
+                .map(|(action, of_action)| (action, gather(of_action)))
+                .collect(),
             vocabulary: Arc::new(vocabulary),
         }
     }

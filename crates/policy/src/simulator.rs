@@ -8,7 +8,7 @@ use cedar_policy::{Entity, Request, RestrictedExpression};
 use serde_json::{Map, Value};
 use wardgate_domain::{
     Approvers, Caller, ColumnClass, ColumnTier, ConversationFacts, DenialReason, InvalidMessage,
-    OfferKind, RecordScope, ToolFacts,
+    OfferKind, OperatorAction, ToolFacts,
 };
 
 use crate::call::{CallAnswer, decide};
@@ -165,14 +165,9 @@ impl Simulator {
         })
     }
 
-    /// What would be decided about reading the record.
-    pub fn record(&self, caller: &Caller, scope: RecordScope) -> PartDecision<bool> {
-        reading(self.engine.record(caller, scope))
-    }
-
-    /// What would be decided about revoking tokens, subjects and sign-ins.
-    pub fn revocation(&self, caller: &Caller) -> PartDecision<bool> {
-        reading(self.engine.revocation(caller))
+    /// What would be decided about what operators do.
+    pub fn operator(&self, caller: &Caller, action: OperatorAction) -> PartDecision<bool> {
+        reading(self.engine.operator(caller, action))
     }
 
     /// What would be decided about reading a conversation of somebody else.

@@ -8,8 +8,8 @@ use cedar_policy::{
 };
 use serde_json::Value;
 use wardgate_domain::{
-    ColumnClass, ConversationFacts, Digest, OfferKind, RecordScope, RowRule, TimeZone, Timestamp,
-    ToolFacts, ToolName,
+    ColumnClass, ConversationFacts, Digest, OfferKind, OperatorAction, RowRule, TimeZone,
+    Timestamp, ToolFacts, ToolName,
 };
 
 use crate::arguments::Arguments;
@@ -207,8 +207,8 @@ impl Trial<'_> {
         let context = context.to_cedar(None)?;
         self.set
             .column_tiers(&principal, tool, &entities, &context)?;
-        for scope in [RecordScope::All, RecordScope::Own, RecordScope::Manage] {
-            let _decided = self.set.record(caller.clone(), scope)?;
+        for action in OperatorAction::ALL {
+            let _decided = self.set.operator(caller.clone(), action)?;
         }
         let _decided = self.set.recall(caller, &made_up_conversation()?)?;
         for name in vocabulary.rows.keys() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cedar_policy::{EntityId, EntityTypeName, EntityUid, Schema};
-use wardgate_domain::{ColumnTier, OfferKind};
+use wardgate_domain::{ColumnTier, OfferKind, OperatorAction};
 
 use crate::history::CallCounters;
 use crate::schema_shape::Record;
@@ -26,10 +26,7 @@ pub(crate) struct Vocabulary {
     read_resource: EntityUid,
     get_prompt: EntityUid,
     pub(crate) read: EntityUid,
-    pub(crate) read_record: EntityUid,
-    pub(crate) read_own_record: EntityUid,
-    pub(crate) manage_record: EntityUid,
-    pub(crate) revoke_access: EntityUid,
+    pub(crate) operator: BTreeMap<OperatorAction, EntityUid>,
     pub(crate) recall: EntityUid,
     /// Mildest first: the order in which tiers are tried.
     pub(crate) show: [(ColumnTier, EntityUid); 4],
@@ -94,10 +91,10 @@ impl Vocabulary {
             read_resource: action("read_resource")?,
             get_prompt: action("get_prompt")?,
             read: action(READ)?,
-            read_record: action("read_record")?,
-            read_own_record: action("read_own_record")?,
-            manage_record: action("manage_record")?,
-            revoke_access: action("revoke_access")?,
+            operator: OperatorAction::ALL
+                .into_iter()
+                .map(|it| Some((it, action(it.as_str())?)))
+                .collect::<Option<_>>()?,
             recall: action("recall")?,
             show: [
                 show(ColumnTier::Clear, "show_clear")?,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::json;
 use wardgate_domain::{
-    AdminChange, Caller, Digest, Event, ListedRevocation, Reason, Revocation, RevocationKind,
-    RevocationTarget,
+    AdminChange, Caller, Digest, Event, ListedRevocation, OperatorAction, Reason, Revocation,
+    RevocationKind, RevocationTarget,
 };
 use wardgate_mcp::Version;
 use wardgate_mcp_server::{JsonRpcRequest, McpResponse, ObjectMembers, RpcError, inner};
@@ -139,7 +139,9 @@ impl Revocations {
     }
 
     async fn authorize(&self, operator: &Caller) -> Result<(), RevocationError> {
-        let decision = self.policy.authorize_revocation(operator);
+        let decision = self
+            .policy
+            .authorize_operator(operator, OperatorAction::RevokeAccess);
         let decision = decision.await.map_err(RevocationError::Policy)?;
         decision
             .allowed

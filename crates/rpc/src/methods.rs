@@ -57,14 +57,13 @@ macro_rules! methods {
 /// expect otherwise.
 pub const METHODS: &[Method] = methods! {
     "wardgate.policy.v1.PolicyService" {
-        Identify:            Gateway | Memory | Audit, Whole,  Always;
+        Identify:            Gateway | ToolRunner | Memory | Audit, Whole, Always;
         Authorize:           Gateway | Memory,       Whole,  Always;
         Approve:             Gateway,                Whole,  Always;
         ListVisible:         Gateway,                Whole,  Always;
         AuthorizeRecall:     Memory,                 Whole,  Always;
-        // The gateway shows limits to whoever may read the record.
-        AuthorizeRecord:     Gateway | Console | Audit, Whole, Always;
-        AuthorizeRevocation: Gateway,                Whole,  Always;
+        // The gateway shows limits to whoever may read the record, and revokes access for operators.
+        AuthorizeOperator:   Gateway | ToolRunner | Memory | Audit | Console, Whole, Always;
         // It brings the operator's token.
         ListShadowFlips:     Operator,               Whole,  Always;
         WatchVersion:        Gateway,                Stream, Always;

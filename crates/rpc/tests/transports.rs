@@ -125,17 +125,10 @@ impl PolicyService for TokenDrivenPolicy {
         Err(Status::unimplemented("nobody here asks it"))
     }
 
-    async fn authorize_record(
+    async fn authorize_operator(
         &self,
-        _request: Request<pb::AuthorizeRecordRequest>,
-    ) -> Result<Response<pb::AuthorizeRecordResponse>, Status> {
-        Err(Status::unimplemented("nobody here asks it"))
-    }
-
-    async fn authorize_revocation(
-        &self,
-        _request: Request<pb::AuthorizeRevocationRequest>,
-    ) -> Result<Response<pb::AuthorizeRevocationResponse>, Status> {
+        _request: Request<pb::AuthorizeOperatorRequest>,
+    ) -> Result<Response<pb::AuthorizeOperatorResponse>, Status> {
         Err(Status::unimplemented("nobody here asks it"))
     }
 

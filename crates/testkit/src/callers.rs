@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde_json::Value;
+use serde_json::{Value, json};
 use wardgate_domain::{BearerToken, Caller, CallerClaims, Digest, OfferKind, Timestamp, ToolFacts};
+
+use crate::token_message;
 
 /// The claims of somebody with these roles, for long: `https://issuer.example` says so.
 pub fn claims(subject: &str, roles: &[&str]) -> CallerClaims {
@@ -23,6 +25,15 @@ pub fn claims(subject: &str, roles: &[&str]) -> CallerClaims {
 /// Somebody with these roles.
 pub fn caller(subject: &str, roles: &[&str]) -> Caller {
     Caller::from_verified(claims(subject, roles))
+}
+
+/// A token of that subject and tenant for a fake that verifies nothing.
+pub fn unverified_token(subject: &str, tenant: &str) -> String {
+    let claims = json!({
+        "iss": "https://issuer.example", "sub": subject, "tenant": tenant, "roles": ["Auditor"],
+        "exp": 4_000_000_000_u64,
+    });
+    format!("{}.signature", token_message(&json!({}), &claims))
 }
 
 /// Whose `token` is. Somebody has verified it by then.

@@ -44,7 +44,7 @@ mod until;
 
 pub use app::TestApp;
 pub use browser::{TestBrowser, TestPage};
-pub use callers::{caller, caller_of, claims, tool_facts};
+pub use callers::{caller, caller_of, claims, tool_facts, unverified_token};
 pub use captured_log::CapturedLog;
 pub use chance::{highest_chance, lowest_chance};
 pub use client::{Client, Reply};

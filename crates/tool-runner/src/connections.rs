@@ -11,7 +11,7 @@ use futures::future::join_all;
 use tracing::warn;
 use wardgate_domain::{AdminChange, SwitchScope};
 use wardgate_proto::common::v1::ErrorReason;
-use wardgate_rpc::client::{ConnectTarget, RemoveConnections};
+use wardgate_rpc::client::{ConnectTarget, Operator, RemoveConnections};
 
 use crate::Error;
 use crate::loaded::LoadedCatalogue;
@@ -66,21 +66,34 @@ pub(crate) async fn finish(
     Ok(())
 }
 
+/// Every connection, for an operator.
+pub(crate) async fn list(
+    switchboard: &Switchboard,
+    operator: &Operator,
+) -> Result<Vec<StoredConnection>, Error> {
+    switchboard
+        .record_reading(operator, "connection.list")
+        .await?;
+    Ok(switchboard.store().connections().await?)
+}
+
 /// Returns the number of connections that were removed, also of sources that are not configured any more. What was
 /// granted to the others is taken back at their servers.
 pub(crate) async fn remove(
     loaded: &LoadedCatalogue,
     switchboard: &Switchboard,
+    operator: &Operator,
     remove: &RemoveConnections<'_>,
 ) -> Result<u64, Error> {
     let change = |failed| AdminChange {
-        actor: remove.by.to_owned(),
+        actor: operator.caller.subject().to_owned(),
         action: "connection.remove".to_owned(),
         target: remove.source.unwrap_or("*").to_owned(),
         scope: scope_of(remove.subject, remove.issuer),
         detail_digest: None,
         failed,
     };
+    switchboard.check_permitted(operator, change(false)).await?;
     switchboard.record_change(change(false)).await?;
     let store = switchboard.store();
     let (issuer, source) = (remove.issuer.unwrap_or(""), remove.source.unwrap_or(""));

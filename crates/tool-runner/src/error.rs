@@ -3,7 +3,7 @@
 use wardgate_domain::{InvalidMessage, PermitRefusal};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::ServiceError;
-use wardgate_rpc::client::CallError;
+use wardgate_rpc::client::{CallError, OperatorError};
 
 use crate::row_rule::RowRuleError;
 use crate::store::StoreError;
@@ -55,6 +55,9 @@ pub enum Error {
     /// The switches were not read yet.
     #[error("it is not known yet which tools are switched off; try again later")]
     SwitchesUnknown,
+    /// An operator who is refused.
+    #[error(transparent)]
+    Operator(#[from] OperatorError),
     /// A switch for something that is not configured.
     #[error("there is no {kind} `{name}`; use the name that `tools.yaml` gives it, not an alias")]
     NoSuchTarget {
@@ -104,6 +107,7 @@ impl ServiceError for Error {
             Self::UnknownTool => ErrorReason::UnknownTool,
             Self::Connection { reason, .. } => *reason,
             Self::Store(error) => error.reason(),
+            Self::Operator(error) => error.reason(),
             Self::SwitchesUnknown => ErrorReason::Unavailable,
             Self::NoSuchTarget { .. } | Self::Interaction(_) => ErrorReason::InvalidMessage,
             Self::NotRecorded(_) | Self::ExecutionNotRecorded(_) => ErrorReason::NotDurable,

@@ -20,7 +20,8 @@ use tokio_stream::wrappers::WatchStream;
 use tonic::{Request, Response, Status};
 use tracing::{error, info, warn};
 use wardgate_domain::{
-    Ambient, Caller, Digest, InvalidMessage, PermitVerifier, SwitchAction, SwitchChange,
+    Ambient, Caller, Digest, InvalidMessage, OperatorAction, PermitVerifier, Switch, SwitchAction,
+    SwitchChange,
 };
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServiceClient;
@@ -29,7 +30,8 @@ use wardgate_proto::toolrunner::v1::tool_runner_service_server::{
 };
 use wardgate_redact::PseudonymKey;
 use wardgate_rpc::client::{
-    AuditClient, CallError, CallEvents, CallTool, LocalToolRunner, MemoryClient, ToolCaller,
+    AuditClient, CallError, CallEvents, CallTool, LocalToolRunner, MemoryClient, Operator,
+    OperatorRights, PolicyClient, ToolCaller,
 };
 use wardgate_rpc::{Readiness, Service, ServiceError};
 use wardgate_telemetry::names;
@@ -45,7 +47,7 @@ use crate::imported::{Importer, check_lock};
 use crate::loaded::{Keys, LoadedCatalogue, SharedState};
 use crate::replicas::{self, Dial, Replicas};
 use crate::store::{SealingKey, ToolRunnerStore};
-use crate::switchboard::{Switchboard, Switches};
+use crate::switchboard::{Switchboard, Switches, switch_record};
 use crate::watch_resources::{self, InForce, WatchRequest};
 use crate::{Config, Error};
 use wardgate_catalogue::Catalogue;
@@ -59,6 +61,8 @@ pub struct Links {
     /// Each execution is recorded here: calls come from other processes, and nobody's word is taken for their being on
     /// record already.
     pub record_executions: bool,
+    /// Says which operators may manage tools; none: none may.
+    pub policy: Option<PolicyClient>,
     /// Tools about conversations ask it.
     pub memory: Option<MemoryClient>,
     /// Links to its other replicas, where there can be any.
@@ -89,6 +93,7 @@ pub async fn service(
     let Links {
         audit,
         record_executions,
+        policy,
         memory,
         replicas,
     } = links;
@@ -111,7 +116,8 @@ pub async fn service(
         replicas: Arc::new(Replicas::new(config.advertise.clone(), replicas)),
         ..SharedState::new(&config, switchboard.store().clone(), ambient)
     };
-    let runner = start(config, keys, switchboard, importer, shared)?;
+    let operators = OperatorRights(policy);
+    let runner = start(config, keys, (switchboard, operators), importer, shared)?;
     let closing = ServiceCloser::new(&runner);
     let service = Service {
         readiness: runner.readiness(),
@@ -134,7 +140,7 @@ pub fn check(config: &Config) -> Result<Catalogue, Error> {
 pub(crate) fn start(
     config: Config,
     keys: Keys,
-    switchboard: Arc<Switchboard>,
+    (switchboard, operators): (Arc<Switchboard>, OperatorRights),
     importer: Importer,
     shared: SharedState,
 ) -> Result<Arc<Runner>, Error> {
@@ -160,6 +166,7 @@ pub(crate) fn start(
         config,
         keys,
         switchboard,
+        operators,
         importer,
     });
     tokio::spawn(follow::files(Arc::downgrade(&runner), seen, upstreams));
@@ -191,6 +198,7 @@ pub(crate) struct Runner {
     config: Config,
     keys: Keys,
     switchboard: Arc<Switchboard>,
+    operators: OperatorRights,
     importer: Importer,
 }
 
@@ -324,8 +332,10 @@ impl ToolRunnerService for Runner {
         &self,
         request: Request<pb::SetSwitchRequest>,
     ) -> Result<Response<pb::SetSwitchResponse>, Status> {
-        let change = SwitchChange::try_from(request.into_inner()).map_err(invalid)?;
-        self.set(change)
+        let request = request.into_inner();
+        let operator = self.operator(&request.caller_token).await?;
+        let change = SwitchChange::try_from(request).map_err(invalid)?;
+        self.set(&operator, change)
             .await
             .map_err(|error| wardgate_rpc::status(&error))?;
         Ok(Response::new(pb::SetSwitchResponse {}))
@@ -333,11 +343,11 @@ impl ToolRunnerService for Runner {
 
     async fn list_switches(
         &self,
-        _: Request<pb::ListSwitchesRequest>,
+        request: Request<pb::ListSwitchesRequest>,
     ) -> Result<Response<pb::ListSwitchesResponse>, Status> {
+        let operator = self.operator(&request.into_inner().caller_token).await?;
         let switches = self
-            .switchboard
-            .list()
+            .list_for(&operator)
             .await
             .map_err(|error| wardgate_rpc::status(&error))?;
         Ok(Response::new(pb::ListSwitchesResponse {
@@ -390,10 +400,11 @@ impl ToolRunnerService for Runner {
 
     async fn list_connections(
         &self,
-        _: Request<pb::ListConnectionsRequest>,
+        request: Request<pb::ListConnectionsRequest>,
     ) -> Result<Response<pb::ListConnectionsResponse>, Status> {
-        let connections = self.switchboard.store().connections().await;
-        let connections = connections.map_err(|error| wardgate_rpc::status(&Error::from(error)))?;
+        let operator = self.operator(&request.into_inner().caller_token).await?;
+        let connections = grants::list(&self.switchboard, &operator).await;
+        let connections = connections.map_err(|error| wardgate_rpc::status(&error))?;
         Ok(Response::new(pb::ListConnectionsResponse {
             connections: connections.into_iter().map(Into::into).collect(),
         }))
@@ -404,11 +415,12 @@ impl ToolRunnerService for Runner {
         request: Request<pb::RemoveConnectionsRequest>,
     ) -> Result<Response<pb::RemoveConnectionsResponse>, Status> {
         let request = request.into_inner();
+        let operator = self.operator(&request.caller_token).await?;
         let (loaded, switchboard) = (self.loaded.load_full(), Arc::clone(&self.switchboard));
         // Its own task: what is forgotten here is taken back there, whoever hangs up.
         let removing = tokio::spawn(async move {
             let remove = connections::remove_connections(&request).map_err(invalid)?;
-            let removed = grants::remove(&loaded, &switchboard, &remove).await;
+            let removed = grants::remove(&loaded, &switchboard, &operator, &remove).await;
             removed.map_err(|error| wardgate_rpc::status(&error))
         });
         let interrupted = |_| wardgate_rpc::status(&Error::Interrupted);
@@ -486,9 +498,25 @@ impl Runner {
         }
     }
 
+    /// Whose `token` is, and whether they may manage tools.
+    async fn operator(&self, token: &str) -> Result<Operator, Status> {
+        let operator = self.operators.decide(token, OperatorAction::ManageTools);
+        operator.await.map_err(|error| wardgate_rpc::status(&error))
+    }
+
+    /// Every switch, as stored.
+    async fn list_for(&self, operator: &Operator) -> Result<Vec<Switch>, Error> {
+        let board = &self.switchboard;
+        board.record_reading(operator, "switch.list").await?;
+        board.list().await
+    }
+
     /// A switch for what does not exist would be a slip of the hand that nobody notices. One that is left
     /// over can be taken away all the same.
-    async fn set(&self, change: SwitchChange) -> Result<(), Error> {
+    async fn set(&self, operator: &Operator, change: SwitchChange) -> Result<(), Error> {
+        let by = operator.caller.subject();
+        let record = switch_record(&change, by);
+        self.switchboard.check_permitted(operator, record).await?;
         let target = &change.target;
         if change.action != SwitchAction::Reset && !self.loaded.load().has(target) {
             return Err(Error::NoSuchTarget {
@@ -496,7 +524,7 @@ impl Runner {
                 name: target.name.clone(),
             });
         }
-        self.switchboard.set(change).await
+        self.switchboard.set(change, by.to_owned()).await
     }
 
     /// Tells whoever watches when catalogue or switches are others than before.

@@ -19,7 +19,7 @@ use wardgate_domain::{
     AdminChange, Ambient, Event, Record, Switch, SwitchChange, SwitchKind, SwitchTarget,
     ToolSwitches,
 };
-use wardgate_rpc::client::AuditClient;
+use wardgate_rpc::client::{AuditClient, Operator};
 use wardgate_store::is_busy;
 use wardgate_telemetry::names;
 
@@ -161,18 +161,28 @@ impl Switchboard {
 
     /// Makes a change: first on record, then in the store, then in force here. What cannot be recorded is
     /// not made.
-    pub(crate) async fn set(self: &Arc<Self>, change: SwitchChange) -> Result<(), Error> {
+    pub(crate) async fn set(
+        self: &Arc<Self>,
+        change: SwitchChange,
+        by: String,
+    ) -> Result<(), Error> {
         let board = Arc::clone(self);
         // Its own task: whoever hangs up, what was recorded is done or recorded as failed.
-        let setting = tokio::spawn(async move { board.record_and_set(&change).await });
+        let setting = tokio::spawn(async move { board.record_and_set(&change, &by).await });
         setting.await.unwrap_or(Err(Error::Interrupted))
     }
 
-    async fn record_and_set(&self, change: &SwitchChange) -> Result<(), Error> {
-        self.record(change, false).await?;
-        if let Err(error) = self.store.set_switch(change, self.ambient.now()).await {
+    async fn record_and_set(&self, change: &SwitchChange, by: &str) -> Result<(), Error> {
+        let record = switch_record(change, by);
+        self.record_change(record.clone()).await?;
+        let now = self.ambient.now();
+        if let Err(error) = self.store.set_switch(change, by, now).await {
             // Perhaps it was made and only the answer was lost; the record says that nobody knows.
-            if let Err(error) = self.record(change, true).await {
+            let failed = AdminChange {
+                failed: true,
+                ..record
+            };
+            if let Err(error) = self.record_change(failed).await {
                 error!(%error, "a switch was recorded, not set, and that cannot be recorded");
             }
             return Err(error.into());
@@ -184,17 +194,39 @@ impl Switchboard {
         Ok(())
     }
 
-    async fn record(&self, change: &SwitchChange, failed: bool) -> Result<(), Error> {
-        let kind = change.target.kind.as_str();
-        self.record_change(AdminChange {
-            actor: change.by.clone(),
-            action: format!("{kind}.{}", change.action.as_str()),
-            target: change.target.name.clone(),
-            scope: change.scope.to_string(),
+    /// Fails unless the policy lets `operator` make `change`, which concerns all tenants. Who tried is on record, too.
+    pub(crate) async fn check_permitted(
+        &self,
+        operator: &Operator,
+        change: AdminChange,
+    ) -> Result<(), Error> {
+        let permitted = operator.check_permitted_for_all_tenants();
+        if permitted.is_err() {
+            let refused = AdminChange {
+                failed: true,
+                ..change
+            };
+            self.record_change(refused).await?;
+        }
+        Ok(permitted?)
+    }
+
+    /// Puts on record that `operator` reads what `action` names, whom the policy has to let.
+    pub(crate) async fn record_reading(
+        &self,
+        operator: &Operator,
+        action: &'static str,
+    ) -> Result<(), Error> {
+        let reading = AdminChange {
+            actor: operator.caller.subject().to_owned(),
+            action: action.to_owned(),
+            target: "*".to_owned(),
+            scope: String::new(),
             detail_digest: None,
-            failed,
-        })
-        .await
+            failed: false,
+        };
+        self.check_permitted(operator, reading.clone()).await?;
+        self.record_change(reading).await
     }
 
     /// Puts a change on record.
@@ -255,6 +287,18 @@ impl Switchboard {
                 }
             }
         }
+    }
+}
+
+/// What the record says of a change of a switch.
+pub(crate) fn switch_record(change: &SwitchChange, by: &str) -> AdminChange {
+    AdminChange {
+        actor: by.to_owned(),
+        action: format!("{}.{}", change.target.kind.as_str(), change.action.as_str()),
+        target: change.target.name.clone(),
+        scope: change.scope.to_string(),
+        detail_digest: None,
+        failed: false,
     }
 }
 

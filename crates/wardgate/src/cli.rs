@@ -237,12 +237,16 @@ pub(crate) enum ToolsCommand {
         #[command(flatten)]
         system: RunningSystem,
         #[command(flatten)]
+        operator: OperatorSignIn,
+        #[command(flatten)]
         output: OutputOptions,
     },
     /// Print who let which source of a running system act in their name.
     Connections {
         #[command(flatten)]
         system: RunningSystem,
+        #[command(flatten)]
+        operator: OperatorSignIn,
         #[command(flatten)]
         output: OutputOptions,
     },
@@ -262,9 +266,8 @@ pub(crate) struct DisconnectArgs {
     /// Only of this source.
     #[arg(long)]
     pub(crate) source: Option<String>,
-    /// Who you are, for the record.
-    #[arg(long, value_name = "NAME", env = "USER", hide_env_values = true)]
-    pub(crate) by: Option<String>,
+    #[command(flatten)]
+    pub(crate) operator: OperatorSignIn,
     #[command(flatten)]
     pub(crate) system: RunningSystem,
 }
@@ -320,11 +323,23 @@ pub(crate) struct SwitchChange {
     /// Only if this issuer names the user.
     #[arg(long, value_name = "URL", requires = "user")]
     pub(crate) issuer: Option<String>,
-    /// Who makes the change, for the record.
-    #[arg(long, value_name = "NAME", env = "USER", hide_env_values = true)]
-    pub(crate) by: Option<String>,
+    #[command(flatten)]
+    pub(crate) operator: OperatorSignIn,
     #[command(flatten)]
     pub(crate) system: RunningSystem,
+}
+
+/// As whom a running system is asked. Without either, the token is that of the environment variable `WARDGATE_TOKEN`, or of
+/// your sign-in.
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+pub(crate) struct OperatorSignIn {
+    /// File with your token. What the policy has to permit you, and that you did it, is on record.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Which sign-in of `wardgate login`; without it, the current one.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) context: Option<String>,
 }
 
 /// How to reach a running system.

@@ -118,6 +118,7 @@ pub(crate) async fn local(
             audit: record(link::local(audit.clone(), Peer::ToolRunner)),
             // Whoever could leave the gateway's records out could leave these out too: it is one process.
             record_executions: false,
+            policy: Some(rights(link::local(policy.clone(), Peer::ToolRunner))),
             memory: Some(conversations(link::local(memory.clone(), Peer::ToolRunner))),
             replicas: None,
         },

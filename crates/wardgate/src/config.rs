@@ -169,7 +169,8 @@ pub(crate) struct ServiceLinks {
     /// Where the tool-runner and the memory service record changes, and the policy service counts earlier calls.
     #[serde(default)]
     pub(crate) audit: Option<String>,
-    /// Where the memory service asks who may read what, and the audit service which operators may read the record.
+    /// Where the memory service asks who may read what, and where the tool-runner, the audit and the memory service ask what
+    /// operators may do.
     #[serde(default)]
     pub(crate) policy: Option<String>,
     /// Where tools about conversations ask.

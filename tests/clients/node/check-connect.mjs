@@ -60,7 +60,12 @@ const said = async call => {
   return content[0].text;
 };
 const seen = async url => (await fetch(new URL('/seen', url))).json();
-const tools = (...args) => execFileSync(WARDGATE, ['tools', ...args, '--data-dir', DATA], { encoding: 'utf8' });
+// `wardgate tools`, by the operator Olga.
+async function tools(...args) {
+  const { access_token: token } = await tokensOf(ISSUER, 'olga', { resource: WARDGATE_URL, scope: 'openid mcp' });
+  const env = { ...process.env, WARDGATE_TOKEN: token };
+  return execFileSync(WARDGATE, ['tools', ...args, '--data-dir', DATA], { encoding: 'utf8', env });
+}
 
 // Whether the server of the ledger vouches for it.
 async function isActive(token) {
@@ -76,7 +81,7 @@ for (const era of Object.keys(ERAS)) {
     [
       `${era}: a call leads its caller to the pages, and then goes on in their name`,
       async () => {
-        tools('disconnect', '--user', 'ann', '--source', 'notes', '--by', 'olga');
+        await tools('disconnect', '--user', 'ann', '--source', 'notes');
         const ann = await client('ann', era, allow('ann'));
         assert.equal(await said(ann.call(NOTES)), 'you are ann');
         assert.equal(ann.shown.length, 1);
@@ -136,9 +141,9 @@ CHECKS.push(
       const [last] = (await seen(LEDGER_URL)).slice(-1);
       assert.notEqual(last, ann.token);
       assert.equal(await isActive(last), true);
-      const listed = tools('connections', '--output', 'jsonl').trim().split('\n').map(line => JSON.parse(line));
+      const listed = (await tools('connections', '--output', 'jsonl')).trim().split('\n').map(line => JSON.parse(line));
       assert(listed.some(({ source, user }) => source === 'ledger' && user === 'ann'), JSON.stringify(listed));
-      assert.equal(tools('disconnect', '--user', 'ann', '--source', 'ledger', '--by', 'olga'), '1 forgotten\n');
+      assert.equal(await tools('disconnect', '--user', 'ann', '--source', 'ledger'), '1 forgotten\n');
       assert.equal(await isActive(last), false, 'its server knows');
       answer = () => 'decline';
       assert((await ann.call(LEDGER)).isError);

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use wardgate_testkit::{System, TestApp, run, until};
 
-use super::super::people::nurse;
+use super::super::people::{nurse, tool_manager};
 use super::{Piece, Provider, finish, hear, offered, said, start};
 use crate::WARDGATE;
 
@@ -53,16 +53,9 @@ async fn a_tool_that_is_switched_off_is_gone_from_the_next_turn_though_its_list_
 
     // Word of this is all that can end it: by its time it would be kept for minutes.
     let dir = app.data_dir().display().to_string();
-    let off = [
-        "tools",
-        "disable",
-        SHIFTS,
-        "--by",
-        "ada",
-        "--data-dir",
-        &dir,
-    ];
-    run(WARDGATE.as_ref(), &off, &[]).success();
+    let off = ["tools", "disable", SHIFTS, "--data-dir", &dir];
+    let ada = tool_manager(&app);
+    run(WARDGATE.as_ref(), &off, &[("WARDGATE_TOKEN", &ada)]).success();
     until("the tool is no longer offered", async || {
         let tools = offer().await;
         tools.iter().all(|tool| tool != SHIFTS).then_some(())

@@ -7,21 +7,21 @@ use std::time::{Duration, Instant};
 
 use futures::future::{join_all, select};
 use futures::{StreamExt, TryStreamExt, pin_mut};
-use serde_json::{Value, json};
+use serde_json::Value;
 use sqlx::{Connection, SqliteConnection};
 use wardgate_audit::{
     CallingProcesses, CheckpointKind, Config, ExportDirectory, ExportPart, RecordReader,
 };
+use wardgate_domain::OperatorAction;
 use wardgate_domain::{Ambient, BearerToken, CallFacts, Record, Status};
 use wardgate_proto::common::v1::ErrorReason;
-use wardgate_proto::policy::v1::RecordScope;
 use wardgate_rpc::client::{
     AuditFilter, CallError, DataSubjectFilter, ExportedPart, OperatorAuditClient, ProofSelector,
 };
 use wardgate_rpc::server::{BoundServer, ListenConfig};
 use wardgate_rpc::{Peer, Shutdown, link};
 use wardgate_store::DatabaseSettings;
-use wardgate_testkit::{FakePolicy, PolicyAnswer, token_message, until};
+use wardgate_testkit::{FakePolicy, PolicyAnswer, until, unverified_token};
 
 use crate::support::{
     TestService, TestStore, intact, json as record_of, keys, on_both_stores, outcome, start,
@@ -40,19 +40,10 @@ on_both_stores! {
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-pub(crate) fn token_of(subject: &str, tenant: &str) -> String {
-    let claims = json!({
-        "iss": "https://issuer.example", "sub": subject, "tenant": tenant, "roles": ["Auditor"],
-        "exp": 4_000_000_000_u64,
-    });
-    // The fake has verified it.
-    format!("{}.signature", token_message(&json!({}), &claims))
-}
-
 /// The service, where the policy lets `auditor.lee` read.
 async fn start_with_auditor(store: &TestStore) -> (TestService, Arc<FakePolicy>) {
     let policy = FakePolicy::new(Ambient::system());
-    policy.lets_read_record(RecordScope::All, "auditor.lee");
+    policy.lets_operate(OperatorAction::ReadRecord, "auditor.lee");
     let service = TestService::start_under(policy.client(Peer::Audit), &store.url).await;
     (service, policy)
 }
@@ -100,7 +91,7 @@ async fn an_operator_whom_the_policy_lets_reads_the_record_and_that_is_on_record
 ) {
     let (service, _policy) = start_with_auditor(store).await;
     append(&service, 3).await;
-    let operator = service.operator(&token_of("auditor.lee", ""));
+    let operator = service.operator(&unverified_token("auditor.lee", ""));
     let records = operator.read_records(everything()).await.unwrap();
     // Nothing was read yet.
     let on_record = record_of(&store.records().await[3]);
@@ -163,7 +154,7 @@ async fn an_operator_whom_the_policy_lets_reads_the_record_and_that_is_on_record
 async fn whom_no_policy_lets_read_is_refused_and_that_is_on_record(store: &TestStore) {
     let (service, _policy) = start_with_auditor(store).await;
     append(&service, 1).await;
-    let mallory = service.operator(&token_of("mallory", ""));
+    let mallory = service.operator(&unverified_token("mallory", ""));
     let answers = every_answer(&mallory).await;
     let message = answers[0].as_ref().unwrap().to_string();
     assert!(
@@ -185,7 +176,7 @@ async fn whom_no_policy_lets_read_is_refused_and_that_is_on_record(store: &TestS
         status: Some(Status::Denied),
         ..everything()
     };
-    let operator = service.operator(&token_of("auditor.lee", ""));
+    let operator = service.operator(&unverified_token("auditor.lee", ""));
     assert_eq!(read(&operator, denied).await.unwrap(), [1, 2, 3, 4, 5]);
 }
 
@@ -200,7 +191,7 @@ async fn without_a_token_that_the_policy_service_takes_nothing_is_read_nor_recor
         reasons(every_answer(&nobody).await),
         [ErrorReason::TokenRefused; 5]
     );
-    let operator = service.operator(&token_of("auditor.lee", ""));
+    let operator = service.operator(&unverified_token("auditor.lee", ""));
     for (answer, reason) in [
         (ErrorReason::TokenRefused, ErrorReason::TokenRefused),
         (ErrorReason::Unavailable, ErrorReason::Unavailable),
@@ -217,7 +208,7 @@ async fn without_a_policy_service_no_operator_reads() {
     let store = TestStore::sqlite();
     let service = store.service().await;
     append(&service, 1).await;
-    let operator = service.operator(&token_of("auditor.lee", ""));
+    let operator = service.operator(&unverified_token("auditor.lee", ""));
     let answers = every_answer(&operator).await;
     let message = answers[0].as_ref().unwrap().to_string();
     assert!(message.contains("audit.links.policy"), "{message}");
@@ -229,7 +220,7 @@ async fn a_service_reads_by_no_operators_token_and_an_operator_by_no_services_ri
     let store = TestStore::sqlite();
     let (service, _policy) = start_with_auditor(&store).await;
     append(&service, 1).await;
-    let token = BearerToken::new(&token_of("auditor.lee", ""));
+    let token = BearerToken::new(&unverified_token("auditor.lee", ""));
     for link in [&service.gateway_link, &service.console_link] {
         let as_operator = OperatorAuditClient::new(link.clone(), token.clone());
         assert_eq!(
@@ -256,7 +247,7 @@ async fn p2_nothing_of_the_record_is_released_while_it_takes_no_record() {
     let store = TestStore::sqlite();
     let (mut service, _policy) = start_with_auditor(&store).await;
     append(&service, 1).await;
-    let operator = service.operator(&token_of("auditor.lee", ""));
+    let operator = service.operator(&unverified_token("auditor.lee", ""));
     let mut other = SqliteConnection::connect(&store.url).await.unwrap();
     let lock = other.begin_with("BEGIN IMMEDIATE").await.unwrap();
     assert_eq!(
@@ -284,7 +275,7 @@ async fn append_of(service: &TestService, tenants: &[&str]) {
 async fn an_operator_of_a_tenant_reads_what_that_tenant_did(store: &TestStore) {
     let (service, _policy) = start_with_auditor(store).await;
     append_of(&service, &["north", "south", "north", "south", "", "north"]).await;
-    let north = service.operator(&token_of("auditor.lee", "north"));
+    let north = service.operator(&unverified_token("auditor.lee", "north"));
     assert_eq!(read(&north, everything()).await.unwrap(), [0, 2, 5]);
     let newest = AuditFilter {
         newest_first: true,
@@ -314,7 +305,7 @@ async fn an_operator_of_a_tenant_reads_what_that_tenant_did(store: &TestStore) {
 async fn a_watch_gives_each_record_once_it_is_durable(store: &TestStore) {
     let (service, _policy) = start_with_auditor(store).await;
     append(&service, 2).await;
-    let operator = service.operator(&token_of("auditor.lee", ""));
+    let operator = service.operator(&unverified_token("auditor.lee", ""));
     let of_doctor = AuditFilter {
         subject: Some("dr.yenji".to_owned()),
         ..everything()
@@ -376,13 +367,13 @@ async fn a_watch_gives_each_record_once_it_is_durable(store: &TestStore) {
 
 async fn a_watch_ends_once_the_policy_no_longer_permits_it(store: &TestStore) {
     let (service, policy) = start_with_auditor(store).await;
-    let operator = service.operator(&token_of("auditor.lee", ""));
+    let operator = service.operator(&unverified_token("auditor.lee", ""));
     let watch = operator.watch_records(everything()).await.unwrap();
     pin_mut!(watch);
     append(&service, 1).await;
     let found = watch.next().await.unwrap().unwrap();
     assert_eq!(intact(found).sequence, 1);
-    policy.lets_nobody_read_record();
+    policy.lets_nobody_operate();
     tokio::time::sleep(Duration::from_millis(1_100)).await;
     append(&service, 1).await;
     let ended = watch.next().await.unwrap().unwrap_err();
@@ -417,7 +408,7 @@ async fn an_export_over_grpc_is_the_one_of_the_store(store: &TestStore) {
     for appended in join_all(appended).await {
         appended.unwrap();
     }
-    let operator = service.operator(&token_of("auditor.lee", ""));
+    let operator = service.operator(&unverified_token("auditor.lee", ""));
     let call = ProofSelector::Call {
         call_id: record_of(&store.records().await[512])["call_id"]
             .as_str()
@@ -471,7 +462,7 @@ async fn a_cancelled_reading_stops_the_scan() {
     const RECORDS: usize = 12_000;
     let store = TestStore::sqlite();
     let policy = FakePolicy::new(Ambient::system());
-    policy.lets_read_record(RecordScope::All, "auditor.lee");
+    policy.lets_operate(OperatorAction::ReadRecord, "auditor.lee");
     let (service, closer) = wardgate_audit::service(
         Config::for_store(&store.url),
         keys(),
@@ -506,7 +497,7 @@ async fn a_cancelled_reading_stops_the_scan() {
     let link = link::connect::<()>(&url, Peer::Audit, name, None)
         .unwrap()
         .link;
-    let token = BearerToken::new(&token_of("auditor.lee", ""));
+    let token = BearerToken::new(&unverified_token("auditor.lee", ""));
     let operator = OperatorAuditClient::new(link.transport, token);
     let mut reading = operator.read_records(everything()).await.unwrap().boxed();
     assert_eq!(intact(reading.next().await.unwrap().unwrap()).sequence, 0);

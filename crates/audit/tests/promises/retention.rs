@@ -10,21 +10,21 @@ use wardgate_audit::{
     CallingProcesses, CheckpointKind, Config, ExportSettings, LogKey, RecordReader, VerifiedLog,
     Verifier,
 };
+use wardgate_domain::OperatorAction;
 use wardgate_domain::{Ambient, Event, Record, Status};
 use wardgate_proto::common::v1::ErrorReason;
-use wardgate_proto::policy::v1::RecordScope;
 use wardgate_rpc::Peer;
 use wardgate_rpc::client::{
     AuditFilter, CallCountQuery, CallSelection, DataSubjectFilter, HoldScope, OperatorAuditClient,
     QueriedRecord, RecordDetails,
 };
 use wardgate_store::DatabaseSettings;
-use wardgate_testkit::{FakePolicy, TestClock};
+use wardgate_testkit::{FakePolicy, TestClock, unverified_token};
 use wardgate_transparency::{Checkpoint, TrustPolicy, VerifierKey, leaf_hash};
 
 use crate::details::outcome_about;
 use crate::exports::{Receiver, webhook};
-use crate::operators::token_of;
+
 use crate::support::{
     TestService, TestStore, intact, intent, json, keys, log_key, on_both_stores, outcome, refusals,
     subject,
@@ -60,9 +60,9 @@ async fn start_at(
     ambient: Ambient,
 ) -> TestService {
     let policy: Arc<FakePolicy> = FakePolicy::new(Ambient::system());
-    policy.lets_read_record(RecordScope::All, "auditor.lee");
-    for scope in [RecordScope::All, RecordScope::Manage] {
-        policy.lets_read_record(scope, "ada");
+    policy.lets_operate(OperatorAction::ReadRecord, "auditor.lee");
+    for scope in [OperatorAction::ReadRecord, OperatorAction::ManageRecord] {
+        policy.lets_operate(scope, "ada");
     }
     let config = Config {
         log_origin: Some(ORIGIN.to_owned()),
@@ -76,7 +76,7 @@ async fn start_at(
 }
 
 fn ada(service: &TestService) -> OperatorAuditClient {
-    service.operator(&token_of("ada", ""))
+    service.operator(&unverified_token("ada", ""))
 }
 
 /// Calls of November 2025.
@@ -365,7 +365,7 @@ async fn a12_only_who_may_manage_the_record_removes_holds_and_erases_and_that_is
         key: "NUGWI".to_owned(),
     };
     // To read is not enough.
-    let auditor = service.operator(&token_of("auditor.lee", ""));
+    let auditor = service.operator(&unverified_token("auditor.lee", ""));
     auditor.retention(LIMIT).await.unwrap();
     let refused = [
         auditor.apply_retention().await.err(),
@@ -392,7 +392,7 @@ async fn a12_only_who_may_manage_the_record_removes_holds_and_erases_and_that_is
         expected.map(|action| (action.into(), "denied".into()))
     );
     // Who manages a tenant's part holds and lifts that, and removes nothing.
-    let northern = service.operator(&token_of("ada", "north"));
+    let northern = service.operator(&unverified_token("ada", "north"));
     assert_eq!(
         northern.apply_retention().await.err().unwrap().reason(),
         ErrorReason::Denied
@@ -403,7 +403,7 @@ async fn a12_only_who_may_manage_the_record_removes_holds_and_erases_and_that_is
         .unwrap();
     let holds = ada(&service).retention(LIMIT).await.unwrap().holds;
     assert_eq!(holds[0].tenant.as_deref(), Some("north"));
-    let southern = service.operator(&token_of("ada", "south"));
+    let southern = service.operator(&unverified_token("ada", "south"));
     assert!(southern.lift_hold("north", LIMIT).await.is_err());
     northern.lift_hold("north", LIMIT).await.unwrap();
     let last = json(store.records().await.last().unwrap());
@@ -555,7 +555,7 @@ async fn a12_an_operator_of_a_tenant_lifts_no_hold_that_another_operator_set_on_
     store: &TestStore,
 ) {
     let service = start(store, 30, Vec::new()).await;
-    let northern = service.operator(&token_of("ada", "north"));
+    let northern = service.operator(&unverified_token("ada", "north"));
     let operator = ada(&service);
     let scope = || HoldScope::Tenant("north".to_owned());
     operator.set_hold("court", scope(), LIMIT).await.unwrap();

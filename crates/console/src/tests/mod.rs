@@ -16,8 +16,8 @@ use http::{Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::ServiceExt;
+use wardgate_domain::OperatorAction;
 use wardgate_edge::{Admission, Authenticator, EdgeClient, Origins};
-use wardgate_proto::policy::v1::RecordScope;
 use wardgate_rpc::Peer;
 use wardgate_store::DatabaseSettings;
 use wardgate_testkit::{FakeAudit, FakePolicy, TestClock, TestIssuer};
@@ -165,12 +165,14 @@ impl TestConsole {
 
     /// From now on `subject` may read the whole record.
     pub(crate) fn lets_read_all(&self, subject: &str) {
-        self.policy.lets_read_record(RecordScope::All, subject);
+        self.policy
+            .lets_operate(OperatorAction::ReadRecord, subject);
     }
 
     /// From now on `subject` may read what they did themselves.
     pub(crate) fn lets_read_own(&self, subject: &str) {
-        self.policy.lets_read_record(RecordScope::Own, subject);
+        self.policy
+            .lets_operate(OperatorAction::ReadOwnRecord, subject);
     }
 
     /// Signs somebody in, and gives their cookie.

@@ -9,7 +9,7 @@ use wardgate_proto::{common, policy};
 use super::{optional_digest, parse, parse_optional, required};
 use crate::{
     AttributeType, CallReference, ColumnClass, ColumnTier, ConversationFacts, Decision,
-    DenialReason, Digest, InvalidMessage, PermitTerms, ReadDecision, RecordScope, RowRule,
+    DenialReason, Digest, InvalidMessage, OperatorAction, PermitTerms, ReadDecision, RowRule,
     SignedPermit, Verdict,
 };
 
@@ -294,32 +294,36 @@ impl From<&ConversationFacts> for policy::v1::ConversationFacts {
     }
 }
 
-impl TryFrom<policy::v1::RecordScope> for RecordScope {
+impl TryFrom<policy::v1::OperatorAction> for OperatorAction {
     type Error = InvalidMessage;
 
-    fn try_from(scope: policy::v1::RecordScope) -> Result<Self, Self::Error> {
-        match scope {
-            policy::v1::RecordScope::All => Ok(Self::All),
-            policy::v1::RecordScope::Own => Ok(Self::Own),
-            policy::v1::RecordScope::Manage => Ok(Self::Manage),
-            policy::v1::RecordScope::Unspecified => {
-                Err(InvalidMessage::field("scope", "is missing"))
+    fn try_from(action: policy::v1::OperatorAction) -> Result<Self, Self::Error> {
+        match action {
+            policy::v1::OperatorAction::ReadRecord => Ok(Self::ReadRecord),
+            policy::v1::OperatorAction::ReadOwnRecord => Ok(Self::ReadOwnRecord),
+            policy::v1::OperatorAction::ManageRecord => Ok(Self::ManageRecord),
+            policy::v1::OperatorAction::RevokeAccess => Ok(Self::RevokeAccess),
+            policy::v1::OperatorAction::ManageTools => Ok(Self::ManageTools),
+            policy::v1::OperatorAction::Unspecified => {
+                Err(InvalidMessage::field("action", "is missing"))
             }
         }
     }
 }
 
-impl From<RecordScope> for policy::v1::RecordScope {
-    fn from(scope: RecordScope) -> Self {
-        match scope {
-            RecordScope::All => Self::All,
-            RecordScope::Own => Self::Own,
-            RecordScope::Manage => Self::Manage,
+impl From<OperatorAction> for policy::v1::OperatorAction {
+    fn from(action: OperatorAction) -> Self {
+        match action {
+            OperatorAction::ReadRecord => Self::ReadRecord,
+            OperatorAction::ReadOwnRecord => Self::ReadOwnRecord,
+            OperatorAction::ManageRecord => Self::ManageRecord,
+            OperatorAction::RevokeAccess => Self::RevokeAccess,
+            OperatorAction::ManageTools => Self::ManageTools,
         }
     }
 }
 
-/// The two questions about reading are answered alike.
+/// The two questions that are about no tool are answered alike.
 macro_rules! read_decision {
     ($answer:ident) => {
         impl TryFrom<policy::v1::$answer> for ReadDecision {
@@ -347,5 +351,4 @@ macro_rules! read_decision {
 }
 
 read_decision!(AuthorizeRecallResponse);
-read_decision!(AuthorizeRecordResponse);
-read_decision!(AuthorizeRevocationResponse);
+read_decision!(AuthorizeOperatorResponse);

@@ -102,7 +102,6 @@ impl TryFrom<toolrunner::v1::SetSwitchRequest> for SwitchChange {
             target: required(request.target, "target")?.try_into()?,
             scope: required(request.scope, "scope")?.try_into()?,
             action,
-            by: text(request.by, "by")?,
         })
     }
 }
@@ -119,7 +118,7 @@ impl From<&SwitchChange> for toolrunner::v1::SetSwitchRequest {
             target: Some((&change.target).into()),
             scope: Some((&change.scope).into()),
             action: action.into(),
-            by: change.by.clone(),
+            caller_token: String::new(),
         }
     }
 }

@@ -2,13 +2,17 @@
 
 use serde_json::{Value, json};
 use wardgate_domain::AdminChange;
-use wardgate_testkit::{AppendBehavior, FakePolicy, until};
+use wardgate_domain::OperatorAction;
+use wardgate_testkit::{AppendBehavior, until};
 
 use crate::listen::{EventStreamClient, get};
 use crate::world::{ISSUER, MODERN, Reply, World};
 
 fn operator(world: &World) -> String {
-    world.issuer.token("security.elm", &[FakePolicy::REVOKER])
+    world
+        .policy
+        .lets_operate(OperatorAction::RevokeAccess, "security.elm");
+    world.issuer.token("security.elm", &[])
 }
 
 async fn method(world: &World, token: &str, method: &str, params: &Value) -> Reply {

@@ -102,13 +102,17 @@ async fn after_a_deletion_nothing_of_it_is_left_and_everything_else_is() {
         assert_eq!(hits.len(), 1);
 
         // A skeleton stays, and the record says what became of the rest.
-        let (skeletons, _) = setup.operator.survey("", "nurse.joy", 0, "").await.unwrap();
+        let (skeletons, _) = setup
+            .operator
+            .survey(&ada(), ("", "nurse.joy"), 0, "")
+            .await
+            .unwrap();
         let skeleton = skeletons.iter().find(|one| one.key == key).unwrap();
         assert!(skeleton.erased_at.is_some() && skeleton.messages == 31);
         let rows = "SELECT count(*) FROM memory.message WHERE id IS NULL AND role > 0 AND at > 0";
         assert_eq!(setup.database.number(rows).await, 31);
-        let [change] = &setup.audit.changes.all()[..] else {
-            panic!("{:?}", setup.audit.changes.all());
+        let [change] = &setup.changes()[..] else {
+            panic!("{:?}", setup.changes());
         };
         assert_eq!((change.actor.as_str(), change.failed), ("nurse.joy", false));
         assert_eq!(change.action, "conversation.erase");
@@ -191,16 +195,16 @@ async fn what_cannot_be_recorded_is_not_erased() {
             reason(setup.memory.delete(on_behalf_of(&joy), &mine).await),
             refused
         );
-        assert_eq!(reason(setup.operator.erase(key, "ada").await), refused);
+        assert_eq!(reason(setup.operator.erase(&ada(), key).await), refused);
         let target = HoldTarget::Conversation(key);
-        let held = setup.operator.set_hold(&target, true, "ada").await;
+        let held = setup.operator.set_hold(&ada(), &target, true).await;
         assert_eq!(reason(held), refused);
         assert_eq!(texts(&setup.context(&joy, &mine).await.messages), ["hello"]);
-        assert!(setup.operator.list_holds().await.unwrap().is_empty());
+        assert!(setup.operator.list_holds(&ada()).await.unwrap().is_empty());
         setup.audit.recovers();
-        setup.operator.erase(key, "ada").await.unwrap();
+        setup.operator.erase(&ada(), key).await.unwrap();
         assert!(setup.context(&joy, &mine).await.messages.is_empty());
-        assert_eq!(setup.audit.changes.all()[0].actor, "ada");
+        assert_eq!(setup.changes()[0].actor, "ada");
     }
 }
 
@@ -226,8 +230,12 @@ async fn what_is_held_is_neither_erased_nor_cleared_nor_ended_by_retention() {
             },
             HoldTarget::Tenant("north".to_owned()),
         ] {
-            setup.operator.set_hold(&target, true, "ada").await.unwrap();
-            let holds = setup.operator.list_holds().await.unwrap();
+            setup
+                .operator
+                .set_hold(&ada(), &target, true)
+                .await
+                .unwrap();
+            let holds = setup.operator.list_holds(&ada()).await.unwrap();
             assert_eq!((holds.len(), &holds[0].target), (1, &target));
             let held = ErrorReason::Held;
             assert_eq!(
@@ -238,37 +246,32 @@ async fn what_is_held_is_neither_erased_nor_cleared_nor_ended_by_retention() {
                 reason(setup.memory.clear(on_behalf_of(&joy), &mine).await),
                 held
             );
-            assert_eq!(reason(setup.operator.erase(key, "ada").await), held);
+            assert_eq!(reason(setup.operator.erase(&ada(), key).await), held);
             setup.maintenance.sweep().await;
             assert_eq!(texts(&setup.context(&joy, &mine).await.messages), ["hello"]);
-            let (skeletons, _) = setup.operator.survey("north", "", 0, "").await.unwrap();
+            let (skeletons, _) = setup
+                .operator
+                .survey(&ada(), ("north", ""), 0, "")
+                .await
+                .unwrap();
             assert!(skeletons[0].held);
             setup
                 .operator
-                .set_hold(&target, false, "ada")
+                .set_hold(&ada(), &target, false)
                 .await
                 .unwrap();
         }
         let other = HoldTarget::Tenant("south".to_owned());
-        setup.operator.set_hold(&other, true, "ada").await.unwrap();
+        setup.operator.set_hold(&ada(), &other, true).await.unwrap();
         setup.maintenance.sweep().await;
         assert!(setup.context(&joy, &mine).await.messages.is_empty());
-        let actions: Vec<_> = setup
-            .audit
-            .changes
-            .all()
-            .into_iter()
-            .map(|one| one.action)
-            .collect();
+        let actions: Vec<_> = setup.changes().into_iter().map(|one| one.action).collect();
         let pair = ["hold.set", "hold.lift"];
         let expected = [&pair[..], &pair, &pair, &["hold.set", "conversation.erase"]].concat();
         assert_eq!(actions, expected);
-        assert_eq!(
-            setup.audit.changes.all().last().unwrap().actor,
-            "(retention)"
-        );
+        assert_eq!(setup.changes().last().unwrap().actor, "(retention)");
         let unknown = HoldTarget::Conversation(ConversationKey::new(&Ambient::system()));
-        let held = setup.operator.set_hold(&unknown, true, "ada").await;
+        let held = setup.operator.set_hold(&ada(), &unknown, true).await;
         assert_eq!(reason(held), ErrorReason::UnknownConversation);
     }
 }
@@ -288,7 +291,11 @@ async fn conversations_are_kept_as_long_as_the_rule_of_their_tenant_says() {
         for (days, kept) in [(0, 3), (2, 2), (2, 1), (9_000, 1)] {
             setup.pass(Duration::from_hours(24) * days);
             setup.maintenance.sweep().await;
-            let (skeletons, _) = setup.operator.survey("", "", 0, "").await.unwrap();
+            let (skeletons, _) = setup
+                .operator
+                .survey(&ada(), ("", ""), 0, "")
+                .await
+                .unwrap();
             let alive = skeletons.iter().filter(|one| one.erased_at.is_none());
             assert_eq!(alive.count(), kept, "{days} days later");
         }
@@ -309,7 +316,7 @@ async fn what_is_used_while_it_is_about_to_expire_is_kept() {
         setup.after_next_change(USE);
         setup.maintenance.sweep().await;
         assert_eq!(texts(&setup.context(&joy, &mine).await.messages), ["hello"]);
-        let failed = setup.audit.changes.all().into_iter().map(|one| one.failed);
+        let failed = setup.changes().into_iter().map(|one| one.failed);
         assert_eq!(failed.collect::<Vec<_>>(), [false, true]);
         // What its owner deletes goes however new it is.
         setup
@@ -340,7 +347,10 @@ async fn operators_survey_skeletons_a_page_at_a_time() {
         ] {
             let (mut keys, mut token) = (Vec::new(), Some(String::new()));
             while let Some(from) = token {
-                let page = setup.operator.survey(tenant, subject, 3, &from).await;
+                let page = setup
+                    .operator
+                    .survey(&ada(), (tenant, subject), 3, &from)
+                    .await;
                 let (page, next) = page.unwrap();
                 keys.extend(page.into_iter().map(|one| one.key));
                 token = next;
@@ -360,7 +370,7 @@ async fn what_was_recorded_and_then_not_done_is_recorded_as_failed() {
         setup.after_next_change(HOLD);
         let deleted = setup.memory.delete(on_behalf_of(&joy), &mine).await;
         assert_eq!(reason(deleted), ErrorReason::Held);
-        let changes = setup.audit.changes.all();
+        let changes = setup.changes();
         let failed: Vec<_> = changes.iter().map(|change| change.failed).collect();
         assert_eq!(failed, [false, true]);
         assert_eq!(changes[0].target, changes[1].target);
@@ -464,5 +474,50 @@ async fn what_is_cleared_and_not_yet_removed_is_as_good_as_gone() {
                 .await,
             1
         );
+    }
+}
+
+#[tokio::test]
+async fn whom_no_policy_lets_manage_conversations_changes_and_lists_nothing_and_that_is_on_record()
+{
+    for setup in Setup::each().await {
+        let joy = joy();
+        let mine = setup.make_with(&joy, "chat", vec![person("hello")]).await;
+        let key = key_of(&setup, &joy, &mine).await;
+        let target = HoldTarget::Conversation(key);
+        // One whom no policy lets, and one whom it lets, but who belongs to a tenant.
+        for (subject, tenant) in [("mallory", ""), (MANAGER, "north")] {
+            let token = token_of(&caller(subject, tenant));
+            let refused = [
+                reason(setup.operator.erase(&token, key).await),
+                reason(setup.operator.set_hold(&token, &target, true).await),
+                reason(setup.operator.survey(&token, ("", ""), 0, "").await),
+                reason(setup.operator.list_holds(&token).await),
+            ];
+            assert_eq!(refused, [ErrorReason::Denied; 4], "{subject} {tenant}");
+            let tried = setup.audit.changes.all();
+            let tried: Vec<_> = tried.iter().rev().take(4).rev().collect();
+            let actions = tried.iter().map(|one| one.action.as_str());
+            let expected = [
+                "conversation.erase",
+                "hold.set",
+                "conversation.list",
+                "hold.list",
+            ];
+            assert_eq!(actions.collect::<Vec<_>>(), expected);
+            assert!(tried.iter().all(|one| one.failed && one.actor == subject));
+        }
+        let no_token = BearerToken::new("");
+        let refused = setup.operator.erase(&no_token, key).await;
+        assert_eq!(reason(refused), ErrorReason::TokenRefused);
+        assert_eq!(texts(&setup.context(&joy, &mine).await.messages), ["hello"]);
+        assert!(setup.operator.list_holds(&ada()).await.unwrap().is_empty());
+        let listed = setup.audit.changes.all();
+        let listed = listed.last().unwrap();
+        assert_eq!(
+            (listed.action.as_str(), listed.failed),
+            ("hold.list", false)
+        );
+        assert_eq!(listed.actor, MANAGER);
     }
 }

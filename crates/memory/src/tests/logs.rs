@@ -69,7 +69,7 @@ async fn neither_logs_nor_errors_repeat_what_a_person_wrote() {
         setup.context(&joy, &mine).await;
         setup.policy.is_down(false);
         let unknown = HoldTarget::Conversation(ConversationKey::new(&Ambient::system()));
-        failed(setup.operator.set_hold(&unknown, true, "ada").await.err());
+        failed(setup.operator.set_hold(&ada(), &unknown, true).await.err());
         // Damage that shows when it is read.
         setup
             .database

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use wardgate_domain::{
-    Ambient, AnsweredCall, BearerToken, Caller, CallerClaims, ConversationId, Digest, Message,
-    MessageId, NewMessage, Role, Source, ToolFacts, TurnId, TurnState,
+    AdminChange, Ambient, AnsweredCall, BearerToken, Caller, CallerClaims, ConversationId, Digest,
+    Message, MessageId, NewMessage, Role, Source, ToolFacts, TurnId, TurnState,
 };
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{CallError, ContextWindow, MemoryClient, MessageBatch, OnBehalfOf};
@@ -99,6 +99,13 @@ impl Setup {
         let happens = async move { database.execute(sql).await };
         let kept = AppendBehavior::KeepAfter(Box::pin(happens));
         self.audit.next([kept]);
+    }
+
+    /// The changes on record, without what operators listed.
+    fn changes(&self) -> Vec<AdminChange> {
+        let mut changes = self.audit.changes.all();
+        changes.retain(|change| !change.action.ends_with(".list"));
+        changes
     }
 
     fn pass(&self, time: Duration) {
@@ -196,6 +203,18 @@ fn caller_of(issuer: &str, tenant: &str, subject: &str) -> Caller {
         ..claims(subject, &["Nurse"])
     });
     caller.with_token(BearerToken::new(&token))
+}
+
+/// The operator whom the policy lets manage conversations.
+const MANAGER: &str = "ada";
+
+/// Their token.
+fn ada() -> BearerToken {
+    token_of(&caller(MANAGER, ""))
+}
+
+fn token_of(caller: &Caller) -> BearerToken {
+    caller.token().unwrap().clone()
 }
 
 fn joy() -> Caller {

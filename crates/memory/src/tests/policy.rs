@@ -5,10 +5,13 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use tonic::Status;
-use wardgate_domain::{BearerToken, Caller, ConversationKey, Digest, ToolFacts};
+use wardgate_domain::{
+    Ambient, BearerToken, Caller, ConversationKey, DecisionId, Digest, OperatorAction,
+    ReadDecision, ToolFacts,
+};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::ServiceError;
-use wardgate_rpc::client::CallError;
+use wardgate_rpc::client::{CallError, Operator, OperatorError};
 
 use crate::owner::Owner;
 use crate::rights::{RequestContext, Rights};
@@ -96,6 +99,24 @@ impl Rights for Policy {
             return Err(wardgate_rpc::status(&RefusedByTest).into());
         }
         Ok(super::caller_of(issuer, tenant, subject))
+    }
+
+    async fn decide_manager(&self, token: &str) -> Result<Operator, OperatorError> {
+        if token.is_empty() {
+            return Err(OperatorError::NoToken);
+        }
+        let caller = Rights::identify(self, &BearerToken::new(token)).await;
+        let caller = caller.map_err(OperatorError::TokenRefused)?;
+        let ambient = Ambient::system();
+        Ok(Operator {
+            decision: ReadDecision {
+                id: DecisionId::new(&ambient),
+                allowed: caller.subject() == super::MANAGER,
+                policy_hash: Digest::of(b"policies"),
+            },
+            action: OperatorAction::ManageRecord,
+            caller,
+        })
     }
 
     async fn of_call(

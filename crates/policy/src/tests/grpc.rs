@@ -11,8 +11,8 @@ use wardgate_proto::common::v1 as pb;
 use wardgate_proto::policy::v1::policy_service_client::PolicyServiceClient;
 use wardgate_proto::policy::v1::policy_service_server::{PolicyService, PolicyServiceServer};
 use wardgate_proto::policy::v1::{
-    ApproveRequest, AuthorizeRecallRequest, AuthorizeRecordRequest, AuthorizeRequest,
-    ConversationFacts, IdentifyRequest, ListVisibleRequest, RecordScope, WatchVersionRequest,
+    ApproveRequest, AuthorizeOperatorRequest, AuthorizeRecallRequest, AuthorizeRequest,
+    ConversationFacts, IdentifyRequest, ListVisibleRequest, OperatorAction, WatchVersionRequest,
 };
 use wardgate_rpc::client::LocalPolicy;
 use wardgate_rpc::{Readiness, Service};
@@ -328,9 +328,9 @@ async fn nothing_is_decided_for_a_caller_whose_token_does_not_verify() {
             caller_token: token.clone(),
             ..AuthorizeRecallRequest::default()
         };
-        let record = AuthorizeRecordRequest {
+        let record = AuthorizeOperatorRequest {
             caller_token: token.clone(),
-            scope: RecordScope::All.into(),
+            action: OperatorAction::ReadRecord.into(),
         };
         let approve = ApproveRequest {
             approver_token: token.clone(),
@@ -344,7 +344,7 @@ async fn nothing_is_decided_for_a_caller_whose_token_does_not_verify() {
             client.authorize(authorize).await.err().unwrap(),
             client.list_visible(list).await.err().unwrap(),
             client.authorize_recall(recall).await.err().unwrap(),
-            client.authorize_record(record).await.err().unwrap(),
+            client.authorize_operator(record).await.err().unwrap(),
             client.identify(identify).await.err().unwrap(),
         ];
         for refused in refusals {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use wardgate_domain::{InvalidMessage, Timestamp};
+use wardgate_domain::{BearerToken, InvalidMessage, Timestamp};
 use wardgate_proto::toolrunner::v1 as pb;
 
 use super::{CallError, ToolRunnerClient, request, within};
@@ -103,8 +103,6 @@ pub struct RemoveConnections<'a> {
     pub issuer: Option<&'a str>,
     /// Name of the source; none: all.
     pub source: Option<&'a str>,
-    /// The operator, for the record.
-    pub by: &'a str,
 }
 
 impl ToolRunnerClient {
@@ -172,12 +170,18 @@ impl ToolRunnerClient {
         .await
     }
 
-    /// Every connection.
-    pub async fn list_connections(&self) -> Result<Vec<SourceConnection>, CallError> {
+    /// Every connection, for the holder of the token `operator`.
+    pub async fn list_connections(
+        &self,
+        operator: &BearerToken,
+    ) -> Result<Vec<SourceConnection>, CallError> {
+        let message = pb::ListConnectionsRequest {
+            caller_token: operator.expose().to_owned(),
+        };
         let mut client = self.client.clone();
         within(LIMIT, async move {
-            let request = request(pb::ListConnectionsRequest {}, LIMIT);
-            let listed = client.list_connections(request).await?.into_inner();
+            let listed = client.list_connections(request(message, LIMIT)).await?;
+            let listed = listed.into_inner();
             let connections = listed
                 .connections
                 .into_iter()
@@ -187,16 +191,17 @@ impl ToolRunnerClient {
         .await
     }
 
-    /// Forgets tokens; how many connections that were.
+    /// Forgets tokens for the holder of the token `operator`; how many connections that were.
     pub async fn remove_connections(
         &self,
+        operator: &BearerToken,
         remove: RemoveConnections<'_>,
     ) -> Result<u64, CallError> {
         let message = pb::RemoveConnectionsRequest {
             subject: remove.subject.to_owned(),
             issuer: remove.issuer.unwrap_or_default().to_owned(),
             source: remove.source.unwrap_or_default().to_owned(),
-            by: remove.by.to_owned(),
+            caller_token: operator.expose().to_owned(),
         };
         let mut client = self.client.clone();
         within(LIMIT, async move {

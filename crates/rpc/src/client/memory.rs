@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tonic::{Request, Response, Status};
 use wardgate_domain::{
-    Caller, Conversation, ConversationId, ConversationKey, Hold, HoldTarget, InvalidMessage,
-    Message, NewMessage, Skeleton, TurnId, TurnState,
+    BearerToken, Caller, Conversation, ConversationId, ConversationKey, Hold, HoldTarget,
+    InvalidMessage, Message, NewMessage, Skeleton, TurnId, TurnState,
 };
 use wardgate_proto::memory::v1 as pb;
 use wardgate_proto::memory::v1::memory_service_client::MemoryServiceClient;
@@ -357,8 +357,8 @@ impl MemoryClient {
     /// tenant or subject, 0 for 50 skeletons.
     pub async fn survey(
         &self,
-        tenant: &str,
-        subject: &str,
+        operator: &BearerToken,
+        (tenant, subject): (&str, &str),
         limit: u32,
         page_token: &str,
     ) -> Result<ListPage<Skeleton>, CallError> {
@@ -367,6 +367,7 @@ impl MemoryClient {
             subject: subject.to_owned(),
             limit,
             page_token: page_token.to_owned(),
+            caller_token: operator.expose().to_owned(),
         };
         let answer = self
             .ask(message, async |mut client, message| {
@@ -376,11 +377,15 @@ impl MemoryClient {
         Ok((all(answer.skeletons)?, token(answer.next_page_token)))
     }
 
-    /// Erases a conversation on the word of the operator `by`, on record.
-    pub async fn erase(&self, key: ConversationKey, by: &str) -> Result<(), CallError> {
+    /// Erases a conversation for the holder of the token `operator`, on record.
+    pub async fn erase(
+        &self,
+        operator: &BearerToken,
+        key: ConversationKey,
+    ) -> Result<(), CallError> {
         let message = pb::EraseRequest {
             key: key.to_string(),
-            by: by.to_owned(),
+            caller_token: operator.expose().to_owned(),
         };
         self.ask(message, async |mut client, message| {
             client.erase(message).await
@@ -389,17 +394,17 @@ impl MemoryClient {
         .map(drop)
     }
 
-    /// Puts a legal hold on something, or lifts it, on the word of the operator `by`, on record.
+    /// Puts a legal hold on something, or lifts it, for the holder of the token `operator`, on record.
     pub async fn set_hold(
         &self,
+        operator: &BearerToken,
         target: &HoldTarget,
         held: bool,
-        by: &str,
     ) -> Result<(), CallError> {
         let message = pb::SetHoldRequest {
             target: Some(target.into()),
             held,
-            by: by.to_owned(),
+            caller_token: operator.expose().to_owned(),
         };
         self.ask(message, async |mut client, message| {
             client.set_hold(message).await
@@ -409,9 +414,12 @@ impl MemoryClient {
     }
 
     /// Every hold.
-    pub async fn list_holds(&self) -> Result<Vec<Hold>, CallError> {
+    pub async fn list_holds(&self, operator: &BearerToken) -> Result<Vec<Hold>, CallError> {
+        let message = pb::ListHoldsRequest {
+            caller_token: operator.expose().to_owned(),
+        };
         let answer = self
-            .ask(pb::ListHoldsRequest {}, async |mut client, message| {
+            .ask(message, async |mut client, message| {
                 client.list_holds(message).await
             })
             .await?;
@@ -466,11 +474,14 @@ mod tests {
         }
         sendable(|client| {
             let client = client.clone();
-            async move { client.list_holds().await }
+            async move { client.list_holds(&BearerToken::new("t")).await }
         });
         sendable(|client| {
             let client = client.clone();
-            async move { client.survey("", "", 0, "").await }
+            async move {
+                let operator = BearerToken::new("t");
+                client.survey(&operator, ("", ""), 0, "").await
+            }
         });
     }
 }

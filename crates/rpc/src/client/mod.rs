@@ -5,6 +5,7 @@ mod connections;
 mod content;
 mod interaction;
 mod memory;
+mod operator;
 mod policy;
 mod tool_runner;
 
@@ -41,6 +42,7 @@ pub use memory::{
     AddedMessages, ContextWindow, ConversationPage, ConversationSelector, ConversationSubscriber,
     ConversationTurn, ListPage, MemoryClient, MessageBatch, OnBehalfOf, SearchHit,
 };
+pub use operator::{Operator, OperatorError, OperatorRights};
 pub use policy::{Authorizer, CallQuestion, LocalPolicy, PolicyClient, PolicyVersion};
 pub use tool_runner::{
     CallEvent, CallEvents, CallTool, Catalogue, CatalogueSource, CatalogueTool, DroppedColumns,

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt};
 use wardgate_domain::{
     ApprovalDecision, BearerToken, CallReference, CallToApprove, Caller, ConversationFacts,
-    Decision, Digest, InvalidMessage, ReadDecision, RecordScope, ShadowReport, SignedApproval,
+    Decision, Digest, InvalidMessage, OperatorAction, ReadDecision, ShadowReport, SignedApproval,
     ToolFacts,
 };
 use wardgate_proto::policy::v1 as pb;
@@ -230,36 +230,20 @@ impl PolicyClient {
         .await
     }
 
-    /// Whether `caller` may read this part of the record.
-    pub async fn authorize_record(
+    /// Whether `caller` may do `action`.
+    pub async fn authorize_operator(
         &self,
         caller: &Caller,
-        scope: RecordScope,
+        action: OperatorAction,
     ) -> Result<ReadDecision, CallError> {
-        let message = pb::AuthorizeRecordRequest {
+        let message = pb::AuthorizeOperatorRequest {
             caller_token: token_of(caller)?,
-            scope: pb::RecordScope::from(scope).into(),
+            action: pb::OperatorAction::from(action).into(),
         };
         let mut client = self.client.clone();
         within(self.limit, async move {
             let answer = client
-                .authorize_record(request(message, self.limit))
-                .await?
-                .into_inner();
-            Ok(answer.try_into()?)
-        })
-        .await
-    }
-
-    /// Whether `caller` may revoke tokens, subjects and sign-ins.
-    pub async fn authorize_revocation(&self, caller: &Caller) -> Result<ReadDecision, CallError> {
-        let message = pb::AuthorizeRevocationRequest {
-            caller_token: token_of(caller)?,
-        };
-        let mut client = self.client.clone();
-        within(self.limit, async move {
-            let answer = client
-                .authorize_revocation(request(message, self.limit))
+                .authorize_operator(request(message, self.limit))
                 .await?
                 .into_inner();
             Ok(answer.try_into()?)

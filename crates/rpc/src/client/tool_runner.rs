@@ -10,8 +10,8 @@ use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use tokio::time::{Instant, timeout_at};
 use wardgate_domain::{
-    CallId, Caller, InvalidMessage, OfferKind, RequiredCapabilities, ResultOutline, SignedPermit,
-    Status, Switch, SwitchChange, ToolFacts, ToolName, ToolSwitches,
+    BearerToken, CallId, Caller, InvalidMessage, OfferKind, RequiredCapabilities, ResultOutline,
+    SignedPermit, Status, Switch, SwitchChange, ToolFacts, ToolName, ToolSwitches,
 };
 use wardgate_proto::common::v1::StageTime;
 use wardgate_proto::toolrunner::v1 as pb;
@@ -310,24 +310,33 @@ impl ToolRunnerClient {
             .map(|version| version.map(|version| version.catalogue_version)))
     }
 
-    /// Changes one switch: on record, stored, and in force on every replica within a second.
-    pub async fn set_switch(&self, change: &SwitchChange) -> Result<(), CallError> {
+    /// Changes one switch for the holder of the token `operator`: on record, stored, and in force on every replica within a second.
+    pub async fn set_switch(
+        &self,
+        operator: &BearerToken,
+        change: &SwitchChange,
+    ) -> Result<(), CallError> {
+        let message = pb::SetSwitchRequest {
+            caller_token: operator.expose().to_owned(),
+            ..change.into()
+        };
         let mut client = self.client.clone();
         within(self.limit, async move {
-            client
-                .set_switch(request(change.into(), self.limit))
-                .await?;
+            client.set_switch(request(message, self.limit)).await?;
             Ok(())
         })
         .await
     }
 
-    /// Every switch as it stands.
-    pub async fn list_switches(&self) -> Result<Vec<Switch>, CallError> {
+    /// Every switch as it stands, for the holder of the token `operator`.
+    pub async fn list_switches(&self, operator: &BearerToken) -> Result<Vec<Switch>, CallError> {
+        let message = pb::ListSwitchesRequest {
+            caller_token: operator.expose().to_owned(),
+        };
         let mut client = self.client.clone();
         within(self.limit, async move {
             let answer = client
-                .list_switches(request(pb::ListSwitchesRequest {}, self.limit))
+                .list_switches(request(message, self.limit))
                 .await?
                 .into_inner();
             let switches = answer.switches.into_iter().map(Switch::try_from);

@@ -10,8 +10,8 @@ use tonic::{Request, Response, Status};
 use wardgate_domain::{
     Ambient, ApprovalDecision, ApprovalTerms, ApproverRefusal, Approvers, CallToApprove,
     CallUnderApproval, ColumnClass, ColumnTier, Decision, DecisionId, DenialReason, Digest,
-    OfferKind, PermitId, PermitSigner, PermitTerms, PermitVerifier, SignedApproval, SignedPermit,
-    ToolFacts, Verdict,
+    OfferKind, OperatorAction, PermitId, PermitSigner, PermitTerms, PermitVerifier, SignedApproval,
+    SignedPermit, ToolFacts, Verdict,
 };
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::policy::v1 as pb;
@@ -74,8 +74,8 @@ pub struct FakePolicy {
     says: Mutex<PolicyAnswer>,
     /// Tools nobody may see.
     hidden: Mutex<Vec<String>>,
-    /// Who may read all of the record, and who their own part.
-    readers: Mutex<Vec<(pb::RecordScope, String)>>,
+    /// Which operator may do what.
+    operators: Mutex<Vec<(OperatorAction, String)>>,
     /// Arguments with one of these in them are denied.
     forbidden: Mutex<Vec<String>>,
     /// What nobody may do with the source of that name.
@@ -90,9 +90,6 @@ pub struct FakePolicy {
 }
 
 impl FakePolicy {
-    /// The role whose callers may revoke tokens.
-    pub const REVOKER: &str = "Revoker";
-
     /// A policy service that allows everything, with the time of `ambient`.
     pub fn new(ambient: Ambient) -> Arc<Self> {
         let hash = Digest::of(b"the first policies");
@@ -104,7 +101,7 @@ impl FakePolicy {
             readiness: watch::Sender::new(Readiness::Ready),
             says: Mutex::new(PolicyAnswer::Allow),
             hidden: Mutex::default(),
-            readers: Mutex::default(),
+            operators: Mutex::default(),
             forbidden: Mutex::default(),
             barred: Mutex::default(),
             hash: Mutex::new(hash),
@@ -167,17 +164,17 @@ impl FakePolicy {
         self.barred.lock().unwrap().push((kind, source.to_owned()));
     }
 
-    /// From now on `subject` may read the record, as far as `scope` goes.
-    pub fn lets_read_record(&self, scope: pb::RecordScope, subject: &str) {
-        self.readers
+    /// From now on `subject` may do `action`.
+    pub fn lets_operate(&self, action: OperatorAction, subject: &str) {
+        self.operators
             .lock()
             .unwrap()
-            .push((scope, subject.to_owned()));
+            .push((action, subject.to_owned()));
     }
 
-    /// From now on nobody may read the record.
-    pub fn lets_nobody_read_record(&self) {
-        self.readers.lock().unwrap().clear();
+    /// From now on nobody may do what operators do.
+    pub fn lets_nobody_operate(&self) {
+        self.operators.lock().unwrap().clear();
     }
 
     /// Its failure, where it gives no other answer.
@@ -408,29 +405,17 @@ impl PolicyService for FakePolicy {
         }))
     }
 
-    async fn authorize_record(
+    async fn authorize_operator(
         &self,
-        request: Request<pb::AuthorizeRecordRequest>,
-    ) -> Result<Response<pb::AuthorizeRecordResponse>, Status> {
+        request: Request<pb::AuthorizeOperatorRequest>,
+    ) -> Result<Response<pb::AuthorizeOperatorResponse>, Status> {
         self.ordered_failure()?;
         let request = request.into_inner();
         let subject = caller_of(&request.caller_token).subject().to_owned();
-        let allowed = (request.scope(), subject);
-        Ok(Response::new(pb::AuthorizeRecordResponse {
-            allowed: self.readers.lock().unwrap().contains(&allowed),
-            decision_id: DecisionId::new(&self.ambient).to_string(),
-            policy_hash: self.hash.lock().unwrap().to_wire(),
-        }))
-    }
-
-    async fn authorize_revocation(
-        &self,
-        request: Request<pb::AuthorizeRevocationRequest>,
-    ) -> Result<Response<pb::AuthorizeRevocationResponse>, Status> {
-        self.ordered_failure()?;
-        let caller = caller_of(&request.into_inner().caller_token);
-        Ok(Response::new(pb::AuthorizeRevocationResponse {
-            allowed: caller.roles().iter().any(|role| role == Self::REVOKER),
+        let action = OperatorAction::try_from(request.action()).unwrap();
+        let allowed = (action, subject);
+        Ok(Response::new(pb::AuthorizeOperatorResponse {
+            allowed: self.operators.lock().unwrap().contains(&allowed),
             decision_id: DecisionId::new(&self.ambient).to_string(),
             policy_hash: self.hash.lock().unwrap().to_wire(),
         }))

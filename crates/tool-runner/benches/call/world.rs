@@ -126,6 +126,7 @@ impl World {
                 Links {
                     audit: AuditClient::new(nobody(), LIMIT),
                     record_executions: false,
+                    policy: None,
                     memory: None,
                     replicas: None,
                 },

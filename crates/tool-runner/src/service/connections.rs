@@ -59,7 +59,6 @@ pub(super) fn remove_connections(
         subject: text(&request.subject, "subject")?,
         issuer: present(&request.issuer),
         source: present(&request.source),
-        by: text(&request.by, "by")?,
     })
 }
 

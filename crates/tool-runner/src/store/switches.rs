@@ -51,6 +51,7 @@ impl ToolRunnerStore {
     pub(crate) async fn set_switch(
         &self,
         change: &SwitchChange,
+        by: &str,
         now: Timestamp,
     ) -> Result<(), StoreError> {
         within(async {
@@ -62,7 +63,7 @@ impl ToolRunnerStore {
                 transaction.execute(RESET, key).await?;
             } else {
                 let enabled = i64::from(change.action == SwitchAction::Enable).into();
-                let by = change.by.as_str().into();
+                let by = by.into();
                 let at = now.as_micros().into();
                 let row = [kind, target, scope_kind, scope, issuer, enabled, by, at];
                 transaction.execute(SET, row).await?;

@@ -37,7 +37,6 @@ fn change(name: &str, scope: SwitchScope, action: SwitchAction) -> SwitchChange 
         },
         scope,
         action,
-        by: "ada".to_owned(),
     }
 }
 
@@ -160,7 +159,7 @@ async fn switches_outlive_the_process_and_each_change_moves_the_version() {
             change("b", SwitchScope::Everyone, SwitchAction::Reset),
         ];
         for (version, change) in (1..).zip(&changes) {
-            store.set_switch(change, at(version)).await.unwrap();
+            store.set_switch(change, "ada", at(version)).await.unwrap();
             assert_eq!(store.switches_version().await.unwrap(), version);
         }
         drop(store);
@@ -199,7 +198,7 @@ async fn changes_made_at_once_are_all_kept_and_all_counted() {
         let made = changes
             .iter()
             .zip(stores)
-            .map(|(change, store)| store.set_switch(change, at(0)));
+            .map(|(change, store)| store.set_switch(change, "ada", at(0)));
         for made in join_all(made).await {
             made.unwrap();
         }

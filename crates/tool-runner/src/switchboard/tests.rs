@@ -23,7 +23,7 @@ async fn board(database: &TestDatabase, audit: &Arc<FakeAudit>) -> Arc<Switchboa
 /// Makes a change. A busy machine says to try again later, so that is done.
 async fn set(board: &Arc<Switchboard>, change: SwitchChange) {
     until("the switch is set", async || {
-        match board.set(change.clone()).await {
+        match board.set(change.clone(), "ada".to_owned()).await {
             Ok(()) => Some(()),
             Err(Error::Store(StoreError::Late | StoreError::Database(_))) => None,
             Err(error) => panic!("{error}"),
@@ -40,7 +40,6 @@ fn change(kind: SwitchKind, name: &str, action: SwitchAction) -> SwitchChange {
         },
         scope: SwitchScope::Everyone,
         action,
-        by: "ada".to_owned(),
     }
 }
 
@@ -88,7 +87,7 @@ async fn a_change_that_cannot_be_recorded_is_not_made() {
     let board = board(&database, &audit).await;
     audit.fails();
     let disable = change(SwitchKind::Tool, "t", SwitchAction::Disable);
-    let refused = board.set(disable).await.unwrap_err();
+    let refused = board.set(disable, "ada".to_owned()).await.unwrap_err();
     assert!(matches!(refused, Error::NotRecorded(_)), "{refused}");
     assert!(board.list().await.unwrap().is_empty());
     assert!(is_on(&board));
@@ -105,7 +104,7 @@ async fn a_change_that_was_recorded_and_cannot_be_made_is_recorded_as_failed() {
         .execute("ALTER TABLE switch_version RENAME TO gone")
         .await;
     let enable = change(SwitchKind::Tool, "t", SwitchAction::Enable);
-    let refused = board.set(enable).await.unwrap_err();
+    let refused = board.set(enable, "ada".to_owned()).await.unwrap_err();
     assert!(
         matches!(refused, Error::Store(StoreError::Database(_))),
         "{refused}"

@@ -11,16 +11,18 @@ use tempfile::TempDir;
 use tonic::{Code, Status};
 use wardgate_domain::{
     Ambient, AttributeType, AttributeValue, CallId, Caller, CallerClaims, ColumnTier, DecisionId,
-    Digest, PermitId, PermitSigner, PermitTerms, RowRule, SignedPermit, SwitchAction, SwitchChange,
-    SwitchKind, SwitchScope, SwitchTarget, ToolFacts,
+    Digest, OperatorAction, PermitId, PermitSigner, PermitTerms, RowRule, SignedPermit,
+    SwitchAction, SwitchChange, SwitchKind, SwitchScope, SwitchTarget, ToolFacts,
 };
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServiceClient;
 use wardgate_proto::toolrunner::v1::tool_runner_service_server::ToolRunnerServiceServer;
 use wardgate_redact::PseudonymKey;
+use wardgate_rpc::client::OperatorRights;
 use wardgate_rpc::{Peer, link};
 use wardgate_testkit::{
-    FakeAudit, TestClock, TestDatabase, claims, permit_signer, permit_verifier, until,
+    FakeAudit, FakePolicy, TestClock, TestDatabase, claims, permit_signer, permit_verifier, until,
+    unverified_token,
 };
 
 use super::stores;
@@ -133,6 +135,9 @@ tools:
         INSERT INTO written SELECT 'x' || max(value) FROM n
 "#;
 
+/// The operator whom the policy lets manage tools.
+pub(super) const OPERATOR: &str = "ada";
+
 /// How long the harness's permits hold.
 pub(super) const VALIDITY: Duration = Duration::from_mins(1);
 
@@ -212,7 +217,10 @@ impl Harness {
             replicas: Arc::new(Replicas::new(config.advertise.clone(), Some(dial))),
             ..SharedState::new(&config, switchboard.store().clone(), ambient.clone())
         };
-        let runner = start(config, keys, switchboard, importer, shared).unwrap();
+        let policy = FakePolicy::new(ambient.clone());
+        policy.lets_operate(OperatorAction::ManageTools, OPERATOR);
+        let operators = OperatorRights(Some(policy.client(Peer::ToolRunner)));
+        let runner = start(config, keys, (switchboard, operators), importer, shared).unwrap();
         Self {
             client: ToolRunnerServiceClient::new(ToolRunnerServiceServer::from_arc(Arc::clone(
                 &runner,
@@ -291,6 +299,15 @@ impl Harness {
         }
     }
 
+    /// Makes a change of a switch as the operator whom the policy lets.
+    pub(super) async fn set_switch(&self, change: &SwitchChange) -> Result<(), Status> {
+        let request = pb::SetSwitchRequest {
+            caller_token: unverified_token(OPERATOR, ""),
+            ..change.into()
+        };
+        self.client.clone().set_switch(request).await.map(drop)
+    }
+
     /// Turns a source off for everyone.
     pub(super) async fn switch_off(&self, source: &str) {
         let change = SwitchChange {
@@ -300,10 +317,8 @@ impl Harness {
             },
             scope: SwitchScope::Everyone,
             action: SwitchAction::Disable,
-            by: "ada".to_owned(),
         };
-        let request = pb::SetSwitchRequest::from(&change);
-        self.client.clone().set_switch(request).await.unwrap();
+        self.set_switch(&change).await.unwrap();
     }
 
     pub(super) fn request(

@@ -179,6 +179,7 @@ async fn a_faulty_catalogue_does_not_start_and_a_good_one_is_ready() {
             Links {
                 audit: FakeAudit::new(Peer::ToolRunner).client(),
                 record_executions: false,
+                policy: None,
                 memory: None,
                 replicas: None,
             },

@@ -6,9 +6,9 @@ use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_rpc::reason_of;
 
-use super::harness::{Harness, caller, tools};
+use super::harness::{Harness, OPERATOR, caller, tools};
 use crate::tests::database;
-use wardgate_testkit::TestDatabase;
+use wardgate_testkit::{TestDatabase, unverified_token};
 
 const TOOLSETS: &str = "
 toolsets:
@@ -35,10 +35,25 @@ async fn set(
         },
         scope,
         action,
-        by: "ada".to_owned(),
     };
-    let request = pb::SetSwitchRequest::from(&change);
-    harness.client.clone().set_switch(request).await.map(drop)
+    harness.set_switch(&change).await
+}
+
+fn disable_plain_rows() -> SwitchChange {
+    SwitchChange {
+        target: SwitchTarget {
+            kind: SwitchKind::Tool,
+            name: "plain_rows".to_owned(),
+        },
+        scope: SwitchScope::Everyone,
+        action: SwitchAction::Disable,
+    }
+}
+
+fn list_request(subject: &str, tenant: &str) -> pb::ListSwitchesRequest {
+    pb::ListSwitchesRequest {
+        caller_token: unverified_token(subject, tenant),
+    }
 }
 
 /// Calls `plain_rows` as `caller`, with a permit that allows everything.
@@ -162,22 +177,17 @@ async fn a_switch_for_what_does_not_exist_is_refused_and_a_left_over_one_can_go(
             .unwrap();
     }
     let mut client = harness.client.clone();
-    let listed = client.list_switches(pb::ListSwitchesRequest {}).await;
+    let listed = client.list_switches(list_request(OPERATOR, "")).await;
     assert!(listed.unwrap().into_inner().switches.is_empty());
 }
 
 #[tokio::test]
 async fn a_change_that_means_nothing_is_refused() {
     let (_database, harness) = harness().await;
-    let good = pb::SetSwitchRequest::from(&SwitchChange {
-        target: SwitchTarget {
-            kind: SwitchKind::Tool,
-            name: "plain_rows".to_owned(),
-        },
-        scope: SwitchScope::Everyone,
-        action: SwitchAction::Disable,
-        by: "ada".to_owned(),
-    });
+    let good = pb::SetSwitchRequest {
+        caller_token: unverified_token(OPERATOR, ""),
+        ..(&disable_plain_rows()).into()
+    };
     let empty_role = pb::switch_scope::Scope::Role(String::new());
     for (field, bad) in [
         (
@@ -210,20 +220,6 @@ async fn a_change_that_means_nothing_is_refused() {
                 ..good.clone()
             },
         ),
-        (
-            "by",
-            pb::SetSwitchRequest {
-                by: "a\u{0}b".to_owned(),
-                ..good.clone()
-            },
-        ),
-        (
-            "by",
-            pb::SetSwitchRequest {
-                by: "x".repeat(513),
-                ..good.clone()
-            },
-        ),
     ] {
         let refused = harness.client.clone().set_switch(bad).await.unwrap_err();
         assert_eq!(refused.code(), Code::InvalidArgument);
@@ -234,4 +230,51 @@ async fn a_change_that_means_nothing_is_refused() {
         );
     }
     assert!(harness.audit.actions().is_empty());
+}
+
+#[tokio::test]
+async fn whom_no_policy_lets_manage_tools_changes_and_lists_nothing_and_that_is_on_record() {
+    let (_database, mut harness) = harness().await;
+    // One whom no policy lets, and one whom it lets, but who belongs to a tenant.
+    for (subject, tenant) in [("mallory", ""), (OPERATOR, "north")] {
+        let caller_token = unverified_token(subject, tenant);
+        let set = pb::SetSwitchRequest {
+            caller_token: caller_token.clone(),
+            ..(&disable_plain_rows()).into()
+        };
+        let remove = pb::RemoveConnectionsRequest {
+            caller_token: caller_token.clone(),
+            subject: "dr.yenji".to_owned(),
+            ..Default::default()
+        };
+        let connections = pb::ListConnectionsRequest { caller_token };
+        let mut client = harness.client.clone();
+        let refused = [
+            client.set_switch(set).await.map(drop),
+            client.remove_connections(remove).await.map(drop),
+            client
+                .list_switches(list_request(subject, tenant))
+                .await
+                .map(drop),
+            client.list_connections(connections).await.map(drop),
+        ];
+        for refused in refused {
+            assert_eq!(reason_of(&refused.unwrap_err()), ErrorReason::Denied);
+        }
+        let tried = harness.audit.changes.all();
+        let tried: Vec<_> = tried.iter().rev().take(4).rev().collect();
+        let actions = tried.iter().map(|one| one.action.as_str());
+        let expected = [
+            "tool.disable",
+            "connection.remove",
+            "switch.list",
+            "connection.list",
+        ];
+        assert_eq!(actions.collect::<Vec<_>>(), expected);
+        assert!(tried.iter().all(|one| one.failed && one.actor == subject));
+    }
+    let no_token = pb::SetSwitchRequest::from(&disable_plain_rows());
+    let refused = harness.client.clone().set_switch(no_token).await;
+    assert_eq!(reason_of(&refused.unwrap_err()), ErrorReason::TokenRefused);
+    call(&mut harness, caller("d1")).await.unwrap();
 }

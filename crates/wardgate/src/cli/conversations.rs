@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use wardgate_domain::ConversationKey;
 
-use super::{OutputOptions, RunningSystem};
+use super::{OperatorSignIn, OutputOptions, RunningSystem};
 
 #[derive(Debug, Args)]
 pub(crate) struct ConversationsArgs {
@@ -20,15 +20,16 @@ pub(crate) enum ConversationsCommand {
         #[command(flatten)]
         whose: OwnerFilter,
         #[command(flatten)]
+        operator: OperatorSignIn,
+        #[command(flatten)]
         system: RunningSystem,
     },
     /// Erase a conversation: its key is destroyed, and the record says by whom.
     Erase {
         /// Its key, as `list` shows it.
         key: ConversationKey,
-        /// Who erases, for the record.
-        #[arg(long, value_name = "NAME", env = "USER", hide_env_values = true)]
-        by: Option<String>,
+        #[command(flatten)]
+        operator: OperatorSignIn,
         #[command(flatten)]
         system: RunningSystem,
     },
@@ -38,6 +39,8 @@ pub(crate) enum ConversationsCommand {
     Release(HoldChange),
     /// Print the holds.
     Holds {
+        #[command(flatten)]
+        operator: OperatorSignIn,
         #[command(flatten)]
         system: RunningSystem,
         #[command(flatten)]
@@ -49,6 +52,8 @@ pub(crate) enum ConversationsCommand {
 pub(crate) struct ListOptions {
     #[command(flatten)]
     pub(crate) whose: OwnerFilter,
+    #[command(flatten)]
+    pub(crate) operator: OperatorSignIn,
     #[command(flatten)]
     pub(crate) system: RunningSystem,
     /// Print at most so many, newest first.
@@ -81,9 +86,8 @@ pub(crate) struct HoldChange {
     /// Everything of this tenant; with --user, the tenant of the subject.
     #[arg(long, value_name = "TENANT")]
     pub(crate) tenant: Option<String>,
-    /// Who says so, for the record.
-    #[arg(long, value_name = "NAME", env = "USER", hide_env_values = true)]
-    pub(crate) by: Option<String>,
+    #[command(flatten)]
+    pub(crate) operator: OperatorSignIn,
     #[command(flatten)]
     pub(crate) system: RunningSystem,
 }

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use wardgate_domain::{TimeZone, Timestamp};
 
 use super::{
-    OperatorToken, OutputOptions, RecordSource, RunningSystem, call_count, claim, instant,
+    OperatorSignIn, OutputOptions, RecordSource, RunningSystem, call_count, claim, instant,
 };
 
 #[derive(Debug, Args)]
@@ -71,7 +71,7 @@ pub(crate) struct PolicyShadow {
     #[command(flatten)]
     pub(crate) system: RunningSystem,
     #[command(flatten)]
-    pub(crate) operator: OperatorToken,
+    pub(crate) operator: OperatorSignIn,
     #[command(flatten)]
     pub(crate) output: OutputOptions,
 }

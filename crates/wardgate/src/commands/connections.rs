@@ -4,15 +4,20 @@ use serde_json::json;
 use wardgate_rpc::client::RemoveConnections;
 
 use crate::Failure;
-use crate::cli::{DisconnectArgs, OutputFormat, RunningSystem};
+use crate::cli::{DisconnectArgs, OperatorSignIn, OutputFormat, RunningSystem};
 
-use super::operator::operator_name;
+use super::operator::sign_in_token;
 use super::output::RowPrinter;
 use super::running::tool_runner;
 use super::terminal::cell;
 
-pub(crate) async fn list(system: &RunningSystem, format: OutputFormat) -> Result<(), Failure> {
-    let connections = tool_runner(system)?.list_connections().await?;
+pub(crate) async fn list(
+    system: &RunningSystem,
+    operator: &OperatorSignIn,
+    format: OutputFormat,
+) -> Result<(), Failure> {
+    let token = sign_in_token(operator).await?;
+    let connections = tool_runner(system)?.list_connections(&token).await?;
     let mut rows = RowPrinter::stdout(format, None)?;
     for connection in connections {
         let person = &connection.person;
@@ -38,15 +43,14 @@ pub(crate) async fn list(system: &RunningSystem, format: OutputFormat) -> Result
 }
 
 pub(crate) async fn remove(arguments: DisconnectArgs) -> Result<(), Failure> {
-    let by = operator_name(arguments.by);
-    let removed = tool_runner(&arguments.system)?
-        .remove_connections(RemoveConnections {
-            subject: &arguments.user,
-            issuer: arguments.issuer.as_deref(),
-            source: arguments.source.as_deref(),
-            by: &by,
-        })
-        .await?;
+    let token = sign_in_token(&arguments.operator).await?;
+    let remove = RemoveConnections {
+        subject: &arguments.user,
+        issuer: arguments.issuer.as_deref(),
+        source: arguments.source.as_deref(),
+    };
+    let tool_runner = tool_runner(&arguments.system)?;
+    let removed = tool_runner.remove_connections(&token, remove).await?;
     println!("{removed} forgotten");
     Ok(())
 }

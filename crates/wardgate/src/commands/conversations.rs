@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use wardgate_domain::{Hold, HoldTarget, Skeleton};
+use wardgate_domain::{BearerToken, Hold, HoldTarget, Skeleton};
 use wardgate_rpc::client::MemoryClient;
 
 use crate::Failure;
@@ -14,7 +14,7 @@ use crate::cli::{
 use crate::compose;
 use crate::config::{OperatorWiring, Settings};
 
-use super::operator::operator_name;
+use super::operator::sign_in_token;
 use super::output::RowPrinter;
 use super::running::operator_socket;
 use super::terminal::cell;
@@ -29,36 +29,59 @@ pub(crate) async fn run(arguments: ConversationsArgs) -> Result<(), Failure> {
     match arguments.command {
         ConversationsCommand::List(ListOptions {
             whose,
+            operator,
             system,
             limit,
             output,
-        }) => list(&whose, &system, limit, output.format()).await,
-        ConversationsCommand::Export { whose, system } => {
-            list(&whose, &system, u32::MAX, OutputFormat::Jsonl).await
+        }) => {
+            let token = sign_in_token(&operator).await?;
+            list(&client(&system)?, &token, &whose, limit, output.format()).await
         }
-        ConversationsCommand::Erase { key, by, system } => {
-            client(&system)?.erase(key, &operator_name(by)).await?;
+        ConversationsCommand::Export {
+            whose,
+            operator,
+            system,
+        } => {
+            let token = sign_in_token(&operator).await?;
+            let (client, format) = (client(&system)?, OutputFormat::Jsonl);
+            list(&client, &token, &whose, u32::MAX, format).await
+        }
+        ConversationsCommand::Erase {
+            key,
+            operator,
+            system,
+        } => {
+            let token = sign_in_token(&operator).await?;
+            client(&system)?.erase(&token, key).await?;
             println!("conversation {key} is erased");
             Ok(())
         }
         ConversationsCommand::Hold(change) => hold(change, true).await,
         ConversationsCommand::Release(change) => hold(change, false).await,
-        ConversationsCommand::Holds { system, output } => holds(&system, output.format()).await,
+        ConversationsCommand::Holds {
+            operator,
+            system,
+            output,
+        } => {
+            let token = sign_in_token(&operator).await?;
+            holds(&client(&system)?, &token, output.format()).await
+        }
     }
 }
 
 async fn list(
+    client: &MemoryClient,
+    operator: &BearerToken,
     whose: &OwnerFilter,
-    system: &RunningSystem,
     limit: u32,
     format: OutputFormat,
 ) -> Result<(), Failure> {
-    let client = client(system)?;
+    let owner = (whose.tenant.as_str(), whose.user.as_str());
     let mut rows = RowPrinter::stdout(format, Some(HEADING))?;
     let (mut left, mut token) = (limit, String::new());
     while left > 0 && !rows.is_closed() {
-        let asked = client.survey(&whose.tenant, &whose.user, left.min(PAGE), &token);
-        let (skeletons, next) = asked.await?;
+        let page = client.survey(operator, owner, left.min(PAGE), &token);
+        let (skeletons, next) = page.await?;
         left -= left.min(u32::try_from(skeletons.len()).unwrap_or(u32::MAX));
         for skeleton in &skeletons {
             rows.print(&line(skeleton).to_string(), || row(skeleton))?;
@@ -113,15 +136,20 @@ async fn hold(change: HoldChange, held: bool) -> Result<(), Failure> {
         },
         (None, None, tenant) => HoldTarget::Tenant(tenant.unwrap_or_default()),
     };
-    let by = operator_name(change.by);
-    client(&change.system)?.set_hold(&target, held, &by).await?;
+    let token = sign_in_token(&change.operator).await?;
+    let client = client(&change.system)?;
+    client.set_hold(&token, &target, held).await?;
     let done = if held { "held" } else { "no longer held" };
     println!("{} is {done}", words(&target));
     Ok(())
 }
 
-async fn holds(system: &RunningSystem, format: OutputFormat) -> Result<(), Failure> {
-    let holds = client(system)?.list_holds().await?;
+async fn holds(
+    client: &MemoryClient,
+    operator: &BearerToken,
+    format: OutputFormat,
+) -> Result<(), Failure> {
+    let holds = client.list_holds(operator).await?;
     let mut rows = RowPrinter::stdout(format, None)?;
     for hold in holds {
         rows.print(&hold_line(&hold).to_string(), || {

@@ -3,6 +3,7 @@
 pub(crate) mod agent;
 pub(crate) mod api_key;
 pub(crate) mod approvals;
+mod approver;
 pub(crate) mod audit;
 pub(crate) mod calls;
 pub(crate) mod certs;

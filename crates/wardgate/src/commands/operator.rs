@@ -1,40 +1,33 @@
-//! The name of whoever runs a command, for the record.
+//! As whom an operator asks a running system.
 
-use nix::unistd::{Uid, User};
+use std::path::Path;
 
-/// The name given with `--by` or in `$USER`. Where there is none, as in a container, the name of the process's effective
-/// user.
-pub(super) fn operator_name(by: Option<String>) -> String {
-    by.filter(|name| !name.is_empty())
-        .unwrap_or_else(|| user_name(Uid::effective()))
+use wardgate_domain::BearerToken;
+
+use super::{TOKEN, login};
+use crate::Failure;
+use crate::cli::OperatorSignIn;
+
+/// The token of an operator: of the file or the sign-in that is named, of the environment variable, or of the current sign-in.
+pub(super) async fn sign_in_token(operator: &OperatorSignIn) -> Result<BearerToken, Failure> {
+    if let Some(file) = &operator.token_file {
+        return read_token(file);
+    }
+    if operator.context.is_none()
+        && let Ok(token) = std::env::var(TOKEN)
+    {
+        return Ok(BearerToken::new(token.trim()));
+    }
+    let signed_in = login::signed_in(operator.context.as_deref()).await?;
+    let signed_in = signed_in.map(|(_, token)| BearerToken::new(&token));
+    Ok(signed_in.ok_or_else(|| {
+        format!("there is no token: sign in with wardgate login, name a file with --token-file, or set {TOKEN}")
+    })?)
 }
 
-/// The name of the user `uid`, or `uid N` where the system knows no name.
-fn user_name(uid: Uid) -> String {
-    let user = User::from_uid(uid).ok().flatten();
-    user.map_or_else(|| format!("uid {uid}"), |user| user.name)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_that_is_given_is_taken() {
-        assert_eq!(operator_name(Some("ada".to_owned())), "ada");
-    }
-
-    #[test]
-    fn without_a_name_it_is_the_name_of_the_processs_user() {
-        let own = user_name(Uid::effective());
-        assert!(!own.is_empty());
-        assert_eq!(operator_name(None), own);
-        assert_eq!(operator_name(Some(String::new())), own);
-        assert_eq!(user_name(Uid::from_raw(0)), "root");
-    }
-
-    #[test]
-    fn a_user_without_a_name_is_told_by_number() {
-        assert_eq!(user_name(Uid::from_raw(3_999_999_999)), "uid 3999999999");
-    }
+/// The token in `file`.
+pub(super) fn read_token(file: &Path) -> Result<BearerToken, Failure> {
+    let token = std::fs::read_to_string(file)
+        .map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+    Ok(BearerToken::new(token.trim()))
 }

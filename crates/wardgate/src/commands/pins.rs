@@ -9,7 +9,7 @@ use wardgate_tool_runner::{Review, ReviewedUpstream, Selection};
 
 use crate::Failure;
 use crate::cli::{ApproveArgs, CatalogueFile, OutputFormat};
-use crate::commands::operator::operator_name;
+use crate::commands::approver::approver_name;
 use crate::commands::output::RowPrinter;
 use crate::commands::program;
 
@@ -38,7 +38,7 @@ pub(crate) async fn diff(catalogue: &CatalogueFile, format: OutputFormat) -> Res
 
 pub(crate) async fn approve(arguments: ApproveArgs) -> Result<(), Failure> {
     let ambient = Ambient::system();
-    let by = operator_name(arguments.by);
+    let by = approver_name(arguments.by);
     let selection = match arguments.source {
         Some(source) => Selection::Source(source),
         None if arguments.all_harmless => Selection::AllHarmless,

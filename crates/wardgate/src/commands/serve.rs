@@ -123,6 +123,8 @@ pub(crate) async fn tool_runner(
     )?;
     let (links, tls) = (&wiring.links, wiring.tls.as_ref());
     let audit = linked(links.audit.as_ref(), "tool_runner.links.audit", 7003)?;
+    // Without it everything else works, so that an operator who manages tools is told what is missing.
+    let policy = links.policy.as_ref();
     let memory = links.memory.as_ref();
     let (service, closing) = wardgate_tool_runner::service(
         config,
@@ -132,6 +134,9 @@ pub(crate) async fn tool_runner(
         wardgate_tool_runner::Links {
             audit: compose::remote_record(audit, tls)?,
             record_executions: true,
+            policy: policy
+                .map(|url| compose::remote_rights(url, tls))
+                .transpose()?,
             memory: memory
                 .map(|url| compose::remote_conversations(url, tls))
                 .transpose()?,

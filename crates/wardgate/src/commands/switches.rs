@@ -5,9 +5,9 @@ use wardgate_domain::{
 };
 
 use crate::Failure;
-use crate::cli::{OutputFormat, RunningSystem, SwitchChange};
+use crate::cli::{OperatorSignIn, OutputFormat, RunningSystem, SwitchChange};
 
-use super::operator::operator_name;
+use super::operator::sign_in_token;
 use super::output::RowPrinter;
 use super::running::tool_runner;
 use super::terminal::cell;
@@ -33,9 +33,10 @@ pub(crate) async fn set(action: SwitchAction, arguments: SwitchChange) -> Result
         },
         scope,
         action,
-        by: operator_name(arguments.by),
     };
-    tool_runner(&arguments.system)?.set_switch(&change).await?;
+    let token = sign_in_token(&arguments.operator).await?;
+    let tool_runner = tool_runner(&arguments.system)?;
+    tool_runner.set_switch(&token, &change).await?;
     let done = match action {
         SwitchAction::Enable => "on",
         SwitchAction::Disable => "off",
@@ -46,8 +47,13 @@ pub(crate) async fn set(action: SwitchAction, arguments: SwitchChange) -> Result
     Ok(())
 }
 
-pub(crate) async fn list(system: &RunningSystem, format: OutputFormat) -> Result<(), Failure> {
-    let switches = tool_runner(system)?.list_switches().await?;
+pub(crate) async fn list(
+    system: &RunningSystem,
+    operator: &OperatorSignIn,
+    format: OutputFormat,
+) -> Result<(), Failure> {
+    let token = sign_in_token(operator).await?;
+    let switches = tool_runner(system)?.list_switches(&token).await?;
     let mut rows = RowPrinter::stdout(format, None)?;
     for switch in switches {
         rows.print(&line(&switch).to_string(), || {

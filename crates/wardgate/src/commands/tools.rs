@@ -46,11 +46,19 @@ pub(crate) async fn run(arguments: ToolsArgs) -> Result<(), Failure> {
         ToolsCommand::Enable(change) => switches::set(SwitchAction::Enable, change).await?,
         ToolsCommand::Disable(change) => switches::set(SwitchAction::Disable, change).await?,
         ToolsCommand::Reset(change) => switches::set(SwitchAction::Reset, change).await?,
-        ToolsCommand::Switches { system, output } => {
-            switches::list(&system, output.format()).await?;
+        ToolsCommand::Switches {
+            system,
+            operator,
+            output,
+        } => {
+            switches::list(&system, &operator, output.format()).await?;
         }
-        ToolsCommand::Connections { system, output } => {
-            connections::list(&system, output.format()).await?;
+        ToolsCommand::Connections {
+            system,
+            operator,
+            output,
+        } => {
+            connections::list(&system, &operator, output.format()).await?;
         }
         ToolsCommand::Disconnect(arguments) => connections::remove(arguments).await?,
     }

@@ -71,7 +71,7 @@ Every service of the release, as JSON: what is the same for all, and then
   (dict "name" "gateway" "key" "gateway" "section" "gateway" "port" 8080 "speaks" "http" "open" true
     "callers" (list) "keys" (list "session.key") "files" (list) "store" true "advertise" "http")
   (dict "name" "policy" "key" "policy" "section" "policy" "port" 7001 "speaks" "grpc"
-    "callers" (list "gateway" "memory" "console" "audit") "keys" (list "permit.pem") "files" (list "policies") "store" false)
+    "callers" (list "gateway" "tool-runner" "memory" "console" "audit") "keys" (list "permit.pem") "files" (list "policies") "store" false)
   (dict "name" "tool-runner" "key" "toolRunner" "section" "tool_runner" "port" 7002 "speaks" "grpc"
     "callers" (list "gateway" "tool-runner") "keys" (list "permit.pub" "pseudonym.key") "files" (list "tools") "store" true "advertise" "https")
   (dict "name" "audit" "key" "audit" "section" "audit" "port" 7003 "speaks" "grpc"
@@ -182,7 +182,7 @@ Section `database` of each service with a store, where there is something to say
 {{- end -}}
 {{- $tls := dict "ca" "tls/ca.crt" "cert" "tls/tls.crt" "key" "tls/tls.key" -}}
 {{- $links := dict "policy" $at.policy "tool_runner" $at.toolRunner "audit" $at.audit -}}
-{{- $ofRunner := dict "audit" $at.audit -}}
+{{- $ofRunner := dict "audit" $at.audit "policy" $at.policy -}}
 {{- if $at.memory -}}
 {{- $_ := set $links "memory" $at.memory -}}
 {{- $_ := set $ofRunner "memory" $at.memory -}}

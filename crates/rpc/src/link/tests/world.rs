@@ -108,17 +108,10 @@ impl PolicyService for ReplyingService {
         Err(Status::unimplemented("nobody here asks it"))
     }
 
-    async fn authorize_record(
+    async fn authorize_operator(
         &self,
-        _: tonic::Request<pb::AuthorizeRecordRequest>,
-    ) -> Result<tonic::Response<pb::AuthorizeRecordResponse>, Status> {
-        Err(Status::unimplemented("nobody here asks it"))
-    }
-
-    async fn authorize_revocation(
-        &self,
-        _: tonic::Request<pb::AuthorizeRevocationRequest>,
-    ) -> Result<tonic::Response<pb::AuthorizeRevocationResponse>, Status> {
+        _: tonic::Request<pb::AuthorizeOperatorRequest>,
+    ) -> Result<tonic::Response<pb::AuthorizeOperatorResponse>, Status> {
         Err(Status::unimplemented("nobody here asks it"))
     }
 

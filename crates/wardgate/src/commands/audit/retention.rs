@@ -7,8 +7,8 @@ use wardgate_rpc::client::{
 };
 
 use crate::Failure;
-use crate::cli::{AuditErase, AuditRetention, LogVerbosity, OperatorToken, RecordSource};
-use crate::commands::audit::operator_token;
+use crate::cli::{AuditErase, AuditRetention, LogVerbosity, OperatorSignIn, RecordSource};
+use crate::commands::operator::sign_in_token;
 use crate::commands::output::print_document;
 use crate::commands::progress::Progress;
 use crate::commands::running::{LIMIT, operator_audit};
@@ -57,11 +57,9 @@ pub(super) async fn erase(arguments: AuditErase) -> Result<(), Failure> {
 
 async fn connect(
     source: &RecordSource,
-    operator: &OperatorToken,
+    operator: &OperatorSignIn,
 ) -> Result<OperatorAuditClient, Failure> {
-    let token = operator_token(operator).await?;
-    let token = token.ok_or("show who you are: --token-file FILE, or --context NAME")?;
-    operator_audit(source, token)
+    operator_audit(source, sign_in_token(operator).await?)
 }
 
 async fn apply(client: &OperatorAuditClient, verbosity: LogVerbosity) -> Result<(), Failure> {

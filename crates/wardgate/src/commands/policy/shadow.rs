@@ -5,16 +5,13 @@ use wardgate_domain::{ComparedDecision, ShadowReport};
 
 use crate::Failure;
 use crate::cli::PolicyShadow;
-use crate::commands::audit::operator_token;
+use crate::commands::operator::sign_in_token;
 use crate::commands::output::print_document;
 use crate::commands::running;
 use crate::commands::terminal::cell;
 
 pub(super) async fn run(arguments: PolicyShadow) -> Result<(), Failure> {
-    let token = operator_token(&arguments.operator).await?;
-    let token = token.ok_or(
-        "there is no token: name a file with --token-file, or a sign-in of wardgate login with --context",
-    )?;
+    let token = sign_in_token(&arguments.operator).await?;
     let report = running::policy(&arguments.system)?
         .list_shadow_flips(&token)
         .await?;

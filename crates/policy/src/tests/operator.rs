@@ -1,6 +1,6 @@
 //! The record is read by nobody whom the policies do not let.
 
-use wardgate_domain::{Caller, RecordScope};
+use wardgate_domain::{Caller, OperatorAction};
 
 use super::fixture::{Dir, TestPolicy};
 use super::samples::caller;
@@ -11,13 +11,13 @@ const BY_AUDITORS: &str = r#"
 "#;
 
 fn may(test_policy: &TestPolicy, caller: &Caller) -> bool {
-    may_read(test_policy, caller, RecordScope::All)
+    may_read(test_policy, caller, OperatorAction::ReadRecord)
 }
 
-fn may_read(test_policy: &TestPolicy, caller: &Caller, scope: RecordScope) -> bool {
+fn may_read(test_policy: &TestPolicy, caller: &Caller, scope: OperatorAction) -> bool {
     test_policy
         .authorizer
-        .authorize_record(caller, scope)
+        .authorize_operator(caller, scope)
         .allowed
 }
 
@@ -29,18 +29,30 @@ fn what_callers_did_themselves_is_a_question_of_its_own() {
 "#;
     let test_policy = TestPolicy::with(&format!("{BY_AUDITORS}{OWN}"));
     let doctor = caller("dr.yenji", &["Doctor"]);
-    assert!(may_read(&test_policy, &doctor, RecordScope::Own));
-    assert!(!may_read(&test_policy, &doctor, RecordScope::All));
+    assert!(may_read(
+        &test_policy,
+        &doctor,
+        OperatorAction::ReadOwnRecord
+    ));
+    assert!(!may_read(&test_policy, &doctor, OperatorAction::ReadRecord));
     let billing = caller("ruiz", &["Billing"]);
-    assert!(!may_read(&test_policy, &billing, RecordScope::Own));
+    assert!(!may_read(
+        &test_policy,
+        &billing,
+        OperatorAction::ReadOwnRecord
+    ));
 }
 
 #[test]
 fn the_right_to_the_whole_record_opens_nobody_their_own() {
     let test_policy = TestPolicy::with(BY_AUDITORS);
     let auditor = caller("lee", &["Auditor"]);
-    assert!(!may_read(&test_policy, &auditor, RecordScope::Own));
-    assert!(may_read(&test_policy, &auditor, RecordScope::All));
+    assert!(!may_read(
+        &test_policy,
+        &auditor,
+        OperatorAction::ReadOwnRecord
+    ));
+    assert!(may_read(&test_policy, &auditor, OperatorAction::ReadRecord));
 }
 
 #[test]

@@ -1,0 +1,36 @@
+//! May the caller do what is no use of a tool: read the record, decide what becomes of it, revoke access, manage tools?
+
+use cedar_policy::Entity;
+use wardgate_domain::OperatorAction;
+
+use crate::access_question::AccessQuestion;
+use crate::call::CallAnswer;
+use crate::fault::DecisionFault;
+use crate::set::PolicySet;
+use crate::vocabulary::uid;
+
+/// There is one record.
+const RECORD: &str = "record";
+
+/// The question, for faults.
+const WHAT: &str = "the question what an operator may do";
+
+impl PolicySet {
+    /// Decides for `caller`, an entity that knows its roles.
+    pub(crate) fn operator(
+        &self,
+        caller: Entity,
+        action: OperatorAction,
+    ) -> Result<CallAnswer, DecisionFault> {
+        let refused = || DecisionFault::Refused(WHAT);
+        let vocabulary = &self.vocabulary;
+        let record = Entity::new(uid(&vocabulary.audit, RECORD), [].into(), [].into());
+        let access_question = AccessQuestion {
+            action: vocabulary.operator.get(&action).ok_or_else(refused)?,
+            resource: record.map_err(|_| refused())?,
+            policies: self.operator.get(&action).ok_or_else(refused)?,
+            what: WHAT,
+        };
+        self.decide_reading(caller, access_question)
+    }
+}
