@@ -192,6 +192,18 @@ async fn people_see_in_the_console_what_they_may_and_the_auditor_sees_that() {
             .all(|line| line["record"]["method"] == "record/read"),
         "{file}"
     );
+
+    // Who was shown a patient, and what of them, is one page.
+    let seen = auditor.get("/console/record?about=NUGWI").await;
+    assert!(seen.body.contains("Released"), "{}", seen.body);
+    for (who, column) in [("dr.yenji", "patient_id,"), ("nurse.joy", "patient_id (")] {
+        let row = between(&seen.body, who, "</tr>");
+        assert!(row.contains(column), "{who}: {row}");
+    }
+    for other in ["about=DOSRO", "about=NUGWI&tenant=north"] {
+        let nobody = auditor.get(&format!("/console/record?{other}")).await;
+        assert!(nobody.body.contains("No record matches"), "{}", nobody.body);
+    }
 }
 
 #[tokio::test]

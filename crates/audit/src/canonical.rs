@@ -658,6 +658,7 @@ pub(crate) struct RecordContent<'a> {
     caller: Option<RecordTenant<'a>>,
     #[serde(borrow, default)]
     counts: Vec<RecordReason<'a>>,
+    decision: Option<RecordDecision>,
     #[serde(borrow)]
     pub(crate) event: Cow<'a, str>,
     #[serde(default)]
@@ -682,6 +683,13 @@ struct RecordReason<'a> {
     reason: Cow<'a, str>,
 }
 
+#[derive(Debug, Deserialize)]
+struct RecordDecision {
+    id: String,
+    #[serde(default)]
+    policies: Vec<String>,
+}
+
 impl<'a> RecordContent<'a> {
     /// None of bytes that are no record.
     pub(crate) fn of(canonical: &'a [u8]) -> Option<Self> {
@@ -692,6 +700,12 @@ impl<'a> RecordContent<'a> {
     pub(crate) fn is_of_tenant(&self, tenant: &str) -> bool {
         let caller = self.caller.as_ref();
         caller.is_some_and(|caller| caller.tenant == tenant)
+    }
+
+    /// Whether the decision of that id, or a policy of that id, decided.
+    pub(crate) fn is_decided_by(&self, id: &str) -> bool {
+        let decision = self.decision.as_ref();
+        decision.is_some_and(|it| it.id == id || it.policies.iter().any(|policy| policy == id))
     }
 
     /// Whether something was refused or failed for `reason`.

@@ -257,6 +257,7 @@ struct PlainDetails<'a> {
     columns_unclassified: u64,
     columns_not_permitted: u64,
     data_subjects: Vec<PlainSubject>,
+    rows_undecided: u64,
     stages_us: Vec<(&'a str, u64)>,
     #[serde(skip_serializing_if = "str::is_empty")]
     trace_id: &'a str,
@@ -320,6 +321,7 @@ impl<'a> PlainDetails<'a> {
                     rows: subject.rows,
                 })
                 .collect(),
+            rows_undecided: details.result.rows_undecided,
             stages_us: stages.collect(),
             trace_id: &details.trace_id,
         }

@@ -59,6 +59,7 @@ impl BytesFilter {
         is(&self.tenant, &|tenant| content.is_of_tenant(tenant))
             && is(&wanted.reason, &|reason| content.has_reason(reason))
             && is(&wanted.event, &|event| content.event == event)
+            && is(&wanted.decision, &|id| content.is_decided_by(id))
             && (!wanted.phi || content.phi)
             && (!wanted.withheld || content.rows_withheld > 0 || content.withheld > 0)
     }
@@ -159,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_record_has_what_its_bytes_say() {
-        const DENIED: &str = r#"{"caller":{"subject":"a","tenant":"north"},"event":"outcome","phi":false,"reason":"not_permitted","rows_withheld":0}"#;
+        const DENIED: &str = r#"{"caller":{"subject":"a","tenant":"north"},"decision":{"id":"d-1","policies":["no-interns"]},"event":"outcome","phi":false,"reason":"not_permitted","rows_withheld":0}"#;
         const RELEASED: &str =
             r#"{"caller":{"subject":"a"},"event":"outcome","phi":true,"rows_withheld":3}"#;
         const REFUSALS: &str =
@@ -193,8 +194,17 @@ mod tests {
             withheld: true,
             ..ContentFilter::default()
         });
+        let decision = |id| {
+            of(ContentFilter {
+                decision: some(id),
+                ..ContentFilter::default()
+            })
+        };
         for (filter, expected) in [
             (BytesFilter::default(), [true; 4]),
+            (decision("d-1"), [true, false, false, false]),
+            (decision("no-interns"), [true, false, false, false]),
+            (decision("d-2"), [false; 4]),
             (tenant, [true, false, false, false]),
             (reason("not_permitted"), [true, false, false, false]),
             (reason("token_expired"), [false, false, true, false]),

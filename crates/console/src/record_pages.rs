@@ -40,15 +40,19 @@ const IN_FILE: ReadLimits = ReadLimits {
 };
 
 /// Fields of the filter, in the order of the form: `audit query` has the same.
-const FILTER: [&str; 7] = [
-    "subject", "about", "tool", "call_id", "status", "since", "until",
+const FILTER: [&str; 8] = [
+    "subject", "about", "tenant", "tool", "call_id", "status", "since", "until",
 ];
+
+/// Those that are about everybody's calls.
+const OF_EVERYBODY: [&str; 3] = ["subject", "about", "tenant"];
 
 /// The list.
 pub(crate) async fn list(console: Arc<Console>, signed_in: SignedInRequest) -> PageResult {
     let fields = signed_in.page_request.query()?;
     let record = record(&console)?;
     let access = signed_in.viewer.record;
+    let has_tenants = signed_in.viewer.caller.tenant().is_empty();
     let filter = match filter(&fields) {
         Ok(filter) => filter,
         // Nothing is read; the form keeps what was filled in.
@@ -56,7 +60,7 @@ pub(crate) async fn list(console: Arc<Console>, signed_in: SignedInRequest) -> P
             let content = html! {
                 (heading(access))
                 p.notice.bad role="status" { "Nothing was read: mend the filter." }
-                (form(&fields, access, &faults))
+                (form(&fields, (access, has_tenants), &faults))
             };
             let (status, title) = (StatusCode::BAD_REQUEST, title(access));
             return Ok(layout::page_with_status(
@@ -74,7 +78,7 @@ pub(crate) async fn list(console: Arc<Console>, signed_in: SignedInRequest) -> P
         .await?;
     let filter: Vec<_> = FILTER
         .iter()
-        .filter(|name| access == RecordAccess::All || !["subject", "about"].contains(*name))
+        .filter(|name| access == RecordAccess::All || !OF_EVERYBODY.contains(*name))
         .filter_map(|name| Some((*name, fields.filled(name)?)))
         .collect();
     let older = read.more_before.map(|before| {
@@ -86,9 +90,9 @@ pub(crate) async fn list(console: Arc<Console>, signed_in: SignedInRequest) -> P
     let download = format!("/console/record.jsonl?{}", query(filter.iter().copied()));
     let content = html! {
         (heading(access))
-        (form(&fields, access, &[]))
+        (form(&fields, (access, has_tenants), &[]))
         (damage(&read))
-        (table(&read, access)?)
+        (table(&read, access, fields.filled("about").is_some())?)
         nav.pages aria-label="Pages" {
             @if fields.filled("before").is_some() {
                 a href={ "/console/record?" (query(filter.iter().copied())) } { "Newest" }
@@ -276,9 +280,10 @@ fn filter(fields: &FormFields) -> Result<AuditFilter, Vec<FilterFault>> {
     let filter = AuditFilter {
         subject: text("subject"),
         data_subject: text("about").map(|key| DataSubjectFilter {
-            tenant: String::new(),
+            tenant: text("tenant").unwrap_or_default(),
             key,
         }),
+        with_details: fields.filled("about").is_some(),
         tool: text("tool"),
         call_id: parsed(
             fields,
@@ -352,7 +357,12 @@ fn time(text: &str) -> Option<Timestamp> {
     whole.iter().find_map(|text| text.parse().ok())
 }
 
-fn form(fields: &FormFields, access: RecordAccess, faults: &[FilterFault]) -> Markup {
+/// `has_tenants` says that whoever looks may choose the tenant of a data subject.
+fn form(
+    fields: &FormFields,
+    (access, has_tenants): (RecordAccess, bool),
+    faults: &[FilterFault],
+) -> Markup {
     let value = |name| fields.filled(name).unwrap_or_default();
     let fault = |name: &str| faults.iter().find(|fault| fault.field == name);
     // A browser shows nothing of a time that it cannot read, in a field for times.
@@ -375,6 +385,9 @@ fn form(fields: &FormFields, access: RecordAccess, faults: &[FilterFault]) -> Ma
             }
             @if access == RecordAccess::All {
                 div { label for="about" { "About whom" } input #about name="about" value=(value("about")) autocomplete="off" spellcheck="false"; }
+                @if has_tenants {
+                    div { label for="tenant" { "Of tenant" } input #tenant name="tenant" value=(value("tenant")) autocomplete="off"; }
+                }
             }
             div { label for="tool" { "Tool" } input #tool name="tool" value=(value("tool")) autocomplete="off"; }
             div {
@@ -408,12 +421,12 @@ fn form(fields: &FormFields, access: RecordAccess, faults: &[FilterFault]) -> Ma
     }
 }
 
-fn table(read: &RecordRows, access: RecordAccess) -> Result<Markup, Problem> {
+fn table(read: &RecordRows, access: RecordAccess, with_released: bool) -> Result<Markup, Problem> {
     let is_all = access == RecordAccess::All;
     let rows: Result<Vec<_>, _> = read
         .records
         .iter()
-        .map(|stored| row(stored, is_all))
+        .map(|stored| row(stored, is_all, with_released))
         .collect();
     let rows = rows?;
     Ok(html! {
@@ -425,7 +438,8 @@ fn table(read: &RecordRows, access: RecordAccess) -> Result<Markup, Problem> {
                     thead { tr {
                         th scope="col" { "Time (UTC)" } @if is_all { th scope="col" { "Who" } } th scope="col" { "What" }
                         th scope="col" { "Outcome" } th.number scope="col" { "Rows" } th.number scope="col" { "Withheld" }
-                        th.number scope="col" { "Masked" } th scope="col" { "Record" }
+                        th.number scope="col" { "Masked" } @if with_released { th scope="col" { "Released" } }
+                        th scope="col" { "Record" }
                     } }
                     tbody { @for row in &rows { (row) } }
                 }
@@ -439,7 +453,7 @@ fn members(stored: &StoredRecord) -> Result<Map<String, Value>, Problem> {
     serde_json::from_slice(&stored.record).map_err(|_| Problem::RecordAway)
 }
 
-fn row(stored: &StoredRecord, with_caller: bool) -> Result<Markup, Problem> {
+fn row(stored: &StoredRecord, with_caller: bool, with_released: bool) -> Result<Markup, Problem> {
     let members = members(stored)?;
     let text = |name: &str| members.get(name).and_then(Value::as_str);
     let number = |name: &str| members.get(name).and_then(Value::as_u64);
@@ -483,9 +497,20 @@ fn row(stored: &StoredRecord, with_caller: bool) -> Result<Markup, Problem> {
             td.number { @if let Some(rows) = number("rows").or_else(|| number("messages")) { (rows) } }
             td.number { @if let Some(rows) = number("rows_withheld").or_else(|| number("withheld")) { (rows) } }
             td.number { @if let Some(fields) = number("fields_redacted") { (fields) } }
+            @if with_released { td { (released(stored)) } }
             td { a href={ "/console/record/" (stored.sequence) } { (stored.sequence) } }
         }
     })
+}
+
+/// The columns that a call released.
+fn released(stored: &StoredRecord) -> String {
+    let columns = stored.details.as_ref().map(RecordDetails::released_columns);
+    match columns {
+        None => String::new(),
+        Some(None) => "(erased)".to_owned(),
+        Some(Some(columns)) => columns.join(", "),
+    }
 }
 
 /// The details of a call, as far as they can be read.

@@ -38,6 +38,8 @@ pub struct ResultOutline {
     pub columns: Vec<ResultColumn>,
     /// Whose rows were released.
     pub subjects: DataSubjects,
+    /// Rows that were withheld because the row rule could not be decided on them: they lack an attribute, or have another type.
+    pub rows_undecided: u64,
 }
 
 /// A released column.

@@ -480,8 +480,8 @@ impl AdmittedCall {
             rows: 1,
             phi: classes.iter().any(ColumnClass::is_phi),
             outline: Some(Box::new(ResultOutline {
-                columns: Vec::new(),
                 subjects,
+                ..ResultOutline::default()
             })),
             ..result::facts(status, kind, self.stopwatch.into_stages())
         };
@@ -533,6 +533,7 @@ impl AdmittedCall {
             outline: Some(Box::new(ResultOutline {
                 columns: shape.outline(&rows, |class| self.permit.tier(class)),
                 subjects,
+                rows_undecided: retained.rows_undecided,
             })),
         };
         let whole = ResultSummary {

@@ -48,6 +48,7 @@ fn details_of(patients: &[(&str, u64)]) -> CallDetails {
                 kind: "string".to_owned(),
             }],
             subjects,
+            rows_undecided: 3,
         },
         columns_unclassified: 1,
         columns_not_permitted: 2,
@@ -111,6 +112,7 @@ async fn a11_details_are_sealed_and_data_subjects_are_found_by_a_keyed_digest(st
     assert_eq!(details["columns"][0]["name"], "diagnosis_text");
     assert_eq!(details["columns"][0]["tier"], "partial");
     assert_eq!(details["data_subjects"][0]["key"], "NUGWI");
+    assert_eq!(details["rows_undecided"], 3);
     assert_eq!(details["stages_us"][0][1], 42);
     assert_eq!(details["arguments"][0]["size"], 5);
     // The same without the service, by time, and nothing for another tenant or another key.

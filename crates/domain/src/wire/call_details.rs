@@ -34,7 +34,11 @@ impl TryFrom<common::v1::ResultOutline> for ResultOutline {
             subjects.add(&subject.key.into(), subject.rows);
         }
         subjects.add_others(outline.rows_of_others);
-        Ok(Self { columns, subjects })
+        Ok(Self {
+            columns,
+            subjects,
+            rows_undecided: outline.rows_undecided,
+        })
     }
 }
 
@@ -51,6 +55,7 @@ impl From<&ResultOutline> for common::v1::ResultOutline {
             columns: outline.columns.iter().map(column).collect(),
             subjects: outline.subjects.named().map(subject).collect(),
             rows_of_others: outline.subjects.rows_of_others(),
+            rows_undecided: outline.rows_undecided,
         }
     }
 }

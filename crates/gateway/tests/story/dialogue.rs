@@ -1,8 +1,11 @@
 //! What clients hear while a tool of theirs runs.
 
+use std::time::Duration;
+
 use futures::channel::mpsc::UnboundedSender;
 use reqwest::RequestBuilder;
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 use wardgate_domain::Status;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::call_tool_response::Event;
@@ -93,6 +96,36 @@ async fn progress_is_heard_as_it_comes_under_the_token_as_it_was_written() {
         );
         assert!(answer["result"]["_meta"]["dev.wardgate/receipt"].is_object());
         assert!(ear.hears().await.is_none(), "something follows the answer");
+    }
+}
+
+/// A look at what must not happen.
+const A_WHILE: Duration = Duration::from_millis(150);
+
+#[tokio::test]
+async fn a2_progress_leaves_only_after_the_intent_of_its_call_is_acknowledged() {
+    let world = World::start().await;
+    for version in [MODERN, LEGACY, OLDEST] {
+        let before = world.audit.attempts.count();
+        let intents = world.audit.intents.count();
+        let (release, held) = oneshot::channel();
+        world.audit.next([AppendBehavior::hold(held)]);
+        let tool = tells(&world, [progress(0.5, 2.0, "half")]);
+        let request = call_with(&world, version, "reads", TOKEN);
+        let mut hearing = tokio::spawn(async move {
+            let mut ear = EventStreamClient::on(request).await;
+            (ear.hears().await, ear)
+        });
+        world.audit.attempts.reaches(before + 1).await;
+        let early = tokio::time::timeout(A_WHILE, &mut hearing).await;
+        assert!(early.is_err(), "{version}: progress left early");
+        assert_eq!(world.audit.intents.count(), intents, "{version}");
+        release.send(()).unwrap();
+        let (heard, mut ear) = hearing.await.unwrap();
+        assert_eq!(heard.unwrap()["params"]["progress"], 0.5);
+        assert_eq!(world.audit.intents.count(), intents + 1, "{version}");
+        tool.unbounded_send(done()).unwrap();
+        assert_eq!(ear.hears().await.unwrap()["id"], 7);
     }
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::{FutureExt, Stream, StreamExt};
+use serde_json::Value;
 use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 use wardgate_domain::{Digest, InvalidMessage, Receipt, Record, Status, Timestamp};
@@ -130,6 +131,8 @@ pub struct ContentFilter {
     pub phi: bool,
     /// Only where rows or messages were withheld.
     pub withheld: bool,
+    /// Only where this decision, or this policy, decided.
+    pub decision: Option<String>,
 }
 
 /// A data subject, as a filter.
@@ -161,6 +164,25 @@ pub enum RecordDetails {
     Open(Bytes),
     /// The key of a data subject whom the call concerned was destroyed, and the details with it.
     Erased,
+}
+
+impl RecordDetails {
+    /// The columns that the call released, each with its tier where that is not `clear`; none where the details were erased.
+    pub fn released_columns(&self) -> Option<Vec<String>> {
+        let Self::Open(details) = self else {
+            return None;
+        };
+        let details: Value = serde_json::from_slice(details).ok()?;
+        let columns = details["columns"].as_array()?.iter();
+        let columns = columns.filter_map(|column| {
+            let name = column["name"].as_str()?;
+            Some(match column["tier"].as_str()? {
+                "clear" => name.to_owned(),
+                tier => format!("{name} ({tier})"),
+            })
+        });
+        Some(columns.collect())
+    }
 }
 
 /// What stands at one position of the record.
@@ -337,6 +359,7 @@ impl From<AuditFilter> for pb::QueryRequest {
             event: filter.content.event.unwrap_or_default(),
             phi: filter.content.phi,
             withheld: filter.content.withheld,
+            decision: filter.content.decision.unwrap_or_default(),
             ..Self::default()
         };
         if let Some(status) = filter.status {
@@ -411,6 +434,7 @@ impl TryFrom<pb::QueryRequest> for AuditFilter {
                 event: non_empty(request.event),
                 phi: request.phi,
                 withheld: request.withheld,
+                decision: non_empty(request.decision),
             },
         })
     }

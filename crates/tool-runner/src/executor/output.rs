@@ -92,7 +92,9 @@ pub(crate) struct RetainedRows {
     bytes: usize,
     /// Rows the rule did not admit.
     pub(crate) withheld: u64,
-    /// Why some row could not be decided, and was withheld.
+    /// Those of them that the rule could not be decided on.
+    pub(crate) rows_undecided: u64,
+    /// Why one of these could not be decided.
     pub(crate) undecided: Option<RowRuleUndecided>,
     /// Time spent on the row rule.
     pub(crate) row_rule_time: Duration,
@@ -157,6 +159,7 @@ impl<'a> Output<'a> {
                 }
                 RowVerdict::Undecided(why) => {
                     self.retained.withheld += 1;
+                    self.retained.rows_undecided += 1;
                     self.retained.undecided = Some(why);
                     return ControlFlow::Continue(());
                 }

@@ -8,7 +8,7 @@ use wardgate_audit::RecordKind;
 use wardgate_domain::{Status, Timestamp};
 use wardgate_transparency::VerifierKey;
 
-use super::{ConfigFile, OutputFormat, OutputOptions, RecordFormat, instant};
+use super::{ConfigFile, OperatorSignIn, OutputFormat, OutputOptions, RecordFormat, instant};
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -141,7 +141,7 @@ pub(crate) struct AuditRetention {
     #[command(flatten)]
     pub(crate) source: RecordSource,
     #[command(flatten)]
-    pub(crate) operator: OperatorToken,
+    pub(crate) operator: OperatorSignIn,
     #[command(flatten)]
     pub(crate) output: OutputOptions,
     /// Remove what can be removed. The policy has to permit you `manage_record`, as for the next two.
@@ -166,7 +166,7 @@ pub(crate) struct AuditErase {
     #[command(flatten)]
     pub(crate) source: RecordSource,
     #[command(flatten)]
-    pub(crate) operator: OperatorToken,
+    pub(crate) operator: OperatorSignIn,
     /// The data subject: the value of a key that `result.subject` of a tool names, for example a patient's code. The policy
     /// has to permit you `manage_record`.
     #[arg(long, value_name = "KEY")]
@@ -249,9 +249,12 @@ pub(crate) struct AuditQuery {
     #[arg(long, value_parser = status)]
     pub(crate) status: Option<Status>,
     /// Only what was refused or failed for this reason, for example `not_permitted`; each record of the time is read for it, as
-    /// for the next three.
+    /// for the next four.
     #[arg(long, value_name = "KIND")]
     pub(crate) reason: Option<String>,
+    /// Only what the decision of this id, or a policy of this id, decided.
+    #[arg(long, value_name = "ID")]
+    pub(crate) decision: Option<String>,
     /// Only records of this kind.
     #[arg(long, value_name = "KIND", value_parser = PossibleValuesParser::new(RecordKind::ALL.map(RecordKind::as_str)))]
     pub(crate) event: Option<String>,

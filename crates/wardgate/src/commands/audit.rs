@@ -20,7 +20,7 @@ use wardgate_audit::{
 use wardgate_domain::{BearerToken, Digest, mark_invisible};
 use wardgate_rpc::client::{
     AuditFilter, ContentFilter, DataSubjectFilter, ExportedPart, OperatorAuditClient,
-    ProofSelector, QueriedRecord,
+    ProofSelector, QueriedRecord, RecordDetails,
 };
 use wardgate_transparency::{Checkpoint, TrustPolicy, VerifierKey};
 
@@ -30,6 +30,7 @@ use crate::cli::{
     AuditVerify, Cli, LogVerbosity, OperatorToken, OutputFormat, RecordFormat, RecordSource,
     RecordView,
 };
+use crate::commands::operator::read_token;
 use crate::commands::output::{RowPrinter, print_document};
 use crate::commands::progress::Progress;
 use crate::commands::running::{LIMIT, operator_audit};
@@ -81,6 +82,7 @@ async fn print_records(arguments: AuditQuery) -> Result<(), Failure> {
             event: arguments.event,
             phi: arguments.phi,
             withheld: arguments.withheld,
+            decision: arguments.decision,
         },
         ..AuditFilter::default()
     };
@@ -134,7 +136,7 @@ async fn print_records(arguments: AuditQuery) -> Result<(), Failure> {
         };
         rows.print(&record.to_string(), || match format {
             RecordFormat::Csv => csv::row(&record),
-            RecordFormat::Output(_) => row(&record),
+            RecordFormat::Output(_) => row(&record, stored.details.as_ref()),
         })?;
         if follows {
             rows.flush()?;
@@ -169,13 +171,9 @@ impl OpenRecord {
     }
 }
 
-pub(super) async fn operator_token(
-    operator: &OperatorToken,
-) -> Result<Option<BearerToken>, Failure> {
+async fn operator_token(operator: &OperatorToken) -> Result<Option<BearerToken>, Failure> {
     if let Some(file) = &operator.token_file {
-        let token = std::fs::read_to_string(file)
-            .map_err(|error| format!("cannot read {}: {error}", file.display()))?;
-        return Ok(Some(BearerToken::new(token.trim())));
+        return read_token(file).map(Some);
     }
     let Some(context) = &operator.context else {
         return Ok(None);
@@ -394,7 +392,7 @@ fn store(source: &RecordSource) -> Result<StoreSettings, Failure> {
 }
 
 /// One line of the table; of the memory its method, and messages for rows; of an operator what was done to what. What a client typed is shown as a quoted string where it is not plain.
-fn row(record: &Value) -> String {
+fn row(record: &Value, details: Option<&RecordDetails>) -> String {
     let text = |key: &str| match &record[key] {
         Value::String(text) => cell(text).into_owned(),
         Value::Null => "-".to_owned(),
@@ -425,26 +423,17 @@ fn row(record: &Value) -> String {
         text(rows),
         text("ip_address"),
     );
-    match released(record) {
+    match released(details) {
         Some(released) => format!("{line}  {released}"),
         None => line,
     }
 }
 
-/// The columns that a call released, with the tier of those that were not released in clear; none where the details of the
-/// call were not asked for.
-fn released(record: &Value) -> Option<String> {
-    let details = record.get("details")?;
-    let Some(columns) = details["columns"].as_array() else {
-        return Some("(erased)".to_owned());
-    };
-    let columns = columns.iter().filter_map(|column| {
-        let name = column["name"].as_str()?;
-        Some(match column["tier"].as_str()? {
-            "clear" => name.to_owned(),
-            tier => format!("{name} ({tier})"),
-        })
-    });
-    let columns: Vec<_> = columns.collect();
-    Some(mark_invisible(&columns.join(", ")).into_owned())
+/// The columns that a call released; none where its details were not asked for.
+fn released(details: Option<&RecordDetails>) -> Option<String> {
+    let columns = details?.released_columns();
+    Some(columns.map_or_else(
+        || "(erased)".to_owned(),
+        |columns| mark_invisible(&columns.join(", ")).into_owned(),
+    ))
 }
