@@ -1,8 +1,10 @@
-//! What `tests/faults/run` runs under faults of the disk: appends that say what was acknowledged, and a check without faults.
+//! What `tests/faults/run` runs under faults of the disk, and `tests/power/run` under losses of power: appends that say what was
+//! acknowledged, and a check without faults.
 //!
-//! `disk_faults append STORE COUNT [COPY]` prints `acknowledged SEQUENCE LEAF_HASH` for each record, as soon as it is, and the
-//! checkpoints that it sees; `disk_faults check STORE DIR [COPY] < printed` wants all of that in the second copy as it was
-//! left, starts the service again, and wants all of it in the store, and in a copy that verifies.
+//! `disk_faults append STORE COUNT [COPY]` prints `acknowledged SEQUENCE LEAF_HASH` for each record, as soon as it is, and
+//! `checkpoint SIZE ROOT` for the newest one that was signed; `disk_faults check STORE DIR [COPY] < printed` wants all records in the
+//! second copy as it was left, starts the service again, and wants all of them in the store, in the history of each
+//! checkpoint, and in a copy that verifies.
 
 use std::collections::HashSet;
 use std::io::{BufRead, Write};
@@ -17,10 +19,10 @@ use wardgate_audit::{
     RecordReader, Verifier,
 };
 use wardgate_domain::{Ambient, Digest, Event, Record, RefusalCount, Refusals};
-use wardgate_rpc::client::{AuditClient, AuditFilter, QueriedRecord};
+use wardgate_rpc::client::{AuditClient, AuditFilter, QueriedRecord, StoredRecord};
 use wardgate_rpc::{Peer, link};
 use wardgate_store::DatabaseSettings;
-use wardgate_transparency::{Checkpoint, Signer, TrustPolicy, leaf_hash};
+use wardgate_transparency::{Checkpoint, CompactTree, Signer, TrustPolicy, leaf_hash};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -118,12 +120,21 @@ async fn append(places: &StorePaths<'_>, count: u64) -> Result<(), Failure> {
             ))?,
             Err(error) => say(&format!("refused {error}"))?,
         }
+        say_checkpoint(places).await?;
     }
     closer.close().await;
-    let reader = RecordReader::open(places.store, &DatabaseSettings::default()).await?;
+    say_checkpoint(places).await
+}
+
+/// Where the store can be read: who reads it may keep what it was shown.
+async fn say_checkpoint(places: &StorePaths<'_>) -> Result<(), Failure> {
+    let Ok(reader) = RecordReader::open(places.store, &DatabaseSettings::default()).await else {
+        return Ok(());
+    };
     if let Ok(note) = reader.checkpoint(CheckpointKind::Signed).await {
-        let checkpoint: Checkpoint = note.text().parse()?;
-        say(&format!("checkpoint {}", checkpoint.head.size))?;
+        let Checkpoint { head, .. } = note.text().parse()?;
+        let root = Digest::from_bytes(head.root);
+        say(&format!("checkpoint {} {root}", head.size))?;
     }
     Ok(())
 }
@@ -183,24 +194,19 @@ async fn check(places: &StorePaths<'_>, directory: &Path) -> Result<(), Failure>
     let (_, closer) = start(places).await?;
     closer.close().await;
     let records: Vec<_> = reader.query(AuditFilter::default())?.try_collect().await?;
-    let mut acknowledged = 0;
-    for line in &lines {
-        if let ["acknowledged", sequence, hash] = line.split(' ').collect::<Vec<_>>()[..] {
-            acknowledged += 1;
-            let stored = records.get(sequence.parse::<usize>()?);
-            let Some(QueriedRecord::Intact(stored)) = stored else {
-                return Err(format!("record {sequence} was acknowledged and is not there").into());
-            };
-            if stored.sequence.to_string() != sequence || stored.leaf_hash.to_string() != hash {
-                return Err(format!("record {sequence} is not the one acknowledged").into());
-            }
-        }
-    }
+    let stored: Vec<_> = records
+        .into_iter()
+        .map(|record| match record {
+            QueriedRecord::Intact(stored) => Ok(stored),
+            QueriedRecord::Damaged(damage) => Err(damage.to_string()),
+        })
+        .collect::<Result<_, _>>()?;
+    let acknowledged = check_printed(&lines, &stored)?;
     let export = directory.join("export");
     let exported = reader.export(&export, CheckpointKind::Signed, |_, _| ());
     let size = exported.await?.head.size;
-    if size != records.len() as u64 {
-        return Err(format!("the checkpoint has {size} of {} records", records.len()).into());
+    if size != stored.len() as u64 {
+        return Err(format!("the checkpoint has {size} of {} records", stored.len()).into());
     }
     let log = Signer::from_pkcs8(ORIGIN, &key()?)?;
     let verifier = Verifier {
@@ -217,4 +223,39 @@ async fn check(places: &StorePaths<'_>, directory: &Path) -> Result<(), Failure>
     }
     println!("{acknowledged} acknowledged, {size} in the log");
     Ok(())
+}
+
+/// Wants the records and checkpoints that were printed among those that are stored; gives the number of records.
+fn check_printed(lines: &[String], stored: &[StoredRecord]) -> Result<usize, Failure> {
+    let mut roots = Vec::new();
+    let mut tree = CompactTree::default();
+    for record in stored {
+        roots.push(tree.head().root);
+        tree.append(*record.leaf_hash.as_bytes(), |_, _| ());
+    }
+    roots.push(tree.head().root);
+    let mut acknowledged = 0;
+    for line in lines {
+        match line.split(' ').collect::<Vec<_>>()[..] {
+            ["acknowledged", sequence, hash] => {
+                acknowledged += 1;
+                let Some(found) = stored.get(sequence.parse::<usize>()?) else {
+                    return Err(
+                        format!("record {sequence} was acknowledged and is not there").into(),
+                    );
+                };
+                if found.sequence.to_string() != sequence || found.leaf_hash.to_string() != hash {
+                    return Err(format!("record {sequence} is not the one acknowledged").into());
+                }
+            }
+            ["checkpoint", size, root] => {
+                let of_size = roots.get(size.parse::<usize>()?);
+                if of_size.is_none_or(|found| Digest::from_bytes(*found).to_string() != root) {
+                    return Err(format!("the checkpoint of {size} is not of this history").into());
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(acknowledged)
 }

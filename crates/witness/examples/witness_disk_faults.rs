@@ -1,4 +1,5 @@
-//! What `tests/faults/run` runs under faults of the disk: a witness that says what it cosigned, and a check without faults.
+//! What `tests/faults/run` and `tests/power/run` run under faults of the disk and losses of power: a witness that says what it
+//! cosigned, and a check without faults.
 //!
 //! `witness_disk_faults cosign DIR COUNT` prints `cosigned SIZE` for each checkpoint; `witness_disk_faults check DIR < printed` starts the
 //! witness again and wants it to refuse every other history.
