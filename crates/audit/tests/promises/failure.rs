@@ -165,6 +165,45 @@ async fn p2_no_record_while_the_network_is_silent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn p2_no_record_while_the_database_is_read_only() {
+    let Some(store) = TestStore::postgres().await else {
+        return;
+    };
+    let mut service = store.service().await;
+    let mut readiness = service.readiness.clone();
+    let mut names_the_cause = async || {
+        let named = readiness.wait_for(|state| {
+            let Readiness::NotReady(cause) = state else {
+                return false;
+            };
+            cause.contains("in a read-only transaction")
+        });
+        let named = tokio::time::timeout(Duration::from_mins(1), named).await;
+        drop(named.expect("readiness names the cause").unwrap());
+    };
+    let database = store.url.rsplit_once('/').unwrap().1;
+    let set = async |setting: &str| {
+        // Who was connected before keeps what it had.
+        let statement = format!(
+            "SET transaction_read_only = off; ALTER DATABASE {database} {setting};
+             SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+             WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        );
+        store.execute(&statement).await.unwrap();
+    };
+    fails_closed_and_recovers(
+        &mut service,
+        &store,
+        async || set("SET default_transaction_read_only = on").await,
+        async || {
+            names_the_cause().await;
+            set("RESET default_transaction_read_only").await;
+        },
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_commit_whose_answer_was_lost_is_a_failure_that_a_retry_settles() {
     let Some(store) = TestStore::postgres().await else {
         return;
@@ -187,35 +226,44 @@ async fn a_commit_whose_answer_was_lost_is_a_failure_that_a_retry_settles() {
     assert_eq!(store.records().await.len(), 2);
 }
 
-/// Names the directory of the small file system, in the process that has one.
-const SMALL_DISK: &str = "WARDGATE_TEST_SMALL_DISK";
+/// Names the directory in which a file system is mounted, in the process that has one of its own.
+const MOUNTED_IN: &str = "WARDGATE_TEST_MOUNTED_IN";
 
-/// Runs the test `name` once more, in a mount namespace with a file system of two megabytes: there it is `body`.
-pub(crate) fn on_a_file_system_of_two_megabytes(name: &str, body: impl FnOnce(&Path)) {
-    if let Some(dir) = std::env::var_os(SMALL_DISK) {
+/// Runs the test `name` once more, in the mount namespace that `unshare` makes with these options: there it is `body`, given a
+/// directory in which the command `mount` mounted something.
+fn on_its_own_file_system(name: &str, namespace: &[&str], mount: &str, body: impl FnOnce(&Path)) {
+    if let Some(dir) = std::env::var_os(MOUNTED_IN) {
         return body(Path::new(&dir));
     }
-    let possible = Command::new("unshare")
-        .args(["--map-root-user", "--mount", "true"])
-        .status();
-    if !possible.is_ok_and(|status| status.success()) {
-        assert!(
-            std::env::var_os("CI").is_none(),
-            "`unshare --map-root-user --mount` must work"
-        );
-        eprintln!("skipped: this machine gives no mount namespace");
+    let dir = tempfile::tempdir().unwrap();
+    let run = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(namespace).args(["sh", "-c", script]);
+        command
+            .arg(std::env::current_exe().unwrap())
+            .arg(dir.path())
+            .arg(name)
+            .env(MOUNTED_IN, dir.path());
+        command.status().is_ok_and(|status| status.success())
+    };
+    if run(mount) {
+        let again = format!(r#"{mount} && exec "$0" --exact "$2""#);
+        assert!(run(&again));
         return;
     }
-    let dir = tempfile::tempdir().unwrap();
-    let again = r#"mount -t tmpfs -o size=2m none "$1" && exec "$0" --exact "$2""#;
-    let ended = Command::new("unshare")
-        .args(["--map-root-user", "--mount", "sh", "-c", again])
-        .arg(std::env::current_exe().unwrap())
-        .arg(dir.path())
-        .arg(name)
-        .env(SMALL_DISK, dir.path())
-        .status();
-    assert!(ended.unwrap().success());
+    assert!(
+        std::env::var_os("CI").is_none(),
+        "`unshare {}` must give a namespace where `{mount}` works",
+        namespace.join(" ")
+    );
+    eprintln!("skipped: this machine gives no namespace with such a file system");
+}
+
+/// There it has two megabytes.
+pub(crate) fn on_a_file_system_of_two_megabytes(name: &str, body: impl FnOnce(&Path)) {
+    let namespace = ["--map-root-user", "--mount"];
+    let mount = r#"mount -t tmpfs -o size=2m none "$1""#;
+    on_its_own_file_system(name, &namespace, mount, body);
 }
 
 #[test]
@@ -251,4 +299,69 @@ async fn on_a_small_disk(dir: &Path) {
     service.ready().await;
     let receipt = service.audit.append(&refused, true).await.unwrap();
     assert_eq!(receipt.sequence(), stored, "what was refused left no trace");
+}
+
+/// Makes a file system in the file `image`, and mounts it as `disk`.
+const DISK_IN_A_FILE: &str = r#"cd "$1" && mkdir -p disk && truncate -s 16M image && mkfs.ext4 -q -F image && mount -o loop image disk"#;
+
+#[test]
+fn p2_no_record_on_a_disk_that_became_read_only() {
+    let name = "failure::p2_no_record_on_a_disk_that_became_read_only";
+    on_its_own_file_system(name, &["--mount"], DISK_IN_A_FILE, |dir| {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(on_a_disk_that_becomes_read_only(dir));
+    });
+}
+
+fn mount(arguments: &[&str], dir: &Path) {
+    let mut command = Command::new("mount");
+    let status = command.args(arguments).current_dir(dir).status();
+    assert!(status.unwrap().success(), "mount {arguments:?}");
+}
+
+async fn on_a_disk_that_becomes_read_only(dir: &Path) {
+    let url = format!("sqlite:{}", dir.join("disk/audit.sqlite").display());
+    let start = async || TestService::start(&url, wardgate_domain::Ambient::system(), 60).await;
+    let service = start().await;
+    let first = outcome(&subject(), Status::Ok);
+    let before = service.audit.append(&first, false).await.unwrap();
+
+    // What the file system does by itself when its disk fails, whatever is open.
+    mount(&["-o", "remount,abort", "disk"], dir);
+    let records: Vec<_> = (0..64).map(|_| outcome(&subject(), Status::Ok)).collect();
+    all_are_refused(&service, &records).await;
+    all_are_refused(&service, &records).await;
+    let Readiness::NotReady(cause) = service.readiness.borrow().clone() else {
+        panic!("readiness tells of the failure")
+    };
+    assert!(cause.contains("readonly database"), "{cause}");
+    drop(service);
+
+    // Whoever repairs the disk has to unmount it.
+    let mut looks = tokio::time::interval(Duration::from_millis(50));
+    let unmounted = async {
+        while !Command::new("umount")
+            .arg(dir.join("disk"))
+            .status()
+            .unwrap()
+            .success()
+        {
+            looks.tick().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(1), unmounted)
+        .await
+        .expect("nothing is open any more");
+    mount(&["-o", "loop", "image", "disk"], dir);
+    let service = start().await;
+    let again = service.audit.append(&first, true).await.unwrap();
+    assert_eq!(again, before, "what was acknowledged is there");
+    for (record, sequence) in records.iter().zip(1..) {
+        let receipt = service.audit.append(record, true).await.unwrap();
+        assert_eq!(
+            receipt.sequence(),
+            sequence,
+            "what was refused left no trace"
+        );
+    }
 }
