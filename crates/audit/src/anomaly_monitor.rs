@@ -139,8 +139,10 @@ impl AnomalyMonitor {
         let next = self.feed.read(position, 1).await?;
         let time = next.records.first().and_then(time_of);
         let time = time.unwrap_or_else(|| self.ambient.now());
+        let window = self.settings.longest_window();
         let earlier = RecordFilter {
-            since: Some(time.minus(self.settings.longest_window())),
+            since: Some(time.minus(window)),
+            until: Some(time.plus(window)),
             before_sequence: Some(position),
             ..RecordFilter::default()
         };
@@ -185,7 +187,7 @@ fn observe(detector: &mut AnomalyDetector, page: &FeedPage) -> Vec<Anomaly> {
     let found = records.flat_map(|record| detector.observe(record.sequence, &record.canonical));
     let found = found.collect();
     if let Some(newest) = page.records.last().and_then(time_of) {
-        detector.forget_before(newest);
+        detector.forget_quiet(newest);
     }
     found
 }

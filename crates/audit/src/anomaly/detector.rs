@@ -56,8 +56,9 @@ enum AnomalyOrigin {
 /// What an origin did lately.
 #[derive(Debug)]
 struct CallerHistory {
+    /// When it did something last.
     newest: Timestamp,
-    /// The newest, in order.
+    /// The newest, in the order of their records.
     denials: VecDeque<Timestamp>,
     /// When each was seen last, by its tag.
     data_subjects: HashMap<String, Timestamp>,
@@ -188,19 +189,19 @@ impl AnomalyDetector {
         }
     }
 
-    /// Forgets who was quiet for as long as anything is remembered, as of `now`.
-    pub(crate) fn forget_before(&mut self, now: Timestamp) {
-        let oldest = now.minus(self.settings.longest_window());
-        self.histories.retain(|_, history| history.newest >= oldest);
+    /// Forgets who did nothing in as long as anything is remembered, as of `now`.
+    pub(crate) fn forget_quiet(&mut self, now: Timestamp) {
+        let window = self.settings.longest_window();
+        let window = now.minus(window)..=now.plus(window);
+        self.histories
+            .retain(|_, history| window.contains(&history.newest));
     }
 
     fn observe_denials(&mut self, of: &RecordObservation<'_>, count: usize) -> Option<Anomaly> {
         let threshold = self.settings.denials;
         let denials = &mut self.history(of)?.denials;
-        let oldest = of.time.minus(threshold.within);
-        while denials.front().is_some_and(|time| *time < oldest) {
-            denials.pop_front();
-        }
+        let window = threshold.window(of.time);
+        denials.retain(|time| window.contains(time));
         let before = denials.len();
         denials.extend(std::iter::repeat_n(of.time, count.min(threshold.count)));
         let surplus = denials.len().saturating_sub(threshold.count);
@@ -220,8 +221,8 @@ impl AnomalyDetector {
         }
         let threshold = self.settings.data_subjects;
         let seen = &mut self.history(of)?.data_subjects;
-        let oldest = of.time.minus(threshold.within);
-        seen.retain(|_, time| *time >= oldest);
+        let window = threshold.window(of.time);
+        seen.retain(|_, time| window.contains(time));
         let before = seen.len();
         for subject in subjects {
             seen.insert(subject.hmac.clone().into_owned(), of.time);
@@ -251,8 +252,8 @@ impl AnomalyDetector {
         let Some(history) = self.history(of) else {
             return Vec::new();
         };
-        let oldest = of.time.minus(threshold.within);
-        history.policies.retain(|_, time| *time >= oldest);
+        let window = threshold.window(of.time);
+        history.policies.retain(|_, time| window.contains(time));
         let new = watched.into_iter().filter_map(|id| {
             let id = id.clone().into_owned();
             let last = history.policies.insert((kind, id.clone()), of.time);
@@ -268,7 +269,7 @@ impl AnomalyDetector {
     fn history(&mut self, of: &RecordObservation<'_>) -> Option<&mut CallerHistory> {
         let origin = of.origin()?;
         if !self.histories.contains_key(&origin) && self.histories.len() >= MAX_ORIGINS {
-            self.forget_before(of.time);
+            self.forget_quiet(of.time);
             if self.histories.len() >= MAX_ORIGINS {
                 return None;
             }
@@ -282,7 +283,7 @@ impl AnomalyDetector {
                 data_subjects: HashMap::new(),
                 policies: HashMap::new(),
             });
-        history.newest = history.newest.max(of.time);
+        history.newest = of.time;
         Some(history)
     }
 }
@@ -528,16 +529,44 @@ mod tests {
     }
 
     #[test]
+    fn what_a_clock_said_that_stepped_back_hides_nothing() {
+        const DAY: i64 = 86_400;
+        let mut records = RecordSequence::new(3, 2, &["break-glass-*"]);
+        let mut kinds_at = |seconds: i64| {
+            let policy = r#""caller":{"subject":"mallory"},"decision":{"policies":["break-glass-reads"]},"event":"outcome","status":"ok","violation":false"#;
+            let mut found = records.observe(seconds, policy);
+            found.extend(records.released(seconds, &["a", "b"]));
+            found.extend((0..3).flat_map(|_| records.denied(seconds, "mallory")));
+            found.into_iter().map(|it| it.kind).collect::<Vec<_>>()
+        };
+        let all = [
+            AnomalyKind::WatchedPolicy,
+            AnomalyKind::ManyDataSubjects,
+            AnomalyKind::DenialBurst,
+        ];
+        for seconds in [0, DAY, 60, -DAY, 120] {
+            assert_eq!(kinds_at(seconds), all, "{seconds}");
+            assert_eq!(kinds_at(seconds), [], "{seconds}, on a clock that stands");
+        }
+        // Nor does it keep those in memory who were quiet since.
+        records.denied(DAY, "eve");
+        records.denied(120, "mallory");
+        let now = Timestamp::from_seconds(START + 120);
+        records.0.forget_quiet(now);
+        assert_eq!(records.0.histories.len(), 2);
+    }
+
+    #[test]
     fn those_who_were_quiet_are_forgotten() {
         let mut records = RecordSequence::new(3, 100, &[]);
         records.denied(0, "mallory");
         records
             .0
-            .forget_before(Timestamp::from_seconds(START + 3_600));
+            .forget_quiet(Timestamp::from_seconds(START + 3_600));
         assert_eq!(records.0.histories.len(), 1);
         records
             .0
-            .forget_before(Timestamp::from_seconds(START + 3_601));
+            .forget_quiet(Timestamp::from_seconds(START + 3_601));
         assert!(records.0.histories.is_empty());
     }
 }

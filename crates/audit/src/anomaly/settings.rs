@@ -1,5 +1,6 @@
 //! What counts as unusual.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -105,6 +106,13 @@ pub struct AnomalyThreshold {
     /// From a second to 24 hours.
     #[serde(with = "duration")]
     pub within: Duration,
+}
+
+impl AnomalyThreshold {
+    /// What counts with something at `time`. Later than that is what a clock said that stepped back since.
+    pub(super) fn window(&self, time: Timestamp) -> RangeInclusive<Timestamp> {
+        time.minus(self.within)..=time.plus(self.within)
+    }
 }
 
 fn default_denials() -> AnomalyThreshold {

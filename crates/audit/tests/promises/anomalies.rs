@@ -16,9 +16,9 @@ on_both_stores! {
     an_interrupted_search_tells_nothing_twice
 }
 
-const DENIALS: usize = 3;
+pub(crate) const DENIALS: usize = 3;
 
-async fn service(store: &TestStore) -> (AuditClient, LogCloser) {
+pub(crate) async fn service(store: &TestStore) -> (AuditClient, LogCloser) {
     let settings = format!(r#"{{"denials":{{"count":{DENIALS},"within":"5m"}}}}"#);
     let settings: AnomalySettings = serde_json::from_str(&settings).unwrap();
     let config = Config {
@@ -65,7 +65,7 @@ async fn deny(audit: &AuditClient, subject_name: &str, times: usize) {
 }
 
 /// The anomalies on record, once there is one of `subject`.
-async fn anomalies(store: &TestStore, subject: &str) -> Vec<Value> {
+pub(crate) async fn anomalies(store: &TestStore, subject: &str) -> Vec<Value> {
     let begun = Instant::now();
     loop {
         let filter = AuditFilter {
@@ -84,7 +84,7 @@ async fn anomalies(store: &TestStore, subject: &str) -> Vec<Value> {
     }
 }
 
-fn subjects(anomalies: &[Value]) -> Vec<&str> {
+pub(crate) fn subjects(anomalies: &[Value]) -> Vec<&str> {
     let subjects = anomalies.iter();
     subjects
         .map(|it| it["caller"]["subject"].as_str().unwrap())

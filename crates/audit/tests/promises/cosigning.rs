@@ -34,27 +34,34 @@ fn log_vkey() -> VerifierKey {
 }
 
 /// Witnesses with directories of their own, and the policy that trusts them.
-struct TestWitnesses {
+pub(crate) struct TestWitnesses {
     files: TempDir,
     lines: String,
+    ambient: Ambient,
 }
 
 impl TestWitnesses {
     fn new() -> Self {
+        Self::with(Ambient::system())
+    }
+
+    /// Those whose clock, and that of the service, is that of `ambient`.
+    pub(crate) fn with(ambient: Ambient) -> Self {
         Self {
             files: TempDir::new().unwrap(),
             lines: format!("log {}\n", log_vkey()),
+            ambient,
         }
     }
 
     /// Starts the witness `name`, with the key of `seed`.
-    async fn start(&mut self, name: &str, seed: u8) {
+    pub(crate) async fn start(&mut self, name: &str, seed: u8) {
         let witness = Witness::open(
             &format!("witness.example/{name}"),
             &log_key(seed),
             vec![log_vkey()],
             &self.files.path().join(name),
-            Ambient::system(),
+            self.ambient.clone(),
         );
         let witness = Arc::new(witness.unwrap());
         let address = wardgate_testkit::serve(wardgate_witness::router(&witness)).await;
@@ -66,14 +73,18 @@ impl TestWitnesses {
     }
 
     /// The file of the policy with this quorum, where it is not one of the lines.
-    fn policy(&self, quorum: &str) -> PathBuf {
+    pub(crate) fn policy(&self, quorum: &str) -> PathBuf {
         let path = self.files.path().join("policy");
         fs::write(&path, format!("{}{quorum}\n", self.lines)).unwrap();
         path
     }
 
     /// The service over `store`, which submits its checkpoints.
-    async fn service(&self, store: &TestStore, quorum: &str) -> (AuditClient, LogCloser) {
+    pub(crate) async fn service(
+        &self,
+        store: &TestStore,
+        quorum: &str,
+    ) -> (AuditClient, LogCloser) {
         let config = Config {
             log_origin: Some(ORIGIN.to_owned()),
             witnesses: Some(WitnessSettings {
@@ -83,14 +94,14 @@ impl TestWitnesses {
             ..Config::for_store(&store.url)
         };
         let callers = CallingProcesses::OtherProcesses;
-        let service = wardgate_audit::service(config, keys(), callers, None, Ambient::system());
+        let service = wardgate_audit::service(config, keys(), callers, None, self.ambient.clone());
         let (service, closer) = service.await.unwrap();
         let audit = link::local(service, Peer::Gateway).link;
         (AuditClient::new(audit, Duration::from_mins(1)), closer)
     }
 }
 
-async fn append(audit: &AuditClient, count: usize) {
+pub(crate) async fn append(audit: &AuditClient, count: usize) {
     for _ in 0..count {
         let record = outcome(&subject(), Status::Ok);
         audit.append(&record, false).await.unwrap();
@@ -106,7 +117,7 @@ async fn size_of(store: &TestStore, kind: CheckpointKind) -> Option<u64> {
 }
 
 /// Waits until the newest checkpoint of a kind has `size` records.
-async fn reaches(store: &TestStore, kind: CheckpointKind, size: u64) {
+pub(crate) async fn reaches(store: &TestStore, kind: CheckpointKind, size: u64) {
     let begun = Instant::now();
     while size_of(store, kind).await != Some(size) {
         assert!(begun.elapsed() < Duration::from_secs(60), "{kind:?} {size}");
@@ -115,7 +126,11 @@ async fn reaches(store: &TestStore, kind: CheckpointKind, size: u64) {
 }
 
 /// What a reader with the policy says of an export of the newest checkpoint of a kind.
-async fn verify(store: &TestStore, policy: &str, kind: CheckpointKind) -> Result<u64, String> {
+pub(crate) async fn verify(
+    store: &TestStore,
+    policy: &str,
+    kind: CheckpointKind,
+) -> Result<u64, String> {
     let reader = RecordReader::open(&store.url, &DatabaseSettings::default())
         .await
         .unwrap();

@@ -38,7 +38,7 @@ async fn key_of(store: &TestStore) -> VerifierKey {
 }
 
 /// The newest checkpoint, verified.
-async fn checkpoint(store: &TestStore) -> TreeHead {
+pub(crate) async fn checkpoint(store: &TestStore) -> TreeHead {
     let reader = RecordReader::open(&store.url, &DatabaseSettings::default())
         .await
         .unwrap();
@@ -58,7 +58,7 @@ async fn tree(store: &TestStore) -> TreeHead {
 }
 
 /// Waits until a checkpoint covers `size` records.
-async fn covered(store: &TestStore, size: u64) -> Duration {
+pub(crate) async fn covered(store: &TestStore, size: u64) -> Duration {
     let begun = Instant::now();
     while checkpoint(store).await.size < size {
         assert!(

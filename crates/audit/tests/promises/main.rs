@@ -12,6 +12,7 @@ mod support;
 
 mod anomalies;
 mod append;
+mod clock;
 mod cosigning;
 mod details;
 mod export;
