@@ -12,8 +12,10 @@ PATIENCE = 60
 class Subject:
     """A program: what it does with its files in a directory, and how that is checked."""
 
-    def __init__(self, name, prepare, work, check, files):
+    def __init__(self, name, prepare, work, check, files, flushed):
         self.name, self.prepare, self.work, self.check, self.files = name, prepare, work, check, files
+        # The ends of the names of files that have to be written and flushed before anything is acknowledged.
+        self.flushed = flushed
 
     def fresh(self):
         """A directory in which it can work."""
@@ -39,7 +41,11 @@ def audit_service(examples, count):
         lambda directory: [audit, "append", store(directory), "2"],
         lambda directory: [audit, "append", store(directory), str(count)],
         lambda directory: [audit, "check", store(directory), str(directory / "checked")],
-        lambda directory: [directory / f"audit.sqlite{suffix}" for suffix in ("", "-wal", "-shm", "-journal")],
+        lambda directory: [
+            directory,
+            *(directory / f"audit.sqlite{suffix}" for suffix in ("", "-wal", "-shm", "-journal", ".lock")),
+        ],
+        ["-wal"],
     )
 
 
@@ -69,6 +75,7 @@ def second_copy(examples, count):
         lambda directory: [audit, "append", store(directory), str(count), str(directory / "copy")],
         lambda directory: [audit, "check", store(directory), str(directory / "checked"), str(directory / "copy")],
         lambda directory: [directory / "copy", *(directory / "copy" / name for name in files)],
+        ["-wal", ".jsonl"],
     )
 
 
@@ -83,4 +90,5 @@ def witness(examples, count):
         lambda directory: [witness, "cosign", str(directory / "seen"), str(count)],
         lambda directory: [witness, "check", str(directory / "seen")],
         lambda directory: [directory / "seen", *(directory / "seen" / name for name in files)],
+        [".new"],
     )
