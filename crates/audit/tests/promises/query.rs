@@ -1,9 +1,10 @@
 //! Reading the record.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use futures::TryStreamExt;
 use futures::future::join_all;
+use futures::{StreamExt, TryStreamExt};
+use sqlx::{Connection, PgConnection};
 use tonic::Code;
 use wardgate_audit::{Error, RecordReader, StoreRoom};
 use wardgate_domain::{Ambient, CallFacts, ConversationKey, Record, Status, Timestamp};
@@ -525,4 +526,69 @@ async fn a_store_that_is_none_is_refused() {
     .unwrap_err();
     assert!(error.to_string().contains("127.0.0.1:1/audit"), "{error}");
     assert!(!error.to_string().contains("hunter2"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reading_that_nobody_waits_for_any_more_stops_at_the_server() {
+    let Some(store) = TestStore::postgres().await else {
+        return;
+    };
+    let service = store.service().await;
+    let record = outcome(&subject(), Status::Ok);
+    service.audit.append(&record, false).await.unwrap();
+    let filter = || AuditFilter {
+        tool: Some("nothing".to_owned()),
+        ..AuditFilter::default()
+    };
+    let (console, reader) = (
+        service.console.clone(),
+        RecordReader::open(&store.url, &DatabaseSettings::default())
+            .await
+            .unwrap(),
+    );
+    // Once through: after that neither counts the records first.
+    let by_console = console.query(filter()).await.unwrap();
+    assert_eq!(by_console.count().await, 0);
+    assert_eq!(reader.query(filter()).unwrap().count().await, 0);
+    // From now on no reading ends by itself.
+    let mut other = PgConnection::connect(&store.url).await.unwrap();
+    let mut lock = other.begin().await.unwrap();
+    sqlx::query("LOCK TABLE audit.record IN ACCESS EXCLUSIVE MODE")
+        .execute(&mut *lock)
+        .await
+        .unwrap();
+    // How many statements read by tool.
+    let mut looking = PgConnection::connect(&store.url).await.unwrap();
+    let mut reaches = async |readings: i64| {
+        let begun = Instant::now();
+        loop {
+            let found: i64 = sqlx::query_scalar(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+                 AND application_name = 'wardgate audit reader' AND state = 'active' AND query LIKE '% AND tool = %'",
+            )
+            .fetch_one(&mut looking)
+            .await
+            .unwrap();
+            if found == readings {
+                return;
+            }
+            // Well before the server gives up a statement that takes too long.
+            assert!(begun.elapsed() < Duration::from_secs(15), "{found} read");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+
+    let readings = [
+        tokio::spawn({
+            let reading = filter();
+            async move { console.query(reading).await.unwrap().count().await }
+        }),
+        tokio::spawn(reader.query(filter()).unwrap().count()),
+    ];
+    reaches(2).await;
+    for reading in readings {
+        reading.abort();
+    }
+    reaches(0).await;
+    lock.rollback().await.unwrap();
 }
