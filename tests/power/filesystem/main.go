@@ -6,7 +6,7 @@
 // and unmounts. Before each flush, and at the end, it writes to CUTS what a loss of power at that moment would leave: CUTS/N-0
 // has nothing that was not flushed; CUTS/N-1 and so on, up to -keep, have some of it, chosen at random: pages of 4 KiB of the
 // writes, and a beginning of the changes of names. `printed` there is what COMMAND had printed by then. Nothing becomes durable
-// between two flushes, so no later moment before the same flush could leave less, and none has more printed.
+// between two flushes, so an earlier loss leaves the same, with less printed.
 //
 // A name is durable once its directory was flushed, contents once their file was. With -ignore, flushes of files or of
 // directories are answered and do nothing, as on a disk that lies. With -every, of flushes of one file in a row only each Nth is a

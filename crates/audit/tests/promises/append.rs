@@ -168,7 +168,7 @@ async fn a4_a_thousand_duplicates_in_any_order_have_the_receipt_of_the_first(sto
     assert_eq!(stored.len(), RECORDS, "one record each");
     let mut found = vec![None; RECORDS];
     for (at, receipt) in receipts {
-        let first = found[at].get_or_insert_with(|| receipt.clone());
+        let first = found[at].get_or_insert(receipt);
         assert_eq!(*first, receipt, "record {at}, sent in the order {order:?}");
         let record = &stored[usize::try_from(receipt.sequence()).unwrap()];
         assert_eq!(record.leaf_hash, receipt.leaf_hash());
