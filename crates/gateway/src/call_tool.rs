@@ -220,6 +220,7 @@ impl Operation for ToolCall {
         } else {
             capabilities
         };
+        run.client.begin_stream().await?;
         let output = services.runner.call_tool(CallTool {
             call_id: run.call_id,
             caller,
@@ -257,7 +258,10 @@ impl Operation for ToolCall {
                 CallEvent::InputRequired(input_required) => {
                     return Ok(self.input_outcome(&run, input_required));
                 }
-                CallEvent::Progress(_) | CallEvent::Log(_) | CallEvent::Completed(_) => {}
+                CallEvent::Progress(_)
+                | CallEvent::Log(_)
+                | CallEvent::Completed(_)
+                | CallEvent::StreamClosed => {}
             }
         }
         Err(lost_call(tool).into())

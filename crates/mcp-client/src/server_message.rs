@@ -32,6 +32,8 @@ pub enum ServerMessage {
     Question(ServerRequest),
     /// What the user was sent elsewhere for is done; the server's id of that elicitation.
     Completed(String),
+    /// A legacy server closed the stream of the request before its answer, to be asked for the rest.
+    StreamClosed,
 }
 
 impl ServerMessage {
@@ -39,7 +41,7 @@ impl ServerMessage {
     pub(super) fn refusal(&self) -> Option<Vec<u8>> {
         match self {
             Self::Question(request) => message::answer(&request.id, &request.method).ok(),
-            Self::Progress(_) | Self::Log(_) | Self::Completed(_) => None,
+            Self::Progress(_) | Self::Log(_) | Self::Completed(_) | Self::StreamClosed => None,
         }
     }
 }

@@ -5,19 +5,34 @@ use std::time::Duration;
 
 use axum::http::{HeaderMap, header};
 use bytes::Bytes;
-use wardgate_mcp::header::EVENT_STREAM;
+use wardgate_mcp::header::{EVENT_STREAM, JSON};
 
 /// The longest silence on a stream, so that no proxy takes a quiet stream for a dead one.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Whether the client accepts a stream as the answer.
 pub fn takes_events(headers: &HeaderMap) -> bool {
+    accepted_types(headers).any(|accepted| accepted.eq_ignore_ascii_case(EVENT_STREAM))
+}
+
+/// Whether the client prefers a stream as the answer: it names the media type of streams before that of JSON.
+pub fn prefers_events(headers: &HeaderMap) -> bool {
+    let named = accepted_types(headers).find(|accepted| {
+        [EVENT_STREAM, JSON]
+            .iter()
+            .any(|it| accepted.eq_ignore_ascii_case(it))
+    });
+    named.is_some_and(|first| first.eq_ignore_ascii_case(EVENT_STREAM))
+}
+
+/// The media types in `Accept`, in the order of the client.
+fn accepted_types(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let accepted = headers.get_all(header::ACCEPT).iter();
     accepted
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .filter_map(|range| range.split(';').next())
-        .any(|range| range.trim().eq_ignore_ascii_case(EVENT_STREAM))
+        .map(str::trim)
 }
 
 /// One event with `message` as its data. The client may resume the stream from `id`.
@@ -44,7 +59,25 @@ pub fn format_event(id: Option<&str>, retry: Option<Duration>, message: &str) ->
 
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderValue;
+
     use super::*;
+
+    #[test]
+    fn a_client_prefers_the_media_type_that_it_names_first() {
+        for (accept, prefers) in [
+            ("text/event-stream, application/json", true),
+            ("Text/Event-Stream;q=0.9,application/json", true),
+            ("*/*, text/event-stream", true),
+            ("application/json, text/event-stream", false),
+            ("*/*", false),
+        ] {
+            let accept = HeaderValue::from_static(accept);
+            let headers = HeaderMap::from_iter([(header::ACCEPT, accept.clone())]);
+            assert_eq!(prefers_events(&headers), prefers, "{accept:?}");
+        }
+        assert!(!prefers_events(&HeaderMap::new()));
+    }
 
     #[test]
     fn a_message_is_one_event_whatever_ends_its_lines() {

@@ -38,7 +38,7 @@ pub use envelope::{
     ClientResponse, JsonRpcMessage, JsonRpcRequest, RequestParams, cancelled, inner, object,
     spelt_alike, text_of,
 };
-pub use event_stream::{KEEP_ALIVE, format_event, takes_events};
+pub use event_stream::{KEEP_ALIVE, format_event, prefers_events, takes_events};
 pub use fields::ObjectMembers;
 pub use idempotency::key_of as idempotency_key;
 pub use input_requests::{InputRecipient, InputRequestError, InputRequests};

@@ -13,6 +13,7 @@ use wardgate_mcp::header::{EVENT_STREAM, JSON, SESSION_ID};
 use wardgate_rpc::client::ToolResult;
 
 use crate::call_meta::{RecordStatus, write_call, write_dropped};
+use crate::event_stream::format_event;
 use crate::older_content;
 use crate::rpc_error::{Remedy, RpcError};
 
@@ -387,6 +388,19 @@ impl McpResponse {
             remedy: None,
             session: None,
             is_of_unknown: false,
+        }
+    }
+
+    /// The same as a stream of one event, for a client that prefers streams. What has a status of its own stays as it is.
+    #[must_use]
+    pub fn into_events(self) -> Self {
+        match self.body {
+            McpResponseBody::Json(message) if self.http == StatusCode::OK => {
+                let event = format_event(None, None, &message);
+                let body = McpResponseBody::Events(Body::from(event));
+                Self { body, ..self }
+            }
+            body => Self { body, ..self },
         }
     }
 

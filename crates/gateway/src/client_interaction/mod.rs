@@ -25,7 +25,8 @@ use tokio_util::sync::CancellationToken;
 use wardgate_domain::{Caller, Reason};
 use wardgate_mcp::Version;
 use wardgate_mcp_server::{
-    JsonRpcRequest, LogLevel, McpResponse, RequestMeta, RpcError, format_event, takes_events,
+    JsonRpcRequest, LogLevel, McpResponse, RequestMeta, RpcError, format_event, prefers_events,
+    takes_events,
 };
 use wardgate_rpc::client::{CallEvent, CallProgress, LogMessage, PassthroughMeta};
 
@@ -49,6 +50,8 @@ pub(crate) struct ClientChannel {
     /// The progress token, as the client wrote it.
     progress_token: Option<Box<RawValue>>,
     passthrough: PassthroughMeta,
+    /// Whether a stream begins before there is anything to send on it.
+    prefers_stream: bool,
     response_mode: ResponseMode,
     /// Cancelled when the client cancels the call.
     pub(crate) cancel: CancellationToken,
@@ -137,6 +140,7 @@ impl ClientChannels {
             log_level,
             progress_token: meta.progress_token()?.map(ToOwned::to_owned),
             passthrough: passthrough_meta(post, request, version),
+            prefers_stream: can_stream && prefers_events(&post.headers),
             response_mode,
             cancel: cancel.unwrap_or_default(),
             trace: if post.headers.contains_key("traceparent") {
@@ -164,6 +168,7 @@ impl ClientChannels {
             log_level: session.log_level,
             progress_token: None,
             passthrough: PassthroughMeta::default(),
+            prefers_stream: false,
             response_mode: ResponseMode::Resumable(Box::new(writer)),
             cancel: cancellable.is_there.clone(),
             // The request with the trace context went to the replica that is gone.
@@ -188,6 +193,7 @@ impl ClientChannel {
             log_level: None,
             progress_token: None,
             passthrough: PassthroughMeta::default(),
+            prefers_stream: false,
             response_mode: ResponseMode::ResponseOnly,
             cancel: CancellationToken::new(),
             trace: HeaderMap::new(),
@@ -307,7 +313,10 @@ impl ClientInteraction {
             CallEvent::Progress(progress) => self.progress_notification(progress),
             CallEvent::Log(log) => self.log_notification(log),
             CallEvent::Completed(elicitation) => self.elicitation_notification(elicitation),
-            CallEvent::Result(_) | CallEvent::InputRequired(_) | CallEvent::Task(_) => None,
+            CallEvent::StreamClosed
+            | CallEvent::Result(_)
+            | CallEvent::InputRequired(_)
+            | CallEvent::Task(_) => None,
         }
     }
 
@@ -371,17 +380,33 @@ impl ClientInteraction {
         }
     }
 
+    /// Whether the stream begins at once, with an event from which the client can resume it.
+    pub(crate) fn begins_with_primer(&self) -> bool {
+        matches!(&self.channel.response_mode, ResponseMode::Resumable(writer)
+            if self.channel.prefers_stream && writer.version().primes_streams())
+    }
+
+    /// Begins the stream of a session's client.
+    pub(crate) async fn begin_stream(&mut self) {
+        if let ResponseMode::Resumable(writer) = &mut self.channel.response_mode {
+            begin_stream(writer, &mut self.out).await;
+        }
+    }
+
+    /// Closes the stream, if it began with an event from which the client can resume it.
+    pub(crate) fn close_stream(&mut self) {
+        if let ResponseMode::Resumable(writer) = &self.channel.response_mode
+            && writer.is_resumable()
+        {
+            self.out = ResponseSender::Closed;
+        }
+    }
+
     /// Sends `notification`, a JSON-RPC message, and begins the stream if it is the first.
     pub(crate) async fn send_message(&mut self, notification: &str) {
         match &mut self.channel.response_mode {
             ResponseMode::Resumable(writer) => {
-                if !writer.has_begun() {
-                    let first = writer.begin().await;
-                    self.out.start_stream(McpResponse::events);
-                    if let Some(first) = first {
-                        self.out.send_event(first).await;
-                    }
-                }
+                begin_stream(writer, &mut self.out).await;
                 let event = writer.store_event(notification, false).await;
                 self.out.send_event(event).await;
             }
@@ -491,6 +516,17 @@ impl ClientInteraction {
                 self.out.send_last_event(event).await;
             }
             _ => self.out.send_answer(answer).await,
+        }
+    }
+}
+
+/// Begins the stream of `writer`, if it has not begun.
+async fn begin_stream(writer: &mut StreamWriter, out: &mut ResponseSender<McpResponse>) {
+    if !writer.has_begun() {
+        let first = writer.begin().await;
+        out.start_stream(McpResponse::events);
+        if let Some(first) = first {
+            out.send_event(first).await;
         }
     }
 }

@@ -88,8 +88,20 @@ impl RunClient<'_> {
         self.interaction.unless_cancelled(step).await
     }
 
-    /// Sends the client the notification for `event`, if it asked for such.
+    /// Begins the stream of a client that prefers one, so that it can resume the stream before anything is sent on it.
+    pub(crate) async fn begin_stream(&mut self) -> Result<(), Rejection> {
+        if self.interaction.begins_with_primer() {
+            self.prepare_first_message().await?;
+            self.interaction.begin_stream().await;
+        }
+        Ok(())
+    }
+
+    /// Sends the client the notification for `event`, if it asked for such, or closes its stream as the server did.
     pub(crate) async fn send_event(&mut self, event: &CallEvent) -> Result<(), Rejection> {
+        if let CallEvent::StreamClosed = event {
+            self.interaction.close_stream();
+        }
         if let Some(notification) = self.interaction.notification_for(event) {
             self.prepare_first_message().await?;
             self.interaction.send_message(&notification).await;

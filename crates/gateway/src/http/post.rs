@@ -9,7 +9,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use tracing::Instrument;
-use wardgate_mcp_server::McpResponse;
+use wardgate_mcp_server::{McpResponse, prefers_events};
 use wardgate_telemetry::trace_context;
 
 use super::guard::{AdmittedRequest, HttpRefusal, RequestKind};
@@ -19,7 +19,7 @@ use crate::answer_pace;
 use crate::catalogue::View;
 use crate::dispatch;
 use crate::listen::ListeningClient;
-use crate::post::{Post, Transport};
+use crate::post::{Post, Transport, is_batch};
 use crate::sse;
 use crate::streamable;
 use crate::upstream;
@@ -155,6 +155,13 @@ async fn answer_message(gateway: &Arc<Gateway>, mut post: Post) -> Response {
     };
     let recorder = &gateway.recorder;
     recorder.count_refusals(&answer, &post.client_ip, &post.caller);
+    let is_stream =
+        post.transport == Transport::Mcp && prefers_events(&post.headers) && !is_batch(&post.body);
+    let answer = if is_stream {
+        answer.into_events()
+    } else {
+        answer
+    };
     let mut response = answer.into_response();
     let fields = post.limit_report.and_then(|report| report.fields());
     if let Some((policies, left)) = fields

@@ -164,6 +164,12 @@ impl StreamWriter {
         !matches!(self.stream, StreamStatus::Silent)
     }
 
+    /// Whether a client that has the first event can resume the stream here.
+    pub(crate) fn is_resumable(&self) -> bool {
+        let has_primer = self.version().primes_streams() && self.replay_grant.is_some();
+        has_primer && matches!(self.stream, StreamStatus::Stored(_))
+    }
+
     /// Begins the stream, and returns the first event, if the version has one.
     pub(crate) async fn begin(&mut self) -> Option<Bytes> {
         self.stream = match self.open().await {

@@ -162,7 +162,10 @@ impl Operation for TaskRequest {
                     }));
                 }
                 // A task sends nothing but its state.
-                CallEvent::Progress(_) | CallEvent::Log(_) | CallEvent::Completed(_) => {}
+                CallEvent::Progress(_)
+                | CallEvent::Log(_)
+                | CallEvent::Completed(_)
+                | CallEvent::StreamClosed => {}
             }
         }
         Err(call_tool::lost_call(tool).into())

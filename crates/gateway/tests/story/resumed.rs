@@ -6,6 +6,8 @@ use reqwest::RequestBuilder;
 use serde_json::{Value, json};
 use wardgate_domain::{ColumnTier, DenialReason};
 use wardgate_proto::common::v1::ErrorReason;
+use wardgate_proto::toolrunner::v1 as pb;
+use wardgate_proto::toolrunner::v1::call_tool_response::Event;
 
 use crate::dialogue::{done, progress};
 use crate::listen::{EventStreamClient, get};
@@ -91,6 +93,65 @@ async fn without_a_session_or_a_word_before_the_answer_nothing_has_an_id() {
         reply.contains("secret") && !reply.contains("id: "),
         "{reply}"
     );
+}
+
+/// The same call by a client that prefers streams.
+fn call_for_stream(world: &World, version: &str, session: &str) -> reqwest::Request {
+    let mut request = call(world, version, session, "reads", 7).build().unwrap();
+    let prefers_streams = "text/event-stream, application/json".parse().unwrap();
+    request.headers_mut().insert("accept", prefers_streams);
+    request
+}
+
+#[tokio::test]
+async fn a_client_that_prefers_streams_gets_one_even_for_an_answer_that_nothing_precedes() {
+    let world = World::start().await;
+    for version in VERSIONS {
+        let session = begin(&world, version).await;
+        let response = world
+            .http
+            .execute(call_for_stream(&world, version, &session));
+        let response = response.await.unwrap();
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        let events = response.text().await.unwrap();
+        let has_primer = events.starts_with("id: ") && events.contains("\nretry: 1000\ndata:\n\n");
+        assert_eq!(has_primer, version == LEGACY, "{version}: {events}");
+        assert!(events.contains("the secret result"), "{events}");
+    }
+    for (accept, media_type) in [
+        ("text/event-stream, application/json", "text/event-stream"),
+        ("application/json, text/event-stream", "application/json"),
+    ] {
+        let mut list = world.message(LEGACY, "tools/list", "").build().unwrap();
+        list.headers_mut().insert("accept", accept.parse().unwrap());
+        let answer = world.http.execute(list).await.unwrap();
+        assert_eq!(answer.headers()["content-type"], media_type);
+        assert!(answer.text().await.unwrap().contains(r#""id":7"#));
+    }
+}
+
+#[tokio::test]
+async fn a_stream_is_closed_where_the_server_closed_its_own_and_the_answer_is_fetched() {
+    let world = World::start().await;
+    let twin = world.twin().await;
+    let session = begin(&world, LEGACY).await;
+    let tool = world.tool_runner.live();
+    tool.unbounded_send(Event::StreamClosed(pb::StreamClosed {}))
+        .unwrap();
+    let response = world
+        .http
+        .execute(call_for_stream(&world, LEGACY, &session));
+    let events = response.await.unwrap().text().await.unwrap();
+    let (id, rest) = events
+        .strip_prefix("id: ")
+        .unwrap()
+        .split_once('\n')
+        .unwrap();
+    assert_eq!(rest, "retry: 1000\ndata:\n\n");
+    tool.unbounded_send(done()).unwrap();
+    let mut ear = EventStreamClient::on(back(&twin, LEGACY, &session, id)).await;
+    assert_eq!(ear.hears().await.unwrap()["id"], 7);
+    assert!(ear.hears().await.is_none());
 }
 
 #[tokio::test]

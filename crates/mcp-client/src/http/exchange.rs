@@ -342,7 +342,7 @@ impl Exchange {
         let mut events = EventReader::new(self.max_bytes);
         let mut resumptions = 0;
         loop {
-            let cause = match body.chunk().await {
+            let (cause, is_closed) = match body.chunk().await {
                 Ok(Some(chunk)) => {
                     events.feed(&chunk).map_err(|_| UpstreamError::TooLarge)?;
                     while let Some(data) = events.next_event() {
@@ -363,8 +363,8 @@ impl Exchange {
                     }
                     continue;
                 }
-                Ok(None) => "it ended the stream before the answer".to_owned(),
-                Err(error) => error.to_string(),
+                Ok(None) => ("it ended the stream before the answer".to_owned(), true),
+                Err(error) => (error.to_string(), false),
             };
             // A legacy server may hang up and have the client come back for the answer.
             let can_resume =
@@ -372,6 +372,9 @@ impl Exchange {
             let Some(last) = events.last_id().filter(|_| can_resume) else {
                 return Err(UpstreamError::Broken(cause));
             };
+            if let Some(listener) = listener.as_mut().filter(|_| is_closed) {
+                listener(ServerMessage::StreamClosed);
+            }
             resumptions += 1;
             let pause = events.retry().unwrap_or(RESUME_AFTER);
             tokio::time::sleep(pause.min(RESUME_AFTER_AT_MOST)).await;

@@ -232,7 +232,7 @@ fn is_own(message: &ServerMessage, elicitations: &Mutex<BTreeSet<String>>) -> bo
             true
         }
         ServerMessage::Completed(id) => elicitations.remove(id),
-        ServerMessage::Progress(_) | ServerMessage::Log(_) => true,
+        ServerMessage::Progress(_) | ServerMessage::Log(_) | ServerMessage::StreamClosed => true,
     }
 }
 

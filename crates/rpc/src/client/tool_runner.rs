@@ -158,6 +158,8 @@ pub enum CallEvent {
     Log(LogMessage),
     /// The user has done what the tool's server sent them elsewhere for: its `elicitationId`.
     Completed(String),
+    /// The tool's server closed the stream of the call, to be asked for the rest.
+    StreamClosed,
     /// The result; nothing follows.
     Result(Box<ToolResult>),
     /// The call waits for the client; nothing follows.
@@ -528,6 +530,7 @@ impl From<CallEvent> for pb::CallToolResponse {
             CallEvent::Completed(elicitation_id) => {
                 Event::Completed(pb::ElicitationCompleted { elicitation_id })
             }
+            CallEvent::StreamClosed => Event::StreamClosed(pb::StreamClosed {}),
             CallEvent::Result(result) => Event::Result((*result).into()),
             CallEvent::InputRequired(required) => Event::InputRequired((*required).into()),
             CallEvent::Task(task) => Event::Task((*task).into()),
@@ -548,6 +551,7 @@ impl TryFrom<pb::CallToolResponse> for CallEvent {
             Event::Progress(progress) => Self::Progress(progress.into()),
             Event::Log(log) => Self::Log(log.try_into()?),
             Event::Completed(completed) => Self::Completed(completed.elicitation_id),
+            Event::StreamClosed(pb::StreamClosed {}) => Self::StreamClosed,
             Event::Result(result) => Self::Result(Box::new(result.try_into()?)),
             Event::InputRequired(waits) => Self::InputRequired(Box::new(waits.try_into()?)),
             Event::Task(task) => Self::Task(Box::new(task.try_into()?)),

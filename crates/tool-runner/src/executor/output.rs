@@ -299,6 +299,13 @@ impl<'a> Output<'a> {
         }
     }
 
+    /// Passes on that the server closed the stream of the call, to be asked for the rest.
+    pub(crate) fn stream_closed(&mut self) {
+        if let Some(audience) = self.audience {
+            audience.send_event(CallEvent::StreamClosed);
+        }
+    }
+
     /// The run goes on once the client has answered.
     pub(crate) fn suspended(&mut self, suspended: SuspendedRound) {
         self.retained.suspended = Some(suspended);

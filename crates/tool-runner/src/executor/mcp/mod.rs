@@ -269,6 +269,7 @@ fn forward_message(message: ServerMessage, out: &mut Output<'_>) -> bool {
         }
         ServerMessage::Log(message) => out.log(message),
         ServerMessage::Completed(elicitation) => out.completed(elicitation),
+        ServerMessage::StreamClosed => out.stream_closed(),
         // Whoever asks for a client's answer does not ask here.
         ServerMessage::Question(_) => return false,
     }
