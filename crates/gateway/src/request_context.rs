@@ -28,3 +28,17 @@ pub(crate) struct RequestContext {
     /// For the headers of the answer. None where no limit is configured, or no HTTP response waits.
     pub(crate) limit_report: Option<Arc<LimitReport>>,
 }
+
+impl RequestContext {
+    /// Releases the slot while waiting for `input`.
+    pub(crate) async fn wait_without_slot<T>(&mut self, input: impl Future<Output = T>) -> T {
+        if let Some(slot) = &mut self.slot {
+            slot.pause();
+        }
+        let received = input.await;
+        if let Some(slot) = &mut self.slot {
+            slot.resume();
+        }
+        received
+    }
+}

@@ -11,7 +11,6 @@ use wardgate_domain::{ApprovalId, CallToApprove, Digest, Reason, SignedApproval}
 use wardgate_mcp_server::{InputRecipient, InputRequests, RpcError};
 
 use super::request_state::RequestState;
-use super::rounds::wait_without_slot;
 use super::{
     CALL_TOOL, CatalogueEntry, Description, EntryUse, GovernedCall, PreparedCall, Rejection,
 };
@@ -97,7 +96,7 @@ impl GovernedCall {
                     given: Some(approval),
                     id: Some(id),
                 };
-                match self.authorize(entry_use).await {
+                match self.authorizer().authorize(entry_use).await {
                     // It covers the call no more, as after a change of the key that it was signed with.
                     Err(Rejection::Denied { need: Some(_), .. }) => {
                         self.approval.use_up(&approvals).await?;
@@ -135,7 +134,7 @@ impl GovernedCall {
                 return Ok(PreparedCall::InputRequired(form, state));
             }
             let answers = self.client.request_input(form.as_json(), |_| None);
-            let answers = wait_without_slot(&mut self.context.slot, answers).await?;
+            let answers = self.context.wait_without_slot(answers).await?;
             let answer = ApprovalAnswer::from_responses(&answers);
             return self
                 .approve_own(entry_use, (&call, policy_hash), answer)
@@ -176,7 +175,7 @@ impl GovernedCall {
         let given = decided.await?;
         self.record.facts.approval_id = Some(call.0.id);
         self.approval.given = Some(given.ok_or(Rejection::ApprovalRefused)?);
-        let grant = self.authorize(entry_use).await?;
+        let grant = self.authorizer().authorize(entry_use).await?;
         Ok(PreparedCall::Ready(entry_use, grant))
     }
 }

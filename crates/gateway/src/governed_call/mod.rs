@@ -11,6 +11,7 @@
 //! Read [`GovernedCall::run_pipeline`] first. An [`Operation`] says what runs and how its output is written.
 
 mod approval;
+mod authorization;
 mod call_record;
 mod operation;
 mod pipeline;
@@ -23,26 +24,21 @@ mod suspended_call;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tracing::Span;
-use wardgate_domain::{
-    ArgumentNames, CallReference, Digest, NOT_A_NAME, Outcome, Reason, Status, ToolName,
-};
-use wardgate_gateway_record::{describe_call, stage};
+use wardgate_domain::{ArgumentNames, Digest, Outcome, Reason, Status};
+use wardgate_gateway_record::describe_call;
 use wardgate_gateway_store::RefusalReportId;
 use wardgate_mcp_server::{InputRequests, McpResponse, RecordStatus, RpcError, call_meta};
-use wardgate_proto::common::v1::ErrorReason;
 use wardgate_resilience::concurrency::RecordingSlot;
 use wardgate_resilience::quota::QuotaUse;
-use wardgate_rpc::client::{CallError, ResultFacts};
-use wardgate_telemetry::names;
+use wardgate_rpc::client::ResultFacts;
 
-use crate::authority::{Authorization, Grant};
-use crate::catalogue;
+use crate::authority::Grant;
 use crate::client_interaction::ClientInteraction;
 use crate::measures;
 use crate::request_context::RequestContext;
 
 use self::approval::CallApproval;
+use self::authorization::CallAuthorizer;
 use self::call_record::CallRecord;
 use self::request_state::ResumePoint;
 
@@ -55,9 +51,6 @@ pub(crate) use self::pipeline::{CallPipeline, OperationServices};
 pub(crate) use self::rejection::{Rejection, RunError};
 pub(crate) use self::replay_grant::{DecisionUnavailable, ReplayGrant};
 pub(crate) use self::suspended_call::{ResumingClient, SuspendedCall, resume};
-
-/// The tool name that the policy is asked about where the requested name is not valid as one.
-const UNNAMED_TOOL: &str = "unknown";
 
 /// The end of a call that was not rejected.
 enum RunEnd<T> {
@@ -175,7 +168,14 @@ impl GovernedCall {
         &mut self,
         description: &'d Description<'_, E>,
     ) -> Result<PreparedCall<'d, E>, Rejection> {
-        let prepared = self.find_and_authorize(description).await?;
+        let (entry_use, authorized) = self.authorizer().find_and_authorize(description).await?;
+        let prepared = match authorized {
+            Ok(grant) => {
+                self.end_if_refused().await?;
+                PreparedCall::Ready(entry_use, grant)
+            }
+            Err(need) => Box::pin(self.obtain_approval(description, entry_use, *need)).await?,
+        };
         let PreparedCall::Ready(entry_use, grant) = prepared else {
             return Ok(prepared);
         };
@@ -198,6 +198,19 @@ impl GovernedCall {
         Ok(PreparedCall::Ready(entry_use, grant))
     }
 
+    /// What authorizes the call, at its beginning and again in the middle of its run.
+    fn authorizer(&mut self) -> CallAuthorizer<'_> {
+        CallAuthorizer {
+            services: &self.pipeline.services,
+            audit_log: self.pipeline.recorder.audit_log(),
+            context: &self.context,
+            client: &self.client,
+            record: &mut self.record,
+            has_catalogue: self.has_catalogue,
+            approval: self.approval.given.as_ref(),
+        }
+    }
+
     /// Gives the place to the next call, and reports to the limiter how long this one took.
     fn begin_recording(&mut self, has_run: bool) -> Option<RecordingSlot> {
         let tool = self.record.facts.tool.as_ref().filter(|_| has_run)?;
@@ -207,153 +220,6 @@ impl GovernedCall {
     /// Gives the place back, whatever the outcome.
     fn release_slot(&mut self) {
         self.context.slot = None;
-    }
-
-    /// Checks the resource's switches, policy, client capabilities and token scopes, in this order; then whether somebody has
-    /// approved a call that needs it.
-    async fn find_and_authorize<'d, R: CatalogueEntry>(
-        &mut self,
-        description: &'d Description<'_, R>,
-    ) -> Result<PreparedCall<'d, R>, Rejection> {
-        if let Some(refusal) = description.agent_refusal {
-            if description.entry_use.is_none() {
-                // A model may write anything as a name, even personal data.
-                NOT_A_NAME.clone_into(&mut self.record.facts.requested_tool);
-            }
-            return Err(Rejection::RefusedByAgent(refusal));
-        }
-        let Some(entry_use) = &description.entry_use else {
-            if !self.has_catalogue {
-                let (kind, message) = catalogue::NOT_KNOWN;
-                return Err(Rejection::Failed { kind, message });
-            }
-            self.deny_unknown().await?;
-            return Err(Rejection::Unknown);
-        };
-        let resource = &entry_use.entry;
-        let facts = resource.facts();
-        self.record.facts.tool = Some(facts.name.clone());
-        self.record.facts.definition_digest = Some(facts.definition_digest);
-        Span::current().record(names::TOOL, facts.name.as_str());
-        if !resource.is_enabled_for(&self.context.caller) {
-            self.deny_unknown().await?;
-            return Err(Rejection::Disabled);
-        }
-        let authorized = self.authorize(entry_use).await;
-        let need = match authorized {
-            Err(Rejection::Denied {
-                need: Some(need), ..
-            }) => Err(need),
-            authorized => Ok(authorized?),
-        };
-        resource.check_request(description, &self.client)?;
-        let access = &self.context.access;
-        let applied = access.check_use(description.method, facts);
-        applied.map_err(Rejection::Scope)?;
-        match need {
-            Ok(grant) => {
-                self.end_if_refused().await?;
-                Ok(PreparedCall::Ready(entry_use, grant))
-            }
-            Err(need) => Box::pin(self.obtain_approval(description, entry_use, *need)).await,
-        }
-    }
-
-    /// Asks the policy, and notes its decision for the record. Where it depends on earlier calls, the intent of this one is on
-    /// record before they are counted.
-    async fn authorize<R: CatalogueEntry>(
-        &mut self,
-        entry_use: &EntryUse<R>,
-    ) -> Result<Arc<Grant>, Rejection> {
-        let started = Instant::now();
-        let mut authorization = self.ask_policy(entry_use).await;
-        if let Ok(Authorization::NeedsIntent(decision)) = &authorization
-            && !self.record.has_intent
-        {
-            self.record.facts.decided(decision);
-            let audit_log = self.pipeline.recorder.audit_log();
-            self.record.record_intent(audit_log).await?;
-            authorization = self.ask_policy(entry_use).await;
-        }
-        stage("authorize", started.elapsed());
-        match authorization {
-            Ok(Authorization::Allowed(grant)) => {
-                self.record.facts.decided(&grant.decision);
-                self.record.facts.permit_id = Some(grant.permit_id);
-                self.record.grant = Some(Arc::clone(&grant));
-                Ok(grant)
-            }
-            Ok(Authorization::Denied {
-                decision,
-                reason,
-                visible,
-                need,
-            }) => {
-                self.record.facts.decided(&decision);
-                Err(Rejection::Denied {
-                    reason,
-                    decision: decision.id,
-                    visible,
-                    need,
-                })
-            }
-            Ok(Authorization::NeedsIntent(decision)) => {
-                let decision = decision.id;
-                tracing::error!(%decision, "the policy service asks for an intent that is on record");
-                Err(Rejection::NotAttempted(RpcError::not_decided()))
-            }
-            Err(error) => Err(self.authorization_rejection(&error)),
-        }
-    }
-
-    async fn ask_policy<R: CatalogueEntry>(
-        &self,
-        entry_use: &EntryUse<R>,
-    ) -> Result<Authorization, CallError> {
-        let RequestContext {
-            caller, client_ip, ..
-        } = &self.context;
-        let (facts, arguments) = (entry_use.entry.facts(), &entry_use.policy_arguments);
-        let authority = self.pipeline.services.discovery.authority();
-        let arguments = (arguments, self.approval.given.as_ref());
-        let call = CallReference {
-            call_id: self.record.facts.call_id,
-            has_intent: self.record.has_intent,
-            conversation: self.record.facts.conversation,
-        };
-        let decided = authority.authorize_call(caller, facts, arguments, client_ip, Some(call));
-        decided.await
-    }
-
-    /// Takes as long as the denial of a hidden resource, so that response times do not tell a hidden resource from an
-    /// unknown one.
-    async fn deny_unknown(&self) -> Result<(), Rejection> {
-        let RequestContext {
-            caller, client_ip, ..
-        } = &self.context;
-        let name = self.record.facts.requested_tool.as_str();
-        let name = if name.parse::<ToolName>().is_ok() {
-            name
-        } else {
-            UNNAMED_TOOL
-        };
-        let authority = self.pipeline.services.discovery.authority();
-        let denied = authority.deny_unknown(caller, name, client_ip).await;
-        denied.map_err(|error| self.authorization_rejection(&error))
-    }
-
-    /// The rejection where the policy service gave no decision.
-    fn authorization_rejection(&self, error: &CallError) -> Rejection {
-        let answer = self
-            .pipeline
-            .services
-            .discovery
-            .authority()
-            .undecided(error);
-        match error.reason() {
-            ErrorReason::TokenRefused => Rejection::Scope(answer),
-            _ => Rejection::NotAttempted(answer),
-        }
     }
 
     /// The outcome for the record.

@@ -8,7 +8,6 @@ use tokio::time::sleep;
 use wardgate_domain::Reason;
 use wardgate_gateway_record::{run_stage, stage};
 use wardgate_mcp_server::{InputRecipient, InputRequests};
-use wardgate_resilience::concurrency::Slot;
 use wardgate_rpc::client::{InputRequired, Resumption};
 
 use super::request_state::{RequestState, ResumePoint};
@@ -43,14 +42,14 @@ impl GovernedCall {
         } = std::mem::take(&mut self.resume_point);
         if let Some(awaited) = awaited {
             let answers = self.client.await_input(&awaited.pending);
-            let responses = wait_without_slot(&mut self.context.slot, answers).await;
+            let responses = self.context.wait_without_slot(answers).await;
             resumption = Some(Resumption {
                 state: awaited.state,
                 responses: responses?,
                 task_step: None,
             });
             // The decision may be outdated by now.
-            grant = self.authorize(entry_use).await?;
+            grant = self.authorizer().authorize(entry_use).await?;
         }
         // The last round may only complete: a further request for input is an error.
         for round in rounds + 1..=MAX_ROUNDS + 1 {
@@ -81,7 +80,7 @@ impl GovernedCall {
                 );
             }
             let responses = if input_requests.is_empty() {
-                wait_without_slot(&mut self.context.slot, sleep(RETRY_PAUSE)).await;
+                self.context.wait_without_slot(sleep(RETRY_PAUSE)).await;
                 Bytes::from_static(b"{}")
             } else {
                 let suspended = |pending: &PendingInput| {
@@ -103,7 +102,7 @@ impl GovernedCall {
                     resumable: description.resumable,
                 };
                 let input = client.request_input(input_requests.as_json(), suspended);
-                wait_without_slot(&mut self.context.slot, input).await?
+                self.context.wait_without_slot(input).await?
             };
             resumption = Some(Resumption {
                 state: input_required.state,
@@ -111,7 +110,7 @@ impl GovernedCall {
                 task_step: None,
             });
             // The decision may be outdated by now.
-            grant = self.authorize(entry_use).await?;
+            grant = self.authorizer().authorize(entry_use).await?;
         }
         Err(Rejection::Failed {
             kind: Reason::TOO_MANY_ROUNDS,
@@ -135,7 +134,7 @@ impl GovernedCall {
             // The definition or the keys changed since the permit was cached.
             let authority = self.pipeline.services.discovery.authority();
             authority.forget(&self.context.caller, resource.facts());
-            *grant = self.authorize(entry_use).await?;
+            *grant = self.authorizer().authorize(entry_use).await?;
             let run = self.permitted_run(description, resource, grant, resumption);
             result = Box::pin(operation.run(run)).await;
         }
@@ -202,19 +201,4 @@ impl GovernedCall {
             facts: Some(input_required.facts),
         })
     }
-}
-
-/// Releases the slot while waiting for `input`.
-pub(super) async fn wait_without_slot<T>(
-    slot: &mut Option<Slot>,
-    input: impl Future<Output = T>,
-) -> T {
-    if let Some(slot) = slot {
-        slot.pause();
-    }
-    let received = input.await;
-    if let Some(slot) = slot {
-        slot.resume();
-    }
-    received
 }
