@@ -698,6 +698,7 @@ fn rust_files(directory: &Path) -> Vec<PathBuf> {
 fn module_imports(krate: &Path) -> BTreeMap<String, BTreeSet<String>> {
     let mut imports = BTreeMap::<_, BTreeSet<_>>::new();
     let root = krate.join("src");
+    let reexports = reexports(&root);
     let mut pending = vec![root.clone()];
     while let Some(path) = pending.pop() {
         let name = path.file_stem().unwrap().to_str().unwrap();
@@ -720,7 +721,7 @@ fn module_imports(krate: &Path) -> BTreeMap<String, BTreeSet<String>> {
             } else {
                 source
             };
-            let imported = imported_modules(&source);
+            let imported = imported_modules(&source, &reexports);
             let others = imported.into_iter().filter(|it| *it != own);
             imports.entry(own.clone()).or_default().extend(others);
         }
@@ -728,22 +729,83 @@ fn module_imports(krate: &Path) -> BTreeMap<String, BTreeSet<String>> {
     imports
 }
 
-/// The modules in paths that begin with `crate::`. Names that begin with a capital are items of the root, not modules.
-fn imported_modules(source: &str) -> BTreeSet<String> {
-    let code = source.split("#[cfg(test)]\nmod tests {").next().unwrap();
-    let lines = code.lines().map(|line| line.split("//").next().unwrap());
-    let code = lines.collect::<Vec<_>>().join("\n");
-    let mut modules = BTreeSet::new();
+/// The modules in paths that begin with `crate::`. An item of the root is one of the module that it is imported from
+/// there; `reexports` has the items that are.
+fn imported_modules(source: &str, reexports: &BTreeMap<String, String>) -> BTreeSet<String> {
+    let code = code_of(source);
+    let mut names = BTreeSet::new();
     for path in code.split("crate::").skip(1) {
         match path.strip_prefix('{') {
             None => {
-                modules.insert(first_name(path));
+                names.insert(first_name(path));
             }
-            Some(group) => modules.extend(members(group).into_iter().map(first_name)),
+            Some(group) => names.extend(members(group).into_iter().map(first_name)),
         }
     }
+    let module = |name: String| match reexports.get(&name) {
+        Some(module) => module.clone(),
+        None => name,
+    };
+    let mut modules: BTreeSet<_> = names.into_iter().map(module).collect();
     modules.retain(|name| name.starts_with(|c: char| c.is_ascii_lowercase()));
     modules
+}
+
+/// The source of a module without its tests and comments.
+fn code_of(source: &str) -> String {
+    let code = source.split("#[cfg(test)]\nmod tests {").next().unwrap();
+    let lines = code.lines().map(|line| line.split("//").next().unwrap());
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The items that the root of a crate imports from its modules, each with the module.
+fn reexports(root: &Path) -> BTreeMap<String, String> {
+    let mut items = BTreeMap::new();
+    for name in ["lib.rs", "main.rs"] {
+        let Ok(source) = fs::read_to_string(root.join(name)) else {
+            continue;
+        };
+        for import in code_of(&source).split("use ").skip(1) {
+            let import = import.split(';').next().unwrap();
+            items.extend(imported_items("", import));
+        }
+    }
+    items.retain(|_, module: &mut String| {
+        root.join(module.as_str()).is_dir() || root.join(format!("{module}.rs")).is_file()
+    });
+    items
+}
+
+/// The items that `use {prefix}{path}` imports, each with the first module on its path.
+fn imported_items(prefix: &str, path: &str) -> Vec<(String, String)> {
+    if let Some((outer, group)) = path.split_once('{') {
+        let prefix = format!("{prefix}{}", outer.trim());
+        let members = members(group).into_iter();
+        return members
+            .flat_map(|member| imported_items(&prefix, member))
+            .collect();
+    }
+    let path = format!("{prefix}{}", path.trim());
+    let path = ["crate::", "self::"]
+        .iter()
+        .fold(path.as_str(), |path, own| path.trim_start_matches(own));
+    let (item, module) = (path.rsplit([':', ' ']).next().unwrap(), first_name(path));
+    let is_item = !item.is_empty() && item != module;
+    is_item
+        .then(|| (item.to_owned(), module))
+        .into_iter()
+        .collect()
+}
+
+#[test]
+fn an_item_of_the_root_is_one_of_the_module_that_it_is_imported_from() {
+    let import = "self::one::{Two, three::{Four, five as six}}";
+    let items: BTreeMap<_, _> = imported_items("", import).into_iter().collect();
+    let names: Vec<_> = items.keys().map(String::as_str).collect();
+    assert_eq!(names, ["Four", "Two", "six"]);
+    let source = "use crate::{Two, seven};\nfn f(_: crate::Four) {}\n// crate::eight";
+    let modules = imported_modules(source, &items);
+    assert_eq!(modules, BTreeSet::from(["one", "seven"].map(str::to_owned)));
 }
 
 /// The members of a group of imports whose opening brace stands before `group`.

@@ -10,6 +10,7 @@
 //! One job: between the policy service, which says who may approve and signs what they approve, and the store, in which an
 //! approval is given once and used once. Whoever decides is on record before it counts.
 
+mod answer;
 mod decision;
 mod error;
 mod form;

@@ -8,6 +8,7 @@
 //! ```
 
 use std::borrow::Cow;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt, pin_mut};
@@ -21,7 +22,6 @@ use wardgate_rpc::client::{
     StoredRecord,
 };
 
-use crate::page_request::SignedInRequest;
 use crate::problem::Problem;
 use crate::record_access::RecordAccess;
 
@@ -142,13 +142,12 @@ impl Record {
     /// The newest records that match, for whom they may be shown. `question` is what the look is for, as a digest keeps it.
     pub(crate) async fn read(
         &self,
-        signed_in: &SignedInRequest,
+        (caller, peer): (&Caller, Option<SocketAddr>),
         question: &str,
         filter: AuditFilter,
         most: ReadLimits,
     ) -> Result<RecordRows, Problem> {
         let started = Instant::now();
-        let caller = &signed_in.viewer.caller;
         let (access, decision) = self.authorize(caller).await?;
         let permitted = match access {
             // No link led here, and nothing is read: there is nothing to put on record.
@@ -158,7 +157,8 @@ impl Record {
             RecordAccess::All => RecordFilter::Tenant(caller.tenant()),
         };
         let pending_read = PendingRead {
-            signed_in,
+            caller,
+            peer,
             question,
             decision: &decision,
             started,
@@ -300,7 +300,8 @@ fn owner_of(stored: &StoredRecord) -> Result<RecordOwner<'_>, Problem> {
 
 /// A reading of the record that has not ended.
 struct PendingRead<'a> {
-    signed_in: &'a SignedInRequest,
+    caller: &'a Caller,
+    peer: Option<SocketAddr>,
     question: &'a str,
     decision: &'a ReadDecision,
     started: Instant,
@@ -308,11 +309,10 @@ struct PendingRead<'a> {
 
 impl PendingRead<'_> {
     fn ended(&self, rows: u64, ambient: &Ambient) -> Outcome {
-        let address = self.signed_in.token.peer();
-        let address = address.map(|peer| peer.ip().to_canonical().to_string());
+        let address = self.peer.map(|peer| peer.ip().to_canonical().to_string());
         let call = CallFacts::without_tool(
             CallId::new(ambient),
-            &self.signed_in.viewer.caller,
+            self.caller,
             address.unwrap_or_default(),
             PROTOCOL,
             self.question.as_bytes(),

@@ -1,5 +1,6 @@
 //! The record, or a person's own part of it: newest first, filtered; one record with all it holds; and a download.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::response::{IntoResponse, Response};
@@ -8,7 +9,7 @@ use maud::{Markup, html};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use wardgate_domain::{CallId, Status, Timestamp};
+use wardgate_domain::{CallId, Caller, Status, Timestamp};
 use wardgate_rpc::client::{AuditFilter, DataSubjectFilter, RecordDetails, StoredRecord};
 
 use crate::Console;
@@ -74,7 +75,7 @@ pub(crate) async fn list(console: Arc<Console>, signed_in: SignedInRequest) -> P
         Err(_) => return Err(Problem::NotForYou),
     };
     let read = record
-        .read(&signed_in, &question(&fields), filter, ON_PAGE)
+        .read(reader(&signed_in), &question(&fields), filter, ON_PAGE)
         .await?;
     let filter: Vec<_> = FILTER
         .iter()
@@ -145,7 +146,7 @@ pub(crate) async fn entry(console: Arc<Console>, mut signed_in: SignedInRequest)
     };
     let question = format!("sequence={sequence}");
     let mut read = record(&console)?
-        .read(&signed_in, &question, filter, ONE)
+        .read(reader(&signed_in), &question, filter, ONE)
         .await?;
     let Some(stored) = read.records.pop() else {
         if read.damaged.is_empty() {
@@ -215,7 +216,7 @@ pub(crate) async fn download(console: Arc<Console>, signed_in: SignedInRequest) 
         Problem::Input(fault.map_or_else(String::new, |fault| fault.problem.to_owned()))
     })?;
     let read = record(&console)?
-        .read(&signed_in, &question(&fields), filter, IN_FILE)
+        .read(reader(&signed_in), &question(&fields), filter, IN_FILE)
         .await?;
     let mut lines = String::new();
     for damage in &read.damaged {
@@ -242,6 +243,11 @@ pub(crate) async fn download(console: Arc<Console>, signed_in: SignedInRequest) 
         ),
     ];
     Ok::<Response, Problem>((headers, lines).into_response())
+}
+
+/// Who looks at the record, and from where.
+fn reader(signed_in: &SignedInRequest) -> (&Caller, Option<SocketAddr>) {
+    (&signed_in.viewer.caller, signed_in.token.peer())
 }
 
 fn record(console: &Console) -> Result<&Record, Problem> {

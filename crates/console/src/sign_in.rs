@@ -52,7 +52,7 @@ pub(crate) async fn page(console: Arc<Console>, page_request: PageRequest) -> Pa
                     // Of two sessions of one browser the stored one would be looked at first.
                     if console.sign_in.is_some() {
                         console
-                            .end_stored_session(&page_request.parts.headers)
+                            .end_stored_session(&page_request.parts.headers, SIGN_IN)
                             .await;
                         let ended = stored_session::end(secure);
                         let headers = response.headers_mut();
@@ -84,7 +84,7 @@ pub(crate) fn refused(console: &Console, next: Option<&str>, why: &str) -> Respo
 /// its issuer gave it.
 pub(crate) async fn sign_out(console: Arc<Console>, page_request: PageRequest) -> PageResult {
     let left = console
-        .end_stored_session(&page_request.parts.headers)
+        .end_stored_session(&page_request.parts.headers, SIGN_IN)
         .await;
     let mut response = left.unwrap_or_else(|| see_other(SIGN_IN));
     for cookie in console.ended_cookies() {

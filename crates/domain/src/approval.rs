@@ -13,9 +13,7 @@ use std::fmt;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    ApprovalId, Caller, DecisionId, Digest, InvalidMessage, Timestamp, ToolFacts, ToolName, wire,
-};
+use crate::{ApprovalId, Caller, DecisionId, Digest, Timestamp, ToolFacts, ToolName};
 
 /// Those of whom one has to approve a call.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -102,18 +100,6 @@ pub struct CallToApprove {
     pub arguments: Bytes,
     /// The address of the client, as text; empty where it is not known.
     pub client_ip: String,
-}
-
-impl CallToApprove {
-    /// In a form that [`Self::from_bytes`] reads.
-    pub fn to_bytes(&self) -> Bytes {
-        wire::encode_call_to_approve(self)
-    }
-
-    /// What [`Self::to_bytes`] wrote.
-    pub fn from_bytes(bytes: Bytes) -> Result<Self, InvalidMessage> {
-        wire::decode_call_to_approve(bytes)
-    }
 }
 
 /// What an approval says.
@@ -247,23 +233,6 @@ impl ApprovalTerms {
 pub struct SignedApproval {
     pub(crate) approval: Bytes,
     pub(crate) signature: Bytes,
-}
-
-impl SignedApproval {
-    /// In a form that [`Self::from_bytes`] reads.
-    pub fn to_bytes(&self) -> Bytes {
-        wire::encode_signed_approval(self)
-    }
-
-    /// What [`Self::to_bytes`] wrote.
-    pub fn from_bytes(bytes: Bytes) -> Result<Self, InvalidMessage> {
-        wire::decode_signed_approval(bytes)
-    }
-
-    /// What it says, unverified: enough to know until when to keep it.
-    pub fn unverified_terms(&self) -> Result<ApprovalTerms, InvalidMessage> {
-        wire::decode_approval(self.approval.clone())
-    }
 }
 
 /// What the policy service says of somebody's approval, or refusal, of a call.

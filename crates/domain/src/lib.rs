@@ -16,6 +16,7 @@ mod ambient;
 mod approval;
 mod arguments_outline;
 mod call_details;
+mod call_facts;
 mod caller;
 mod client_capabilities;
 mod conversation;
@@ -24,18 +25,21 @@ mod decision;
 mod digest;
 pub mod duration;
 mod ids;
+mod invalid_message;
 mod invisible;
 mod json_text;
 mod label;
 mod loopback;
 mod memory_access;
 mod permit;
+mod permit_signature;
 mod reason;
 mod record;
 mod revocation;
 mod sealing;
 mod shadow;
 pub mod source_uri;
+mod status;
 mod switch;
 mod time;
 mod time_zone;
@@ -53,6 +57,7 @@ pub use approval::{
 };
 pub use arguments_outline::{ArgumentNames, ArgumentOutline, OutlinedArgument, json_type};
 pub use call_details::{CallDetails, DataSubject, DataSubjects, ResultColumn, ResultOutline};
+pub use call_facts::{CallFacts, NOT_A_NAME};
 pub use caller::{
     AttributeValue, BearerToken, Caller, CallerClaims, CallerRights, Delegation, person,
 };
@@ -67,6 +72,7 @@ pub use decision::{
 };
 pub use digest::{Digest, ParseDigestError, is_same_secret};
 pub use ids::{ApprovalId, CallId, ConversationKey, DecisionId, InvalidId, PermitId};
+pub use invalid_message::InvalidMessage;
 pub use invisible::{
     InvisibleCharacter, InvisibleKind, escape_invisible_json, find_invisible, invisible_kind,
     is_invisible, is_joining, is_pictograph, mark_invisible, remove_invisible,
@@ -75,20 +81,18 @@ pub use json_text::indent_json;
 pub use label::is_label;
 pub use loopback::is_loopback_host;
 pub use memory_access::{MemoryAccess, MemoryMethod};
-pub use permit::{
-    AttributeType, CallToRun, Permit, PermitKeyError, PermitRefusal, PermitSigner, PermitTerms,
-    PermitVerifier, RowRule, SignedPermit, VerifiedTerms,
+pub use permit::{AttributeType, PermitTerms, RowRule, SignedPermit};
+pub use permit_signature::{
+    CallToRun, Permit, PermitKeyError, PermitRefusal, PermitSigner, PermitVerifier, VerifiedTerms,
 };
 pub use reason::{Explanation, REASON_GROUPS, Reason, ReasonGroup, ReasonOutcome};
-pub use record::{
-    AdminChange, CallFacts, Event, NOT_A_NAME, Outcome, Receipt, Record, RefusalCount, Refusals,
-    Status,
-};
+pub use record::{AdminChange, Event, Outcome, Receipt, Record, RefusalCount, Refusals};
 pub use revocation::{
     ListedRevocation, Revocation, RevocationKind, RevocationSet, RevocationTarget,
 };
 pub use sealing::{About, SealBroken, SealKey, derive_key, derive_keys};
 pub use shadow::{ComparedDecision, DecisionChange, DecisionFlip, ShadowReport};
+pub use status::Status;
 pub use switch::{
     Switch, SwitchAction, SwitchChange, SwitchKind, SwitchScope, SwitchTarget, ToolSwitches,
 };
@@ -97,4 +101,3 @@ pub use time_zone::{TimeZone, UnknownTimeZone};
 pub use tool::{ColumnClass, ColumnTier, InvalidName, OfferKind, ToolFacts, ToolName};
 pub use uri_template::{InvalidUriTemplate, UriTemplate};
 pub use waiting_call::{WaitingCall, WaitingCaller};
-pub use wire::InvalidMessage;

@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use time::macros::format_description;
 
-use crate::wire::InvalidMessage;
+use crate::InvalidMessage;
 
 /// An instant in UTC, in microseconds since 1970. Shown as RFC 3339 with six decimals and `Z`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -15,36 +15,10 @@ mod tool;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::Digest;
+use crate::{Digest, InvalidMessage};
 
-pub(crate) use approval::{
-    decode_approval, decode_call_to_approve, decode_signed_approval, encode_approval,
-    encode_call_to_approve, encode_signed_approval,
-};
-pub(crate) use decision::{decode_permit, encode_permit};
-
-/// A message that lacks a required field or holds an impossible value.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("field `{field}` {problem}")]
-pub struct InvalidMessage {
-    field: &'static str,
-    problem: String,
-}
-
-impl InvalidMessage {
-    /// Names the field and says what is wrong with it.
-    pub fn field(field: &'static str, problem: impl Into<String>) -> Self {
-        Self {
-            field,
-            problem: problem.into(),
-        }
-    }
-
-    /// The field, by its proto name.
-    pub fn name(&self) -> &'static str {
-        self.field
-    }
-}
+pub(crate) use approval::encode_approval;
+pub(crate) use decision::encode_permit;
 
 /// Takes a message field that must be there.
 fn required<T>(field: Option<T>, name: &'static str) -> Result<T, InvalidMessage> {

@@ -23,7 +23,7 @@ mod origins;
 
 pub use admission::Admission;
 pub use auth::{
-    ApiKeyConfig, ApiKeyEntry, ApiKeyError, ApiKeyFile, AuthConfig, Authenticator, CallerLookup,
+    ApiKeyConfig, ApiKeyEntry, ApiKeyFile, AuthConfig, Authenticator, CallerLookup,
     IntrospectionConfig, IssuerConfig, JwksSource, RevocationWatch, RightsSource, Scopes,
     TokenRefusal, TokenType, VerifiedCaller, attribute_value, generate_api_key, is_name,
 };
@@ -31,7 +31,7 @@ pub use body::{BodyLimits, BodyRefusal, drain, is_json, read};
 pub use browser_page::{browser_page, escape_html, find_cookie, leave_page, redirect_browser};
 pub use cors::Grants;
 pub use edge_client::{EdgeClient, EdgeClientError, UnusableUrl, replica_client};
-pub use error::Error;
+pub use error::{ApiKeyError, Error};
 pub use gateway_request::{GatewayCaller, GatewayRequest, GatewayResponse};
 pub use listener::{
     BoundListener, ConnectionLimits, ForwardingHeader, HttpsFiles, ListenerLimits, TrustedProxies,

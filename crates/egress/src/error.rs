@@ -1,9 +1,7 @@
-//! Why a request to a service gave no response.
+//! Why a request to a service gave no response, and why it has no credentials.
 
 use std::error::Error as _;
 use std::time::Duration;
-
-use super::auth::AuthError;
 
 /// Shown in logs: names hosts, never a path, a query, a header or a body.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -23,8 +21,8 @@ pub enum EgressError {
     #[error("a redirect leads from https to http")]
     Downgrade,
     /// Redirects in a circle, most likely.
-    #[error("more than {} redirects", super::redirect::MOST)]
-    TooManyRedirects,
+    #[error("more than {0} redirects")]
+    TooManyRedirects(usize),
     /// No connection was made, so nothing was sent.
     #[error("no connection: {0}")]
     Unreachable(String),
@@ -46,6 +44,48 @@ pub enum EgressError {
     /// The settings do not make a client.
     #[error("the HTTP client cannot be set up: {0}")]
     Setup(String),
+}
+
+/// Why there are no credentials. Nothing was sent to the service itself.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum AuthError {
+    /// The call came without what is exchanged.
+    #[error("the caller's token did not come with the call, and this source exchanges it")]
+    NoCallerToken,
+    /// The person has to grant that first; where the source says so, these scopes besides those they granted.
+    #[error("the caller has not connected this source yet")]
+    NotConnected {
+        /// Separated by spaces.
+        scope: Option<String>,
+    },
+    /// The grants are not to be had; the call may be tried again.
+    #[error("the connections of callers cannot be read or kept now")]
+    NoStore,
+    /// No answer of the token endpoint.
+    #[error("the token endpoint: {0}")]
+    Endpoint(Box<EgressError>),
+    /// The answer of the token endpoint was an error.
+    #[error("the token endpoint refused with status {status}{}", .code.map(|code| format!(" ({code})")).unwrap_or_default())]
+    Refused {
+        /// Of the answer.
+        status: u16,
+        /// One of RFC 6749 §5.2.
+        code: Option<&'static str>,
+    },
+    /// In words that end the sentence.
+    #[error("the token endpoint's answer {0}")]
+    BadAnswer(&'static str),
+    /// What is missing, in words that end the sentence.
+    #[error(
+        "the authorization server of the source is not known: {0}; name it by `issuer` or `token_url` of `auth`"
+    )]
+    NotFound(&'static str),
+    /// The configured key is none for its algorithm.
+    #[error("the client's key does not sign")]
+    NotSigned,
+    /// They hold characters that no header has.
+    #[error("the credentials cannot be written as a header")]
+    NotAHeader,
 }
 
 impl From<reqwest::Error> for EgressError {

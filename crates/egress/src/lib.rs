@@ -25,6 +25,7 @@ mod redirect;
 mod request;
 mod response;
 mod retry_after;
+mod secret;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,20 +35,21 @@ use url::Url;
 
 pub use address::PrivateAddresses;
 pub use auth::{
-    Auth, AuthError, AuthSettings, BoundCredentials, ClientKey, ClientProof, CodeRequest,
-    CodeSettings, ConnectError, ConnectionKey, DeviceCode, EnterpriseSettings, Grant,
-    GrantCallback, GrantDescription, GrantRequest, GrantStore, LoginClient, LoginServer,
-    LoginTokens, OAuthClient, OnBehalf, OpenAuth, Person, ProviderClient, ProviderSettings,
-    ProviderSettingsError, ProviderTokens, RegisteredClient, Secret, ServerSettings, StartedGrant,
-    StoreFuture, StoreUnavailable, StoredTokens, SubjectToken, UserGrants,
+    Auth, AuthSettings, BoundCredentials, ClientKey, ClientProof, CodeRequest, CodeSettings,
+    ConnectError, ConnectionKey, DeviceCode, EnterpriseSettings, Grant, GrantCallback,
+    GrantDescription, GrantRequest, GrantStore, LoginClient, LoginServer, LoginTokens, OAuthClient,
+    OnBehalf, OpenAuth, Person, ProviderClient, ProviderSettings, ProviderSettingsError,
+    ProviderTokens, RegisteredClient, ServerSettings, StartedGrant, StoreFuture, StoreUnavailable,
+    StoredTokens, SubjectToken, UserGrants,
 };
 pub use client::{ClientSettings, EgressClient, HttpSettings};
-pub use error::EgressError;
+pub use error::{AuthError, EgressError};
 pub use guard::{AddressGuard, AllowedHost, NotAHost};
 pub use network::{ClientIdentity, InvalidTls, NetworkSettings, TlsSettings};
 pub use request::EgressRequest;
 pub use response::{EgressResponse, ResponseBody};
 pub use retry_after::retry_after;
+pub use secret::Secret;
 
 use guard::GuardedDns;
 
@@ -190,7 +192,7 @@ impl Egress {
             request.headers = redirect::headers(&request.url, &target, request.headers);
             request.url = target;
         }
-        Err(EgressError::TooManyRedirects)
+        Err(EgressError::TooManyRedirects(redirect::MOST))
     }
 
     fn client_of(&self, url: &Url) -> &reqwest::Client {

@@ -9,25 +9,30 @@ use wardgate_domain::{Caller, Digest};
 use wardgate_egress::{Auth, AuthSettings, BoundCredentials, EgressError, HttpSettings, OpenAuth};
 
 use super::events::Events;
-use super::{Transport, Upstream, UpstreamError};
+use super::{Transport, UpstreamError};
 
 /// How many persons' connections one source keeps.
 const PERSONS: usize = 1_024;
 
+/// Opens the connection of one person, whose credentials the transport has.
+type OpenPersonal<U> = fn(&Transport, Events) -> Result<U, EgressError>;
+
 /// The connections of a source, by person.
-pub(super) struct PersonalConnections {
+pub(super) struct PersonalConnections<U> {
     settings: HttpSettings,
     auth: Arc<Auth>,
     /// Of the server as nobody in particular reaches it.
     events: Arc<Events>,
-    persons: Cache<Digest, Arc<Upstream>>,
+    open: OpenPersonal<U>,
+    persons: Cache<Digest, Arc<U>>,
 }
 
-impl PersonalConnections {
+impl<U> PersonalConnections<U> {
     /// None where one connection serves everybody.
     pub(super) fn of(
         transport: &Transport,
         events: &Arc<Events>,
+        open: OpenPersonal<U>,
     ) -> Result<Option<Self>, EgressError> {
         let Transport::Http(settings) = transport else {
             return Ok(None);
@@ -44,6 +49,7 @@ impl PersonalConnections {
             settings: HttpSettings::clone(settings),
             auth: Arc::new(auth),
             events: Arc::clone(events),
+            open,
             persons: Cache::new(PERSONS),
         }))
     }
@@ -60,7 +66,7 @@ impl PersonalConnections {
         &self,
         caller: &Caller,
         token: Option<&str>,
-    ) -> Result<Arc<Upstream>, UpstreamError> {
+    ) -> Result<Arc<U>, UpstreamError> {
         let token = token.filter(|_| self.settings.client.auth.exchange_token());
         let token_digest = token.map(|token| Digest::of(token.as_bytes()));
         let person = caller.person();
@@ -75,19 +81,17 @@ impl PersonalConnections {
     }
 
     /// Every connection there is.
-    pub(super) fn open_ones(&self) -> Vec<Arc<Upstream>> {
+    pub(super) fn open_ones(&self) -> Vec<Arc<U>> {
         let persons = self.persons.iter();
         persons.map(|(_, upstream)| upstream).collect()
     }
 
-    fn open(&self, caller: &Caller, token: Option<&str>) -> Result<Arc<Upstream>, EgressError> {
+    fn open(&self, caller: &Caller, token: Option<&str>) -> Result<Arc<U>, EgressError> {
         let bound = Arc::new(BoundCredentials::new(Arc::clone(&self.auth), caller, token));
         let mut settings = self.settings.clone();
         settings.client.auth = AuthSettings::Open(OpenAuth::Bound(bound));
         let transport = Transport::Http(Box::new(settings));
-        Ok(Arc::new(Upstream::of_person(
-            &transport,
-            self.events.for_another_person(),
-        )?))
+        let events = self.events.for_another_person();
+        Ok(Arc::new((self.open)(&transport, events)?))
     }
 }

@@ -44,7 +44,7 @@ pub struct Upstream {
     transport: Transport,
     link: Arc<Link>,
     /// Where the credentials stand for the caller.
-    personal: Option<PersonalConnections>,
+    personal: Option<PersonalConnections<Self>>,
     /// It is one of those: nobody else finds out whose messages it takes.
     is_of_person: bool,
     /// Further connections, where the server may ask clients something.
@@ -59,7 +59,7 @@ impl Upstream {
     /// `name` is the source's, for the log. Connects to nothing yet.
     pub fn new(name: &str, transport: &Transport, ambient: &Ambient) -> Result<Self, EgressError> {
         let events = Arc::new(Events::new(name.to_owned(), ambient.clone()));
-        let personal = PersonalConnections::of(transport, &events)?;
+        let personal = PersonalConnections::of(transport, &events, Self::of_person)?;
         let shared = personal.as_ref().map(PersonalConnections::shared);
         let mut upstream = Self::open(shared.as_ref().unwrap_or(transport), events)?;
         upstream.personal = personal;
@@ -67,7 +67,7 @@ impl Upstream {
     }
 
     /// The same for one person, whose credentials `transport` has.
-    pub(super) fn of_person(transport: &Transport, events: Events) -> Result<Self, EgressError> {
+    fn of_person(transport: &Transport, events: Events) -> Result<Self, EgressError> {
         let mut upstream = Self::open(transport, Arc::new(events))?;
         upstream.is_of_person = true;
         Ok(upstream)

@@ -176,7 +176,7 @@ impl From<EgressError> for ExecutorError {
             | EgressError::HostNotListed(_)
             | EgressError::AddressRefused(_)
             | EgressError::Downgrade
-            | EgressError::TooManyRedirects
+            | EgressError::TooManyRedirects(_)
             | EgressError::Setup(_) => refused(
                 Reason::EGRESS_REFUSED,
                 "the service leads to where this tool may not go",

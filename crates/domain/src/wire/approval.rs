@@ -27,46 +27,54 @@ pub(crate) fn encode_approval(terms: &ApprovalTerms) -> Bytes {
     approval.encode_to_vec().into()
 }
 
-/// The terms of bytes that [`encode_approval`] made.
-pub(crate) fn decode_approval(bytes: Bytes) -> Result<ApprovalTerms, InvalidMessage> {
-    let approval = pb::Approval::decode(bytes).map_err(|_| unreadable())?;
-    Ok(ApprovalTerms {
-        id: parse(&approval.approval_id, "approval.approval_id")?,
-        caller_digest: Digest::from_wire(&approval.caller_digest, "approval.caller_digest")?,
-        tool: parse(&approval.tool, "approval.tool")?,
-        definition_digest: Digest::from_wire(
-            &approval.definition_digest,
-            "approval.definition_digest",
-        )?,
-        arguments_digest: Digest::from_wire(
-            &approval.arguments_digest,
-            "approval.arguments_digest",
-        )?,
-        policy_hash: Digest::from_wire(&approval.policy_hash, "approval.policy_hash")?,
-        approver_issuer: approval.approver_issuer,
-        approver_subject: approval.approver_subject,
-        approved_as: required(approval.approved_as, "approval.approved_as")?.into(),
-        expires_at: required(approval.expires_at, "approval.expires_at")?.try_into()?,
-    })
+impl SignedApproval {
+    /// In a form that [`Self::from_bytes`] reads.
+    pub fn to_bytes(&self) -> Bytes {
+        pb::SignedApproval::from(self).encode_to_vec().into()
+    }
+
+    /// What [`Self::to_bytes`] wrote.
+    pub fn from_bytes(bytes: Bytes) -> Result<Self, InvalidMessage> {
+        let signed = pb::SignedApproval::decode(bytes).map_err(|_| unreadable())?;
+        signed.try_into()
+    }
+
+    /// What it says, unverified: enough to know until when to keep it.
+    pub fn unverified_terms(&self) -> Result<ApprovalTerms, InvalidMessage> {
+        let approval = pb::Approval::decode(self.approval.clone()).map_err(|_| unreadable())?;
+        Ok(ApprovalTerms {
+            id: parse(&approval.approval_id, "approval.approval_id")?,
+            caller_digest: Digest::from_wire(&approval.caller_digest, "approval.caller_digest")?,
+            tool: parse(&approval.tool, "approval.tool")?,
+            definition_digest: Digest::from_wire(
+                &approval.definition_digest,
+                "approval.definition_digest",
+            )?,
+            arguments_digest: Digest::from_wire(
+                &approval.arguments_digest,
+                "approval.arguments_digest",
+            )?,
+            policy_hash: Digest::from_wire(&approval.policy_hash, "approval.policy_hash")?,
+            approver_issuer: approval.approver_issuer,
+            approver_subject: approval.approver_subject,
+            approved_as: required(approval.approved_as, "approval.approved_as")?.into(),
+            expires_at: required(approval.expires_at, "approval.expires_at")?.try_into()?,
+        })
+    }
 }
 
-pub(crate) fn encode_signed_approval(signed: &SignedApproval) -> Bytes {
-    pb::SignedApproval::from(signed).encode_to_vec().into()
-}
+impl CallToApprove {
+    /// In a form that [`Self::from_bytes`] reads.
+    pub fn to_bytes(&self) -> Bytes {
+        pb::CallToApprove::from(self).encode_to_vec().into()
+    }
 
-pub(crate) fn decode_signed_approval(bytes: Bytes) -> Result<SignedApproval, InvalidMessage> {
-    let signed = pb::SignedApproval::decode(bytes).map_err(|_| unreadable())?;
-    signed.try_into()
-}
-
-pub(crate) fn encode_call_to_approve(call: &CallToApprove) -> Bytes {
-    pb::CallToApprove::from(call).encode_to_vec().into()
-}
-
-pub(crate) fn decode_call_to_approve(bytes: Bytes) -> Result<CallToApprove, InvalidMessage> {
-    let call = pb::CallToApprove::decode(bytes);
-    call.map_err(|_| InvalidMessage::field("call", "cannot be decoded"))?
-        .try_into()
+    /// What [`Self::to_bytes`] wrote.
+    pub fn from_bytes(bytes: Bytes) -> Result<Self, InvalidMessage> {
+        let call = pb::CallToApprove::decode(bytes);
+        call.map_err(|_| InvalidMessage::field("call", "cannot be decoded"))?
+            .try_into()
+    }
 }
 
 fn unreadable() -> InvalidMessage {

@@ -41,11 +41,13 @@ pub(crate) fn encode_permit(terms: &PermitTerms) -> Bytes {
     policy::v1::Permit::from(terms).encode_to_vec().into()
 }
 
-/// The terms of bytes that [`encode_permit`] made.
-pub(crate) fn decode_permit(bytes: Bytes) -> Result<PermitTerms, InvalidMessage> {
-    policy::v1::Permit::decode(bytes)
-        .map_err(|_| InvalidMessage::field("permit", "cannot be decoded"))?
-        .try_into()
+impl SignedPermit {
+    /// What it says, unverified: enough to decide whether to send it again, never to run a tool.
+    pub fn unverified_terms(&self) -> Result<PermitTerms, InvalidMessage> {
+        policy::v1::Permit::decode(self.permit.clone())
+            .map_err(|_| InvalidMessage::field("permit", "cannot be decoded"))?
+            .try_into()
+    }
 }
 
 impl TryFrom<policy::v1::Permit> for PermitTerms {

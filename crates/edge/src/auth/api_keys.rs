@@ -19,6 +19,7 @@ use wardgate_json::parse_strict;
 use super::claims::{MAX_ITEMS, attribute_value, is_name};
 use super::source::read_file;
 use super::{Scopes, TokenRefusal};
+use crate::error::ApiKeyError;
 
 /// The issuer of the callers that keys make.
 const ISSUER: &str = "urn:wardgate:api-keys";
@@ -68,27 +69,6 @@ pub struct ApiKeyEntry {
     /// When it ends (RFC 3339). Unset, it lasts until it is taken out of the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
-}
-
-/// Why a file of API keys cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ApiKeyError {
-    /// It cannot be read.
-    #[error("it cannot be read: {0}")]
-    Unreadable(#[from] std::io::Error),
-    /// It is not JSON of that form.
-    #[error("it is no JSON object with `keys`: {0}")]
-    Malformed(String),
-    /// An entry cannot be used.
-    #[error("keys[{index}].{field} {problem}")]
-    Entry {
-        /// Which one.
-        index: usize,
-        /// Which member.
-        field: &'static str,
-        /// What is wrong with it.
-        problem: &'static str,
-    },
 }
 
 /// A new key, to be shown once; its digest goes into the file.

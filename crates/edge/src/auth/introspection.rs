@@ -17,10 +17,10 @@ use wardgate_json::parse_strict;
 
 use super::config::protected_url;
 use super::key_ring::apart;
-use super::keys::KeySetError;
 use super::source::{http_client, read_response};
 use super::token::VerifiedClaims;
 use super::{Error, IssuerConfig, TokenRefusal};
+use crate::error::KeySetError;
 
 /// The longest that a request waits for the issuer, and for its turn to ask.
 const TIME_LIMIT: Duration = Duration::from_secs(5);

@@ -18,9 +18,10 @@ use wardgate_domain::{Ambient, Digest, Timestamp};
 use wardgate_rpc::Readiness;
 use wardgate_telemetry::names;
 
-use super::keys::{Key, KeySet, KeySetError};
+use super::keys::{Key, KeySet};
 use super::source::KeySource;
 use super::{Error, IssuerConfig, JwksSource, TokenRefusal};
+use crate::error::KeySetError;
 
 /// Tokens with unknown key ids cause at most one reading of the source in this time.
 const DEMAND_INTERVAL: Duration = Duration::from_secs(10);

@@ -54,11 +54,10 @@ use token::{UnverifiedToken, VerifiedClaims};
 
 use crate::Error;
 
-pub use api_keys::{ApiKeyConfig, ApiKeyEntry, ApiKeyError, ApiKeyFile, generate_api_key};
+pub use api_keys::{ApiKeyConfig, ApiKeyEntry, ApiKeyFile, generate_api_key};
 pub use claims::{attribute_value, is_name};
 pub use config::{AuthConfig, IssuerConfig, JwksSource, TokenType};
 pub use introspection::IntrospectionConfig;
-pub(crate) use keys::KeySetError;
 pub use lookup::{CallerLookup, RightsSource};
 pub use refusal::TokenRefusal;
 pub use revocation::RevocationWatch;

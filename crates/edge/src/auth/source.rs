@@ -10,8 +10,8 @@ use tokio::io::AsyncReadExt;
 use serde::Deserialize;
 
 use super::config::protected_url;
-use super::keys::KeySetError;
 use super::{Error, IssuerConfig, JwksSource};
+use crate::error::KeySetError;
 
 /// The largest key set that is read.
 const MAX_BYTES: usize = 1024 * 1024;

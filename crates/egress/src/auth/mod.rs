@@ -20,7 +20,6 @@ mod grant;
 mod login;
 mod per_user;
 mod provider;
-mod secret;
 mod server;
 mod token;
 
@@ -45,9 +44,8 @@ pub use per_user::{
     StoreUnavailable, StoredTokens, UserGrants,
 };
 pub use provider::{ProviderClient, ProviderSettings, ProviderSettingsError, ProviderTokens};
-pub use secret::Secret;
 
-use super::{EgressError, EgressSettings};
+use super::{AuthError, EgressError, EgressSettings, Secret};
 use challenge::Challenge;
 use enterprise::EnterpriseAuthorization;
 use server::TokenEndpointClient;
@@ -173,48 +171,6 @@ impl<'a> OnBehalf<'a> {
 struct CallerToken<'a> {
     token: &'a str,
     expires_at: Timestamp,
-}
-
-/// Why there are no credentials. Nothing was sent to the service itself.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum AuthError {
-    /// The call came without what is exchanged.
-    #[error("the caller's token did not come with the call, and this source exchanges it")]
-    NoCallerToken,
-    /// The person has to grant that first; where the source says so, these scopes besides those they granted.
-    #[error("the caller has not connected this source yet")]
-    NotConnected {
-        /// Separated by spaces.
-        scope: Option<String>,
-    },
-    /// The grants are not to be had; the call may be tried again.
-    #[error("the connections of callers cannot be read or kept now")]
-    NoStore,
-    /// No answer of the token endpoint.
-    #[error("the token endpoint: {0}")]
-    Endpoint(Box<EgressError>),
-    /// The answer of the token endpoint was an error.
-    #[error("the token endpoint refused with status {status}{}", .code.map(|code| format!(" ({code})")).unwrap_or_default())]
-    Refused {
-        /// Of the answer.
-        status: u16,
-        /// One of RFC 6749 §5.2.
-        code: Option<&'static str>,
-    },
-    /// In words that end the sentence.
-    #[error("the token endpoint's answer {0}")]
-    BadAnswer(&'static str),
-    /// What is missing, in words that end the sentence.
-    #[error(
-        "the authorization server of the source is not known: {0}; name it by `issuer` or `token_url` of `auth`"
-    )]
-    NotFound(&'static str),
-    /// The configured key is none for its algorithm.
-    #[error("the client's key does not sign")]
-    NotSigned,
-    /// They hold characters that no header has.
-    #[error("the credentials cannot be written as a header")]
-    NotAHeader,
 }
 
 /// Gives the `Authorization` header of a service.
