@@ -19,10 +19,11 @@ test-slow: ## Run them on a slow machine: four busy processes beside them, each 
 test-k8s: ## Install and upgrade the chart in a real API server, which is built once (half an hour)
 	tests/k8s/run
 
-test-chaos: ## Let each system call on the record fail; lose power at each flush; kill the audit service 1,000 times, all 100 times and its PostgreSQL 20 times; look for identifiers after 100,000 calls; run the chart's pods under load, restart, kill, part and upgrade them (root, two hours)
+test-chaos: ## Let each system call on the record fail; lose power at each flush; forge each byte and entry of a log; kill the audit service 1,000 times, all 100 times and its PostgreSQL 20 times; look for identifiers after 100,000 calls; run the chart's pods under load, restart, kill, part and upgrade them (root, two hours)
 	$(CARGO) build --locked --workspace --bin wardgate --example disk_faults --example witness_disk_faults
 	tests/faults/run target/debug/examples
 	tests/power/run target/debug/examples
+	FORGERY_STEP=1 $(CARGO) test --locked --workspace --test promises a10_ -- --nocapture
 	tests/kills $(CARGO)
 	tests/identifiers $(CARGO)
 	tests/cluster/run target/debug/wardgate $(JOURNEYS)

@@ -1,83 +1,188 @@
-"""Changes an exported record in many ways, and wants `verify_log.py` to refuse each: `tamper_log.py DIR VKEY`."""
+"""Changes what a log shows in many ways, and wants `verify_log.py` to refuse each: `tamper_log.py DIR VKEY [--step N]`.
 
+`DIR` has `export` (an exported record), `proofs` (a proof to a file), `older` (checkpoints of its beginnings, called by their
+sizes), `submissions` (to a witness, called `OLD-NEW`) and `forks` (signed checkpoints of as many records, of which the one that
+the file is called by is another). Every byte of every file, every entry and every fork is tried; with --step one in N.
+"""
+
+import argparse
 import functools
 import sys
 from pathlib import Path
 
 import verify_log
-from verify_log import Refused, entries_of, leaf_hash, root_of, tile_path, verify_directory
+from verify_log import Refused, leaf_hash, open_checkpoint, require, root_of, tile_path
+from verify_log import verify_directory, verify_proof, verify_submission
 
-# The bytes of a file of which one is changed at a time.
-BYTES = 120
-# The entries of which one is dropped, swapped or doubled at a time.
-ENTRIES = 40
-
-# A signature is as right the second time.
-verify_log.verify_signature = functools.lru_cache(maxsize=None)(verify_log.verify_signature)
+# What stands in a fork in place of a record.
+REPLACED = b'{"n":"another record"}'
 
 
-def is_refused(directory, vkey):
-    try:
-        verify_directory(directory, vkey)
-    except (Refused, OSError, ValueError, LookupError):
-        return True
-    return False
+def remembered(function, size):
+    """The same function, which computes once what it is asked again, refusals too: most of a log stays as it is."""
+
+    @functools.lru_cache(maxsize=size)
+    def outcome(*arguments):
+        try:
+            return function(*arguments), None
+        except (Refused, ValueError, LookupError) as refusal:
+            return None, refusal
+
+    def remembering(*arguments):
+        value, refusal = outcome(*(tuple(it) if isinstance(it, list) else it for it in arguments))
+        if refusal is not None:
+            raise refusal.with_traceback(None)
+        return value
+
+    return remembering
+
+
+verify_log.verify_signature = remembered(verify_log.verify_signature, None)
+verify_log.is_signed = remembered(verify_log.is_signed, 4096)
+verify_log.records_of = remembered(verify_log.records_of, 64)
+verify_log.root_of = remembered(verify_log.root_of, 4096)
+verify_log.leaf_hash = remembered(verify_log.leaf_hash, 4096)
+
+
+class Tampering:
+    """Counts what was refused, and ends the run with what was not."""
+
+    def __init__(self, vkey, step):
+        self.vkey, self.step, self.refused = vkey, step, 0
+
+    def sample(self, count, offset=0):
+        """Of so many those that are tried; others where the offset is another one."""
+        return range(offset % self.step, count, self.step)
+
+    def refuse(self, what, verify, *arguments, **options):
+        try:
+            verify(*arguments, **options)
+        except (Refused, OSError, ValueError, LookupError):
+            self.refused += 1
+            return
+        sys.exit(f"{what}, and that was not noticed")
+
+    def changes(self, original, offset=0):
+        """Byte strings with one bit changed, and ones that were cut off, and what is told of each."""
+        for at in self.sample(len(original), offset):
+            yield f"byte {at} was changed", original[:at] + bytes([original[at] ^ 1 << at % 8]) + original[at + 1 :]
+            yield f"it was cut off at {at}", original[:at]
+
+    def tamper_with_files(self, export):
+        for path in sorted(path for path in export.rglob("*") if path.is_file()):
+            original = path.read_bytes()
+            for what, changed in self.changes(original):
+                path.write_bytes(changed)
+                self.refuse(f"{path}: {what}", verify_directory, export, self.vkey)
+            path.write_bytes(original)
+
+    def tamper_with_entries(self, export, entries):
+        for at in self.sample(len(entries) - 1):
+            before, this, following, after = entries[:at], entries[at], entries[at + 1], entries[at + 2 :]
+            forgeries = {
+                "dropped": before + [following] + after,
+                "dropped and one added": before + [following] + after + [REPLACED],
+                "swapped": before + [following, this] + after,
+                "doubled": before + [this, this, following] + after,
+                "replaced by the next": before + [following, following] + after,
+            }
+            for name, forged in forgeries.items():
+                write(export, forged)
+                self.refuse(f"entry {at} was {name}", verify_directory, export, self.vkey)
+        write(export, entries)
+
+    def tamper_with_texts(self, directory, verify):
+        """Files that are verified by themselves."""
+        for offset, path in enumerate(sorted(directory.iterdir())):
+            original = path.read_bytes()
+            verify(path, original)
+            for what, changed in self.changes(original, offset):
+                self.refuse(f"{path}: {what}", verify, path, changed)
+
+    def tamper_with_history(self, directory, entries):
+        """Serves older logs to who saw a newer one, and forks to who saw something of the record that they changed."""
+        export = directory / "export"
+        newest = (export / "checkpoint").read_bytes()
+        notes = {int(path.name): path.read_bytes() for path in (directory / "older").iterdir()}
+        notes[len(entries)] = newest
+        seen = {size: self.open(note) for size, note in notes.items()}
+        for size, note in notes.items():
+            write(export, entries[:size])
+            (export / "checkpoint").write_bytes(note)
+            for older, head in seen.items():
+                if older <= size:
+                    verify_directory(export, self.vkey, older=head)
+                else:
+                    what = f"{size} records were served to who saw {older}"
+                    self.refuse(what, verify_directory, export, self.vkey, older=head)
+        for at in self.sample(len(entries)):
+            write(export, entries[:at] + [REPLACED] + entries[at + 1 :])
+            (export / "checkpoint").write_bytes((directory / "forks" / str(at)).read_bytes())
+            for older, head in seen.items():
+                if older <= at:
+                    verify_directory(export, self.vkey, older=head)
+                else:
+                    what = f"record {at} is another one than it was for who saw {older}"
+                    self.refuse(what, verify_directory, export, self.vkey, older=head)
+        write(export, entries)
+        (export / "checkpoint").write_bytes(newest)
+
+    def open(self, note):
+        return open_checkpoint(note.decode(), self.vkey)
+
+    def run(self, directory):
+        export = directory / "export"
+        size = verify_directory(export, self.vkey)
+        entries = []
+        for start in range(0, size, 256):
+            width = min(256, size - start)
+            bundle = (export / tile_path("entries", start // 256, width)).read_bytes()
+            entries += verify_log.records_of(bundle, start, width)[0]
+        self.tamper_with_files(export)
+        self.tamper_with_entries(export, entries)
+        self.tamper_with_texts(directory / "proofs", lambda _, text: verify_proof(text.decode(), self.vkey))
+        older = {path.name: self.open(path.read_bytes()) for path in (directory / "older").iterdir()}
+
+        def verify(path, text):
+            verify_submission(text.decode(), self.vkey, older=older[path.name.split("-")[0]])
+
+        self.tamper_with_texts(directory / "submissions", verify)
+        self.tamper_with_history(directory, entries)
+        require(verify_directory(export, self.vkey) == size, "the export is not as it was")
 
 
 def write(directory, entries):
-    """Files of `entries` that fit each other."""
-    lines = b"".join(b'{"sequence":%d,"record":%s}\n' % it for it in enumerate(entries))
-    (directory / "records.jsonl").write_bytes(lines)
+    """Files of `entries` that fit each other; what is there already is left."""
+
+    def write_file(name, content):
+        path = directory / name
+        if not path.exists() or path.read_bytes() != content:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+
+    write_file("records.jsonl", b"".join(b'{"sequence":%d,"record":%s}\n' % it for it in enumerate(entries)))
     level, hashes = 0, [leaf_hash(entry) for entry in entries]
     for start in range(0, len(entries), 256):
         bundle = entries[start : start + 256]
-        path = directory / tile_path("entries", start // 256, len(bundle))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"".join(len(entry).to_bytes(2, "big") + entry for entry in bundle))
+        content = b"".join(len(entry).to_bytes(2, "big") + entry for entry in bundle)
+        write_file(tile_path("entries", start // 256, len(bundle)), content)
     while hashes:
         for start in range(0, len(hashes), 256):
             tile = hashes[start : start + 256]
-            path = directory / tile_path(str(level), start // 256, len(tile))
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(b"".join(tile))
-        hashes = [root_of(hashes[at : at + 256]) for at in range(0, len(hashes) // 256 * 256, 256)]
+            write_file(tile_path(str(level), start // 256, len(tile)), b"".join(tile))
+        hashes = [verify_log.root_of(hashes[at : at + 256]) for at in range(0, len(hashes) // 256 * 256, 256)]
         level += 1
 
 
 def main():
-    directory, vkey = Path(sys.argv[1]), sys.argv[2]
-    size = verify_directory(directory, vkey)
-    refused = 0
-    for path in sorted(path for path in directory.rglob("*") if path.is_file()):
-        original = path.read_bytes()
-        for at in range(0, len(original), max(1, len(original) // BYTES)):
-            changed = bytearray(original)
-            changed[at] ^= 1 << at % 8
-            path.write_bytes(changed)
-            if not is_refused(directory, vkey):
-                sys.exit(f"byte {at} of {path} was changed and not noticed")
-            path.write_bytes(original[:at])
-            if not is_refused(directory, vkey):
-                sys.exit(f"{path} was cut off at {at} and that not noticed")
-            refused += 2
-        path.write_bytes(original)
-    bundles = [
-        (directory / tile_path("entries", start // 256, min(256, size - start))).read_bytes()
-        for start in range(0, size, 256)
-    ]
-    entries = [entry for bundle in bundles for entry in entries_of(bundle)]
-    for at in range(0, size - 1, max(1, size // ENTRIES)):
-        dropped = entries[:at] + entries[at + 1 :]
-        swapped = entries[:at] + [entries[at + 1], entries[at]] + entries[at + 2 :]
-        doubled = entries[:at] + [entries[at + 1]] + entries[at + 1 :]
-        for name, forged in [("dropped", dropped), ("swapped", swapped), ("doubled", doubled)]:
-            write(directory, forged)
-            if not is_refused(directory, vkey):
-                sys.exit(f"entry {at} was {name} and that not noticed")
-            refused += 1
-    write(directory, entries)
-    verify_directory(directory, vkey)
-    print(f"{refused} forgeries refused")
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("directory", type=Path)
+    arguments.add_argument("vkey")
+    arguments.add_argument("--step", type=int, default=1)
+    given = arguments.parse_args()
+    tampering = Tampering(given.vkey, given.step)
+    tampering.run(given.directory)
+    print(f"{tampering.refused} forgeries refused")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Verifies an exported record or a proof, without any code of Wardgate:
-`verify_log.py DIR|BUNDLE VKEY [--policy FILE] [--receipt FILE]`.
+"""Verifies an exported record, a proof or what a log submits to a witness, without any code of Wardgate:
+`verify_log.py DIR|BUNDLE|SUBMISSION VKEY [--policy FILE] [--receipt FILE] [--since CHECKPOINT]`.
 
 A second implementation of what `wardgate audit verify` does, from the specifications alone: RFC 6962 and RFC 8032,
-c2sp.org/signed-note, tlog-checkpoint, tlog-cosignature, tlog-policy, tlog-tiles and tlog-proof. Exit code 0: everything is
-as the log signed it, and as the quorum of the policy cosigned it.
+c2sp.org/signed-note, tlog-checkpoint, tlog-cosignature, tlog-policy, tlog-tiles, tlog-proof and tlog-witness. Exit code 0:
+everything is as the log signed it, as the quorum of the policy cosigned it, and continues the older checkpoint of `--since`.
 """
 
 import argparse
@@ -105,6 +105,32 @@ def root_by_path(leaf, index, size, path):
     if index < middle:
         return node_hash(root_by_path(leaf, index, middle, path[:-1]), path[-1])
     return node_hash(path[-1], root_by_path(leaf, index - middle, size - middle, path[:-1]))
+
+
+def roots_by_consistency(old, size, path, old_root):
+    """The roots of the first `old` entries and of all that `path` leads to, from its end: the definition of SUBPROOF, read
+    backwards. `old_root`: none where the older entries are no tree of their own."""
+    require(0 < old <= size, "the older tree is empty, or larger than the newer one")
+    if old == size:
+        found = path if old_root is None else [old_root, *path]
+        require(len(found) == 1, "the path does not end where the older tree does")
+        return found[0], found[0]
+    require(path, "the path is too short")
+    middle = 1 << (size - 1).bit_length() - 1
+    if old <= middle:
+        before, after = roots_by_consistency(old, middle, path[:-1], old_root)
+        return before, node_hash(after, path[-1])
+    before, after = roots_by_consistency(old - middle, size - middle, path[:-1], None)
+    return node_hash(path[-1], before), node_hash(path[-1], after)
+
+
+def require_consistency(older, newer, path):
+    """Refuses a path that does not show that the newer tree begins with the older one; each is a size and a root."""
+    if older[0] == 0:
+        require(older[1] == root_of([]) and not path, "a path from the empty tree, or another root of it")
+        return
+    found = roots_by_consistency(older[0], newer[0], path, older[1])
+    require(found == (older[1], newer[1]), "the newer tree does not begin with the older one")
 
 
 # Texts
@@ -211,6 +237,23 @@ class Receipt:
         return leaf_hash(record).hex() == self.leaf_hash and json.loads(record).get("call_id") == self.call_id
 
 
+def decode_path(lines):
+    path = [decode(line) for line in lines]
+    require(all(len(it) == 32 for it in path) and len(path) <= 64, "a path that is none")
+    return path
+
+
+def verify_submission(text, vkey, policy=None, older=None):
+    """Verifies what a log submits to a witness, which saw the older checkpoint last."""
+    lines, _, note = text.partition("\n\n")
+    first, *path = lines.split("\n")
+    require(first.startswith("old "), "not a submission")
+    newer = open_checkpoint(note, vkey, policy)
+    require(older is not None and decimal(first[4:]) == older[0], "it continues a checkpoint of another size")
+    require_consistency(older, newer, decode_path(path))
+    return newer[0]
+
+
 def verify_proof(text, vkey, policy=None, receipt=None):
     lines, _, note = text.partition("\n\n")
     first, extra, index, *path = lines.split("\n")
@@ -218,8 +261,7 @@ def verify_proof(text, vkey, policy=None, receipt=None):
     require(extra.startswith("extra ") and index.startswith("index "), "no record or no index in the proof")
     size, root = open_checkpoint(note, vkey, policy)
     record, index = decode(extra[6:]), decimal(index[6:])
-    path = [decode(line) for line in path]
-    require(all(len(it) == 32 for it in path) and len(path) <= 64, "a path that is none")
+    path = decode_path(path)
     require(root_by_path(leaf_hash(record), index, size, path) == root, "the record is not in the tree")
     require(receipt is None or receipt.is_of(record), "the record is not that of the receipt")
     return size
@@ -250,7 +292,15 @@ def pruned_by(record):
     return int(found[1]) if found and said == ["admin_change", "audit.prune", None] else 0
 
 
-def verify_directory(directory, vkey, policy=None, receipt=None):
+def records_of(bundle, start, width):
+    """The records of a bundle, the lines that they make, and their leaf hashes."""
+    entries = list(entries_of(bundle))
+    require(len(entries) == width, "a bundle has more or fewer records than its name says")
+    lines = (b'{"sequence":%d,"record":%s}\n' % it for it in enumerate(entries, start))
+    return entries, b"".join(lines), [leaf_hash(entry) for entry in entries]
+
+
+def verify_directory(directory, vkey, policy=None, receipt=None, older=None):
     size, root = open_checkpoint((directory / "checkpoint").read_bytes().decode(), vkey, policy)
     level, hashes, minimum_index, pruned_below = 0, [], 0, 0
     has_record = receipt is None
@@ -266,17 +316,17 @@ def verify_directory(directory, vkey, policy=None, receipt=None):
                 hashes += [tile[at : at + 32] for at in range(0, len(tile), 32)]
                 continue
             bundle = (directory / tile_path("entries", start // 256, width)).read_bytes()
-            entries = list(entries_of(bundle))
-            require(len(entries) == width, "a bundle has more or fewer records than its name says")
-            for sequence, entry in enumerate(entries, start):
-                line = b'{"sequence":%d,"record":%s}\n' % (sequence, entry)
-                require(lines.read(len(line)) == line, f"the line of record {sequence} is not that record")
-                hashes.append(leaf_hash(entry))
-                has_record = has_record or receipt.is_of(entry)
-                pruned_below = max(pruned_below, pruned_by(entry)) if minimum_index else 0
+            entries, expected, leaves = records_of(bundle, start, width)
+            require(lines.read(len(expected)) == expected, f"a line of a record from {start} on is not that record")
+            hashes += leaves
+            has_record = has_record or any(map(receipt.is_of, entries))
+            pruned_below = max([pruned_below, *map(pruned_by, entries)]) if minimum_index else 0
         require(not lines.read(1), "there are more lines than records")
     require(has_record, "the record of the receipt is not there")
     require(root_of(hashes) == root, "the records do not have the root of the checkpoint")
+    if older is not None:
+        begins = older[0] <= size and root_of(hashes[: older[0]]) == older[1]
+        require(begins, "the records do not begin with those of the older checkpoint")
     require(pruned_below >= minimum_index, f"no record says that retention removed those below {minimum_index}")
     while hashes:
         for start in range(0, len(hashes), 256):
@@ -295,15 +345,21 @@ def main():
     arguments.add_argument("vkey")
     arguments.add_argument("--policy", type=Path)
     arguments.add_argument("--receipt", type=Path)
+    arguments.add_argument("--since", type=Path)
     given = arguments.parse_args()
     path = given.path
     try:
         policy = given.policy and given.policy.read_bytes().decode()
         receipt = given.receipt and Receipt(given.receipt.read_bytes().decode())
+        older = given.since and open_checkpoint(given.since.read_bytes().decode(), given.vkey)
         if path.is_dir():
-            size = verify_directory(path, given.vkey, policy, receipt)
+            size = verify_directory(path, given.vkey, policy, receipt, older)
+        elif (text := path.read_bytes().decode()).startswith("old "):
+            require(receipt is None, "there is no record in a submission")
+            size = verify_submission(text, given.vkey, policy, older)
         else:
-            size = verify_proof(path.read_bytes().decode(), given.vkey, policy, receipt)
+            require(older is None, "a proof of one record does not say what came before")
+            size = verify_proof(text, given.vkey, policy, receipt)
     except (Refused, OSError, ValueError, LookupError) as problem:
         sys.exit(f"{path}: {problem}")
     print(f"{path} is as the log signed it, at {size} records")

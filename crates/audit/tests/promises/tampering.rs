@@ -1,4 +1,4 @@
-//! An export of a thousand entries, of which nothing can be changed, for this verifier and for one in Python.
+//! A log of a thousand entries, of which nothing can be changed, for this verifier and for one in Python.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -8,16 +8,28 @@ use std::process::Command;
 use tempfile::TempDir;
 use wardgate_audit::Verifier;
 use wardgate_transparency::{
-    Checkpoint, CompactTree, Hash, Signer, TileSet, TlogProof, TrustPolicy, encode_entry,
-    inclusion_path, leaf_hash, tiles_of_size,
+    Checkpoint, CheckpointSubmission, CompactTree, Hash, SignedNote, Signer, TileSet, TlogProof,
+    TrustPolicy, consistency_path, encode_entry, inclusion_path, leaf_hash, tiles_of_size,
 };
 
 use crate::support::log_key;
 
 const ENTRIES: u64 = 1_000;
 
-/// Proofs of which every byte is changed; of the others one byte each.
-const WHOLE_PROOFS: u64 = 40;
+/// Sizes of older logs, whose checkpoints somebody kept.
+const OLDER: [u64; 9] = [0, 1, 2, 255, 256, 257, 512, 700, 999];
+
+/// What stands in a fork in place of a record.
+const REPLACED: &[u8] = b"{\"n\":\"another record\"}";
+
+/// Of the forks, and of everything that the verifier in Python is to refuse, one in so many is tried, unless the environment
+/// says otherwise: `make test-chaos` tries all.
+const STEP: usize = 97;
+
+fn step() -> usize {
+    let step = std::env::var("FORGERY_STEP");
+    step.map_or(STEP, |step| step.parse().expect("a number"))
+}
 
 fn signer() -> Signer {
     Signer::from_pkcs8("example.com/audit", &log_key(1)).unwrap()
@@ -79,23 +91,70 @@ fn write_files(directory: &Path, entries: &[Vec<u8>]) {
     write("records.jsonl".to_owned(), &lines);
 }
 
+/// The signed checkpoint of `entries`.
+fn sign(entries: &[Vec<u8>]) -> SignedNote {
+    let checkpoint = Checkpoint {
+        origin: "example.com/audit".to_owned(),
+        head: levels(entries).0.head(),
+    };
+    signer().sign(&checkpoint.to_string()).unwrap()
+}
+
+/// `entries`, of which one is another.
+fn forked(entries: &[Vec<u8>], at: usize) -> Vec<Vec<u8>> {
+    let mut forked = entries.to_vec();
+    forked[at] = REPLACED.to_vec();
+    forked
+}
+
+/// An export of `entries` with their checkpoint.
+fn write_export(directory: &Path, entries: &[Vec<u8>]) {
+    write_files(directory, entries);
+    fs::write(directory.join("checkpoint"), sign(entries).to_string()).unwrap();
+}
+
 /// An export of [`ENTRIES`].
 fn export() -> TempDir {
     let directory = TempDir::new().unwrap();
-    let checkpoint = Checkpoint {
-        origin: "example.com/audit".to_owned(),
-        head: levels(&entries()).0.head(),
-    };
-    let note = signer().sign(&checkpoint.to_string()).unwrap();
-    fs::write(directory.path().join("checkpoint"), note.to_string()).unwrap();
-    write_files(directory.path(), &entries());
+    write_export(directory.path(), &entries());
     directory
 }
 
+/// The tiles of the tree over `entries`.
+fn tiles(entries: &[Vec<u8>]) -> TileSet {
+    let (tree, levels) = levels(entries);
+    let mut tiles = TileSet::default();
+    for id in tiles_of_size(tree.size()) {
+        let hashes = &levels[usize::from(id.level())][range(&id.range())];
+        tiles.insert(id, hashes.as_flattened()).unwrap();
+    }
+    tiles
+}
+
+/// The proof of each of `entries`.
+fn proofs(entries: &[Vec<u8>]) -> Vec<TlogProof> {
+    let (tiles, checkpoint) = (tiles(entries), sign(entries));
+    let size = entries.len() as u64;
+    (0..)
+        .zip(entries)
+        .map(|(index, entry)| TlogProof {
+            extra: Some(entry.clone()),
+            index,
+            path: inclusion_path(index, size, |node| tiles.node(node)).unwrap(),
+            checkpoint: checkpoint.clone(),
+        })
+        .collect()
+}
+
 fn is_accepted(path: &Path) -> bool {
+    is_accepted_since(path, None)
+}
+
+/// Whether an export is accepted by who kept the checkpoint in a file.
+fn is_accepted_since(path: &Path, since: Option<PathBuf>) -> bool {
     let verifier = Verifier {
         policy: TrustPolicy::of_log(signer().verifier_key().clone()),
-        since: None,
+        since,
         receipt: None,
     };
     verifier.verify(path, |_, _| ()).is_ok()
@@ -178,20 +237,9 @@ fn a10_every_entry_of_a_thousand_counts_where_it_is() {
     assert!(is_accepted(export.path()));
 }
 
-#[test]
-fn a10_every_byte_of_a_proof_counts() {
+/// Changes a bit of every byte of every proof, of those whose turn it is.
+fn flip_bytes_of_proofs(turn: usize, turns: usize) {
     let entries = entries();
-    let (tree, levels) = levels(&entries);
-    let mut tiles = TileSet::default();
-    for id in tiles_of_size(ENTRIES) {
-        let hashes = &levels[usize::from(id.level())][range(&id.range())];
-        tiles.insert(id, hashes.as_flattened()).unwrap();
-    }
-    let checkpoint = Checkpoint {
-        origin: "example.com/audit".to_owned(),
-        head: tree.head(),
-    };
-    let checkpoint = signer().sign(&checkpoint.to_string()).unwrap();
     let policy = TrustPolicy::of_log(signer().verifier_key().clone());
     let is_accepted = |bundle: &[u8], entry: &[u8]| {
         let proof = std::str::from_utf8(bundle).ok();
@@ -201,36 +249,101 @@ fn a10_every_byte_of_a_proof_counts() {
                 && proof.verify(&leaf_hash(entry), &policy).is_ok()
         })
     };
-    for (index, entry) in (0..).zip(&entries) {
-        let proof = TlogProof {
-            extra: Some(entry.clone()),
-            index,
-            path: inclusion_path(index, ENTRIES, |node| tiles.node(node)).unwrap(),
-            checkpoint: checkpoint.clone(),
-        };
-        let bundle = proof.to_string().into_bytes();
+    let proofs = proofs(&entries);
+    for index in (turn..entries.len()).step_by(turns) {
+        let entry = &entries[index];
+        let mut bundle = proofs[index].to_string().into_bytes();
         assert!(is_accepted(&bundle, entry), "proof {index}");
-        let other = &entries[(usize::try_from(index).unwrap() + 1) % entries.len()];
+        let other = &entries[(index + 1) % entries.len()];
         assert!(
             !is_accepted(&bundle, other),
             "proof {index} of another entry"
         );
-        let whole = index % (ENTRIES / WHOLE_PROOFS) == 0;
-        let pick = usize::try_from(index).unwrap() * 7 % bundle.len();
         for at in 0..bundle.len() {
-            if whole || at == pick {
-                let mut changed = bundle.clone();
-                changed[at] ^= 1 << (at % 8);
-                assert!(!is_accepted(&changed, entry), "byte {at} of proof {index}");
-            }
+            bundle[at] ^= 1 << (at % 8);
+            assert!(!is_accepted(&bundle, entry), "byte {at} of proof {index}");
+            bundle[at] ^= 1 << (at % 8);
         }
     }
 }
 
-/// The verifier in Python refuses a sample of the same: bytes of each file, and entries dropped, swapped and doubled.
+#[test]
+fn a10_every_byte_of_a_proof_counts() {
+    std::thread::scope(|threads| {
+        for turn in 0..2 {
+            threads.spawn(move || flip_bytes_of_proofs(turn, 2));
+        }
+    });
+}
+
+#[test]
+fn a10_an_older_log_and_a_fork_are_refused_by_who_kept_a_checkpoint() {
+    let (entries, directory) = (entries(), TempDir::new().unwrap());
+    let export = directory.path().join("export");
+    let kept = |size: u64| directory.path().join(format!("kept-{size}"));
+    let sizes = || OLDER.into_iter().chain([ENTRIES]);
+    let of_size = |size: u64| &entries[..usize::try_from(size).unwrap()];
+    for size in sizes() {
+        fs::write(kept(size), sign(of_size(size)).to_string()).unwrap();
+    }
+    for served in sizes() {
+        write_export(&export, of_size(served));
+        for size in sizes() {
+            let accepted = is_accepted_since(&export, Some(kept(size)));
+            assert_eq!(accepted, size <= served, "{served} served, {size} kept");
+        }
+    }
+    for at in (0..entries.len()).step_by(step()) {
+        write_export(&export, &forked(&entries, at));
+        assert!(is_accepted(&export));
+        for size in sizes() {
+            let accepted = is_accepted_since(&export, Some(kept(size)));
+            assert_eq!(accepted, size <= at as u64, "forked at {at}, {size} kept");
+        }
+    }
+}
+
+/// What `tamper_log.py` reads.
+fn write_log(directory: &Path) {
+    let entries = entries();
+    write_export(&directory.join("export"), &entries);
+    let write = |name: String, text: String| {
+        let path = directory.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    for proof in proofs(&entries) {
+        write(format!("proofs/{}", proof.index), proof.to_string());
+    }
+    for at in 0..entries.len() {
+        let fork = sign(&forked(&entries, at));
+        write(format!("forks/{at}"), fork.to_string());
+    }
+    for (position, old_size) in OLDER.into_iter().enumerate() {
+        let of_size = |size: u64| &entries[..usize::try_from(size).unwrap()];
+        let older = sign(of_size(old_size));
+        write(format!("older/{old_size}"), older.to_string());
+        for new_size in OLDER.into_iter().skip(position).chain([ENTRIES]) {
+            let tiles = tiles(of_size(new_size));
+            let submission = CheckpointSubmission {
+                old_size,
+                path: consistency_path(old_size, new_size, |node| tiles.node(node)).unwrap(),
+                checkpoint: sign(of_size(new_size)),
+            };
+            write(
+                format!("submissions/{old_size}-{new_size}"),
+                submission.to_string(),
+            );
+        }
+    }
+}
+
+/// The verifier in Python refuses the same: bytes of files, proofs and submissions, entries dropped, swapped and doubled, older
+/// logs and forks.
 #[test]
 fn a10_the_verifier_in_python_refuses_what_was_changed_too() {
-    let export = export();
+    let directory = TempDir::new().unwrap();
+    write_log(directory.path());
     let script = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../tests/journeys/tamper_log.py"
@@ -238,7 +351,8 @@ fn a10_the_verifier_in_python_refuses_what_was_changed_too() {
     let key = signer().verifier_key().to_string();
     let run = Command::new("python3")
         .env("PYTHONDONTWRITEBYTECODE", "1")
-        .args([script, export.path().to_str().unwrap(), &key])
+        .args([script, directory.path().to_str().unwrap(), &key])
+        .args(["--step", &step().to_string()])
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&run.stdout);
@@ -248,4 +362,5 @@ fn a10_the_verifier_in_python_refuses_what_was_changed_too() {
         String::from_utf8_lossy(&run.stderr)
     );
     assert!(said.contains("forgeries refused"), "{said}");
+    print!("{said}");
 }
