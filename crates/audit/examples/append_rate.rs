@@ -21,12 +21,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let ambient = Ambient::system();
     for store in std::env::args().skip(1) {
         let config = Config::for_store(store.as_str());
+        let key = Ed25519KeyPair::from_seed_unchecked(&[1; 32])?;
         let service = wardgate_audit::service(
             config,
             AuditKeys {
                 details: DetailsKey::from_bytes(&[9; 32]),
-                mac: MacKey::from_bytes(&ambient.random()),
-                log: LogKey::from_pkcs8(Ed25519KeyPair::generate()?.to_pkcs8()?.as_ref())?,
+                mac: MacKey::from_bytes(&[7; 32]),
+                log: LogKey::from_pkcs8(key.to_pkcs8()?.as_ref())?,
             },
             CallingProcesses::ThisProcess,
             None,

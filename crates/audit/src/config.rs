@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use wardgate_audit_export::ExportSettings;
-use wardgate_domain::duration;
+use wardgate_domain::{Digest, duration};
 use wardgate_store::DatabaseSettings;
-use wardgate_transparency::TrustPolicy;
+use wardgate_transparency::{TrustPolicy, VerifierKey};
 
 use crate::Error;
 use crate::anomaly::AnomalySettings;
@@ -43,6 +43,14 @@ pub struct Config {
     /// checkpoints are signed. None: as they say, and at first a name made of the log's key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_origin: Option<String>,
+    /// The public key under which checkpoints were signed before the log's key was replaced. It is needed until one is signed
+    /// under the new key. None: the key is the one that signed the newest checkpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub former_log_key: Option<String>,
+    /// The check value, in hexadecimal, of the key with which digests of arguments and results were made before that was
+    /// replaced. It is needed once. None: the key is the one that made those in the store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub former_mac_key: Option<String>,
     /// Who cosigns the checkpoints. None: nobody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub witnesses: Option<WitnessSettings>,
@@ -110,6 +118,8 @@ impl Config {
             capacity_bytes: None,
             second_copy_dir: None,
             log_origin: None,
+            former_log_key: None,
+            former_mac_key: None,
             witnesses: None,
             exports: Vec::new(),
             anomalies: None,
@@ -124,6 +134,18 @@ impl Config {
             capacity: self.capacity_bytes,
             second_copy: self.second_copy_dir.clone(),
         }
+    }
+
+    /// What checkpoints were verified with before the log's key was replaced.
+    pub(crate) fn former_log_key(&self) -> Result<Option<VerifierKey>, Error> {
+        let key = self.former_log_key.as_deref().map(str::parse);
+        key.transpose().map_err(Error::FormerLogKey)
+    }
+
+    /// The check value of the key of digests before that was replaced.
+    pub(crate) fn former_mac_key(&self) -> Result<Option<Digest>, Error> {
+        let value = self.former_mac_key.as_deref().map(str::parse);
+        value.transpose().map_err(|_| Error::FormerMacKey)
     }
 
     /// Checks what the types cannot say.
@@ -141,6 +163,8 @@ impl Config {
         if let Some(witnesses) = &self.witnesses {
             witnesses.read_policy()?;
         }
+        self.former_log_key()?;
+        self.former_mac_key()?;
         ExportSettings::validate(&self.exports)?;
         if let Some(anomalies) = &self.anomalies {
             anomalies.validate()?;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use wardgate_domain::InvalidMessage;
+use wardgate_domain::{Digest, InvalidMessage};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::ServiceError;
 use wardgate_rpc::client::{OperatorError, RecordDamage};
@@ -112,6 +112,33 @@ pub enum Error {
         /// As configured.
         configured: String,
     },
+    /// The newest checkpoint in the store is of another key.
+    #[error(
+        "audit.log_key_file: the record's newest checkpoint is signed by another key than `{configured}`; give the service the key it had, or, to replace it, name the public key of the old one (`wardgate audit key`) in audit.former_log_key"
+    )]
+    OtherLogKey {
+        /// The public key of the one that is configured.
+        configured: String,
+    },
+    /// The newest checkpoint in the store is not as it was signed.
+    #[error(
+        "the newest checkpoint in the audit store was altered: {0}; compare the store with a backup"
+    )]
+    AlteredCheckpoint(#[source] wardgate_transparency::Error),
+    /// The setting `former_log_key` is no public key.
+    #[error("audit.former_log_key: {0}")]
+    FormerLogKey(#[source] wardgate_transparency::Error),
+    /// The digests in the store are made with another key.
+    #[error(
+        "audit.mac_key_file: the digests of arguments and results in the store are made with another key, whose check value is {stored}; give the service the key it had, or, to replace it, set audit.former_mac_key to this value"
+    )]
+    OtherMacKey {
+        /// The check value of the key that made them.
+        stored: Digest,
+    },
+    /// The setting `former_mac_key` is no check value.
+    #[error("audit.former_mac_key: it is not 64 hexadecimal digits")]
+    FormerMacKey,
     /// A key, note or proof of the log is not what it must be.
     #[error("the log of the record: {0}")]
     Log(#[from] wardgate_transparency::Error),
@@ -247,6 +274,11 @@ impl ServiceError for Error {
             | Self::ExportDirectory { .. }
             | Self::Export(_)
             | Self::OtherLog { .. }
+            | Self::OtherLogKey { .. }
+            | Self::AlteredCheckpoint(_)
+            | Self::FormerLogKey(_)
+            | Self::OtherMacKey { .. }
+            | Self::FormerMacKey
             | Self::OtherDetailsKey
             | Self::NoDetailsKey
             | Self::WitnessPolicy { .. }

@@ -19,8 +19,8 @@ use tokio_util::sync::CancellationToken;
 use wardgate_domain::{Ambient, Digest};
 use wardgate_telemetry::names;
 use wardgate_transparency::{
-    Checkpoint, CompactTree, SignedNote, Signer, TreeHead, VerifierKey, consistency_path,
-    consistency_ranges, tiles_of_ranges, verify_consistency,
+    Checkpoint, CompactTree, Error as NoteError, SignedNote, Signer, TreeHead, VerifierKey,
+    consistency_path, consistency_ranges, tiles_of_ranges, verify_consistency,
 };
 
 use crate::Error;
@@ -107,6 +107,47 @@ impl LogCloser {
     }
 }
 
+/// What a log is known by, besides its key.
+pub(crate) struct LogIdentity<'a> {
+    /// What it is called; none: as before, and at first by its key.
+    pub(crate) origin: Option<&'a str>,
+    /// What its checkpoints were verified with before its key was replaced.
+    pub(crate) former_key: Option<VerifierKey>,
+}
+
+/// The newest checkpoint in the store.
+struct StoredCheckpoint {
+    note: SignedNote,
+    checkpoint: Checkpoint,
+}
+
+impl StoredCheckpoint {
+    fn parse(note: &str) -> Result<Self, Error> {
+        let note: SignedNote = note.parse().map_err(Error::AlteredCheckpoint)?;
+        let checkpoint = note.text().parse().map_err(Error::AlteredCheckpoint)?;
+        Ok(Self { note, checkpoint })
+    }
+
+    /// Fails unless it is of the log of `key`, and signed by it or by the former key.
+    fn verify(&self, key: &VerifierKey, former: Option<&VerifierKey>) -> Result<(), Error> {
+        if self.checkpoint.origin != key.name() {
+            return Err(Error::OtherLog {
+                stored: self.checkpoint.origin.clone(),
+                configured: key.name().to_owned(),
+            });
+        }
+        for key in std::iter::once(key).chain(former) {
+            match key.verify(&self.note) {
+                Err(NoteError::NotSigned(_)) => {}
+                verified => return verified.map_err(Error::AlteredCheckpoint),
+            }
+        }
+        Err(Error::OtherLogKey {
+            configured: key.to_string(),
+        })
+    }
+}
+
 /// Lets the tree grow, and signs its checkpoints.
 pub(crate) struct Publisher {
     reader: StoreReader,
@@ -123,43 +164,32 @@ pub(crate) struct Publisher {
 
 impl Publisher {
     /// Goes on from the newest checkpoint in the store, and brings tree and checkpoint up to the records, unless they are many:
-    /// then that is done while the service runs. `origin` is what the log is called; none: as before, and at first by its
-    /// key.
+    /// then that is done while the service runs. Fails where that checkpoint is not as the log signed it.
     pub(crate) async fn start(
         reader: StoreReader,
         appends: AppendQueue,
         key: &LogKey,
-        origin: Option<&str>,
+        identity: LogIdentity<'_>,
         ambient: Ambient,
     ) -> Result<Self, Error> {
         let tree = reader.tree().await?;
         let backlog = reader.head().await?.size.saturating_sub(tree.head.size);
-        let stored = tree.checkpoint;
-        let stored = stored
-            .as_deref()
-            .map(str::parse::<SignedNote>)
-            .transpose()?;
-        let stored = stored.map(|note| note.text().parse::<Checkpoint>());
+        let stored = tree.checkpoint.as_deref().map(StoredCheckpoint::parse);
         let stored = stored.transpose()?;
-        let origin = match (origin, &stored) {
+        let origin = match (identity.origin, &stored) {
             (Some(origin), _) => origin.to_owned(),
-            (None, Some(checkpoint)) => checkpoint.origin.clone(),
+            (None, Some(stored)) => stored.checkpoint.origin.clone(),
             (None, None) => key.default_origin()?,
         };
         let signer = Signer::from_pkcs8(&origin, &key.0)?;
-        if let Some(checkpoint) = &stored
-            && checkpoint.origin != origin
-        {
-            return Err(Error::OtherLog {
-                stored: checkpoint.origin.clone(),
-                configured: origin,
-            });
-        }
         let key = signer.verifier_key();
+        if let Some(stored) = &stored {
+            stored.verify(key, identity.former_key.as_ref())?;
+        }
         tracing::info!(%key, "the checkpoints of the record are verified with this key");
         let mut publisher = Self {
             tree: None,
-            signed: stored.map_or(CompactTree::default().head(), |checkpoint| checkpoint.head),
+            signed: stored.map_or(CompactTree::default().head(), |it| it.checkpoint.head),
             published: watch::Sender::new(None),
             reader,
             appends,

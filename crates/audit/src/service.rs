@@ -34,7 +34,7 @@ use crate::intent_closer::IntentCloser;
 use crate::operator_access::OperatorAccess;
 use crate::ownership::{CallingProcesses, StoreLock};
 use crate::proof::CheckpointKind;
-use crate::publisher::{LogCloser, LogKey, Publisher};
+use crate::publisher::{LogCloser, LogIdentity, LogKey, Publisher};
 use crate::retention::RetentionPolicy;
 use crate::second_copy::SecondCopy;
 use crate::store::{self, Address, StoreReader};
@@ -79,6 +79,8 @@ pub async fn service(
     let appends = writer::start(address.clone(), config.write_limit, copy).await?;
     let readiness = appends.readiness();
 
+    let former = config.former_mac_key()?;
+    keys.mac.check(former, &reader, &appends).await?;
     let details = DetailsVault::new(keys.details, reader.clone());
     details.prepare(&appends, &ambient).await?;
 
@@ -96,7 +98,10 @@ pub async fn service(
         reader.clone(),
         appends.clone(),
         &keys.log,
-        config.log_origin.as_deref(),
+        LogIdentity {
+            origin: config.log_origin.as_deref(),
+            former_key: config.former_log_key()?,
+        },
         closing.ambient.clone(),
     );
     let log = log.await?;

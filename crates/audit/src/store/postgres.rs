@@ -61,6 +61,11 @@ pub(super) const SUBJECT_KEYS: &str =
 
 pub(super) const EXPORT_POSITION: &str = "SELECT position FROM audit.export_cursor WHERE name = $1";
 
+pub(super) const MAC_CHECK: &str = "SELECT mac_check FROM audit.head";
+
+const SET_MAC_CHECK: &str =
+    "UPDATE audit.head SET mac_check = $1 WHERE mac_check IS NOT DISTINCT FROM $2";
+
 /// By the clock of the server, which is one for all replicas.
 const CLAIM_EXPORT: &str = "
     INSERT INTO audit.export_cursor AS cursor (name, position, holder, claimed_until)
@@ -150,6 +155,7 @@ pub(super) const SCHEMA: Schema = Schema {
         include_str!("postgres/0006_upkeep.sql"),
         include_str!("postgres/0007_history.sql"),
         include_str!("postgres/0008_indexes.sql"),
+        include_str!("postgres/0009_mac_check.sql"),
     ],
     // What is on record stays: the service can add to it, and have whole bundles removed by `audit.prune_bundle`.
     rights: Rights::Tables(&[
@@ -448,6 +454,9 @@ impl PostgresWriter {
             StoreUpkeep::ReleaseExport(claim) => sqlx::query(RELEASE_EXPORT)
                 .bind(&claim.export)
                 .bind(&claim.holder),
+            StoreUpkeep::SetMacCheck { from, to } => sqlx::query(SET_MAC_CHECK)
+                .bind(to.as_bytes().as_slice())
+                .bind(from.as_ref().map(|from| from.as_bytes().as_slice())),
         };
         let done = query.execute(&mut self.0).await?;
         Ok(done.rows_affected() > 0)

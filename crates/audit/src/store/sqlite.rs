@@ -53,6 +53,10 @@ pub(super) const SUBJECT_KEYS: &str = "
 
 pub(super) const EXPORT_POSITION: &str = "SELECT position FROM export_cursor WHERE name = ?";
 
+pub(super) const MAC_CHECK: &str = "SELECT mac_check FROM head";
+
+const SET_MAC_CHECK: &str = "UPDATE head SET mac_check = ? WHERE mac_check IS ?";
+
 const CLAIM_EXPORT: &str = "
     INSERT INTO export_cursor (name, position, holder, claimed_until)
     VALUES (?1, ?2, ?3, unixepoch('subsec') + ?4)
@@ -150,6 +154,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("sqlite/0006_upkeep.sql"),
     include_str!("sqlite/0007_history.sql"),
     include_str!("sqlite/0008_indexes.sql"),
+    include_str!("sqlite/0009_mac_check.sql"),
 ];
 
 /// The statement that stores a batch, for up to 1, 2, 4, … 256 rows: a single one, which is its own
@@ -410,6 +415,9 @@ impl SqliteWriter {
             StoreUpkeep::ReleaseExport(claim) => sqlx::query(RELEASE_EXPORT)
                 .bind(claim.export.clone())
                 .bind(claim.holder.clone()),
+            StoreUpkeep::SetMacCheck { from, to } => sqlx::query(SET_MAC_CHECK)
+                .bind(to.as_bytes().to_vec())
+                .bind(from.map(|from| from.as_bytes().to_vec())),
         };
         let done = query.execute(&mut self.0).await?.rows_affected() > 0;
         if done && matches!(upkeep, StoreUpkeep::EraseSubject { .. }) {

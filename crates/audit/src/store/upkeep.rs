@@ -28,6 +28,8 @@ pub(crate) enum StoreUpkeep {
     LiftHold { name: String, of: Option<String> },
     /// Destroys the key of a data subject; false where there is none, or where a hold keeps it.
     EraseSubject { tenant: String, tag: Digest },
+    /// Another key makes the digests of arguments and results from now on; false where the check value is not the old one.
+    SetMacCheck { from: Option<Digest>, to: Digest },
 }
 
 impl StoreWriter {
@@ -54,5 +56,23 @@ impl StoreReader {
             }
         };
         Ok(position.map(unsigned))
+    }
+
+    /// What the key of the digests of arguments and results last made; none where no service has said it yet.
+    pub(crate) async fn mac_check(&self) -> Result<Option<Digest>, Error> {
+        let stored: Option<Vec<u8>> = match &self.pool {
+            ReadPool::Sqlite(pool) => {
+                sqlx::query_scalar(sqlite::MAC_CHECK)
+                    .fetch_one(pool)
+                    .await?
+            }
+            ReadPool::Postgres(pool) => {
+                let stored = sqlx::query_scalar(postgres::MAC_CHECK);
+                stored.fetch_one(&mut *pool.acquire().await?).await?
+            }
+        };
+        let malformed = |_| sqlx::Error::Decode("the check value of the key is no digest".into());
+        let bytes = stored.map(|stored| stored.try_into().map_err(malformed));
+        Ok(bytes.transpose()?.map(Digest::from_bytes))
     }
 }

@@ -19,6 +19,7 @@ mod export;
 mod exports;
 mod failure;
 mod history;
+mod keys;
 mod log;
 mod operators;
 mod privacy;
