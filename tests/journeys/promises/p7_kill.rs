@@ -1,12 +1,15 @@
 //! P7: any process may be killed at any time; what was acknowledged survives.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use aws_lc_rs::hmac;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
+use wardgate_domain::Digest;
 use wardgate_testkit::{Client, SeparateProcesses, System, TestApp, until};
 
 use super::super::audit_log::every_record_is_proved;
@@ -141,6 +144,27 @@ fn text<'a>(record: &'a Value, name: &str) -> &'a str {
     record[name].as_str().unwrap_or_default()
 }
 
+/// The key of the digests in the record of a system.
+struct RecordMacKey(hmac::Key);
+
+impl RecordMacKey {
+    fn of(system: &impl System) -> Self {
+        let digits = fs::read_to_string(system.data_dir().join("keys/audit-mac.key")).unwrap();
+        let key: Digest = digits.trim().parse().unwrap();
+        Self(hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes()))
+    }
+
+    /// What an intent says of the arguments of its call.
+    fn mac(&self, arguments: &Value) -> String {
+        let digest = Digest::of(arguments.to_string().as_bytes());
+        let mac = hmac::sign(&self.0, digest.as_bytes());
+        mac.as_ref()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
+    }
+}
+
 /// Compares what clients were given, and what the tool did, with what is on record.
 pub(super) async fn reconcile(
     system: &impl System,
@@ -152,14 +176,17 @@ pub(super) async fn reconcile(
         assert_eq!(record["sequence"], position, "the sequence is dense");
     }
     let mut outcomes = BTreeMap::new();
-    let mut intents = BTreeSet::new();
+    let mut intents = BTreeMap::new();
     for record in records
         .iter()
         .filter(|record| record["call_id"].is_string())
     {
         let call = text(record, "call_id");
         match text(record, "event") {
-            "intent" => assert!(intents.insert(call), "{call} has one intent"),
+            "intent" => assert!(
+                intents.insert(call, record).is_none(),
+                "{call} has one intent"
+            ),
             // One for each run.
             "execution" => {}
             _ => assert!(
@@ -174,30 +201,35 @@ pub(super) async fn reconcile(
         assert_eq!(record["leaf_hash"], given.leaf_hash.as_str(), "{given:?}");
         assert_eq!(record["status"], "ok", "{given:?}");
         assert!(
-            given.note.is_none() || intents.contains(given.call_id.as_str()),
+            given.note.is_none() || intents.contains_key(given.call_id.as_str()),
             "{given:?}"
         );
     }
     assert!(
-        intents.iter().all(|call| outcomes.contains_key(call)),
+        intents.keys().all(|call| outcomes.contains_key(call)),
         "every intent has its outcome"
     );
 
-    let notes: BTreeSet<String> = counter.notes().await.into_iter().collect();
-    let acknowledged: BTreeSet<String> = ledger
+    let written = counter.notes().await;
+    let notes: BTreeSet<&str> = written.iter().map(String::as_str).collect();
+    assert_eq!(notes.len(), written.len(), "nothing is done twice");
+    // Each note is sent once, so the intent with its arguments is that of its call.
+    let mac_key = RecordMacKey::of(system);
+    let intended: BTreeMap<&str, &str> = intents
         .iter()
-        .filter_map(|given| given.note.clone())
+        .map(|(call, intent)| (text(intent, "arguments_hmac"), *call))
         .collect();
-    assert!(
-        acknowledged.is_subset(&notes),
-        "what was acknowledged was done"
-    );
-    assert!(
-        notes.len() <= intents.len(),
-        "{} writes, {} intents",
-        notes.len(),
-        intents.len()
-    );
+    for note in &notes {
+        let mac = mac_key.mac(&json!({ "note": note }));
+        assert!(intended.contains_key(mac.as_str()), "{note} has no intent");
+    }
+    for given in ledger {
+        if let Some(note) = &given.note {
+            let mac = mac_key.mac(&json!({ "note": note }));
+            assert_eq!(intended[mac.as_str()], given.call_id, "{given:?}");
+            assert!(notes.contains(note.as_str()), "{given:?} was not done");
+        }
+    }
     every_record_is_proved(system);
 }
 
