@@ -186,6 +186,11 @@ def is_signed(note, vkey, kind):
     return bool(found)
 
 
+def is_cosigned(note, vkey):
+    """The same of a witness; one whose key is of an unknown kind counts for nothing."""
+    return decode(vkey.split("+", 2)[2])[0] in (LOG, WITNESS) and is_signed(note, vkey, WITNESS)
+
+
 def require_quorum(note, policy):
     """Refuses a note that the quorum of a policy did not cosign."""
     witnessed, quorum = {"none": True}, None
@@ -194,7 +199,7 @@ def require_quorum(note, policy):
         if not words or words[0].startswith("#") or words[0] == "log":
             continue
         if words[0] == "witness":
-            witnessed[words[1]] = is_signed(note, words[2], WITNESS)
+            witnessed[words[1]] = is_cosigned(note, words[2])
         elif words[0] == "group":
             members = [witnessed[name] for name in words[3:]]
             threshold = {"any": 1, "all": len(members)}.get(words[2]) or int(words[2])

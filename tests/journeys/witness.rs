@@ -17,7 +17,7 @@ MC4CAQAwBQYDK2VwBCIEIAsLCwsLCwsLCwsLCwsLCwsLCwsLCwsLCwsLCwsLCwsL
 -----END PRIVATE KEY-----
 ";
 
-/// The demo, a witness of its log, and the policy that wants it.
+/// The demo, a witness of its log, and the policy that wants it; or another one, with a key of a type that is yet to come.
 struct WitnessedApp {
     app: TestApp,
     key: String,
@@ -65,7 +65,8 @@ impl WitnessedApp {
         let witness_key = run(Path::new(WARDGATE), &witness_key, &[]).success();
         let url = url(&witness);
         let trust = format!(
-            "log {key}\nwitness own {} {url}\nquorum own\n",
+            "log {key}\nwitness own {} {url}\nwitness new new.example+0123abcd+BgA= https://new.example\n\
+             group either any own new\nquorum either\n",
             witness_key.trim()
         );
         fs::write(&policy, trust).unwrap();

@@ -109,6 +109,12 @@ impl CheckpointSubmitter {
         } else {
             PrivateAddresses::Refused
         };
+        for witness in policy.unknown_witnesses() {
+            tracing::warn!(
+                witness,
+                "the key of the witness is of a type that is not known here: it is not asked, and counts for no quorum"
+            );
+        }
         let mut witnesses = Vec::new();
         for witness in policy.witnesses() {
             let Some(url) = &witness.url else {

@@ -110,12 +110,7 @@ impl FromStr for VerifierKey {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let malformed = Error::VerifierKey("it is not NAME+ID+KEY");
-        let mut parts = text.splitn(3, '+');
-        let (Some(name), Some(id), Some(key)) = (parts.next(), parts.next(), parts.next()) else {
-            return Err(malformed);
-        };
-        let key = STANDARD.decode(key).map_err(|_| malformed)?;
+        let (name, id, key) = split(text).ok_or(Error::VerifierKey("it is not NAME+ID+KEY"))?;
         let (of, public) = match key.split_first() {
             Some((1, public)) => (SignatureType::Ed25519, public),
             Some((4, public)) => (SignatureType::Cosignature, public),
@@ -136,6 +131,21 @@ impl fmt::Display for VerifierKey {
         let key = [[self.of as u8].as_slice(), &self.public].concat();
         write!(f, "{}+{}+{}", self.name, hex(self.id), STANDARD.encode(key))
     }
+}
+
+/// Name, id and key with its type byte.
+fn split(text: &str) -> Option<(&str, &str, Vec<u8>)> {
+    let mut parts = text.splitn(3, '+');
+    let (name, id, key) = (parts.next()?, parts.next()?, parts.next()?);
+    Some((name, id, STANDARD.decode(key).ok()?))
+}
+
+/// The public key of a verifier key whose signatures are of another type than those known here, with its type byte.
+pub(crate) fn public_key_of_unknown_type(text: &str) -> Option<Vec<u8>> {
+    let (name, id, key) = split(text)?;
+    let has_id = id.len() == 8 && id.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let is_unknown = matches!(*key, [of, _, ..] if of != SignatureType::Ed25519 as u8 && of != SignatureType::Cosignature as u8);
+    (is_key_name(name) && has_id && is_unknown).then_some(key)
 }
 
 fn hex(id: [u8; 4]) -> String {

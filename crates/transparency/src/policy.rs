@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use crate::Error;
 use crate::checkpoint::Checkpoint;
-use crate::key::VerifierKey;
+use crate::key::{VerifierKey, public_key_of_unknown_type};
 use crate::note::SignedNote;
 
 /// The name of a quorum that needs nobody.
@@ -35,6 +35,12 @@ enum Quorum {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Component {
     Witness(TrustedWitness),
+    /// One whose cosignatures are of a type that is not known here, and so count for nothing.
+    UnknownWitness {
+        name: String,
+        /// Of whatever type.
+        public: Vec<u8>,
+    },
     Group {
         name: String,
         threshold: usize,
@@ -46,7 +52,19 @@ impl Component {
     fn name(&self) -> &str {
         match self {
             Self::Witness(witness) => &witness.name,
-            Self::Group { name, .. } => name,
+            Self::UnknownWitness { name, .. } | Self::Group { name, .. } => name,
+        }
+    }
+
+    /// Whether both are witnesses, and of the same public key.
+    fn has_key_of(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Witness(one), Self::Witness(other)) => one.key.is_same_public_key(&other.key),
+            (
+                Self::UnknownWitness { public: one, .. },
+                Self::UnknownWitness { public: other, .. },
+            ) => one == other,
+            _ => false,
         }
     }
 }
@@ -86,14 +104,22 @@ impl TrustPolicy {
         &self.logs
     }
 
-    /// Its witnesses, in order.
+    /// Those of its witnesses whose cosignatures can be verified, in order.
     pub fn witnesses(&self) -> impl Iterator<Item = &TrustedWitness> {
         self.components
             .iter()
             .filter_map(|component| match component {
                 Component::Witness(witness) => Some(witness),
-                Component::Group { .. } => None,
+                Component::UnknownWitness { .. } | Component::Group { .. } => None,
             })
+    }
+
+    /// What the policy calls the witnesses whose keys are of a type that is not known here: they count for no quorum.
+    pub fn unknown_witnesses(&self) -> impl Iterator<Item = &str> {
+        self.components
+            .iter()
+            .filter(|component| matches!(component, Component::UnknownWitness { .. }))
+            .map(Component::name)
     }
 
     /// What `note` says, where one of the logs signed it, whoever cosigned it.
@@ -130,6 +156,7 @@ impl TrustPolicy {
                     Err(Error::NotSigned(_)) => false,
                     Err(wrong) => return Err(wrong),
                 },
+                Component::UnknownWitness { .. } => false,
                 Component::Group {
                     threshold, members, ..
                 } => {
@@ -229,23 +256,24 @@ impl PolicyParser {
     ) -> Result<(), &'static str> {
         const FORM: &str = "it is not `witness NAME VKEY [URL]`";
         let name = self.new_name(words.next().ok_or(FORM)?)?;
-        let key: VerifierKey = words.next().ok_or(FORM)?.parse().map_err(|_| FORM)?;
+        let key = words.next().ok_or(FORM)?;
         let url = words.next().map(str::to_owned);
         if words.next().is_some() {
             return Err(FORM);
         }
-        if !key.is_of_witness() {
-            return Err("the key is not that of a witness");
-        }
-        let is_known = self.components.iter().any(|component| match component {
-            Component::Witness(other) => other.key.is_same_public_key(&key),
-            Component::Group { .. } => false,
-        });
-        if is_known {
+        let component = if let Some(public) = public_key_of_unknown_type(key) {
+            Component::UnknownWitness { name, public }
+        } else {
+            let key: VerifierKey = key.parse().map_err(|_| FORM)?;
+            if !key.is_of_witness() {
+                return Err("the key is not that of a witness");
+            }
+            Component::Witness(TrustedWitness { name, key, url })
+        };
+        if self.components.iter().any(|it| it.has_key_of(&component)) {
             return Err("another witness has this key");
         }
-        self.components
-            .push(Component::Witness(TrustedWitness { name, key, url }));
+        self.components.push(component);
         Ok(())
     }
 

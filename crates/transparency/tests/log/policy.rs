@@ -1,5 +1,7 @@
 //! Trust policies: the form of tlog-policy, and quorums of every shape.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use wardgate_transparency::{
     Checkpoint, CheckpointSubmission, Cosigner, Error, SignedNote, TrustPolicy,
 };
@@ -97,6 +99,56 @@ fn a_cosignature_by_another_key_counts_for_nothing_and_a_wrong_one_is_refused() 
         policy.verify(&unsigned),
         Err(Error::NotSigned(ORIGIN.to_owned()))
     );
+}
+
+#[test]
+fn a_witness_with_a_key_of_an_unknown_type_counts_for_nothing_and_leaves_the_others() {
+    // ML-DSA-44 (tlog-cosignature): the type and 1,312 bytes.
+    let unknown = |byte: u8| {
+        let key = [&[6][..], &[byte; 1_312]].concat();
+        format!("witness.example/new+0123abcd+{}", STANDARD.encode(key))
+    };
+    let witness_line = format!("witness new {} https://w.example/\n", unknown(1));
+    let policy_of = |lines: &str| policy(&format!("{witness_line}{lines}"));
+    let either = policy_of("group either any w1 new\nquorum either\n").unwrap();
+    assert_eq!(either.unknown_witnesses().collect::<Vec<_>>(), ["new"]);
+    assert_eq!(either.witnesses().count(), 6);
+    either.verify(&cosigned(&[1])).unwrap();
+    // A line in its name is not looked into.
+    let text = format!("{}\u{2014} witness.example/new ASOrzQA=\n", cosigned(&[]));
+    let note: SignedNote = text.parse().unwrap();
+    for lines in ["quorum new\n", "group both all w1 new\nquorum both\n"] {
+        let wanted = policy_of(lines).unwrap();
+        for note in [&note, &cosigned(&[1])] {
+            let refused = wanted.verify(note).unwrap_err();
+            assert!(matches!(refused, Error::Quorum(_)), "{lines}: {refused}");
+        }
+    }
+    for (lines, problem) in [
+        (
+            format!("witness other {}\nquorum none\n", unknown(1)),
+            "another witness has this key",
+        ),
+        (
+            format!("witness new {}\nquorum none\n", unknown(2)),
+            "its name is taken",
+        ),
+        (
+            "witness other a+0123abcd+Bg==\nquorum none\n".to_owned(),
+            "not `witness NAME",
+        ),
+        (
+            "witness other a+0123+BgA=\nquorum none\n".to_owned(),
+            "not `witness NAME",
+        ),
+        (
+            format!("log {}\nquorum none\n", unknown(1)),
+            "not `log VKEY",
+        ),
+    ] {
+        let refused = policy_of(&lines).unwrap_err().to_string();
+        assert!(refused.contains(problem), "{lines:.80}: {refused}");
+    }
 }
 
 #[test]

@@ -349,6 +349,12 @@ fn trusted(policy: Option<&Path>, key: Option<VerifierKey>) -> Result<TrustPolic
     let policy: TrustPolicy = text
         .parse()
         .map_err(|error: wardgate_transparency::Error| at(&error))?;
+    for witness in policy.unknown_witnesses() {
+        eprintln!(
+            "warning: {}: the key of the witness `{witness}` is of an unknown type: it counts for no quorum",
+            path.display()
+        );
+    }
     match key {
         Some(key) => Ok(policy.for_log(key)?),
         None if policy.logs().is_empty() => {
