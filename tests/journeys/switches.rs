@@ -148,7 +148,7 @@ async fn a_slip_of_the_hand_is_told_and_changes_nothing() {
     assert!(refusal(&refused).contains(told), "{}", refused.stderr);
     let tried = app.records_with(&["--user", "dr.yenji"]).pop().unwrap();
     assert_eq!(tried["action"], "tool.disable", "{tried}");
-    assert_eq!(tried["failed"], true, "{tried}");
+    assert_eq!(tried["status"], "denied", "{tried}");
     let words = ["tools", "disable", SHIFTS, "--data-dir", &dir];
     let refused = run(WARDGATE.as_ref(), &words, &[("HOME", &dir)]);
     let told = "there is no token: sign in with wardgate login";

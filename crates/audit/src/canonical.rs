@@ -187,18 +187,25 @@ impl RecordEntry {
     }
 
     fn of_admin_change(time: Timestamp, change: &AdminChange) -> Result<Self, InvalidMessage> {
-        let status = change.failed.then_some(Status::Error.as_str());
+        let operator = change.operator.as_deref();
+        let is_allowed = operator.is_none_or(|it| it.decision.allowed);
         Self::of_admin_record(
             time,
             &AdminRecord {
                 action: &change.action,
                 actor: &change.actor,
-                caller: None,
-                decision: None,
+                caller: operator.map(|it| RecordCaller {
+                    issuer: it.issuer.as_str().into(),
+                    roles: it.roles.as_slice().into(),
+                    subject: change.actor.as_str().into(),
+                    tenant: it.tenant.as_str().into(),
+                    token_id: it.token_id.as_str().into(),
+                }),
+                decision: operator.map(|it| Decision::of_reading(&it.decision)),
                 detail_digest: change.detail_digest.map(Digest::to_hex),
                 event: ADMIN_CHANGE,
                 scope: &change.scope,
-                status,
+                status: operator_status(is_allowed, change.failed),
                 target: &change.target,
                 time: rfc_3339(time, "record.time")?,
                 version: VERSION,
@@ -218,26 +225,17 @@ impl RecordEntry {
             target,
             failed,
         } = reading;
-        let status = match (decision.allowed, failed) {
-            (false, _) => Some(Status::Denied.as_str()),
-            (true, true) => Some(Status::Error.as_str()),
-            (true, false) => None,
-        };
         Self::of_admin_record(
             time,
             &AdminRecord {
                 action,
                 actor: operator.subject(),
                 caller: Some(RecordCaller::of_caller(operator)),
-                decision: Some(Decision {
-                    id: decision.id.to_string(),
-                    policies: Cow::default(),
-                    policy_hash: Some(decision.policy_hash.to_hex()),
-                }),
+                decision: Some(Decision::of_reading(decision)),
                 detail_digest: None,
                 event: ADMIN_CHANGE,
                 scope: "",
-                status,
+                status: operator_status(decision.allowed, *failed),
                 target,
                 time: rfc_3339(time, "record.time")?,
                 version: VERSION,
@@ -511,6 +509,26 @@ struct Decision<'a> {
     policies: Cow<'a, [String]>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     policy_hash: Option<String>,
+}
+
+impl Decision<'_> {
+    fn of_reading(decision: &ReadDecision) -> Self {
+        Self {
+            id: decision.id.to_string(),
+            policies: Cow::default(),
+            policy_hash: Some(decision.policy_hash.to_hex()),
+        }
+    }
+}
+
+/// What came of what an operator asked for; none: it was done, as far as is known.
+fn operator_status(is_allowed: bool, failed: bool) -> Option<&'static str> {
+    let status = match (is_allowed, failed) {
+        (false, _) => Status::Denied,
+        (true, true) => Status::Error,
+        (true, false) => return None,
+    };
+    Some(status.as_str())
 }
 
 /// Requests that never became a call.

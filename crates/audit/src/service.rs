@@ -143,7 +143,7 @@ pub async fn service(
     };
 
     let operators = OperatorAccess {
-        rights: OperatorRights(policy),
+        rights: OperatorRights::new(policy, "audit.links.policy"),
         appends: appends.clone(),
         reader: reader.clone(),
         vault: details.clone(),

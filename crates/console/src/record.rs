@@ -190,9 +190,9 @@ impl Record {
     async fn decide(
         &self,
         caller: &Caller,
-        scope: OperatorAction,
+        action: OperatorAction,
     ) -> Result<ReadDecision, Problem> {
-        let decided = self.links.policy.authorize_operator(caller, scope).await;
+        let decided = self.links.policy.authorize_operator(caller, action).await;
         decided.map_err(|error| {
             tracing::warn!(%error, "the policy does not say who may read the record");
             Problem::RecordAway

@@ -53,6 +53,7 @@ pub(crate) async fn list(console: Arc<Console>, signed_in: SignedInRequest) -> P
     let fields = signed_in.page_request.query()?;
     let record = record(&console)?;
     let access = signed_in.viewer.record;
+    let is_all = access == RecordAccess::All;
     let has_tenants = signed_in.viewer.caller.tenant().is_empty();
     let filter = match filter(&fields) {
         Ok(filter) => filter,
@@ -93,7 +94,7 @@ pub(crate) async fn list(console: Arc<Console>, signed_in: SignedInRequest) -> P
         (heading(access))
         (form(&fields, (access, has_tenants), &[]))
         (damage(&read))
-        (table(&read, access, fields.filled("about").is_some())?)
+        (table(&read, access, is_all && fields.filled("about").is_some())?)
         nav.pages aria-label="Pages" {
             @if fields.filled("before").is_some() {
                 a href={ "/console/record?" (query(filter.iter().copied())) } { "Newest" }
@@ -206,6 +207,9 @@ struct DownloadLine<'a> {
     sequence: u64,
     leaf_hash: String,
     record: &'a RawValue,
+    /// The columns that the call released, where those about somebody were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    released: Option<Vec<String>>,
 }
 
 /// What the filter shows, as a file.
@@ -230,6 +234,7 @@ pub(crate) async fn download(console: Arc<Console>, signed_in: SignedInRequest) 
                 sequence: stored.sequence,
                 leaf_hash: stored.leaf_hash.to_string(),
                 record,
+                released: (stored.details.as_ref()).and_then(RecordDetails::released_columns),
             })
         });
         lines.push_str(&line.map_err(|_| Problem::RecordAway)?);

@@ -86,7 +86,9 @@ pub use permit_signature::{
     CallToRun, Permit, PermitKeyError, PermitRefusal, PermitSigner, PermitVerifier, VerifiedTerms,
 };
 pub use reason::{Explanation, REASON_GROUPS, Reason, ReasonGroup, ReasonOutcome};
-pub use record::{AdminChange, Event, Outcome, Receipt, Record, RefusalCount, Refusals};
+pub use record::{
+    AdminChange, Event, OperatorFacts, Outcome, Receipt, Record, RefusalCount, Refusals,
+};
 pub use revocation::{
     ListedRevocation, Revocation, RevocationKind, RevocationSet, RevocationTarget,
 };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{CallDetails, CallFacts, Digest, MemoryAccess, Status, Timestamp};
+use crate::{CallDetails, CallFacts, Digest, MemoryAccess, ReadDecision, Status, Timestamp};
 
 /// One record.
 #[derive(Debug, Clone)]
@@ -79,7 +79,7 @@ pub struct RefusalCount {
 
 /// A change by an operator. It is on record before it is made; one that then cannot be made is recorded a
 /// second time, as failed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AdminChange {
     /// The operator, by name.
     pub actor: String,
@@ -93,6 +93,23 @@ pub struct AdminChange {
     pub detail_digest: Option<Digest>,
     /// It is not known to have been made.
     pub failed: bool,
+    /// The operator, where a token said who that is.
+    pub operator: Option<Box<OperatorFacts>>,
+}
+
+/// An operator whose token was verified, and whether the policy let them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OperatorFacts {
+    /// Who says so.
+    pub issuer: String,
+    /// Their tenant; empty where there are none.
+    pub tenant: String,
+    /// Their roles.
+    pub roles: Vec<String>,
+    /// Id of the token.
+    pub token_id: String,
+    /// What the policy decided. A change that it did not allow was not made.
+    pub decision: ReadDecision,
 }
 
 /// Proof that a record is durable. Only an acknowledged append gives one, and an answer needs it.

@@ -8,7 +8,7 @@ use wardgate_gateway_record::CallRecorder;
 use wardgate_mcp::Version;
 use wardgate_mcp_server::{JsonRpcRequest, McpResponse, ObjectMembers, RpcError, inner, sentence};
 use wardgate_resilience::{LeaseStoreUnavailable, LimitState};
-use wardgate_rpc::client::{CallError, PolicyClient};
+use wardgate_rpc::client::{CallError, Operator, PolicyClient};
 
 use crate::RequestAdmission;
 
@@ -79,11 +79,16 @@ impl LimitsView {
 
     /// What is used of every limit, or what the operator's tenant used. On record before anything is read.
     async fn list(&self, operator: &Caller) -> Result<Vec<LimitState>, LimitsError> {
-        let decision = self
-            .policy
-            .authorize_operator(operator, OperatorAction::ReadRecord);
-        let is_allowed = decision.await.map_err(LimitsError::Policy)?.allowed;
-        self.record(operator, !is_allowed).await?;
+        let action = OperatorAction::ReadRecord;
+        let decision = self.policy.authorize_operator(operator, action).await;
+        let decision = decision.map_err(LimitsError::Policy)?;
+        let is_allowed = decision.allowed;
+        self.record(Operator {
+            caller: operator.clone(),
+            action,
+            decision,
+        })
+        .await?;
         if !is_allowed {
             return Err(LimitsError::Denied);
         }
@@ -92,14 +97,10 @@ impl LimitsView {
         Ok(self.admission.uses(tenant).await?)
     }
 
-    async fn record(&self, operator: &Caller, failed: bool) -> Result<(), LimitsError> {
+    async fn record(&self, operator: Operator) -> Result<(), LimitsError> {
         let event = Event::AdminChange(AdminChange {
-            actor: operator.subject().to_owned(),
-            action: "limits.read".to_owned(),
-            target: "limits".to_owned(),
-            scope: operator.tenant().to_owned(),
-            detail_digest: None,
-            failed,
+            scope: operator.caller.tenant().to_owned(),
+            ..operator.change("limits.read", "limits")
         });
         let recorded = self.recorder.audit_log().append(event).await;
         recorded.map(drop).map_err(|_| LimitsError::NotRecorded)

@@ -1,5 +1,6 @@
 //! The text of server-sent events (HTML Living Standard, "Server-sent events").
 
+use std::cmp::Reverse;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -12,27 +13,48 @@ pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Whether the client accepts a stream as the answer.
 pub fn takes_events(headers: &HeaderMap) -> bool {
-    accepted_types(headers).any(|accepted| accepted.eq_ignore_ascii_case(EVENT_STREAM))
+    accepted(headers, EVENT_STREAM).is_some()
 }
 
-/// Whether the client prefers a stream as the answer: it names the media type of streams before that of JSON.
+/// Whether the client prefers a stream as the answer: it gives the media type of streams more weight than that of JSON, or as
+/// much and names it first (RFC 9110, section 12.5.1; the order is a convention).
 pub fn prefers_events(headers: &HeaderMap) -> bool {
-    let named = accepted_types(headers).find(|accepted| {
-        [EVENT_STREAM, JSON]
-            .iter()
-            .any(|it| accepted.eq_ignore_ascii_case(it))
-    });
-    named.is_some_and(|first| first.eq_ignore_ascii_case(EVENT_STREAM))
+    match (accepted(headers, EVENT_STREAM), accepted(headers, JSON)) {
+        (Some(_), None) => true,
+        (Some((stream_weight, stream_at)), Some((json_weight, json_at))) => {
+            (stream_weight, json_at) > (json_weight, stream_at)
+        }
+        (None, _) => false,
+    }
 }
 
-/// The media types in `Accept`, in the order of the client.
-fn accepted_types(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+/// The weight in thousandths that `Accept` gives `media_type` by its name, and where it stands; none where it is not accepted.
+fn accepted(headers: &HeaderMap, media_type: &str) -> Option<(u16, usize)> {
     let accepted = headers.get_all(header::ACCEPT).iter();
-    accepted
+    let ranges = accepted
         .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|range| range.split(';').next())
-        .map(str::trim)
+        .flat_map(|value| value.split(','));
+    let weights = ranges.enumerate().filter_map(|(at, range)| {
+        let mut parts = range.split(';').map(str::trim);
+        let is_it = parts.next()?.eq_ignore_ascii_case(media_type);
+        is_it.then(|| (parts.find_map(weight).unwrap_or(1_000), at))
+    });
+    weights
+        .filter(|(weight, _)| *weight > 0)
+        .max_by_key(|(weight, at)| (*weight, Reverse(*at)))
+}
+
+/// The weight that the parameter `q` gives, in thousandths.
+fn weight(parameter: &str) -> Option<u16> {
+    let (name, value) = parameter.split_once('=')?;
+    let weight: f32 = value.trim().parse().ok()?;
+    let is_weight = name.trim().eq_ignore_ascii_case("q") && (0.0..=1.0).contains(&weight);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it is between 0 and 1,000"
+    )]
+    is_weight.then_some((weight * 1_000.0) as u16)
 }
 
 /// One event with `message` as its data. The client may resume the stream from `id`.
@@ -64,10 +86,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_prefers_the_media_type_that_it_names_first() {
+    fn a_client_prefers_the_media_type_of_more_weight_and_else_the_first() {
         for (accept, prefers) in [
             ("text/event-stream, application/json", true),
-            ("Text/Event-Stream;q=0.9,application/json", true),
+            ("Text/Event-Stream;q=0.9,application/json", false),
+            ("application/json; q=0.5, text/event-stream", true),
+            ("text/event-stream;q=0.8, application/json;q=0.8", true),
+            ("text/event-stream;q=0, application/json", false),
+            ("text/event-stream;q=0", false),
             ("*/*, text/event-stream", true),
             ("application/json, text/event-stream", false),
             ("*/*", false),

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use metrics::counter;
 use tracing::{error, warn};
-use wardgate_domain::{AdminChange, Ambient, ConversationKey, Event, HoldTarget, Record};
-use wardgate_rpc::client::{AuditClient, Operator};
+use wardgate_domain::{AdminChange, Ambient, ConversationKey, HoldTarget};
+use wardgate_rpc::client::{AuditClient, Operator, OperatorLog};
 use wardgate_telemetry::names;
 
 use crate::Error;
@@ -20,19 +20,30 @@ use crate::store::{ErasureCandidate, MemoryStore};
 /// Rows of a long conversation that whoever erases it does not wait for go with the sweeper.
 const BATCHES: usize = 20;
 
+/// The action of an erasure, as records spell it.
+const ERASE: &str = "conversation.erase";
+
 /// The actor who has a conversation erased.
 #[derive(Debug, Clone)]
 pub(crate) enum ErasureActor {
     Owner(String),
-    Operator(String),
+    Operator(Box<Operator>),
     Retention,
 }
 
 impl ErasureActor {
-    fn actor(&self) -> &str {
-        match self {
-            Self::Owner(name) | Self::Operator(name) => name,
+    /// What the record says of an erasure by them.
+    fn change(&self, key: ConversationKey) -> AdminChange {
+        let actor = match self {
+            Self::Owner(name) => name,
+            Self::Operator(operator) => return operator.change(ERASE, key.to_string()),
             Self::Retention => "(retention)",
+        };
+        AdminChange {
+            actor: actor.to_owned(),
+            action: ERASE.to_owned(),
+            target: key.to_string(),
+            ..AdminChange::default()
         }
     }
 
@@ -48,7 +59,7 @@ impl ErasureActor {
 /// Erases conversations and sets holds, each on record first.
 pub(crate) struct Erasure {
     store: MemoryStore,
-    record: AuditClient,
+    log: OperatorLog,
     ambient: Ambient,
     /// Something was removed and is not known to be overwritten. So it is at the start: the process before may have
     /// ended in between.
@@ -59,7 +70,7 @@ impl Erasure {
     pub(crate) fn new(store: MemoryStore, record: AuditClient, ambient: Ambient) -> Arc<Self> {
         Arc::new(Self {
             store,
-            record,
+            log: OperatorLog::new(record, ambient.clone()),
             ambient,
             to_scrub: AtomicBool::new(true),
         })
@@ -89,9 +100,9 @@ impl Erasure {
     ) -> Result<(), Error> {
         let change = AdminChange {
             detail_digest: Some(candidate.id_digest),
-            ..erasure_change(candidate.key, by)
+            ..by.change(candidate.key)
         };
-        self.append(&change).await?;
+        self.append(change.clone()).await?;
         let erased = self.store.erase(&candidate, self.ambient.now()).await;
         self.settle(change, erased).await?;
         self.to_scrub.store(true, Ordering::Release);
@@ -103,13 +114,13 @@ impl Erasure {
     /// The same for an operator, whom the policy has to let.
     pub(crate) async fn erase_for_operator(
         self: &Arc<Self>,
-        operator: &Operator,
+        operator: Operator,
         key: ConversationKey,
     ) -> Result<(), Error> {
-        let by = ErasureActor::Operator(operator.caller.subject().to_owned());
-        self.check_permitted(operator, || erasure_change(key, &by))
-            .await?;
-        self.erase(key, by).await
+        let change = operator.change(ERASE, key.to_string());
+        self.log.check_permitted(&operator, &change).await?;
+        self.erase(key, ErasureActor::Operator(Box::new(operator)))
+            .await
     }
 
     /// Puts a hold on something, or lifts it, for an operator, whom the policy has to let.
@@ -119,36 +130,23 @@ impl Erasure {
         target: HoldTarget,
         held: bool,
     ) -> Result<(), Error> {
-        let by = operator.caller.subject().to_owned();
-        let change = hold_change(&target, held, &by);
-        self.check_permitted(operator, || change.clone()).await?;
+        let change = hold_change(&target, held, operator);
+        self.log.check_permitted(operator, &change).await?;
         let erasure = Arc::clone(self);
         let setting = tokio::spawn(async move {
             erasure.store.can_be_held(&target).await?;
-            erasure.append(&change).await?;
+            erasure.append(change.clone()).await?;
             let now = erasure.ambient.now();
-            let set = erasure.store.set_hold(&target, held, &by, now).await;
+            let by = &change.actor;
+            let set = erasure.store.set_hold(&target, held, by, now).await;
             erasure.settle(change, set).await
         });
         setting.await.unwrap_or(Err(Error::Interrupted))
     }
 
-    /// Puts on record that `operator` reads what `action` names, whom the policy has to let.
-    pub(crate) async fn record_reading(
-        &self,
-        operator: &Operator,
-        action: &'static str,
-    ) -> Result<(), Error> {
-        let reading = AdminChange {
-            actor: operator.caller.subject().to_owned(),
-            action: action.to_owned(),
-            target: "*".to_owned(),
-            scope: String::new(),
-            detail_digest: None,
-            failed: false,
-        };
-        self.check_permitted(operator, || reading.clone()).await?;
-        self.append(&reading).await
+    /// The log of what operators do.
+    pub(crate) fn log(&self) -> &OperatorLog {
+        &self.log
     }
 
     /// Something was cleared: its rows are to go too.
@@ -179,23 +177,6 @@ impl Erasure {
         }
     }
 
-    /// Fails unless the policy lets `operator` make a change of conversations of all tenants. Who tried is on record, too.
-    async fn check_permitted(
-        &self,
-        operator: &Operator,
-        change: impl FnOnce() -> AdminChange,
-    ) -> Result<(), Error> {
-        let permitted = operator.check_permitted_for_all_tenants();
-        if permitted.is_err() {
-            let refused = AdminChange {
-                failed: true,
-                ..change()
-            };
-            self.append(&refused).await?;
-        }
-        Ok(permitted?)
-    }
-
     /// What was recorded and then not done is recorded as failed.
     async fn settle(&self, change: AdminChange, done: Result<(), Error>) -> Result<(), Error> {
         let Err(error) = done else { return Ok(()) };
@@ -203,7 +184,7 @@ impl Erasure {
             failed: true,
             ..change
         };
-        if let Err(error) = self.append(&failed).await {
+        if let Err(error) = self.append(failed).await {
             let cause = &error as &dyn std::error::Error;
             error!(
                 cause,
@@ -213,16 +194,8 @@ impl Erasure {
         Err(error)
     }
 
-    async fn append(&self, change: &AdminChange) -> Result<(), Error> {
-        let record = Record {
-            time: self.ambient.now(),
-            event: Event::AdminChange(change.clone()),
-        };
-        let mut appended = self.record.append(&record, false).await;
-        if appended.is_err() {
-            appended = self.record.append(&record, true).await;
-        }
-        appended.map(drop).map_err(Error::NotRecorded)
+    async fn append(&self, change: AdminChange) -> Result<(), Error> {
+        self.log.append(change).await.map_err(Error::NotRecorded)
     }
 }
 
@@ -232,18 +205,7 @@ fn cannot(what: &'static str, error: &Error) {
     warn!(cause, "{what}");
 }
 
-fn erasure_change(key: ConversationKey, by: &ErasureActor) -> AdminChange {
-    AdminChange {
-        actor: by.actor().to_owned(),
-        action: "conversation.erase".to_owned(),
-        target: key.to_string(),
-        scope: String::new(),
-        detail_digest: None,
-        failed: false,
-    }
-}
-
-fn hold_change(target: &HoldTarget, held: bool, by: &str) -> AdminChange {
+fn hold_change(target: &HoldTarget, held: bool, operator: &Operator) -> AdminChange {
     let (name, scope) = match target {
         HoldTarget::Conversation(key) => (format!("conversation:{key}"), String::new()),
         HoldTarget::Person { tenant, subject } => {
@@ -253,11 +215,7 @@ fn hold_change(target: &HoldTarget, held: bool, by: &str) -> AdminChange {
         HoldTarget::Tenant(tenant) => (format!("tenant:{tenant}"), String::new()),
     };
     AdminChange {
-        actor: by.to_owned(),
-        action: if held { "hold.set" } else { "hold.lift" }.to_owned(),
-        target: name,
         scope,
-        detail_digest: None,
-        failed: false,
+        ..operator.change(if held { "hold.set" } else { "hold.lift" }, name)
     }
 }

@@ -50,7 +50,7 @@ pub(crate) trait Rights: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<Option<CallRights>, CallError>> + Send;
 
     /// Whose `token` is, and whether they may decide what becomes of conversations.
-    fn decide_manager(
+    fn authorize_manager(
         &self,
         token: &str,
     ) -> impl Future<Output = Result<Operator, OperatorError>> + Send;
@@ -65,8 +65,8 @@ pub(crate) trait Rights: Clone + Send + Sync + 'static {
 }
 
 impl Rights for PolicyClient {
-    async fn decide_manager(&self, token: &str) -> Result<Operator, OperatorError> {
-        let rights = OperatorRights(Some(self.clone()));
+    async fn authorize_manager(&self, token: &str) -> Result<Operator, OperatorError> {
+        let rights = OperatorRights::new(Some(self.clone()), "memory.links.policy");
         rights.decide(token, OperatorAction::ManageRecord).await
     }
 

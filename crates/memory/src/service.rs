@@ -11,7 +11,7 @@ use futures::stream::BoxStream;
 use metrics::{counter, histogram};
 use tonic::{Request, Response, Status};
 use wardgate_domain::{
-    Ambient, ConversationId, ConversationKey, HoldTarget, InvalidMessage, InvalidText,
+    AdminChange, Ambient, ConversationId, ConversationKey, HoldTarget, InvalidMessage, InvalidText,
 };
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::memory::v1 as pb;
@@ -100,10 +100,14 @@ impl<R: Rights> MemoryHandler<R> {
     }
 
     async fn survey(&self, request: pb::SurveyRequest) -> Result<pb::SurveyResponse, Error> {
-        let operator = self.rights.decide_manager(&request.caller_token).await?;
-        self.erasure
-            .record_reading(&operator, "conversation.list")
-            .await?;
+        let operator = self.rights.authorize_manager(&request.caller_token).await?;
+        let named = |name: &str| if name.is_empty() { "*" } else { name }.to_owned();
+        let reading = AdminChange {
+            scope: format!("tenant:{}", named(&request.tenant)),
+            ..operator.change("conversation.list", named(&request.subject))
+        };
+        let log = self.erasure.log();
+        log.record_reading(&operator, reading).await?;
         let owner = (request.tenant.as_str(), request.subject.as_str());
         let limit = bounded_limit(request.limit, 50, 200);
         let page = self.store.survey(owner, limit, &request.page_token);
@@ -117,15 +121,15 @@ impl<R: Rights> MemoryHandler<R> {
     async fn erase(&self, request: pb::EraseRequest) -> Result<pb::EraseResponse, Error> {
         let key: Result<ConversationKey, _> = request.key.parse();
         let key = key.map_err(|error| InvalidMessage::field("key", error.to_string()))?;
-        let operator = self.rights.decide_manager(&request.caller_token).await?;
-        self.erasure.erase_for_operator(&operator, key).await?;
+        let operator = self.rights.authorize_manager(&request.caller_token).await?;
+        self.erasure.erase_for_operator(operator, key).await?;
         Ok(pb::EraseResponse {})
     }
 
     async fn set_hold(&self, request: pb::SetHoldRequest) -> Result<pb::SetHoldResponse, Error> {
         let missing = || InvalidMessage::field("target", "is missing");
         let target = HoldTarget::try_from(request.target.ok_or_else(missing)?)?;
-        let operator = self.rights.decide_manager(&request.caller_token).await?;
+        let operator = self.rights.authorize_manager(&request.caller_token).await?;
         self.erasure
             .set_hold(&operator, target, request.held)
             .await?;
@@ -136,8 +140,10 @@ impl<R: Rights> MemoryHandler<R> {
         &self,
         request: pb::ListHoldsRequest,
     ) -> Result<pb::ListHoldsResponse, Error> {
-        let operator = self.rights.decide_manager(&request.caller_token).await?;
-        self.erasure.record_reading(&operator, "hold.list").await?;
+        let operator = self.rights.authorize_manager(&request.caller_token).await?;
+        let reading = operator.change("hold.list", "*");
+        let log = self.erasure.log();
+        log.record_reading(&operator, reading).await?;
         let holds = self.store.holds().await?;
         Ok(pb::ListHoldsResponse {
             holds: holds.iter().map(Into::into).collect(),

@@ -116,7 +116,6 @@ struct Search<'a> {
     questions: usize,
 }
 
-/// Whether a caller may read, or do, what no tool gives.
 impl Search<'_> {
     fn note(&mut self, roles: &[String], what: String, gains: bool, example: &dyn Fn() -> String) {
         let roles = roles.to_vec();

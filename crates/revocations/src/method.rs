@@ -9,6 +9,7 @@ use wardgate_domain::{
 };
 use wardgate_mcp::Version;
 use wardgate_mcp_server::{JsonRpcRequest, McpResponse, ObjectMembers, RpcError, inner};
+use wardgate_rpc::client::Operator;
 
 use crate::{RevocationError, Revocations};
 
@@ -94,7 +95,9 @@ impl Revocations {
 
     /// Those that `operator` may see: all, or those of the operator's tenant.
     async fn list(&self, operator: &Caller) -> Result<Vec<Revocation>, RevocationError> {
-        self.authorize(operator).await?;
+        if !self.authorize(operator).await?.decision.allowed {
+            return Err(RevocationError::Denied);
+        }
         let mut all = self.store.revocations().await?;
         let own = own_tenant(operator);
         all.retain(|it| own.is_none() || it.target.tenant == own);
@@ -118,19 +121,19 @@ impl Revocations {
 
     async fn record_and_make(
         &self,
-        operator: &Caller,
+        caller: &Caller,
         change: &RevocationChange,
     ) -> Result<(), RevocationError> {
-        if let Err(denied) = self.authorize(operator).await {
-            // Who tried is on record, too.
-            self.record(operator, change, true).await?;
-            return Err(denied);
+        let operator = self.authorize(caller).await?;
+        // Who tried is on record, too.
+        self.record(&operator, change, false).await?;
+        if !operator.decision.allowed {
+            return Err(RevocationError::Denied);
         }
-        self.record(operator, change, false).await?;
-        let made = self.change_store(operator, change).await;
+        let made = self.change_store(caller, change).await;
         if made.is_err() {
             // Perhaps it was made and only the answer was lost; the record says that nobody knows.
-            self.record(operator, change, true).await?;
+            self.record(&operator, change, true).await?;
             return made;
         }
         // It is made. If it cannot be read back now, the next look will find it.
@@ -138,15 +141,15 @@ impl Revocations {
         Ok(())
     }
 
-    async fn authorize(&self, operator: &Caller) -> Result<(), RevocationError> {
-        let decision = self
-            .policy
-            .authorize_operator(operator, OperatorAction::RevokeAccess);
-        let decision = decision.await.map_err(RevocationError::Policy)?;
-        decision
-            .allowed
-            .then_some(())
-            .ok_or(RevocationError::Denied)
+    /// What the policy says of `caller` as an operator.
+    async fn authorize(&self, caller: &Caller) -> Result<Operator, RevocationError> {
+        let action = OperatorAction::RevokeAccess;
+        let decision = self.policy.authorize_operator(caller, action).await;
+        Ok(Operator {
+            caller: caller.clone(),
+            action,
+            decision: decision.map_err(RevocationError::Policy)?,
+        })
     }
 
     async fn change_store(
@@ -174,7 +177,7 @@ impl Revocations {
 
     async fn record(
         &self,
-        operator: &Caller,
+        operator: &Operator,
         change: &RevocationChange,
         failed: bool,
     ) -> Result<(), RevocationError> {
@@ -183,14 +186,14 @@ impl Revocations {
             RevocationChange::Remove { target } => ("restore", target, ""),
         };
         let event = Event::AdminChange(AdminChange {
-            // Unique over all issuers, which have prefixes for their subjects.
-            actor: operator.subject().to_owned(),
-            action: format!("{}.{verb}", target.kind.as_str()),
-            target: target.to_string(),
             scope: target.tenant.clone().unwrap_or_default(),
             // An operator's words may name patients; the record cannot forget them.
             detail_digest: (!reason.is_empty()).then(|| Digest::of(reason.as_bytes())),
             failed,
+            ..operator.change(
+                format!("{}.{verb}", target.kind.as_str()),
+                target.to_string(),
+            )
         });
         let recorded = self.recorder.audit_log().append(event).await;
         recorded.map(drop).map_err(|_| RevocationError::NotRecorded)

@@ -78,11 +78,11 @@ pub const METHODS: &[Method] = methods! {
         WatchResources:      Gateway,                Stream, Always;
         // Each is on record.
         SetSwitch:           Operator,               Whole,  Never;
-        ListSwitches:        Operator,               Whole,  Always;
+        ListSwitches:        Operator,               Whole,  Never;
         DescribeConnection:  Gateway,                Whole,  Always;
         StartConnection:     Gateway,                Whole,  Never;
         FinishConnection:    Gateway,                Whole,  Never;
-        ListConnections:     Operator,               Whole,  Always;
+        ListConnections:     Operator,               Whole,  Never;
         RemoveConnections:   Operator,               Whole,  Never;
     }
     "wardgate.audit.v1.AuditService" {
@@ -122,10 +122,11 @@ pub const METHODS: &[Method] = methods! {
         Subscribe:           Gateway,                Whole,  Always;
         Unsubscribe:         Gateway,                Whole,  Always;
         ListSubscriptions:   Gateway,                Whole,  Always;
-        Survey:              Operator,               Whole,  Always;
+        // Each is on record.
+        Survey:              Operator,               Whole,  Never;
         Erase:               Operator,               Whole,  Never;
         SetHold:             Operator,               Whole,  Never;
-        ListHolds:           Operator,               Whole,  Always;
+        ListHolds:           Operator,               Whole,  Never;
     }
 };
 

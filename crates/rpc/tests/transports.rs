@@ -318,9 +318,7 @@ async fn the_future_of_a_call_has_at_most_a_kibibyte() {
             actor: "op".to_owned(),
             action: "tool.off".to_owned(),
             target: "read_it".to_owned(),
-            scope: String::new(),
-            detail_digest: None,
-            failed: false,
+            ..AdminChange::default()
         }),
     };
     let append = audit.append(&record, false);

@@ -55,8 +55,8 @@ pub(crate) async fn finish(
         action: "connection.make".to_owned(),
         target: source.to_owned(),
         scope: scope_of(&person.subject, Some(&person.issuer)),
-        detail_digest: None,
         failed,
+        ..AdminChange::default()
     };
     switchboard.record_change(change(false)).await?;
     if let Err(error) = per_user.finish(callback).await {
@@ -71,9 +71,8 @@ pub(crate) async fn list(
     switchboard: &Switchboard,
     operator: &Operator,
 ) -> Result<Vec<StoredConnection>, Error> {
-    switchboard
-        .record_reading(operator, "connection.list")
-        .await?;
+    let reading = operator.change("connection.list", "*");
+    switchboard.log().record_reading(operator, reading).await?;
     Ok(switchboard.store().connections().await?)
 }
 
@@ -86,14 +85,12 @@ pub(crate) async fn remove(
     remove: &RemoveConnections<'_>,
 ) -> Result<u64, Error> {
     let change = |failed| AdminChange {
-        actor: operator.caller.subject().to_owned(),
-        action: "connection.remove".to_owned(),
-        target: remove.source.unwrap_or("*").to_owned(),
         scope: scope_of(remove.subject, remove.issuer),
-        detail_digest: None,
         failed,
+        ..operator.change("connection.remove", remove.source.unwrap_or("*"))
     };
-    switchboard.check_permitted(operator, change(false)).await?;
+    let log = switchboard.log();
+    log.check_permitted(operator, &change(false)).await?;
     switchboard.record_change(change(false)).await?;
     let store = switchboard.store();
     let (issuer, source) = (remove.issuer.unwrap_or(""), remove.source.unwrap_or(""));

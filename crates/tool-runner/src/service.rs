@@ -116,7 +116,7 @@ pub async fn service(
         replicas: Arc::new(Replicas::new(config.advertise.clone(), replicas)),
         ..SharedState::new(&config, switchboard.store().clone(), ambient)
     };
-    let operators = OperatorRights(policy);
+    let operators = OperatorRights::new(policy, "tool_runner.links.policy");
     let runner = start(config, keys, (switchboard, operators), importer, shared)?;
     let closing = ServiceCloser::new(&runner);
     let service = Service {
@@ -507,16 +507,17 @@ impl Runner {
     /// Every switch, as stored.
     async fn list_for(&self, operator: &Operator) -> Result<Vec<Switch>, Error> {
         let board = &self.switchboard;
-        board.record_reading(operator, "switch.list").await?;
+        let reading = operator.change("switch.list", "*");
+        board.log().record_reading(operator, reading).await?;
         board.list().await
     }
 
     /// A switch for what does not exist would be a slip of the hand that nobody notices. One that is left
     /// over can be taken away all the same.
     async fn set(&self, operator: &Operator, change: SwitchChange) -> Result<(), Error> {
-        let by = operator.caller.subject();
-        let record = switch_record(&change, by);
-        self.switchboard.check_permitted(operator, record).await?;
+        let record = switch_record(&change, operator);
+        let log = self.switchboard.log();
+        log.check_permitted(operator, &record).await?;
         let target = &change.target;
         if change.action != SwitchAction::Reset && !self.loaded.load().has(target) {
             return Err(Error::NoSuchTarget {
@@ -524,7 +525,7 @@ impl Runner {
                 name: target.name.clone(),
             });
         }
-        self.switchboard.set(change, by.to_owned()).await
+        self.switchboard.set(change, record).await
     }
 
     /// Tells whoever watches when catalogue or switches are others than before.

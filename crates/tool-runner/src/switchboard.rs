@@ -16,10 +16,9 @@ use metrics::counter;
 use tokio::sync::{Mutex, watch};
 use tracing::{error, info, warn};
 use wardgate_domain::{
-    AdminChange, Ambient, Event, Record, Switch, SwitchChange, SwitchKind, SwitchTarget,
-    ToolSwitches,
+    AdminChange, Ambient, Switch, SwitchChange, SwitchKind, SwitchTarget, ToolSwitches,
 };
-use wardgate_rpc::client::{AuditClient, Operator};
+use wardgate_rpc::client::{AuditClient, Operator, OperatorLog};
 use wardgate_store::is_busy;
 use wardgate_telemetry::names;
 
@@ -98,7 +97,7 @@ impl Switches {
 /// Follows the switches and changes them.
 pub(crate) struct Switchboard {
     store: ToolRunnerStore,
-    audit: AuditClient,
+    log: OperatorLog,
     ambient: Ambient,
     /// None until the switches were read once.
     current: watch::Sender<Option<Arc<Switches>>>,
@@ -124,7 +123,7 @@ impl Switchboard {
             current: watch::Sender::new(None),
             refreshing: Mutex::default(),
             store,
-            audit,
+            log: OperatorLog::new(audit, ambient.clone()),
             ambient,
         });
         match board.refresh().await {
@@ -159,24 +158,28 @@ impl Switchboard {
         Ok(self.store.switches().await?)
     }
 
-    /// Makes a change: first on record, then in the store, then in force here. What cannot be recorded is
+    /// Makes a change: first on record as `record`, then in the store, then in force here. What cannot be recorded is
     /// not made.
     pub(crate) async fn set(
         self: &Arc<Self>,
         change: SwitchChange,
-        by: String,
+        record: AdminChange,
     ) -> Result<(), Error> {
         let board = Arc::clone(self);
         // Its own task: whoever hangs up, what was recorded is done or recorded as failed.
-        let setting = tokio::spawn(async move { board.record_and_set(&change, &by).await });
+        let setting = tokio::spawn(async move { board.record_and_set(&change, record).await });
         setting.await.unwrap_or(Err(Error::Interrupted))
     }
 
-    async fn record_and_set(&self, change: &SwitchChange, by: &str) -> Result<(), Error> {
-        let record = switch_record(change, by);
+    async fn record_and_set(
+        &self,
+        change: &SwitchChange,
+        record: AdminChange,
+    ) -> Result<(), Error> {
         self.record_change(record.clone()).await?;
         let now = self.ambient.now();
-        if let Err(error) = self.store.set_switch(change, by, now).await {
+        let set = self.store.set_switch(change, &record.actor, now).await;
+        if let Err(error) = set {
             // Perhaps it was made and only the answer was lost; the record says that nobody knows.
             let failed = AdminChange {
                 failed: true,
@@ -194,52 +197,14 @@ impl Switchboard {
         Ok(())
     }
 
-    /// Fails unless the policy lets `operator` make `change`, which concerns all tenants. Who tried is on record, too.
-    pub(crate) async fn check_permitted(
-        &self,
-        operator: &Operator,
-        change: AdminChange,
-    ) -> Result<(), Error> {
-        let permitted = operator.check_permitted_for_all_tenants();
-        if permitted.is_err() {
-            let refused = AdminChange {
-                failed: true,
-                ..change
-            };
-            self.record_change(refused).await?;
-        }
-        Ok(permitted?)
-    }
-
-    /// Puts on record that `operator` reads what `action` names, whom the policy has to let.
-    pub(crate) async fn record_reading(
-        &self,
-        operator: &Operator,
-        action: &'static str,
-    ) -> Result<(), Error> {
-        let reading = AdminChange {
-            actor: operator.caller.subject().to_owned(),
-            action: action.to_owned(),
-            target: "*".to_owned(),
-            scope: String::new(),
-            detail_digest: None,
-            failed: false,
-        };
-        self.check_permitted(operator, reading.clone()).await?;
-        self.record_change(reading).await
+    /// The log of what operators do.
+    pub(crate) fn log(&self) -> &OperatorLog {
+        &self.log
     }
 
     /// Puts a change on record.
     pub(crate) async fn record_change(&self, change: AdminChange) -> Result<(), Error> {
-        let record = Record {
-            time: self.ambient.now(),
-            event: Event::AdminChange(change),
-        };
-        let mut appended = self.audit.append(&record, false).await;
-        if appended.is_err() {
-            appended = self.audit.append(&record, true).await;
-        }
-        appended.map(drop).map_err(Error::NotRecorded)
+        self.log.append(change).await.map_err(Error::NotRecorded)
     }
 
     /// Looks whether the switches changed, and publishes them if so.
@@ -290,15 +255,13 @@ impl Switchboard {
     }
 }
 
-/// What the record says of a change of a switch.
-pub(crate) fn switch_record(change: &SwitchChange, by: &str) -> AdminChange {
+/// What the record says of a change of a switch that `operator` asks for.
+pub(crate) fn switch_record(change: &SwitchChange, operator: &Operator) -> AdminChange {
+    let SwitchTarget { kind, name } = &change.target;
+    let action = format!("{}.{}", kind.as_str(), change.action.as_str());
     AdminChange {
-        actor: by.to_owned(),
-        action: format!("{}.{}", change.target.kind.as_str(), change.action.as_str()),
-        target: change.target.name.clone(),
         scope: change.scope.to_string(),
-        detail_digest: None,
-        failed: false,
+        ..operator.change(action, name)
     }
 }
 

@@ -337,7 +337,7 @@ pub(crate) struct OperatorSignIn {
     /// File with your token. What the policy has to permit you, and that you did it, is on record.
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
-    /// Which sign-in of `wardgate login`; without it, the current one.
+    /// Which sign-in of `wardgate login`.
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
 }

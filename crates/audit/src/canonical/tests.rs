@@ -220,14 +220,45 @@ fn the_canonical_bytes_of_refusals_are_these() {
 }
 
 #[test]
+fn a_change_that_the_policy_did_not_allow_says_whose_token_and_which_decision() {
+    let change = AdminChange {
+        actor: "ada".to_owned(),
+        action: "tool.disable".to_owned(),
+        target: "get_shifts".to_owned(),
+        operator: Some(Box::new(OperatorFacts {
+            issuer: "https://issuer.example".to_owned(),
+            tenant: "north".to_owned(),
+            roles: vec!["ToolManager".to_owned()],
+            token_id: "t-1".to_owned(),
+            decision: ReadDecision {
+                id: "019a7318-2b40-7000-8000-000000000001".parse().unwrap(),
+                allowed: false,
+                policy_hash: Digest::from_bytes([2; 32]),
+            },
+        })),
+        ..AdminChange::default()
+    };
+    assert_eq!(
+        canonical(Event::AdminChange(change)),
+        concat!(
+            r#"{"action":"tool.disable","actor":"ada","#,
+            r#""caller":{"issuer":"https://issuer.example","roles":["ToolManager"],"subject":"ada","tenant":"north","token_id":"t-1"},"#,
+            r#""decision":{"id":"019a7318-2b40-7000-8000-000000000001","#,
+            r#""policy_hash":"0202020202020202020202020202020202020202020202020202020202020202"},"#,
+            r#""event":"admin_change","status":"denied","#,
+            r#""target":"get_shifts","time":"2025-11-11T13:50:00.000042Z","version":1}"#,
+        )
+    );
+}
+
+#[test]
 fn the_canonical_bytes_of_an_operators_change_are_these() {
     let change = AdminChange {
         actor: "ada".to_owned(),
         action: "tool.disable".to_owned(),
         target: "get_shifts".to_owned(),
         scope: "role:Nurse".to_owned(),
-        detail_digest: None,
-        failed: false,
+        ..AdminChange::default()
     };
     assert_eq!(
         canonical(Event::AdminChange(change.clone())),

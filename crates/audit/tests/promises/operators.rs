@@ -12,8 +12,7 @@ use sqlx::{Connection, SqliteConnection};
 use wardgate_audit::{
     CallingProcesses, CheckpointKind, Config, ExportDirectory, ExportPart, RecordReader,
 };
-use wardgate_domain::OperatorAction;
-use wardgate_domain::{Ambient, BearerToken, CallFacts, Record, Status};
+use wardgate_domain::{Ambient, BearerToken, CallFacts, OperatorAction, Record, Status};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{
     AuditFilter, CallError, DataSubjectFilter, ExportedPart, OperatorAuditClient, ProofSelector,

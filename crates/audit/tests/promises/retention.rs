@@ -10,8 +10,7 @@ use wardgate_audit::{
     CallingProcesses, CheckpointKind, Config, ExportSettings, LogKey, RecordReader, VerifiedLog,
     Verifier,
 };
-use wardgate_domain::OperatorAction;
-use wardgate_domain::{Ambient, Event, Record, Status};
+use wardgate_domain::{Ambient, Event, OperatorAction, Record, Status};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::Peer;
 use wardgate_rpc::client::{

@@ -326,8 +326,8 @@ pub(crate) fn admin_change(actor: &str, failed: bool) -> Record {
         action: "tool.disable".to_owned(),
         target: "get_shifts".to_owned(),
         scope: "role:Nurse".to_owned(),
-        detail_digest: None,
         failed,
+        ..AdminChange::default()
     };
     Record {
         time: start(),

@@ -6,8 +6,8 @@ use wardgate_proto::audit;
 
 use super::{optional_digest, parse, parse_optional, required, wire_duration};
 use crate::{
-    AdminChange, CallFacts, CallId, Digest, Event, InvalidMessage, Outcome, Receipt, Record,
-    RefusalCount, Refusals, Status,
+    AdminChange, CallFacts, CallId, Digest, Event, InvalidMessage, OperatorFacts, Outcome,
+    ReadDecision, Receipt, Record, RefusalCount, Refusals, Status,
 };
 
 impl TryFrom<audit::v1::Receipt> for Receipt {
@@ -266,7 +266,42 @@ impl TryFrom<audit::v1::AdminChange> for AdminChange {
             scope: change.scope,
             detail_digest: optional_digest(&change.detail_digest, "admin_change.detail_digest")?,
             failed: change.failed,
+            operator: (change.operator)
+                .map(|operator| operator.try_into().map(Box::new))
+                .transpose()?,
         })
+    }
+}
+
+impl TryFrom<audit::v1::OperatorFacts> for OperatorFacts {
+    type Error = InvalidMessage;
+
+    fn try_from(operator: audit::v1::OperatorFacts) -> Result<Self, Self::Error> {
+        Ok(Self {
+            issuer: operator.issuer,
+            tenant: operator.tenant,
+            roles: operator.roles,
+            token_id: operator.token_id,
+            decision: ReadDecision {
+                id: parse(&operator.decision_id, "operator.decision_id")?,
+                allowed: operator.allowed,
+                policy_hash: Digest::from_wire(&operator.policy_hash, "operator.policy_hash")?,
+            },
+        })
+    }
+}
+
+impl From<&OperatorFacts> for audit::v1::OperatorFacts {
+    fn from(operator: &OperatorFacts) -> Self {
+        Self {
+            issuer: operator.issuer.clone(),
+            tenant: operator.tenant.clone(),
+            roles: operator.roles.clone(),
+            token_id: operator.token_id.clone(),
+            decision_id: operator.decision.id.to_string(),
+            allowed: operator.decision.allowed,
+            policy_hash: operator.decision.policy_hash.to_wire(),
+        }
     }
 }
 
@@ -282,6 +317,7 @@ impl From<&AdminChange> for audit::v1::AdminChange {
                 .map(Digest::to_wire)
                 .unwrap_or_default(),
             failed: change.failed,
+            operator: change.operator.as_deref().map(Into::into),
         }
     }
 }

@@ -393,9 +393,10 @@ impl ClientInteraction {
         }
     }
 
-    /// Closes the stream, if it began with an event from which the client can resume it.
+    /// Closes the stream of a client that prefers streams, if it began with an event from which the client can resume it.
     pub(crate) fn close_stream(&mut self) {
         if let ResponseMode::Resumable(writer) = &self.channel.response_mode
+            && self.channel.prefers_stream
             && writer.is_resumable()
         {
             self.out = ResponseSender::Closed;

@@ -122,10 +122,12 @@ async fn only_an_operator_whom_the_policy_permits_revokes_and_every_attempt_is_o
             action,
             target,
             failed,
+            operator,
             ..
         } = change;
+        let is_allowed = operator.unwrap().decision.allowed;
         assert!(!target.contains("laptop"));
-        (actor, action, failed)
+        (actor, action, failed || !is_allowed)
     });
     let by = |subject: &str, action: &str, failed| (subject.to_owned(), action.to_owned(), failed);
     assert_eq!(

@@ -101,7 +101,7 @@ impl Rights for Policy {
         Ok(super::caller_of(issuer, tenant, subject))
     }
 
-    async fn decide_manager(&self, token: &str) -> Result<Operator, OperatorError> {
+    async fn authorize_manager(&self, token: &str) -> Result<Operator, OperatorError> {
         if token.is_empty() {
             return Err(OperatorError::NoToken);
         }

@@ -14,10 +14,10 @@ fn may(test_policy: &TestPolicy, caller: &Caller) -> bool {
     may_read(test_policy, caller, OperatorAction::ReadRecord)
 }
 
-fn may_read(test_policy: &TestPolicy, caller: &Caller, scope: OperatorAction) -> bool {
+fn may_read(test_policy: &TestPolicy, caller: &Caller, action: OperatorAction) -> bool {
     test_policy
         .authorizer
-        .authorize_operator(caller, scope)
+        .authorize_operator(caller, action)
         .allowed
 }
 

@@ -1,10 +1,13 @@
-//! Operators: whose token it is, and whether the policy lets them do what they ask for.
+//! Operators: whose token it is, whether the policy lets them do what they ask for, and the record of it.
 
 use tracing::warn;
-use wardgate_domain::{BearerToken, Caller, DecisionId, OperatorAction, ReadDecision};
+use wardgate_domain::{
+    AdminChange, Ambient, BearerToken, Caller, DecisionId, Event, OperatorAction, OperatorFacts,
+    ReadDecision, Record,
+};
 use wardgate_proto::common::v1::ErrorReason;
 
-use super::{CallError, PolicyClient};
+use super::{AuditClient, CallError, PolicyClient};
 use crate::ServiceError;
 
 /// The holder of a token that was verified, and what the policy says of them.
@@ -31,31 +34,112 @@ impl Operator {
         })
     }
 
-    /// Fails unless the policy lets them, and they belong to no tenant: an operator without one belongs to whoever runs the
-    /// whole.
-    pub fn check_permitted_for_all_tenants(&self) -> Result<(), OperatorError> {
-        self.check_permitted()?;
-        if self.caller.tenant().is_empty() {
-            return Ok(());
+    /// What the record says of a change that they ask for: `action`, for example `tool.disable`, of what is called `target`.
+    pub fn change(&self, action: impl Into<String>, target: impl Into<String>) -> AdminChange {
+        let caller = &self.caller;
+        AdminChange {
+            actor: caller.subject().to_owned(),
+            action: action.into(),
+            target: target.into(),
+            operator: Some(Box::new(OperatorFacts {
+                issuer: caller.issuer().to_owned(),
+                tenant: caller.tenant().to_owned(),
+                roles: caller.roles().to_vec(),
+                token_id: caller.token_id().to_owned(),
+                decision: self.decision.clone(),
+            })),
+            ..AdminChange::default()
         }
-        Err(OperatorError::OfOneTenant {
-            subject: self.caller.subject().to_owned(),
-        })
     }
 }
 
-/// The policy service, which knows operators and what they may. None: there is nobody to ask, so nobody may do anything.
+/// Puts on record what operators do, before it is done.
 #[derive(Debug, Clone)]
-pub struct OperatorRights(pub Option<PolicyClient>);
+pub struct OperatorLog {
+    audit: AuditClient,
+    ambient: Ambient,
+}
+
+impl OperatorLog {
+    /// Over the audit service.
+    pub fn new(audit: AuditClient, ambient: Ambient) -> Self {
+        Self { audit, ambient }
+    }
+
+    /// Puts `change` on record, in two attempts.
+    pub async fn append(&self, change: AdminChange) -> Result<(), CallError> {
+        let record = Record {
+            time: self.ambient.now(),
+            event: Event::AdminChange(change),
+        };
+        let mut appended = self.audit.append(&record, false).await;
+        if appended.is_err() {
+            appended = self.audit.append(&record, true).await;
+        }
+        appended.map(drop)
+    }
+
+    /// Fails unless the policy lets `operator` make `change`, which concerns all tenants: an operator without one belongs to
+    /// whoever runs the whole. Who tried is on record, too.
+    pub async fn check_permitted(
+        &self,
+        operator: &Operator,
+        change: &AdminChange,
+    ) -> Result<(), OperatorError> {
+        let mut permitted = operator.check_permitted();
+        if permitted.is_ok() && !operator.caller.tenant().is_empty() {
+            permitted = Err(OperatorError::OfOneTenant {
+                subject: operator.caller.subject().to_owned(),
+            });
+        }
+        if permitted.is_err() {
+            let mut refused = change.clone();
+            if let Some(facts) = &mut refused.operator {
+                facts.decision.allowed = false;
+            }
+            let recorded = self.append(refused).await;
+            recorded.map_err(OperatorError::NotRecorded)?;
+        }
+        permitted
+    }
+
+    /// Puts on record that `operator` reads what `change` names, whom the policy has to let.
+    pub async fn record_reading(
+        &self,
+        operator: &Operator,
+        change: AdminChange,
+    ) -> Result<(), OperatorError> {
+        self.check_permitted(operator, &change).await?;
+        self.append(change)
+            .await
+            .map_err(OperatorError::NotRecorded)
+    }
+}
+
+/// The policy service, which knows operators and what they may.
+#[derive(Debug, Clone)]
+pub struct OperatorRights {
+    /// None: there is nobody to ask, so nobody may do anything.
+    policy: Option<PolicyClient>,
+    /// The setting that names it.
+    setting: &'static str,
+}
 
 impl OperatorRights {
+    /// Over `policy`, which the setting `setting` names.
+    pub fn new(policy: Option<PolicyClient>, setting: &'static str) -> Self {
+        Self { policy, setting }
+    }
+
     /// Whose `token` is, and whether they may do `action`. A denial is an answer, not an error.
     pub async fn decide(
         &self,
         token: &str,
         action: OperatorAction,
     ) -> Result<Operator, OperatorError> {
-        let policy = self.0.as_ref().ok_or(OperatorError::NoPolicyLink)?;
+        let setting = self.setting;
+        let policy = self.policy.as_ref();
+        let policy = policy.ok_or(OperatorError::NoPolicyLink { setting })?;
         if token.is_empty() {
             return Err(OperatorError::NoToken);
         }
@@ -72,11 +156,14 @@ impl OperatorRights {
 
 /// What an operator is told of an answer of the policy service that is none.
 fn refusal(error: CallError) -> OperatorError {
-    if error.reason() == ErrorReason::TokenRefused {
-        return OperatorError::TokenRefused(error);
+    match error.reason() {
+        ErrorReason::TokenRefused => OperatorError::TokenRefused(error),
+        ErrorReason::Denied => OperatorError::Unlisted(error),
+        _ => {
+            warn!(%error, "the policy service does not say what operators may do");
+            OperatorError::PolicyUnavailable
+        }
     }
-    warn!(%error, "the policy service does not say what operators may do");
-    OperatorError::PolicyAway
 }
 
 /// Why an operator is refused.
@@ -106,14 +193,23 @@ pub enum OperatorError {
         /// Whose token it was.
         subject: String,
     },
+    /// Nobody may do anything who is not listed where callers are looked up.
+    #[error("{0}")]
+    Unlisted(CallError),
     /// The policy service gives no answer.
     #[error("the policy service does not say what operators may do now; try again later")]
-    PolicyAway,
+    PolicyUnavailable,
     /// There is no policy service.
     #[error(
-        "this service has no link to the policy service, which says what operators may do: set `links.policy`"
+        "`{setting}` does not say where the policy service is, which says what operators may do"
     )]
-    NoPolicyLink,
+    NoPolicyLink {
+        /// The setting.
+        setting: &'static str,
+    },
+    /// What cannot be recorded is not done.
+    #[error("this cannot be recorded durably now, so it is not done; try again later")]
+    NotRecorded(#[source] CallError),
 }
 
 fn describe(action: OperatorAction) -> &'static str {
@@ -130,8 +226,11 @@ impl ServiceError for OperatorError {
     fn reason(&self) -> ErrorReason {
         match self {
             Self::NoToken | Self::TokenRefused(_) => ErrorReason::TokenRefused,
-            Self::NotPermitted { .. } | Self::OfOneTenant { .. } => ErrorReason::Denied,
-            Self::PolicyAway | Self::NoPolicyLink => ErrorReason::Unavailable,
+            Self::NotPermitted { .. } | Self::OfOneTenant { .. } | Self::Unlisted(_) => {
+                ErrorReason::Denied
+            }
+            Self::PolicyUnavailable | Self::NoPolicyLink { .. } => ErrorReason::Unavailable,
+            Self::NotRecorded(_) => ErrorReason::NotDurable,
         }
     }
 }

@@ -44,9 +44,8 @@ impl Recorder {
                 actor: by.to_owned(),
                 action: action.to_owned(),
                 target,
-                scope: String::new(),
                 detail_digest: detail,
-                failed: false,
+                ..AdminChange::default()
             }),
         };
         if self.changes.try_send(record).is_err() {

@@ -20,10 +20,21 @@ async fn board(database: &TestDatabase, audit: &Arc<FakeAudit>) -> Arc<Switchboa
     board
 }
 
+/// What the record says of a change by `ada`.
+fn record_of(change: &SwitchChange) -> AdminChange {
+    AdminChange {
+        actor: "ada".to_owned(),
+        action: format!("{}.{}", change.target.kind.as_str(), change.action.as_str()),
+        target: change.target.name.clone(),
+        scope: change.scope.to_string(),
+        ..AdminChange::default()
+    }
+}
+
 /// Makes a change. A busy machine says to try again later, so that is done.
 async fn set(board: &Arc<Switchboard>, change: SwitchChange) {
     until("the switch is set", async || {
-        match board.set(change.clone(), "ada".to_owned()).await {
+        match board.set(change.clone(), record_of(&change)).await {
             Ok(()) => Some(()),
             Err(Error::Store(StoreError::Late | StoreError::Database(_))) => None,
             Err(error) => panic!("{error}"),
@@ -87,7 +98,10 @@ async fn a_change_that_cannot_be_recorded_is_not_made() {
     let board = board(&database, &audit).await;
     audit.fails();
     let disable = change(SwitchKind::Tool, "t", SwitchAction::Disable);
-    let refused = board.set(disable, "ada".to_owned()).await.unwrap_err();
+    let refused = board
+        .set(disable.clone(), record_of(&disable))
+        .await
+        .unwrap_err();
     assert!(matches!(refused, Error::NotRecorded(_)), "{refused}");
     assert!(board.list().await.unwrap().is_empty());
     assert!(is_on(&board));
@@ -104,7 +118,10 @@ async fn a_change_that_was_recorded_and_cannot_be_made_is_recorded_as_failed() {
         .execute("ALTER TABLE switch_version RENAME TO gone")
         .await;
     let enable = change(SwitchKind::Tool, "t", SwitchAction::Enable);
-    let refused = board.set(enable, "ada".to_owned()).await.unwrap_err();
+    let refused = board
+        .set(enable.clone(), record_of(&enable))
+        .await
+        .unwrap_err();
     assert!(
         matches!(refused, Error::Store(StoreError::Database(_))),
         "{refused}"

@@ -15,6 +15,7 @@ pub(super) async fn sign_in_token(operator: &OperatorSignIn) -> Result<BearerTok
     }
     if operator.context.is_none()
         && let Ok(token) = std::env::var(TOKEN)
+        && !token.is_empty()
     {
         return Ok(BearerToken::new(token.trim()));
     }
