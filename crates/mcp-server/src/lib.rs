@@ -23,6 +23,7 @@ mod idempotency;
 mod input_requests;
 mod log_level;
 mod meta;
+mod method;
 mod mirrored_headers;
 mod older_content;
 mod response;
@@ -44,6 +45,7 @@ pub use idempotency::key_of as idempotency_key;
 pub use input_requests::{InputRecipient, InputRequestError, InputRequests};
 pub use log_level::LogLevel;
 pub use meta::RequestMeta;
+pub use method::{METHODS, Method, MethodVersions, find_method};
 pub use mirrored_headers::{check as check_mirrored_headers, of_request};
 pub use older_content::{given, tool_content, tool_structured};
 pub use response::{

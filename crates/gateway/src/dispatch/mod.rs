@@ -22,9 +22,9 @@ use wardgate_json::scan;
 use wardgate_limits::LIST_LIMITS;
 use wardgate_mcp::Version;
 use wardgate_mcp_server::{
-    BATCH, ContentMethod, JsonRpcMessage, JsonRpcRequest, LISTEN, LogLevel, McpResponse,
-    RequestMeta, ResultFormat, RpcError, cancelled, idempotency_key, negotiate, object, of_request,
-    text_of,
+    BATCH, ContentMethod, JsonRpcMessage, JsonRpcRequest, LISTEN, LogLevel, McpResponse, Method,
+    RequestMeta, ResultFormat, RpcError, cancelled, find_method, idempotency_key, negotiate,
+    object, of_request, text_of,
 };
 use wardgate_resilience::concurrency::Slot;
 use wardgate_revocations::RevocationMethod;
@@ -176,37 +176,17 @@ async fn measure_request(
     request: &JsonRpcRequest<'_>,
     version: Version,
 ) -> Result<McpResponse, RpcError> {
-    let method = match &*request.method {
-        known @ ("tools/call"
-        | "tools/list"
-        | LISTEN
-        | "server/discover"
-        | "initialize"
-        | "ping"
-        | SET_LEVEL
-        | "resources/subscribe"
-        | "resources/unsubscribe"
-        | LIST_LIMITS) => known,
-        other => {
-            let of_content = ContentMethod::named(other).map(ContentMethod::as_str);
-            let of_memory = || of_memory(other).map(MemoryMethod::as_str);
-            let of_tasks = || tasks::TaskMethod::named(other).map(tasks::TaskMethod::as_str);
-            let of_approvals = || ApprovalMethod::named(other).map(ApprovalMethod::as_str);
-            let named = of_content.or_else(of_memory).or_else(of_tasks);
-            let of_revocations = || RevocationMethod::named(other).map(RevocationMethod::as_str);
-            let named = named.or_else(of_approvals).or_else(of_revocations);
-            named.unwrap_or("other")
-        }
-    };
-    counter!(names::MCP_REQUESTS, "method" => method.to_owned()).increment(1);
+    let known = find_method(&request.method);
+    let method = known.map_or("other", |method| method.name);
+    counter!(names::MCP_REQUESTS, "method" => method).increment(1);
     let started = Instant::now();
-    let answer = dispatch_within_limits(gateway, post, (request, method), version).await;
+    let answer = dispatch_within_limits(gateway, post, (request, known), version).await;
     let outcome = if answer.is_ok() {
         "answered"
     } else {
         "refused"
     };
-    histogram!(names::MCP_SECONDS, "method" => method.to_owned(), "outcome" => outcome)
+    histogram!(names::MCP_SECONDS, "method" => method, "outcome" => outcome)
         .record(started.elapsed());
     answer
 }
@@ -215,11 +195,11 @@ async fn measure_request(
 async fn dispatch_within_limits(
     gateway: &Arc<Gateway>,
     post: &Post,
-    (request, method): (&JsonRpcRequest<'_>, &str),
+    (request, known): (&JsonRpcRequest<'_>, Option<&'static Method>),
     version: Version,
 ) -> Result<McpResponse, RpcError> {
     post.access.check_method(&request.method)?;
-    let mut slot = if is_work(&request.method) {
+    let mut slot = if known.is_some_and(|method| method.needs_slot) {
         Some(
             gateway
                 .admission
@@ -230,46 +210,43 @@ async fn dispatch_within_limits(
         None
     };
     // On the heap: each function on the way here would copy it within its own future.
-    let answer = Box::pin(dispatch(gateway, post, request, version, &mut slot)).await;
-    if let (Some(slot), Ok(_)) = (slot, &answer) {
-        slot.done(method);
+    let answer = Box::pin(dispatch(
+        gateway,
+        post,
+        (request, known),
+        version,
+        &mut slot,
+    ))
+    .await;
+    if let (Some(slot), Some(method), Ok(_)) = (slot, known, &answer) {
+        slot.done(method.name);
     }
     answer
-}
-
-/// Whether a method needs a place. The others cost little, or only listen.
-fn is_work(method: &str) -> bool {
-    matches!(
-        method,
-        "tools/call" | "tools/list" | "server/discover" | LIST_LIMITS
-    ) || ContentMethod::named(method).is_some()
-        || of_memory(method).is_some()
-        || tasks::TaskMethod::named(method).is_some()
-        || ApprovalMethod::named(method).is_some()
-        || RevocationMethod::named(method).is_some()
 }
 
 /// Calls the handler of the method. A tool call takes `slot` with it, because it may run longer than its client waits.
 async fn dispatch(
     gateway: &Arc<Gateway>,
     post: &Post,
-    request: &JsonRpcRequest<'_>,
+    (request, known): (&JsonRpcRequest<'_>, Option<&'static Method>),
     version: Version,
     slot: &mut Option<Slot>,
 ) -> Result<McpResponse, RpcError> {
-    match &*request.method {
+    // A method of other versions is none of this one.
+    let known = known.filter(|method| method.versions.include(version));
+    match known.map_or("", |method| method.name) {
         "tools/call" => call_tool(gateway, post, request, version, slot).await,
         "tools/list" => list_tools::list_tools(&gateway.discovery, post, request, version).await,
-        "server/discover" if version.is_modern() => {
+        "server/discover" => {
             Ok(discover::discover(&gateway.discovery, post, request, version).await)
         }
         // The plain endpoint has one answer to one POST.
-        LISTEN if version.is_modern() && post.transport == Transport::Mcp => {
+        LISTEN if post.transport == Transport::Mcp => {
             let (listeners, watcher) = (&gateway.listeners, &gateway.resource_watcher);
             let pipeline = &gateway.pipeline;
             Box::pin(listen::listen(listeners, watcher, pipeline, post, request)).await
         }
-        "initialize" if !version.is_modern() => {
+        "initialize" => {
             let answer = initialize::initialize(&gateway.discovery, post, request, version).await;
             if post.transport != Transport::Mcp || is_batch(&post.body) {
                 return Ok(answer);
@@ -278,8 +255,8 @@ async fn dispatch(
             let begun = sessions.begin(&post.view, &post.caller, request, version);
             Ok(answer.in_session(begun.await))
         }
-        "ping" if !version.is_modern() => Ok(McpResponse::empty(request.id)),
-        SET_LEVEL if !version.is_modern() && post.transport != Transport::Message => {
+        "ping" => Ok(McpResponse::empty(request.id)),
+        SET_LEVEL if post.transport != Transport::Message => {
             set_level(&gateway.sessions, post, request).await
         }
         method if let Some(of_content) = ContentMethod::named(method) => {
@@ -290,7 +267,6 @@ async fn dispatch(
         // What it is about comes on a stream, which the plain endpoint has not.
         method
             if let Some(subscribe) = SubscriptionMethod::named(method)
-                && !version.is_modern()
                 && post.transport != Transport::Message =>
         {
             let (watcher, memory) = (&gateway.resource_watcher, gateway.listeners.memory());
@@ -308,10 +284,7 @@ async fn dispatch(
             let memory = memory.ok_or_else(|| RpcError::unknown_method(method, version))?;
             memory.answer(post, request, version, of_memory).await
         }
-        method
-            if let Some(of_tasks) = tasks::TaskMethod::named(method)
-                && version.is_modern() =>
-        {
+        method if let Some(of_tasks) = tasks::TaskMethod::named(method) => {
             tasks::answer(&gateway.pipeline, post, request, (version, of_tasks), slot).await
         }
         method if let Some(of_approvals) = ApprovalMethod::named(method) => {
@@ -328,9 +301,9 @@ async fn dispatch(
             let answer = (gateway.revocations).answer(request, version, of_revocations, operator);
             Box::pin(answer).await
         }
-        method if post.transport == Transport::Message && gateway.takes_direct_methods => {
+        "" if post.transport == Transport::Message && gateway.takes_direct_methods => {
             let meta = RequestMeta::from_request(request)?;
-            let call = parse_tool_call(post, request, &meta, version, method.to_owned())?;
+            let call = parse_tool_call(post, request, &meta, version, request.method.to_string())?;
             let call = ToolCall {
                 result_format: ResultFormat::Direct,
                 ..call
@@ -343,7 +316,7 @@ async fn dispatch(
             let channel = ClientChannel::response_only(version);
             gateway.pipeline.run(request, context, channel, call).await
         }
-        method => Err(RpcError::unknown_method(method, version)),
+        _ => Err(RpcError::unknown_method(&request.method, version)),
     }
 }
 

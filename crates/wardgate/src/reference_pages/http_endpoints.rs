@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use http::Method;
+use wardgate_gateway::Method;
 use wardgate_rpc::routes::RouteInfo;
 
 use super::{assert_sections_current, cell};
@@ -11,7 +11,7 @@ use super::{assert_sections_current, cell};
 fn section(routes: &[&RouteInfo]) -> String {
     let mut page = String::from("| path | methods | who may call it | |\n|---|---|---|---|\n");
     for route in routes {
-        let methods: Vec<_> = route.methods.iter().map(Method::as_str).collect();
+        let methods: Vec<_> = route.methods.iter().map(http::Method::as_str).collect();
         let methods = if methods.is_empty() {
             "any".to_owned()
         } else {
@@ -24,6 +24,19 @@ fn section(routes: &[&RouteInfo]) -> String {
             cell(route.callers),
             cell(route.response)
         );
+    }
+    page
+}
+
+/// The methods of JSON-RPC; those that differ in nothing share a row.
+fn methods() -> String {
+    let mut page = String::from("| method | versions | where |\n|---|---|---|\n");
+    let alike =
+        |one: &Method, other: &Method| (one.versions, one.paths) == (other.versions, other.paths);
+    for methods in wardgate_gateway::METHODS.chunk_by(alike) {
+        let names: Vec<_> = methods.iter().map(|method| method.name).collect();
+        let (versions, paths) = (methods[0].versions.as_str(), methods[0].paths);
+        let _ = writeln!(page, "| `{}` | {versions} | {paths} |", names.join("`, `"));
     }
     page
 }
@@ -58,6 +71,7 @@ fn the_page_of_every_http_endpoint_is_current() {
     ];
     let sections = sections.map(|(name, routes)| (name.to_owned(), section(&routes)));
     let failures = ("failures of chats".to_owned(), chat_failures());
-    let sections: Vec<_> = sections.into_iter().chain([failures]).collect();
+    let methods = ("methods".to_owned(), methods());
+    let sections: Vec<_> = sections.into_iter().chain([failures, methods]).collect();
     assert_sections_current("http-endpoints.md", &sections);
 }
