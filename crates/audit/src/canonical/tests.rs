@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use serde_json::Value;
-use wardgate_domain::{Ambient, CallId, CallerClaims, MemoryMethod, RefusalCount};
+use wardgate_domain::{Ambient, CallId, CallerClaims, MemoryMethod, OperatorFacts, RefusalCount};
 
 use super::*;
 

@@ -1,6 +1,7 @@
 //! Which keys a token may be signed by, and where they are read.
 
 use super::*;
+use crate::error::KeySetError;
 
 #[tokio::test]
 async fn a_token_is_good_only_for_the_keys_of_its_own_issuer() {
