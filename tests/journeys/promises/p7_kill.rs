@@ -158,10 +158,7 @@ impl RecordMacKey {
     fn mac(&self, arguments: &Value) -> String {
         let digest = Digest::of(arguments.to_string().as_bytes());
         let mac = hmac::sign(&self.0, digest.as_bytes());
-        mac.as_ref()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+        Digest::from_bytes(mac.as_ref().try_into().unwrap()).to_string()
     }
 }
 
