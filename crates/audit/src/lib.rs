@@ -34,6 +34,7 @@ mod growth;
 mod history;
 mod intent_closer;
 mod mac;
+mod mac_check;
 mod operator_access;
 mod ownership;
 mod proof;

@@ -6,10 +6,6 @@ use std::sync::Arc;
 use aws_lc_rs::hmac;
 use wardgate_domain::Digest;
 
-use crate::Error;
-use crate::store::{StoreReader, StoreUpkeep};
-use crate::writer::AppendQueue;
-
 const CHECK: &[u8] = b"wardgate audit: check of the key of digests v1";
 
 /// The key under which digests of arguments and results are stored. A plain digest of a short code can
@@ -24,40 +20,8 @@ impl MacKey {
     }
 
     /// A value by which the key is told from others, and which says nothing else of it.
-    fn check_value(&self) -> Digest {
+    pub(crate) fn check_value(&self) -> Digest {
         self.mac(Digest::of(CHECK))
-    }
-
-    /// Fails where the digests of the store were made with another key, unless it is the one that `former` is the check value
-    /// of: then this key takes its place.
-    pub(crate) async fn check(
-        &self,
-        former: Option<Digest>,
-        reader: &StoreReader,
-        appends: &AppendQueue,
-    ) -> Result<(), Error> {
-        let own = self.check_value();
-        let stored = reader.mac_check().await?;
-        if stored == Some(own) {
-            return Ok(());
-        }
-        if let Some(stored) = stored
-            && former != Some(stored)
-        {
-            return Err(Error::OtherMacKey { stored });
-        }
-        let change = StoreUpkeep::SetMacCheck {
-            from: stored,
-            to: own,
-        };
-        if appends.keep_up(change).await? {
-            return Ok(());
-        }
-        // Another process was faster: its key counts.
-        match reader.mac_check().await? {
-            Some(stored) if stored != own => Err(Error::OtherMacKey { stored }),
-            _ => Ok(()),
-        }
     }
 
     /// HMAC-SHA-256 of the 32 bytes of `digest`.

@@ -248,7 +248,7 @@ mod tests {
 
     use super::*;
     use crate::canonical::RecordEntry;
-    use crate::publisher::{LogKey, Publisher};
+    use crate::publisher::{LogIdentity, LogKey, Publisher};
     use crate::store::{self, WRITE_LIMIT};
     use crate::{MacKey, writer};
 
@@ -287,7 +287,10 @@ mod tests {
             reader.clone(),
             appends.clone(),
             &key,
-            Some("example.com/audit"),
+            LogIdentity {
+                origin: Some("example.com/audit"),
+                former_key: None,
+            },
             ambient.clone(),
         );
         publisher.await.unwrap();

@@ -31,6 +31,7 @@ use crate::exports::{self, StoreFeed};
 use crate::filter::RecordFilter;
 use crate::growth::GrowthMonitor;
 use crate::intent_closer::IntentCloser;
+use crate::mac_check::check_mac_key;
 use crate::operator_access::OperatorAccess;
 use crate::ownership::{CallingProcesses, StoreLock};
 use crate::proof::CheckpointKind;
@@ -80,7 +81,7 @@ pub async fn service(
     let readiness = appends.readiness();
 
     let former = config.former_mac_key()?;
-    keys.mac.check(former, &reader, &appends).await?;
+    check_mac_key(&keys.mac, former, &reader, &appends).await?;
     let details = DetailsVault::new(keys.details, reader.clone());
     details.prepare(&appends, &ambient).await?;
 
@@ -94,28 +95,7 @@ pub async fn service(
     closing.close_left_open(&address, is_sole_owner).await?;
     lock.share();
     let size = appends.size();
-    let log = Publisher::start(
-        reader.clone(),
-        appends.clone(),
-        &keys.log,
-        LogIdentity {
-            origin: config.log_origin.as_deref(),
-            former_key: config.former_log_key()?,
-        },
-        closing.ambient.clone(),
-    );
-    let log = log.await?;
-    let submitter = config.witnesses.as_ref().map(|settings| {
-        CheckpointSubmitter::open(
-            settings,
-            log.verifier_key(),
-            reader.clone(),
-            appends.clone(),
-            closing.ambient.clone(),
-        )
-    });
-    let cosigning = submitter.transpose()?;
-    let cosigning = cosigning.map(|submitter| tokio::spawn(submitter.run(log.published())));
+    let (log, cosigning) = start_log(&config, &keys.log, &reader, &appends, &ambient).await?;
     let growth = GrowthMonitor {
         reader: reader.clone(),
         address,
@@ -176,6 +156,39 @@ pub async fn service(
         readiness,
     };
     Ok((service, closer))
+}
+
+/// The log of the record, and the cosigning of its checkpoints where there are witnesses.
+async fn start_log(
+    config: &Config,
+    key: &LogKey,
+    reader: &StoreReader,
+    appends: &AppendQueue,
+    ambient: &Ambient,
+) -> Result<(Publisher, Option<JoinHandle<()>>), Error> {
+    let log = Publisher::start(
+        reader.clone(),
+        appends.clone(),
+        key,
+        LogIdentity {
+            origin: config.log_origin.as_deref(),
+            former_key: config.former_log_key()?,
+        },
+        ambient.clone(),
+    );
+    let log = log.await?;
+    let submitter = config.witnesses.as_ref().map(|settings| {
+        CheckpointSubmitter::open(
+            settings,
+            log.verifier_key(),
+            reader.clone(),
+            appends.clone(),
+            ambient.clone(),
+        )
+    });
+    let cosigning = submitter.transpose()?;
+    let cosigning = cosigning.map(|submitter| tokio::spawn(submitter.run(log.published())));
+    Ok((log, cosigning))
 }
 
 /// The second copy, where there is to be one, with all that the store has.
