@@ -1,16 +1,16 @@
 //! How long it takes to verify an exported log of so many records, and how much memory.
 //!
-//! `cargo run --release -p wardgate-audit --example verify_rate -- 10000000 /var/tmp/log`
-//!
-//! The directory, which is empty or not there, gets about 1.3 kB a record. The log is made without a store: its records are
-//! of the size of a call's outcome, and one checkpoint is signed at its end. `verify_rate DIR` verifies one that was made before.
+//! `verify_rate write SIZE DIR` makes such a log in a directory that is empty or not there, about 1.3 kB a record, and without a
+//! store: its records are of the size of a call's outcome, and one checkpoint is signed at its end. `verify_rate verify DIR`
+//! verifies it, and ends with 1 where that takes longer, or more memory, than it may. `make bench-verify` runs both.
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use aws_lc_rs::signature::Ed25519KeyPair;
 use bytes::Bytes;
 use futures::stream;
+use nix::sys::resource::{UsageWho, getrusage};
 use wardgate_audit::{Error, ExportDirectory, ExportPart, Verifier};
 use wardgate_domain::Digest;
 use wardgate_rpc::client::StoredRecord;
@@ -20,20 +20,25 @@ type Failure = Box<dyn std::error::Error>;
 
 const ORIGIN: &str = "example.com/rate";
 
+/// How much processor time one record may take: ten million take a minute.
+const LIMIT: Duration = Duration::from_micros(6);
+
+/// How much memory a log of any size may take, in KiB.
+const MEMORY_LIMIT: u64 = 256 * 1_024;
+
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let key = Ed25519KeyPair::from_seed_unchecked(&[1; 32])?;
     let signer = Signer::from_pkcs8(ORIGIN, key.to_pkcs8()?.as_ref())?;
-    let path = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [size, directory] => {
-            let path = Path::new(directory);
-            write(&signer, size.parse()?, path).await?;
-            path
-        }
-        [directory] => Path::new(directory),
-        _ => return Err("SIZE DIRECTORY, or DIRECTORY".into()),
-    };
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["write", size, directory] => write(&signer, size.parse()?, Path::new(directory)).await,
+        ["verify", directory] => verify(&signer, Path::new(directory)),
+        _ => Err("write SIZE DIRECTORY, or verify DIRECTORY".into()),
+    }
+}
+
+fn verify(signer: &Signer, path: &Path) -> Result<(), Failure> {
     let verifier = Verifier {
         policy: TrustPolicy::of_log(signer.verifier_key().clone()),
         since: None,
@@ -41,8 +46,17 @@ async fn main() -> Result<(), Failure> {
     };
     let started = Instant::now();
     let size = verifier.verify(path, |_, _| ())?.checkpoint.head.size;
-    let seconds = started.elapsed().as_secs_f64();
-    println!("{size} records verified in {seconds:.1} s; {}", memory()?);
+    let (elapsed, spent) = (started.elapsed().as_secs_f64(), worked()?);
+    let (seconds, memory) = (spent.as_secs_f64(), most_memory()?);
+    println!(
+        "{size} records verified in {elapsed:.2} s, with {seconds:.2} s of processor time and {memory} KiB of memory"
+    );
+    if spent > LIMIT * u32::try_from(size)? {
+        return Err(format!("a record takes longer than {LIMIT:?}").into());
+    }
+    if memory >= MEMORY_LIMIT {
+        return Err(format!("it takes {MEMORY_LIMIT} KiB of memory or more").into());
+    }
     Ok(())
 }
 
@@ -83,9 +97,18 @@ fn record(sequence: u64) -> Vec<u8> {
     .into_bytes()
 }
 
-/// The most memory that this process had (Linux).
-fn memory() -> Result<String, Failure> {
+/// Processor time so far.
+fn worked() -> Result<Duration, Failure> {
+    let usage = getrusage(UsageWho::RUSAGE_SELF)?;
+    let time = usage.user_time() + usage.system_time();
+    let (seconds, micros) = (time.tv_sec().try_into()?, time.tv_usec().try_into()?);
+    Ok(Duration::from_secs(seconds) + Duration::from_micros(micros))
+}
+
+/// The most memory that this process had, in KiB (Linux).
+fn most_memory() -> Result<u64, Failure> {
     let status = std::fs::read_to_string("/proc/self/status")?;
-    let most = status.lines().find(|line| line.starts_with("VmHWM"));
-    Ok(most.unwrap_or_default().to_owned())
+    let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let most = most.and_then(|most| most.split_whitespace().next());
+    Ok(most.ok_or("/proc/self/status has no VmHWM")?.parse()?)
 }
