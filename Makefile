@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: help run test test-slow test-k8s test-chaos bench bench-ratio bench-append bench-verify bench-instructions book dashboards load load-overload lint format release dist clean
+.PHONY: help run test test-slow test-k8s test-chaos bench bench-ratio bench-append bench-tree bench-verify bench-instructions book dashboards load load-overload lint format release dist clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ bench-ratio: ## Measure a governed call beside the same call made at the MCP ser
 
 bench-append: ## Measure appends to the record beside a bare loop of flushes and a bare INSERT, and print the ratios (needs Go)
 	deploy/load/append $(ARGS)
+
+bench-tree: ## Measure the processor time that the transparency log adds to each record
+	deploy/load/tree
 
 bench-verify: ## Verify an export of RECORDS records (1,000,000) on one processor, and hold time and memory against their limits
 	deploy/load/verify $(or $(RECORDS),1000000)

@@ -37,15 +37,16 @@ pub(super) const GAPS: &str = "
 
 pub(super) const TREE: &str = "SELECT size, root, checkpoint, cosigned FROM tree";
 
-/// How many records are in a range, and their leaf hashes one behind the other.
+/// How many records are in a range, and their leaf hashes one behind the other. Texts are joined, so the bytes pass as one; in the
+/// order of the inner query, where SQLite would sort copies for an order of its own.
 pub(super) const LEAF_HASHES: &str = "
-    SELECT count(*), coalesce(group_concat(hex(leaf_hash), '' ORDER BY sequence), '')
-    FROM record WHERE sequence >= ? AND sequence < ?";
+    SELECT count(*), CAST(coalesce(group_concat(leaf_hash, ''), '') AS BLOB)
+    FROM (SELECT leaf_hash FROM record WHERE sequence >= ? AND sequence < ? ORDER BY sequence)";
 
 /// The same of the hashes of a tile above level 0.
 pub(super) const TILE: &str = "
-    SELECT count(*), coalesce(group_concat(hex(root), '' ORDER BY position), '')
-    FROM tile_root WHERE level = ? AND position >= ? AND position < ?";
+    SELECT count(*), CAST(coalesce(group_concat(root, ''), '') AS BLOB)
+    FROM (SELECT root FROM tile_root WHERE level = ? AND position >= ? AND position < ? ORDER BY position)";
 
 /// The keys of the data subjects whose tags a JSON list has in hexadecimal.
 pub(super) const SUBJECT_KEYS: &str = "
@@ -206,6 +207,8 @@ pub(super) fn read_pool(path: &Path) -> SqlitePool {
     SqlitePoolOptions::new()
         .max_connections(READERS)
         .acquire_timeout(READ_WAIT)
+        // A file does not go away as a server does.
+        .test_before_acquire(false)
         .connect_lazy_with(options(path).read_only(true))
 }
 

@@ -67,7 +67,7 @@ impl StoreReader {
         let joined: JoinedHashes = match &self.pool {
             ReadPool::Sqlite(pool) => {
                 let joined = sqlx::query_as(sqlite::LEAF_HASHES).bind(from).bind(to);
-                unhex(joined.fetch_one(pool).await?)
+                joined.fetch_one(pool).await?
             }
             ReadPool::Postgres(pool) => {
                 let joined = sqlx::query_as(postgres::LEAF_HASHES).bind(from).bind(to);
@@ -118,7 +118,7 @@ impl StoreReader {
         let joined: JoinedHashes = match &self.pool {
             ReadPool::Sqlite(pool) => {
                 let joined = sqlx::query_as(sqlite::TILE).bind(level).bind(from).bind(to);
-                unhex(joined.fetch_one(pool).await?)
+                joined.fetch_one(pool).await?
             }
             ReadPool::Postgres(pool) => {
                 let joined = sqlx::query_as(postgres::TILE)
@@ -150,18 +150,4 @@ fn complete((count, hashes): JoinedHashes, range: &Range<u64>) -> Option<Vec<u8>
     let wanted = range.end - range.start;
     let is_complete = unsigned(count) == wanted && hashes.len() as u64 == wanted * 32;
     is_complete.then_some(hashes)
-}
-
-/// SQLite joins texts alone.
-fn unhex((count, digits): (i64, String)) -> JoinedHashes {
-    let digit = |digit: u8| match digit {
-        b'0'..=b'9' => digit - b'0',
-        b'A'..=b'F' => digit - b'A' + 10,
-        _ => 0,
-    };
-    let (pairs, _) = digits.as_bytes().as_chunks::<2>();
-    let bytes = pairs
-        .iter()
-        .map(|[high, low]| digit(*high) << 4 | digit(*low));
-    (count, bytes.collect())
 }
