@@ -148,6 +148,38 @@ impl StoredCheckpoint {
     }
 }
 
+/// The log of a store whose newest checkpoint was verified.
+pub(crate) struct VerifiedLog {
+    signer: Signer,
+    /// The tree of that checkpoint.
+    signed: TreeHead,
+}
+
+impl VerifiedLog {
+    /// Fails where the newest checkpoint in the store is not as the log signed it. Writes nothing.
+    pub(crate) async fn open(
+        reader: &StoreReader,
+        key: &LogKey,
+        identity: LogIdentity<'_>,
+    ) -> Result<Self, Error> {
+        let stored = reader.tree().await?.checkpoint;
+        let stored = stored.as_deref().map(StoredCheckpoint::parse).transpose()?;
+        let origin = match (identity.origin, &stored) {
+            (Some(origin), _) => origin.to_owned(),
+            (None, Some(stored)) => stored.checkpoint.origin.clone(),
+            (None, None) => key.default_origin()?,
+        };
+        let signer = Signer::from_pkcs8(&origin, &key.0)?;
+        if let Some(stored) = &stored {
+            stored.verify(signer.verifier_key(), identity.former_key.as_ref())?;
+        }
+        Ok(Self {
+            signed: stored.map_or(CompactTree::default().head(), |it| it.checkpoint.head),
+            signer,
+        })
+    }
+}
+
 /// Lets the tree grow, and signs its checkpoints.
 pub(crate) struct Publisher {
     reader: StoreReader,
@@ -164,32 +196,21 @@ pub(crate) struct Publisher {
 
 impl Publisher {
     /// Goes on from the newest checkpoint in the store, and brings tree and checkpoint up to the records, unless they are many:
-    /// then that is done while the service runs. Fails where that checkpoint is not as the log signed it.
+    /// then that is done while the service runs.
     pub(crate) async fn start(
         reader: StoreReader,
         appends: AppendQueue,
-        key: &LogKey,
-        identity: LogIdentity<'_>,
+        log: VerifiedLog,
         ambient: Ambient,
     ) -> Result<Self, Error> {
         let tree = reader.tree().await?;
         let backlog = reader.head().await?.size.saturating_sub(tree.head.size);
-        let stored = tree.checkpoint.as_deref().map(StoredCheckpoint::parse);
-        let stored = stored.transpose()?;
-        let origin = match (identity.origin, &stored) {
-            (Some(origin), _) => origin.to_owned(),
-            (None, Some(stored)) => stored.checkpoint.origin.clone(),
-            (None, None) => key.default_origin()?,
-        };
-        let signer = Signer::from_pkcs8(&origin, &key.0)?;
+        let VerifiedLog { signer, signed } = log;
         let key = signer.verifier_key();
-        if let Some(stored) = &stored {
-            stored.verify(key, identity.former_key.as_ref())?;
-        }
         tracing::info!(%key, "the checkpoints of the record are verified with this key");
         let mut publisher = Self {
             tree: None,
-            signed: stored.map_or(CompactTree::default().head(), |it| it.checkpoint.head),
+            signed,
             published: watch::Sender::new(None),
             reader,
             appends,

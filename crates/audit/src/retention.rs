@@ -248,7 +248,7 @@ mod tests {
 
     use super::*;
     use crate::canonical::RecordEntry;
-    use crate::publisher::{LogIdentity, LogKey, Publisher};
+    use crate::publisher::{LogIdentity, LogKey, Publisher, VerifiedLog};
     use crate::store::{self, WRITE_LIMIT};
     use crate::{MacKey, writer};
 
@@ -283,16 +283,12 @@ mod tests {
         }
         appends.closed_below(601).await;
         let key = log_key();
-        let publisher = Publisher::start(
-            reader.clone(),
-            appends.clone(),
-            &key,
-            LogIdentity {
-                origin: Some("example.com/audit"),
-                former_key: None,
-            },
-            ambient.clone(),
-        );
+        let identity = LogIdentity {
+            origin: Some("example.com/audit"),
+            former_key: None,
+        };
+        let log = VerifiedLog::open(&reader, &key, identity).await.unwrap();
+        let publisher = Publisher::start(reader.clone(), appends.clone(), log, ambient.clone());
         publisher.await.unwrap();
         RetentionPolicy {
             reader,

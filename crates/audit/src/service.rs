@@ -35,7 +35,7 @@ use crate::mac_check::check_mac_key;
 use crate::operator_access::OperatorAccess;
 use crate::ownership::{CallingProcesses, StoreLock};
 use crate::proof::CheckpointKind;
-use crate::publisher::{LogCloser, LogIdentity, LogKey, Publisher};
+use crate::publisher::{LogCloser, LogIdentity, LogKey, Publisher, VerifiedLog};
 use crate::retention::RetentionPolicy;
 use crate::second_copy::SecondCopy;
 use crate::store::{self, Address, StoreReader};
@@ -80,10 +80,16 @@ pub async fn service(
     let appends = writer::start(address.clone(), config.write_limit, copy).await?;
     let readiness = appends.readiness();
 
-    let former = config.former_mac_key()?;
-    check_mac_key(&keys.mac, former, &reader, &appends).await?;
+    let identity = LogIdentity {
+        origin: config.log_origin.as_deref(),
+        former_key: config.former_log_key()?,
+    };
+    let log = VerifiedLog::open(&reader, &keys.log, identity).await?;
     let details = DetailsVault::new(keys.details, reader.clone());
     details.prepare(&appends, &ambient).await?;
+    // Last of the keys: what it is checked with is stored at the first start, and one that came with wrong others is wrong, too.
+    let former = config.former_mac_key()?;
+    check_mac_key(&keys.mac, former, &reader, &appends).await?;
 
     let closing = IntentCloser {
         reader: reader.clone(),
@@ -95,7 +101,7 @@ pub async fn service(
     closing.close_left_open(&address, is_sole_owner).await?;
     lock.share();
     let size = appends.size();
-    let (log, cosigning) = start_log(&config, &keys.log, &reader, &appends, &ambient).await?;
+    let (log, cosigning) = start_log(&config, log, &reader, &appends, &ambient).await?;
     let growth = GrowthMonitor {
         reader: reader.clone(),
         address,
@@ -161,21 +167,12 @@ pub async fn service(
 /// The log of the record, and the cosigning of its checkpoints where there are witnesses.
 async fn start_log(
     config: &Config,
-    key: &LogKey,
+    log: VerifiedLog,
     reader: &StoreReader,
     appends: &AppendQueue,
     ambient: &Ambient,
 ) -> Result<(Publisher, Option<JoinHandle<()>>), Error> {
-    let log = Publisher::start(
-        reader.clone(),
-        appends.clone(),
-        key,
-        LogIdentity {
-            origin: config.log_origin.as_deref(),
-            former_key: config.former_log_key()?,
-        },
-        ambient.clone(),
-    );
+    let log = Publisher::start(reader.clone(), appends.clone(), log, ambient.clone());
     let log = log.await?;
     let submitter = config.witnesses.as_ref().map(|settings| {
         CheckpointSubmitter::open(

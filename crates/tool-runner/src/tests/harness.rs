@@ -219,7 +219,10 @@ impl Harness {
         };
         let policy = FakePolicy::new(ambient.clone());
         policy.lets_operate(OperatorAction::ManageTools, OPERATOR);
-        let operators = OperatorRights::new(Some(policy.client(Peer::ToolRunner)), "tool_runner.links.policy");
+        let operators = OperatorRights::new(
+            Some(policy.client(Peer::ToolRunner)),
+            "tool_runner.links.policy",
+        );
         let runner = start(config, keys, (switchboard, operators), importer, shared).unwrap();
         Self {
             client: ToolRunnerServiceClient::new(ToolRunnerServiceServer::from_arc(Arc::clone(
