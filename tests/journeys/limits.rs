@@ -93,7 +93,7 @@ async fn an_operator_sees_what_three_callers_used_and_what_is_left_and_nobody_el
     let records = app.records().into_iter();
     let looks = records.filter(|record| record["action"] == "limits.read");
     let looks: Vec<_> = looks
-        .map(|record| (record["actor"].clone(), record["status"] == "error"))
+        .map(|record| (record["actor"].clone(), record["status"] == "denied"))
         .collect();
     assert_eq!(looks.len(), 5, "{looks:?}");
     assert_eq!(looks[4], ("dr.yenji".into(), true));

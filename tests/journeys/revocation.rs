@@ -65,7 +65,7 @@ async fn a_revoked_person_is_refused_at_every_door_until_the_revocation_is_lifte
         .map(|record| (record["action"].clone(), record["status"].clone()))
         .collect();
     let expected = [
-        (json!("subject.revoke"), json!("error")),
+        (json!("subject.revoke"), json!("denied")),
         (json!("subject.revoke"), Value::Null),
         (json!("subject.restore"), Value::Null),
     ];

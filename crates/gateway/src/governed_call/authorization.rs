@@ -42,7 +42,7 @@ pub(super) struct CallAuthorizer<'a> {
 impl CallAuthorizer<'_> {
     /// Checks the resource's switches, policy, client capabilities and token scopes, in this order. Gives the grant of the
     /// call, or the approval that it needs.
-    pub(super) async fn find_and_authorize<'d, R: CatalogueEntry>(
+    pub(super) async fn authorize_entry<'d, R: CatalogueEntry>(
         &mut self,
         description: &'d Description<'_, R>,
     ) -> Result<(&'d EntryUse<R>, GrantOrNeed), Rejection> {

@@ -168,7 +168,7 @@ impl GovernedCall {
         &mut self,
         description: &'d Description<'_, E>,
     ) -> Result<PreparedCall<'d, E>, Rejection> {
-        let (entry_use, authorized) = self.authorizer().find_and_authorize(description).await?;
+        let (entry_use, authorized) = self.authorizer().authorize_entry(description).await?;
         let prepared = match authorized {
             Ok(grant) => {
                 self.end_if_refused().await?;
