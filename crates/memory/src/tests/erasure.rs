@@ -200,8 +200,9 @@ async fn what_cannot_be_recorded_is_not_erased() {
         let held = setup.operator.set_hold(&ada(), &target, true).await;
         assert_eq!(reason(held), refused);
         assert_eq!(texts(&setup.context(&joy, &mine).await.messages), ["hello"]);
-        assert!(setup.operator.list_holds(&ada()).await.unwrap().is_empty());
+        assert_eq!(reason(setup.operator.list_holds(&ada()).await), refused);
         setup.audit.recovers();
+        assert!(setup.operator.list_holds(&ada()).await.unwrap().is_empty());
         setup.operator.erase(&ada(), key).await.unwrap();
         assert!(setup.context(&joy, &mine).await.messages.is_empty());
         assert_eq!(setup.changes()[0].actor, "ada");
