@@ -104,7 +104,8 @@ impl Setup {
     /// The changes on record, without what operators listed.
     fn changes(&self) -> Vec<AdminChange> {
         let mut changes = self.audit.changes.all();
-        changes.retain(|change| !change.action.ends_with(".list"));
+        changes
+            .retain(|change| !matches!(change.action.as_str(), "conversation.list" | "hold.list"));
         changes
     }
 

@@ -235,7 +235,7 @@ async fn a_change_that_means_nothing_is_refused() {
 }
 
 /// Whether the policy did not allow it.
-fn is_denied(change: &&AdminChange) -> bool {
+fn is_denied(change: &AdminChange) -> bool {
     let operator = change.operator.as_ref();
     operator.is_some_and(|operator| !operator.decision.allowed)
 }
@@ -280,7 +280,7 @@ async fn whom_no_policy_lets_manage_tools_changes_and_lists_nothing_and_that_is_
         ];
         assert_eq!(actions.collect::<Vec<_>>(), expected);
         assert!(tried.iter().all(|one| one.actor == subject));
-        assert!(tried.iter().all(is_denied));
+        assert!(tried.iter().all(|one| is_denied(one)));
     }
     let no_token = pb::SetSwitchRequest::from(&disable_plain_rows());
     let refused = harness.client.clone().set_switch(no_token).await;
