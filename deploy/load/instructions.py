@@ -36,10 +36,10 @@ STAGES = {
     "authentication": ([r"^wardgate_edge::auth::Authenticator::verify" + CLOSURE], "HTTP and parse"),
     "limits": ([r"^wardgate_limits::admission::RequestAdmission::admit" + CLOSURE], "HTTP and parse"),
     "pipeline": ([r"^wardgate_gateway::governed_call::pipeline::CallPipeline::run" + CLOSURE], "HTTP and parse"),
-    "authorize": ([r"^wardgate_gateway::governed_call::GovernedCall::authorize" + CLOSURE], "pipeline"),
+    "authorize": ([r"^wardgate_gateway::governed_call::authorization::CallAuthorizer::authorize" + CLOSURE], "pipeline"),
     "tool-runner": (
         [
-            r"^<wardgate_rpc::local::LocalStream<T> as futures_core::stream::Stream>::poll_next$",
+            r"^<futures_util::stream::try_stream::try_unfold::TryUnfold<.*> as futures_core::stream::Stream>::poll_next$",
             r"^<wardgate_tool_runner::service::Runner as wardgate_rpc::client::tool_runner::ToolCaller>::call_tool" + CLOSURE,
         ],
         "pipeline",
