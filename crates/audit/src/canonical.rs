@@ -9,8 +9,8 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 use wardgate_domain::{
-    AdminChange, CallFacts, Caller, Digest, Event, InvalidMessage, MemoryAccess, Outcome,
-    ReadDecision, Reason, Record, Refusals, Status, Timestamp,
+    AdminChange, CallFacts, Digest, Event, InvalidMessage, MemoryAccess, Outcome, Reason, Record,
+    Refusals, Status, Timestamp,
 };
 use wardgate_rpc::client::RecordDamage;
 
@@ -36,24 +36,10 @@ const MAX_INTEGER: u64 = (1 << 53) - 1;
 const MAX_COLUMN: usize = 512;
 
 /// The event of what operators do, as records spell it.
-const ADMIN_CHANGE: &str = "admin_change";
+pub(crate) const ADMIN_CHANGE: &str = "admin_change";
 
 /// The event of unusual behaviour, as records spell it.
-const ANOMALY: &str = "anomaly";
-
-/// What an operator wants to read of the record or to do with it, and what the policy says of it.
-#[derive(Debug)]
-pub(crate) struct RecordReading<'a> {
-    /// Whose token it was.
-    pub(crate) operator: &'a Caller,
-    pub(crate) decision: &'a ReadDecision,
-    /// For example `audit.query`.
-    pub(crate) action: &'static str,
-    /// What is read, without anything that a person typed.
-    pub(crate) target: &'a str,
-    /// It is on record already, and then could not be done.
-    pub(crate) failed: bool,
-}
+pub(crate) const ANOMALY: &str = "anomaly";
 
 /// A record as the store takes it: its bytes, its hash, and the columns that queries filter on.
 #[derive(Debug)]
@@ -186,69 +172,45 @@ impl RecordEntry {
         Self::without_call(&canonical, "refusals", time)
     }
 
-    fn of_admin_change(time: Timestamp, change: &AdminChange) -> Result<Self, InvalidMessage> {
-        let operator = change.operator.as_deref();
-        let is_allowed = operator.is_none_or(|it| it.decision.allowed);
-        Self::of_admin_record(
-            time,
-            &AdminRecord {
-                action: &change.action,
-                actor: &change.actor,
-                caller: operator.map(|it| RecordCaller {
-                    issuer: it.issuer.as_str().into(),
-                    roles: it.roles.as_slice().into(),
-                    subject: change.actor.as_str().into(),
-                    tenant: it.tenant.as_str().into(),
-                    token_id: it.token_id.as_str().into(),
-                }),
-                decision: operator.map(|it| Decision::of_reading(&it.decision)),
-                detail_digest: change.detail_digest.map(Digest::to_hex),
-                event: ADMIN_CHANGE,
-                scope: &change.scope,
-                status: operator_status(is_allowed, change.failed),
-                target: &change.target,
-                time: rfc_3339(time, "record.time")?,
-                version: VERSION,
-            },
-        )
-    }
-
-    /// The entry of what an operator is about to read, or was not allowed to.
-    pub(crate) fn of_reading(
+    /// The entry of what an operator does, or was not allowed to do.
+    pub(crate) fn of_admin_change(
         time: Timestamp,
-        reading: &RecordReading<'_>,
+        change: &AdminChange,
     ) -> Result<Self, InvalidMessage> {
-        let RecordReading {
-            operator,
-            decision,
-            action,
-            target,
-            failed,
-        } = reading;
-        Self::of_admin_record(
-            time,
-            &AdminRecord {
-                action,
-                actor: operator.subject(),
-                caller: Some(RecordCaller::of_caller(operator)),
-                decision: Some(Decision::of_reading(decision)),
-                detail_digest: None,
-                event: ADMIN_CHANGE,
-                scope: "",
-                status: operator_status(decision.allowed, *failed),
-                target,
-                time: rfc_3339(time, "record.time")?,
-                version: VERSION,
-            },
-        )
-    }
-
-    fn of_admin_record(time: Timestamp, record: &AdminRecord<'_>) -> Result<Self, InvalidMessage> {
+        let operator = change.operator.as_deref();
+        let status = match (change.is_allowed(), change.failed) {
+            (false, _) => Some(Status::Denied.as_str()),
+            (true, true) => Some(Status::Error.as_str()),
+            (true, false) => None,
+        };
+        let canonical = AdminRecord {
+            action: &change.action,
+            actor: &change.actor,
+            caller: operator.map(|it| RecordCaller {
+                issuer: it.issuer.as_str().into(),
+                roles: it.roles.as_slice().into(),
+                subject: change.actor.as_str().into(),
+                tenant: it.tenant.as_str().into(),
+                token_id: it.token_id.as_str().into(),
+            }),
+            decision: operator.map(|it| Decision {
+                id: it.decision.id.to_string(),
+                policies: Cow::default(),
+                policy_hash: Some(it.decision.policy_hash.to_hex()),
+            }),
+            detail_digest: change.detail_digest.map(Digest::to_hex),
+            event: ADMIN_CHANGE,
+            scope: &change.scope,
+            status,
+            target: &change.target,
+            time: rfc_3339(time, "record.time")?,
+            version: VERSION,
+        };
         Ok(Self {
-            subject: Some(column(record.actor)),
-            tool: Some(column(record.target)),
-            status: record.status,
-            ..Self::without_call(record, ADMIN_CHANGE, time)?
+            subject: Some(column(&change.actor)),
+            tool: Some(column(&change.target)),
+            status,
+            ..Self::without_call(&canonical, ADMIN_CHANGE, time)?
         })
     }
 
@@ -449,8 +411,8 @@ fn is_zero(number: &u64) -> bool {
 
 /// A data subject whose rows were released, inside a [`CallRecord`].
 #[derive(Debug, Serialize, Deserialize)]
-struct RecordSubject {
-    hmac: String,
+pub(crate) struct RecordSubject {
+    pub(crate) hmac: String,
     rows: u64,
 }
 
@@ -489,16 +451,6 @@ impl<'a> RecordCaller<'a> {
             token_id: call.token_id.as_str().into(),
         }
     }
-
-    fn of_caller(caller: &'a Caller) -> Self {
-        Self {
-            issuer: caller.issuer().into(),
-            roles: caller.roles().into(),
-            subject: caller.subject().into(),
-            tenant: caller.tenant().into(),
-            token_id: caller.token_id().into(),
-        }
-    }
 }
 
 /// What the policy said, inside a [`CallRecord`] or an [`AdminRecord`].
@@ -509,26 +461,6 @@ struct Decision<'a> {
     policies: Cow<'a, [String]>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     policy_hash: Option<String>,
-}
-
-impl Decision<'_> {
-    fn of_reading(decision: &ReadDecision) -> Self {
-        Self {
-            id: decision.id.to_string(),
-            policies: Cow::default(),
-            policy_hash: Some(decision.policy_hash.to_hex()),
-        }
-    }
-}
-
-/// What came of what an operator asked for; none: it was done, as far as is known.
-fn operator_status(is_allowed: bool, failed: bool) -> Option<&'static str> {
-    let status = match (is_allowed, failed) {
-        (false, _) => Status::Denied,
-        (true, true) => Status::Error,
-        (true, false) => return None,
-    };
-    Some(status.as_str())
 }
 
 /// Requests that never became a call.
@@ -665,180 +597,6 @@ impl<'a> CallRecord<'a> {
                 .map_or("".into(), |tool| tool.to_string().into()),
             version: VERSION,
             violation: None,
-        })
-    }
-}
-
-/// What of a record filters look at that is in no column.
-#[derive(Debug, Deserialize)]
-pub(crate) struct RecordContent<'a> {
-    #[serde(borrow)]
-    caller: Option<RecordTenant<'a>>,
-    #[serde(borrow, default)]
-    counts: Vec<RecordReason<'a>>,
-    decision: Option<RecordDecision>,
-    #[serde(borrow)]
-    pub(crate) event: Cow<'a, str>,
-    #[serde(default)]
-    pub(crate) phi: bool,
-    #[serde(borrow, default)]
-    reason: Cow<'a, str>,
-    #[serde(default)]
-    pub(crate) rows_withheld: u64,
-    #[serde(default)]
-    pub(crate) withheld: u64,
-}
-
-#[derive(Debug, Deserialize)]
-struct RecordTenant<'a> {
-    #[serde(borrow, default)]
-    tenant: Cow<'a, str>,
-}
-
-#[derive(Debug, Deserialize)]
-struct RecordReason<'a> {
-    #[serde(borrow)]
-    reason: Cow<'a, str>,
-}
-
-#[derive(Debug, Deserialize)]
-struct RecordDecision {
-    id: String,
-    #[serde(default)]
-    policies: Vec<String>,
-}
-
-impl<'a> RecordContent<'a> {
-    /// None of bytes that are no record.
-    pub(crate) fn of(canonical: &'a [u8]) -> Option<Self> {
-        serde_json::from_slice(canonical).ok()
-    }
-
-    /// Whether it is of what a caller of `tenant` did.
-    pub(crate) fn is_of_tenant(&self, tenant: &str) -> bool {
-        let caller = self.caller.as_ref();
-        caller.is_some_and(|caller| caller.tenant == tenant)
-    }
-
-    /// Whether the decision of that id, or a policy of that id, decided.
-    pub(crate) fn is_decided_by(&self, id: &str) -> bool {
-        let decision = self.decision.as_ref();
-        decision.is_some_and(|it| it.id == id || it.policies.iter().any(|policy| policy == id))
-    }
-
-    /// Whether something was refused or failed for `reason`.
-    pub(crate) fn has_reason(&self, reason: &str) -> bool {
-        self.reason == reason || self.counts.iter().any(|count| count.reason == reason)
-    }
-}
-
-/// What of a record says how its details are opened.
-#[derive(Debug, Deserialize)]
-pub(crate) struct DetailsReference<'a> {
-    #[serde(borrow)]
-    pub(crate) call_id: Cow<'a, str>,
-    #[serde(borrow)]
-    pub(crate) details_hmac: Cow<'a, str>,
-    #[serde(default)]
-    data_subjects: Vec<RecordSubject>,
-}
-
-impl<'a> DetailsReference<'a> {
-    /// None of a record without details.
-    pub(crate) fn of(canonical: &'a [u8]) -> Option<Self> {
-        serde_json::from_slice(canonical).ok()
-    }
-
-    /// The tags of the data subjects, in order.
-    pub(crate) fn tags(&self) -> Vec<Digest> {
-        let subjects = self.data_subjects.iter();
-        subjects
-            .filter_map(|subject| unhex(&subject.hmac))
-            .collect()
-    }
-}
-
-fn unhex(digits: &str) -> Option<Digest> {
-    let mut bytes = [0; 32];
-    let (pairs, []) = digits.as_bytes().as_chunks::<2>() else {
-        return None;
-    };
-    if pairs.len() != bytes.len() {
-        return None;
-    }
-    for (byte, pair) in bytes.iter_mut().zip(pairs) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
-    Some(Digest::from_bytes(bytes))
-}
-
-/// What of a record stands in the columns that queries filter on.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct IndexedColumns {
-    pub(crate) event: String,
-    pub(crate) time: i64,
-    pub(crate) call_id: Option<String>,
-    pub(crate) subject: Option<String>,
-    pub(crate) tool: Option<String>,
-    pub(crate) status: Option<String>,
-}
-
-wardgate_store::from_row!(IndexedColumns {
-    event,
-    time,
-    call_id,
-    subject,
-    tool,
-    status
-});
-
-impl IndexedColumns {
-    /// What they hold where nobody changed `canonical`; none of bytes that are no record. Of an event that only a newer
-    /// program knows, `stored` says what it has besides the event and its time.
-    pub(crate) fn of(canonical: &[u8], stored: &Self) -> Option<Self> {
-        #[derive(Deserialize)]
-        struct Members<'a> {
-            #[serde(borrow)]
-            event: Cow<'a, str>,
-            #[serde(borrow)]
-            time: Cow<'a, str>,
-            call_id: Option<String>,
-            caller: Option<Subject>,
-            actor: Option<String>,
-            tool: Option<String>,
-            requested_tool: Option<String>,
-            conversation: Option<String>,
-            target: Option<String>,
-            status: Option<String>,
-        }
-        #[derive(Deserialize)]
-        struct Subject {
-            subject: String,
-        }
-        let members: Members<'_> = serde_json::from_slice(canonical).ok()?;
-        let time = members.time.parse::<Timestamp>().ok()?.as_micros();
-        let subject = members.caller.map(|caller| caller.subject);
-        let cut = |text: Option<String>| text.map(|text| column(&text));
-        let (subject, tool) = match &*members.event {
-            "intent" | "outcome" | "execution" => {
-                let tool = members.tool.or(members.requested_tool).unwrap_or_default();
-                (subject, Some(tool))
-            }
-            "refusals" => (None, None),
-            ANOMALY => (subject, None),
-            ADMIN_CHANGE => (members.actor, members.target),
-            "memory_access" => (subject, members.conversation),
-            _ => (stored.subject.clone(), stored.tool.clone()),
-        };
-        // Executions of one call stand beside each other, so none has its id in the column.
-        let call_id = members.call_id.filter(|_| members.event != "execution");
-        Some(Self {
-            event: members.event.into_owned(),
-            time,
-            call_id,
-            subject: cut(subject),
-            tool: cut(tool),
-            status: members.status,
         })
     }
 }

@@ -5,8 +5,8 @@ use wardgate_domain::{CallId, Digest, InvalidId, InvalidMessage, Status, Timesta
 use wardgate_rpc::client::{AuditFilter, ContentFilter, DataSubjectFilter, QueriedRecord};
 
 use crate::Error;
-use crate::canonical::RecordContent;
 use crate::details_key::DetailsKey;
+use crate::record_content::RecordContent;
 
 /// Which records to read; every filter that is set must match.
 #[derive(Debug, Clone, Default)]

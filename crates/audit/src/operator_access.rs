@@ -14,18 +14,19 @@ use futures::{Stream, StreamExt, TryStreamExt, stream};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use wardgate_domain::{
-    Ambient, Digest, InvalidMessage, OperatorAction, Receipt, ToolName, is_label,
+    AdminChange, Ambient, Digest, InvalidMessage, OperatorAction, Receipt, ToolName, is_label,
 };
 use wardgate_rpc::client::{
-    AuditFilter, DataSubjectFilter, HoldScope, Operator, OperatorError, OperatorRights,
+    AuditFilter, DataSubjectFilter, HoldScope, IdentifiedOperator, OperatorError, OperatorRights,
     ProofSelector, QueriedRecord, RetentionProgress, RetentionStatus,
 };
 use wardgate_transparency::{SignedNote, TlogProof};
 
-use crate::canonical::{RecordContent, RecordEntry, RecordReading};
+use crate::canonical::RecordEntry;
 use crate::details::DetailsVault;
 use crate::export::ExportPart;
 use crate::filter::{BytesFilter, RecordFilter, parse_call_id};
+use crate::record_content::RecordContent;
 use crate::retention::RetentionPolicy;
 use crate::store::{LegalHold, StoreReader, StoreUpkeep};
 use crate::writer::AppendQueue;
@@ -52,13 +53,13 @@ pub(crate) struct OperatorAccess {
 }
 
 /// The tenant whose records `operator` may read; none: all. An operator without a tenant belongs to whoever runs the whole.
-fn tenant_of(operator: &Operator) -> Option<String> {
+fn tenant_of(operator: &IdentifiedOperator) -> Option<String> {
     let tenant = operator.caller.tenant();
     (!tenant.is_empty()).then(|| tenant.to_owned())
 }
 
 /// `filter`, with data subjects of no other tenant than that of `operator`.
-fn restrict(operator: &Operator, filter: AuditFilter) -> AuditFilter {
+fn restrict(operator: &IdentifiedOperator, filter: AuditFilter) -> AuditFilter {
     let data_subject = filter
         .data_subject
         .map(|subject| restrict_subject(operator, subject));
@@ -69,7 +70,10 @@ fn restrict(operator: &Operator, filter: AuditFilter) -> AuditFilter {
 }
 
 /// `subject` of the tenant of `operator`, where they have one.
-fn restrict_subject(operator: &Operator, subject: DataSubjectFilter) -> DataSubjectFilter {
+fn restrict_subject(
+    operator: &IdentifiedOperator,
+    subject: DataSubjectFilter,
+) -> DataSubjectFilter {
     DataSubjectFilter {
         tenant: tenant_of(operator).unwrap_or(subject.tenant),
         key: subject.key,
@@ -356,11 +360,11 @@ impl OperatorAccess {
             .await
     }
 
-    async fn authorize_reading(&self, token: &str) -> Result<Operator, OperatorError> {
+    async fn authorize_reading(&self, token: &str) -> Result<IdentifiedOperator, OperatorError> {
         self.rights.decide(token, OperatorAction::ReadRecord).await
     }
 
-    async fn authorize_management(&self, token: &str) -> Result<Operator, OperatorError> {
+    async fn authorize_management(&self, token: &str) -> Result<IdentifiedOperator, OperatorError> {
         self.rights
             .decide(token, OperatorAction::ManageRecord)
             .await
@@ -369,7 +373,7 @@ impl OperatorAccess {
     /// Makes durable that `operator` does what concerns the records of all tenants; an operator of a tenant may not.
     async fn put_on_record_of_all(
         &self,
-        operator: &mut Operator,
+        operator: &mut IdentifiedOperator,
         action: &'static str,
         target: &str,
     ) -> Result<(), Error> {
@@ -385,7 +389,7 @@ impl OperatorAccess {
     /// `done`; where it failed, that is on record too.
     async fn put_failure_on_record<T>(
         &self,
-        operator: &Operator,
+        operator: &IdentifiedOperator,
         action: &'static str,
         target: &str,
         done: Result<T, Error>,
@@ -396,7 +400,11 @@ impl OperatorAccess {
         done
     }
 
-    fn filter(&self, operator: &Operator, filter: AuditFilter) -> Result<RecordFilter, Error> {
+    fn filter(
+        &self,
+        operator: &IdentifiedOperator,
+        filter: AuditFilter,
+    ) -> Result<RecordFilter, Error> {
         let filter = RecordFilter::of(restrict(operator, filter), Some(self.vault.key()))?;
         Ok(RecordFilter {
             bytes: BytesFilter {
@@ -410,7 +418,7 @@ impl OperatorAccess {
     /// Makes durable that `operator` reads `target`; fails where they may not, which is on record as well.
     async fn put_on_record(
         &self,
-        operator: &Operator,
+        operator: &IdentifiedOperator,
         action: &'static str,
         target: &str,
     ) -> Result<Receipt, Error> {
@@ -421,18 +429,15 @@ impl OperatorAccess {
 
     async fn append(
         &self,
-        operator: &Operator,
+        operator: &IdentifiedOperator,
         (action, target): (&'static str, &str),
         failed: bool,
     ) -> Result<Receipt, Error> {
-        let reading = RecordReading {
-            operator: &operator.caller,
-            decision: &operator.decision,
-            action,
-            target,
+        let change = AdminChange {
             failed,
+            ..operator.change(action, target)
         };
-        let entry = RecordEntry::of_reading(self.ambient.now(), &reading)?;
+        let entry = RecordEntry::of_admin_change(self.ambient.now(), &change)?;
         self.appends.append(entry, false).await
     }
 

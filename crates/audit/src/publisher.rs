@@ -153,6 +153,8 @@ pub(crate) struct VerifiedLog {
     signer: Signer,
     /// The tree of that checkpoint.
     signed: TreeHead,
+    /// How many records the stored tree has.
+    tree_size: u64,
 }
 
 impl VerifiedLog {
@@ -162,8 +164,9 @@ impl VerifiedLog {
         key: &LogKey,
         identity: LogIdentity<'_>,
     ) -> Result<Self, Error> {
-        let stored = reader.tree().await?.checkpoint;
-        let stored = stored.as_deref().map(StoredCheckpoint::parse).transpose()?;
+        let tree = reader.tree().await?;
+        let stored = tree.checkpoint.as_deref().map(StoredCheckpoint::parse);
+        let stored = stored.transpose()?;
         let origin = match (identity.origin, &stored) {
             (Some(origin), _) => origin.to_owned(),
             (None, Some(stored)) => stored.checkpoint.origin.clone(),
@@ -176,6 +179,7 @@ impl VerifiedLog {
         Ok(Self {
             signed: stored.map_or(CompactTree::default().head(), |it| it.checkpoint.head),
             signer,
+            tree_size: tree.head.size,
         })
     }
 }
@@ -203,9 +207,12 @@ impl Publisher {
         log: VerifiedLog,
         ambient: Ambient,
     ) -> Result<Self, Error> {
-        let tree = reader.tree().await?;
-        let backlog = reader.head().await?.size.saturating_sub(tree.head.size);
-        let VerifiedLog { signer, signed } = log;
+        let VerifiedLog {
+            signer,
+            signed,
+            tree_size,
+        } = log;
+        let backlog = reader.head().await?.size.saturating_sub(tree_size);
         let key = signer.verifier_key();
         tracing::info!(%key, "the checkpoints of the record are verified with this key");
         let mut publisher = Self {

@@ -8,9 +8,9 @@ use futures::{Stream, StreamExt, TryStreamExt, stream};
 use wardgate_rpc::client::{QueriedRecord, RecordDamage};
 
 use crate::Error;
-use crate::canonical::DetailsReference;
 use crate::details::DetailsVault;
 use crate::filter::RecordFilter;
+use crate::record_content::DetailsReference;
 use crate::store::{PageBounds, RecordHead, RecordPage, RecordPosition, StoreReader};
 
 /// Records read at once.

@@ -19,7 +19,7 @@ use wardgate_rpc::client::{HoldDescription, RetentionProgress, RetentionStatus};
 use wardgate_transparency::{CompactTree, TILE_WIDTH};
 
 use crate::Error;
-use crate::canonical::RecordContent;
+use crate::record_content::RecordContent;
 use crate::store::{LegalHold, StoreReader, StoreUpkeep};
 use crate::stored_row::StoredRow;
 use crate::writer::AppendQueue;

@@ -97,6 +97,14 @@ pub struct AdminChange {
     pub operator: Option<Box<OperatorFacts>>,
 }
 
+impl AdminChange {
+    /// Whether the policy let the operator make it, where a token said who that is.
+    pub fn is_allowed(&self) -> bool {
+        let operator = self.operator.as_ref();
+        operator.is_none_or(|operator| operator.decision.allowed)
+    }
+}
+
 /// An operator whose token was verified, and whether the policy let them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OperatorFacts {

@@ -74,7 +74,7 @@ pub use wardgate_authorization_facade::{
 };
 pub use wardgate_connect::{SignInConfig, listed_routes as listed_connect_routes};
 pub use wardgate_gateway_store::{LAYOUT, SessionKey};
-pub use wardgate_mcp_server::{METHODS, Method};
+pub use wardgate_mcp_server::{METHODS, McpMethod};
 
 use authority::Authority;
 use catalogue::Catalogue;

@@ -6,7 +6,7 @@ use axum::http::HeaderMap;
 use bytes::Bytes;
 use wardgate_domain::{Caller, Digest};
 use wardgate_mcp::Version;
-use wardgate_mcp_server::{JsonRpcRequest, RequestMeta, RpcError, named_version};
+use wardgate_mcp_server::{JsonRpcRequest, RequestMeta, RpcError, StreamAcceptance, named_version};
 use wardgate_resilience::LimitReport;
 use wardgate_resilience::concurrency::Slot;
 
@@ -30,6 +30,8 @@ pub(crate) enum Transport {
 #[derive(Debug)]
 pub(crate) struct Post {
     pub(crate) transport: Transport,
+    /// Whether its client takes a stream as the answer; a batch and other transports have none.
+    pub(crate) accepts_stream: StreamAcceptance,
     pub(crate) view: View,
     pub(crate) caller: Arc<Caller>,
     /// The scopes of the token.

@@ -8,7 +8,7 @@ use wardgate_gateway_record::CallRecorder;
 use wardgate_mcp::Version;
 use wardgate_mcp_server::{JsonRpcRequest, McpResponse, ObjectMembers, RpcError, inner, sentence};
 use wardgate_resilience::{LeaseStoreUnavailable, LimitState};
-use wardgate_rpc::client::{CallError, Operator, PolicyClient};
+use wardgate_rpc::client::{CallError, IdentifiedOperator, PolicyClient};
 
 use crate::RequestAdmission;
 
@@ -80,24 +80,18 @@ impl LimitsView {
     /// What is used of every limit, or what the operator's tenant used. On record before anything is read.
     async fn list(&self, operator: &Caller) -> Result<Vec<LimitState>, LimitsError> {
         let action = OperatorAction::ReadRecord;
-        let decision = self.policy.authorize_operator(operator, action).await;
-        let decision = decision.map_err(LimitsError::Policy)?;
-        let is_allowed = decision.allowed;
-        self.record(Operator {
-            caller: operator.clone(),
-            action,
-            decision,
-        })
-        .await?;
-        if !is_allowed {
+        let operator = IdentifiedOperator::ask(&self.policy, operator.clone(), action).await;
+        let operator = operator.map_err(LimitsError::Policy)?;
+        self.record(&operator).await?;
+        if !operator.decision.allowed {
             return Err(LimitsError::Denied);
         }
-        let tenant = operator.tenant();
+        let tenant = operator.caller.tenant();
         let tenant = (!tenant.is_empty()).then_some(tenant);
         Ok(self.admission.uses(tenant).await?)
     }
 
-    async fn record(&self, operator: Operator) -> Result<(), LimitsError> {
+    async fn record(&self, operator: &IdentifiedOperator) -> Result<(), LimitsError> {
         let event = Event::AdminChange(AdminChange {
             scope: operator.caller.tenant().to_owned(),
             ..operator.change("limits.read", "limits")

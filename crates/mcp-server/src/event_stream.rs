@@ -11,37 +11,48 @@ use wardgate_mcp::header::{EVENT_STREAM, JSON};
 /// The longest silence on a stream, so that no proxy takes a quiet stream for a dead one.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Whether the client accepts a stream as the answer.
-pub fn takes_events(headers: &HeaderMap) -> bool {
-    accepted(headers, EVENT_STREAM).is_some()
+/// Whether a client takes a stream as the answer, by its header `Accept`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamAcceptance {
+    /// It takes none.
+    Refused,
+    /// It takes one, and a single message as well.
+    Accepted,
+    /// It prefers one to a single message: it gives the media type of streams more weight than that of JSON, or as much and
+    /// names it first (RFC 9110, section 12.5.1; the order is a convention).
+    Preferred,
 }
 
-/// Whether the client prefers a stream as the answer: it gives the media type of streams more weight than that of JSON, or as
-/// much and names it first (RFC 9110, section 12.5.1; the order is a convention).
-pub fn prefers_events(headers: &HeaderMap) -> bool {
-    match (accepted(headers, EVENT_STREAM), accepted(headers, JSON)) {
-        (Some(_), None) => true,
-        (Some((stream_weight, stream_at)), Some((json_weight, json_at))) => {
-            (stream_weight, json_at) > (json_weight, stream_at)
+impl StreamAcceptance {
+    /// What the headers of a request say.
+    pub fn of(headers: &HeaderMap) -> Self {
+        let values = headers.get_all(header::ACCEPT).iter();
+        let ranges = values
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(','));
+        // The largest weight of each, and where it first stands.
+        let (mut stream, mut json) = (None, None);
+        for (at, range) in ranges.enumerate() {
+            let mut parts = range.split(';').map(str::trim);
+            let named = parts.next().unwrap_or_default();
+            let of_type = if named.eq_ignore_ascii_case(EVENT_STREAM) {
+                &mut stream
+            } else if named.eq_ignore_ascii_case(JSON) {
+                &mut json
+            } else {
+                continue;
+            };
+            let weight = parts.find_map(weight).unwrap_or(1_000);
+            if weight > 0 {
+                *of_type = (*of_type).max(Some((weight, Reverse(at))));
+            }
         }
-        (None, _) => false,
+        match stream {
+            None => Self::Refused,
+            Some(_) if stream > json => Self::Preferred,
+            Some(_) => Self::Accepted,
+        }
     }
-}
-
-/// The weight in thousandths that `Accept` gives `media_type` by its name, and where it stands; none where it is not accepted.
-fn accepted(headers: &HeaderMap, media_type: &str) -> Option<(u16, usize)> {
-    let accepted = headers.get_all(header::ACCEPT).iter();
-    let ranges = accepted
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','));
-    let weights = ranges.enumerate().filter_map(|(at, range)| {
-        let mut parts = range.split(';').map(str::trim);
-        let is_it = parts.next()?.eq_ignore_ascii_case(media_type);
-        is_it.then(|| (parts.find_map(weight).unwrap_or(1_000), at))
-    });
-    weights
-        .filter(|(weight, _)| *weight > 0)
-        .max_by_key(|(weight, at)| (*weight, Reverse(*at)))
 }
 
 /// The weight that the parameter `q` gives, in thousandths.
@@ -87,22 +98,23 @@ mod tests {
 
     #[test]
     fn a_client_prefers_the_media_type_of_more_weight_and_else_the_first() {
-        for (accept, prefers) in [
-            ("text/event-stream, application/json", true),
-            ("Text/Event-Stream;q=0.9,application/json", false),
-            ("application/json; q=0.5, text/event-stream", true),
-            ("text/event-stream;q=0.8, application/json;q=0.8", true),
-            ("text/event-stream;q=0, application/json", false),
-            ("text/event-stream;q=0", false),
-            ("*/*, text/event-stream", true),
-            ("application/json, text/event-stream", false),
-            ("*/*", false),
+        use StreamAcceptance::{Accepted, Preferred, Refused};
+        for (accept, expected) in [
+            ("text/event-stream, application/json", Preferred),
+            ("Text/Event-Stream;q=0.9,application/json", Accepted),
+            ("application/json; q=0.5, text/event-stream", Preferred),
+            ("text/event-stream;q=0.8, application/json;q=0.8", Preferred),
+            ("text/event-stream;q=0, application/json", Refused),
+            ("text/event-stream;q=0", Refused),
+            ("*/*, text/event-stream", Preferred),
+            ("application/json, text/event-stream", Accepted),
+            ("*/*", Refused),
         ] {
             let accept = HeaderValue::from_static(accept);
             let headers = HeaderMap::from_iter([(header::ACCEPT, accept.clone())]);
-            assert_eq!(prefers_events(&headers), prefers, "{accept:?}");
+            assert_eq!(StreamAcceptance::of(&headers), expected, "{accept:?}");
         }
-        assert!(!prefers_events(&HeaderMap::new()));
+        assert_eq!(StreamAcceptance::of(&HeaderMap::new()), Refused);
     }
 
     #[test]

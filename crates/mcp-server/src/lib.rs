@@ -39,13 +39,13 @@ pub use envelope::{
     ClientResponse, JsonRpcMessage, JsonRpcRequest, RequestParams, cancelled, inner, object,
     spelt_alike, text_of,
 };
-pub use event_stream::{KEEP_ALIVE, format_event, prefers_events, takes_events};
+pub use event_stream::{KEEP_ALIVE, StreamAcceptance, format_event};
 pub use fields::ObjectMembers;
 pub use idempotency::key_of as idempotency_key;
 pub use input_requests::{InputRecipient, InputRequestError, InputRequests};
 pub use log_level::LogLevel;
 pub use meta::RequestMeta;
-pub use method::{METHODS, Method, MethodVersions, find_method};
+pub use method::{METHODS, McpMethod, MethodVersions, find_method};
 pub use mirrored_headers::{check as check_mirrored_headers, of_request};
 pub use older_content::{given, tool_content, tool_structured};
 pub use response::{

@@ -4,7 +4,7 @@ use wardgate_mcp::Version;
 
 /// One method.
 #[derive(Debug)]
-pub struct Method {
+pub struct McpMethod {
     /// As requests spell it.
     pub name: &'static str,
     /// The versions that have it.
@@ -58,7 +58,7 @@ const FOR_OPERATORS: &str =
     "everywhere, for whom the policy lets revoke access; see [Operate](../operate.md)";
 
 /// Every method.
-pub const METHODS: &[Method] = &[
+pub const METHODS: &[McpMethod] = &[
     light("initialize", MethodVersions::Legacy, EVERYWHERE),
     light("ping", MethodVersions::Legacy, EVERYWHERE),
     work("server/discover", MethodVersions::Modern, EVERYWHERE),
@@ -106,8 +106,8 @@ pub const METHODS: &[Method] = &[
 ];
 
 /// A method whose requests wait for a place.
-const fn work(name: &'static str, versions: MethodVersions, paths: &'static str) -> Method {
-    Method {
+const fn work(name: &'static str, versions: MethodVersions, paths: &'static str) -> McpMethod {
+    McpMethod {
         name,
         versions,
         needs_slot: true,
@@ -116,14 +116,14 @@ const fn work(name: &'static str, versions: MethodVersions, paths: &'static str)
 }
 
 /// A method whose requests do not.
-const fn light(name: &'static str, versions: MethodVersions, paths: &'static str) -> Method {
-    Method {
+const fn light(name: &'static str, versions: MethodVersions, paths: &'static str) -> McpMethod {
+    McpMethod {
         needs_slot: false,
         ..work(name, versions, paths)
     }
 }
 
 /// The method of this name.
-pub fn find_method(name: &str) -> Option<&'static Method> {
+pub fn find_method(name: &str) -> Option<&'static McpMethod> {
     METHODS.iter().find(|method| method.name == name)
 }

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use metrics::counter;
-use tracing::{error, warn};
+use tracing::warn;
 use wardgate_domain::{AdminChange, Ambient, ConversationKey, HoldTarget};
-use wardgate_rpc::client::{AuditClient, Operator, OperatorLog};
+use wardgate_rpc::client::{AuditClient, IdentifiedOperator, OperatorLog};
 use wardgate_telemetry::names;
 
 use crate::Error;
@@ -27,7 +27,7 @@ const ERASE: &str = "conversation.erase";
 #[derive(Debug, Clone)]
 pub(crate) enum ErasureActor {
     Owner(String),
-    Operator(Box<Operator>),
+    Operator(Box<IdentifiedOperator>),
     Retention,
 }
 
@@ -104,7 +104,7 @@ impl Erasure {
         };
         self.append(change.clone()).await?;
         let erased = self.store.erase(&candidate, self.ambient.now()).await;
-        self.settle(change, erased).await?;
+        self.log.settle(change, erased).await?;
         self.to_scrub.store(true, Ordering::Release);
         counter!(names::CONVERSATIONS_ERASED, "by" => by.kind()).increment(1);
         tracing::info!(key = %candidate.key, by = by.kind(), "a conversation was erased");
@@ -114,7 +114,7 @@ impl Erasure {
     /// The same for an operator, whom the policy has to let.
     pub(crate) async fn erase_for_operator(
         self: &Arc<Self>,
-        operator: Operator,
+        operator: IdentifiedOperator,
         key: ConversationKey,
     ) -> Result<(), Error> {
         let change = operator.change(ERASE, key.to_string());
@@ -126,7 +126,7 @@ impl Erasure {
     /// Puts a hold on something, or lifts it, for an operator, whom the policy has to let.
     pub(crate) async fn set_hold(
         self: &Arc<Self>,
-        operator: &Operator,
+        operator: &IdentifiedOperator,
         target: HoldTarget,
         held: bool,
     ) -> Result<(), Error> {
@@ -139,7 +139,7 @@ impl Erasure {
             let now = erasure.ambient.now();
             let by = &change.actor;
             let set = erasure.store.set_hold(&target, held, by, now).await;
-            erasure.settle(change, set).await
+            erasure.log.settle(change, set).await
         });
         setting.await.unwrap_or(Err(Error::Interrupted))
     }
@@ -177,23 +177,6 @@ impl Erasure {
         }
     }
 
-    /// What was recorded and then not done is recorded as failed.
-    async fn settle(&self, change: AdminChange, done: Result<(), Error>) -> Result<(), Error> {
-        let Err(error) = done else { return Ok(()) };
-        let failed = AdminChange {
-            failed: true,
-            ..change
-        };
-        if let Err(error) = self.append(failed).await {
-            let cause = &error as &dyn std::error::Error;
-            error!(
-                cause,
-                "a change was recorded, not made, and that cannot be recorded"
-            );
-        }
-        Err(error)
-    }
-
     async fn append(&self, change: AdminChange) -> Result<(), Error> {
         self.log.append(change).await.map_err(Error::NotRecorded)
     }
@@ -205,7 +188,7 @@ fn cannot(what: &'static str, error: &Error) {
     warn!(cause, "{what}");
 }
 
-fn hold_change(target: &HoldTarget, held: bool, operator: &Operator) -> AdminChange {
+fn hold_change(target: &HoldTarget, held: bool, operator: &IdentifiedOperator) -> AdminChange {
     let (name, scope) = match target {
         HoldTarget::Conversation(key) => (format!("conversation:{key}"), String::new()),
         HoldTarget::Person { tenant, subject } => {

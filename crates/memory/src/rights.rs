@@ -17,7 +17,9 @@ use wardgate_domain::{
     About, AnsweredCall, AttributeType, BearerToken, Caller, ColumnTier, ConversationFacts,
     ConversationKey, Digest, Message, OperatorAction, PermitTerms, Source, ToolFacts, Verdict,
 };
-use wardgate_rpc::client::{CallError, Operator, OperatorError, OperatorRights, PolicyClient};
+use wardgate_rpc::client::{
+    CallError, IdentifiedOperator, OperatorError, OperatorRights, PolicyClient,
+};
 
 use crate::owner::Owner;
 use crate::store::{CallRights, ConversationExcerpt, GroundingResult, StoredMessage};
@@ -53,7 +55,7 @@ pub(crate) trait Rights: Clone + Send + Sync + 'static {
     fn authorize_manager(
         &self,
         token: &str,
-    ) -> impl Future<Output = Result<Operator, OperatorError>> + Send;
+    ) -> impl Future<Output = Result<IdentifiedOperator, OperatorError>> + Send;
 
     /// Whether the caller may read a conversation of another owner.
     fn may_recall(
@@ -65,7 +67,7 @@ pub(crate) trait Rights: Clone + Send + Sync + 'static {
 }
 
 impl Rights for PolicyClient {
-    async fn authorize_manager(&self, token: &str) -> Result<Operator, OperatorError> {
+    async fn authorize_manager(&self, token: &str) -> Result<IdentifiedOperator, OperatorError> {
         let rights = OperatorRights::new(Some(self.clone()), "memory.links.policy");
         rights.decide(token, OperatorAction::ManageRecord).await
     }

@@ -16,7 +16,7 @@ use wardgate_domain::{
 use wardgate_edge::{Authenticator, CallerLookup, TokenRefusal};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::policy::v1::{self as pb, policy_service_server as server};
-use wardgate_rpc::client::{Authorizer, CallError, CallQuestion, LocalPolicy, OperatorError};
+use wardgate_rpc::client::{Authorizer, CallError, CallQuestion, IdentifiedOperator, LocalPolicy};
 use wardgate_rpc::{Readiness, ServiceError};
 use wardgate_telemetry::names;
 
@@ -316,19 +316,16 @@ impl server::PolicyService for PolicyHandler {
         request: Request<pb::ListShadowFlipsRequest>,
     ) -> Result<Response<pb::ListShadowFlipsResponse>, Status> {
         let operator = self.caller(&request.into_inner().operator_token).await?;
-        let decision = self
-            .authorizer
-            .authorize_operator(&operator, OperatorAction::ReadRecord);
-        if !decision.allowed {
-            let refused = OperatorError::NotPermitted {
-                subject: operator.subject().to_owned(),
-                action: OperatorAction::ReadRecord,
-                decision_id: decision.id,
-            };
-            return Err(CallError::from(&refused).into());
-        }
+        let action = OperatorAction::ReadRecord;
+        let operator = IdentifiedOperator {
+            decision: self.authorizer.authorize_operator(&operator, action),
+            caller: Caller::clone(&operator),
+            action,
+        };
+        let permitted = operator.check_permitted();
+        permitted.map_err(|refused| CallError::from(&refused))?;
         // An operator without a tenant belongs to whoever runs the whole.
-        let tenant = Some(operator.tenant()).filter(|it| !it.is_empty());
+        let tenant = Some(operator.caller.tenant()).filter(|it| !it.is_empty());
         let report = self.authorizer.shadow_report(tenant);
         Ok(Response::new(report.into()))
     }

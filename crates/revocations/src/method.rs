@@ -9,7 +9,7 @@ use wardgate_domain::{
 };
 use wardgate_mcp::Version;
 use wardgate_mcp_server::{JsonRpcRequest, McpResponse, ObjectMembers, RpcError, inner};
-use wardgate_rpc::client::Operator;
+use wardgate_rpc::client::IdentifiedOperator;
 
 use crate::{RevocationError, Revocations};
 
@@ -142,14 +142,10 @@ impl Revocations {
     }
 
     /// What the policy says of `caller` as an operator.
-    async fn authorize(&self, caller: &Caller) -> Result<Operator, RevocationError> {
+    async fn authorize(&self, caller: &Caller) -> Result<IdentifiedOperator, RevocationError> {
         let action = OperatorAction::RevokeAccess;
-        let decision = self.policy.authorize_operator(caller, action).await;
-        Ok(Operator {
-            caller: caller.clone(),
-            action,
-            decision: decision.map_err(RevocationError::Policy)?,
-        })
+        let operator = IdentifiedOperator::ask(&self.policy, caller.clone(), action).await;
+        operator.map_err(RevocationError::Policy)
     }
 
     async fn change_store(
@@ -177,7 +173,7 @@ impl Revocations {
 
     async fn record(
         &self,
-        operator: &Operator,
+        operator: &IdentifiedOperator,
         change: &RevocationChange,
         failed: bool,
     ) -> Result<(), RevocationError> {

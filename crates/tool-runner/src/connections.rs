@@ -11,7 +11,7 @@ use futures::future::join_all;
 use tracing::warn;
 use wardgate_domain::{AdminChange, SwitchScope};
 use wardgate_proto::common::v1::ErrorReason;
-use wardgate_rpc::client::{ConnectTarget, Operator, RemoveConnections};
+use wardgate_rpc::client::{ConnectTarget, IdentifiedOperator, RemoveConnections};
 
 use crate::Error;
 use crate::loaded::LoadedCatalogue;
@@ -69,7 +69,7 @@ pub(crate) async fn finish(
 /// Every connection, for an operator.
 pub(crate) async fn list(
     switchboard: &Switchboard,
-    operator: &Operator,
+    operator: &IdentifiedOperator,
 ) -> Result<Vec<StoredConnection>, Error> {
     let reading = operator.change("connection.list", "*");
     switchboard.log().record_reading(operator, reading).await?;
@@ -81,7 +81,7 @@ pub(crate) async fn list(
 pub(crate) async fn remove(
     loaded: &LoadedCatalogue,
     switchboard: &Switchboard,
-    operator: &Operator,
+    operator: &IdentifiedOperator,
     remove: &RemoveConnections<'_>,
 ) -> Result<u64, Error> {
     let change = |failed| AdminChange {

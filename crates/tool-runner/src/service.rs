@@ -30,8 +30,8 @@ use wardgate_proto::toolrunner::v1::tool_runner_service_server::{
 };
 use wardgate_redact::PseudonymKey;
 use wardgate_rpc::client::{
-    AuditClient, CallError, CallEvents, CallTool, LocalToolRunner, MemoryClient, Operator,
-    OperatorRights, PolicyClient, ToolCaller,
+    AuditClient, CallError, CallEvents, CallTool, IdentifiedOperator, LocalToolRunner,
+    MemoryClient, OperatorRights, PolicyClient, ToolCaller,
 };
 use wardgate_rpc::{Readiness, Service, ServiceError};
 use wardgate_telemetry::names;
@@ -499,13 +499,13 @@ impl Runner {
     }
 
     /// Whose `token` is, and whether they may manage tools.
-    async fn operator(&self, token: &str) -> Result<Operator, Status> {
+    async fn operator(&self, token: &str) -> Result<IdentifiedOperator, Status> {
         let operator = self.operators.decide(token, OperatorAction::ManageTools);
         operator.await.map_err(|error| wardgate_rpc::status(&error))
     }
 
     /// Every switch, as stored.
-    async fn list_for(&self, operator: &Operator) -> Result<Vec<Switch>, Error> {
+    async fn list_for(&self, operator: &IdentifiedOperator) -> Result<Vec<Switch>, Error> {
         let board = &self.switchboard;
         let reading = operator.change("switch.list", "*");
         board.log().record_reading(operator, reading).await?;
@@ -514,7 +514,7 @@ impl Runner {
 
     /// A switch for what does not exist would be a slip of the hand that nobody notices. One that is left
     /// over can be taken away all the same.
-    async fn set(&self, operator: &Operator, change: SwitchChange) -> Result<(), Error> {
+    async fn set(&self, operator: &IdentifiedOperator, change: SwitchChange) -> Result<(), Error> {
         let record = switch_record(&change, operator);
         let log = self.switchboard.log();
         log.check_permitted(operator, &record).await?;

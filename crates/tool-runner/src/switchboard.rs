@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 
 use metrics::counter;
 use tokio::sync::{Mutex, watch};
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 use wardgate_domain::{
     AdminChange, Ambient, Switch, SwitchChange, SwitchKind, SwitchTarget, ToolSwitches,
 };
-use wardgate_rpc::client::{AuditClient, Operator, OperatorLog};
+use wardgate_rpc::client::{AuditClient, IdentifiedOperator, OperatorLog};
 use wardgate_store::is_busy;
 use wardgate_telemetry::names;
 
@@ -179,17 +179,7 @@ impl Switchboard {
         self.record_change(record.clone()).await?;
         let now = self.ambient.now();
         let set = self.store.set_switch(change, &record.actor, now).await;
-        if let Err(error) = set {
-            // Perhaps it was made and only the answer was lost; the record says that nobody knows.
-            let failed = AdminChange {
-                failed: true,
-                ..record
-            };
-            if let Err(error) = self.record_change(failed).await {
-                error!(%error, "a switch was recorded, not set, and that cannot be recorded");
-            }
-            return Err(error.into());
-        }
+        self.log.settle(record, set).await?;
         let (kind, name) = (change.target.kind.as_str(), change.target.name.as_str());
         info!(kind, name, scope = %change.scope, action = change.action.as_str(), "a switch was set");
         // It is made. If it cannot be read back now, the next look will find it.
@@ -256,7 +246,7 @@ impl Switchboard {
 }
 
 /// What the record says of a change of a switch that `operator` asks for.
-pub(crate) fn switch_record(change: &SwitchChange, operator: &Operator) -> AdminChange {
+pub(crate) fn switch_record(change: &SwitchChange, operator: &IdentifiedOperator) -> AdminChange {
     let SwitchTarget { kind, name } = &change.target;
     let action = format!("{}.{}", kind.as_str(), change.action.as_str());
     AdminChange {

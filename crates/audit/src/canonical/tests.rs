@@ -3,9 +3,14 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use serde_json::Value;
-use wardgate_domain::{Ambient, CallId, CallerClaims, MemoryMethod, OperatorFacts, RefusalCount};
+use wardgate_domain::{
+    Ambient, CallId, Caller, CallerClaims, MemoryMethod, OperatorAction, OperatorFacts,
+    ReadDecision, RefusalCount,
+};
+use wardgate_rpc::client::IdentifiedOperator;
 
 use super::*;
+use crate::record_content::RecordContent;
 
 const CALL_ID: &str = "019a7318-2b40-7000-8000-000000000001";
 const DECISION_ID: &str = "019a7318-2b40-7000-8000-000000000002";
@@ -286,7 +291,7 @@ fn the_canonical_bytes_of_an_operators_change_are_these() {
 
 #[test]
 fn the_canonical_bytes_of_what_an_operator_reads_are_these() {
-    let operator = Caller::from_verified(CallerClaims {
+    let caller = Caller::from_verified(CallerClaims {
         issuer: "https://issuer.example".to_owned(),
         subject: "auditor.lee".to_owned(),
         tenant: "north".to_owned(),
@@ -295,19 +300,17 @@ fn the_canonical_bytes_of_what_an_operator_reads_are_these() {
         token_id: "t-1".to_owned(),
         expires_at: Timestamp::from_seconds(0),
     });
-    let decision = ReadDecision {
-        id: DECISION_ID.parse().unwrap(),
-        allowed: false,
-        policy_hash: Digest::from_bytes([2; 32]),
+    let operator = IdentifiedOperator {
+        caller,
+        action: OperatorAction::ReadRecord,
+        decision: ReadDecision {
+            id: DECISION_ID.parse().unwrap(),
+            allowed: false,
+            policy_hash: Digest::from_bytes([2; 32]),
+        },
     };
-    let reading = RecordReading {
-        operator: &operator,
-        decision: &decision,
-        action: "audit.query",
-        target: "status=denied",
-        failed: false,
-    };
-    let entry = RecordEntry::of_reading(time(), &reading).unwrap();
+    let reading = operator.change("audit.query", "status=denied");
+    let entry = RecordEntry::of_admin_change(time(), &reading).unwrap();
     assert_eq!(
         String::from_utf8(entry.canonical.clone()).unwrap(),
         concat!(

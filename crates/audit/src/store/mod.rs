@@ -24,8 +24,9 @@ use wardgate_store::{DatabaseSettings, Layout, MigrationError, StartWait, is_bus
 use wardgate_transparency::TreeHead;
 
 use crate::Error;
-use crate::canonical::{IndexedColumns, RecordEntry, leaf_hash};
+use crate::canonical::{RecordEntry, leaf_hash};
 use crate::filter::RecordFilter;
+use crate::record_content::IndexedColumns;
 use crate::stored_row::StoredRow;
 
 pub(crate) use counts::CountedRecords;

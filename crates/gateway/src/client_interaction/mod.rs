@@ -25,12 +25,11 @@ use tokio_util::sync::CancellationToken;
 use wardgate_domain::{Caller, Reason};
 use wardgate_mcp::Version;
 use wardgate_mcp_server::{
-    JsonRpcRequest, LogLevel, McpResponse, RequestMeta, RpcError, format_event, prefers_events,
-    takes_events,
+    JsonRpcRequest, LogLevel, McpResponse, RequestMeta, RpcError, StreamAcceptance, format_event,
 };
 use wardgate_rpc::client::{CallEvent, CallProgress, LogMessage, PassthroughMeta};
 
-use crate::post::{Post, Transport, is_batch};
+use crate::post::Post;
 use crate::replica_inbox::ExpectedMessage;
 use crate::session::SseSession;
 use crate::stored_stream::{StreamStore, StreamWriter};
@@ -103,9 +102,7 @@ impl ClientChannels {
         meta: &RequestMeta<'_>,
         version: Version,
     ) -> Result<ClientChannel, RpcError> {
-        let can_stream = post.transport == Transport::Mcp
-            && takes_events(&post.headers)
-            && !is_batch(&post.body);
+        let can_stream = post.accepts_stream != StreamAcceptance::Refused;
         let response_mode = match (&post.session, &post.streamable) {
             (Some(session), _) => ResponseMode::SseStream(Arc::clone(session)),
             (None, Some(session)) if can_stream => {
@@ -140,7 +137,7 @@ impl ClientChannels {
             log_level,
             progress_token: meta.progress_token()?.map(ToOwned::to_owned),
             passthrough: passthrough_meta(post, request, version),
-            prefers_stream: can_stream && prefers_events(&post.headers),
+            prefers_stream: post.accepts_stream == StreamAcceptance::Preferred,
             response_mode,
             cancel: cancel.unwrap_or_default(),
             trace: if post.headers.contains_key("traceparent") {

@@ -22,7 +22,7 @@ use wardgate_json::scan;
 use wardgate_limits::LIST_LIMITS;
 use wardgate_mcp::Version;
 use wardgate_mcp_server::{
-    BATCH, ContentMethod, JsonRpcMessage, JsonRpcRequest, LISTEN, LogLevel, McpResponse, Method,
+    BATCH, ContentMethod, JsonRpcMessage, JsonRpcRequest, LISTEN, LogLevel, McpMethod, McpResponse,
     RequestMeta, ResultFormat, RpcError, cancelled, find_method, idempotency_key, negotiate,
     object, of_request, text_of,
 };
@@ -195,7 +195,7 @@ async fn measure_request(
 async fn dispatch_within_limits(
     gateway: &Arc<Gateway>,
     post: &Post,
-    (request, known): (&JsonRpcRequest<'_>, Option<&'static Method>),
+    (request, known): (&JsonRpcRequest<'_>, Option<&'static McpMethod>),
     version: Version,
 ) -> Result<McpResponse, RpcError> {
     post.access.check_method(&request.method)?;
@@ -228,7 +228,7 @@ async fn dispatch_within_limits(
 async fn dispatch(
     gateway: &Arc<Gateway>,
     post: &Post,
-    (request, known): (&JsonRpcRequest<'_>, Option<&'static Method>),
+    (request, known): (&JsonRpcRequest<'_>, Option<&'static McpMethod>),
     version: Version,
     slot: &mut Option<Slot>,
 ) -> Result<McpResponse, RpcError> {

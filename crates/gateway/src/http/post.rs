@@ -9,7 +9,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use tracing::Instrument;
-use wardgate_mcp_server::{McpResponse, prefers_events};
+use wardgate_mcp_server::{McpResponse, StreamAcceptance};
 use wardgate_telemetry::trace_context;
 
 use super::guard::{AdmittedRequest, HttpRefusal, RequestKind};
@@ -107,8 +107,14 @@ async fn answer_admitted(
     };
     let answer = match kind {
         RequestKind::Message { transport, body } => {
+            let accepts_stream = if transport == Transport::Mcp && !is_batch(&body) {
+                StreamAcceptance::of(&parts.headers)
+            } else {
+                StreamAcceptance::Refused
+            };
             let post = Post {
                 transport,
+                accepts_stream,
                 view,
                 caller,
                 access,
@@ -155,9 +161,7 @@ async fn answer_message(gateway: &Arc<Gateway>, mut post: Post) -> Response {
     };
     let recorder = &gateway.recorder;
     recorder.count_refusals(&answer, &post.client_ip, &post.caller);
-    let is_stream =
-        post.transport == Transport::Mcp && prefers_events(&post.headers) && !is_batch(&post.body);
-    let answer = if is_stream {
+    let answer = if post.accepts_stream == StreamAcceptance::Preferred {
         answer.into_events()
     } else {
         answer

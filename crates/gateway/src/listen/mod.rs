@@ -39,7 +39,7 @@ use wardgate_edge::RevocationWatch;
 use wardgate_mcp::Version;
 use wardgate_mcp::header::PROTOCOL_VERSION;
 use wardgate_mcp_server::{
-    JsonRpcRequest, KEEP_ALIVE, LISTEN, McpResponse, RpcError, takes_events,
+    JsonRpcRequest, KEEP_ALIVE, LISTEN, McpResponse, RpcError, StreamAcceptance,
 };
 use wardgate_rpc::client::{ConversationSubscriber, MemoryClient};
 
@@ -70,7 +70,7 @@ pub(crate) fn is_asked_for(headers: &HeaderMap) -> bool {
     let version = headers
         .get(PROTOCOL_VERSION)
         .map(|named| named.to_str().unwrap_or_default().parse::<Version>());
-    takes_events(headers)
+    StreamAcceptance::of(headers) != StreamAcceptance::Refused
         && version.is_none_or(|named| named.is_ok_and(|version| !version.is_modern()))
 }
 

@@ -478,12 +478,6 @@ async fn what_is_cleared_and_not_yet_removed_is_as_good_as_gone() {
     }
 }
 
-/// Whether the policy did not allow it.
-fn is_denied(change: &AdminChange) -> bool {
-    let operator = change.operator.as_ref();
-    operator.is_some_and(|operator| !operator.decision.allowed)
-}
-
 #[tokio::test]
 async fn whom_no_policy_lets_manage_conversations_changes_and_lists_nothing_and_that_is_on_record()
 {
@@ -513,7 +507,7 @@ async fn whom_no_policy_lets_manage_conversations_changes_and_lists_nothing_and_
             ];
             assert_eq!(actions.collect::<Vec<_>>(), expected);
             assert!(tried.iter().all(|one| one.actor == subject));
-            assert!(tried.iter().all(|one| is_denied(one)));
+            assert!(tried.iter().all(|one| !one.is_allowed()));
         }
         let no_token = BearerToken::new("");
         let refused = setup.operator.erase(&no_token, key).await;

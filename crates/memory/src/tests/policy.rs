@@ -11,7 +11,7 @@ use wardgate_domain::{
 };
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::ServiceError;
-use wardgate_rpc::client::{CallError, Operator, OperatorError};
+use wardgate_rpc::client::{CallError, IdentifiedOperator, OperatorError};
 
 use crate::owner::Owner;
 use crate::rights::{RequestContext, Rights};
@@ -101,14 +101,14 @@ impl Rights for Policy {
         Ok(super::caller_of(issuer, tenant, subject))
     }
 
-    async fn authorize_manager(&self, token: &str) -> Result<Operator, OperatorError> {
+    async fn authorize_manager(&self, token: &str) -> Result<IdentifiedOperator, OperatorError> {
         if token.is_empty() {
             return Err(OperatorError::NoToken);
         }
         let caller = Rights::identify(self, &BearerToken::new(token)).await;
         let caller = caller.map_err(OperatorError::TokenRefused)?;
         let ambient = Ambient::system();
-        Ok(Operator {
+        Ok(IdentifiedOperator {
             decision: ReadDecision {
                 id: DecisionId::new(&ambient),
                 allowed: caller.subject() == super::MANAGER,

@@ -42,7 +42,7 @@ pub use memory::{
     AddedMessages, ContextWindow, ConversationPage, ConversationSelector, ConversationSubscriber,
     ConversationTurn, ListPage, MemoryClient, MessageBatch, OnBehalfOf, SearchHit,
 };
-pub use operator::{Operator, OperatorError, OperatorLog, OperatorRights};
+pub use operator::{IdentifiedOperator, OperatorError, OperatorLog, OperatorRights};
 pub use policy::{Authorizer, CallQuestion, LocalPolicy, PolicyClient, PolicyVersion};
 pub use tool_runner::{
     CallEvent, CallEvents, CallTool, Catalogue, CatalogueSource, CatalogueTool, DroppedColumns,

@@ -1,6 +1,6 @@
 //! Operators: whose token it is, whether the policy lets them do what they ask for, and the record of it.
 
-use tracing::warn;
+use tracing::{error, warn};
 use wardgate_domain::{
     AdminChange, Ambient, BearerToken, Caller, DecisionId, Event, OperatorAction, OperatorFacts,
     ReadDecision, Record,
@@ -12,7 +12,7 @@ use crate::ServiceError;
 
 /// The holder of a token that was verified, and what the policy says of them.
 #[derive(Debug, Clone)]
-pub struct Operator {
+pub struct IdentifiedOperator {
     /// Who they are.
     pub caller: Caller,
     /// What they ask for.
@@ -21,7 +21,21 @@ pub struct Operator {
     pub decision: ReadDecision,
 }
 
-impl Operator {
+impl IdentifiedOperator {
+    /// `caller`, and whether `policy` lets them do `action`. A denial is an answer, not an error.
+    pub async fn ask(
+        policy: &PolicyClient,
+        caller: Caller,
+        action: OperatorAction,
+    ) -> Result<Self, CallError> {
+        let decision = policy.authorize_operator(&caller, action).await?;
+        Ok(Self {
+            caller,
+            action,
+            decision,
+        })
+    }
+
     /// Fails unless the policy lets them.
     pub fn check_permitted(&self) -> Result<(), OperatorError> {
         if self.decision.allowed {
@@ -79,11 +93,26 @@ impl OperatorLog {
         appended.map(drop)
     }
 
+    /// `done`; where it failed, `change`, which is on record, is so once more as failed: perhaps it was made and only the answer was
+    /// lost.
+    pub async fn settle<T, E>(&self, change: AdminChange, done: Result<T, E>) -> Result<T, E> {
+        if done.is_err() {
+            let failed = AdminChange {
+                failed: true,
+                ..change
+            };
+            if let Err(error) = self.append(failed).await {
+                error!(%error, "a change was recorded, not made, and that cannot be recorded");
+            }
+        }
+        done
+    }
+
     /// Fails unless the policy lets `operator` make `change`, which concerns all tenants: an operator without one belongs to
     /// whoever runs the whole. Who tried is on record, too.
     pub async fn check_permitted(
         &self,
-        operator: &Operator,
+        operator: &IdentifiedOperator,
         change: &AdminChange,
     ) -> Result<(), OperatorError> {
         let mut permitted = operator.check_permitted();
@@ -106,7 +135,7 @@ impl OperatorLog {
     /// Puts on record that `operator` reads what `change` names, whom the policy has to let.
     pub async fn record_reading(
         &self,
-        operator: &Operator,
+        operator: &IdentifiedOperator,
         change: AdminChange,
     ) -> Result<(), OperatorError> {
         self.check_permitted(operator, &change).await?;
@@ -136,7 +165,7 @@ impl OperatorRights {
         &self,
         token: &str,
         action: OperatorAction,
-    ) -> Result<Operator, OperatorError> {
+    ) -> Result<IdentifiedOperator, OperatorError> {
         let setting = self.setting;
         let policy = self.policy.as_ref();
         let policy = policy.ok_or(OperatorError::NoPolicyLink { setting })?;
@@ -145,12 +174,8 @@ impl OperatorRights {
         }
         let caller = policy.identify(&BearerToken::new(token)).await;
         let caller = caller.map_err(refusal)?;
-        let decision = policy.authorize_operator(&caller, action).await;
-        Ok(Operator {
-            decision: decision.map_err(refusal)?,
-            action,
-            caller,
-        })
+        let operator = IdentifiedOperator::ask(policy, caller, action).await;
+        operator.map_err(refusal)
     }
 }
 

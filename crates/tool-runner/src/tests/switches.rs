@@ -1,9 +1,7 @@
 //! Switches, through the service.
 
 use tonic::{Code, Status};
-use wardgate_domain::{
-    AdminChange, Caller, SwitchAction, SwitchChange, SwitchKind, SwitchScope, SwitchTarget,
-};
+use wardgate_domain::{Caller, SwitchAction, SwitchChange, SwitchKind, SwitchScope, SwitchTarget};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_rpc::reason_of;
@@ -234,12 +232,6 @@ async fn a_change_that_means_nothing_is_refused() {
     assert!(harness.audit.actions().is_empty());
 }
 
-/// Whether the policy did not allow it.
-fn is_denied(change: &AdminChange) -> bool {
-    let operator = change.operator.as_ref();
-    operator.is_some_and(|operator| !operator.decision.allowed)
-}
-
 #[tokio::test]
 async fn whom_no_policy_lets_manage_tools_changes_and_lists_nothing_and_that_is_on_record() {
     let (_database, mut harness) = harness().await;
@@ -280,7 +272,7 @@ async fn whom_no_policy_lets_manage_tools_changes_and_lists_nothing_and_that_is_
         ];
         assert_eq!(actions.collect::<Vec<_>>(), expected);
         assert!(tried.iter().all(|one| one.actor == subject));
-        assert!(tried.iter().all(|one| is_denied(one)));
+        assert!(tried.iter().all(|one| !one.is_allowed()));
     }
     let no_token = pb::SetSwitchRequest::from(&disable_plain_rows());
     let refused = harness.client.clone().set_switch(no_token).await;

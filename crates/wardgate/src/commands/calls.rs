@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use wardgate_bench::{CallToolParams, Load, McpClient, Pace, Settings};
 use wardgate_domain::{escape_invisible_json, mark_invisible};
 
+use super::operator::{NO_TOKEN, read_token};
 use super::output::print_document;
 use super::{TOKEN, login};
 use crate::Failure;
@@ -72,9 +73,8 @@ pub(crate) async fn credentials(caller: &ClientOptions) -> Result<Option<(Url, S
         return Ok(Some((url()?, token.clone())));
     }
     if let Some(file) = &caller.token_file {
-        let token = std::fs::read_to_string(file)
-            .map_err(|error| format!("cannot read {}: {error}", file.display()))?;
-        return Ok(Some((url()?, token)));
+        let token = read_token(file)?;
+        return Ok(Some((url()?, token.expose().to_owned())));
     }
     if caller.context.is_none()
         && let Ok(token) = std::env::var(TOKEN)
@@ -97,9 +97,7 @@ pub(crate) async fn client(
     requires_receipt: bool,
 ) -> Result<McpClient, Failure> {
     let found = credentials(&caller).await?;
-    let (url, token) = found.ok_or_else(|| {
-        format!("there is no token: sign in with wardgate login, name a file with --token-file, or set {TOKEN}")
-    })?;
+    let (url, token) = found.ok_or(NO_TOKEN)?;
     Ok(McpClient::new(Settings {
         url,
         token,

@@ -8,6 +8,9 @@ use super::{TOKEN, login};
 use crate::Failure;
 use crate::cli::OperatorSignIn;
 
+/// What is told where there is none.
+pub(super) const NO_TOKEN: &str = "there is no token: sign in with wardgate login, name a file with --token-file, or set WARDGATE_TOKEN";
+
 /// The token of an operator: of the file or the sign-in that is named, of the environment variable, or of the current sign-in.
 pub(super) async fn sign_in_token(operator: &OperatorSignIn) -> Result<BearerToken, Failure> {
     if let Some(file) = &operator.token_file {
@@ -21,9 +24,7 @@ pub(super) async fn sign_in_token(operator: &OperatorSignIn) -> Result<BearerTok
     }
     let signed_in = login::signed_in(operator.context.as_deref()).await?;
     let signed_in = signed_in.map(|(_, token)| BearerToken::new(&token));
-    Ok(signed_in.ok_or_else(|| {
-        format!("there is no token: sign in with wardgate login, name a file with --token-file, or set {TOKEN}")
-    })?)
+    Ok(signed_in.ok_or(NO_TOKEN)?)
 }
 
 /// The token in `file`.

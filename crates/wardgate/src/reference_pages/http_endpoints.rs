@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use wardgate_gateway::Method;
+use wardgate_gateway::McpMethod;
 use wardgate_rpc::routes::RouteInfo;
 
 use super::{assert_sections_current, cell};
@@ -31,8 +31,9 @@ fn section(routes: &[&RouteInfo]) -> String {
 /// The methods of JSON-RPC; those that differ in nothing share a row.
 fn methods() -> String {
     let mut page = String::from("| method | versions | where |\n|---|---|---|\n");
-    let alike =
-        |one: &Method, other: &Method| (one.versions, one.paths) == (other.versions, other.paths);
+    let alike = |one: &McpMethod, other: &McpMethod| {
+        (one.versions, one.paths) == (other.versions, other.paths)
+    };
     for methods in wardgate_gateway::METHODS.chunk_by(alike) {
         let names: Vec<_> = methods.iter().map(|method| method.name).collect();
         let (versions, paths) = (methods[0].versions.as_str(), methods[0].paths);

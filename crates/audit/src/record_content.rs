@@ -1,0 +1,168 @@
+//! What is read of a record's canonical bytes: for filters, for its details, and for the columns that queries filter on.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use wardgate_domain::{Digest, Timestamp};
+
+use crate::canonical::{ADMIN_CHANGE, ANOMALY, RecordSubject, column};
+
+/// What of a record filters look at that is in no column.
+#[derive(Debug, Deserialize)]
+pub(crate) struct RecordContent<'a> {
+    #[serde(borrow)]
+    caller: Option<RecordTenant<'a>>,
+    #[serde(borrow, default)]
+    counts: Vec<RecordReason<'a>>,
+    decision: Option<RecordDecision>,
+    #[serde(borrow)]
+    pub(crate) event: Cow<'a, str>,
+    #[serde(default)]
+    pub(crate) phi: bool,
+    #[serde(borrow, default)]
+    reason: Cow<'a, str>,
+    #[serde(default)]
+    pub(crate) rows_withheld: u64,
+    #[serde(default)]
+    pub(crate) withheld: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct RecordTenant<'a> {
+    #[serde(borrow, default)]
+    tenant: Cow<'a, str>,
+}
+
+#[derive(Debug, Deserialize)]
+struct RecordReason<'a> {
+    #[serde(borrow)]
+    reason: Cow<'a, str>,
+}
+
+#[derive(Debug, Deserialize)]
+struct RecordDecision {
+    id: String,
+    #[serde(default)]
+    policies: Vec<String>,
+}
+
+impl<'a> RecordContent<'a> {
+    /// None of bytes that are no record.
+    pub(crate) fn of(canonical: &'a [u8]) -> Option<Self> {
+        serde_json::from_slice(canonical).ok()
+    }
+
+    /// Whether it is of what a caller of `tenant` did.
+    pub(crate) fn is_of_tenant(&self, tenant: &str) -> bool {
+        let caller = self.caller.as_ref();
+        caller.is_some_and(|caller| caller.tenant == tenant)
+    }
+
+    /// Whether the decision of that id, or a policy of that id, decided.
+    pub(crate) fn is_decided_by(&self, id: &str) -> bool {
+        let decision = self.decision.as_ref();
+        decision.is_some_and(|it| it.id == id || it.policies.iter().any(|policy| policy == id))
+    }
+
+    /// Whether something was refused or failed for `reason`.
+    pub(crate) fn has_reason(&self, reason: &str) -> bool {
+        self.reason == reason || self.counts.iter().any(|count| count.reason == reason)
+    }
+}
+
+/// What of a record says how its details are opened.
+#[derive(Debug, Deserialize)]
+pub(crate) struct DetailsReference<'a> {
+    #[serde(borrow)]
+    pub(crate) call_id: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(crate) details_hmac: Cow<'a, str>,
+    #[serde(default)]
+    data_subjects: Vec<RecordSubject>,
+}
+
+impl<'a> DetailsReference<'a> {
+    /// None of a record without details.
+    pub(crate) fn of(canonical: &'a [u8]) -> Option<Self> {
+        serde_json::from_slice(canonical).ok()
+    }
+
+    /// The tags of the data subjects, in order.
+    pub(crate) fn tags(&self) -> Vec<Digest> {
+        let subjects = self.data_subjects.iter();
+        subjects
+            .filter_map(|subject| subject.hmac.parse().ok())
+            .collect()
+    }
+}
+
+/// What of a record stands in the columns that queries filter on.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct IndexedColumns {
+    pub(crate) event: String,
+    pub(crate) time: i64,
+    pub(crate) call_id: Option<String>,
+    pub(crate) subject: Option<String>,
+    pub(crate) tool: Option<String>,
+    pub(crate) status: Option<String>,
+}
+
+wardgate_store::from_row!(IndexedColumns {
+    event,
+    time,
+    call_id,
+    subject,
+    tool,
+    status
+});
+
+impl IndexedColumns {
+    /// What they hold where nobody changed `canonical`; none of bytes that are no record. Of an event that only a newer
+    /// program knows, `stored` says what it has besides the event and its time.
+    pub(crate) fn of(canonical: &[u8], stored: &Self) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Members<'a> {
+            #[serde(borrow)]
+            event: Cow<'a, str>,
+            #[serde(borrow)]
+            time: Cow<'a, str>,
+            call_id: Option<String>,
+            caller: Option<Subject>,
+            actor: Option<String>,
+            tool: Option<String>,
+            requested_tool: Option<String>,
+            conversation: Option<String>,
+            target: Option<String>,
+            status: Option<String>,
+        }
+        #[derive(Deserialize)]
+        struct Subject {
+            subject: String,
+        }
+        let members: Members<'_> = serde_json::from_slice(canonical).ok()?;
+        let time = members.time.parse::<Timestamp>().ok()?.as_micros();
+        let subject = members.caller.map(|caller| caller.subject);
+        let cut = |text: Option<String>| text.map(|text| column(&text));
+        let (subject, tool) = match &*members.event {
+            "intent" | "outcome" | "execution" => {
+                let tool = members.tool.or(members.requested_tool).unwrap_or_default();
+                (subject, Some(tool))
+            }
+            "refusals" => (None, None),
+            ANOMALY => (subject, None),
+            ADMIN_CHANGE => (members.actor, members.target),
+            "memory_access" => (subject, members.conversation),
+            _ => (stored.subject.clone(), stored.tool.clone()),
+        };
+        // Executions of one call stand beside each other, so none has its id in the column.
+        let call_id = members.call_id.filter(|_| members.event != "execution");
+        Some(Self {
+            event: members.event.into_owned(),
+            time,
+            call_id,
+            subject: cut(subject),
+            tool: cut(tool),
+            status: members.status,
+        })
+    }
+}
