@@ -1,17 +1,16 @@
 //! What the transparency log adds to each record: processor time of leaf hash, tree, checkpoint and their commits.
 //!
-//! `make bench-tree` runs `tree_cost STORE…`. The stores are new ones. What an append costs besides is left out: another process (`tree_cost fill STORE`) puts the records of
-//! each half second into the store, all but one, whose append lets the service grow its tree as it does under such a load. What is
-//! counted is the time of this process, less that of a service to which nothing happens, and less that one append, which is what
-//! further appends take beside it; the server of a database is not counted.
+//! `make bench-tree` runs `tree_cost STORE…`. The stores are new ones. Bursts of as many records as a load has in half a second are
+//! appended, each followed by the time in which the tree grows by them; then the service's background work is ended, and the
+//! same bursts are appended without a tree. What is counted is the time of this process with a tree less that without, as the
+//! median of some rounds; the server of a database is not counted.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::future::ready;
 use std::time::Duration;
 
 use aws_lc_rs::signature::Ed25519KeyPair;
+use futures::{StreamExt, TryStreamExt, stream};
 use nix::sys::resource::{UsageWho, getrusage};
-use sqlx::{Connection, PgConnection, SqliteConnection};
 use tokio::time::sleep;
 use wardgate_audit::{
     AuditKeys, CallingProcesses, CheckpointKind, Config, DetailsKey, LogKey, MacKey, RecordReader,
@@ -28,10 +27,13 @@ type Failure = Box<dyn std::error::Error>;
 const LOADS: [u64; 3] = [500, 2_000, 8_000];
 
 /// How often the tree grows at each load.
-const STEPS: u64 = 20;
+const BURSTS: u64 = 10;
 
-/// Appends by which the time of one is measured.
-const FURTHER_APPENDS: u64 = 20;
+/// Appends that are under way at a time.
+const IN_FLIGHT: usize = 256;
+
+/// How often all is measured.
+const ROUNDS: usize = 5;
 
 /// How many times a second a checkpoint is signed under load.
 const STEPS_PER_SECOND: u64 = 2;
@@ -39,25 +41,16 @@ const STEPS_PER_SECOND: u64 = 2;
 /// What it takes until a checkpoint is signed, and stored on a slow disk.
 const STEP: Duration = Duration::from_millis(800);
 
-/// Bytes of the sealed details of a call.
-const DETAILS: usize = 800;
-
 /// Bytes of the outcome of a call.
 const RECORD: usize = 700;
 
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
-    let arguments: Vec<_> = std::env::args().skip(1).collect();
-    if let [command, store] = &arguments[..]
-        && command == "fill"
-    {
-        return fill(store).await;
-    }
     let leaf = leaf_hash_cost()?;
     println!("leaf hash of {RECORD} bytes: {leaf:.2} µs");
-    for store in &arguments {
+    for store in std::env::args().skip(1) {
         println!("{}", store.split(':').next().unwrap_or_default());
-        for (load, grown) in LOADS.into_iter().zip(growth_costs(store).await?) {
+        for (load, grown) in LOADS.into_iter().zip(growth_costs(&store).await?) {
             let cost = leaf + grown;
             println!("{load:>6} records/s: {cost:.2} µs a record");
         }
@@ -95,6 +88,19 @@ fn leaf_hash_cost() -> Result<f64, Failure> {
 
 /// Microseconds for one record at each load, without its leaf hash.
 async fn growth_costs(store: &str) -> Result<Vec<f64>, Failure> {
+    let mut rounds = Vec::new();
+    for _ in 0..ROUNDS {
+        rounds.push(growth_costs_of_round(store).await?);
+    }
+    let costs = (0..LOADS.len()).map(|load| {
+        let mut costs: Vec<_> = rounds.iter().map(|round| round[load]).collect();
+        costs.sort_by(f64::total_cmp);
+        costs[ROUNDS / 2]
+    });
+    Ok(costs.collect())
+}
+
+async fn growth_costs_of_round(store: &str) -> Result<[f64; LOADS.len()], Failure> {
     let ambient = Ambient::system();
     let key = Ed25519KeyPair::from_seed_unchecked(&[1; 32])?.to_pkcs8()?;
     let keys = AuditKeys {
@@ -112,50 +118,53 @@ async fn growth_costs(store: &str) -> Result<Vec<f64>, Failure> {
     let (service, closer) = Box::pin(service).await?;
     let link = link::local(service, Peer::Gateway).link;
     let audit = AuditClient::new(link, Duration::from_secs(1));
-    let mut filler = Filler::start(store)?;
-
-    let before = worked(UsageWho::RUSAGE_SELF)?;
-    sleep(STEP * u32::try_from(STEPS)?).await;
-    let idle = worked(UsageWho::RUSAGE_SELF)?.saturating_sub(before);
-    let mut bursts = [Duration::ZERO; 2];
-    for (burst, appends) in bursts.iter_mut().zip([1, 1 + FURTHER_APPENDS]) {
-        let before = worked(UsageWho::RUSAGE_SELF)?;
-        for _ in 0..STEPS {
-            for _ in 0..appends {
-                audit.append(&record(&ambient), false).await?;
-            }
-            sleep(STEP).await;
-        }
-        *burst = worked(UsageWho::RUSAGE_SELF)?.saturating_sub(before);
+    let reader = RecordReader::open(store, &DatabaseSettings::default()).await?;
+    let covered = async || {
+        let note = reader.checkpoint(CheckpointKind::Signed).await?;
+        Ok::<_, Failure>(note.text().parse::<Checkpoint>()?.head.size)
+    };
+    let before = covered().await?;
+    let with_tree = burst_costs(&audit, &ambient).await?;
+    let appended: u64 = LOADS.map(records_of_burst).iter().sum::<u64>() * BURSTS;
+    let grown = covered().await? - before;
+    if grown != appended {
+        return Err(format!("{appended} records, and the tree grew by {grown}").into());
     }
-    let appends = (bursts[1].saturating_sub(bursts[0])) / u32::try_from(FURTHER_APPENDS)?;
-    println!(
-        "step of one record: {:.0} µs; append: {:.0} µs",
-        micros_each(bursts[0].saturating_sub(idle + appends), STEPS),
-        micros_each(appends, STEPS)
-    );
-    let (mut costs, mut stored) = (Vec::new(), STEPS * (2 + FURTHER_APPENDS));
-    for load in LOADS {
-        let records = load / STEPS_PER_SECOND;
+    closer.close().await;
+    let without = burst_costs(&audit, &ambient).await?;
+    let mut costs = [0.0; LOADS.len()];
+    for (cost, (with, without)) in costs.iter_mut().zip(with_tree.into_iter().zip(without)) {
+        *cost = with - without;
+    }
+    Ok(costs)
+}
+
+/// Microseconds for one record at each load, all that this process does.
+async fn burst_costs(
+    audit: &AuditClient,
+    ambient: &Ambient,
+) -> Result<[f64; LOADS.len()], Failure> {
+    let mut costs = [0.0; LOADS.len()];
+    for (cost, load) in costs.iter_mut().zip(LOADS) {
+        let records = records_of_burst(load);
         let before = worked(UsageWho::RUSAGE_SELF)?;
-        for _ in 0..STEPS {
-            filler.fill(records - 1)?;
-            audit.append(&record(&ambient), false).await?;
+        for _ in 0..BURSTS {
+            let record = record(ambient);
+            stream::iter(0..records)
+                .map(|_| audit.append(&record, false))
+                .buffer_unordered(IN_FLIGHT)
+                .try_for_each(|_| ready(Ok(())))
+                .await?;
             sleep(STEP).await;
         }
         let spent = worked(UsageWho::RUSAGE_SELF)?.saturating_sub(before);
-        let of_tree = spent.saturating_sub(idle + appends);
-        costs.push(micros_each(of_tree, records * STEPS));
-        stored += records * STEPS;
-        let reader = RecordReader::open(store, &DatabaseSettings::default()).await?;
-        let note = reader.checkpoint(CheckpointKind::Signed).await?;
-        let covered = note.text().parse::<Checkpoint>()?.head.size;
-        if covered != stored {
-            return Err(format!("{stored} records, and a checkpoint of {covered}").into());
-        }
+        *cost = micros_each(spent, records * BURSTS);
     }
-    closer.close().await;
     Ok(costs)
+}
+
+fn records_of_burst(load: u64) -> u64 {
+    load / STEPS_PER_SECOND
 }
 
 fn record(ambient: &Ambient) -> Record {
@@ -173,75 +182,4 @@ fn record(ambient: &Ambient) -> Record {
         time: ambient.now(),
         event: Event::Refusals(refusals),
     }
-}
-
-/// The process that puts records into the store.
-struct Filler {
-    orders: ChildStdin,
-    answers: BufReader<ChildStdout>,
-}
-
-impl Filler {
-    fn start(store: &str) -> Result<Self, Failure> {
-        let child = Command::new(std::env::current_exe()?)
-            .args(["fill", store])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        Ok(Self {
-            orders: child.stdin.ok_or("no pipe")?,
-            answers: BufReader::new(child.stdout.ok_or("no pipe")?),
-        })
-    }
-
-    /// Waits until so many records more are stored.
-    fn fill(&mut self, records: u64) -> Result<(), Failure> {
-        writeln!(self.orders, "{records}")?;
-        let mut answer = String::new();
-        self.answers.read_line(&mut answer)?;
-        if answer.trim() != "done" {
-            return Err("the records were not stored".into());
-        }
-        Ok(())
-    }
-}
-
-/// Stores as many records as each line of the standard input says.
-async fn fill(store: &str) -> Result<(), Failure> {
-    let (leaf, record) = ([7_u8; 32], vec![b'r'; RECORD]);
-    let details = vec![b'd'; DETAILS];
-    for line in std::io::stdin().lock().lines() {
-        let count: i64 = line?.parse()?;
-        if store.starts_with("sqlite:") {
-            let mut connection = SqliteConnection::connect(store).await?;
-            let fill = "WITH RECURSIVE filled (value, missing) AS (
-                    SELECT (SELECT coalesce(max(sequence) + 1, 0) FROM record), ?1
-                    UNION ALL SELECT value + 1, missing - 1 FROM filled WHERE missing > 1)
-                INSERT INTO record (sequence, leaf_hash, canonical, event, time, call_id, subject, tool, status, details)
-                SELECT value, ?2, ?3, 'outcome', value, printf('019a7318-2b40-7000-8000-%012x', value), 'dr.yenji',
-                       'get_medical_records', 'ok', ?4
-                FROM filled";
-            let query = sqlx::query(fill)
-                .bind(count)
-                .bind(leaf.to_vec())
-                .bind(record.clone());
-            query.bind(details.clone()).execute(&mut connection).await?;
-            connection.close().await?;
-        } else {
-            let mut connection = PgConnection::connect(store).await?;
-            let fill = "WITH head AS (UPDATE audit.head SET size = size + $1 RETURNING size)
-                INSERT INTO audit.record (sequence, leaf_hash, canonical, event, time, call_id, subject, tool, status, details)
-                SELECT value, $2, $3, 'outcome', value, '019a7318-2b40-7000-8000-' || lpad(to_hex(value), 12, '0'), 'dr.yenji',
-                       'get_medical_records', 'ok', $4
-                FROM head, generate_series(head.size - $1, head.size - 1) AS value";
-            let query = sqlx::query(fill)
-                .bind(count)
-                .bind(leaf.to_vec())
-                .bind(record.clone());
-            query.bind(details.clone()).execute(&mut connection).await?;
-            connection.close().await?;
-        }
-        println!("done");
-    }
-    Ok(())
 }

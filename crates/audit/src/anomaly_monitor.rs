@@ -11,24 +11,21 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use futures::{TryStreamExt, pin_mut};
 use metrics::counter;
 use serde::Deserialize;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use wardgate_audit_export::{
     CursorClaim, FeedError, FeedPage, RecordFeed, SourceRecord, StartPosition,
 };
 use wardgate_domain::{Ambient, Timestamp};
-use wardgate_rpc::client::QueriedRecord;
 use wardgate_telemetry::names;
 
+use crate::Error;
 use crate::anomaly::{Anomaly, AnomalyDetector, AnomalyKind, AnomalySettings};
 use crate::canonical::RecordEntry;
 use crate::exports::StoreFeed;
-use crate::filter::RecordFilter;
-use crate::{Error, query};
 
 /// The name under which it is kept how far the record was searched; exports cannot have it.
 const CURSOR: &str = "anomaly_detection";
@@ -133,24 +130,26 @@ impl AnomalyMonitor {
         }
     }
 
-    /// A detector that has seen the records below `position`, as far as they can matter.
+    /// A detector that has seen the records below `position`, as far as they can matter, in the order in which they were
+    /// found before an interruption: a clock that stepped has given their times another.
     async fn detector_at(&self, position: u64) -> Result<AnomalyDetector, FeedError> {
         let mut detector = AnomalyDetector::new(self.settings.clone());
         let next = self.feed.read(position, 1).await?;
         let time = next.records.first().and_then(time_of);
         let time = time.unwrap_or_else(|| self.ambient.now());
         let window = self.settings.longest_window();
-        let earlier = RecordFilter {
-            since: Some(time.minus(window)),
-            until: Some(time.plus(window)),
-            before_sequence: Some(position),
-            ..RecordFilter::default()
-        };
-        let earlier = query::pages(self.feed.reader.clone(), None, earlier);
-        pin_mut!(earlier);
-        while let Some(found) = earlier.try_next().await? {
-            if let QueriedRecord::Intact(stored) = found {
-                detector.observe(stored.sequence, &stored.record);
+        let window = time.minus(window)..time.plus(window);
+        let first = self.feed.reader.first_within(window, position).await?;
+        let mut earlier = first.unwrap_or(position);
+        let mut renewed = Instant::now();
+        while earlier < position {
+            let page = PAGE.min(position - earlier);
+            let page = self.feed.read(earlier, page).await?;
+            observe(&mut detector, &page);
+            earlier = page.next;
+            if renewed.elapsed() >= RENEWAL {
+                renewed = Instant::now();
+                self.feed.claim(self.claim.clone()).await?;
             }
         }
         Ok(detector)

@@ -42,6 +42,7 @@ mod publisher;
 mod query;
 mod reader;
 mod receipt;
+mod recent_leaves;
 mod record_content;
 mod record_line;
 mod retention;

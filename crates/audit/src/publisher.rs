@@ -1,11 +1,12 @@
 //! The transparency log over the record: the tree grows by what was appended, and its checkpoints are signed.
 //!
 //! ```text
-//!   records ──leaf hashes──▶ CompactTree ──size, root, full tiles──▶ store ──▶ checkpoint signed ──▶ store
+//!   writer, store ──leaf hashes──▶ CompactTree ──size, root, full tiles──▶ store ──▶ checkpoint signed ──▶ store
 //! ```
 //!
 //! A record is first durable, then in the tree, then covered by a signed checkpoint, at most a second later. Appends wait
-//! for neither: the tree is computed of what is stored, beside the writer. Whatever process it was that signed last, the
+//! for neither: the tree is computed beside the writer, of the leaf hashes of what it stored; those that it has not, of
+//! another process or of before the start, are read from the store. Whatever process it was that signed last, the
 //! size and root that it stored are compared with the records before the next checkpoint is signed.
 
 use std::fmt;
@@ -226,7 +227,7 @@ impl Publisher {
         };
         gauge!(names::AUDIT_CHECKPOINT_TIME).set(0.0);
         if backlog <= STEP {
-            publisher.try_publish().await;
+            publisher.try_publish(None).await;
         } else {
             tracing::info!(
                 backlog,
@@ -254,26 +255,27 @@ impl Publisher {
         } else {
             Duration::ZERO
         };
-        while stop
+        while let Some(woken) = stop
             .run_until_cancelled(timeout(wait, size.changed()))
             .await
-            .is_some()
         {
             stop.run_until_cancelled(sleep(GATHER)).await;
-            size.mark_unchanged();
+            let appended = *size.borrow_and_update();
+            // What other processes appended behind it, they publish themselves, or the next look does.
+            let size = woken.is_ok().then_some(appended);
             // A long catch-up ends with the service, and goes on with the next.
-            wait = match stop.run_until_cancelled(self.try_publish()).await {
+            wait = match stop.run_until_cancelled(self.try_publish(size)).await {
                 Some(true) => IDLE,
                 Some(false) => RETRY,
                 None => break,
             };
         }
-        self.try_publish().await;
+        self.try_publish(None).await;
     }
 
-    /// Whether tree and checkpoint are up to the records.
-    async fn try_publish(&mut self) -> bool {
-        let Err(error) = self.publish().await else {
+    /// Whether tree and checkpoint are up to the first `size` records; to all of them without `size`.
+    async fn try_publish(&mut self, size: Option<u64>) -> bool {
+        let Err(error) = self.publish(size).await else {
             set_time(names::AUDIT_CHECKPOINT_TIME, &self.ambient);
             return true;
         };
@@ -282,9 +284,12 @@ impl Publisher {
         false
     }
 
-    /// Lets the tree grow by all records, and signs a checkpoint of it.
-    async fn publish(&mut self) -> Result<(), Error> {
-        let size = self.reader.head().await?.size;
+    /// Lets the tree grow to `size`, or by all records, and signs a checkpoint of it.
+    async fn publish(&mut self, size: Option<u64>) -> Result<(), Error> {
+        let size = match size {
+            Some(size) => size,
+            None => self.reader.head().await?.size,
+        };
         let mut told = Instant::now();
         let mut tree = match self.tree.take() {
             Some(tree) => tree,
@@ -316,11 +321,14 @@ impl Publisher {
     /// `tree` after a step towards `size`; where another process was faster, the tree that it made.
     async fn grown(&self, mut tree: CompactTree, size: u64) -> Result<CompactTree, Error> {
         let from = tree.head();
-        let to = size.min(from.size + STEP);
-        let hashes = self.reader.leaf_hashes(from.size..to).await?;
+        let range = from.size..size.min(from.size + STEP);
+        let leaves = match self.appends.take_leaf_hashes(&range) {
+            Some(leaves) => leaves,
+            None => self.reader.leaf_hashes(range).await?.as_chunks().0.to_vec(),
+        };
         let mut tile_roots = Vec::new();
-        for leaf in hashes.as_chunks::<32>().0 {
-            tree.append(*leaf, |node, root| {
+        for leaf in leaves {
+            tree.append(leaf, |node, root| {
                 if node.height % 8 == 0 {
                     tile_roots.push(TileRoot {
                         level: node.height / 8,

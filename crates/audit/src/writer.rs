@@ -10,7 +10,8 @@
 //! so does everyone after until a write has succeeded.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use metrics::{counter, histogram};
@@ -19,10 +20,11 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use wardgate_domain::Receipt;
 use wardgate_rpc::{LatencyLimit, Readiness};
 use wardgate_telemetry::names;
-use wardgate_transparency::TreeHead;
+use wardgate_transparency::{Hash, TreeHead};
 
 use crate::Error;
 use crate::canonical::RecordEntry;
+use crate::recent_leaves::RecentLeaves;
 use crate::second_copy::SecondCopy;
 use crate::store::{
     Address, AppendError, LONGEST_WRITE, MAX_BATCH, StoreUpkeep, StoreWriter, StoredEntry,
@@ -55,6 +57,7 @@ pub(crate) struct AppendQueue {
     queue: mpsc::Sender<WriterJob>,
     readiness: watch::Receiver<Readiness>,
     size: watch::Receiver<u64>,
+    leaves: Arc<Mutex<RecentLeaves>>,
     write_limit: Arc<LatencyLimit>,
 }
 
@@ -133,6 +136,12 @@ impl AppendQueue {
         self.size.clone()
     }
 
+    /// The leaf hashes of the records of `range`, where this process stored them lately; only once.
+    pub(crate) fn take_leaf_hashes(&self, range: &Range<u64>) -> Option<Vec<Hash>> {
+        let leaves = self.leaves.lock();
+        leaves.unwrap_or_else(PoisonError::into_inner).take(range)
+    }
+
     pub(crate) fn readiness(&self) -> watch::Receiver<Readiness> {
         self.readiness.clone()
     }
@@ -203,6 +212,7 @@ pub(crate) async fn start(
     let (queue, jobs) = mpsc::channel(QUEUE);
     let (sender, readiness) = watch::channel(Readiness::Ready);
     let (size_sender, size) = watch::channel(0);
+    let leaves = Arc::default();
     let write_limit = Arc::new(LatencyLimit::new(limit, LONGEST_WRITE));
     let mut writer = WriterTask {
         connection: Some(connection),
@@ -212,7 +222,10 @@ pub(crate) async fn start(
             limit: Arc::clone(&write_limit),
             readiness: sender,
         },
-        size: size_sender,
+        stored: StoredRecords {
+            size: size_sender,
+            leaves: Arc::clone(&leaves),
+        },
     };
     for _ in 0..FIRST_PROBES {
         writer.probe().await;
@@ -225,6 +238,7 @@ pub(crate) async fn start(
         queue,
         readiness,
         size,
+        leaves,
         write_limit,
     })
 }
@@ -234,8 +248,27 @@ struct WriterTask {
     connection: Option<StoreWriter>,
     copy: Option<SecondCopy>,
     health: StoreHealth,
+    stored: StoredRecords,
+}
+
+/// What this process has stored, for those who follow the record.
+struct StoredRecords {
     /// For whoever waits for new records.
     size: watch::Sender<u64>,
+    /// For the tree.
+    leaves: Arc<Mutex<RecentLeaves>>,
+}
+
+impl StoredRecords {
+    /// Tells that `entries` are stored from `first` on.
+    fn add(&self, first: u64, entries: &[&RecordEntry]) {
+        let hashes = entries.iter().map(|entry| *entry.leaf_hash.as_bytes());
+        let leaves = self.leaves.lock();
+        leaves
+            .unwrap_or_else(PoisonError::into_inner)
+            .add(first, hashes);
+        self.size.send_replace(first + entries.len() as u64);
+    }
 }
 
 impl WriterTask {
@@ -300,7 +333,7 @@ impl WriterTask {
             let started = Instant::now();
             let copy = &mut self.copy;
             let write = async {
-                store(connection, copy, &mut batch, &self.size).await?;
+                store(connection, copy, &mut batch, &self.stored).await?;
                 if let Some(sequence) = closed_below {
                     connection.closed_below(sequence).await?;
                 }
@@ -358,7 +391,7 @@ async fn store(
     connection: &mut StoreWriter,
     copy: &mut Option<SecondCopy>,
     batch: &mut Vec<PendingAppend>,
-    size: &watch::Sender<u64>,
+    stored: &StoredRecords,
 ) -> Result<(), WriteError> {
     let mut collisions = 0;
     while !batch.is_empty() {
@@ -373,7 +406,7 @@ async fn store(
         match connection.append(&entries).await {
             Ok(first) => {
                 counter!(names::AUDIT_RECORDS).increment(entries.len() as u64);
-                size.send_replace(first + entries.len() as u64);
+                stored.add(first, &entries);
                 if let Some(copy) = copy {
                     let records = entries.iter().map(|entry| entry.canonical.as_slice());
                     copy.append(first, records).await?;

@@ -3,17 +3,19 @@
 //! tool gets of it.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{Path as PathParameter, RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use futures::StreamExt;
 use serde_json::{Value, json};
+use sqlx::{Connection, SqliteConnection};
 use wardgate_testkit::{Client, SeparateProcesses, System, json_response, serve, until};
 
 use super::super::collector::collector_for;
@@ -211,7 +213,7 @@ async fn charts(State(upstreams): State<Arc<FailingUpstreams>>, body: Bytes) -> 
 
 async fn people(
     State(upstreams): State<Arc<FailingUpstreams>>,
-    Path(who): Path<String>,
+    PathParameter(who): PathParameter<String>,
     RawQuery(query): RawQuery,
 ) -> Response {
     let query = query.unwrap_or_default();
@@ -311,24 +313,45 @@ async fn call(client: &Client, token: &str, answer: &str, number: usize) {
     );
 }
 
-/// Where a security tool listens. Returns its URL, and up to which record it has all.
-async fn security_tool(search: Arc<IdentifierSearch>) -> (String, Arc<AtomicU64>) {
-    let newest = Arc::new(AtomicU64::new(0));
-    let has = Arc::clone(&newest);
-    let take = async move |body: Bytes| {
-        search.look("copies for security tools", &body);
-        let last = body
-            .split(|byte| *byte == b'\n')
-            .rfind(|line| !line.is_empty());
-        let last: Value = serde_json::from_slice(last.unwrap()).unwrap();
-        has.store(
-            last["metadata"]["sequence"].as_u64().unwrap(),
-            Ordering::Relaxed,
-        );
-        StatusCode::ACCEPTED
-    };
-    let url = format!("http://{}/", serve(Router::new().fallback(take)).await);
-    (url, newest)
+/// Security tools that take copies of the record, and search them: for each its name, and the settings of its export.
+const SECURITY_TOOLS: [(&str, &str); 3] = [
+    ("copies in OCSF", "name=\"ocsf\",webhook"),
+    ("copies in CEF", "name=\"cef\",format=\"cef\",webhook"),
+    ("copies by OTLP", "name=\"otlp\",otlp"),
+];
+
+/// Starts the security tools. Returns the settings of their exports.
+async fn security_tools(search: &Arc<IdentifierSearch>) -> String {
+    let mut exports = Vec::new();
+    for (name, settings) in SECURITY_TOOLS {
+        let search = Arc::clone(search);
+        let take = async move |body: Bytes| {
+            search.look(name, &body);
+            StatusCode::OK
+        };
+        let address = serve(Router::new().fallback(take)).await;
+        exports.push(format!(
+            "{{{settings}={{url=\"http://{address}/\",private_addresses=true}}}}"
+        ));
+    }
+    format!("[{}]", exports.join(","))
+}
+
+/// How many records every security tool has.
+async fn copied_records(store: &Path) -> u64 {
+    let url = format!("sqlite:{}?mode=ro", store.display());
+    let mut store = SqliteConnection::connect(&url).await.unwrap();
+    let positions: Vec<i64> = sqlx::query_scalar(
+        "SELECT position FROM export_cursor WHERE name IN ('ocsf', 'cef', 'otlp')",
+    )
+    .fetch_all(&mut store)
+    .await
+    .unwrap();
+    assert!(positions.len() <= SECURITY_TOOLS.len());
+    if positions.len() < SECURITY_TOOLS.len() {
+        return 0;
+    }
+    positions.into_iter().min().unwrap().try_into().unwrap()
 }
 
 /// What processes said, and what they have measured.
@@ -344,7 +367,7 @@ async fn look_at_processes(search: &IdentifierSearch, system: &mut SeparateProce
 }
 
 /// The record as it lies there, as a tree, and as operators read it.
-async fn look_at_record(search: &IdentifierSearch, system: &SeparateProcesses, newest: &AtomicU64) {
+async fn look_at_record(search: &IdentifierSearch, system: &SeparateProcesses) {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("exported");
     let exported = until("the record is exported", async || {
@@ -355,15 +378,15 @@ async fn look_at_record(search: &IdentifierSearch, system: &SeparateProcesses, n
     search.look_into_files("the exported log", &out, |_| true);
     let checkpoint = std::fs::read_to_string(out.join("checkpoint")).unwrap();
     let size: u64 = checkpoint.lines().nth(1).unwrap().parse().unwrap();
-    until("the security tool has all", async || {
-        (newest.load(Ordering::Relaxed) + 1 >= size).then_some(())
+    let store = system.data_dir().join("audit.sqlite");
+    until("the security tools have all", async || {
+        (copied_records(&store).await >= size).then_some(())
     })
     .await;
     search.look(
         "what operators read",
         system.query(&["-o", "jsonl"]).success().as_bytes(),
     );
-    let store = system.data_dir().join("audit.sqlite");
     search
         .look_into_tables("tables of the record", &store)
         .await;
@@ -380,9 +403,8 @@ async fn p4_no_identifier_of_any_kind_is_in_a_log_metric_trace_record_or_copy_of
     let search = Arc::new(IdentifierSearch::new());
     let of_traces = Arc::clone(&search);
     let collector = collector_for(move |spans| of_traces.look("traces", spans)).await;
-    let (tool, newest) = security_tool(Arc::clone(&search)).await;
+    let exports = security_tools(&search).await;
     let (upstreams, asked) = FailingUpstreams::serve().await;
-    let exports = format!(r#"[{{name="soc",webhook={{url="{tool}",private_addresses=true}}}}]"#);
     let environment = [
         ("WARDGATE_TELEMETRY__LOG", "trace"),
         ("WARDGATE_TELEMETRY__OTLP_ENDPOINT", collector.as_str()),
@@ -415,7 +437,7 @@ async fn p4_no_identifier_of_any_kind_is_in_a_log_metric_trace_record_or_copy_of
             .await;
         look_at_processes(&search, &mut system).await;
     }
-    look_at_record(&search, &system, &newest).await;
+    look_at_record(&search, &system).await;
     for process in system.processes() {
         let status = tokio::task::block_in_place(|| process.terminate());
         assert_eq!(status.code(), Some(0), "{}", process.log());
@@ -430,7 +452,7 @@ async fn p4_no_identifier_of_any_kind_is_in_a_log_metric_trace_record_or_copy_of
     let (asked, searched) = (asked.lock().unwrap().clone(), search.searched());
     eprintln!("{calls} calls; upstreams were asked {asked:?}; bytes searched: {searched:?}");
     assert_eq!(asked.len(), 13, "each way to answer was alive");
-    assert_eq!(searched.len(), 9);
+    assert_eq!(searched.len(), 11);
     assert!(
         searched.values().all(|bytes| *bytes > 10_000),
         "each place held something"

@@ -424,6 +424,28 @@ impl StoreReader {
         })
     }
 
+    /// The first record below `end` whose time is one of `times`.
+    pub(crate) async fn first_within(
+        &self,
+        times: Range<Timestamp>,
+        end: u64,
+    ) -> Result<Option<u64>, Error> {
+        let (since, until) = (times.start.as_micros(), times.end.as_micros());
+        let first: Option<i64> = match &self.pool {
+            ReadPool::Sqlite(pool) => {
+                let first = sqlx::query_scalar(sqlite::FIRST_WITHIN);
+                let first = first.bind(since).bind(until).bind(signed(end));
+                first.fetch_one(pool).await?
+            }
+            ReadPool::Postgres(pool) => {
+                let first = sqlx::query_scalar(postgres::FIRST_WITHIN);
+                let first = first.bind(since).bind(until).bind(signed(end));
+                first.fetch_one(&mut *pool.acquire().await?).await?
+            }
+        };
+        Ok(first.map(unsigned))
+    }
+
     /// One page of the records that match, in order.
     pub(crate) async fn page(
         &self,

@@ -140,6 +140,9 @@ pub(super) const SIZE: &str = "
            (SELECT min(time) FROM audit.record)
     FROM audit.head, audit.retention";
 
+pub(super) const FIRST_WITHIN: &str = "
+    SELECT min(sequence + 0) FROM audit.record WHERE time >= $1 AND time < $2 AND sequence < $3";
+
 /// How soon the server gives up a statement whose reader has gone.
 const CLIENT_CHECK_INTERVAL: &str = "500ms";
 

@@ -48,6 +48,16 @@ pub(super) const TILE: &str = "
     SELECT count(*), CAST(coalesce(group_concat(root, ''), '') AS BLOB)
     FROM (SELECT root FROM tile_root WHERE level = ? AND position >= ? AND position < ? ORDER BY position)";
 
+/// Lets the tree grow from one head to another, with the roots of a JSON list; a row where that was done. All of it is one message
+/// to the thread of the connection. A failure in the middle leaves the transaction open: the connection is given up then, as
+/// after every failed write.
+const GROW: &str = "
+    BEGIN IMMEDIATE;
+    UPDATE tree SET size = ?, root = ? WHERE size = ? AND root = ? RETURNING size;
+    INSERT INTO tile_root (level, position, root)
+        SELECT value ->> 0, value ->> 1, unhex(value ->> 2) FROM json_each(?) WHERE changes() = 1;
+    COMMIT";
+
 /// The keys of the data subjects whose tags a JSON list has in hexadecimal.
 pub(super) const SUBJECT_KEYS: &str = "
     SELECT tag, wrapped FROM data_subject_key WHERE tag IN (SELECT unhex(value) FROM json_each(?))";
@@ -144,6 +154,11 @@ pub(super) const SIZE: &str = "
                     - (SELECT sequence FROM record WHERE time >= ? ORDER BY time, sequence LIMIT 1), 0),
            (SELECT min(time) FROM record)
     FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size(), retention";
+
+/// The first record of a span of time below a position. The expression keeps the planner from the primary key, by which it
+/// would look at every record before the span.
+pub(super) const FIRST_WITHIN: &str =
+    "SELECT min(sequence + 0) FROM record WHERE time >= ? AND time < ? AND sequence < ?";
 
 /// Version n of the schema is what the first n of these make; they never change once released.
 pub(super) const MIGRATIONS: &[&str] = &[
@@ -278,27 +293,25 @@ impl SqliteWriter {
     }
 
     pub(super) async fn grow(&mut self, growth: &TreeGrowth) -> Result<bool, sqlx::Error> {
-        let mut transaction = self.0.begin().await?;
-        let grown = sqlx::query("UPDATE tree SET size = ?, root = ? WHERE size = ? AND root = ?")
+        let tiles = growth.tile_roots.iter();
+        let tiles: Vec<_> = tiles
+            .map(|tile| {
+                (
+                    tile.level,
+                    tile.position,
+                    Digest::from_bytes(tile.root).to_hex(),
+                )
+            })
+            .collect();
+        let grown: Vec<i64> = sqlx::query_scalar(GROW)
             .bind(signed(growth.to.size))
             .bind(growth.to.root.to_vec())
             .bind(signed(growth.from.size))
             .bind(growth.from.root.to_vec())
-            .execute(&mut *transaction)
+            .bind(sqlx::types::Json(tiles))
+            .fetch_all(&mut self.0)
             .await?;
-        if grown.rows_affected() == 0 {
-            return Ok(false);
-        }
-        for tile in &growth.tile_roots {
-            sqlx::query("INSERT INTO tile_root (level, position, root) VALUES (?, ?, ?)")
-                .bind(i64::from(tile.level))
-                .bind(signed(tile.position))
-                .bind(tile.root.to_vec())
-                .execute(&mut *transaction)
-                .await?;
-        }
-        transaction.commit().await?;
-        Ok(true)
+        Ok(!grown.is_empty())
     }
 
     pub(super) async fn publish(

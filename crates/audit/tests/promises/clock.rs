@@ -4,7 +4,7 @@ use std::fs;
 
 use futures::future::join_all;
 use wardgate_audit::{CheckpointKind, RecordReader};
-use wardgate_domain::{CallFacts, Record, Status, Timestamp};
+use wardgate_domain::{Ambient, CallFacts, Record, Status, Timestamp};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{AuditFilter, StoredRecord};
 use wardgate_store::DatabaseSettings;
@@ -21,6 +21,7 @@ on_both_stores! {
     a_step_forward_closes_what_is_under_way_and_a_step_back_closes_nothing
     witnesses_cosign_whatever_their_clocks_show
     unusual_behaviour_is_found_after_each_step
+    a_restart_after_a_step_back_misses_no_unusual_behaviour
 }
 
 const DAY: i64 = 86_400;
@@ -219,6 +220,35 @@ async fn unusual_behaviour_is_found_after_each_step(store: &TestStore) {
     // One for each step; a clock that stands is none.
     let expected = ["mallory", "mallory", "mallory", "mallory", "mallory", "eve"];
     assert_eq!(anomalies::subjects(&found), expected);
+    drop(audit);
+    closer.close().await;
+}
+
+async fn a_restart_after_a_step_back_misses_no_unusual_behaviour(store: &TestStore) {
+    /// Longer than the window in which denials are counted.
+    const BACK: i64 = 600;
+    let deny = async |audit: &AuditClient, name: &str, time: i64| {
+        let call = CallFacts {
+            subject: name.to_owned(),
+            ..subject()
+        };
+        let denied = outcome(&call, Status::Denied);
+        let denied = at(Timestamp::from_seconds(time), denied);
+        audit.append(&denied, false).await.unwrap();
+    };
+    let now = Ambient::system().now().as_seconds();
+    let (audit, closer) = anomalies::service(store).await;
+    for time in [now, now - BACK, now, now] {
+        deny(&audit, "mallory", time).await;
+    }
+    drop(audit);
+    closer.close().await;
+    let (audit, closer) = anomalies::service(store).await;
+    // The third since the clock is right again; the first was before it was wrong.
+    deny(&audit, "mallory", now).await;
+    let found = anomalies::anomalies(store, "mallory").await;
+    assert_eq!(anomalies::subjects(&found), ["mallory"]);
+    assert_eq!(found[0]["last_sequence"], 4);
     drop(audit);
     closer.close().await;
 }

@@ -1,0 +1,85 @@
+//! The leaf hashes of the newest records: what the tree grows by, without reading it back.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use wardgate_transparency::Hash;
+
+/// Hashes that are kept while the tree does not grow; they are read from the store where there are more.
+const MAX: usize = 65_536;
+
+/// The leaf hashes of records that this process stored one after the other, up to the newest.
+#[derive(Debug, Default)]
+pub(crate) struct RecentLeaves {
+    /// The sequence of the first.
+    first: u64,
+    hashes: VecDeque<Hash>,
+}
+
+impl RecentLeaves {
+    /// Adds those of the records from `first` on. Forgets those before, where another process stored records in between.
+    pub(crate) fn add(&mut self, first: u64, hashes: impl ExactSizeIterator<Item = Hash>) {
+        if first != self.end() || self.hashes.len() + hashes.len() > MAX {
+            self.first = first;
+            self.hashes.clear();
+        }
+        self.hashes.extend(hashes);
+    }
+
+    /// Those of `range`, where all of them are here. Forgets them, and all before.
+    pub(crate) fn take(&mut self, range: &Range<u64>) -> Option<Vec<Hash>> {
+        if range.start < self.first || range.end > self.end() {
+            return None;
+        }
+        let skipped = usize::try_from(range.start - self.first).ok()?;
+        let taken = usize::try_from(range.end - self.first).ok()?;
+        self.first = range.end;
+        Some(self.hashes.drain(..taken).skip(skipped).collect())
+    }
+
+    fn end(&self) -> u64 {
+        self.first + self.hashes.len() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leaves(of: Range<u8>) -> Vec<Hash> {
+        of.map(|leaf| [leaf; 32]).collect()
+    }
+
+    #[test]
+    fn hashes_are_taken_once_and_in_order() {
+        let mut recent = RecentLeaves::default();
+        recent.add(0, leaves(0..3).into_iter());
+        recent.add(3, leaves(3..5).into_iter());
+        assert_eq!(recent.take(&(1..4)), Some(leaves(1..4)));
+        assert_eq!(recent.take(&(1..4)), None, "they are gone");
+        assert_eq!(recent.take(&(4..6)), None, "one is not here yet");
+        assert_eq!(recent.take(&(4..5)), Some(leaves(4..5)));
+    }
+
+    #[test]
+    fn a_record_of_another_process_in_between_leaves_only_those_behind_it() {
+        let mut recent = RecentLeaves::default();
+        recent.add(0, leaves(0..3).into_iter());
+        recent.add(4, leaves(4..6).into_iter());
+        assert_eq!(recent.take(&(0..6)), None);
+        assert_eq!(recent.take(&(4..6)), Some(leaves(4..6)));
+    }
+
+    #[test]
+    fn memory_stays_bounded_while_the_tree_does_not_grow() {
+        let mut recent = RecentLeaves::default();
+        let mut first = 0;
+        for _ in 0..10 {
+            let hashes = vec![[0; 32]; MAX / 4];
+            recent.add(first, hashes.into_iter());
+            first += MAX as u64 / 4;
+            assert!(recent.hashes.len() <= MAX);
+            assert_eq!(recent.end(), first);
+        }
+    }
+}
