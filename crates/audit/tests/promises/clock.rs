@@ -6,7 +6,7 @@ use futures::future::join_all;
 use wardgate_audit::{CheckpointKind, RecordReader};
 use wardgate_domain::{Ambient, CallFacts, Record, Status, Timestamp};
 use wardgate_proto::common::v1::ErrorReason;
-use wardgate_rpc::client::{AuditFilter, StoredRecord};
+use wardgate_rpc::client::{AuditClient, AuditFilter, StoredRecord};
 use wardgate_store::DatabaseSettings;
 use wardgate_testkit::TestClock;
 use wardgate_transparency::{CompactTree, Cosigner, leaf_hash};
