@@ -7,7 +7,7 @@ use serde_json::value::to_raw_value;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use wardgate_domain::AgentRefusal;
-use wardgate_mcp::error_code::INVALID_PARAMS;
+use wardgate_mcp::error_code::{INVALID_PARAMS, INVALID_REQUEST};
 use wardgate_telemetry::names;
 
 use crate::clients::{GatewayClient, GatewayFailure, GatewayFuture, GatewayTool, ToolAnswer};
@@ -155,14 +155,30 @@ impl From<GatewayError> for GatewayFailure {
                 reason: fault.data.reason,
                 message,
             },
+            // Not `INVALID_PARAMS`, which says of a method of the memory that the gateway took the request and found it wrong.
             GatewayError::Unauthorized | GatewayError::UnknownToolset => Self::Refused {
-                code: INVALID_PARAMS,
+                code: INVALID_REQUEST,
                 reason: None,
                 message,
             },
             GatewayError::Unreachable => Self::Unreachable,
             GatewayError::Late => Self::Late,
             GatewayError::TooLarge | GatewayError::Unreadable => Self::Unreadable,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rejected_token_does_not_read_as_an_absent_turn() {
+        for error in [GatewayError::Unauthorized, GatewayError::UnknownToolset] {
+            let GatewayFailure::Refused { code, .. } = error.into() else {
+                panic!("it is refused")
+            };
+            assert_ne!(code, INVALID_PARAMS);
         }
     }
 }

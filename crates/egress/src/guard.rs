@@ -83,7 +83,7 @@ pub struct AddressGuard {
 
 impl fmt::Debug for AddressGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guard")
+        f.debug_struct("AddressGuard")
             .field("hosts", &self.hosts)
             .field("private", &self.private)
             .finish_non_exhaustive()

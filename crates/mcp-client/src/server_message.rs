@@ -105,7 +105,7 @@ impl ServerRequest {
 impl std::fmt::Debug for ServerRequest {
     /// Without what is asked.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Question")
+        f.debug_struct("ServerRequest")
             .field("method", &self.method)
             .finish_non_exhaustive()
     }

@@ -45,8 +45,6 @@ pub struct Upstream {
     link: Arc<Link>,
     /// Where the credentials stand for the caller.
     personal: Option<PersonalConnections<Self>>,
-    /// It is one of those: nobody else finds out whose messages it takes.
-    is_of_person: bool,
     /// Further connections, where the server may ask clients something.
     profile_links: Arc<ProfileLinks>,
     ttls: ListTtls,
@@ -68,9 +66,7 @@ impl Upstream {
 
     /// The same for one person, whose credentials `transport` has.
     fn of_person(transport: &Transport, events: Events) -> Result<Self, EgressError> {
-        let mut upstream = Self::open(transport, Arc::new(events))?;
-        upstream.is_of_person = true;
-        Ok(upstream)
+        Self::open(transport, Arc::new(events))
     }
 
     fn open(transport: &Transport, events: Arc<Events>) -> Result<Self, EgressError> {
@@ -78,7 +74,6 @@ impl Upstream {
             transport: transport.clone(),
             link: Arc::new(Link::new(transport, events, ClientProfile::default())?),
             personal: None,
-            is_of_person: false,
             profile_links: Arc::new(ProfileLinks::new(match transport {
                 Transport::Stdio(_) => MAX_PROCESSES,
                 Transport::Http(_) => MAX_SESSIONS,

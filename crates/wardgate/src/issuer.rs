@@ -43,7 +43,11 @@ pub(crate) fn prepare(dir: &DataDir) -> Result<(), Failure> {
         "kid": kid(&key),
         "x": URL_SAFE_NO_PAD.encode(key.public_key().as_ref()),
     }] });
-    std::fs::write(dir.jwks(), set.to_string())?;
+    let set = set.to_string();
+    // A gateway that runs may read it at any time, and half of it while it is written.
+    if std::fs::read_to_string(dir.jwks()).ok().as_ref() != Some(&set) {
+        std::fs::write(dir.jwks(), set)?;
+    }
     if !dir.api_keys().exists() {
         let none = serde_json::to_vec_pretty(&ApiKeyFile::default())?;
         data_dir::write_new(&dir.api_keys(), &none)?;

@@ -207,7 +207,9 @@ impl AssistantsReader<'_> {
             .opening
             .map(|call| self.call(call.value.tool, call.value.arguments, &["message"]));
         let limits = settings.limits;
-        if limits.turns == 0 || limits.parallel == 0 || limits.seconds == 0 {
+        let counts = [limits.turns, limits.identical_calls].map(u64::from);
+        let sums = [limits.tokens, limits.seconds];
+        if limits.parallel == 0 || counts.contains(&0) || sums.contains(&0) {
             let problem = format!("assistant `{name}`: every limit is at least 1");
             self.faults.add(settings.name.referenced, problem);
         }
@@ -296,10 +298,13 @@ impl AssistantsReader<'_> {
         }
         let client = client.flatten();
         let mut variables = Variables::new(self.variables, &self.directory, self.secret_files);
-        let Ok(name) = variables.text(&model.value) else {
-            let problem = "`model` has a `${` that is never closed";
-            self.faults.add(model.referenced, problem);
-            return None;
+        let name = match variables.text(&model.value) {
+            Ok(name) => name,
+            Err(error) => {
+                let problem = format!("`model` {error}");
+                self.faults.add(model.referenced, problem);
+                return None;
+            }
         };
         let mut missing = variables.missing();
         let client = match client? {

@@ -69,6 +69,26 @@ fn a_fault_says_where_it_is_and_every_fault_is_said_at_once() {
 }
 
 #[test]
+fn no_limit_of_a_turn_is_zero() {
+    for limit in ["turns", "identical_calls", "tokens", "seconds", "parallel"] {
+        let with = |value: u8| assistant(&format!("    limits: {{ {limit}: {value} }}\n"));
+        assert!(
+            faults(&with(0)).contains("every limit is at least 1"),
+            "{limit}"
+        );
+        assert!(read(&with(1)).is_ok(), "{limit}");
+    }
+}
+
+#[test]
+fn a_model_that_a_missing_file_is_to_name_is_refused_with_that_file() {
+    let text = assistant("").replace("model: m", "model: \"${file:model.txt}\"");
+    let faults = faults(&text);
+    assert!(faults.contains("`model` cannot be used"), "{faults}");
+    assert!(faults.contains("model.txt"), "{faults}");
+}
+
+#[test]
 fn a_key_nobody_knows_is_refused_with_its_place() {
     for (text, line, key) in [
         (assistant("    temprature: 0\n"), 7, "temprature"),

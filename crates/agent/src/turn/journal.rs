@@ -16,6 +16,7 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use wardgate_mcp::error_code::INVALID_PARAMS;
 
 use crate::approval::InvalidApproval;
 use crate::clients::{GatewayFailure, ToolAnswer};
@@ -368,7 +369,7 @@ impl Journal {
 fn not_taken(failure: GatewayFailure) -> TurnFailure {
     match failure {
         GatewayFailure::Refused {
-            code: -32602,
+            code: INVALID_PARAMS,
             message,
             ..
         } => TurnFailure::Conflict(format!(

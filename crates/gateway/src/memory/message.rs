@@ -23,7 +23,7 @@ pub(super) struct SubmittedToolCall {
 
 impl std::fmt::Debug for SubmittedToolCall {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("GivenCall(…)")
+        f.write_str("SubmittedToolCall(…)")
     }
 }
 

@@ -64,7 +64,7 @@ struct StoredStream {
 
 impl fmt::Debug for StreamWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Writer")
+        f.debug_struct("StreamWriter")
             .field("session", self.session())
             .finish_non_exhaustive()
     }

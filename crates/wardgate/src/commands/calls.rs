@@ -9,9 +9,9 @@ use serde_json::value::RawValue;
 use wardgate_bench::{CallToolParams, Load, McpClient, Pace, Settings};
 use wardgate_domain::{escape_invisible_json, mark_invisible};
 
-use super::operator::{NO_TOKEN, read_token};
+use super::login;
+use super::operator::{NO_TOKEN, environment_token, read_token};
 use super::output::print_document;
-use super::{TOKEN, login};
 use crate::Failure;
 use crate::cli::{BenchArgs, CallArgs, ClientOptions, ProtocolEra};
 
@@ -77,9 +77,9 @@ pub(crate) async fn credentials(caller: &ClientOptions) -> Result<Option<(Url, S
         return Ok(Some((url()?, token.expose().to_owned())));
     }
     if caller.context.is_none()
-        && let Ok(token) = std::env::var(TOKEN)
+        && let Some(token) = environment_token()
     {
-        return Ok(Some((url()?, token)));
+        return Ok(Some((url()?, token.expose().to_owned())));
     }
     let signed_in = login::signed_in(caller.context.as_deref()).await?;
     let is_asked = |of: &Url| {

@@ -17,14 +17,20 @@ pub(super) async fn sign_in_token(operator: &OperatorSignIn) -> Result<BearerTok
         return read_token(file);
     }
     if operator.context.is_none()
-        && let Ok(token) = std::env::var(TOKEN)
-        && !token.is_empty()
+        && let Some(token) = environment_token()
     {
-        return Ok(BearerToken::new(token.trim()));
+        return Ok(token);
     }
     let signed_in = login::signed_in(operator.context.as_deref()).await?;
     let signed_in = signed_in.map(|(_, token)| BearerToken::new(&token));
     Ok(signed_in.ok_or(NO_TOKEN)?)
+}
+
+/// The token of the environment, or `None` if it has none or an empty one.
+pub(super) fn environment_token() -> Option<BearerToken> {
+    let token = std::env::var(TOKEN).ok()?;
+    let token = token.trim();
+    (!token.is_empty()).then(|| BearerToken::new(token))
 }
 
 /// The token in `file`.

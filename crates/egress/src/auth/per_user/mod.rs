@@ -295,7 +295,7 @@ fn person(caller: Option<OnBehalf<'_>>) -> Result<Person, AuthError> {
 
 impl fmt::Debug for UserGrants {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PerUser")
+        f.debug_struct("UserGrants")
             .field("source", &self.source)
             .finish_non_exhaustive()
     }

@@ -172,7 +172,7 @@ enum WatchTask {
 
 impl std::fmt::Debug for ResourceChanges {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Resources")
+        f.write_str("ResourceChanges")
     }
 }
 
