@@ -1,4 +1,4 @@
-//! The service: assistants in force, and what can be asked of them.
+//! The agent service: the loaded assistants and the requests that they answer.
 
 use std::future::Future;
 use std::path::Path;
@@ -31,18 +31,18 @@ use crate::turn::{self, TurnFailure, TurnSetup};
 use crate::turn_slots::{TurnSlot, TurnSlots};
 use crate::{Config, Error, Telemetry};
 
-/// The events of one request. The last is always `done`; dropping the stream ends the work.
+/// The events of one request. The last event is always `done`; dropping the stream cancels the request.
 pub type EventStream = BoxStream<'static, AgentEvent>;
 
-/// Events that may wait for a slow client before the turn waits too.
+/// Maximum number of events buffered for a slow client before the turn has to wait.
 const WAITING_EVENTS: usize = 16;
-/// Summaries that may be written at a time.
+/// Maximum number of conversation summaries that are generated at the same time.
 const SUMMARIES: usize = 4;
 
-/// The gateway with a caller's token.
+/// A function that creates a gateway client for a caller's token.
 type OpenGateway = dyn Fn(BearerToken) -> Arc<dyn GatewayClient> + Send + Sync;
 
-/// Assistants, ready to be talked to. Cheap to clone.
+/// The agent service. Cheap to clone.
 #[derive(Clone)]
 pub struct Agent {
     assistants: Arc<ArcSwap<Assistants>>,
@@ -54,8 +54,8 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Reads the assistants, and looks for changes of their files from then on. Providers are not tried: one that is
-    /// down, or not configured, shows when it is asked.
+    /// Loads the assistants and watches their files for changes. No provider is contacted: a provider that is down or not
+    /// configured is reported when a request needs it.
     pub async fn open(
         config: &Config,
         gateway: GatewayEndpoint,
@@ -110,7 +110,7 @@ impl Agent {
         })
     }
 
-    /// Says something to an assistant, and tells what comes of it.
+    /// Sends a message to an assistant and returns the events of the turn.
     pub fn chat(
         &self,
         caller: Arc<Caller>,
@@ -131,7 +131,7 @@ impl Agent {
         }
     }
 
-    /// Decides about a call that waits, and goes on with its turn.
+    /// Decides on a pending tool call and continues its turn.
     pub fn decide_approval(
         &self,
         caller: Arc<Caller>,
@@ -158,7 +158,7 @@ impl Agent {
         }
     }
 
-    /// What was found, with a place for the caller's turn.
+    /// Returns the value of `found` and a turn slot for the caller.
     fn placed<T>(
         &self,
         caller: &Caller,
@@ -181,8 +181,8 @@ impl Agent {
         event_stream(turn::fail(failure, self.ambient.clone(), out), None, events)
     }
 
-    /// The assistants, in the order of their files. Which tools one has depends on the caller; that it is there does
-    /// not.
+    /// Returns the assistants, in the order of their files. The list does not depend on the caller; only the tools of an
+    /// assistant do.
     pub fn models(&self, _caller: &Caller) -> Vec<Model> {
         self.assistants.load().models()
     }
@@ -205,7 +205,7 @@ impl Agent {
     }
 }
 
-/// Reads and checks the files of assistants, and asks nobody.
+/// Loads and validates the assistant files without contacting a provider or the gateway.
 pub fn check(config: &Config) -> Result<(), Error> {
     let Some(path) = &config.assistants else {
         return Ok(());
@@ -244,7 +244,8 @@ fn invocation(assistant: &Assistant, caller: &Caller) -> tracing::Span {
     )
 }
 
-/// The events of `turn`. It runs as the stream is read: a client that reads slowly slows it down, one that hangs up drops it.
+/// Returns the events of `turn`. The turn is polled together with the stream: a client that reads slowly slows the turn down, and
+/// a client that disconnects drops it.
 fn event_stream(
     turn: impl Future<Output = ()> + Send + 'static,
     place: Option<TurnSlot>,

@@ -1,8 +1,8 @@
-//! Calls that wait for a person: what is handed out for the decision.
+//! Approvals: sealed ids of tool calls that wait for a user's decision.
 //!
-//! An approval id holds everything about the call it is for, sealed, so that any replica can take the decision and none
-//! has to remember it. That it is used once is the conversation's to say: the decision is a message of its turn, under
-//! an id made from the call.
+//! An approval id contains everything about its call in sealed form, so that any replica can take the decision and no
+//! replica needs to store it. The conversation ensures that an approval is used once: the decision is a message of the turn,
+//! with an id that is derived from the call.
 
 use std::fmt;
 
@@ -11,18 +11,18 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use wardgate_domain::{About, Ambient, Caller, Digest, SealKey, Timestamp};
 
-/// Tells these sealed texts from any others under the same key.
+/// Distinguishes sealed approvals from other texts sealed under the same key.
 const PURPOSE: &str = "wardgate approval 1";
 
-/// The longest id that is looked at.
+/// Maximum length of an approval id, in bytes. Longer ids are rejected before they are decoded.
 const MAX_ID: usize = 4_096;
 
-/// The key that approvals are sealed under; every replica has the same one.
+/// The key that seals approvals. All replicas share the same key.
 #[derive(Clone)]
 pub struct ApprovalKey([u8; 32]);
 
 impl ApprovalKey {
-    /// A key of 32 random bytes.
+    /// Creates a key from 32 random bytes.
     pub fn from_bytes(bytes: &[u8; 32]) -> Self {
         Self(*bytes)
     }
@@ -31,14 +31,14 @@ impl ApprovalKey {
         SealKey::from_bytes(&self.0)
     }
 
-    /// The id of an approval, fit for a URL.
+    /// Seals `approval` and returns its id, which is safe in a URL.
     pub(crate) fn seal(&self, approval: &Approval, ambient: &Ambient) -> Option<String> {
         let text = serde_json::to_vec(approval).ok()?;
         let sealed = self.key().seal(&About::new(PURPOSE), &text, ambient);
         Some(URL_SAFE_NO_PAD.encode(sealed.ok()?))
     }
 
-    /// The approval of an id, if `caller` may decide about it at this time.
+    /// Returns the approval sealed in `id` if `caller` may decide on it at the time `now`.
     pub(crate) fn open(
         &self,
         id: &str,
@@ -71,23 +71,23 @@ impl fmt::Debug for ApprovalKey {
     }
 }
 
-/// A call that waits.
+/// A tool call that waits for a decision.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Approval {
-    /// Whom it is for.
+    /// The user who may decide.
     pub(crate) person: Person,
     pub(crate) assistant: String,
     pub(crate) conversation: String,
     pub(crate) turn: String,
     pub(crate) call_id: String,
-    /// Digest of the tool and exactly what it would run with.
+    /// Digest of the tool and of the exact arguments of the call.
     pub(crate) terms: String,
-    /// Place of its event in the turn's stream.
+    /// The id of the approval event in the turn's stream.
     pub(crate) event: u64,
     pub(crate) expires_at_micros: i64,
 }
 
-/// Who somebody is, whatever their rights at the moment: a digest of issuer, subject and tenant.
+/// The identity of a user, independent of the user's current rights: a digest of issuer, subject and tenant.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct Person(String);
@@ -100,7 +100,7 @@ impl Person {
     }
 }
 
-/// Why a decision is not taken.
+/// The reason why a decision is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidApproval {
     #[error("this is no approval id of this service")]

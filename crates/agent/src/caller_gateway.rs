@@ -1,4 +1,4 @@
-//! The gateway with one caller's token, as a turn's `GatewayClient`.
+//! A `GatewayClient` that calls the gateway with one caller's token.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ use crate::functions::result_text;
 use crate::gateway::{CallEnding, GatewayEndpoint, GatewayError, ToolCall};
 use crate::request::BearerToken;
 
-/// The gateway, asked on behalf of one caller.
+/// A gateway client that acts on behalf of one caller.
 #[derive(Debug, Clone)]
 pub(crate) struct CallerGateway {
     gateway: GatewayEndpoint,
@@ -55,7 +55,7 @@ impl CallerGateway {
             arguments: &arguments,
             idempotency_key: key,
             conversation,
-            // A turn cancels by letting go of this future.
+            // A turn cancels the call by dropping this future.
             cancel: &CancellationToken::new(),
         };
         let refused = |message| {
@@ -94,7 +94,7 @@ impl CallerGateway {
             CallEnding::TimedOut { message } | CallEnding::Unavailable { message } => {
                 Err(GatewayFailure::Unavailable { message })
             }
-            // Not by this turn, which would not be here to read it.
+            // This turn did not cancel the call: it would have dropped this future.
             CallEnding::Cancelled => Err(GatewayFailure::Unavailable {
                 message: "The call was cancelled.".to_owned(),
             }),

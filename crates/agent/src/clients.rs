@@ -1,4 +1,4 @@
-//! The clients of a turn: that of a model, and that of the gateway with the caller's token.
+//! The clients that a turn uses: a model client, and a gateway client with the caller's token.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use wardgate_domain::AgentRefusal;
 
 use crate::model::{Function, ModelError, ModelEvent, ModelRequest, ModelStream};
 
-/// A model provider.
+/// A client of a model provider.
 pub(crate) trait ModelClient: Send + Sync {
-    /// Begins an answer.
+    /// Starts an answer and returns the stream of its events.
     fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<ModelStream, ModelError>>;
 
-    /// Whether its wire carries functions; with others, tools are described in the prompt.
+    /// Returns whether the provider's protocol supports function calls. For other providers, the prompt describes the tools.
     fn carries_calls(&self) -> bool;
 }
 
-/// A whole answer in words, or the first `max` bytes of it and a little more.
+/// Returns the complete text of an answer. Text that arrives after at least `max` bytes were received is discarded.
 pub(crate) async fn in_words(
     client: &dyn ModelClient,
     request: ModelRequest,
@@ -37,7 +37,7 @@ pub(crate) async fn in_words(
             _ => {}
         }
     }
-    // A stream that does not say that it is over was cut.
+    // A stream without a `Finished` event was cut off.
     if is_over {
         Ok(words)
     } else {
@@ -45,15 +45,15 @@ pub(crate) async fn in_words(
     }
 }
 
-/// What comes of a request to the gateway.
+/// The pending result of a gateway request.
 pub(crate) type GatewayFuture<'a, T> = BoxFuture<'a, Result<T, GatewayFailure>>;
 
-/// The gateway, as one caller sees it.
+/// A gateway client for one caller.
 pub(crate) trait GatewayClient: Send + Sync {
-    /// The tools this caller may use, of these toolsets; none: all.
+    /// Returns the tools of `toolsets` that the caller may use, or of all toolsets if `toolsets` is empty.
     fn tools<'a>(&'a self, toolsets: &'a [String]) -> GatewayFuture<'a, Vec<GatewayTool>>;
 
-    /// Runs a tool in `conversation`. The same key never runs one with effects twice. Dropping the future cancels the call.
+    /// Runs a tool in `conversation`. A tool with effects runs at most once per key. Dropping the future cancels the call.
     fn call<'a>(
         &'a self,
         tool: &'a str,
@@ -62,7 +62,7 @@ pub(crate) trait GatewayClient: Send + Sync {
         conversation: &'a str,
     ) -> GatewayFuture<'a, ToolAnswer>;
 
-    /// Puts on record that a call of `tool` is not made, and why. The same key is put on record once.
+    /// Records that a call of `tool` is not made, and why. A refusal is recorded once per key.
     fn record_refused<'a>(
         &'a self,
         tool: &'a str,
@@ -70,31 +70,31 @@ pub(crate) trait GatewayClient: Send + Sync {
         key: &'a str,
     ) -> GatewayFuture<'a, ()>;
 
-    /// A `memory/…` method.
+    /// Calls a `memory/…` method.
     fn memory<'a>(&'a self, method: &'static str, params: Value) -> GatewayFuture<'a, Value>;
 }
 
-/// A tool of the caller's list.
+/// A tool that the gateway lists for the caller.
 #[derive(Debug, Clone)]
 pub(crate) struct GatewayTool {
-    /// The gateway's name for it.
+    /// The gateway's name of the tool.
     pub(crate) name: String,
-    /// As models are told of it, under its own name.
+    /// The function that models are offered, under its own name.
     pub(crate) function: Function,
-    /// Of its arguments, as the tool defines them.
+    /// The schema of the arguments, as the tool defines it.
     pub(crate) schema: Arc<InputSchema>,
-    /// It says that it changes nothing.
+    /// Whether the tool declares that it changes nothing.
     pub(crate) read_only: bool,
-    /// It says that a person has to agree to each call.
+    /// Whether the tool declares that a user has to approve each call.
     pub(crate) needs_approval: bool,
 }
 
-/// What a tool gave.
+/// The result of a tool call.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct ToolAnswer {
-    /// For the model and the conversation.
+    /// The result text, for the model and the conversation.
     pub(crate) text: String,
-    /// The tool itself says that it failed.
+    /// Whether the tool itself reported a failure.
     pub(crate) is_error: bool,
 }
 
@@ -107,35 +107,34 @@ impl fmt::Debug for ToolAnswer {
     }
 }
 
-/// Why the gateway did not do what was asked. Its texts are the gateway's own, fit to be shown.
+/// The reason why the gateway did not serve a request. The messages come from the gateway and are safe to show to users.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum GatewayFailure {
-    /// It answered with an error: for a tool, nothing ran or the record says what did.
+    /// The gateway answered with an error. For a tool call, nothing ran, or the record states what did.
     #[error("{message}")]
     Refused {
         code: i64,
-        /// The kind, for programs, where the gateway says it.
+        /// The machine-readable error kind, or `None` if the gateway did not send one.
         reason: Option<String>,
         message: String,
     },
-    /// A policy demands somebody's approval first; nothing ran.
+    /// A policy requires an approval first. Nothing ran.
     #[error("{message}")]
     NeedsApproval {
-        /// What approvers decide with.
+        /// The id that approvers use to decide.
         request_id: String,
-        /// Until when, RFC 3339.
+        /// The deadline of the approval, in RFC 3339 format.
         expires_at: String,
         message: String,
     },
-    /// It has no room for it now, or the caller no right to more, and it did nothing of it.
+    /// The gateway has no capacity, or the caller's quota is exhausted. Nothing ran.
     #[error("{message}")]
     Busy {
-        /// When to try again, where it says so.
+        /// How long to wait before a retry, or `None` if the gateway did not state it.
         retry_after: Option<Duration>,
         message: String,
     },
-    /// The platform failed, or a time limit passed. Whether a tool ran is for its key to tell: the same call under it is
-    /// safe.
+    /// The platform failed, or a time limit passed. The tool may have run; repeating the call under the same key is safe.
     #[error("{message}")]
     Unavailable { message: String },
     #[error("the gateway cannot be reached")]
@@ -147,7 +146,7 @@ pub(crate) enum GatewayFailure {
 }
 
 impl GatewayFailure {
-    /// Whether a tool may have run all the same.
+    /// Returns whether the tool may have run in spite of the failure.
     pub(crate) fn leaves_open(&self) -> bool {
         match self {
             Self::Refused { .. } | Self::NeedsApproval { .. } | Self::Busy { .. } => false,

@@ -1,4 +1,4 @@
-//! Configuration of the service.
+//! Configuration of the agent service.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,28 +6,28 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Section `agent`.
+/// The configuration section `agent`.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The `assistants.yaml`, or a directory of such files. None: there are no assistants.
+    /// Path of `assistants.yaml` or of a directory of such files. Without it, there are no assistants.
     pub assistants: Option<PathBuf>,
-    /// Values for `${NAME}` in providers, looked up before the environment. They can hold keys, so they are never
-    /// shown.
+    /// Values for `${NAME}` in providers, which take precedence over environment variables. They can contain keys and are
+    /// therefore never shown.
     #[serde(skip_serializing)]
     pub variables: BTreeMap<String, String>,
-    /// How often the files are looked at for changes, in seconds.
+    /// Interval between two checks of the files for changes, in seconds.
     pub reload_seconds: u64,
-    /// What traces hold beyond names and counts.
+    /// Content of traces beyond names and counts.
     pub telemetry: Telemetry,
 }
 
-/// Section `agent.telemetry`.
+/// The configuration section `agent.telemetry`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Telemetry {
-    /// Puts everything that models are told and answer into traces: what people say, and what tools gave. Nothing of it
-    /// is redacted further.
+    /// Whether traces contain all input and output of models, including user messages and tool results. This content is not
+    /// redacted any further.
     pub contents: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What a client of a chat gets: one event after another, each a line of JSON.
+//! The events that a chat client receives, each serialized as one line of JSON.
 
 use std::fmt;
 
@@ -6,176 +6,177 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 use wardgate_domain::Timestamp;
 
-/// One event.
+/// An event of a chat stream.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct AgentEvent {
-    /// Its place in the turn. Ids grow within a stream, and a turn that is told again has the same ones. So a client
-    /// goes on after the last id it saw, and where it gets an id again, what it had from that id on is void.
+    /// Position of the event in the turn. Ids increase within a stream, and a replayed turn has the same ids. A client
+    /// therefore resumes after the last id that it received. If an id arrives a second time, everything that the client
+    /// received from that id on is void.
     pub id: u64,
-    /// What happened.
+    /// The type and content of the event.
     #[serde(flatten)]
     pub body: EventBody,
-    /// When it was sent.
+    /// Time at which the event was sent.
     #[serde(serialize_with = "rfc_3339")]
     pub timestamp: Timestamp,
 }
 
-/// What happened.
+/// The type and content of an event.
 #[derive(Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum EventBody {
-    /// Some more of the answer.
+    /// A piece of the answer.
     Token {
-        /// The text, to be put behind what came before.
+        /// The text to append to the answer.
         text: String,
     },
-    /// The model asks for a tool.
+    /// The model calls a tool.
     ToolCall {
-        /// Unique in the turn.
+        /// The id of the call, unique within the turn.
         call_id: String,
-        /// As the model calls it.
+        /// The name by which the model calls the tool.
         tool_name: String,
-        /// As the model wrote them: an object, or a text where it is no JSON.
+        /// The arguments as the model wrote them: an object, or a string if they are not valid JSON.
         arguments: Value,
     },
-    /// What the call gave. Every `tool_call` is followed by one, unless it waits for an approval.
+    /// The result of a tool call. Every `tool_call` is followed by a result, unless the call waits for an approval.
     ToolResult {
-        /// The call it answers.
+        /// The id of the call.
         call_id: String,
-        /// As the model calls it.
+        /// The name by which the model calls the tool.
         tool_name: String,
-        /// Whether the tool did what was asked.
+        /// Whether the call succeeded.
         success: bool,
-        /// Its result, null when it failed.
+        /// The result of the tool; null if the call failed.
         data: Value,
-        /// Why it failed, null when it did not.
+        /// The reason for the failure; null if the call succeeded.
         error: Option<String>,
     },
-    /// The call waits for a person's decision.
+    /// The call waits for the user's decision.
     ApprovalRequired {
-        /// What to decide with.
+        /// The id that the decision has to name.
         approval_id: String,
-        /// The call it is about.
+        /// The id of the call.
         call_id: String,
-        /// As the model calls it.
+        /// The name by which the model calls the tool.
         tool_name: String,
-        /// Exactly what it would run with.
+        /// The exact arguments with which the tool would run.
         arguments: Value,
-        /// Until when it can be decided.
+        /// The deadline of the decision.
         #[serde(serialize_with = "rfc_3339")]
         expires_at: Timestamp,
     },
-    /// A policy demands that somebody approves the call, and nothing ran. Whoever may approves it at the gateway; then the same
-    /// message goes on where it stopped.
+    /// A policy requires an approval of the call, and nothing ran. An approver approves the call at the gateway; after that,
+    /// sending the same message again continues the turn where it stopped.
     ApprovalPending {
-        /// What approvers decide with, at the gateway.
+        /// The id that approvers use to decide at the gateway.
         request_id: String,
-        /// The call it is about.
+        /// The id of the call.
         call_id: String,
-        /// As the model calls it.
+        /// The name by which the model calls the tool.
         tool_name: String,
-        /// Exactly what it would run with.
+        /// The exact arguments with which the tool would run.
         arguments: Value,
-        /// Until when it can be approved, RFC 3339.
+        /// The deadline of the approval, in RFC 3339 format.
         expires_at: String,
-        /// By whom and how, for people.
+        /// A human-readable explanation of who can approve the call, and how.
         message: String,
     },
-    /// Something went wrong. The stream goes on, at least to its `done`.
+    /// An error occurred. At least the `done` event still follows.
     Error {
-        /// For programs.
+        /// The machine-readable kind.
         kind: ErrorKind,
-        /// For people; nothing of what was said is in it.
+        /// The human-readable message, which contains nothing of the conversation.
         message: String,
     },
-    /// What the model took, once at the end.
+    /// The model's token usage, sent once at the end.
     Usage {
-        /// Tokens read.
+        /// Number of input tokens.
         input_tokens: u64,
-        /// Tokens written.
+        /// Number of output tokens.
         output_tokens: u64,
     },
     /// The last event of every stream.
     Done {
-        /// Why it ends.
+        /// The reason why the stream ends.
         finish_reason: FinishReason,
-        /// The conversation, unless nothing of the message was kept.
+        /// The id of the conversation, or `None` if nothing of the message was stored.
         conversation_id: Option<String>,
-        /// The turn: the id of the message it answers.
+        /// The id of the turn, which is the id of the message that it answers.
         turn_id: String,
-        /// The answer's own id, where there is one.
+        /// The id of the answer, or `None` if there is no answer.
         message_id: Option<String>,
-        /// The limit that ended the model's use of tools.
+        /// The limit that stopped the model's use of tools, or `None` if no limit was reached.
         #[serde(skip_serializing_if = "Option::is_none")]
         cap: Option<Cap>,
     },
 }
 
-/// Why a stream ends.
+/// The reason why a stream ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FinishReason {
-    /// The answer is whole.
+    /// The answer is complete.
     Stop,
-    /// The model came to its limit of tokens.
+    /// The model reached its token limit.
     Length,
-    /// A filter took the answer: the provider's, or a configured check.
+    /// A filter removed the answer: the filter of the provider or a configured check.
     ContentFilter,
-    /// A check or the guardrail refused the question; nothing was kept.
+    /// A check or the guardrail refused the message, and nothing was stored.
     Refused,
-    /// A call waits for a decision: the person's own, or that of an approver at the gateway.
+    /// A call waits for a decision of the user or of an approver at the gateway.
     ApprovalRequired,
-    /// It failed; the same message id goes on where it stopped.
+    /// The turn failed. Sending the same message id again continues it where it stopped.
     Error,
 }
 
-/// A limit of one turn.
+/// A limit of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cap {
-    /// Rounds of calls.
+    /// Number of rounds of tool calls.
     Turns,
-    /// Tokens of the model.
+    /// Number of model tokens.
     Tokens,
-    /// What they cost.
+    /// Cost of the model tokens.
     Cost,
-    /// Time.
+    /// Duration of the turn.
     Seconds,
-    /// The same call again.
+    /// Repetitions of an identical call.
     IdenticalCalls,
 }
 
-/// What went wrong, for programs.
+/// The machine-readable kind of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
-    /// The request cannot be used as it is.
+    /// The request is invalid.
     InvalidRequest,
-    /// No assistant has that name.
+    /// No assistant has the requested name.
     UnknownModel,
-    /// The assistant's provider is not configured here.
+    /// The assistant's provider is not configured.
     ModelNotConfigured,
-    /// The provider failed.
+    /// The model provider failed.
     ModelFailed,
-    /// The model gave neither words nor a call that may run.
+    /// The model answered with neither text nor a call that may run.
     EmptyAnswer,
-    /// The model asked for a tool that it was not offered.
+    /// The model called a tool that it was not offered.
     ToolNotAvailable,
-    /// The model repeated a call that stands in what a tool gave.
+    /// The model repeated a call that is quoted in the result of a tool.
     CallInData,
-    /// The guardrail could not decide.
+    /// The guardrail did not reach a decision.
     GuardrailFailed,
-    /// The gateway, or the memory behind it, could not be used.
+    /// The gateway, or the memory behind it, failed.
     GatewayFailed,
-    /// Another request is at work on the same turn, or the id is taken by another message.
+    /// Another request is working on the same turn, or the message id belongs to a different message.
     Conflict,
-    /// The approval is of somebody else, too late, used, or for another call.
+    /// The approval belongs to another user, has expired, was already used, or is for a different call.
     InvalidApproval,
-    /// The caller has as many turns under way as one person may; nothing was begun.
+    /// The caller has reached the maximum number of concurrent turns per user. No turn was started.
     TooManyTurns,
 }
 
-/// Without what was said, and without what tools were given and gave.
+/// Omits the content of messages and the arguments and results of tools.
 impl fmt::Debug for EventBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -199,7 +200,7 @@ impl fmt::Debug for EventBody {
 }
 
 impl FinishReason {
-    /// As it is written.
+    /// Returns the reason as it is serialized.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Stop => "stop",
@@ -213,7 +214,7 @@ impl FinishReason {
 }
 
 impl ErrorKind {
-    /// Every kind.
+    /// All kinds.
     pub(crate) const ALL: [Self; 12] = [
         Self::InvalidRequest,
         Self::UnknownModel,
@@ -229,7 +230,7 @@ impl ErrorKind {
         Self::TooManyTurns,
     ];
 
-    /// As it is written.
+    /// Returns the kind as it is serialized.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::InvalidRequest => "invalid_request",

@@ -1,13 +1,13 @@
-//! Assistants: a person asks, a model decides, governed tools run, the answer uses what they gave.
+//! Assistants: a user asks, a model decides, governed tools run, and the answer uses the results of the tools.
 //!
 //! ```text
 //!   ChatRequest ─▶ Agent::chat ─▶ guardrail ─▶ context ─▶ ┌▶ model ─▶ calls ─▶ gateway ─▶ results ┐ ─▶ AgentEvent …
 //!                     ▲                                   └───────────────────────────────────────┘
-//!   ApprovalDecision ─┘                        every step is journalled in memory, so that any replica can go on
+//!   ApprovalDecision ─┘              every step is written to the conversation's memory, so that any replica can continue
 //! ```
 //!
-//! One job: the conversation between a person, a model and tools. It holds no privilege of its own: tools and memory
-//! are reached only through the gateway, with the person's own token.
+//! The crate handles the conversation between a user, a model and tools. It holds no privileges: it reaches tools and memory
+//! only through the gateway, with the user's own token.
 
 mod agent;
 mod approval;
@@ -40,13 +40,13 @@ pub use gateway::GatewayEndpoint;
 pub use http::{Endpoints, HttpLimits, listed_failures, listed_routes};
 pub use request::{ApprovalDecision, BearerToken, ChatRequest, HistoryMessage, Model, Speaker};
 
-/// Why the service cannot start.
+/// An error that prevents the service from starting.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Files of assistants that cannot be used, one line a fault.
+    /// Assistant files are unusable. The text has one line for each error.
     #[error("the assistants cannot be used:\n{0}")]
     Assistants(String),
-    /// The URL of the gateway that cannot be used.
+    /// The URL of the gateway is unusable.
     #[error("the gateway's URL cannot be used: {0}")]
     GatewayUrl(#[from] wardgate_edge::UnusableUrl),
 }

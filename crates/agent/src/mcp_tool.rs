@@ -1,9 +1,9 @@
-//! A tool as the gateway lists it, and what a call of it gives.
+//! A tool in the gateway's list, and the result of a call.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// A tool as the gateway lists it. All of it may be somebody else's words.
+/// A tool in the gateway's list. All texts may come from a third party.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(crate) struct ListedTool {
     pub(crate) name: String,
@@ -19,18 +19,18 @@ pub(crate) struct ListedTool {
     pub(crate) meta: Map<String, Value>,
 }
 
-/// What a tool says of itself (MCP, `ToolAnnotations`). Hints, no more.
+/// A tool's description of its behaviour (MCP `ToolAnnotations`). The hints are not guaranteed to be true.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 pub(crate) struct ToolHints {
     #[serde(default, rename = "readOnlyHint")]
     pub(crate) read_only: Option<bool>,
 }
 
-/// A tool's answer (MCP 2026-07-28, `CallToolResult`).
+/// The result of a tool call (MCP 2026-07-28, `CallToolResult`).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ToolResult {
     pub(crate) content: Vec<Value>,
-    /// May be any JSON, `null` too.
+    /// The structured content: any JSON value, including `null`.
     pub(crate) structured: Option<Value>,
     pub(crate) is_error: bool,
 }

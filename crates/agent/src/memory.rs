@@ -1,6 +1,6 @@
-//! The conversation's memory, as the gateway's `memory/…` methods give it.
+//! The memory of a conversation, accessed through the gateway's `memory/…` methods.
 //!
-//! What holds texts has no `Debug`, so that none gets into a log.
+//! Types that hold texts do not implement `Debug`, so that no text gets into a log.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use wardgate_mcp::error_code::INVALID_PARAMS;
 use crate::clients::{GatewayClient, GatewayFailure};
 use crate::model::FunctionCall;
 
-/// One conversation of the caller.
+/// A conversation of the caller.
 #[derive(Clone)]
 pub(crate) struct Conversation {
     gateway: Arc<dyn GatewayClient>,
     id: String,
 }
 
-/// Who says a message.
+/// The role of a message's author.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Role {
@@ -29,7 +29,7 @@ pub(crate) enum Role {
     System,
 }
 
-/// Where its text comes from.
+/// The source of a message's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum MessageSource {
@@ -40,7 +40,7 @@ pub(crate) enum MessageSource {
     Approval,
 }
 
-/// A message as it comes back.
+/// A message read from memory.
 #[derive(Clone, Deserialize)]
 pub(crate) struct StoredMessage {
     pub(crate) role: Role,
@@ -66,18 +66,18 @@ pub(crate) struct StoredMessage {
     pub(crate) position: u64,
 }
 
-/// A call that a model asked for.
+/// A function call requested by a model.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct StoredCall {
     id: String,
     name: String,
-    /// Memory takes objects only. What a model wrote that is none stands as a text under [`UNREADABLE`], so that it is
-    /// judged the same when it is read again.
+    /// The arguments. Memory accepts only objects, so arguments of any other form are stored as text under [`UNREADABLE`] and are
+    /// judged the same way when they are read back.
     #[serde(default)]
     arguments: Map<String, Value>,
 }
 
-/// Name of the one member of arguments that are no object. No tool has an argument without a name.
+/// The name of the only member that represents arguments that are not an object. No tool has an argument with an empty name.
 const UNREADABLE: &str = "";
 
 impl From<&FunctionCall> for StoredCall {
@@ -109,12 +109,12 @@ impl From<StoredCall> for FunctionCall {
     }
 }
 
-/// The gateway takes no NUL character, not even escaped.
+/// Replaces NUL characters, which the gateway rejects even in escaped form.
 pub(crate) fn storable(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }
 
-/// A message to be added.
+/// A message to be added to memory.
 #[derive(Clone, Serialize)]
 pub(crate) struct NewMessage {
     pub(crate) message_id: String,
@@ -146,7 +146,7 @@ impl NewMessage {
     }
 }
 
-/// The call that a tool's result answers.
+/// The call that a tool result answers.
 #[derive(Clone, Serialize)]
 pub(crate) struct AnsweredCall {
     pub(crate) call_id: String,
@@ -156,7 +156,7 @@ pub(crate) struct AnsweredCall {
     pub(crate) is_error: bool,
 }
 
-/// How far a turn is.
+/// The state of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum TurnState {
@@ -166,13 +166,13 @@ pub(crate) enum TurnState {
     Abandoned,
 }
 
-/// What the model may be shown of earlier turns.
+/// The part of earlier turns that the model may see.
 #[derive(Default, Deserialize)]
 pub(crate) struct Window {
     pub(crate) messages: Vec<StoredMessage>,
     #[serde(default)]
     pub(crate) summary: Option<Summary>,
-    /// Messages before the window that no summary covers.
+    /// Number of messages before the window that no summary covers.
     #[serde(default)]
     pub(crate) uncovered: u64,
 }
@@ -182,7 +182,7 @@ pub(crate) struct Summary {
     pub(crate) content: String,
 }
 
-/// Everything of one turn.
+/// The messages and the state of one turn.
 #[derive(Deserialize)]
 pub(crate) struct StoredTurn {
     pub(crate) state: TurnState,
@@ -191,7 +191,7 @@ pub(crate) struct StoredTurn {
 }
 
 impl Conversation {
-    /// The conversation of that id, without asking whether there is one.
+    /// Returns a handle to the conversation `id` without checking that it exists.
     pub(crate) fn named(gateway: Arc<dyn GatewayClient>, id: &str) -> Self {
         Self {
             gateway,
@@ -199,7 +199,7 @@ impl Conversation {
         }
     }
 
-    /// The conversation of that id, made when there is none; without an id a new one.
+    /// Returns the conversation `id`, creating it if it does not exist. Without an id, creates a new conversation.
     pub(crate) async fn get_or_create(
         gateway: Arc<dyn GatewayClient>,
         id: Option<&str>,
@@ -224,7 +224,7 @@ impl Conversation {
         &self.id
     }
 
-    /// The last messages that fit; 0 tokens is no limit.
+    /// Returns the most recent messages that fit the limits. 0 tokens means no limit on tokens.
     pub(crate) async fn window(
         &self,
         messages: u32,
@@ -237,7 +237,7 @@ impl Conversation {
         parse_result(self.gateway.memory("memory/get_context", params).await?)
     }
 
-    /// Everything of a turn. A conversation that is not there has none.
+    /// Returns the messages and the state of a turn. In a conversation that does not exist, every turn is empty.
     pub(crate) async fn turn(&self, turn: &str) -> Result<StoredTurn, GatewayFailure> {
         let params = json!({"conversation_id": self.id, "turn_id": turn});
         match self.gateway.memory("memory/get_turn", params).await {
@@ -252,7 +252,7 @@ impl Conversation {
         }
     }
 
-    /// Adds messages to a turn, all or none.
+    /// Appends messages to a turn: either all or none.
     pub(crate) async fn add(
         &self,
         messages: &[NewMessage],
@@ -268,7 +268,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// Adds one message that is a turn of its own.
+    /// Appends one message without a turn id, which memory treats as a complete turn.
     pub(crate) async fn add_alone(&self, message: &NewMessage) -> Result<(), GatewayFailure> {
         let params = json!({"conversation_id": self.id, "messages": [message]});
         self.gateway.memory("memory/add_message", params).await?;

@@ -1,4 +1,4 @@
-//! What is said to a model and what comes back, whichever provider it is.
+//! Requests to models and their answers, independent of the provider.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,20 +6,20 @@ use std::time::Duration;
 use futures::stream::BoxStream;
 pub(crate) use wardgate_tool_call_parser::Function;
 
-/// One request to a model.
+/// A request to a model.
 #[derive(Clone)]
 pub(crate) struct ModelRequest {
-    /// As the provider calls it.
+    /// The provider's name of the model.
     pub(crate) model: String,
     pub(crate) messages: Vec<ModelMessage>,
-    /// In a stable order, which helps the provider's cache.
+    /// The offered functions, in a stable order that lets the provider's cache work.
     pub(crate) functions: Vec<Function>,
     pub(crate) choice: FunctionChoice,
     pub(crate) temperature: Option<f64>,
     pub(crate) max_output_tokens: Option<u32>,
 }
 
-/// One message to a model.
+/// A message to a model.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum ModelMessage {
     System(String),
@@ -28,7 +28,7 @@ pub(crate) enum ModelMessage {
         text: String,
         calls: Vec<FunctionCall>,
     },
-    /// What a call gave. A failure is said to the model too, so that it can recover.
+    /// The result of a call. The model receives failures too, so that it can recover.
     Result {
         call_id: String,
         name: String,
@@ -41,52 +41,52 @@ pub(crate) enum ModelMessage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FunctionChoice {
     Auto,
-    /// It must answer in words.
+    /// The model must answer with text.
     None,
 }
 
-/// A whole call: one that the model did not finish never becomes one of these.
+/// A complete function call. A call that the model did not finish is never represented by this type.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct FunctionCall {
-    /// The provider's, or one of ours where it gives none; unique in its turn.
+    /// The provider's id, or a generated id if the provider sends none; unique within the turn.
     pub(crate) id: String,
     pub(crate) name: String,
-    /// JSON text as the model wrote it; it may be anything.
+    /// The arguments as the model wrote them, meant to be JSON but not validated.
     pub(crate) arguments: String,
 }
 
-/// What a model's answer is made of, in the order it comes. The last one is `Finished`; a stream without it was cut.
+/// An event of a model's answer, in the order of arrival. The last event is `Finished`; a stream without it was cut off.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum ModelEvent {
     Text(String),
-    /// Thoughts that are not part of the answer; never shown, never kept.
+    /// Reasoning that is not part of the answer. It is never shown or stored.
     Reasoning(String),
     Call(FunctionCall),
     Usage(TokenUsage),
     Finished(FinishReason),
 }
 
-/// Tokens, as the provider counts them.
+/// Token counts as the provider reports them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct TokenUsage {
     pub(crate) input: u64,
     pub(crate) output: u64,
 }
 
-/// Why a model stopped.
+/// The reason why a model stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum FinishReason {
     Stop,
     Calls,
-    /// The limit of tokens; a call under way is lost.
+    /// The model reached the token limit. An unfinished call is lost.
     Length,
-    /// The provider's own filter.
+    /// The provider's filter stopped the answer.
     Filtered,
-    /// A word of the provider's own.
+    /// A provider-specific reason.
     Other(String),
 }
 
-/// Why there is no answer, or no more of it. No message holds a key, a prompt or a body.
+/// The reason why there is no answer or only a part of it. No message contains a key, a prompt or a body.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ModelError {
     #[error("the model provider cannot be reached")]
@@ -114,7 +114,7 @@ pub(crate) enum ModelError {
 }
 
 impl ModelError {
-    /// In one word, for events, spans and metrics.
+    /// Returns the kind of the error as one word, for events, spans and metrics.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Unreachable => "unreachable",
@@ -132,10 +132,10 @@ impl ModelError {
     }
 }
 
-/// Events of one answer. Dropping it ends the request.
+/// The events of one answer. Dropping the stream cancels the request.
 pub(crate) type ModelStream = BoxStream<'static, Result<ModelEvent, ModelError>>;
 
-// What people, models and tools say is in no log, so not in `Debug` either: only how long it is.
+// `Debug` shows only the length of what users, models and tools say, so that none of their texts gets into a log.
 
 impl fmt::Debug for ModelRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

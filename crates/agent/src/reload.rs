@@ -1,4 +1,4 @@
-//! Takes up changed assistants, if what their files hold is usable.
+//! Reloads assistants when their files change, if the new files are valid.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
@@ -11,11 +11,11 @@ use wardgate_telemetry::names;
 use crate::Error;
 use crate::assistant::{Assistants, SecretFiles, Text, texts};
 
-/// Makes assistants of files, and notes which others these name.
+/// Parses assistants from files and collects the secret files that they refer to.
 pub(crate) type Parse =
     dyn Fn(&[Text], &mut SecretFiles) -> Result<Assistants, Error> + Send + Sync;
 
-/// Looks at the files every `interval`, for as long as `in_force` is in use. A set is tried once.
+/// Checks the files every `interval` for as long as `in_force` is in use. Each changed set of files is tried once.
 pub(crate) fn watch(
     in_force: &Arc<ArcSwap<Assistants>>,
     path: PathBuf,
@@ -41,7 +41,7 @@ pub(crate) fn watch(
             if in_force.strong_count() == 0 {
                 return;
             }
-            // Files that cannot be read now may be in the middle of being replaced.
+            // Files that are unreadable now may be in the middle of being replaced.
             if let Ok(now) = read
                 && (are_changed || now != loaded)
             {

@@ -1,10 +1,10 @@
-//! What a client of a chat sends.
+//! The requests of chat clients.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// A verified caller's own token, passed on to the gateway and shown nowhere; and where it came from.
+/// The token of a verified caller, and the caller's address. The token is passed on to the gateway and never shown.
 #[derive(Clone)]
 pub struct BearerToken {
     token: Arc<str>,
@@ -12,7 +12,7 @@ pub struct BearerToken {
 }
 
 impl BearerToken {
-    /// The token as it stood behind `Bearer`.
+    /// Creates a token from the text after `Bearer`.
     pub fn new(token: &str) -> Self {
         Self {
             token: Arc::from(token),
@@ -20,13 +20,13 @@ impl BearerToken {
         }
     }
 
-    /// The same, of a caller at this address: a gateway in the same process records it.
+    /// Sets the caller's address, which a gateway in the same process records.
     #[must_use]
     pub fn of_peer(self, peer: Option<SocketAddr>) -> Self {
         Self { peer, ..self }
     }
 
-    /// For the one header it belongs in.
+    /// Returns the token for use in the `Authorization` header.
     pub fn as_str(&self) -> &str {
         &self.token
     }
@@ -45,18 +45,18 @@ impl fmt::Debug for BearerToken {
 /// A message to an assistant.
 #[derive(Clone, Default)]
 pub struct ChatRequest {
-    /// The assistant's public name; `None` is the first one configured.
+    /// The public name of the assistant. `None` selects the first configured assistant.
     pub model: Option<String>,
-    /// What the person says.
+    /// The text of the user's message.
     pub message: String,
-    /// The caller's name for the conversation; `None` begins a new one.
+    /// The caller's id of the conversation. `None` starts a new conversation.
     pub conversation_id: Option<String>,
-    /// The client's id for this message. Sent again, it goes on with the same turn and repeats nothing; so it belongs
-    /// to a `conversation_id`. `None`: the turn ends when its stream is dropped.
+    /// The client's id of this message, which requires a `conversation_id`. Sending the same id again continues the same turn
+    /// and repeats nothing. With `None`, the turn ends when its stream is dropped.
     pub message_id: Option<String>,
-    /// The last event the client has of this turn.
+    /// The id of the last event of this turn that the client received.
     pub after: Option<u64>,
-    /// What the client says was said before; used only without a `conversation_id`, and never kept.
+    /// Earlier messages according to the client. They are used only without a `conversation_id` and are never stored.
     pub history: Vec<HistoryMessage>,
 }
 
@@ -69,40 +69,40 @@ impl fmt::Debug for ChatRequest {
     }
 }
 
-/// One earlier message, as a client tells it.
+/// An earlier message, as reported by the client.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HistoryMessage {
-    /// Who said it.
+    /// The author of the message.
     pub speaker: Speaker,
-    /// What.
+    /// The text of the message.
     pub text: String,
 }
 
-/// Who said something.
+/// The author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Speaker {
-    /// The person.
+    /// The user.
     User,
     /// The assistant.
     Assistant,
 }
 
-/// A person's decision about a call that waits for it.
+/// The user's decision on a pending tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ApprovalDecision {
-    /// Let it run.
+    /// Run the call.
     Approve,
-    /// Do not; the model is told so.
+    /// Do not run the call, and tell the model.
     Refuse,
 }
 
-/// An assistant, as lists of models show it.
+/// An assistant as it appears in lists of models.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Model {
-    /// Its public name.
+    /// The public name.
     pub name: String,
-    /// What it is for.
+    /// A description of the assistant's purpose.
     pub description: String,
-    /// What has to be set before it can answer; empty when it can.
+    /// The settings that are missing before the assistant can answer; empty if it can.
     pub missing: Vec<String>,
 }

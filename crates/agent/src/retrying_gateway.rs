@@ -1,6 +1,6 @@
-//! A gateway that has no room now is asked again when it said: a few times, and not past the end of the turn.
+//! Retries requests that the gateway rejects because it is busy, a few times and not past the end of the turn.
 //!
-//! It did nothing of what it turns away, so that asking again is safe, also without a key.
+//! A gateway that is busy has executed nothing of the request, so a retry is safe even without an idempotency key.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,15 +12,15 @@ use wardgate_domain::AgentRefusal;
 
 use crate::clients::{GatewayClient, GatewayFailure, GatewayFuture, GatewayTool, ToolAnswer};
 
-/// How often it is asked for the same.
+/// Maximum number of attempts for one request.
 const ATTEMPTS: u32 = 3;
-/// A gateway that asks for more than this is not waited for: the model or the person is told instead.
+/// Longest pause before a retry. If the gateway asks for more, the failure is returned to the model or the user instead.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// A gateway whose busy answers are retried.
+/// A gateway client that retries busy responses.
 pub(crate) struct RetryingGateway {
     gateway: Arc<dyn GatewayClient>,
-    /// The deadline of all waiting.
+    /// The time by which every pause must end.
     until: Instant,
 }
 
@@ -47,7 +47,7 @@ impl RetryingGateway {
         ask().await
     }
 
-    /// How long to wait after this failure; none where that is of no use.
+    /// Returns the pause before a retry after `failure`, or `None` if a retry is useless.
     fn pause(&self, failure: &GatewayFailure) -> Option<Duration> {
         let GatewayFailure::Busy { retry_after, .. } = failure else {
             return None;

@@ -1,4 +1,4 @@
-//! The limit on the turns that one person may have under way: each asks a model and holds a stream.
+//! A limit on the concurrent turns of one user, because each turn uses a model and holds a stream.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -8,21 +8,21 @@ use wardgate_domain::Caller;
 
 use crate::approval::Person;
 
-/// Turns of one person at a time, in one process.
+/// Maximum number of concurrent turns of one user in one process.
 pub(crate) const MAX_TURNS: usize = 32;
 
-/// The number of turns under way, by person. Cheap to clone; clones count together.
+/// The number of active turns by user. Cheap to clone; all clones share the same counters.
 #[derive(Clone, Default)]
 pub(crate) struct TurnSlots(Arc<Mutex<HashMap<Person, usize>>>);
 
-/// The slot of one turn, until it is dropped.
+/// The slot of one turn, which is released on drop.
 pub(crate) struct TurnSlot {
     turn_slots: TurnSlots,
     person: Person,
 }
 
 impl TurnSlots {
-    /// Takes a slot for a turn of `caller`; none when all are taken.
+    /// Takes a slot for a turn of `caller`, or returns `None` if all slots are taken.
     pub(crate) fn acquire(&self, caller: &Caller) -> Option<TurnSlot> {
         let person = Person::of(caller);
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);

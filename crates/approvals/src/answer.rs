@@ -1,4 +1,4 @@
-//! The answers to the methods of approvers, each for the person whose token the request brings.
+//! Answers the methods of approvers. Each request is for the person whose token it carries.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use wardgate_mcp_server::{JsonRpcRequest, McpResponse, ObjectMembers, RpcError, 
 use crate::{ApprovalError, ApprovalMethod, Approvals, Approver, PendingApproval};
 
 impl Approvals {
-    /// Answers `request`, which is of `method`.
+    /// Answers `request`, whose method is `method`.
     pub async fn answer(
         self: &Arc<Self>,
         request: &JsonRpcRequest<'_>,
@@ -35,7 +35,7 @@ impl Approvals {
             ApprovalMethod::Get => {
                 let pending = self.show_request(&approver, id()?).await;
                 let pending = pending.map_err(|error| refusal(&error))?;
-                // As they were sent, number by number.
+                // The arguments are returned exactly as they were sent, including the form of numbers.
                 let arguments = serde_json::from_slice::<&RawValue>(&pending.call.arguments);
                 let approval = WaitingCall {
                     arguments: arguments.ok().map(|it| it.get().to_owned()),
@@ -46,7 +46,7 @@ impl Approvals {
             ApprovalMethod::Approve | ApprovalMethod::Refuse => {
                 let approves = method == ApprovalMethod::Approve;
                 let (approvals, id) = (Arc::clone(self), id()?);
-                // Its own task: whoever hangs up, what is on record counts.
+                // A separate task, so that a recorded decision takes effect even if the client disconnects.
                 let decided =
                     tokio::spawn(
                         async move { approvals.decide_request(&approver, id, approves).await },
@@ -68,7 +68,7 @@ fn refusal(error: &ApprovalError) -> RpcError {
     error.to_rpc_error().with_reason()
 }
 
-/// What a list says of a request.
+/// Returns the description of a request in a list.
 fn waiting_call(pending: &PendingApproval) -> WaitingCall {
     let PendingApproval {
         call,

@@ -1,4 +1,5 @@
-//! What somebody decides about a call: by the policy service's leave, and on record before it counts.
+//! Decisions of approvers about calls. The policy service must permit each decision, and it is recorded before it takes
+//! effect.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,20 +11,21 @@ use wardgate_domain::{
 
 use crate::{ApprovalError, ApprovalMethod, Approvals, PendingApproval};
 
-/// Who decides, and from where.
+/// The person who decides, and the client they use.
 #[derive(Debug, Clone)]
 pub struct Approver {
-    /// Whose token it is.
+    /// The person of the token.
     pub caller: Arc<Caller>,
-    /// The address of their client, as text; empty where it is not known.
+    /// The address of the person's client as text. Empty if it is not known.
     pub client_ip: String,
-    /// The protocol version of their request, for the record.
+    /// The protocol version of the request, for the audit record.
     pub protocol: String,
 }
 
 impl Approvals {
-    /// Decides about the pending request `id`. On record are the intent, before it counts, and whether it did: somebody else
-    /// may have been faster. The refusal of an approver who may not decide is on record too.
+    /// Decides about the pending request `id`. The intent is recorded before the decision takes effect, and afterwards
+    /// whether it did, because another approver may have decided first. The refusal of an approver who may not decide
+    /// is recorded too.
     pub(crate) async fn decide_request(
         &self,
         approver: &Approver,
@@ -64,7 +66,7 @@ impl Approvals {
         settled.map(|()| pending)
     }
 
-    /// The pending request `id` with its arguments. Who gets to see them is on record first.
+    /// Returns the pending request `id` with its arguments. That the approver sees them is recorded first.
     pub(crate) async fn show_request(
         &self,
         approver: &Approver,
@@ -78,8 +80,8 @@ impl Approvals {
         Ok(pending)
     }
 
-    /// Decides about `call` as it was shown under the policies of `policy_hash`, whether or not there is a request for it: its
-    /// approval, or none where the approver refuses.
+    /// Decides about `call` as it was shown under the policies of `policy_hash`, whether or not a request for it is
+    /// stored. Returns the approval, or `None` if the approver refuses.
     pub async fn decide(
         &self,
         approver: &Approver,
@@ -100,7 +102,7 @@ impl Approvals {
         Ok(decision.outcome?)
     }
 
-    /// What the policy service says of the decision about `call`, which was shown under the policies of `policy_hash`.
+    /// Asks the policy service to decide about `call`, which was shown under the policies of `policy_hash`.
     async fn ask_policy(
         &self,
         approver: &Approver,
@@ -115,7 +117,7 @@ impl Approvals {
         Ok(decision)
     }
 
-    /// What the record says of what `approver` does by `method` about `call`.
+    /// Returns the facts for the audit record of `approver` using `method` on `call`.
     fn facts(
         &self,
         approver: &Approver,
@@ -137,7 +139,7 @@ impl Approvals {
         }
     }
 
-    /// Puts on record how it ended.
+    /// Records the outcome.
     async fn record(
         &self,
         call: CallFacts,

@@ -1,4 +1,4 @@
-//! Why nothing was decided, and how a client hears of it.
+//! Errors of approvals, and their JSON-RPC form for clients.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use wardgate_gateway_store::StoreError;
 use wardgate_mcp_server::{RpcError, sentence};
 use wardgate_rpc::client::CallError;
 
-/// How long whoever has too many pending requests should wait.
+/// Retry delay for a caller who has too many pending requests.
 const PAUSE: Duration = Duration::from_mins(1);
 
-/// Why an approval was neither asked for nor given nor refused.
+/// The reason why an approval was not requested, given or refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ApprovalError {
     /// The store cannot be used.
@@ -22,25 +22,25 @@ pub enum ApprovalError {
     /// The decision could not be recorded.
     #[error("the decision could not be recorded")]
     NotRecorded,
-    /// By the policies the approver may not decide.
+    /// The policies do not allow the approver to decide.
     #[error(transparent)]
     Approver(#[from] ApproverRefusal),
-    /// There is no such request, or none that waits for this approver.
+    /// The request does not exist, or does not wait for this approver.
     #[error("no request of this id waits for your approval")]
     Unknown,
-    /// The caller has as many pending requests as one may have.
+    /// The caller has the maximum number of pending requests.
     #[error("too many of your calls wait for an approval")]
     TooMany,
     /// The arguments are longer than an approver is shown.
     #[error("the arguments are longer than an approver can be shown, {} bytes", .0)]
     TooLong(usize),
-    /// What was stored cannot be read, or what is to be stored cannot be sealed.
+    /// Stored data could not be opened, or data to be stored could not be sealed.
     #[error("the request cannot be sealed or opened")]
     Sealing,
 }
 
 impl ApprovalError {
-    /// The error for the client.
+    /// Returns the error for the client.
     pub fn to_rpc_error(&self) -> RpcError {
         match self {
             Self::Store(_) | Self::Sealing => RpcError::internal(

@@ -1,22 +1,22 @@
-//! The form by which a caller is asked to approve their own call, and what they answer.
+//! The form with which a caller is asked to approve their own call, and the caller's answer.
 
 use serde_json::{Value, json};
 use wardgate_domain::{CallToApprove, indent_json, mark_invisible};
 
-/// The key of the request among the input requests of a round.
+/// Key of this request among the input requests of a round.
 const KEY: &str = "approval";
 
-/// What a caller answered.
+/// The answer of a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ApprovalAnswer {
-    /// They approve it.
+    /// The caller approves the call.
     Approved,
-    /// They do not, or dismissed the question.
+    /// The caller does not approve the call, or dismissed the form.
     Refused,
 }
 
 impl ApprovalAnswer {
-    /// The answer in `responses`, an MCP object `inputResponses`. Whatever is no acceptance is a refusal.
+    /// Returns the answer in `responses`, an MCP object `inputResponses`. Everything except an acceptance is a refusal.
     pub fn from_responses(responses: &[u8]) -> Self {
         let responses: Option<Value> = serde_json::from_slice(responses).ok();
         let action = responses.as_ref().map(|it| &it[KEY]["action"]);
@@ -28,8 +28,8 @@ impl ApprovalAnswer {
     }
 }
 
-/// The request to approve `call`, an MCP object `inputRequests`: the tool and the exact arguments, with every invisible
-/// character marked.
+/// Returns the request to approve `call`, an MCP object `inputRequests`. It shows the tool and the exact arguments, in
+/// which every invisible character is marked.
 pub fn approval_form(call: &CallToApprove) -> String {
     let message = format!(
         "Approve this call? It runs once, with exactly these arguments.\n\nTool: {}\nArguments:\n{}",

@@ -1,4 +1,4 @@
-//! Calls that wait for somebody's approval, and what approvers decide about them.
+//! Calls that wait for an approval, and the decisions of approvers about them.
 //!
 //! ```text
 //!  a call that needs an approval ─▶ find ─┬─ approved ─▶ authorized with it, used up, run
@@ -7,8 +7,8 @@
 //!  its caller, asked by elicitation ─▶ decide ──────────▶ authorized, run
 //! ```
 //!
-//! One job: between the policy service, which says who may approve and signs what they approve, and the store, in which an
-//! approval is given once and used once. Whoever decides is on record before it counts.
+//! The crate connects the policy service, which decides who may approve and signs approvals, with the store, which
+//! ensures that an approval is given once and used once. Every decision is recorded before it takes effect.
 
 mod answer;
 mod decision;
@@ -30,7 +30,7 @@ pub use form::{ApprovalAnswer, approval_form};
 pub use method::ApprovalMethod;
 pub use request::{FoundApproval, PendingApproval, call_digest};
 
-/// Requests for approvals.
+/// The service that stores requests for approvals and decides about them.
 pub struct Approvals {
     store: Arc<Store>,
     sealer: Arc<Sealer>,
@@ -40,7 +40,7 @@ pub struct Approvals {
 }
 
 impl Approvals {
-    /// Over what the gateway shares.
+    /// Creates the service from the gateway's shared store, sealing key, policy client and call recorder.
     pub fn new(
         (store, sealer): (&Arc<Store>, &Arc<Sealer>),
         policy: PolicyClient,

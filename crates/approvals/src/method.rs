@@ -1,27 +1,27 @@
 //! The JSON-RPC methods of approvers.
 
-/// A method about requests for approvals.
+/// A JSON-RPC method about requests for approvals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ApprovalMethod {
-    /// The pending requests that the person may decide about, without arguments.
+    /// Lists the pending requests that the person may decide about, without arguments.
     List,
-    /// One of them, with its arguments.
+    /// Returns one pending request with its arguments.
     Get,
-    /// Approves it.
+    /// Approves a pending request.
     Approve,
-    /// Refuses it.
+    /// Refuses a pending request.
     Refuse,
 }
 
 impl ApprovalMethod {
     const ALL: [Self; 4] = [Self::List, Self::Get, Self::Approve, Self::Refuse];
 
-    /// The method of this name.
+    /// Returns the method of this name, or `None` if there is none.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|method| method.as_str() == name)
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::List => "approvals/list",

@@ -1,4 +1,4 @@
-//! Requests for approvals: found for a call, or made.
+//! Requests for approvals: creating, finding and listing them.
 
 use std::time::Duration;
 
@@ -13,32 +13,32 @@ use wardgate_mcp_server::RpcError;
 
 use crate::{ApprovalError, Approvals};
 
-/// The longest arguments that an approver is shown, in bytes.
+/// Maximum size of the arguments that an approver is shown, in bytes.
 const MAX_ARGUMENTS: usize = 64 * 1_024;
 
-/// What a request is sealed as: its content is that of any approver.
+/// Context in which a request is sealed. Any approver can open it.
 const REQUEST: &str = "approval request";
 
-/// What an approval is sealed as.
+/// Context in which an approval is sealed.
 const APPROVAL: &str = "approval";
 
-/// A request that nobody has decided about.
+/// A request that no approver has decided about yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingApproval {
-    /// The call.
+    /// The call that needs an approval.
     pub call: CallToApprove,
-    /// Who may decide.
+    /// The approvers, one of whom has to decide.
     pub approvers: Approvers,
-    /// Schema and policies that demand it.
+    /// The digest of the schema and policies that require the approval.
     pub policy_hash: Digest,
-    /// When it was made.
+    /// The time at which the request was created.
     pub requested_at: Timestamp,
-    /// When it is forgotten.
+    /// The time at which the request expires.
     pub expires_at: Timestamp,
 }
 
 impl PendingApproval {
-    /// The refusal of the call for now, which says how it can be approved.
+    /// Returns the error that refuses the call for now and says how it can be approved.
     pub fn to_rpc_error(&self) -> RpcError {
         let Self {
             call: CallToApprove { id, .. },
@@ -59,27 +59,27 @@ impl PendingApproval {
     }
 }
 
-/// What became of the request for a call, as far as it was decided about.
+/// The decision about the request for a call.
 #[derive(Debug)]
 pub enum FoundApproval {
-    /// Somebody approved it, and it was not used.
+    /// The call was approved, and the approval has not been used.
     Approved(ApprovalId, SignedApproval),
-    /// Somebody refused it.
+    /// The call was refused.
     Refused(ApprovalId),
 }
 
 /// The content of a stored request.
 #[derive(Serialize, Deserialize)]
 struct SealedRequest {
-    /// In base64.
+    /// The call in base64.
     call: String,
     approvers: Approvers,
     policy_hash: String,
     requested_at: i64,
 }
 
-/// Stands for one call that one of `approvers` has to approve, under one version of the policies: the same for the same call
-/// alone.
+/// Returns a digest that identifies a call that one of `approvers` has to approve under one version of the policies.
+/// Only identical calls have the same digest.
 pub fn call_digest(call: &CallToApprove, policy_hash: Digest, approvers: &Approvers) -> Digest {
     About::new("call to approve")
         .and(call.caller.digest().as_bytes())
@@ -91,7 +91,7 @@ pub fn call_digest(call: &CallToApprove, policy_hash: Digest, approvers: &Approv
         .digest()
 }
 
-/// Stands for whoever has a role in a tenant.
+/// Returns a digest that identifies a role in a tenant.
 fn role_digest(tenant: &str, role: &str) -> Digest {
     About::new("approver's role")
         .and(tenant.as_bytes())
@@ -100,7 +100,8 @@ fn role_digest(tenant: &str, role: &str) -> Digest {
 }
 
 impl Approvals {
-    /// What was decided about the call that `call` stands for, a [`call_digest`]; none where nothing was.
+    /// Returns the decision about the call with the digest `call`, which is a [`call_digest`]. Returns `None` if there
+    /// is no decision.
     pub async fn find(&self, call: Digest) -> Result<Option<FoundApproval>, ApprovalError> {
         let Some(stored) = self.store.find_approval_of(call).await? else {
             return Ok(None);
@@ -120,8 +121,8 @@ impl Approvals {
         })
     }
 
-    /// Asks for an approval of `call` by one of `approvers`, unless somebody is asked already. The request stands for
-    /// `lifetime`.
+    /// Requests an approval of `call` by one of `approvers`, unless a request for it is already stored. The request
+    /// expires after `lifetime`.
     pub async fn request(
         &self,
         call: CallToApprove,
@@ -157,12 +158,12 @@ impl Approvals {
         self.open_request(&stored.ok_or(ApprovalError::TooMany)?)
     }
 
-    /// Uses an approval up: true exactly once, at whichever replica.
+    /// Uses an approval. Returns `true` exactly once, across all replicas.
     pub async fn use_up(&self, id: ApprovalId) -> Result<bool, StoreError> {
         self.store.use_approval(id).await
     }
 
-    /// The pending requests that `approver` may decide about, those that expire first.
+    /// Returns the pending requests that `approver` may decide about, sorted by expiry.
     pub async fn list(&self, approver: &Caller) -> Result<Vec<PendingApproval>, ApprovalError> {
         let tenant = approver.tenant();
         let roles = approver.roles().iter();
@@ -174,7 +175,8 @@ impl Approvals {
             for stored in self.store.list_approvals(digest).await? {
                 match self.open_request(&stored) {
                     Ok(pending) => found.push(pending),
-                    // Of a gateway with another key, or of another version: the others can be decided about.
+                    // The request comes from a gateway with another key or version. The other requests can still be
+                    // decided about.
                     Err(error) => {
                         let id = stored.id.to_string();
                         tracing::warn!(%error, id, "a request for an approval cannot be read");
@@ -188,7 +190,7 @@ impl Approvals {
         Ok(found)
     }
 
-    /// The pending request with this id, where `approver` may decide about it, or made it.
+    /// Returns the pending request with this id, if `approver` may decide about it or made it.
     pub(crate) async fn get(
         &self,
         approver: &Caller,
@@ -198,7 +200,7 @@ impl Approvals {
         let stored = stored.filter(|stored| stored.state == ApprovalState::Pending);
         let pending = self.open_request(&stored.ok_or(ApprovalError::Unknown)?)?;
         let caller = &pending.call.caller;
-        // Whoever may not know of a request hears the same as of one that there is not.
+        // A person who may not know of the request gets the same error as for one that does not exist.
         if approver.person() != caller.person()
             && pending.approvers.admit(approver, caller).is_err()
         {
@@ -207,7 +209,7 @@ impl Approvals {
         Ok(pending)
     }
 
-    /// Notes what was decided; false where somebody else was faster.
+    /// Stores a decision. Returns `false` if another approver decided first.
     pub(crate) async fn settle(
         &self,
         pending: &PendingApproval,
@@ -254,7 +256,7 @@ impl Approvals {
     }
 }
 
-/// What is sealed where.
+/// Returns the context in which data is sealed.
 fn within(what: &str, id: ApprovalId) -> String {
     format!("{what} {id}")
 }

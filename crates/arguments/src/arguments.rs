@@ -1,6 +1,6 @@
-//! The arguments of one call: parsed once, coerced without loss, checked against the input schema.
+//! The arguments of one call: parsed once, coerced without loss, and checked against the input schema.
 //!
-//! What is wrong is said by name and rule; a value never shows in a message.
+//! Messages name arguments and rules, and never contain values.
 
 use jsonschema::ValidationError;
 use jsonschema::error::ValidationErrorKind;
@@ -11,17 +11,17 @@ use crate::coerce::{read_value, wanted};
 use crate::compiled::SchemaViolation;
 use crate::schema::InputSchema;
 
-/// More complaints than this help nobody.
+/// Maximum number of faults that are reported.
 const MAX_COMPLAINTS: usize = 8;
 
-/// Longest part of an unknown argument's name that is repeated.
+/// Maximum number of characters of an unknown argument's name in a message.
 const MAX_SHOWN_NAME: usize = 64;
 
-/// Arguments that fit the input schema, defaults filled in.
+/// Arguments that fit the input schema, with defaults filled in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Arguments(Map<String, Value>);
 
-/// Why arguments do not fit: what to mend, one sentence a fault.
+/// The faults of arguments that do not fit. Displayed as one clause for each fault, which says how to correct it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("Invalid arguments: {}", sentences(.0))]
 pub struct InvalidArguments(Vec<ArgumentFault>);
@@ -29,9 +29,10 @@ pub struct InvalidArguments(Vec<ArgumentFault>);
 /// One fault of the arguments of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArgumentFault {
-    /// JSON Pointer (RFC 6901) to what is at fault in the arguments, or to what is missing; empty for all of them.
+    /// JSON Pointer (RFC 6901) to the faulty or missing value in the arguments, or an empty string for the arguments as a
+    /// whole.
     pub path: String,
-    /// What to mend, by name and rule.
+    /// The correction to make, by the name of the argument and the rule.
     pub message: String,
 }
 
@@ -45,7 +46,7 @@ impl ArgumentFault {
 }
 
 impl InvalidArguments {
-    /// Arguments that are at fault as a whole.
+    /// Creates a fault of the arguments as a whole.
     pub fn because(message: impl Into<String>) -> Self {
         Self(vec![ArgumentFault {
             path: String::new(),
@@ -53,7 +54,7 @@ impl InvalidArguments {
         }])
     }
 
-    /// Every fault that is told, the first one first; there is one at least.
+    /// Returns the reported faults in their order. There is at least one.
     pub fn complaints(&self) -> &[ArgumentFault] {
         &self.0
     }
@@ -65,23 +66,23 @@ fn sentences(complaints: &[ArgumentFault]) -> String {
 }
 
 impl Arguments {
-    /// Reads `raw`, one JSON object.
+    /// Reads `raw`, which must be one JSON object.
     pub fn read(schema: &InputSchema, raw: &[u8]) -> Result<Self, InvalidArguments> {
         read(schema, raw, false)
     }
 
-    /// The same for arguments that a policy has looked at: a value that coercion would make into something else
-    /// than it saw is refused.
+    /// Reads arguments like [`Self::read`], for a call on whose arguments a policy decided. Rejects a value that coercion
+    /// would change from what the policy saw.
     pub fn read_as_decided(schema: &InputSchema, raw: &[u8]) -> Result<Self, InvalidArguments> {
         read(schema, raw, true)
     }
 
-    /// By name.
+    /// Returns the values by name.
     pub fn values(&self) -> &Map<String, Value> {
         &self.0
     }
 
-    /// By name, to keep.
+    /// Converts the arguments into a map of the values by name.
     pub fn into_values(self) -> Map<String, Value> {
         self.0
     }
@@ -145,12 +146,12 @@ fn read(schema: &InputSchema, raw: &[u8], as_decided: bool) -> Result<Arguments,
     }
 }
 
-/// Whether the policy saw `value` when it saw `raw`: both as the text that policies compare.
+/// Returns whether `value` is what the policy saw as `raw`, compared in the text form that policies use.
 fn is_as_decided(raw: &str, value: &Value) -> bool {
     serde_json::from_str(raw).is_ok_and(|seen: Value| as_seen(&seen) == as_seen(value))
 }
 
-/// An argument as policies see it: a text as it is, anything else as its JSON text.
+/// Returns an argument in the form that policies see: a string unchanged, and any other value as JSON text.
 pub fn as_seen(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

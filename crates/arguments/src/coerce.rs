@@ -1,4 +1,4 @@
-//! One value, brought to one of its declared types where nothing is lost.
+//! Lossless coercion of one value to its declared types.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -6,7 +6,7 @@ use wardgate_json::{MAX_DIGITS, decimal, parse_strict, whole_number};
 
 use crate::schema::JsonType;
 
-/// Reads one value and brings it to one of `types` where nothing is lost; no type means any.
+/// Reads one value and coerces it to one of `types` if nothing is lost. If `types` is empty, any type is accepted.
 pub(crate) fn read_value(raw: &str, types: &[JsonType]) -> Result<Value, String> {
     let value = match raw.as_bytes().first() {
         Some(b'-' | b'0'..=b'9') => return number(raw, types),
@@ -25,7 +25,7 @@ pub(crate) fn read_value(raw: &str, types: &[JsonType]) -> Result<Value, String>
     }
 }
 
-/// A JSON number. It keeps its digits, so that none is lost on the way.
+/// Reads a JSON number. All of its digits are kept.
 fn number(raw: &str, types: &[JsonType]) -> Result<Value, String> {
     let has = |kind| types.contains(&kind);
     let takes_any_number = types.is_empty() || has(JsonType::Number);
@@ -46,7 +46,7 @@ fn number(raw: &str, types: &[JsonType]) -> Result<Value, String> {
     read.map(Value::Number).ok_or_else(|| wanted(types))
 }
 
-/// A text where the schema wants something else.
+/// Coerces a string for a schema that requires another type.
 fn from_text(text: &str, types: &[JsonType]) -> Result<Value, String> {
     let coerced = types.iter().find_map(|kind| match kind {
         JsonType::Integer if is_json_number(text) && !text.contains(['.', 'e', 'E']) => {

@@ -1,4 +1,4 @@
-//! A schema compiled once. Whatever it says, checking a value against it takes bounded time, memory and stack.
+//! A compiled schema. Checking a value against it takes bounded time, memory and stack, whatever the schema contains.
 
 mod effort;
 mod outline;
@@ -10,19 +10,20 @@ use crate::unusable_schema::UnusableSchema;
 use effort::is_bearable;
 use outline::SchemaOutline;
 
-/// Nothing is fetched, and patterns run in linear time.
+/// A compiled schema that fetches nothing and whose patterns run in linear time.
 #[derive(Debug)]
 pub(crate) struct CompiledSchema {
     validator: Validator,
-    /// Of a schema that leads from one part of it to another, where a short text can ask for endless work.
+    /// The source of the schema if it has references or unevaluated keywords, with which a short value can cause unbounded
+    /// work.
     winding: Option<(Value, SchemaOutline)>,
 }
 
-/// Why a value does not satisfy the schema.
+/// The reason why a value does not satisfy the schema.
 pub(crate) enum SchemaViolation<'i> {
-    /// It breaks these rules; there is one at least.
+    /// The value violates these rules, at least one.
     Rules(Vec<ValidationError<'i>>),
-    /// To check it would take too long.
+    /// Checking the value would take too many steps.
     TooMuch,
 }
 
@@ -43,7 +44,7 @@ impl CompiledSchema {
         Ok(Self { validator, winding })
     }
 
-    /// Tells `most` faults of `value` at most.
+    /// Checks `value` and returns at most `most` faults.
     pub(crate) fn check<'i>(
         &'i self,
         value: &'i Value,

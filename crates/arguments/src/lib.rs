@@ -1,4 +1,4 @@
-//! Arguments of a call against the input schema of its tool.
+//! Validation of the arguments of a call against the input schema of its tool.
 //!
 //! ```text
 //!   JSON text ──▶ members, unread ──▶ each value, coerced without loss ──▶ defaults ──▶ JSON Schema ──▶ Arguments
@@ -6,12 +6,13 @@
 //!                                                 └────────── InvalidArguments ◀───────────┘
 //! ```
 //!
-//! One job: say whether arguments fit, and if not, what to mend. Complaints name the argument and the rule; no value
-//! ever shows in one, so they may be logged and told to a model.
+//! This crate decides whether arguments fit, and if not, how to correct them. Messages name the argument and the rule and
+//! never contain a value, so they can be logged and returned to a model.
 //!
-//! - `"10"` is 10 and `10.0` is 10 where a whole number is wanted; `10.5` and `"1O"` are not. Numbers keep
-//!   their digits, however many, also where a text is wanted. Whatever would lose something is refused.
-//! - Schemas are JSON Schema 2020-12. A `$ref` points inside its schema only; nothing is ever fetched.
+//! - `"10"` and `10.0` are accepted as 10 where an integer is required; `10.5` and `"1O"` are not. Numbers keep all of their
+//!   digits, also where a string is required. A number with more than 1,000 digits on either side of the decimal point is
+//!   rejected where a number is required, and so is any coercion that would lose something.
+//! - Schemas are JSON Schema 2020-12. A `$ref` can only refer to the same schema; nothing is ever fetched.
 //!
 //! ```
 //! use serde_json::json;

@@ -39,39 +39,39 @@ impl JsonType {
     }
 }
 
-/// One argument.
+/// An argument that the schema defines.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Property {
-    /// As callers write it.
+    /// The name of the argument.
     pub name: String,
-    /// Declared types; empty when any will do.
+    /// The declared types, or an empty list if any type is allowed.
     pub types: Vec<JsonType>,
-    /// Declared types of the elements, where it is a list; empty when any will do.
+    /// The declared types of the elements if the argument is a list, or an empty list if any type is allowed.
     pub items: Vec<JsonType>,
-    /// What holds where the argument is left out.
+    /// The value that is used if the argument is missing.
     pub default: Option<Value>,
 }
 
 impl Property {
-    /// The one type, `null` aside, that its values are bound as.
+    /// Returns the only type besides `null` that is not an array or object, as which values are bound.
     pub fn scalar(&self) -> Option<JsonType> {
         only_type(&self.types).filter(|only| !matches!(only, JsonType::Array | JsonType::Object))
     }
 
-    /// The one type, `null` aside, that the elements of its lists are bound as.
+    /// Returns the only type of the elements besides `null`, as which the elements of lists are bound.
     pub fn list_of(&self) -> Option<JsonType> {
         only_type(&self.types).filter(|only| *only == JsonType::Array)?;
         only_type(&self.items).filter(|only| !matches!(only, JsonType::Array | JsonType::Object))
     }
 }
 
-/// The one type among `types`, `null` aside.
+/// Returns the only type among `types` besides `null`.
 fn only_type(types: &[JsonType]) -> Option<JsonType> {
     let mut types = types.iter().filter(|&&kind| kind != JsonType::Null);
     types.next().filter(|_| types.next().is_none()).copied()
 }
 
-/// What the arguments of a tool must look like.
+/// A compiled schema of the arguments of a tool.
 #[derive(Debug)]
 pub struct InputSchema {
     compiled: CompiledSchema,
@@ -80,8 +80,8 @@ pub struct InputSchema {
 }
 
 impl InputSchema {
-    /// Of a tool that takes what its schema names. Other arguments are refused unless the schema itself says what
-    /// becomes of them.
+    /// Compiles the schema of a tool of the catalogue. Arguments that `properties` does not name are rejected unless
+    /// another keyword of the schema governs them.
     pub fn closed(schema: &Value) -> Result<Self, UnusableSchema> {
         let says_more = [
             "additionalProperties",
@@ -93,8 +93,8 @@ impl InputSchema {
         Self::read(schema, says_more, |_, _| true)
     }
 
-    /// Of a tool that somebody else defines. What it accepts is its own to say, so arguments that the schema does
-    /// not name are taken unless it closes them, and a default that does not fit is none.
+    /// Compiles the schema of a tool that is defined elsewhere, with the semantics of JSON Schema: arguments that
+    /// `properties` does not name are accepted unless the schema excludes them. A default that does not fit is ignored.
     pub fn open(schema: &Value) -> Result<Self, UnusableSchema> {
         Self::read(schema, true, default_fits)
     }
@@ -125,12 +125,12 @@ impl InputSchema {
         })
     }
 
-    /// In the order of the schema.
+    /// Returns the properties in the order of the schema.
     pub fn properties(&self) -> &[Property] {
         &self.properties
     }
 
-    /// The property of that name.
+    /// Returns the property with that name.
     pub fn property(&self, name: &str) -> Option<&Property> {
         self.properties
             .iter()
@@ -141,14 +141,14 @@ impl InputSchema {
         &self.compiled
     }
 
-    /// True when arguments that `properties` does not name may be allowed by other keywords.
+    /// Returns whether arguments that `properties` does not name may be allowed by other keywords.
     pub(crate) fn is_open(&self) -> bool {
         self.open
     }
 }
 
-/// Whether a default fits its property. A property that only makes sense inside the whole schema does not
-/// compile alone, and is not checked.
+/// Returns whether a default fits its property. A property that compiles only as a part of the whole schema is not checked
+/// and counts as fitting.
 pub fn default_fits(property: &Value, default: &Value) -> bool {
     CompiledSchema::new(property.clone())
         .map_or(true, |compiled| compiled.check(default, 1).is_ok())

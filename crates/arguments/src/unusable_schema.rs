@@ -1,17 +1,17 @@
-//! Why a schema is of no use.
+//! The error of a schema that cannot be used.
 
-/// Why arguments cannot be checked against a schema.
+/// The reason why arguments cannot be checked against a schema.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnusableSchema {
-    /// Its root describes something else.
+    /// The root does not describe an object.
     #[error("it does not describe an object")]
     NotAnObject,
-    /// It is no JSON Schema, or refers to something outside itself, which is never fetched.
+    /// The schema is not a valid JSON Schema, or refers to something outside itself, which is never fetched.
     #[error("{problem}")]
     Invalid {
-        /// JSON Pointer (RFC 6901) to what is at fault in the schema.
+        /// JSON Pointer (RFC 6901) to the faulty part of the schema.
         path: String,
-        /// What is wrong there.
+        /// The problem.
         problem: String,
     },
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use crate::event::{EventSeverity, EventSource, UnreadableSource};
 use crate::settings::RecordKind;
 
-/// One line: `CEF:0|Wardgate|Wardgate|VERSION|SIGNATURE|NAME|SEVERITY|EXTENSION`.
+/// Returns an event as a line `CEF:0|Wardgate|Wardgate|VERSION|SIGNATURE|NAME|SEVERITY|EXTENSION`.
 pub(crate) fn event(source: &EventSource<'_>) -> String {
     let record = source.record;
     let kind = record.kind.as_str();
@@ -43,7 +43,7 @@ pub(crate) fn event(source: &EventSource<'_>) -> String {
     } else {
         record.operation()
     };
-    // IPv6 has a key of its own.
+    // IPv6 addresses have a separate key.
     let address = source.client_ip();
     let is_v6 = matches!(address.parse(), Ok(IpAddr::V6(_)));
     let (v4, v6) = if is_v6 { ("", address) } else { (address, "") };
@@ -82,7 +82,7 @@ pub(crate) fn event(source: &EventSource<'_>) -> String {
     line
 }
 
-/// The line of a record that is not understood.
+/// Returns the event of a record that cannot be parsed, as a line.
 pub(crate) fn unreadable(event: &UnreadableSource<'_>) -> String {
     format!(
         "CEF:0|Wardgate|Wardgate|{version}|{kind}|Record not understood|{severity}|rt={time} externalId={uid} cat={kind} \
@@ -110,7 +110,7 @@ fn name(kind: RecordKind) -> &'static str {
     }
 }
 
-/// From 0 to 10.
+/// Returns the severity on the scale from 0 to 10.
 fn severity(severity: EventSeverity) -> u32 {
     match severity {
         EventSeverity::Informational => 1,
@@ -128,7 +128,7 @@ fn extension(text: &str) -> String {
     escape(text, '=')
 }
 
-/// With a backslash before each backslash and `special`, and line breaks written out.
+/// Escapes each backslash and each `special` with a backslash, and replaces line breaks by `\n` and `\r`.
 fn escape(text: &str, special: char) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

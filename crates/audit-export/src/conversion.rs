@@ -1,4 +1,4 @@
-//! What a security tool gets of a record: one event, or of counted refusals one for each count.
+//! Converts records to events: one event per record, or one per tally of a record of refusals.
 
 use wardgate_domain::Timestamp;
 
@@ -8,20 +8,20 @@ use crate::record::{RecordFields, RefusalTally};
 use crate::settings::{EventFormat, ExportSettings, RecordKind};
 use crate::{cef, ocsf};
 
-/// The kind of an event whose record is not understood.
+/// The kind of an event about a record that cannot be parsed.
 const UNREADABLE: &str = "unreadable";
 
-/// What a record becomes.
+/// The result of converting a record.
 #[derive(Debug)]
 pub(crate) struct ConvertedRecord {
-    /// In their order; none of a record that the export does not copy.
+    /// The events, in order. Empty if the export does not include the record.
     pub(crate) events: Vec<ExportEvent>,
-    /// The record is not understood: its event has its bytes alone.
+    /// Whether the record cannot be parsed. Its event then contains only its bytes.
     pub(crate) is_unreadable: bool,
 }
 
-/// The events of a record. A record that is not understood is not passed over, whatever the export copies; its event has the
-/// time `now`.
+/// Converts a record to events. A record that cannot be parsed is always exported, whatever kinds the export includes; the time
+/// of its event is `now`.
 pub(crate) fn convert(
     export: &ExportSettings,
     origin: &str,

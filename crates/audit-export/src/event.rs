@@ -1,4 +1,4 @@
-//! An event on its way to a security tool, and what it is made of.
+//! Events that are sent to a security tool, and their sources.
 
 use std::borrow::Cow;
 
@@ -10,33 +10,33 @@ use crate::feed::SourceRecord;
 use crate::record::{RecordFields, RefusalTally};
 use crate::settings::RecordKind;
 
-/// An event on its way to a security tool.
+/// An event that is sent to a security tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ExportEvent {
-    /// The same each time that it is sent, and of no other event.
+    /// The unique id of the event, which is the same each time the event is sent.
     pub(crate) uid: String,
     pub(crate) sequence: u64,
     pub(crate) kind: &'static str,
     pub(crate) time: Timestamp,
     pub(crate) severity: EventSeverity,
-    /// In the format of the export, without a line break.
+    /// The event in the format of the export, without line breaks.
     pub(crate) text: String,
 }
 
-/// How much an event matters.
+/// The severity of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EventSeverity {
-    /// What is allowed and works.
+    /// A permitted operation that succeeded.
     Informational,
-    /// What fails.
+    /// A failure.
     Low,
-    /// What is refused by policy, or whose end is not known.
+    /// An operation that a policy refused, or whose outcome is unknown.
     Medium,
-    /// What somebody should look at.
+    /// Something that should be investigated.
     High,
 }
 
-/// A record, or one of the counts in it, and what it is told apart by.
+/// The source of an event: a record, or one of the tallies of a record.
 #[derive(Debug)]
 pub(crate) struct EventSource<'a> {
     pub(crate) record: &'a RecordFields<'a>,
@@ -47,13 +47,13 @@ pub(crate) struct EventSource<'a> {
     pub(crate) leaf_hash: Digest,
     pub(crate) time: Timestamp,
     pub(crate) severity: EventSeverity,
-    /// Of counted refusals.
+    /// The tally of refusals, or `None` if the event is about the whole record.
     pub(crate) tally: Option<&'a RefusalTally<'a>>,
-    /// The bytes of the record; of further events of the same record none.
+    /// The bytes of the record, or `None` for all but the first event of a record.
     pub(crate) canonical: Option<&'a str>,
 }
 
-/// A record that is not understood, and what its event is told apart by.
+/// The source of an event about a record that cannot be parsed.
 #[derive(Debug)]
 pub(crate) struct UnreadableSource<'a> {
     pub(crate) uid: &'a str,
@@ -66,7 +66,7 @@ pub(crate) struct UnreadableSource<'a> {
 }
 
 impl UnreadableSource<'_> {
-    /// The bytes as text: those that are none, as Base64 behind `base64:`.
+    /// Returns the bytes as text, or in Base64 after `base64:` if they are not UTF-8.
     pub(crate) fn raw(&self) -> Cow<'_, str> {
         let bytes = &self.source.canonical;
         str::from_utf8(bytes).map_or_else(
@@ -77,37 +77,37 @@ impl UnreadableSource<'_> {
 }
 
 impl EventSource<'_> {
-    /// Why it was refused or failed.
+    /// Returns the reason for a refusal or a failure.
     pub(crate) fn reason(&self) -> &str {
         self.tally
             .map_or(&self.record.reason, |tally| &tally.reason)
     }
 
-    /// The client's address.
+    /// Returns the IP address of the client.
     pub(crate) fn client_ip(&self) -> &str {
         self.tally
             .map_or(&self.record.client_ip, |tally| &tally.client_ip)
     }
 
-    /// Who asked; empty where nobody knows.
+    /// Returns the user, or an empty string if the user is unknown.
     pub(crate) fn user(&self) -> &str {
         self.tally
             .map_or_else(|| self.record.user(), |tally| &tally.subject)
     }
 
-    /// How many requests or uses it tells of.
+    /// Returns the number of requests or occurrences that the event covers.
     pub(crate) fn count(&self) -> Option<u64> {
         self.tally
             .map_or(self.record.count, |tally| Some(tally.count))
     }
 
-    /// Whether it tells that a token or key was not accepted.
+    /// Returns whether the event is about a token or key that was not accepted.
     pub(crate) fn is_refused_authentication(&self) -> bool {
         let reason = self.tally.and_then(|tally| Reason::of_word(&tally.reason));
         reason.is_some_and(|reason| reason.http_statuses().any(|status| status == 401))
     }
 
-    /// Whether what was asked for was done; none where that is not known.
+    /// Returns whether the operation succeeded, or `None` if that is unknown.
     pub(crate) fn succeeded(&self) -> Option<bool> {
         match (self.record.kind, &*self.record.status) {
             (RecordKind::Refusals, _) => Some(false),

@@ -1,9 +1,9 @@
-//! The export of the record to one security tool, for as long as the service runs.
+//! Exports the record to one security tool while the service runs.
 //!
 //! ```text
 //!   claim ──▶ page ──▶ events ──▶ send ──taken──▶ advance ──▶ next page, or wait for records
-//!     ▲                             └ not taken: once more, later; the claim is renewed meanwhile
-//!     └── another replica has it: look again in a while
+//!     ▲                             └ not taken: retry after a pause, renewing the claim
+//!     └── claimed by another replica: try again after a pause
 //! ```
 
 use std::convert::Infallible;
@@ -25,31 +25,32 @@ use crate::feed::{CursorClaim, FeedError, FeedPage, RecordFeed};
 use crate::settings::ExportSettings;
 use crate::transport::{ExportTransport, SEND_LIMIT};
 
-/// How long a claim holds that is not renewed. Longer than a batch may take to be read, sent and told.
+/// Duration of a claim that is not renewed. Longer than reading, sending and confirming a batch may take.
 const CLAIM: Duration = Duration::from_secs(3 * SEND_LIMIT.as_secs());
 
-/// How often a claim is renewed while there is nothing to send, and how often one is asked for that another replica has.
+/// Interval between two renewals of a claim while there is nothing to send, and between two attempts to take a claim of another
+/// replica.
 const RENEWAL: Duration = Duration::from_secs(5);
 
-/// How long records gather before they are sent.
+/// How long new records are gathered before they are sent.
 const GATHER: Duration = Duration::from_millis(500);
 
-/// Records of one page.
+/// Maximum number of records of one page.
 const PAGE: u64 = 256;
 
-/// Most bytes of a batch, unless one event alone is larger.
+/// Maximum size of a batch in bytes, unless a single event is larger.
 const MAX_BATCH: usize = 512 * 1_024;
 
 /// The log whose records are exported.
 #[derive(Debug, Clone)]
 pub struct ExportLog {
-    /// Its name, which begins the id of each event.
+    /// The name of the log, with which the id of each event begins.
     pub origin: String,
-    /// No other process uses the store.
+    /// Whether no other process uses the store.
     pub is_alone: bool,
 }
 
-/// Exports the record to one security tool.
+/// An exporter of the record to one security tool.
 #[derive(Debug)]
 pub struct RecordExporter<F> {
     settings: ExportSettings,
@@ -62,13 +63,13 @@ pub struct RecordExporter<F> {
     stop: CancellationToken,
 }
 
-/// Why an export is not gone on with for a while.
+/// The reason why an export pauses.
 enum ExportInterruption {
-    /// Another process has it.
+    /// Another process has the claim.
     Claimed,
-    /// The record cannot be read, or how far it is cannot be stored.
+    /// The record cannot be read, or the position cannot be stored.
     Feed(FeedError),
-    /// The service ends.
+    /// The service shuts down.
     Stopped,
 }
 
@@ -78,16 +79,16 @@ impl From<FeedError> for ExportInterruption {
     }
 }
 
-/// A batch, and the position behind its last record.
+/// A batch of events, and the position after its last record.
 struct EventBatch {
     events: Vec<ExportEvent>,
     end: u64,
-    /// When the first of its records was made.
+    /// The time of the first record.
     oldest: Option<Timestamp>,
 }
 
 impl<F: RecordFeed> RecordExporter<F> {
-    /// Connects to nothing yet.
+    /// Creates an exporter without connecting to the tool.
     pub fn open(
         settings: ExportSettings,
         feed: Arc<F>,
@@ -117,7 +118,7 @@ impl<F: RecordFeed> RecordExporter<F> {
         })
     }
 
-    /// Exports until it is told to stop. `size` tells of new records.
+    /// Exports until the exporter is stopped. `size` announces new records.
     pub async fn run(mut self, mut size: watch::Receiver<u64>) {
         let name = self.settings.name.clone();
         let mut is_told = false;
@@ -152,7 +153,7 @@ impl<F: RecordFeed> RecordExporter<F> {
         size: &mut watch::Receiver<u64>,
     ) -> Result<Infallible, ExportInterruption> {
         let mut position = self.renew().await?;
-        // Whoever has it from now on is alive.
+        // From now on, a claim of another process belongs to a live process.
         self.claim.is_alone = false;
         loop {
             size.mark_unchanged();
@@ -192,7 +193,7 @@ impl<F: RecordFeed> RecordExporter<F> {
         }
     }
 
-    /// Sends a batch, whose first record is `first`, as often as it takes.
+    /// Sends a batch, whose first record is `first`, and retries until the tool takes it.
     async fn deliver(&self, batch: &EventBatch, first: u64) -> Result<(), ExportInterruption> {
         if batch.events.is_empty() {
             return Ok(());
@@ -200,7 +201,7 @@ impl<F: RecordFeed> RecordExporter<F> {
         let name = &self.settings.name;
         let mut made = 0_u32;
         loop {
-            // What is being sent is sent to its end: the tool may have it already.
+            // Sending a batch is not interrupted, because the tool may already have received it.
             let error = match self.transport.send(&batch.events, &self.ambient).await {
                 Ok(rejected) => {
                     let count = (batch.events.len() as u64).saturating_sub(rejected);
@@ -232,7 +233,7 @@ impl<F: RecordFeed> RecordExporter<F> {
         }
     }
 
-    /// Waits, and keeps the claim meanwhile.
+    /// Waits for the duration `rest` and renews the claim in the meantime.
     async fn wait(&self, mut rest: Duration) -> Result<(), ExportInterruption> {
         loop {
             let step = rest.min(RENEWAL);
@@ -262,7 +263,7 @@ impl<F: RecordFeed> RecordExporter<F> {
         }
     }
 
-    /// The position of the next record, where this process has the right to export.
+    /// Renews the claim and returns the position of the next record.
     async fn renew(&self) -> Result<u64, ExportInterruption> {
         let claimed = self.feed.claim(self.claim.clone()).await?;
         claimed.ok_or(ExportInterruption::Claimed)

@@ -1,4 +1,4 @@
-//! The record, as exports read it.
+//! Access of exports to the record.
 
 use std::time::Duration;
 
@@ -6,17 +6,17 @@ use wardgate_domain::Digest;
 
 use crate::settings::StartPosition;
 
-/// The record, as an export reads it and remembers how far it is.
+/// The record from which an export reads, and which stores the export's position.
 pub trait RecordFeed: Send + Sync {
-    /// Takes or renews the right to export, which one process has at a time; the position of the next record to send, or
-    /// none where another process has the right.
+    /// Takes or renews the claim to export, which only one process has at a time. Returns the position of the next record to
+    /// send, or `None` if another process has the claim.
     fn claim(
         &self,
         claim: CursorClaim,
     ) -> impl Future<Output = Result<Option<u64>, FeedError>> + Send;
 
-    /// Remembers that the tool has the records below `to`, which follow those below `from`; false where another process
-    /// has the right by now.
+    /// Stores `to` as the position of the export, which was `from` before: the tool has received all records below `to`. Returns
+    /// `false` if another process has the claim by now.
     fn advance(
         &self,
         claim: CursorClaim,
@@ -24,13 +24,13 @@ pub trait RecordFeed: Send + Sync {
         to: u64,
     ) -> impl Future<Output = Result<bool, FeedError>> + Send;
 
-    /// Gives the right back.
+    /// Releases the claim.
     fn release(&self, claim: CursorClaim) -> impl Future<Output = ()> + Send;
 
-    /// How many records there are now.
+    /// Returns the current number of records.
     fn size(&self) -> impl Future<Output = Result<u64, FeedError>> + Send;
 
-    /// At most `limit` records from `from` on, in order.
+    /// Returns at most `limit` records from `from` on, in order.
     fn read(
         &self,
         from: u64,
@@ -38,48 +38,48 @@ pub trait RecordFeed: Send + Sync {
     ) -> impl Future<Output = Result<FeedPage, FeedError>> + Send;
 }
 
-/// Who claims which export, and for how long.
+/// A claim to an export for a limited time.
 #[derive(Debug, Clone)]
 pub struct CursorClaim {
-    /// Its name.
+    /// The name of the export.
     pub export: String,
-    /// The process that claims it: different for each start.
+    /// The process that claims the export. It has a different value after each start.
     pub holder: String,
-    /// How long the claim holds.
+    /// The duration of the claim.
     pub lasting: Duration,
-    /// Where it begins if it was never begun.
+    /// The position at which an export starts that was never started before.
     pub start: StartPosition,
-    /// Nobody else can have it, whatever is stored: of an earlier process that was killed.
+    /// Whether no other process can have the claim, so that a stored claim must be from an earlier process that was killed.
     pub is_alone: bool,
 }
 
-/// The record cannot be read or its cursor be stored now.
+/// An error that prevents reading the record or storing a position at the moment.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct FeedError(pub String);
 
-/// A part of the record.
+/// A page of the record.
 #[derive(Debug)]
 pub struct FeedPage {
-    /// Where it begins: later than asked for where what was before is removed by retention.
+    /// The position of the page. It is later than requested if retention has removed earlier records.
     pub first: u64,
-    /// In order.
+    /// The records, in order.
     pub records: Vec<SourceRecord>,
-    /// Where the next page begins.
+    /// The position of the next page.
     pub next: u64,
-    /// How many records there are in all.
+    /// The total number of records.
     pub size: u64,
-    /// How many in between were changed or removed from outside.
+    /// The number of records in the page's range that were modified or removed from outside.
     pub damaged: u64,
 }
 
-/// One record.
+/// A record.
 #[derive(Debug, Clone)]
 pub struct SourceRecord {
-    /// Its position.
+    /// The position of the record.
     pub sequence: u64,
-    /// Its hash as a leaf of the log.
+    /// The hash of the record as a leaf of the log.
     pub leaf_hash: Digest,
-    /// Its bytes.
+    /// The canonical bytes of the record.
     pub canonical: Vec<u8>,
 }

@@ -1,14 +1,15 @@
-//! Copies of the record for security tools.
+//! Exports the audit record to security tools.
 //!
 //! ```text
 //!   RecordFeed ──records──▶ OCSF │ CEF ──events──▶ syslog over TLS │ webhook │ OTLP ──▶ a security tool
 //!      ▲                                                                  │
-//!      └───────────── how far the tool has taken it ◀────────────────────┘
+//!      └───────────── position of the export ◀───────────────────────────┘
 //! ```
 //!
-//! One job: what is on record reaches a security tool at least once, in the order of its sequence. A copy holds what the
-//! record holds and nothing else: no details of calls, no value. How far a tool has taken the record is remembered where the
-//! record is kept, so an export goes on where it was after any end of the process. Nobody waits for an export: it may lag.
+//! Every record reaches a security tool at least once, in the order of its sequence number. An event contains only what the
+//! record contains: no details of calls and no values. The position up to which a tool has received the record is stored next to
+//! the record, so that an export resumes there after any end of the process. Nothing waits for an export, so an export may lag
+//! behind.
 
 mod cef;
 mod conversion;

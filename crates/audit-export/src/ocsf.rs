@@ -2,11 +2,11 @@
 //!
 //! | record | class |
 //! |---|---|
-//! | call, use of conversations, request that was refused | API Activity (6003) |
-//! | request whose token was refused | Authentication (3002) |
-//! | what an operator changes or reads | Entity Management (3004) |
+//! | call, access to conversations, refused request | API Activity (6003) |
+//! | request with a refused token | Authentication (3002) |
+//! | operator's change or read | Entity Management (3004) |
 //! | unusual behaviour of a caller | Detection Finding (2004) |
-//! | a record that is not understood | Base Event (0) |
+//! | record that cannot be parsed | Base Event (0) |
 
 use serde_json::{Map, Value, json};
 use wardgate_domain::Timestamp;
@@ -16,17 +16,17 @@ use crate::settings::RecordKind;
 
 const VERSION: &str = "1.8.0";
 
-/// What stands for a user whom nobody knows.
+/// The name of an unknown user.
 const UNKNOWN: &str = "unknown";
 
-/// A class, and what is done by an event of it.
+/// The class and the activity of an event.
 struct OcsfActivity {
     class: u32,
     id: u32,
     name: String,
 }
 
-/// One JSON object.
+/// Returns an event as a JSON object.
 pub(crate) fn event(source: &EventSource<'_>) -> String {
     let record = source.record;
     let activity = activity(source);
@@ -87,7 +87,7 @@ pub(crate) fn event(source: &EventSource<'_>) -> String {
     event.to_string()
 }
 
-/// One JSON object of a record that is not understood.
+/// Returns the event of a record that cannot be parsed, as a JSON object.
 pub(crate) fn unreadable(event: &UnreadableSource<'_>) -> String {
     let event = json!({
         "activity_id": 99,
@@ -194,7 +194,7 @@ fn detection_finding(source: &EventSource<'_>) -> Value {
     });
     remove_empty(&mut evidence);
     json!({
-        // New: nobody has looked at it.
+        // New: not investigated yet.
         "status_id": 1,
         "status": "New",
         "finding_info": {
@@ -213,7 +213,7 @@ fn api_activity(source: &EventSource<'_>) -> Value {
     let object = record.object();
     let endpoint = match text(source.client_ip()) {
         Some(ip) => json!({ "ip": ip }),
-        // An execution is told by the tool-runner, which the gateway asked.
+        // An execution is recorded by the tool-runner on behalf of the gateway and has no client address.
         None => json!({ "svc_name": "wardgate" }),
     };
     let resource = (!object.is_empty()).then(|| json!([{ "name": object }]));
@@ -271,7 +271,7 @@ fn text(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }
 
-/// Takes away members that say nothing.
+/// Removes all empty members.
 fn remove_empty(value: &mut Value) {
     if let Value::Object(members) = value {
         members.values_mut().for_each(remove_empty);

@@ -1,4 +1,4 @@
-//! A record as an export reads it.
+//! The fields of a record that an export uses.
 
 use std::borrow::Cow;
 
@@ -6,19 +6,19 @@ use serde::Deserialize;
 
 use crate::settings::RecordKind;
 
-/// What an export says of a record; the rest stands in its bytes, which go along.
+/// The fields of a record that an export uses. The event also contains the complete bytes of the record.
 #[derive(Debug, Deserialize)]
 pub(crate) struct RecordFields<'a> {
     #[serde(rename = "event")]
     pub(crate) kind: RecordKind,
     #[serde(borrow)]
     pub(crate) time: Cow<'a, str>,
-    /// What is unusual.
+    /// The kind of an anomaly.
     #[serde(borrow, default)]
     pub(crate) anomaly: Cow<'a, str>,
-    /// How often it was done.
+    /// The number of occurrences.
     pub(crate) count: Option<u64>,
-    /// The watched policy that was used.
+    /// The name of the watched policy that was used.
     #[serde(borrow, default)]
     pub(crate) policy: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -66,7 +66,7 @@ pub(crate) struct RecordFields<'a> {
     pub(crate) window_start: Cow<'a, str>,
 }
 
-/// Who asked.
+/// The caller of a record.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct RecordCaller<'a> {
     #[serde(borrow, default)]
@@ -81,7 +81,7 @@ pub(crate) struct RecordCaller<'a> {
     pub(crate) token_id: Cow<'a, str>,
 }
 
-/// What the policy said.
+/// The policy decision of a record.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct RecordDecision<'a> {
     #[serde(borrow, default)]
@@ -90,7 +90,7 @@ pub(crate) struct RecordDecision<'a> {
     pub(crate) policies: Vec<Cow<'a, str>>,
 }
 
-/// Requests that were refused alike.
+/// The number of refused requests with the same client address, reason and subject.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct RefusalTally<'a> {
     #[serde(borrow, default)]
@@ -104,12 +104,13 @@ pub(crate) struct RefusalTally<'a> {
 }
 
 impl<'a> RecordFields<'a> {
-    /// None of bytes that are no record.
+    /// Parses a record, or returns `None` if the bytes are not a record.
     pub(crate) fn parse(canonical: &'a [u8]) -> Option<Self> {
         serde_json::from_slice(canonical).ok()
     }
 
-    /// What was used: a tool, a source, a conversation, or what an operator changed.
+    /// Returns the object of the record: the tool, another requested name, the conversation, the target of an operator or the
+    /// watched policy.
     pub(crate) fn object(&self) -> &str {
         let names = [
             &self.tool,
@@ -124,7 +125,7 @@ impl<'a> RecordFields<'a> {
             .map_or("", |name| name)
     }
 
-    /// What was done: the MCP method, or an operator's action.
+    /// Returns the operation: the MCP method, the operator's action, or the kind of an anomaly.
     pub(crate) fn operation(&self) -> &str {
         match self.kind {
             RecordKind::AdminChange => &self.action,
@@ -134,7 +135,7 @@ impl<'a> RecordFields<'a> {
         }
     }
 
-    /// Who did it.
+    /// Returns the subject of the caller, or the actor if the record has no caller.
     pub(crate) fn user(&self) -> &str {
         if self.caller.subject.is_empty() {
             &self.actor

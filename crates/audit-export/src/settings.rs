@@ -1,4 +1,4 @@
-//! What an operator sets.
+//! The configuration of exports.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -7,25 +7,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// Settings of one export.
+/// The configuration of one export.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExportSettings {
-    /// What it is called: how far it is, is kept under this name. At most 64 lower-case letters, digits and hyphens.
+    /// The name of the export, under which its position is stored: at most 64 lower-case letters, digits and hyphens.
     pub name: String,
-    /// What a record becomes.
+    /// The format of events.
     #[serde(default)]
     pub format: EventFormat,
-    /// The kinds of records that are copied. None: all.
+    /// The kinds of records to export. `None` means all kinds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub records: Option<BTreeSet<RecordKind>>,
-    /// Where a new export begins.
+    /// The position at which a new export starts.
     #[serde(default)]
     pub start: StartPosition,
-    /// A receiver of syslog over TLS. Exactly one of this and the two below is named.
+    /// A receiver of syslog over TLS. Exactly one of `syslog`, `webhook` and `otlp` must be set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub syslog: Option<SyslogSettings>,
-    /// A server that takes batches of lines.
+    /// A server that accepts batches of lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhook: Option<HttpSettings>,
     /// A collector of OpenTelemetry logs.
@@ -33,7 +33,7 @@ pub struct ExportSettings {
     pub otlp: Option<HttpSettings>,
 }
 
-/// What a record becomes.
+/// The format of events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EventFormat {
@@ -44,28 +44,28 @@ pub enum EventFormat {
     Cef,
 }
 
-/// A kind of record.
+/// The kind of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordKind {
     /// A call is about to run.
     Intent,
-    /// A call ended.
+    /// A call has ended.
     Outcome,
-    /// A tool-runner of its own runs something.
+    /// A separate tool-runner runs a tool.
     Execution,
-    /// Requests that never became a call, counted.
+    /// Counts of requests that were refused before they became a call.
     Refusals,
     /// An operator changes or reads something.
     AdminChange,
-    /// A use of conversations.
+    /// An access to conversations.
     MemoryAccess,
     /// A caller behaves unusually.
     Anomaly,
 }
 
 impl RecordKind {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Self; 7] = [
         Self::Intent,
         Self::Outcome,
@@ -76,7 +76,7 @@ impl RecordKind {
         Self::Anomaly,
     ];
 
-    /// As records spell it.
+    /// Returns the kind as written in records.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Intent => "intent",
@@ -90,67 +90,67 @@ impl RecordKind {
     }
 }
 
-/// Where an export begins that was never begun.
+/// The position at which an export starts that was never started before.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StartPosition {
-    /// With the first record that there is.
+    /// The first existing record.
     #[default]
     First,
-    /// With those that are yet to come.
+    /// The next record that is added.
     Now,
 }
 
-/// A receiver of syslog messages (RFC 5424) within TLS (RFC 5425).
+/// A receiver of syslog messages (RFC 5424) over TLS (RFC 5425).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SyslogSettings {
-    /// `host:port`; the port that RFC 5425 gives is 6514. The host is what its certificate must name.
+    /// The address as `host:port`. RFC 5425 assigns port 6514. The receiver's certificate must be valid for the host.
     pub address: String,
-    /// The authorities of its certificate, PEM.
+    /// The trusted authorities of the receiver's certificate, in PEM format.
     pub ca_file: PathBuf,
-    /// The certificate that is shown to it, PEM.
+    /// The client certificate, in PEM format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cert_file: Option<PathBuf>,
-    /// Its key, PEM.
+    /// The key of the client certificate, in PEM format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_file: Option<PathBuf>,
-    /// Whether a batch counts as taken when the connection ends without the `close_notify` of TLS.
+    /// Whether a batch counts as received if the connection ends without the `close_notify` of TLS.
     #[serde(default)]
     pub unclean_close: bool,
 }
 
-/// A server that is sent to over HTTP.
+/// A server that receives events over HTTP.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpSettings {
-    /// Where it is: https, or http on this machine.
+    /// The URL: https, or http for this machine.
     pub url: String,
-    /// A file with the bearer token of each request; it is read for each.
+    /// A file with the bearer token. It is read for each request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_file: Option<PathBuf>,
-    /// A file with the secret that each request of a webhook is signed with: `whsec_` and Base64, as Standard Webhooks
-    /// (standardwebhooks.com) have it. It is read for each request.
+    /// A file with the secret that signs the requests of a webhook: `whsec_` and Base64, as defined by Standard Webhooks
+    /// (standardwebhooks.com). It is read for each request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signing_key_file: Option<PathBuf>,
-    /// The authorities of its certificate, PEM. None: the system's.
+    /// The trusted authorities of the server's certificate, in PEM format. `None` means the system's authorities.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<PathBuf>,
-    /// The certificate that is shown to it, PEM.
+    /// The client certificate, in PEM format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cert_file: Option<PathBuf>,
-    /// Its key, PEM.
+    /// The key of the client certificate, in PEM format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_file: Option<PathBuf>,
-    /// The HTTP proxy on the way.
+    /// The URL of an HTTP proxy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy: Option<String>,
-    /// Whether it may have an address off the public internet.
+    /// Whether the server may have an address that is not on the public internet.
     #[serde(default)]
     pub private_addresses: bool,
 }
 
-/// Where an export goes, of the three that it may name.
+/// The destination of an export.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum TransportSettings<'a> {
     Syslog(&'a SyslogSettings),
@@ -168,7 +168,7 @@ impl ExportSettings {
         }
     }
 
-    /// Whether records of this kind are copied.
+    /// Returns whether records of this kind are exported.
     pub(crate) fn includes(&self, kind: RecordKind) -> bool {
         let wanted = self.records.as_ref();
         wanted.is_none_or(|wanted| wanted.contains(&kind))

@@ -1,4 +1,4 @@
-//! What of the settings no type says.
+//! Validation of settings beyond their types.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::settings::ExportSettings;
 use crate::transport::ExportTransport;
 
 impl ExportSettings {
-    /// Checks what the types cannot say of all exports together, and reads the files that they name.
+    /// Validates all exports together, and reads the files that they refer to.
     pub fn validate(exports: &[Self]) -> Result<(), Error> {
         let mut names = BTreeSet::new();
         for export in exports {

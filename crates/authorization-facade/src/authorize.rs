@@ -1,5 +1,5 @@
-//! The authorization endpoint (RFC 6749 §3.1): the request is checked, the person is asked, and only then sent to the
-//! identity provider.
+//! The authorization endpoint (RFC 6749 §3.1): the request is validated, the person is asked for consent, and only then
+//! sent to the identity provider.
 
 use std::sync::Arc;
 
@@ -20,23 +20,25 @@ use crate::parameters::Parameters;
 use crate::request::{AuthorizationRequest, ConsentForm, PendingSignIn};
 use crate::{AuthorizationFacade, CALLBACK, count, pages, redirect_uri};
 
-/// What tells one browser from another, for as long as it is open.
+/// The cookie that identifies a browser until it is closed.
 const BROWSER_COOKIE: &str = "__Host-wardgate-browser";
-/// How the name begins of a cookie with a sign-in under way; the beginning of its `state` follows, so that one browser can
-/// have several.
+/// Prefix of the name of the cookie of a pending sign-in. The first characters of its `state` follow, so that one
+/// browser can have several.
 const SIGN_IN_COOKIE: &str = "__Host-wardgate-sign-in-";
-/// Only ever sent to this host by TLS, never to a script, and along with links from elsewhere.
+/// The attributes of the cookies: sent only to this host over TLS, hidden from scripts, and also sent when another site
+/// links here.
 const ATTRIBUTES: &str = "Path=/; Secure; HttpOnly; SameSite=Lax";
-/// The longest cookie that browsers keep, name and attributes included, is 4,096 bytes.
+/// Maximum length of the sealed sign-in, in bytes. Browsers keep cookies of up to 4,096 bytes, including name and
+/// attributes.
 const MAX_COOKIE: usize = 3_900;
-/// The longest `state` of a client, in bytes.
+/// Maximum length of a client's `state`, in bytes.
 const MAX_STATE: usize = 1_024;
 
-/// Why no consent is asked for.
+/// The reason why no consent is requested.
 enum RequestRefusal {
-    /// There is nobody to tell but the person: the client or its redirect URI is not known.
+    /// The error is shown to the person, because the client or its redirect URI is unknown.
     Page(OAuthError),
-    /// The client is told.
+    /// The error is returned to the client.
     Client(AuthorizationRequest, OAuthError),
 }
 
@@ -46,7 +48,7 @@ impl From<OAuthError> for RequestRefusal {
     }
 }
 
-/// `GET /oauth/authorize`
+/// Handles `GET /oauth/authorize`.
 pub(crate) async fn show_consent(facade: Arc<AuthorizationFacade>, parts: Parts) -> Response {
     let checked = check_request(&facade, &parts).await;
     let (request, document_host) = match checked {
@@ -57,7 +59,7 @@ pub(crate) async fn show_consent(facade: Arc<AuthorizationFacade>, parts: Parts)
         }
         Err(RequestRefusal::Client(request, error)) => {
             count("authorize", error.code);
-            // Whoever registers a web site could have anybody sent there, unasked (RFC 9700 §4.11.2).
+            // A registered web site must not be able to use this endpoint as an open redirector (RFC 9700 §4.11.2).
             if !redirect_uri::is_of_program(&request.redirect_uri) {
                 return pages::problem(&error);
             }
@@ -90,7 +92,7 @@ pub(crate) async fn show_consent(facade: Arc<AuthorizationFacade>, parts: Parts)
     }
 }
 
-/// The request, and where the client describes itself if that is a document.
+/// Validates the request. Also returns the host of the client's metadata document, if the client id is the URL of one.
 async fn check_request(
     facade: &AuthorizationFacade,
     parts: &Parts,
@@ -129,7 +131,7 @@ async fn check_request(
     }
 }
 
-/// The redirect URI of the request, which is one of the client's.
+/// Returns the redirect URI of the request, which must be registered for the client.
 fn find_redirect_uri(
     facade: &AuthorizationFacade,
     client: &ClientDescription,
@@ -146,13 +148,13 @@ fn find_redirect_uri(
         (None, [only]) => only,
         (None, _) => return Err(NOT_REGISTERED),
     };
-    // What was registered a while ago may not be allowed any more.
+    // The URI may have been registered before the settings were changed.
     let hosts = facade.config.redirect_hosts.as_deref();
     redirect_uri::check(uri, hosts).map_err(|_| NOT_REGISTERED)?;
     Ok(uri.to_owned())
 }
 
-/// The `state` and the PKCE challenge of a request that is one for here.
+/// Validates the other parameters of a request and returns its `state` and PKCE challenge.
 fn check_parameters(
     facade: &AuthorizationFacade,
     parameters: &Parameters,
@@ -198,7 +200,7 @@ fn check_state(parameters: &Parameters) -> Result<Option<String>, OAuthError> {
     ))
 }
 
-/// Whatever tokens are asked for, they are for here (RFC 8707): the provider's token is for all of the gateway.
+/// Checks that the requested resources belong to this gateway (RFC 8707). The provider's token is valid for all of it.
 pub(crate) fn check_resources(
     facade: &AuthorizationFacade,
     parameters: &Parameters,
@@ -216,7 +218,7 @@ pub(crate) fn check_resources(
     ))
 }
 
-/// `POST /oauth/authorize`: the form of the consent page.
+/// Handles `POST /oauth/authorize`, the form of the consent page.
 pub(crate) async fn decide(facade: Arc<AuthorizationFacade>, request: Request) -> Response {
     let headers = request.headers().clone();
     let body = facade
@@ -244,7 +246,8 @@ pub(crate) async fn decide(facade: Arc<AuthorizationFacade>, request: Request) -
     }
 }
 
-/// The request that a person decided about: on our own page, in the browser that it was shown in.
+/// Returns the request that the person decided about. The form must have been sent from the consent page, in the
+/// browser in which it was shown.
 fn check_form(
     facade: &AuthorizationFacade,
     headers: &HeaderMap,
@@ -330,7 +333,7 @@ fn cookie_name(state: &str) -> String {
     format!("{SIGN_IN_COOKIE}{}", state.get(..8).unwrap_or_default())
 }
 
-/// The sign-in that the provider sends this browser back from.
+/// Returns the pending sign-in from which the provider sends this browser back.
 pub(crate) fn find_sign_in(
     facade: &AuthorizationFacade,
     headers: &HeaderMap,
@@ -344,7 +347,7 @@ pub(crate) fn find_sign_in(
     opened.filter(|pending: &PendingSignIn| is_same_secret(state, &pending.state))
 }
 
-/// Takes the cookie of a sign-in back.
+/// Removes the cookie of a sign-in.
 pub(crate) fn without_sign_in(response: Response, state: &str) -> Response {
     with_cookie(
         response,

@@ -1,4 +1,5 @@
-//! The way back from the identity provider: its code becomes one of ours, which no client but the one that asked can use.
+//! The callback from the identity provider: seals the provider's code in a code of the facade, which only the
+//! requesting client can use.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::parameters::Parameters;
 use crate::request::{CodeGrant, PendingSignIn};
 use crate::{AuthorizationFacade, count, pages};
 
-/// Errors of a provider that clients know what to do with (RFC 6749 §4.1.2.1, `OpenID` Connect Core §3.1.2.6).
+/// Error codes of a provider that clients understand (RFC 6749 §4.1.2.1, `OpenID` Connect Core §3.1.2.6).
 const PROVIDER_ERRORS: [&str; 7] = [
     "access_denied",
     "consent_required",
@@ -26,7 +27,7 @@ const PROVIDER_ERRORS: [&str; 7] = [
     "temporarily_unavailable",
 ];
 
-/// `GET /oauth/callback`
+/// Handles `GET /oauth/callback`.
 pub(crate) async fn come_back(facade: Arc<AuthorizationFacade>, parts: Parts) -> Response {
     let found = facade.check_host(&parts).and_then(|()| {
         let parameters = Parameters::parse(parts.uri.query().unwrap_or_default().as_bytes())?;
@@ -60,13 +61,13 @@ pub(crate) async fn come_back(facade: Arc<AuthorizationFacade>, parts: Parts) ->
     without_sign_in(redirect_browser(&url), &state)
 }
 
-/// The code for the client, or the error that it is told.
+/// Returns the code for the client, or the error code that the client receives.
 async fn code_of(
     facade: &AuthorizationFacade,
     parameters: &Parameters,
     pending: PendingSignIn,
 ) -> Result<String, &'static str> {
-    // Before anything else that was sent is believed: RFC 9207 §2.4.
+    // The issuer is checked before any other parameter is used: RFC 9207 §2.4.
     let checked = facade.provider.check_response(parameters.get("iss")).await;
     checked.map_err(|error| {
         warn!(%error, "a sign-in came back from elsewhere than the identity provider");

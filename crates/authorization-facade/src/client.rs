@@ -1,4 +1,4 @@
-//! Who a client is: what it says of itself, which nobody has verified.
+//! Clients and their descriptions of themselves, which nobody has verified.
 
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -9,10 +9,10 @@ use crate::AuthorizationFacade;
 use crate::error::OAuthError;
 use crate::redirect_uri::{self, RedirectRefusal};
 
-/// The most redirect URIs of one client.
+/// Maximum number of redirect URIs of one client.
 const MAX_REDIRECT_URIS: usize = 10;
 
-/// A client as it describes itself (RFC 7591 §2).
+/// A client's description of itself (RFC 7591 §2).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct ClientDescription {
     #[serde(rename = "n")]
@@ -21,7 +21,7 @@ pub(crate) struct ClientDescription {
     pub(crate) redirect_uris: Vec<String>,
 }
 
-/// The members of client metadata that are read, in a registration or in a document.
+/// The fields of client metadata that are used, in a registration or in a document.
 #[derive(Deserialize)]
 pub(crate) struct ClientMetadata {
     pub(crate) client_id: Option<String>,
@@ -34,13 +34,14 @@ pub(crate) struct ClientMetadata {
 }
 
 impl ClientMetadata {
-    /// Whether the client is one without a secret.
+    /// Returns whether the client has no secret.
     pub(crate) fn is_public(&self) -> bool {
         let method = self.token_endpoint_auth_method.as_deref();
         method.is_none_or(|method| method == "none")
     }
 
-    /// The description, without the redirect URIs to hosts that the operator does not allow. `hosts` are those allowed.
+    /// Validates the metadata and returns the description, without the redirect URIs to other hosts than `hosts`, if
+    /// the operator lists allowed ones.
     pub(crate) fn describe(
         self,
         hosts: Option<&[String]>,
@@ -84,7 +85,7 @@ impl ClientMetadata {
 }
 
 impl ClientDescription {
-    /// The id by which the client is known from now on.
+    /// Returns the client id, which is the sealed description.
     pub(crate) fn seal(&self, facade: &AuthorizationFacade) -> Result<String, OAuthError> {
         let sealed = facade
             .parts
@@ -100,7 +101,7 @@ impl ClientDescription {
     }
 }
 
-/// The client of this id: one that was registered here, or the URL of a document that describes it.
+/// Returns the client with this id, which either was issued by a registration or is the URL of a metadata document.
 pub(crate) async fn find_client(
     facade: &AuthorizationFacade,
     client_id: &str,
@@ -119,7 +120,7 @@ pub(crate) async fn find_client(
     ))
 }
 
-/// A client id as what belongs to the client has it.
+/// Returns the digest of a client id, which identifies the client in sealed texts.
 pub(crate) fn digest(client_id: &str) -> String {
     Digest::of(client_id.as_bytes()).to_string()
 }

@@ -1,7 +1,7 @@
-//! Client ids that are URLs, at which the client describes itself (draft-ietf-oauth-client-id-metadata-document).
+//! Client ids that are URLs of metadata documents (draft-ietf-oauth-client-id-metadata-document).
 //!
-//! The URL is anybody's word: it is fetched from the public internet alone, over https, within few bytes and seconds, and
-//! only so many at once.
+//! The URL is untrusted, so the document is fetched over https and from the public internet only, unless the operator
+//! lists other networks. Its size, the time and the number of concurrent requests are limited.
 
 use std::time::Duration;
 
@@ -15,23 +15,24 @@ use crate::client::ClientMetadata;
 use crate::config::AuthorizationConfig;
 use crate::error::OAuthError;
 
-/// The longest URL, in bytes.
+/// Maximum length of the URL, in bytes.
 const MAX_URL: usize = 1_024;
-/// The largest document, in bytes; the draft recommends 5 KB.
+/// Maximum size of a document, in bytes. The draft recommends 5 KB.
 const MAX_DOCUMENT: usize = 16 * 1_024;
-/// How long fetching one may take.
+/// Maximum time of a request.
 const LIMIT: Duration = Duration::from_secs(5);
-/// How many are fetched at once.
+/// Maximum number of concurrent requests.
 const AT_ONCE: usize = 16;
 
 const NOT_A_CLIENT: OAuthError = OAuthError::invalid_client(
     "the client_id is no https URL with a path whose JSON has it as client_id, redirect_uris, and no secret",
 );
 
-/// Reads the documents of clients.
+/// A client that fetches metadata documents.
 pub(crate) struct ClientDocuments {
     private: PrivateAddresses,
-    /// A gateway that is itself reached by plain http is one for trials on a single machine.
+    /// Whether plain http is allowed, because the gateway itself is reached over plain http, as in trials on a single
+    /// machine.
     takes_http: bool,
     places: Semaphore,
 }
@@ -46,7 +47,7 @@ impl ClientDocuments {
         })
     }
 
-    /// What the document at `client_id` says.
+    /// Fetches the document at `client_id`.
     pub(crate) async fn fetch(&self, client_id: &str) -> Result<ClientMetadata, OAuthError> {
         let url = self.check(client_id).ok_or(NOT_A_CLIENT)?;
         let Ok(_place) = self.places.try_acquire() else {
@@ -69,7 +70,7 @@ impl ClientDocuments {
         let bare =
             url.username().is_empty() && url.password().is_none() && url.fragment().is_none();
         let encrypted = url.scheme() == "https" || (self.takes_http && url.scheme() == "http");
-        // What the parser writes differently, such as dots in the path, is refused by this too.
+        // The comparison also refuses URLs that the parser normalizes, such as those with dots in the path.
         let fits = bare && encrypted && url.path() != "/" && url.as_str() == client_id;
         fits.then_some(url)
     }

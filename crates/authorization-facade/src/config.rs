@@ -11,54 +11,56 @@ use wardgate_egress::ProviderSettings;
 use crate::Error;
 use crate::preset::{Preset, is_of_openid};
 
-/// Which identity provider MCP clients sign people in by, through the gateway.
+/// The identity provider by which people sign in to MCP clients through the gateway.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AuthorizationConfig {
-    /// Whose particulars hold. Default `oidc`, which has none.
+    /// The kind of the provider. The default is `oidc`, without special rules.
     #[serde(default)]
     pub preset: Preset,
-    /// One of the issuers of `auth`, whose tokens clients get.
+    /// The issuer of the tokens that clients get. Must be one of the issuers of `auth`.
     pub issuer: String,
-    /// The gateway's name at the provider, for all MCP clients together.
+    /// The client id of the gateway at the provider, which is used for all MCP clients.
     pub client_id: String,
-    /// A file with the secret of a confidential client. None: a public client.
+    /// A file with the secret of a confidential client, or `None` for a public client.
     #[serde(default)]
     pub client_secret_file: Option<PathBuf>,
-    /// What every person is asked for. None: what the preset says.
+    /// The scopes of every authorization request, or `None` for those of the preset.
     #[serde(default)]
     pub scopes: Option<Vec<String>>,
-    /// What a person is asked for besides where a client wants it, as after a 403 `insufficient_scope`.
+    /// Scopes that are requested only if a client asks for them, for example after a 403 `insufficient_scope`.
     #[serde(default)]
     pub optional_scopes: Vec<String>,
-    /// What the provider writes before the names of scopes that are its own, such as `api://CLIENT-ID/`. Clients and
-    /// `gateway.scopes` do without.
+    /// The prefix of the provider's own scopes, such as `api://CLIENT-ID/`. Clients and `gateway.scopes` use the names
+    /// without it.
     #[serde(default)]
     pub scope_prefix: String,
     /// The parameter `audience` of every authorization request.
     #[serde(default)]
     pub audience: Option<String>,
-    /// The parameter `resource` (RFC 8707) of every request to the provider, which is never what a client sends. None:
-    /// the provider gets none.
+    /// The parameter `resource` (RFC 8707) of every request to the provider, or `None` to send none. The `resource` of
+    /// a client is never forwarded.
     #[serde(default)]
     pub resource: Option<String>,
-    /// Hosts to which codes of web clients may go by `https`. None: every host that a person consents to.
+    /// The hosts to which authorization codes of web clients may be sent by `https`, or `None` for every host to which
+    /// a person consents.
     #[serde(default)]
     pub redirect_hosts: Option<Vec<String>>,
-    /// Networks off the public internet from which metadata documents of clients are read. None by default.
+    /// The networks outside the public internet from which metadata documents of clients may be fetched. The default is
+    /// none.
     #[serde(default)]
     pub document_networks: Vec<String>,
-    /// Where the provider's metadata is not below its issuer: where people sign in.
+    /// The authorization endpoint, for a provider whose metadata is not below its issuer.
     #[serde(default)]
     pub authorization_url: Option<String>,
-    /// The same: where codes become tokens.
+    /// The token endpoint, for a provider whose metadata is not below its issuer.
     #[serde(default)]
     pub token_url: Option<String>,
 }
 
 impl AuthorizationConfig {
-    /// Checks the settings of the facade, if there are any, and the URL of another server's metadata, if there is one.
-    /// `trusted` are the issuers whose tokens the gateway takes.
+    /// Checks the settings of the facade or the URL of another server's metadata, whichever is configured; both
+    /// together are an error. `trusted` are the issuers whose tokens the gateway accepts.
     pub fn validate_either(
         config: Option<&Self>,
         elsewhere: Option<&str>,
@@ -81,7 +83,7 @@ impl AuthorizationConfig {
         config.map_or(Ok(()), |config| config.validate(trusted))
     }
 
-    /// Checks what types alone cannot; the error names the key.
+    /// Checks the constraints that the types cannot express. The error names the setting.
     pub(crate) fn validate(&self, trusted: &AuthConfig) -> Result<(), Error> {
         let provider = self.provider().validate();
         provider.map_err(|error| wrong(error.key, &error.problem))?;
@@ -108,7 +110,7 @@ impl AuthorizationConfig {
         Ok(())
     }
 
-    /// What the settings lack for this provider: the key, and what to write.
+    /// Checks the requirements of the preset. The error is the setting and the problem.
     fn check_preset(&self) -> Result<(), (&'static str, &'static str)> {
         let issuer = self.issuer.as_str();
         match self.preset {
@@ -144,14 +146,14 @@ impl AuthorizationConfig {
         }
     }
 
-    /// Whether every sign-in asks for a scope of an API.
+    /// Returns whether every sign-in requests a scope of an API.
     fn has_api_scope(&self) -> bool {
         let scopes = self.scopes.iter().flatten();
         let mut own = scopes.filter(|scope| !is_of_openid(scope));
         own.any(|scope| scope.contains("://") || !self.scope_prefix.is_empty())
     }
 
-    /// The networks of `document_networks`.
+    /// Parses the networks of `document_networks`.
     pub(crate) fn networks(&self) -> Result<Vec<IpNet>, Error> {
         let networks = self.document_networks.iter().map(|text| {
             let no_network = |_| {
@@ -163,7 +165,7 @@ impl AuthorizationConfig {
         networks.collect()
     }
 
-    /// What of it is about the provider alone.
+    /// Returns the settings of the provider.
     pub(crate) fn provider(&self) -> ProviderSettings<'_> {
         ProviderSettings {
             issuer: &self.issuer,
@@ -190,7 +192,7 @@ mod tests {
         problem_where(settings, true)
     }
 
-    /// The same, where the gateway takes the issuer's tokens or does not.
+    /// Like [`problem`], with or without the issuer among the trusted ones.
     fn problem_where(settings: &Value, trusts: bool) -> String {
         let mut all = json!({ "issuer": "https://id.example", "client_id": "gateway" });
         let settings = settings.as_object().unwrap().clone();

@@ -1,4 +1,5 @@
-//! Where clients of 2025-03-26 are led that ask for the authorization server at the gateway, when it is another.
+//! The redirect of the metadata of another authorization server, for clients of revision 2025-03-26, which look for it
+//! at the gateway.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
@@ -8,7 +9,7 @@ use wardgate_edge::routes::{GET, Route, RouteInfo};
 use crate::metadata::WELL_KNOWN;
 use crate::{metadata_preflight, open_to_pages};
 
-/// Every path of a gateway without `gateway.authorization`.
+/// The routes of a gateway without `gateway.authorization`.
 pub(crate) const ELSEWHERE: &[Route<Option<String>>] = &[Route {
     info: RouteInfo::new(
         WELL_KNOWN,

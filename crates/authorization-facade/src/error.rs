@@ -1,15 +1,15 @@
-//! Errors as OAuth has them (RFC 6749 §4.1.2.1 and §5.2, RFC 7591 §3.2.2).
+//! OAuth errors (RFC 6749 §4.1.2.1 and §5.2, RFC 7591 §3.2.2).
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
-/// An error of the facade. Nothing of what was sent is in it.
+/// An error of the facade. It contains nothing of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {description}")]
 pub(crate) struct OAuthError {
     pub(crate) status: StatusCode,
-    /// The `error` of OAuth.
+    /// The OAuth `error` code.
     pub(crate) code: &'static str,
     pub(crate) description: &'static str,
 }
@@ -31,7 +31,7 @@ impl OAuthError {
         Self::new("invalid_grant", description)
     }
 
-    /// Clients that are told so register anew.
+    /// Creates an error after which clients register again.
     pub(crate) const fn invalid_client(description: &'static str) -> Self {
         Self {
             status: StatusCode::UNAUTHORIZED,
@@ -39,7 +39,7 @@ impl OAuthError {
         }
     }
 
-    /// Something is away that the request needs.
+    /// Creates an error for a required service that is unavailable.
     pub(crate) const fn unavailable() -> Self {
         Self {
             status: StatusCode::SERVICE_UNAVAILABLE,
@@ -50,7 +50,7 @@ impl OAuthError {
         }
     }
 
-    /// The settings do not fit the provider; the log says how.
+    /// Creates an error for settings that do not fit the provider. The log contains the details.
     pub(crate) const fn misconfigured() -> Self {
         Self {
             status: StatusCode::INTERNAL_SERVER_ERROR,
@@ -74,7 +74,7 @@ impl IntoResponse for OAuthError {
     }
 }
 
-/// JSON that nobody keeps.
+/// Creates a JSON response that must not be cached.
 pub(crate) fn json_response(status: StatusCode, body: &serde_json::Value) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "application/json"),

@@ -1,5 +1,5 @@
-//! An OAuth authorization server for MCP clients, in front of an identity provider that cannot be one for them: it
-//! registers nobody by itself, or refuses `resource`.
+//! An OAuth authorization server for MCP clients, in front of an identity provider that does not support dynamic client
+//! registration or refuses `resource`.
 //!
 //! ```text
 //!   client                     facade                                     provider
@@ -7,15 +7,16 @@
 //!   POST /oauth/register ────▶ client id, sealed (RFC 7591)        (or the URL of a metadata document, fetched)
 //!   browser ─────────────────▶ GET /oauth/authorize: consent page
 //!                              POST: state in a cookie ──────────────────▶ sign-in, as the one client it knows
-//!                              GET /oauth/callback ◀───────────────────── its code
-//!   its redirect URI ◀──────── a code of ours, which has the provider's sealed in it
-//!   POST /oauth/token ───────▶ PKCE, once ───────────────────────────────▶ its tokens
+//!                              GET /oauth/callback ◀───────────────────── the provider's code
+//!   its redirect URI ◀──────── a code of the facade, which contains the provider's, sealed
+//!   POST /oauth/token ───────▶ PKCE, single use ─────────────────────────▶ the provider's tokens
 //!                     ◀─────── the provider's own access token; its refresh token, sealed for this client
 //! ```
 //!
-//! One job: registration, consent and redirects for clients. It signs no token and keeps none: what has to be known
-//! between two requests is sealed with the client or the browser, so any replica serves any of them, and what is good
-//! once is so over all replicas by the store of the gateways. A token that the gateway would not take is not handed out.
+//! The facade provides registration, consent and redirects. It neither signs nor stores tokens: state between two
+//! requests is sealed and kept by the client or the browser, so any replica serves any request. Codes and refresh
+//! tokens are valid for a single use over all replicas, which the gateway's store guarantees. A token that the gateway
+//! would not accept is not issued.
 
 mod authorize;
 mod callback;
@@ -60,49 +61,49 @@ use scopes::ScopeRules;
 pub use config::AuthorizationConfig;
 pub use preset::Preset;
 
-/// Below the public URL.
+/// The paths of the endpoints, relative to the public URL.
 const REGISTER: &str = "/oauth/register";
 const AUTHORIZE: &str = "/oauth/authorize";
 const CALLBACK: &str = "/oauth/callback";
 const TOKEN: &str = "/oauth/token";
 const REVOKE: &str = "/oauth/revoke";
 
-/// The largest form or registration, in bytes: a refresh token is the longest part of one.
+/// Maximum size of a form or a registration, in bytes. The longest part is a refresh token.
 const MAX_BODY: usize = 96 * 1_024;
 
-/// A setting of `gateway.authorization` that cannot be used.
+/// An invalid setting of `gateway.authorization`.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Error(String);
 
-/// What the facade shares with the gateway that serves it.
+/// The parts of the gateway that the facade uses.
 pub struct FacadeParts {
-    /// It knows which codes were used.
+    /// The store, which records the used codes.
     pub store: Arc<Store>,
-    /// Seals what clients and browsers are handed.
+    /// The sealer of texts that are given to clients and browsers.
     pub sealer: Arc<Sealer>,
-    /// Whose tokens the gateway takes.
+    /// The authenticator, which verifies the tokens that the gateway accepts.
     pub auth: Arc<Authenticator>,
-    /// The hosts that are the gateway's.
+    /// The hosts of the gateway.
     pub origins: Origins,
-    /// How clients reach the gateway, without a slash at its end: the facade's name as an issuer.
+    /// The URL at which clients reach the gateway, without a trailing slash. It is the issuer of the facade.
     pub public_url: String,
-    /// The limits of a body.
+    /// The limits of a request body.
     pub body_limits: BodyLimits,
-    /// Clock and randomness.
+    /// The clock and the source of randomness.
     pub ambient: Ambient,
 }
 
-/// What clients find that ask the gateway for its authorization server.
+/// The authorization server that clients find at the gateway.
 pub enum AuthorizationServer {
     /// The gateway itself, in front of an identity provider.
     Facade(Arc<AuthorizationFacade>),
-    /// One elsewhere, whose metadata is at this URL if the gateway tells.
+    /// Another server. Its metadata is at this URL, if it is configured.
     Elsewhere(Option<String>),
 }
 
 impl AuthorizationServer {
-    /// The facade where there are settings for one; else the server whose metadata is at `elsewhere`.
+    /// Opens the facade if it is configured, or else uses the server whose metadata is at `elsewhere`.
     pub async fn open(
         config: Option<&AuthorizationConfig>,
         elsewhere: Option<&str>,
@@ -115,7 +116,7 @@ impl AuthorizationServer {
         })
     }
 
-    /// Every path.
+    /// Returns the routes.
     pub fn router(&self) -> Router {
         match self {
             Self::Facade(facade) => routes::build_router(ROUTES, facade),
@@ -129,15 +130,15 @@ pub struct AuthorizationFacade {
     config: AuthorizationConfig,
     scopes: ScopeRules,
     provider: ProviderClient,
-    /// Where people sign in, for the consent page.
+    /// The host where people sign in, for the consent page.
     provider_host: String,
     documents: ClientDocuments,
     parts: FacadeParts,
 }
 
 impl AuthorizationFacade {
-    /// Checks the settings and reads the secret; asks the provider for nothing yet. `trusted` are the issuers whose tokens
-    /// the gateway takes.
+    /// Checks the settings and reads the client secret, but sends no request to the provider yet. `trusted` are the
+    /// issuers whose tokens the gateway accepts.
     async fn open(
         config: &AuthorizationConfig,
         trusted: &AuthConfig,
@@ -159,8 +160,8 @@ impl AuthorizationFacade {
         format!("{}{path}", self.parts.public_url)
     }
 
-    /// Refuses a request for a host that is not ours. Where a page came from says nothing here: no request is believed
-    /// for its cookies alone.
+    /// Refuses a request for another host. The origin is not checked, because no request is authorized by cookies
+    /// alone.
     fn check_host(&self, parts: &Parts) -> Result<(), OAuthError> {
         let mut headers = HeaderMap::new();
         for host in parts.headers.get_all(header::HOST) {
@@ -170,7 +171,7 @@ impl AuthorizationFacade {
         checked.map_err(|_| OAuthError::invalid_request("this host is not served here"))
     }
 
-    /// The body of a request, if it is of this media type.
+    /// Reads the body of a request, which must have this media type.
     async fn read_body(&self, request: Request, media_type: &str) -> Result<Vec<u8>, OAuthError> {
         let (parts, mut body) = request.into_parts();
         self.check_host(&parts)?;
@@ -195,19 +196,19 @@ impl AuthorizationFacade {
     }
 }
 
-/// Counts a request of an endpoint by what came of it.
+/// Counts a request of an endpoint by its outcome.
 fn count(endpoint: &'static str, outcome: &'static str) {
     counter!(names::OAUTH_REQUESTS, "endpoint" => endpoint, "outcome" => outcome).increment(1);
 }
 
-/// A name that a client gave itself, short, with its invisible characters marked.
+/// Returns a client's name for itself, shortened and with its invisible characters marked.
 fn display_name(name: &str) -> String {
     const LONGEST: usize = 80;
     let marked = mark_invisible(name);
     marked.chars().take(LONGEST).collect()
 }
 
-/// Lets the pages of every origin read the answer: it depends on no cookie.
+/// Allows pages of all origins to read the response, which does not depend on cookies (CORS).
 fn open_to_pages(mut response: Response) -> Response {
     let everyone = header::HeaderValue::from_static("*");
     let headers = response.headers_mut();
@@ -215,7 +216,7 @@ fn open_to_pages(mut response: Response) -> Response {
     response
 }
 
-/// Lets the pages of every origin send these methods and headers.
+/// Returns a CORS preflight response that allows all origins these methods and headers.
 fn preflight(methods: &'static str, request_headers: &'static str) -> Response {
     let headers = [
         (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
@@ -226,7 +227,7 @@ fn preflight(methods: &'static str, request_headers: &'static str) -> Response {
     (StatusCode::NO_CONTENT, headers).into_response()
 }
 
-/// The preflight of metadata, for which a page may name the version that it speaks.
+/// Handles the preflight of metadata requests. A page may send the header with its protocol version.
 async fn metadata_preflight() -> Response {
     preflight("GET", "mcp-protocol-version")
 }
@@ -234,7 +235,7 @@ async fn metadata_preflight() -> Response {
 const CLIENTS: &str = "clients, and pages of every origin";
 const BROWSERS: &str = "the browser of a client's user";
 
-/// Every path of a gateway with `gateway.authorization`.
+/// The routes of a gateway with `gateway.authorization`.
 const ROUTES: &[Route<Arc<AuthorizationFacade>>] = &[
     Route {
         info: RouteInfo::new(
@@ -315,7 +316,7 @@ fn metadata_handler(facade: &Arc<AuthorizationFacade>) -> MethodRouter {
         .options(metadata_preflight)
 }
 
-/// The handler of an endpoint that clients post to. Its errors are JSON (RFC 6749 §5.2).
+/// Creates the handler of an endpoint for POST requests of clients. Its errors are JSON (RFC 6749 §5.2).
 fn endpoint_handler<F>(
     facade: &Arc<AuthorizationFacade>,
     endpoint: &'static str,
@@ -336,7 +337,7 @@ where
     .options(|| async { preflight("POST", "content-type, mcp-protocol-version") })
 }
 
-/// Every path, for the reference.
+/// Returns the description of every route, for the reference documentation.
 pub fn listed_routes() -> Vec<&'static RouteInfo> {
     let tables = [routes::describe(ELSEWHERE), routes::describe(ROUTES)];
     tables.concat()

@@ -1,4 +1,4 @@
-//! What the facade says of itself (RFC 8414).
+//! The metadata of the facade (RFC 8414).
 
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -7,10 +7,10 @@ use serde_json::json;
 use crate::error::json_response;
 use crate::{AUTHORIZE, AuthorizationFacade, REGISTER, REVOKE, TOKEN};
 
-/// Where clients look.
+/// The path of the metadata.
 pub(crate) const WELL_KNOWN: &str = "/.well-known/oauth-authorization-server";
 
-/// `GET /.well-known/oauth-authorization-server[/path]`
+/// Handles `GET /.well-known/oauth-authorization-server[/path]`.
 pub(crate) fn document(facade: &AuthorizationFacade) -> Response {
     let scopes: Vec<&str> = facade.scopes.supported().collect();
     let document = json!({

@@ -1,4 +1,4 @@
-//! The pages of the facade.
+//! The HTML pages of the facade.
 
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -9,7 +9,8 @@ use crate::error::OAuthError;
 use crate::redirect_uri;
 use crate::request::AuthorizationRequest;
 
-/// What is wrong, for the person: there is no client that it could be told, or none that may be sent there unasked.
+/// Renders an error for the person. It is used if there is no known client to which the error could be returned, or if
+/// the browser must not be redirected there.
 pub(crate) fn problem(error: &OAuthError) -> Response {
     let body = format!(
         "<p>The program that sent you here cannot be let in: {} (<code>{}</code>). Nothing was allowed. You can close this page and try again from the program.</p>",
@@ -19,8 +20,8 @@ pub(crate) fn problem(error: &OAuthError) -> Response {
     browser_page(error.status, "Not signed in", &body)
 }
 
-/// Asks whether the client may call tools in the person's name. Every client is asked about each time: the provider knows
-/// them all as one, and would let the next one in for the consent that another got.
+/// Renders the page that asks whether the client may call tools on the person's behalf. It is shown for each request,
+/// because the provider knows all clients as one and would apply the consent for one client to the next.
 pub(crate) fn consent(
     request: &AuthorizationRequest,
     document_host: Option<&str>,

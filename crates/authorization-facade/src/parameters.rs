@@ -2,14 +2,14 @@
 
 use crate::error::OAuthError;
 
-/// The longest value of a parameter that is no token, in bytes.
+/// Maximum length of the value of a parameter that is not a token, in bytes.
 const MAX_VALUE: usize = 4_096;
 
-/// The parameters of one request, none of them twice but `resource` (RFC 8707 §2).
+/// The parameters of one request. Only `resource` may occur several times (RFC 8707 §2).
 pub(crate) struct Parameters(Vec<(String, String)>);
 
 impl Parameters {
-    /// One without a value counts as left out.
+    /// Parses the parameters. A parameter without a value is treated as missing.
     pub(crate) fn parse(text: &[u8]) -> Result<Self, OAuthError> {
         let mut all: Vec<(String, String)> = Vec::new();
         for (name, value) in url::form_urlencoded::parse(text) {
@@ -24,7 +24,7 @@ impl Parameters {
         Ok(Self(all))
     }
 
-    /// A value of whatever length.
+    /// Returns the value of a parameter, whatever its length.
     pub(crate) fn token(&self, name: &str) -> Option<&str> {
         self.all(name).next()
     }

@@ -1,56 +1,56 @@
-//! What is particular to the identity providers that people have.
+//! The special rules of common identity providers.
 
 use serde::{Deserialize, Serialize};
 
-/// An identity provider with its particulars.
+/// An identity provider with special rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Preset {
-    /// Any provider of `OpenID` Connect that gives JWTs as access tokens.
+    /// Any `OpenID` Connect provider whose access tokens are JWTs.
     #[default]
     Oidc,
-    /// Keycloak: one realm is one issuer. It looks at no `resource`; what `aud` says is a mapper of a client scope.
+    /// Keycloak: one realm is one issuer. It ignores `resource`; a mapper of a client scope sets `aud`.
     Keycloak,
-    /// Auth0: without `audience` its access tokens are for Auth0 itself and cannot be read by others.
+    /// Auth0: without `audience` its access tokens are for Auth0 itself and cannot be verified by others.
     Auth0,
-    /// Okta: only a custom authorization server (`/oauth2/{id}`) gives tokens that others may verify.
+    /// Okta: only a custom authorization server (`/oauth2/{id}`) issues tokens that others can verify.
     Okta,
-    /// Microsoft Entra ID: it refuses `resource` (AADSTS9010010), and names scopes by the application that they are of.
+    /// Microsoft Entra ID: it refuses `resource` (AADSTS9010010), and prefixes scopes with their application.
     Entra,
-    /// Google: its access tokens are opaque, so clients call with the identity token; it has no scope for refresh tokens.
+    /// Google: its access tokens are opaque, so clients use the identity token. It has no scope for refresh tokens.
     Google,
 }
 
 impl Preset {
-    /// What every person is asked for, unless `scopes` says so.
+    /// Returns the scopes of every authorization request, unless `scopes` is set.
     pub(crate) fn scopes(self) -> &'static [&'static str] {
         match self {
-            // Keycloak gives refresh tokens as long as the person's session lasts; `offline_access` would outlive it.
+            // Keycloak issues refresh tokens for the person's session; with `offline_access` they would outlive it.
             Self::Oidc | Self::Keycloak => &["openid"],
             Self::Auth0 | Self::Okta | Self::Entra => &["openid", "offline_access"],
             Self::Google => &["openid", "email"],
         }
     }
 
-    /// Parameters of every authorization request for this scope.
+    /// Returns additional parameters of every authorization request with this scope.
     pub(crate) fn parameters(self, scope: &str) -> &'static [(&'static str, &'static str)] {
         let offline = scope.split(' ').any(|it| it == "offline_access");
         match self {
-            // `OpenID` Connect Core §11: no offline access without it.
+            // Without the prompt there is no offline access: `OpenID` Connect Core §11.
             Self::Oidc if offline => &[("prompt", "consent")],
-            // Refresh tokens come with both only; the second because they come once per consent otherwise.
+            // Google issues refresh tokens only with `access_type`, and without the prompt only once per consent.
             Self::Google => &[("access_type", "offline"), ("prompt", "consent")],
             _ => &[],
         }
     }
 
-    /// Whether clients call with the identity token: for a provider whose access tokens only it can read.
+    /// Returns whether clients use the identity token, because only the provider can read its access tokens.
     pub(crate) fn uses_id_token(self) -> bool {
         self == Self::Google
     }
 }
 
-/// Scopes of `OpenID` Connect Core §5.4 and §11, which no provider writes with a prefix.
+/// The scopes of `OpenID` Connect Core §5.4 and §11, which have no prefix at any provider.
 const OF_OPENID: [&str; 6] = [
     "openid",
     "profile",

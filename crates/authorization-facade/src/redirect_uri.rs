@@ -1,15 +1,16 @@
-//! Where clients may have their users' browsers sent, with a code.
+//! Redirect URIs of clients, to which authorization codes are sent.
 //!
-//! `https` for web clients; `http` to loopback and schemes of their own for programs (RFC 8252 §7). A redirect URI is the
-//! one that is registered, to the letter; on loopback the port is the program's choice each time (RFC 8252 §7.3).
+//! Web clients use `https`; programs use `http` to loopback or their own schemes (RFC 8252 §7). A redirect URI must be
+//! identical to a registered one. On loopback only the port may differ, because programs choose it for each request
+//! (RFC 8252 §7.3).
 
 use url::Url;
 use wardgate_domain::is_loopback_host;
 
-/// The longest redirect URI, in bytes.
+/// Maximum length of a redirect URI, in bytes.
 const MAX_LENGTH: usize = 512;
 
-/// Schemes that a browser or an operating system acts upon by itself. Those that begin with `ms-` do so on Windows.
+/// Schemes on which a browser or an operating system acts by itself. On Windows, those that begin with `ms-` do so too.
 const ACTING_SCHEMES: [&str; 25] = [
     "about",
     "blob",
@@ -38,16 +39,16 @@ const ACTING_SCHEMES: [&str; 25] = [
     "view-source",
 ];
 
-/// Why a URI takes no code.
+/// The reason why a redirect URI is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RedirectRefusal {
-    /// It may never take one.
+    /// The URI is not safe as a redirect URI.
     Unsafe,
-    /// The operator allows other hosts only.
+    /// The host is not one that the operator allows.
     OtherHost,
 }
 
-/// Checks a redirect URI that a client names of itself; `hosts` are those of web clients, where the operator lists them.
+/// Checks a redirect URI of a client. `hosts` are the allowed hosts of web clients, if the operator lists them.
 pub(crate) fn check(uri: &str, hosts: Option<&[String]>) -> Result<(), RedirectRefusal> {
     let plain = uri.len() <= MAX_LENGTH && uri.bytes().all(|byte| byte.is_ascii_graphic());
     let url = Url::parse(uri).ok().filter(|_| plain);
@@ -70,7 +71,7 @@ pub(crate) fn check(uri: &str, hosts: Option<&[String]>) -> Result<(), RedirectR
         scheme => {
             let acting = ACTING_SCHEMES.contains(&scheme) || scheme.starts_with("ms-");
             let rest = uri.get(scheme.len() + 1..).unwrap_or_default();
-            // A scheme of a program has a host, or is the name of one turned round (RFC 8252 §7.1).
+            // The scheme of a program is followed by a host, or is a reversed domain name (RFC 8252 §7.1).
             let of_program =
                 rest.starts_with("//") || (rest.starts_with('/') && scheme.contains('.'));
             let acting = acting || matches!(scheme, "ws" | "wss");
@@ -81,7 +82,7 @@ pub(crate) fn check(uri: &str, hosts: Option<&[String]>) -> Result<(), RedirectR
     }
 }
 
-/// Whether a request with `uri` is to where the client registered `registered`.
+/// Returns whether the `uri` of a request matches the `registered` one.
 pub(crate) fn is_same(registered: &str, uri: &str) -> bool {
     if registered == uri {
         return true;
@@ -92,7 +93,8 @@ pub(crate) fn is_same(registered: &str, uri: &str) -> bool {
     }
 }
 
-/// A URI to loopback without its port: the host, and what follows. Nothing is made the same that is written differently.
+/// Splits a loopback URI into host and path, without its port. It does not normalize anything, so different spellings
+/// do not match.
 fn without_port(uri: &str) -> Option<(&str, &str)> {
     let rest = uri.strip_prefix("http://")?;
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
@@ -107,12 +109,12 @@ fn without_port(uri: &str) -> Option<(&str, &str)> {
     matches!(host, "localhost" | "127.0.0.1" | "[::1]").then_some((host, path))
 }
 
-/// Whether a browser that is sent there reaches a program on its own machine, and no other.
+/// Returns whether the URI leads to a program on the browser's own machine only.
 pub(crate) fn is_of_program(uri: &str) -> bool {
     Url::parse(uri).is_ok_and(|url| url.scheme() != "https")
 }
 
-/// The place as a person is shown it.
+/// Describes the target of the URI for a person.
 pub(crate) fn shown(uri: &str) -> String {
     let Ok(url) = Url::parse(uri) else {
         return String::new();

@@ -1,4 +1,4 @@
-//! Dynamic client registration (RFC 7591): the client id is what the client said, sealed.
+//! Dynamic client registration (RFC 7591): the client id is the sealed description of the client.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::AuthorizationFacade;
 use crate::client::ClientMetadata;
 use crate::error::{OAuthError, json_response};
 
-/// `POST /oauth/register`
+/// Handles `POST /oauth/register`.
 pub(crate) async fn register(
     facade: Arc<AuthorizationFacade>,
     request: Request,
@@ -31,7 +31,7 @@ pub(crate) async fn register(
         "redirect_uris": client.redirect_uris,
         "grant_types": ["authorization_code", "refresh_token"],
         "response_types": ["code"],
-        // Whatever it asked for: a secret that anybody can have by asking proves nothing; PKCE does.
+        // Every client is public, whatever it asked for: a secret that anybody can get proves nothing, but PKCE does.
         "token_endpoint_auth_method": "none",
     });
     Ok(json_response(StatusCode::CREATED, &registered))

@@ -1,66 +1,66 @@
-//! An authorization request, and what becomes of it on the way from the client to its tokens.
+//! Authorization requests, and the state that is derived from them until the client has its tokens.
 
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-/// A checked request of a client (RFC 6749 §4.1.1, RFC 7636 §4.3).
+/// A validated request of a client (RFC 6749 §4.1.1, RFC 7636 §4.3).
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct AuthorizationRequest {
-    /// The digest of its client id.
+    /// The digest of the client id.
     #[serde(rename = "c")]
     pub(crate) client: String,
-    /// What the client calls itself, for the page.
+    /// The client's name for itself, for the consent page.
     #[serde(rename = "n")]
     pub(crate) client_name: String,
     #[serde(rename = "r")]
     pub(crate) redirect_uri: String,
-    /// Comes back as it is.
+    /// The client's `state`, which is returned unchanged.
     #[serde(rename = "s")]
     pub(crate) state: Option<String>,
-    /// By S256.
+    /// The PKCE challenge by S256.
     #[serde(rename = "p")]
     pub(crate) challenge: String,
-    /// What is granted of what the client asked for, as clients write it.
+    /// The granted scopes, as clients write them.
     #[serde(rename = "o")]
     pub(crate) scope: String,
 }
 
-/// The form of the consent page: good in the one browser that it was shown in.
+/// The form of the consent page, which is valid only in the browser in which it was shown.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct ConsentForm {
-    /// The digest of what the browser's cookie has.
+    /// The digest of the browser's cookie.
     pub(crate) browser: String,
     pub(crate) request: AuthorizationRequest,
 }
 
-/// A request whose person is with the identity provider.
+/// A request whose person is signing in at the identity provider.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct PendingSignIn {
     pub(crate) request: AuthorizationRequest,
-    /// What the provider sends back.
+    /// The `state` that the provider returns.
     pub(crate) state: String,
-    /// Of our own request to the provider.
+    /// The PKCE verifier of the request to the provider.
     pub(crate) verifier: String,
 }
 
-/// What an authorization code of ours holds.
+/// The content of an authorization code of the facade.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct CodeGrant {
-    /// What is good once.
+    /// The id of the code, which can be used once.
     pub(crate) id: [u8; 16],
     pub(crate) client: String,
     pub(crate) redirect_uri: String,
     pub(crate) challenge: String,
     pub(crate) scope: String,
-    /// The provider's code, which became of the request with `verifier`.
+    /// The provider's code, which was issued for the request with `verifier`.
     pub(crate) code: String,
     pub(crate) verifier: String,
 }
 
-/// What a refresh token of ours holds.
+/// The content of a refresh token of the facade.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct RefreshGrant {
-    /// What is good once.
+    /// The id of the token, which can be used once.
     pub(crate) id: [u8; 16],
     pub(crate) client: String,
     pub(crate) scope: String,
@@ -69,8 +69,8 @@ pub(crate) struct RefreshGrant {
 }
 
 impl AuthorizationRequest {
-    /// Where the browser goes back to the client, with these parameters and what every response has: `state`, and who we
-    /// are (RFC 9207).
+    /// Returns the URL that leads the browser back to the client, with these parameters, the `state`, and the issuer
+    /// (RFC 9207).
     pub(crate) fn response_url(&self, issuer: &str, parameters: &[(&str, &str)]) -> String {
         let Ok(mut url) = Url::parse(&self.redirect_uri) else {
             return self.redirect_uri.clone();

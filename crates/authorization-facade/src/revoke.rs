@@ -1,4 +1,4 @@
-//! Revocation (RFC 7009): the provider ends what a refresh token of ours stands for.
+//! Revocation (RFC 7009): revokes the provider's refresh token that a refresh token of the facade contains.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::parameters::Parameters;
 use crate::token::{open_refresh_token, use_once};
 use crate::{AuthorizationFacade, client};
 
-/// `POST /oauth/revoke`. A token that is none of this client's is one that is gone already (RFC 7009 §2.2).
+/// Handles `POST /oauth/revoke`. A token of another client is treated like an invalid one (RFC 7009 §2.2).
 pub(crate) async fn revoke(
     facade: Arc<AuthorizationFacade>,
     request: Request,
@@ -27,7 +27,7 @@ pub(crate) async fn revoke(
     let client_id = client_id.ok_or(OAuthError::invalid_client("client_id is missing"))?;
     let text = parameters.token("token");
     if text.is_some_and(is_access_token) {
-        // The provider's own, which is good until it expires.
+        // The access token is the provider's own, and remains valid until it expires.
         return Err(OAuthError::new(
             "unsupported_token_type",
             "access tokens are not revoked here; revoke the refresh token",
@@ -59,7 +59,7 @@ pub(crate) async fn revoke(
     Ok(json_response(StatusCode::OK, &json!({})))
 }
 
-/// A JWT; what is sealed has no dots.
+/// Returns whether the token is a JWT. Sealed tokens contain no dots.
 fn is_access_token(token: &str) -> bool {
     token.matches('.').count() == 2
 }

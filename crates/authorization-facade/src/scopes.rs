@@ -1,9 +1,9 @@
-//! The scopes that clients ask for, and those that the provider is asked for.
+//! The scopes that clients request, and those that are requested from the provider.
 
 use crate::config::AuthorizationConfig;
 use crate::preset::is_of_openid;
 
-/// Which scopes there are, and what the provider calls them.
+/// The supported scopes and their names at the provider.
 pub(crate) struct ScopeRules {
     always: Vec<String>,
     optional: Vec<String>,
@@ -20,7 +20,7 @@ impl ScopeRules {
         }
     }
 
-    /// Every scope, as clients write it.
+    /// Returns all scopes, as clients write them.
     pub(crate) fn supported(&self) -> impl Iterator<Item = &str> {
         let mut all: Vec<&str> = Vec::new();
         for scope in self.always.iter().chain(&self.optional) {
@@ -32,8 +32,9 @@ impl ScopeRules {
         all.into_iter()
     }
 
-    /// What a client gets that asks for this: what everybody gets, and of the rest what it asks for. A scope that nobody
-    /// knows is left out, as RFC 6749 §3.3 allows: providers refuse the whole request for it.
+    /// Returns the scopes for a client that requests `asked`: the scopes that all clients get, and the optional ones
+    /// that it requested. Unknown scopes are left out, as RFC 6749 §3.3 allows, because providers would refuse the
+    /// whole request.
     pub(crate) fn granted(&self, asked: Option<&str>) -> Vec<&str> {
         let asked: Vec<&str> = asked
             .into_iter()
@@ -45,7 +46,7 @@ impl ScopeRules {
             .collect()
     }
 
-    /// What the provider is asked for.
+    /// Returns the scopes to request from the provider.
     pub(crate) fn at_provider(&self, granted: &str) -> String {
         let full = granted.split_ascii_whitespace().map(|scope| {
             if is_of_openid(scope) || scope.contains("://") {
@@ -57,7 +58,7 @@ impl ScopeRules {
         full.collect::<Vec<_>>().join(" ")
     }
 
-    /// What the provider says it granted, as clients write it.
+    /// Converts the scopes that the provider granted to the names that clients use.
     pub(crate) fn for_client(&self, scope: &str) -> String {
         let names = scope.split_ascii_whitespace().map(|it| self.short(it));
         names.collect::<Vec<_>>().join(" ")

@@ -1,8 +1,8 @@
-//! The token endpoint (RFC 6749 §3.2): codes and refresh tokens of ours become the provider's tokens.
+//! The token endpoint (RFC 6749 §3.2): exchanges codes and refresh tokens of the facade for the provider's tokens.
 //!
-//! A code is good once, over all replicas: its id is recorded before the provider is asked. A refresh token is good once
-//! too (RFC 9700 §4.14.2), and replaced with each use; it is used up only by an answer, so that a provider that is away
-//! costs nobody their sign-in.
+//! A code can be used once over all replicas: its id is recorded before the request to the provider. A refresh token
+//! can be used once too (RFC 9700 §4.14.2), and is replaced at each use. It is used up only after a successful response
+//! of the provider, so that people do not have to sign in again after the provider was unavailable.
 
 use std::sync::Arc;
 
@@ -23,10 +23,10 @@ use crate::parameters::Parameters;
 use crate::request::{CodeGrant, RefreshGrant};
 use crate::{AuthorizationFacade, CALLBACK, client};
 
-/// The longest refresh token of a client, in bytes.
+/// Maximum length of a client's refresh token, in bytes.
 const MAX_REFRESH: usize = 64 * 1_024;
 
-/// `POST /oauth/token`
+/// Handles `POST /oauth/token`.
 pub(crate) async fn token(
     facade: Arc<AuthorizationFacade>,
     request: Request,
@@ -71,7 +71,7 @@ async fn redeem_code(
             &grant.redirect_uri,
         )
         && verifies(verifier, &grant.challenge);
-    // Whoever has the code alone does not use it up.
+    // A request with a stolen code but without the verifier does not use the code up.
     if !fits {
         return Err(NOT_GOOD);
     }
@@ -112,7 +112,7 @@ async fn refresh(
     answer(facade, tokens, client, grant.scope, Some(grant.token)).await
 }
 
-/// What is in a refresh token of this client.
+/// Returns the content of a refresh token of this client.
 pub(crate) fn open_refresh_token(
     facade: &AuthorizationFacade,
     text: Option<&str>,
@@ -126,13 +126,13 @@ pub(crate) fn open_refresh_token(
     grant.filter(|grant: &RefreshGrant| is_same_secret(client, &grant.client))
 }
 
-/// Parameters of every request for tokens.
+/// Returns additional parameters of every token request.
 fn further(facade: &AuthorizationFacade) -> Vec<(&str, &str)> {
     let resource = facade.config.resource.as_deref();
     resource.map(|it| ("resource", it)).into_iter().collect()
 }
 
-/// RFC 7636 §4.6.
+/// Verifies the PKCE verifier (RFC 7636 §4.6).
 fn verifies(verifier: &str, challenge: &str) -> bool {
     let digest = Digest::of(verifier.as_bytes());
     (43..=128).contains(&verifier.len()) && URL_SAFE_NO_PAD.encode(digest.as_bytes()) == challenge
@@ -152,7 +152,8 @@ pub(crate) async fn use_once(
     }
 }
 
-/// Why the provider gave nothing, as the client is told. `not_good` is for what it says is not good any more.
+/// Converts an error of the provider to the one that the client gets. `not_good` is used if the provider rejected the
+/// grant.
 fn refused(error: &AuthError, not_good: OAuthError) -> OAuthError {
     warn!(%error, "the identity provider gave no tokens");
     match error {
@@ -166,7 +167,8 @@ fn refused(error: &AuthError, not_good: OAuthError) -> OAuthError {
     }
 }
 
-/// The provider's tokens for the client. `held` is the provider's refresh token that they were got with.
+/// Creates the response with the provider's tokens. `held` is the provider's refresh token that was used to get them,
+/// if any.
 async fn answer(
     facade: &AuthorizationFacade,
     tokens: ProviderTokens,
@@ -184,7 +186,7 @@ async fn answer(
         warn!("the identity provider gave no identity token: `scopes` needs openid");
         OAuthError::misconfigured()
     })?;
-    // Otherwise the client would sign its user in again and again.
+    // If the client got a token that the gateway refuses, it would start one sign-in after another.
     let caller = facade
         .parts
         .auth

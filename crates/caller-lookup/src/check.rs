@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, before anything is opened.
+//! Validation of the configuration, before anything is opened.
 
 use crate::Error;
 use crate::config::LookupConfig;
@@ -6,7 +6,8 @@ use crate::query::Query;
 use crate::table;
 
 impl LookupConfig {
-    /// Checks what types alone cannot, and the statement. Nothing is connected to, and no file is read.
+    /// Checks the constraints that the types alone do not express, and the statement. Opens no connection and reads no
+    /// file.
     pub fn validate(&self) -> Result<(), Error> {
         if self.table_file.is_some() == self.query.is_some() {
             return Err(not_one_source());
@@ -21,7 +22,7 @@ impl LookupConfig {
         Ok(())
     }
 
-    /// Reads the table, where there is one, and checks what stands in it.
+    /// Reads and checks the table, if there is one.
     pub fn check_table(&self) -> Result<(), Error> {
         self.table_file.as_deref().map_or(Ok(()), table::check)
     }

@@ -1,4 +1,4 @@
-//! Settings of a lookup.
+//! Settings of the caller lookup.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,58 +6,58 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Where roles and attributes of callers are looked up: exactly one of `table_file` and `query`.
+/// The source of callers' roles and attributes: exactly one of `table_file` and `query`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LookupConfig {
-    /// A YAML file of people. A change is read within a second.
+    /// A YAML file of people. Changes are read within a second.
     #[serde(default)]
     pub table_file: Option<PathBuf>,
-    /// A statement on a database.
+    /// A statement for a database.
     #[serde(default)]
     pub query: Option<QueryConfig>,
-    /// How long what was looked up counts, 1 to 3600 s; default 60 s. Who is taken out of the table or the database loses
-    /// their roles after this time at the latest.
+    /// Time for which a result is used, 1 to 3600 s; default 60 s. A person who is removed from the table or the
+    /// database loses their roles after this time at the latest.
     #[serde(default = "default_ttl", with = "seconds")]
     pub ttl: Duration,
-    /// How many callers are remembered, 1 to 1,000,000; default 10,000.
+    /// Maximum number of callers whose results are cached, 1 to 1,000,000; default 10,000.
     #[serde(default = "default_entries")]
     pub entries: usize,
-    /// Roles and attributes of tokens count for nothing; default no.
+    /// Whether roles and attributes of tokens are ignored; default `false`.
     #[serde(default)]
     pub only_source: bool,
-    /// What becomes of a caller whom the table or the query does not have; default `claims`.
+    /// The treatment of a caller who is not in the table or the database; default `claims`.
     #[serde(default)]
     pub unlisted: UnlistedCaller,
 }
 
-/// What becomes of a caller whom the table or the query does not have.
+/// The treatment of a caller who is not in the table or the database.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UnlistedCaller {
-    /// They have the roles and attributes of their token; none where the lookup is the only source.
+    /// The caller has the roles and attributes of the token, or none if the lookup is the only source.
     #[default]
     Claims,
-    /// They are refused.
+    /// The caller is refused.
     Refuse,
 }
 
-/// A statement that finds roles and attributes of a caller.
+/// A statement that selects roles and attributes of a caller.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QueryConfig {
-    /// Where the database is: `sqlite:PATH`, `postgres://…`, or `mysql://…` for MySQL and MariaDB.
+    /// The URL of the database: `sqlite:PATH`, `postgres://…`, or `mysql://…` for MySQL and MariaDB.
     pub url: String,
-    /// One statement that reads, with `:subject`, and if need be `:issuer` and `:tenant`, for the caller. The column `role`
-    /// has roles, every other one is an attribute.
+    /// A single SELECT statement with the parameter `:subject`, and optionally `:issuer` and `:tenant`, for the caller.
+    /// The column `role` contains roles, and every other column is an attribute.
     pub statement: String,
-    /// Columns whose attribute is a list: of the texts of all rows.
+    /// The columns whose attribute is the list of the values of all rows.
     #[serde(default)]
     pub lists: Vec<String>,
-    /// How long a lookup may take, 50 to 800 ms; default 500 ms. The gateway waits 900 ms for the policy service.
+    /// Time limit of a lookup, 50 to 800 ms; default 500 ms. The gateway waits 900 ms for the policy service.
     #[serde(default = "default_timeout")]
     pub timeout_ms: u64,
-    /// Sessions at most, 1 to 64; default 4.
+    /// Maximum number of database connections, 1 to 64; default 4.
     #[serde(default = "default_connections")]
     pub connections: usize,
 }

@@ -1,4 +1,4 @@
-//! Roles and attributes of callers, from a table or a query of the organisation's own.
+//! Lookup of callers' roles and attributes in a table or a database of the organisation.
 //!
 //! ```text
 //!   LookupConfig ──open──▶ CallerLookup (of wardgate-edge: one lookup at a time, remembered until it ends)
@@ -7,8 +7,8 @@
 //!                              └─▶ Query: a statement on a database, its values bound
 //! ```
 //!
-//! One job: say what an organisation knows of a caller now, or fail. A source that cannot be asked is never somebody
-//! without roles.
+//! A lookup returns what the organisation knows of a caller now, or fails. If the source is unavailable, the lookup
+//! fails instead of returning a caller without roles.
 
 mod check;
 mod config;
@@ -29,38 +29,38 @@ use query::Query;
 use rights::ListedRights;
 use table::Table;
 
-/// Why callers cannot be looked up at all.
+/// The reason for which a lookup cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A setting cannot be used.
+    /// A setting is invalid.
     #[error("caller_lookup.{setting} {problem}")]
     Setting {
-        /// Its name.
+        /// The name of the setting.
         setting: &'static str,
-        /// What is wrong with it, and what to write.
+        /// The problem, and how to correct it.
         problem: String,
     },
-    /// The table cannot be used.
+    /// The table is invalid.
     #[error("caller_lookup.table_file: {}{}: {problem}", path.display(), at.map(|at| format!(":{at}")).unwrap_or_default())]
     Table {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Where in it.
+        /// The position in the file, if it is known.
         at: Option<wardgate_yaml::Position>,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
 }
 
-/// Opens the lookup that `config` describes. A table is read, and has to be usable; a database is connected to when the
-/// first caller is looked up. Needs a Tokio runtime.
+/// Opens the lookup that `config` describes. A table is read at once, and must be valid; the connection to a database
+/// is opened for the first lookup. Must be called in a Tokio runtime.
 pub async fn open(config: &LookupConfig, ambient: Ambient) -> Result<CallerLookup, Error> {
     let (source, entries) = (Lookup::open(config, &ambient).await?, config.entries);
     Ok(CallerLookup::new(source, entries, ambient))
 }
 
-/// Whether the table or the database of `config` can be asked, by a lookup of somebody whom nobody lists. The error is the
-/// cause.
+/// Checks that the table or the database of `config` is available, by the lookup of a subject that is not listed. The
+/// error is the cause of the failure.
 pub async fn probe(config: &LookupConfig, ambient: Ambient) -> Result<(), String> {
     let lookup = Lookup::open(config, &ambient).await;
     let lookup = lookup.map_err(|error| error.to_string())?;
@@ -72,7 +72,7 @@ pub async fn probe(config: &LookupConfig, ambient: Ambient) -> Result<(), String
     lookup.source.find(nobody, &ambient).await.map(drop)
 }
 
-/// Who is looked up.
+/// The subject of a lookup.
 #[derive(Debug, Clone, Copy)]
 struct LookupSubject<'a> {
     issuer: &'a str,
@@ -80,7 +80,7 @@ struct LookupSubject<'a> {
     tenant: &'a str,
 }
 
-/// A lookup, and what it means.
+/// A source of rights, and how its results are applied.
 struct Lookup {
     source: Source,
     config: LookupConfig,
@@ -111,7 +111,7 @@ impl Lookup {
 }
 
 impl Source {
-    /// What it has of `person`; the error names its cause without any value.
+    /// Returns the rights of `person`. The error contains the cause, but no values.
     async fn find(
         &self,
         person: LookupSubject<'_>,
@@ -127,7 +127,7 @@ impl Source {
 #[async_trait]
 impl RightsSource for Lookup {
     async fn look_up(&self, caller: &Caller) -> Result<CallerRights, TokenRefusal> {
-        // Before the source is asked: what it says is as old as the question at most.
+        // The expiry is computed before the request, because the result may be as old as the request.
         let expires_at = self.ambient.now().plus(self.config.ttl);
         let person = LookupSubject {
             issuer: caller.issuer(),

@@ -1,4 +1,4 @@
-//! People in a database, found by a statement of the operator's.
+//! Lookup of people in a database by a configured statement.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -12,14 +12,14 @@ use crate::config::QueryConfig;
 use crate::rights::ListedRights;
 use crate::{Error, LookupSubject};
 
-/// The column with the roles.
+/// The column that contains roles.
 const ROLE: &str = "role";
-/// The most rows of one caller.
+/// Maximum number of rows of one caller.
 const MAX_ROWS: usize = 1_000;
-/// What a statement may ask for.
+/// The parameters that a statement may have.
 const PARAMETERS: [&str; 3] = ["subject", "issuer", "tenant"];
 
-/// A statement, and the database that it is for.
+/// A statement and its database.
 #[derive(Debug)]
 pub(crate) struct Query {
     config: QueryConfig,
@@ -28,7 +28,7 @@ pub(crate) struct Query {
 }
 
 impl Query {
-    /// Checks the statement and the URL, and connects to nothing yet.
+    /// Checks the statement and the URL. Opens no connection.
     pub(crate) fn open(config: &QueryConfig) -> Result<Self, Error> {
         let wrong = |setting, problem: String| Error::Setting { setting, problem };
         let dialect = match config.url.split(':').next() {
@@ -57,7 +57,7 @@ impl Query {
         };
         let database = Database::new(&settings, config.timeout());
         Ok(Self {
-            // The driver's own words can quote the URL, and with it the password.
+            // The message of the driver can quote the URL with its password.
             database: database.map_err(|_| {
                 wrong(
                     "query.url",
@@ -69,7 +69,7 @@ impl Query {
         })
     }
 
-    /// What it finds of `person`; no row, nobody.
+    /// Returns the rights of `person`, or `None` if there is no row.
     pub(crate) async fn find(
         &self,
         person: LookupSubject<'_>,
@@ -130,7 +130,7 @@ fn check_parameters(statement: &Statement) -> Result<(), String> {
     Ok(())
 }
 
-/// Roles and attributes in the rows of one caller. NULL says nothing.
+/// Returns the roles and attributes in the rows of one caller. NULL is ignored.
 fn read_rows(rows: Vec<Row>, lists: &[String]) -> Result<ListedRights, String> {
     let mut roles = BTreeSet::new();
     let mut listed: BTreeMap<String, BTreeSet<String>> = lists
@@ -162,7 +162,7 @@ fn read_rows(rows: Vec<Row>, lists: &[String]) -> Result<ListedRights, String> {
     ListedRights::check(roles.into_iter().collect(), single.into_iter().chain(lists))
 }
 
-/// Adds a text, or those of an array.
+/// Adds a string, or the strings of an array.
 fn extend(items: &mut BTreeSet<String>, name: &str, value: Value) -> Result<(), String> {
     let values = match value {
         Value::Array(values) => values,

@@ -1,4 +1,4 @@
-//! What a table or a query says of somebody, checked.
+//! The checked roles and attributes of a table or a query.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use serde_json::Value;
 use wardgate_domain::AttributeValue;
 use wardgate_edge::{attribute_value, is_name};
 
-/// The most roles of one caller.
+/// Maximum number of roles of one caller.
 const MAX_ROLES: usize = 256;
 
-/// Roles and attributes as a table or a query has them.
+/// Roles and attributes from a table or a query.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ListedRights {
     pub(crate) roles: Vec<String>,
@@ -17,7 +17,8 @@ pub(crate) struct ListedRights {
 }
 
 impl ListedRights {
-    /// Checks what was read, as claims of tokens are. The error names roles and attributes by where they stand.
+    /// Checks roles and attributes by the same rules as claims of tokens. The error names an attribute, but contains no
+    /// values.
     pub(crate) fn check(
         roles: Vec<String>,
         attributes: impl IntoIterator<Item = (String, Value)>,

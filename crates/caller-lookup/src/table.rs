@@ -1,4 +1,4 @@
-//! People in a YAML file.
+//! Lookup of people in a YAML file.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -18,25 +18,25 @@ use wardgate_yaml::{Position, Spanned};
 use crate::rights::ListedRights;
 use crate::{Error, LookupSubject};
 
-/// The largest table that is read.
+/// Maximum size of the file, in bytes.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
-/// A change of the file is found after this time.
+/// Interval at which the file is checked for changes.
 const REREAD_EVERY: Duration = Duration::from_millis(500);
 
-/// The file, as it is written.
+/// The content of the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TableFile {
     people: Vec<Spanned<PersonEntry>>,
 }
 
-/// What the file says of one person.
+/// The entry of one person.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PersonEntry {
-    /// The subject of the caller, as policies and the record have it.
+    /// The subject of the caller, as in policies and records.
     subject: String,
-    /// Whose tokens; without it, those of every issuer.
+    /// The issuer of the person's tokens, or `None` for any issuer.
     #[serde(default)]
     issuer: Option<String>,
     #[serde(default)]
@@ -45,15 +45,15 @@ struct PersonEntry {
     attributes: BTreeMap<String, Value>,
 }
 
-/// The people of one reading of the file.
+/// The people in one version of the file.
 #[derive(Debug)]
 struct People {
     version: Digest,
-    /// By subject; who is listed for one issuer alone, with that.
+    /// The entries by subject, each with its issuer, or `None` for any issuer.
     by_subject: HashMap<String, Vec<(Option<String>, ListedRights)>>,
 }
 
-/// A fault of the file.
+/// An error in the file.
 #[derive(Debug)]
 struct TableFault {
     at: Option<Position>,
@@ -70,14 +70,14 @@ impl TableFault {
     }
 }
 
-/// The people of a file, as it is now.
+/// The people of a file, which is read again when it changes.
 #[derive(Debug)]
 pub(crate) struct Table {
     path: PathBuf,
     people: ArcSwap<People>,
-    /// When the file was read last and could be used, in microseconds.
+    /// The time of the last successful reading, in microseconds.
     read_at: AtomicI64,
-    /// How long the people count when the file can no longer be used.
+    /// Time for which the people remain in use after the file became invalid.
     ttl: Duration,
     /// Whether the last reading failed.
     is_failing: AtomicBool,
@@ -131,7 +131,7 @@ impl People {
 }
 
 impl Table {
-    /// Reads the file, which has to be usable, and follows it for as long as the table lives.
+    /// Reads the file, which must be valid, and follows its changes until the table is dropped.
     pub(crate) async fn open(
         path: &Path,
         ttl: Duration,
@@ -155,7 +155,7 @@ impl Table {
         Ok(table)
     }
 
-    /// What it has of `person`. Fails where the file could not be used for longer than what it says counts.
+    /// Returns the rights of `person`. Fails if the file has been invalid for longer than `ttl`.
     pub(crate) fn find(
         &self,
         person: LookupSubject<'_>,
@@ -175,7 +175,8 @@ impl Table {
         Ok(listed.next().map(|(_, listed)| listed.clone()))
     }
 
-    /// Takes over a change of the file. One that cannot be used leaves the former people for a while, and is logged once.
+    /// Applies a change of the file. If the file is invalid, the previous people remain in use for a while, and the
+    /// error is logged once.
     pub(crate) async fn refresh(&self) {
         let now = self.ambient.now();
         let changed = self.read_change().await;
@@ -201,7 +202,7 @@ impl Table {
         }
     }
 
-    /// What the file says; none where it is as it was.
+    /// Returns the people of the file, or `None` if it is unchanged.
     async fn read_change(&self) -> Result<Option<People>, TableFault> {
         let bytes = read(&self.path).await?;
         if Digest::of(&bytes) == self.people.load().version {
@@ -221,7 +222,7 @@ async fn follow(table: Weak<Table>) {
     }
 }
 
-/// Whether the file can be used as it is now.
+/// Checks the current file.
 pub(crate) fn check(path: &Path) -> Result<(), Error> {
     let read = std::fs::File::open(path).map_err(|error| unreadable(&error));
     let people = read.and_then(|file| {
@@ -245,7 +246,7 @@ async fn read(path: &Path) -> Result<Vec<u8>, TableFault> {
     Ok(bytes)
 }
 
-/// Where it blocks nobody: a large table takes a while.
+/// Parses the file in a blocking task, because a large table takes a while.
 async fn parse(bytes: Vec<u8>) -> Result<People, TableFault> {
     let parsed = tokio::task::spawn_blocking(move || People::parse(&bytes)).await;
     parsed.unwrap_or_else(|_| {

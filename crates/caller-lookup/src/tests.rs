@@ -11,7 +11,7 @@ use crate::{Error, LookupConfig, open};
 
 const TTL: Duration = Duration::from_mins(1);
 
-/// A directory with a table, and a clock.
+/// A directory for a table, and a clock.
 struct Directory {
     dir: TempDir,
     clock: TestClock,
@@ -45,7 +45,7 @@ fn config(text: &str) -> LookupConfig {
     wardgate_yaml::parse(text).unwrap()
 }
 
-/// A lookup in `database`.
+/// Creates the settings of a lookup in `database`.
 fn query_config(database: &TestDatabase, statement: &str, more: &str) -> LookupConfig {
     config(&format!(
         "query: {{ url: \"{}\", statement: \"{statement}\"{more} }}",
@@ -103,7 +103,7 @@ async fn the_table_adds_roles_and_its_attributes_take_the_place_of_claims() {
         joy.rights_expire_at(),
         Some(Timestamp::from_seconds(1_000_060))
     );
-    // Another issuer's person of that name is another one.
+    // A person with the same subject at another issuer is a different person.
     assert_eq!(roles(&lookup, "kim").await.unwrap(), ["Porter", "Trainee"]);
     assert_eq!(roles(&lookup, "who").await.unwrap(), ["Trainee"]);
 }
@@ -146,7 +146,7 @@ async fn a_role_that_is_taken_away_in_the_table_is_gone_once_the_lookup_ends() {
     directory.write("people: []");
     directory.clock.advance(TTL);
     wardgate_testkit::until_true("the changed table counts", async || {
-        // Each look is a lookup of its own.
+        // Each poll must be a new lookup.
         directory.clock.advance(TTL);
         roles(&lookup, "joy").await.unwrap() == ["Trainee"]
     })
@@ -225,15 +225,15 @@ async fn the_rows_of_a_query_give_roles_lists_and_attributes() {
             texts(&["cardio", "icu"]),
             "{kind}"
         );
-        // NULL says nothing; a list of nothing is an empty one.
+        // NULL is ignored, and a list without values is empty.
         let kim = lookup.complete(caller("kim")).await.unwrap();
         assert_eq!(kim.attributes()["ward"], text("W2"), "{kind}");
         assert_eq!(kim.attributes()["team"], texts(&[]), "{kind}");
-        // Whom the database does not know has the claims alone, and no list.
+        // A caller whom the database does not know has the claims only, and no list.
         let who = lookup.complete(caller("' OR 1=1 --")).await.unwrap();
         assert_eq!(who.roles(), ["Trainee"], "{kind}");
         assert!(!who.attributes().contains_key("team"), "{kind}");
-        // Which of two wards it is, nobody guesses.
+        // Two different values of a single attribute are an error.
         let refused = roles(&lookup, "two").await.unwrap_err();
         assert_eq!(refused, TokenRefusal::RightsUnavailable, "{kind}");
 

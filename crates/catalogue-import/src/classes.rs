@@ -1,6 +1,6 @@
-//! What the class of a column may be, guessed from its name: for a person to confirm, never in force by itself.
+//! Guesses of column classes from the names of columns. A person has to confirm them before they take effect.
 
-/// Words of a column's name, and the class they hint at. The first that fits holds.
+/// Words in names of columns, and the class that they suggest. The first matching entry applies.
 const HINTS: [(&[&str], &str); 12] = [
     (&["email", "mail"], "contact.email"),
     (&["phone", "mobile", "telephone", "tel"], "contact.phone"),
@@ -39,7 +39,7 @@ const HINTS: [(&[&str], &str); 12] = [
     ),
 ];
 
-/// Words of columns that no tool should hand out.
+/// Words in names of columns that no tool should return.
 const CREDENTIALS: [&str; 8] = [
     "password",
     "passwd",
@@ -51,7 +51,7 @@ const CREDENTIALS: [&str; 8] = [
     "apikey",
 ];
 
-/// A class for the column, or `unclassified`, which policies must permit by name.
+/// Returns a class for the column, or `unclassified`, which policies must permit explicitly.
 pub(super) fn suggest(table: &str, column: &str) -> String {
     let words = words(column);
     let hint = HINTS
@@ -67,7 +67,7 @@ pub(super) fn suggest(table: &str, column: &str) -> String {
     }
 }
 
-/// Whether the column's name says that it holds a credential.
+/// Returns whether the name of the column indicates a credential.
 pub(super) fn is_credential(column: &str) -> bool {
     let words = words(column);
     let pairs = words.windows(2).map(<[String]>::concat);
@@ -78,7 +78,7 @@ pub(super) fn is_credential(column: &str) -> bool {
         .any(|word| CREDENTIALS.contains(&word.as_str()))
 }
 
-/// `firstName` and `first_name` are `first`, `name`.
+/// Splits a name into lower-case words: `firstName` and `first_name` become `first` and `name`.
 pub(super) fn words(column: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut was_lower = false;

@@ -1,13 +1,13 @@
-//! What is imported, as JSON values: read from JSON, JSON with comments, or YAML, within bounds.
+//! Parsing of imported documents to JSON values from JSON, JSON with comments, or YAML, within limits of size.
 
 use serde_json::{Map, Value};
 
 use super::ImportError;
 
-/// Larger documents are refused.
+/// Maximum size of a document, in bytes.
 pub const MAX_DOCUMENT: usize = 16 << 20;
 
-/// The one document in `text`.
+/// Parses `text`, which must contain exactly one document.
 pub(super) fn one(text: &str) -> Result<Map<String, Value>, ImportError> {
     let mut documents = all(text)?;
     match (documents.pop(), documents.is_empty()) {
@@ -19,7 +19,7 @@ pub(super) fn one(text: &str) -> Result<Map<String, Value>, ImportError> {
     }
 }
 
-/// Every document in `text`, each a map.
+/// Parses all documents in `text`, each of which must be a map.
 pub(super) fn all(text: &str) -> Result<Vec<Map<String, Value>>, ImportError> {
     if text.len() > MAX_DOCUMENT {
         return Err(ImportError::TooLarge);
@@ -28,7 +28,8 @@ pub(super) fn all(text: &str) -> Result<Vec<Map<String, Value>>, ImportError> {
     let values = if text.trim_start().starts_with('{') {
         match serde_json::from_str(text) {
             Ok(value) => vec![value],
-            // Editors allow comments and a comma too many; without comments that is YAML.
+            // Editors allow comments and trailing commas. JSON with trailing commas is valid YAML once its comments are
+            // removed.
             Err(error) => match yaml(&without_comments(text)) {
                 Ok(values) => values,
                 Err(_) => return Err(ImportError::Unreadable(error.to_string())),
@@ -46,7 +47,7 @@ pub(super) fn all(text: &str) -> Result<Vec<Map<String, Value>>, ImportError> {
         .collect()
 }
 
-/// The budgets and alias limits of the parser keep a small text from becoming a large value.
+/// Parses YAML. The parser's budgets and alias limits prevent a small text from becoming a large value.
 fn yaml(text: &str) -> Result<Vec<Value>, ImportError> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
@@ -60,7 +61,7 @@ fn yaml(text: &str) -> Result<Vec<Value>, ImportError> {
         .map_err(|error| ImportError::Unreadable(error.to_string()))
 }
 
-/// JSON without `//` and `/* */` outside its texts.
+/// Removes `//` and `/* */` comments outside of the strings of JSON.
 fn without_comments(text: &str) -> String {
     let mut json = String::with_capacity(text.len());
     let mut rest = text;
@@ -88,7 +89,7 @@ fn without_comments(text: &str) -> String {
     json
 }
 
-/// Length of the text that `json` begins with, its quotes included.
+/// Returns the length of the string at the beginning of `json`, including its quotes.
 fn string(json: &str) -> usize {
     let mut is_escaped = false;
     for (at, byte) in json.bytes().enumerate().skip(1) {

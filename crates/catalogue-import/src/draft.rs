@@ -1,4 +1,4 @@
-//! The file that is being made. A source or tool gets into it only if it loads.
+//! The file that is being generated. A source or tool is added only if it loads.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,18 +10,18 @@ use super::{ImportError, ImportNote, ImportedCatalogue};
 use wardgate_catalogue::{Catalogue, Fault};
 use wardgate_yaml::YamlWriter;
 
-/// What the file is called while it is checked.
+/// Name of the file while it is checked.
 const FILE: &str = "tools.yaml";
 
-/// Clients show models no longer descriptions than about this, in characters.
+/// Maximum length of a description in characters, about the length that clients pass on to models.
 const MAX_DESCRIPTION: usize = 2_000;
 
-/// How many values and keys the tools of one file may have: the catalogue reads no more of a file.
+/// Maximum number of values and keys in the tools of one file, which is the limit of the catalogue's parser.
 const MAX_NODES: usize = 200_000;
 
 #[derive(Debug)]
 pub(super) struct Draft {
-    /// What it is imported from.
+    /// A description of the origin of the import.
     origin: &'static str,
     sources: YamlWriter,
     tools: YamlWriter,
@@ -38,13 +38,13 @@ pub(super) struct Draft {
 /// A variable that the file reads from the environment.
 #[derive(Debug)]
 struct Variable {
-    /// What to set it to.
+    /// A description of the value to set.
     about: String,
-    /// Stands for it while the file is checked.
+    /// The value that is used while the file is checked.
     sample: String,
 }
 
-/// A source as it will be written.
+/// A source before it is written.
 #[derive(Debug, Default)]
 pub(super) struct SourceDraft {
     pub(super) name: String,
@@ -52,23 +52,23 @@ pub(super) struct SourceDraft {
     pub(super) reviews: Vec<String>,
 }
 
-/// A tool as it will be written.
+/// A tool before it is written.
 #[derive(Debug, Default)]
 pub(super) struct ToolDraft {
     pub(super) name: String,
     pub(super) description: String,
-    /// The hints that are true of it.
+    /// The annotations that are true of the tool.
     pub(super) hints: Vec<&'static str>,
     pub(super) input_schema: Value,
     pub(super) execute: Map<String, Value>,
     pub(super) result: Map<String, Value>,
-    /// What a person may want in `result`: written as a comment.
+    /// Suggested keys of `result`, which are written as a comment.
     pub(super) suggestions: Map<String, Value>,
     pub(super) reviews: Vec<String>,
 }
 
 impl ToolDraft {
-    /// Takes over a description that somebody else wrote.
+    /// Sets the description from imported text.
     pub(super) fn describe(&mut self, text: &str) {
         let description = Description::of(text, MAX_DESCRIPTION);
         if description.had_hidden {
@@ -109,13 +109,13 @@ impl Draft {
         });
     }
 
-    /// A name for a tool that none has yet.
+    /// Returns a name for a tool that no other tool has.
     pub(super) fn tool_name(&mut self, wanted: &str) -> String {
         self.tool_names.unique(wanted)
     }
 
-    /// The reference to an environment variable, which a person will set as `about` says. `sample` stands for
-    /// its value while the file is checked.
+    /// Returns a reference to an environment variable, which a person will set as `about` describes. `sample` is its value
+    /// while the file is checked.
     pub(super) fn variable(&mut self, name: &str, about: &str, sample: &str) -> String {
         let variable = || Variable {
             about: about.to_owned(),
@@ -127,7 +127,7 @@ impl Draft {
         format!("${{{name}}}")
     }
 
-    /// Takes the source in, unless it would not load.
+    /// Adds the source and returns whether it was added. A source that would not load is left out.
     pub(super) fn source(&mut self, source: &SourceDraft) -> bool {
         let about = format!("source `{}`", source.name);
         let mut entry = YamlWriter::indented(2);
@@ -149,14 +149,14 @@ impl Draft {
         true
     }
 
-    /// Says in the file and in a note why a source is not in it.
+    /// Records in a comment of the file and in a note why a source is left out.
     pub(super) fn leave_out_source(&mut self, name: &str, reason: &str) {
         self.sources
             .review(&format!("source `{name}` is left out: {reason}"));
         self.note(format!("source `{name}`"), format!("left out: {reason}"));
     }
 
-    /// Takes the tool in, unless it would not load.
+    /// Adds the tool and returns whether it was added. A tool that would not load is left out.
     pub(super) fn tool(&mut self, tool: &ToolDraft) -> bool {
         let nodes = self.nodes + nodes(&tool.input_schema) + members(&tool.execute);
         if nodes > MAX_NODES {
@@ -183,7 +183,7 @@ impl Draft {
         true
     }
 
-    /// Says in the file and in a note why a tool is not in it.
+    /// Records in a comment of the file and in a note why a tool is left out.
     pub(super) fn leave_out_tool(&mut self, name: &str, reason: &str) {
         self.part_tools();
         self.tools
@@ -210,7 +210,7 @@ impl Draft {
         }
     }
 
-    /// The file, once it has been loaded as a whole.
+    /// Returns the file after loading it as a whole.
     pub(super) fn finish(mut self) -> Result<ImportedCatalogue, ImportError> {
         if self.source_count + self.tool_count == 0 {
             let reasons: Vec<_> = self.notes.iter().map(ToString::to_string).collect();
@@ -253,7 +253,7 @@ impl Draft {
             ("toolsets", &self.toolsets, self.toolset_count),
             ("tools", &self.tools, self.tool_count),
         ] {
-            // Comments alone would make it a key without a value.
+            // A key that is followed only by comments would have no value.
             let head = match (count, key) {
                 (0, "tools") => "tools: []\n".to_owned(),
                 (0, _) => String::new(),
@@ -268,7 +268,7 @@ impl Draft {
         file.into_text()
     }
 
-    /// What keeps a file from loading.
+    /// Returns the problems because of which a file does not load, or `None` if it loads.
     fn problem(&self, file: String) -> Option<String> {
         let faults = self.load(file).err()?;
         let problems: Vec<_> = faults.into_iter().map(|fault| fault.problem).collect();
@@ -321,7 +321,7 @@ impl ToolDraft {
     }
 }
 
-/// How many values and keys a value is made of.
+/// Returns the number of values and keys in a value.
 fn nodes(value: &Value) -> usize {
     1 + match value {
         Value::Array(items) => items.iter().map(nodes).sum(),

@@ -1,14 +1,14 @@
-//! `wardgate tools import`: from what a team already has to a `tools.yaml` that a person reviews.
+//! `wardgate tools import`: converts existing definitions to a `tools.yaml`, which a person then reviews.
 //!
 //! ```text
 //!   OpenAPI · Toolbox · mcpServers ─▶ document ─┐
 //!                                               ├─▶ draft: sources · tools · toolsets ─▶ loaded once ─▶ YAML, notes
-//!   PostgreSQL ─▶ description of its tables ────┘      └ what cannot be loaded is left out, and said
+//!   PostgreSQL ─▶ description of its tables ────┘      └ what does not load is left out and reported
 //! ```
 //!
-//! Nothing is carried over in silence: a choice or a loss is a `# review:` comment where it matters and a note.
-//! Secrets never reach the file: `${NAME}` stands in their place. What is imported is not trusted: no text of it
-//! becomes a placeholder, a comment's end or a variable of the environment.
+//! Every choice and every loss is reported, both as a `# review:` comment in the file and as a note. Secrets are never
+//! written to the file, but replaced by `${NAME}`. Imported text is not trusted: it can neither become a placeholder or an
+//! environment variable, nor end a comment.
 
 mod classes;
 mod document;
@@ -34,49 +34,49 @@ pub use postgres::{PostgresOptions, postgres};
 pub use row_types::{RowTypes, row_types};
 pub use toolbox::toolbox;
 
-/// A `tools.yaml` that loads, and what to know about it.
+/// A generated `tools.yaml` that loads, and notes about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportedCatalogue {
-    /// The file.
+    /// The text of the file.
     pub yaml: String,
-    /// What was chosen, changed or left out.
+    /// Notes about what was chosen, changed or left out.
     pub notes: Vec<ImportNote>,
 }
 
-/// A note for the person who imports, about one thing that was imported.
+/// A note about one imported item, for the person who runs the import.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportNote {
-    /// What it is about, for example ``tool `list_pets` ``.
+    /// The item, for example ``tool `list_pets` ``.
     pub about: String,
-    /// What happened.
+    /// What happened to the item.
     pub text: String,
 }
 
 impl fmt::Display for ImportNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { about, text } = self;
-        // Both can repeat what was imported, and a note is one line.
+        // Both may contain imported text, and a note must be one line.
         let line = format!("{about}: {text}").replace(['\n', '\t'], " ");
         f.write_str(&mark_invisible(&line))
     }
 }
 
-/// Why nothing was imported.
+/// The reason why nothing was imported.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    /// The document is beyond what is read.
+    /// The document is larger than [`MAX_DOCUMENT`].
     #[error("the document is larger than {} MiB; import a part of it", MAX_DOCUMENT >> 20)]
     TooLarge,
-    /// It is neither JSON nor YAML, or not of the shape that was asked for.
+    /// The document is neither JSON nor YAML, or does not have the expected structure.
     #[error("the document cannot be read: {0}")]
     Unreadable(String),
-    /// It can be read, and there is nothing in it to import.
+    /// The document contains nothing that can be imported.
     #[error("there is nothing to import: {0}")]
     Nothing(String),
-    /// The database could not be asked.
+    /// The database could not be read.
     #[error("the database cannot be read: {0}")]
     Database(String),
-    /// What was written does not load: a fault of the import itself.
+    /// The generated file does not load, which is a bug of the import.
     #[error("the imported file would not load, which is a fault of the import: {}", first(.0))]
     Unusable(Vec<Fault>),
 }

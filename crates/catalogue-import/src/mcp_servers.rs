@@ -1,5 +1,5 @@
-//! The `mcpServers` of a client, in the dialects of the clients that are about: each server becomes a source of
-//! type `mcp`.
+//! Import of the `mcpServers` of MCP clients, in the dialects of common clients. Each server becomes a source of type
+//! `mcp`.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::secrets::{is_secret, is_secret_name, is_secret_value};
 use super::text::{UniqueNames, name, variable};
 use super::{ImportError, ImportedCatalogue, document, openapi};
 
-/// Where clients keep the map of servers.
+/// JSON Pointers to the map of servers in the configurations of clients.
 const SECTIONS: [&str; 6] = [
     "/mcpServers",
     "/servers",
@@ -21,10 +21,10 @@ const SECTIONS: [&str; 6] = [
     "/context_servers",
 ];
 
-/// Keys under which clients write the URL of a server.
+/// Keys for the URL of a server.
 const URLS: [&str; 3] = ["url", "httpUrl", "serverUrl"];
 
-/// Keys that are read, or say nothing that is lost.
+/// Keys that are read, or that can be ignored without loss.
 const KNOWN: [&str; 12] = [
     "command",
     "args",
@@ -40,7 +40,7 @@ const KNOWN: [&str; 12] = [
     "description",
 ];
 
-/// The words in front of a credential in a header.
+/// Authentication schemes before a credential in a header.
 const SCHEMES: [&str; 3] = ["Bearer ", "Basic ", "Token "];
 
 /// Imports the servers of a client's configuration.
@@ -85,7 +85,7 @@ pub fn mcp_servers(text: &str) -> Result<ImportedCatalogue, ImportError> {
     import.draft.finish()
 }
 
-/// What the inputs that a client asks its user for are, by id.
+/// Returns the descriptions of the inputs that a client asks its user for, by ID.
 fn inputs(root: &Value) -> BTreeMap<String, String> {
     let inputs = [root.pointer("/inputs"), root.pointer("/mcp/inputs")];
     let inputs = inputs.into_iter().flatten().filter_map(Value::as_array);
@@ -104,12 +104,12 @@ fn inputs(root: &Value) -> BTreeMap<String, String> {
 struct McpServersImport {
     draft: Draft,
     inputs: BTreeMap<String, String>,
-    /// What each variable stands for, so that two secrets never share one.
+    /// The values that the variables stand for, so that two different secrets never share a variable.
     taken: BTreeMap<String, String>,
 }
 
 impl McpServersImport {
-    /// Fills in the source; an error is the reason why it can be none.
+    /// Fills in the source. An error is the reason why the server cannot be imported.
     fn server(&mut self, server: &Value, source: &mut SourceDraft) -> Result<(), String> {
         let members = server.as_object().ok_or("it is not a map")?;
         source.fields.insert("type".to_owned(), "mcp".into());
@@ -188,7 +188,7 @@ impl McpServersImport {
         Ok(())
     }
 
-    /// The texts of a map, each secret of them as a variable that is called as the key is, behind `prefix`.
+    /// Converts the texts of a map. A secret is replaced by a variable whose name is `prefix` and the key.
     fn texts(
         &mut self,
         node: Option<&Value>,
@@ -202,7 +202,7 @@ impl McpServersImport {
                 Value::Null => continue,
                 other => other.to_string(),
             };
-            // The catalogue has no empty texts in sources.
+            // The catalogue does not allow empty texts in sources.
             if value.is_empty() {
                 self.draft.note(
                     format!("source `{}`", source.name),
@@ -216,7 +216,7 @@ impl McpServersImport {
         texts
     }
 
-    /// An argument of a program, which may be the value of the flag in front of it.
+    /// Converts an argument of a program, which may be the value of the preceding flag.
     fn argument(&mut self, flag: &str, arg: &str, source: &str) -> String {
         let flag = if arg.starts_with('-') || flag.is_empty() {
             "argument"
@@ -242,8 +242,8 @@ impl McpServersImport {
         self.text(&format!("{source}_{flag}"), flag, arg, source)
     }
 
-    /// A text with the client's references as ours, and as a variable what is secret in it. `wanted` is what
-    /// the variable would be called, `key` what the value is called.
+    /// Converts a text: references of the client become references of the catalogue, and a secret is replaced by a
+    /// variable. `wanted` is the preferred name of the variable, and `key` the name of the value.
     fn text(&mut self, wanted: &str, key: &str, text: &str, source: &str) -> String {
         let (converted, literal) = self.references(text, source);
         let has_references = converted.contains("${");
@@ -283,7 +283,7 @@ impl McpServersImport {
         format!("{}{reference}", scheme.unwrap_or(&""))
     }
 
-    /// `text` with each reference as `${NAME}` or `${NAME:-default}`, and `text` without them.
+    /// Returns `text` with each reference written as `${NAME}` or `${NAME:-default}`, and `text` without the references.
     fn references(&mut self, text: &str, source: &str) -> (String, String) {
         let (mut converted, mut literal) = (String::new(), String::new());
         let mut rest = text;
@@ -318,7 +318,7 @@ impl McpServersImport {
         (converted, literal)
     }
 
-    /// The variable that a client's reference stands for, its default, and what it is.
+    /// Parses a reference of a client, and returns the name of the variable, its default and its description.
     fn reference(&self, inside: &str, source: &str) -> Option<(String, Option<String>, String)> {
         let is_name = |name: &str| {
             !name.is_empty()
@@ -337,7 +337,7 @@ impl McpServersImport {
             Some((name, default)) => (name, Some(default.to_owned())),
             None => (inside, None),
         };
-        // A default that is secret is no part of a file.
+        // A secret default must not be written to the file.
         let default = default.filter(|default| !is_secret(name, default));
         is_name(name).then(|| (name.to_owned(), default, about))
     }

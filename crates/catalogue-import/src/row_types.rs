@@ -1,7 +1,7 @@
-//! `wardgate policy schema`: from the results of a `tools.yaml` to the row types of its policies.
+//! `wardgate policy schema`: derives the row types of policies from the results of a `tools.yaml`.
 //!
-//! A row type has the columns of every tool that returns it. What a column holds, the database tells that the statement is
-//! prepared on; where none can be asked, the class of the column.
+//! A row type has the columns of all tools that return it. The type of a column comes from the database, which prepares the
+//! statement; if the database cannot be reached, it is guessed from the class of the column.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -23,15 +23,15 @@ use wardgate_domain::ColumnClass;
 
 use crate::ImportNote;
 
-/// How long the preparation of a statement may take.
+/// Timeout of preparing a statement.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// The schema with the row types of a catalogue, and what could not be found out.
+/// The schema with the row types of a catalogue, and notes about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowTypes {
     /// The text of a `.cedarschema`.
     pub schema: String,
-    /// What was chosen or left out.
+    /// Notes about what was chosen or left out.
     pub notes: Vec<ImportNote>,
 }
 
@@ -41,14 +41,14 @@ enum AttributeType {
     String,
     Long,
     Bool,
-    /// Policies have no type for it.
+    /// The type has no counterpart in policies.
     None,
 }
 
 /// The types of the columns of a statement, by name.
 type ColumnTypes = BTreeMap<String, AttributeType>;
 
-/// The row types of `catalogue`, whose databases are asked where they can be reached.
+/// Derives the row types of `catalogue`. The databases are queried if they can be reached.
 pub async fn row_types(catalogue: &Catalogue) -> RowTypes {
     let mut notes = Vec::new();
     let mut entities: BTreeMap<String, RowType> = BTreeMap::new();
@@ -86,15 +86,15 @@ pub async fn row_types(catalogue: &Catalogue) -> RowTypes {
     RowTypes { schema, notes }
 }
 
-/// A row type in the making.
+/// A row type that is being collected.
 #[derive(Default)]
 struct RowType {
     tools: BTreeSet<String>,
-    /// More than one type where tools differ.
+    /// The types of columns, by column. A column has more than one type if tools differ.
     columns: BTreeMap<String, BTreeSet<AttributeType>>,
 }
 
-/// Every column that rows of `tool` are known to have.
+/// Returns all columns that rows of `tool` are known to have.
 fn columns(tool: &Tool, told: &ColumnTypes) -> BTreeSet<String> {
     let result = tool.result();
     let configured = result.column_names().or_else(|| tool.plan().columns());
@@ -151,7 +151,7 @@ fn print(entities: &BTreeMap<String, RowType>, notes: &mut Vec<ImportNote>) -> S
     text
 }
 
-/// The type of an argument in policies; none where its schema leaves it open.
+/// Returns the type of an argument in policies, or `None` if its schema does not determine it.
 fn argument_type(property: &Property) -> Option<String> {
     let of = |kind| match kind {
         JsonType::String => Some("String"),
@@ -170,7 +170,7 @@ fn argument_type(property: &Property) -> Option<String> {
     scalar.or_else(list)
 }
 
-/// The arguments of all tools that have one type in all of them.
+/// Formats the arguments that have the same type in all tools.
 fn print_arguments(arguments: &BTreeMap<String, BTreeSet<String>>) -> String {
     let mut text = String::new();
     for (name, kinds) in arguments {
@@ -206,7 +206,7 @@ fn is_identifier(name: &str) -> bool {
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// The columns of the tool's statement; none of a tool without one.
+/// Reads the columns of the tool's statement from its database. The result is empty for a tool without a statement.
 async fn ask_database(catalogue: &Catalogue, tool: &Tool) -> Result<ColumnTypes, sqlx::Error> {
     let Plan::Sql(plan) = tool.plan() else {
         return Ok(ColumnTypes::new());
@@ -221,7 +221,7 @@ async fn ask_database(catalogue: &Catalogue, tool: &Tool) -> Result<ColumnTypes,
     }
 }
 
-/// Prepares the statement, without running it.
+/// Prepares the statement without running it, and returns its columns.
 async fn describe(settings: &SqlSettings, plan: &SqlPlan) -> Result<ColumnTypes, sqlx::Error> {
     let params: Vec<_> = plan
         .params
@@ -237,7 +237,7 @@ async fn describe(settings: &SqlSettings, plan: &SqlPlan) -> Result<ColumnTypes,
             let options = SqliteConnectOptions::from_str(&settings.url)?.read_only(true);
             let mut connection = options.connect().await?;
             let prepared = connection.prepare(sql).await?;
-            // An expression has no declared type; its class is all there is to go by.
+            // An expression has no declared type, so its type is guessed from its class.
             let declared = prepared
                 .columns()
                 .iter()
@@ -291,7 +291,7 @@ fn types<'c, C: Column>(
     columns.into_iter().map(of_column).collect()
 }
 
-/// What stands for a parameter where nothing is run.
+/// Returns a placeholder value for a parameter, because nothing is run.
 fn placeholder(kind: ParameterType) -> Parameter {
     match kind {
         ParameterType::One(kind) => Parameter::One(BoundValue::null(kind)),
@@ -299,7 +299,7 @@ fn placeholder(kind: ParameterType) -> Parameter {
     }
 }
 
-/// The type that the value is bound as, as the tool-runner binds it.
+/// Returns the type as which the tool-runner binds the value.
 fn postgres_type(value: &BoundValue) -> PgTypeInfo {
     PgTypeInfo::with_name(match value {
         BoundValue::Text(_) => "text",
@@ -322,7 +322,7 @@ mod tests {
 
     use super::*;
 
-    /// The schema and the notes for tools of one source, whose results are of the type `Row`.
+    /// Returns the schema and the notes for tools of one source, whose results are of the type `Row`.
     async fn of(url: &str, tools: &[(&str, &str, &str)]) -> (String, Vec<String>) {
         let mut text = format!("sources:\n  main: {url}\ntools:\n");
         for (name, execute, result) in tools {
@@ -338,7 +338,7 @@ mod tests {
         (schema, notes.iter().map(ToString::to_string).collect())
     }
 
-    /// The row type `Row`.
+    /// Returns the lines of the row type `Row`.
     fn lines(schema: &str) -> Vec<&str> {
         let lines = schema
             .lines()

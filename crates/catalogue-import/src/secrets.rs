@@ -1,6 +1,7 @@
-//! What looks like a secret in somebody's configuration. Better one variable too many than one secret in a file.
+//! Detection of secrets in configurations. False positives only cost an additional variable, so detection errs on that
+//! side.
 
-/// Parts of names whose values are secret.
+/// Parts of names that indicate a secret value.
 const NAMES: [&str; 12] = [
     "token",
     "key",
@@ -16,7 +17,7 @@ const NAMES: [&str; 12] = [
     "signature",
 ];
 
-/// What tokens of well-known services begin with.
+/// Prefixes of tokens of well-known services.
 const PREFIXES: [&str; 9] = [
     "sk-",
     "ghp_",
@@ -29,21 +30,21 @@ const PREFIXES: [&str; 9] = [
     "Bearer ",
 ];
 
-/// The shortest run of characters without a blank that may be a random one.
+/// Minimum length of a word that may be random.
 const RANDOM: usize = 20;
 
-/// Whether `value`, called `name`, is or holds a secret.
+/// Returns whether `value` with the name `name` is or contains a secret.
 pub(super) fn is_secret(name: &str, value: &str) -> bool {
     is_secret_name(name) && !is_harmless(value) || is_secret_value(value)
 }
 
-/// Whether things of that name are secret.
+/// Returns whether values with that name are secret.
 pub(super) fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     NAMES.iter().any(|part| name.contains(part)) || name == "pat" || name.ends_with("_pat")
 }
 
-/// Switches and small numbers, whatever they are called.
+/// Returns whether a value is a switch or a small number, which are not secret whatever their name.
 fn is_harmless(value: &str) -> bool {
     let is_number = value.len() <= 5 && value.bytes().all(|byte| byte.is_ascii_digit());
     is_number
@@ -53,7 +54,7 @@ fn is_harmless(value: &str) -> bool {
         )
 }
 
-/// Whether the value itself looks secret.
+/// Returns whether the value itself looks like a secret.
 pub(super) fn is_secret_value(value: &str) -> bool {
     PREFIXES.iter().any(|prefix| value.starts_with(prefix))
         || holds_user_info(value)
@@ -62,7 +63,7 @@ pub(super) fn is_secret_value(value: &str) -> bool {
             .any(is_random)
 }
 
-/// `scheme://user:password@host`
+/// Returns whether the value is a URL with user information, such as `scheme://user:password@host`.
 fn holds_user_info(value: &str) -> bool {
     let Some((_, rest)) = value.split_once("://") else {
         return false;
@@ -71,7 +72,7 @@ fn holds_user_info(value: &str) -> bool {
     authority.contains('@')
 }
 
-/// Long, of letters and digits mixed, and neither a path nor a host nor a package.
+/// Returns whether a word is long, mixes letters and digits, and is not a path, a host or a package.
 fn is_random(word: &str) -> bool {
     word.len() >= RANDOM
         && !word.contains(['/', '.', '@', ':'])

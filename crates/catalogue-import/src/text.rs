@@ -1,24 +1,23 @@
-//! Texts of others, made fit for people to review: names that every client accepts, descriptions without what
-//! nobody would see.
+//! Conversion of imported texts: names that every client accepts, and descriptions without invisible characters.
 
 use std::collections::HashSet;
 
 use wardgate_domain::remove_invisible;
 
-/// Clients cut or refuse longer names.
+/// Maximum length of a name. Clients truncate or reject longer names.
 const MAX_NAME: usize = 64;
 
-/// Names that are each given once.
+/// A set of names in which each name is assigned once.
 #[derive(Debug, Default)]
 pub(super) struct UniqueNames(HashSet<String>);
 
 impl UniqueNames {
-    /// Nothing gets one of these.
+    /// Creates a set in which the `reserved` names are never assigned.
     pub(super) fn without(reserved: &[&str]) -> Self {
         Self(reserved.iter().map(|&name| name.to_owned()).collect())
     }
 
-    /// `wanted`, which is ASCII, or with a number behind it.
+    /// Returns `wanted`, which must be ASCII, with a number appended if it is already assigned.
     pub(super) fn unique(&mut self, wanted: &str) -> String {
         let mut name = cut(wanted, MAX_NAME).to_owned();
         let mut number = 2;
@@ -31,14 +30,15 @@ impl UniqueNames {
     }
 }
 
-/// `text` in letters, digits, `_` and `-`; `otherwise` where nothing is left of it.
+/// Reduces `text` to letters, digits, `_` and `-`. Returns `otherwise` if nothing is left.
 pub(super) fn name(text: &str, otherwise: &str) -> String {
     with_only(text, otherwise, |c| {
         c.is_ascii_alphanumeric() || c == '_' || c == '-'
     })
 }
 
-/// `text` as a name of letters, digits and `_` that does not begin with a digit.
+/// Converts `text` to an identifier of letters, digits and `_` that does not begin with a digit. Returns `otherwise` if
+/// nothing is left.
 pub(super) fn identifier(text: &str, otherwise: &str) -> String {
     let name = with_only(text, otherwise, |c| c.is_ascii_alphanumeric() || c == '_');
     if name.starts_with(|c: char| c.is_ascii_digit()) {
@@ -47,7 +47,7 @@ pub(super) fn identifier(text: &str, otherwise: &str) -> String {
     name
 }
 
-/// `text` as the name of an environment variable.
+/// Converts `text` to the name of an environment variable.
 pub(super) fn variable(text: &str) -> String {
     identifier(text, "secret").to_ascii_uppercase()
 }
@@ -63,13 +63,13 @@ fn with_only(text: &str, otherwise: &str, is_kept: impl Fn(char) -> bool) -> Str
     }
     match name.trim_end_matches('_') {
         "" => otherwise.to_owned(),
-        // One that was there from the start stays.
+        // A trailing `_` of the original text is kept.
         trimmed if text.ends_with('_') => format!("{trimmed}_"),
         trimmed => trimmed.to_owned(),
     }
 }
 
-/// The first `most` bytes or somewhat less.
+/// Truncates `text` to at most `most` bytes.
 fn cut(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }
@@ -78,14 +78,14 @@ fn cut(text: &str, most: usize) -> &str {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Description {
     pub(super) text: String,
-    /// It held characters that nobody would see.
+    /// Whether invisible characters were removed.
     pub(super) had_hidden: bool,
     pub(super) is_cut: bool,
 }
 
 impl Description {
-    /// `text` without hidden characters, blanks at the ends of lines and lines without a word in a row, no
-    /// longer than `most` characters.
+    /// Cleans `text`: removes invisible characters and trailing blanks, merges consecutive blank lines, and truncates the
+    /// text to `most` characters.
     pub(super) fn of(text: &str, most: usize) -> Self {
         let text = text.replace("\r\n", "\n").replace(['\r', '\t'], " ");
         let visible = remove_invisible(&text);

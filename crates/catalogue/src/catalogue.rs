@@ -1,4 +1,4 @@
-//! `tools.yaml`: read, and checked whole.
+//! Reading and validation of `tools.yaml`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::source::{SourceKind, SourceSettings};
 use crate::tool::{Tool, ToolFile};
 use crate::toolset::Toolset;
 
-/// A checked `tools.yaml`, or several in one directory.
+/// A validated `tools.yaml`, or several such files in one directory.
 #[derive(Debug)]
 pub struct Catalogue {
     tools: Vec<Tool>,
@@ -32,20 +32,20 @@ pub struct Catalogue {
     pub(crate) warnings: Vec<Fault>,
 }
 
-/// What MCP servers add to a catalogue.
+/// Tools and instructions that MCP servers add to a catalogue.
 #[derive(Debug, Default)]
 pub struct Imports {
-    /// The tools, under the names that clients see.
+    /// The imported tools, under the names that clients see.
     pub tools: Vec<Tool>,
     /// Names of the sources whose tools are imported.
     pub sources: Vec<String>,
-    /// Those of them that do not answer.
+    /// Names of those sources that do not answer.
     pub missing: Vec<String>,
-    /// What the servers of such sources say of themselves, as approved.
+    /// The approved instructions of the servers, by source.
     pub instructions: BTreeMap<String, String>,
 }
 
-/// A file's parts, unread.
+/// The top-level parts of a file, not yet parsed.
 struct Parts<'n> {
     path: &'n Path,
     types: Types<'n>,
@@ -56,9 +56,9 @@ struct Parts<'n> {
 }
 
 impl Catalogue {
-    /// Reads and checks a file, or every `*.yaml` of a directory. Every `${NAME}` of a source is looked up in
-    /// `variables`, then in the environment. All faults that can be told apart are returned together;
-    /// connections are not tried.
+    /// Reads and checks a file, or every `*.yaml` and `*.yml` of a directory. Every `${NAME}` of a source is looked up in
+    /// `variables`, then in the environment. All faults that can be told apart are returned together. No connection is
+    /// opened.
     pub fn load(path: &Path, variables: &BTreeMap<String, String>) -> Result<Self, Vec<Fault>> {
         match texts(path) {
             Ok(texts) => Self::parse(&texts, variables),
@@ -74,7 +74,7 @@ impl Catalogue {
         }
     }
 
-    /// Checks the text of one file, which is called `path` in faults.
+    /// Checks the text of one file, which faults refer to as `path`.
     pub fn parse_file(
         path: PathBuf,
         text: String,
@@ -83,7 +83,7 @@ impl Catalogue {
         Self::parse(&[FileText { path, text }], variables)
     }
 
-    /// Checks what was read.
+    /// Checks the texts of the files of a catalogue.
     pub fn parse(
         texts: &[FileText],
         variables: &BTreeMap<String, String>,
@@ -174,40 +174,40 @@ impl Catalogue {
         }
     }
 
-    /// The files that sources take secrets from: with another text they are other sources.
+    /// Returns the files from which sources read secrets. A source changes if the content of its file changes.
     pub fn secret_files(&self) -> &[AttachedFile] {
         &self.secret_files
     }
 
-    /// The tools in the order of the file.
+    /// Returns the tools in the order of the file.
     #[must_use]
     pub fn tools(&self) -> &[Tool] {
         &self.tools
     }
 
-    /// Changes whenever what clients or the policy see of any tool changes.
+    /// Returns the version, which changes whenever anything changes that clients or the policy see of any tool.
     #[must_use]
     pub fn version(&self) -> Digest {
         self.version
     }
 
-    /// Groups of tools, by name.
+    /// Returns the groups of tools, by name.
     #[must_use]
     pub fn toolsets(&self) -> &[Toolset] {
         &self.toolsets
     }
 
-    /// The sources, sorted by name.
+    /// Returns the sources, sorted by name.
     pub fn sources(&self) -> &[SourceSettings] {
         &self.sources
     }
 
-    /// The forms that it gives to classes.
+    /// Returns the configured redacted forms of column classes.
     pub fn forms(&self) -> &Arc<ConfiguredForms> {
         &self.forms
     }
 
-    /// Adds the tools of MCP servers behind its own. Their names are others than those of its own.
+    /// Appends the tools of MCP servers to the tools of the catalogue. Their names must differ from those of the catalogue.
     pub fn import(&mut self, imports: Imports) {
         let forms = &self.forms;
         let tools = imports.tools.into_iter();
@@ -230,7 +230,7 @@ impl Catalogue {
         };
     }
 
-    /// Tools that toolsets name and that there are not: nobody offers them now.
+    /// Returns the names of tools that toolsets contain but that do not exist.
     pub fn absent(&self) -> BTreeSet<String> {
         let named = self.toolsets.iter().flat_map(|toolset| &toolset.tools);
         let is_absent = |name: &&String| {
@@ -240,22 +240,22 @@ impl Catalogue {
         named.filter(is_absent).cloned().collect()
     }
 
-    /// Names of the sources whose tools are imported.
+    /// Returns the names of the sources whose tools are imported.
     pub fn imported(&self) -> &[String] {
         &self.imported
     }
 
-    /// What servers say of themselves, as approved, by source.
+    /// Returns the approved instructions of servers, by source.
     pub fn instructions(&self) -> &BTreeMap<String, String> {
         &self.instructions
     }
 
-    /// Names of the sources whose tools are imported and that do not answer.
+    /// Returns the names of the sources whose tools are imported and that do not answer.
     pub fn missing(&self) -> &[String] {
         &self.missing
     }
 
-    /// Tools, toolsets and sources, with the version.
+    /// Returns the tools, the toolsets, the sources and the version.
     pub fn into_parts(self) -> (Vec<Tool>, Vec<Toolset>, Vec<SourceSettings>, Digest) {
         (self.tools, self.toolsets, self.sources, self.version)
     }
@@ -319,7 +319,8 @@ fn read_sources(
     sources
 }
 
-/// No two prompts may have one name, and no two resources one URI: clients know neither by its source.
+/// Checks that no two prompts have the same name and no two resources the same URI, because clients do not see their
+/// source.
 fn check_content(
     settings: &SourceSettings,
     taken: &mut BTreeMap<(&'static str, String), String>,
@@ -339,7 +340,7 @@ fn check_content(
     }
 }
 
-/// No two tools may answer to one name.
+/// Checks that no two tools have the same name or alias.
 fn check_names(tools: &[(&Path, &Node, Tool)], faults: &mut Faults) {
     let mut taken: BTreeMap<&str, &Tool> = BTreeMap::new();
     for (path, node, tool) in tools {

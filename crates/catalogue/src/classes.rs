@@ -1,4 +1,4 @@
-//! `classes`: the forms that a deployment gives to the classes of its columns.
+//! `classes`: the configured redacted forms of column classes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use wardgate_yaml::{Node, Yaml};
 
 use crate::fault::{Faults, FieldReader};
 
-/// Most characters that a partial value shows.
+/// Maximum number of characters that a partial value shows.
 const MOST_CHARACTERS: usize = 4;
 
-/// Reads `classes` of the files of a catalogue into one.
+/// A reader that merges the `classes` of all files of a catalogue.
 #[derive(Default)]
 pub(crate) struct ClassReader(BTreeMap<ColumnClass, ClassForms>);
 
 impl ClassReader {
-    /// Adds those of one file.
+    /// Adds the classes of one file.
     pub(crate) fn read(&mut self, node: &Node, faults: &mut Faults) {
         for (key, node) in faults.map(node, "classes").unwrap_or_default() {
             let Ok(class) = key.name.parse::<ColumnClass>() else {
@@ -41,7 +41,7 @@ impl ClassReader {
         }
     }
 
-    /// All that was read.
+    /// Returns all classes that were read.
     pub(crate) fn finish(self) -> Arc<ConfiguredForms> {
         Arc::new(ConfiguredForms::new(self.0))
     }
@@ -83,7 +83,7 @@ fn read_kind(node: &Node, faults: &mut Faults) -> Option<Kind> {
     kind
 }
 
-/// The forms that one word says.
+/// Forms that are configured by a single word.
 static WORDS: [(&str, Form); 8] = [
     ("withheld", Form::Withheld),
     ("masked", Form::Masked),
@@ -115,7 +115,7 @@ fn read_form(node: &Node, faults: &mut Faults) -> Option<Form> {
     form.map(|(_, form)| form.clone())
 }
 
-/// A form with a measure: `{ round: 1000 }`.
+/// Reads a form with a measure, such as `{ round: 1000 }`.
 fn read_measured_form(node: &Node, faults: &mut Faults) -> Option<Form> {
     let mut fields = FieldReader::of(node, "a form", faults)?;
     let measures = [

@@ -1,4 +1,4 @@
-//! `derive`: further placeholders of a tool, made from its arguments or from the caller's token.
+//! `derive`: additional placeholders of a tool, computed from its arguments or from the caller's token.
 
 use std::collections::BTreeMap;
 
@@ -10,24 +10,24 @@ use wardgate_yaml::{Node, Yaml};
 use crate::fault::{Faults, FieldReader};
 use crate::template::{Filter, Template, UnfitValue};
 
-/// A text that begins with one of these is SQL, where a plain text could change what it says.
+/// Words at the beginning of SQL statements. Inserting a plain value into such a text could change the statement.
 const SQL_VERBS: [&str; 6] = ["select", "with", "values", "insert", "update", "delete"];
 
-/// What one placeholder is made of.
+/// The definition of one derived placeholder.
 #[derive(Debug, Clone)]
 pub(crate) enum DerivedValue {
-    /// A text with arguments in it.
+    /// A text with placeholders for arguments.
     Text(Template),
-    /// One of these words, as the argument says.
+    /// One of the allowed values, which the argument selects.
     Choice {
         argument: String,
         allow: Vec<String>,
     },
-    /// What the verified token says of the caller: `subject`, `tenant`, or the name of an attribute.
+    /// A claim of the caller's verified token: `subject`, `tenant`, or the name of an attribute.
     CallerClaim(String),
 }
 
-/// Every derived placeholder of a tool, by name.
+/// All derived placeholders of a tool, by name.
 #[derive(Debug, Clone, Default)]
 pub struct DerivedArguments(BTreeMap<String, DerivedValue>);
 
@@ -57,8 +57,8 @@ impl DerivedArguments {
         self.0.keys().map(String::as_str)
     }
 
-    /// Adds the derived values to the arguments of a call by `caller`. One takes the place of an argument of its name, so
-    /// that a call cannot set what stands for the caller.
+    /// Adds the derived values to the arguments of a call by `caller`. A derived value replaces an argument with the same
+    /// name, so a call cannot set a value that stands for the caller.
     pub fn extend(
         &self,
         caller: &Caller,
@@ -93,11 +93,11 @@ impl DerivedArguments {
     }
 }
 
-/// What the token says; none where it says nothing of the name, or says it as another type than text or as an empty one.
+/// Returns a claim of the token, or `None` if it is missing, empty or not a string.
 fn caller_claim<'c>(caller: &'c Caller, claim: &str) -> Option<&'c str> {
     match (claim, caller.attributes().get(claim)) {
         ("subject", _) => Some(caller.subject()),
-        // Empty, it would stand for all of them in many a statement.
+        // In many statements an empty tenant would match the rows of all tenants.
         ("tenant", _) => Some(caller.tenant()).filter(|tenant| !tenant.is_empty()),
         (_, Some(AttributeValue::Text(text))) => {
             Some(text.as_str()).filter(|text| !text.is_empty())

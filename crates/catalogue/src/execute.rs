@@ -1,4 +1,4 @@
-//! `execute`: what a tool does when it is called.
+//! `execute`: the action of a tool.
 
 use wardgate_arguments::InputSchema;
 use wardgate_yaml::{Key, Node, Position, Yaml};
@@ -8,17 +8,17 @@ use crate::fault::{Faults, FieldReader};
 use crate::plan::{KINDS, Plan};
 use crate::scope::{Scope, Types};
 
-/// A tool's `execute`, with what `types` adds to it.
+/// The `execute` of a tool, merged with the defaults of its type from `types`.
 pub(super) struct Execution<'n> {
     at: Position,
-    /// What the type's word stands for, in the file.
+    /// The entry of `types` for the type, if there is one.
     pub(super) word: Option<&'n Node>,
     kind: &'n Node,
     fields: FieldReader<'n>,
     derive: Option<&'n Node>,
 }
 
-/// Whether a tool's key holds what it does.
+/// Returns whether a key of a tool is its `execute`.
 pub(super) fn is_execute(key: &str) -> bool {
     key == "execute" || key.ends_with("_command")
 }

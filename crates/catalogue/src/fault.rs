@@ -1,4 +1,4 @@
-//! What is wrong with a `tools.yaml`, and how to mend it.
+//! Faults of a `tools.yaml`, with remedies.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,18 +7,18 @@ use std::time::Duration;
 use wardgate_domain::duration;
 use wardgate_yaml::{Key, Node, Position, Yaml};
 
-/// One fault of a `tools.yaml`. Shown as `FILE:LINE:COLUMN: problem; fix`.
+/// One fault of a `tools.yaml`. Displayed as `FILE:LINE:COLUMN: problem; fix`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// The file as it was named.
+    /// The path of the file, as it was given.
     pub file: PathBuf,
-    /// From 1.
+    /// The line, counted from 1.
     pub line: u64,
-    /// From 1, in characters.
+    /// The column in characters, counted from 1.
     pub column: u64,
-    /// What is wrong.
+    /// The problem.
     pub problem: String,
-    /// What to do about it.
+    /// The remedy.
     pub fix: String,
 }
 
@@ -35,7 +35,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Where in a file something stands.
+/// A position in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FilePosition {
     file: PathBuf,
@@ -54,7 +54,7 @@ impl FilePosition {
     }
 }
 
-/// The faults found so far; reading goes on after each, so that one run shows them all.
+/// The faults found so far. Reading continues after each, so that one run reports all of them.
 pub(crate) struct Faults {
     file: PathBuf,
     found: Vec<Fault>,
@@ -74,7 +74,7 @@ impl Faults {
         self.found.push(self.position(at).fault(problem, fix));
     }
 
-    /// Adds what can be used and is probably not meant.
+    /// Adds a warning about a value that is valid but probably not intended.
     pub(crate) fn warn(
         &mut self,
         at: Position,
@@ -84,7 +84,7 @@ impl Faults {
         self.warnings.push(self.position(at).fault(problem, fix));
     }
 
-    /// A place in the file that is being read.
+    /// Returns a position in the file that is being read.
     pub(crate) fn position(&self, at: Position) -> FilePosition {
         FilePosition {
             file: self.file.clone(),
@@ -92,22 +92,22 @@ impl Faults {
         }
     }
 
-    /// What is found from here on is in another file.
+    /// Sets the file to which the following faults belong.
     pub(crate) fn in_file(&mut self, file: &Path) {
         file.clone_into(&mut self.file);
     }
 
-    /// How many there are so far.
+    /// Returns the number of faults so far.
     pub(crate) fn count(&self) -> usize {
         self.found.len()
     }
 
-    /// All of them in the order of the file.
+    /// Returns all faults in the order of the file.
     pub(crate) fn into_vec(self) -> Vec<Fault> {
         in_order(self.found)
     }
 
-    /// The warnings where there is no fault, else the faults; in the order of the file.
+    /// Returns the warnings if there is no fault, and the faults otherwise, in the order of the file.
     pub(crate) fn into_warnings(self) -> Result<Vec<Fault>, Vec<Fault>> {
         if self.found.is_empty() {
             Ok(in_order(self.warnings))
@@ -138,7 +138,7 @@ impl Faults {
         }
     }
 
-    /// A text that may be empty.
+    /// Reads a text that may be empty.
     pub(crate) fn any_text(&mut self, node: &Node, what: &str) -> Option<String> {
         match &node.value {
             Yaml::Text(text) => Some(text.clone()),
@@ -169,7 +169,7 @@ impl Faults {
         count
     }
 
-    /// A number of bytes, for example `64MiB`.
+    /// Reads a number of bytes, for example `64MiB`.
     pub(crate) fn size(&mut self, node: &Node, what: &str) -> Option<usize> {
         let size = match &node.value {
             Yaml::Integer(bytes) => usize::try_from(*bytes).ok(),
@@ -217,7 +217,7 @@ impl Faults {
         &[]
     }
 
-    /// The texts of a list.
+    /// Reads a list of texts.
     pub(crate) fn texts(&mut self, node: &Node, what: &str) -> Vec<String> {
         let nodes = self.list(node, what);
         nodes
@@ -235,7 +235,7 @@ impl Faults {
     }
 }
 
-/// Reads a number of bytes as people write it.
+/// Parses a number of bytes with an optional unit.
 fn size(text: &str) -> Option<usize> {
     let digits = text
         .find(|c: char| !c.is_ascii_digit())
@@ -251,7 +251,7 @@ fn size(text: &str) -> Option<usize> {
     number.parse::<usize>().ok()?.checked_mul(unit)
 }
 
-/// The fields of one map; what nobody asked for in the end is a fault.
+/// A reader of the fields of one map. Fields that were never requested are reported as faults.
 pub(crate) struct FieldReader<'n> {
     at: Position,
     what: String,
@@ -260,7 +260,7 @@ pub(crate) struct FieldReader<'n> {
 }
 
 impl<'n> FieldReader<'n> {
-    /// `what` names the map in faults, for example ``tool `x` ``.
+    /// Creates a reader of `node`. `what` names the map in faults, for example ``tool `x` ``.
     pub(crate) fn of(node: &'n Node, what: impl Into<String>, faults: &mut Faults) -> Option<Self> {
         let what = what.into();
         let entries = faults.map(node, &what)?;
@@ -272,7 +272,7 @@ impl<'n> FieldReader<'n> {
         })
     }
 
-    /// As [`Self::of`], with the keys of `defaults` for those that `node` does not have.
+    /// Creates a reader like [`Self::of`], which takes missing keys of `node` from `defaults`.
     pub(crate) fn with_defaults(
         node: &'n Node,
         defaults: &'n Node,
@@ -288,7 +288,7 @@ impl<'n> FieldReader<'n> {
         Some(fields)
     }
 
-    /// The one key that `is_it`, with its value; `name` is what to call it.
+    /// Removes and returns the first entry whose key satisfies `is_it`. `name` is the name of the key in faults.
     pub(crate) fn take(
         &mut self,
         name: &'static str,
@@ -318,7 +318,7 @@ impl<'n> FieldReader<'n> {
         node
     }
 
-    /// Call it once every known field was asked for.
+    /// Reports the remaining fields as faults. Must be called after every known field was requested.
     pub(crate) fn finish(self, faults: &mut Faults) {
         for (key, _) in self.entries {
             let known = self.known.join("`, `");

@@ -1,13 +1,13 @@
-//! The files that say which tools, prompts and resources there are.
+//! The files of a catalogue, which define its tools, prompts and resources.
 
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// The name of the lock file, which stands beside the catalogue.
+/// Name of the lock file, which is in the directory of the catalogue.
 const LOCK: &str = "tools.lock";
 
-/// The lock file of a catalogue, which is a file or a directory.
+/// Returns the path of the lock file of a catalogue, which is a file or a directory.
 pub fn lock_path(catalogue: &Path) -> PathBuf {
     if catalogue.is_dir() {
         catalogue.join(LOCK)
@@ -16,36 +16,36 @@ pub fn lock_path(catalogue: &Path) -> PathBuf {
     }
 }
 
-/// A file as it was read.
+/// The path and text of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileText {
-    /// What it is called in faults.
+    /// The name of the file in faults.
     pub path: PathBuf,
-    /// What stands in it.
+    /// The content of the file.
     pub text: String,
 }
 
-/// The files as they were read at one moment.
+/// The files as they were read at one time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Files {
-    /// The catalogue's.
+    /// The files of the catalogue.
     pub texts: Vec<FileText>,
     /// The lock file's text, empty without one.
     pub lock: String,
-    /// Those that the catalogue has resources in, or secrets of sources.
+    /// The files from which the catalogue reads resources, or sources read secrets.
     pub attached: Vec<AttachedFile>,
 }
 
-/// A file that a catalogue in force was read from, and how to tell whether it is another by now.
+/// A file from which the current catalogue was read, with its state at that time, which reveals later changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttachedFile {
     path: PathBuf,
-    /// None of a file that is gone.
+    /// The size and the modification time, or `None` if the file is missing.
     stamp: Option<(u64, Option<SystemTime>)>,
 }
 
 impl AttachedFile {
-    /// The file at `path`, of which this was found before it was read.
+    /// Creates the state of the file at `path` from metadata that was read before its content.
     pub(crate) fn of(path: PathBuf, found: &Metadata) -> Self {
         Self {
             path,
@@ -53,7 +53,7 @@ impl AttachedFile {
         }
     }
 
-    /// The same file as it is now.
+    /// Returns the current state of the file.
     fn now(&self) -> Self {
         match std::fs::metadata(&self.path) {
             Ok(found) => Self::of(self.path.clone(), &found),
@@ -66,7 +66,7 @@ impl AttachedFile {
 }
 
 impl Files {
-    /// Those of the catalogue at `path`, a file or a directory, and those `attached` to what is in force.
+    /// Reads the files of the catalogue at `path`, which is a file or a directory, and the state of the `attached` files.
     pub fn read(path: &Path, attached: &[AttachedFile]) -> std::io::Result<Self> {
         let lock = match std::fs::read_to_string(lock_path(path)) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
@@ -87,7 +87,7 @@ pub(crate) fn texts(path: &Path) -> std::io::Result<Vec<FileText>> {
         for entry in std::fs::read_dir(path)? {
             let path = entry?.path();
             let extension = path.extension().and_then(|it| it.to_str());
-            // Directories that Kubernetes mounts hold hidden ones beside the links that count.
+            // Directories that Kubernetes mounts contain hidden directories besides the links to the files.
             if matches!(extension, Some("yaml" | "yml")) && path.is_file() {
                 paths.push(path);
             }

@@ -1,9 +1,9 @@
-//! `tools.yaml` and `tools.lock` as checked data: which tools, prompts and resources there are, what runs them, and
-//! what was approved of MCP servers. Nothing here is connected to anything.
+//! Parsing and validation of `tools.yaml` and `tools.lock`: the available tools, prompts and resources, how they are
+//! executed, and which definitions of MCP servers were approved. This crate opens no connections.
 //!
 //! ```text
 //!   tools.yaml ─▶ yaml ─▶ catalogue ─▶ tool ─┬─ schema, derive    the arguments
-//!                 nodes    every fault       ├─ plan              what runs it: one module an `execute.type`
+//!                 nodes    every fault       ├─ plan              execution: one module for each `execute.type`
 //!                          with line         ├─ result_shape      rows, columns, classes, row rule
 //!                          and column        └─ limits
 //!                                     source    connections, credentials, prompts and resources (content)

@@ -1,11 +1,11 @@
-//! Names that every client accepts.
+//! Names of tools that every client accepts.
 
 use wardgate_domain::ToolName;
 
-/// Clients cut or refuse longer names.
+/// Maximum length of a name. Clients truncate or reject longer names.
 pub(crate) const MAX_NAME: usize = 64;
 
-/// Whether every client accepts it as a name.
+/// Returns whether every client accepts `text` as a name.
 #[must_use]
 pub fn is_name(text: &str) -> bool {
     text.len() <= MAX_NAME && text.parse::<ToolName>().is_ok()

@@ -1,4 +1,4 @@
-//! What sources offer besides tools, as the policy knows it.
+//! Offers of sources besides tools, as the policy sees them.
 
 use std::collections::BTreeMap;
 
@@ -10,25 +10,25 @@ use crate::source::{McpSettings, SourceKind, SourceSettings};
 use crate::tool::Tool;
 use wardgate_egress::AuthSettings;
 
-/// A source with what it offers besides tools.
+/// A source and its offers besides tools.
 #[derive(Debug, Clone)]
 pub struct Offers {
-    /// Its name.
+    /// The name of the source.
     pub source: String,
-    /// In front of the names of its tools.
+    /// The prefix of the names of its tools.
     pub prefix: String,
-    /// What the policy needs to know of each kind of offer.
+    /// The facts about each kind of offer that the policy needs.
     pub facts: Vec<ToolFacts>,
     /// Classes of the columns of results.
     pub classes: BTreeMap<String, ColumnClass>,
-    /// The source's own names of the tools that it defines, with the canonical ones.
+    /// The canonical names of its tools, by the names that the source itself uses.
     pub tools: BTreeMap<String, ToolName>,
-    /// It exchanges the caller's token for one of its own.
+    /// Whether the source exchanges the caller's token for another token.
     pub exchanges_token: bool,
 }
 
 impl Offers {
-    /// Of `source`; none where it offers nothing else. `tools` are those of the whole catalogue.
+    /// Returns the offers of `source`, or `None` if it offers only tools. `tools` are the tools of the whole catalogue.
     pub fn of(source: &SourceSettings, tools: &[Tool]) -> Option<Self> {
         let name: ToolName = source.name.parse().ok()?;
         let settings = match &source.kind {
@@ -61,18 +61,18 @@ impl Offers {
         })
     }
 
-    /// SHA-256 over all that others learn of it.
+    /// Returns the SHA-256 of everything that other services learn about the source.
     pub(super) fn digest(&self) -> Digest {
         Digest::of(format!("{self:?}").as_bytes())
     }
 
-    /// What the policy needs to know of this kind of offer; none where there is none.
+    /// Returns the facts about this kind of offer, or `None` if the source does not have it.
     pub fn facts(&self, kind: OfferKind) -> Option<&ToolFacts> {
         self.facts.iter().find(|facts| facts.kind == kind)
     }
 }
 
-/// What of an MCP server there are rights to.
+/// Kinds of offers of an MCP server, besides tools, that rights apply to.
 const KINDS: [OfferKind; 3] = [OfferKind::Connect, OfferKind::Resources, OfferKind::Prompts];
 
 fn facts(kind: OfferKind, name: &ToolName, settings: &McpSettings) -> ToolFacts {
@@ -81,7 +81,7 @@ fn facts(kind: OfferKind, name: &ToolName, settings: &McpSettings) -> ToolFacts 
     let mut shape = ResultShape::plain(Shape::Content);
     shape.classes.clone_from(&settings.classes);
     ToolFacts {
-        // `Debug` keeps the parts apart.
+        // The `Debug` format is unambiguous about where each part ends.
         definition_digest: Digest::of(
             format!("{kind:?}{name:?}{tags:?}{:?}", settings.classes).as_bytes(),
         ),

@@ -1,4 +1,4 @@
-//! `result`: where the rows are, how they are governed, and how they are shown.
+//! `result`: how the rows of a result are found, governed and shown.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
@@ -16,72 +16,72 @@ use crate::statement::{BadStatement, SqlDialect, check_expression};
 use crate::subject_key::{self, SubjectKey};
 use crate::template::Template;
 
-/// The column of a row that is no object.
+/// The column of a row that is not a JSON object.
 pub const VALUE: &str = "value";
 
 /// How result rows are found, governed and shown.
 #[derive(Debug)]
 pub struct ResultShape {
-    /// Where the rows of a document are; without one it is the document itself.
+    /// The location of the rows in a document, or `None` if the document itself is the rows.
     pub rows: Option<Selector>,
-    /// Where the columns of a row are; without any they are its members.
+    /// The location of each column in a row. Without any, the columns are the members of the row.
     columns: Vec<(Arc<str>, Selector)>,
-    /// A document that has this is a failure in these words.
+    /// The location of an error message. A document that has a value there is a failure.
     pub error: Option<Selector>,
-    /// What a result is.
+    /// The shape of a result.
     pub shape: Shape,
-    /// Each row as a text, for [`Shape::Text`].
+    /// The template that formats each row, for [`Shape::Text`].
     pub text: Option<Template>,
-    /// Between the rows of the text.
+    /// The separator between the rows of a text.
     pub separator: String,
-    /// Set when rows are governed as entities.
+    /// The entity type of the rows, if they are governed as entities.
     pub entity: Option<RowEntity>,
-    /// Of the columns that have one.
+    /// The classes of columns, by column.
     pub classes: BTreeMap<String, ColumnClass>,
-    /// What becomes of the values of the classes.
+    /// The redacted forms of the classes.
     forms: Arc<ConfiguredForms>,
-    /// The class of any other column.
+    /// The class of all other columns.
     unclassified: ColumnClass,
-    /// Columns for the policy only.
+    /// Columns that only the policy sees.
     pub internal: BTreeSet<String>,
-    /// The most rows of an answer, where the author says so.
+    /// The configured maximum number of rows of a response.
     pub max_rows: Option<MaxRows>,
-    /// What a result without rows answers; without one it is an empty list.
+    /// The error message for a result without rows, or `None` if such a result is an empty list.
     pub empty_error: Option<Template>,
-    /// Whom the rows are about.
+    /// The columns and arguments that identify data subjects.
     pub subjects: Vec<SubjectKey>,
 }
 
-/// How many rows a result may have.
+/// The maximum number of rows of a result.
 #[derive(Debug)]
 pub enum MaxRows {
-    /// What is beyond is cut off.
+    /// At most this number of rows. Further rows are truncated.
     Fixed(usize),
-    /// As many as this argument asks for: such a result is whole.
+    /// The number of rows that an argument requests. Such a result is not truncated.
     Argument {
-        /// Its name.
+        /// The name of the argument.
         name: String,
-        /// Where that stands.
+        /// The position of the setting in the file.
         at: Position,
     },
 }
 
-/// How released rows are shown.
+/// The shape in which released rows are returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// `{"data":[…]}`, as text and structured.
+    /// `{"data":[…]}`, as text and as structured content.
     Rows,
-    /// What the document was, indented; structured under `data`.
+    /// The whole document, indented as text, and under `data` as structured content.
     Value,
-    /// The first row is the structured content.
+    /// The first row as structured content.
     Object,
-    /// Each row by a template.
+    /// A text with each row formatted by a template.
     Text,
-    /// MCP content as the upstream gave it.
+    /// MCP content as the upstream returned it.
     Content,
 }
 
-/// Every word for `shape`.
+/// All values of `shape`.
 const SHAPES: [(&str, Shape); 5] = [
     ("rows", Shape::Rows),
     ("value", Shape::Value),
@@ -90,31 +90,31 @@ const SHAPES: [(&str, Shape); 5] = [
     ("content", Shape::Content),
 ];
 
-/// What the policy knows a row as.
+/// The entity that a row is in policies.
 #[derive(Debug)]
 pub struct RowEntity {
-    /// The type of the rows in policies.
+    /// The entity type of the rows in policies.
     pub type_name: EntityTypeName,
     /// The column that identifies a row.
     pub key: String,
-    /// SQL expressions of the attributes that a row rule can be pushed down to.
+    /// SQL expressions of attributes, by attribute, for pushing down row rules.
     pub pushdown: BTreeMap<String, String>,
 }
 
 impl ResultShape {
-    /// The class of a column of its rows.
+    /// Returns the class of a column.
     #[must_use]
     pub fn class(&self, column: &str) -> &ColumnClass {
         self.classes.get(column).unwrap_or(&self.unclassified)
     }
 
-    /// What becomes of the values of the classes.
+    /// The redacted forms of the classes.
     #[must_use]
     pub fn forms(&self) -> &ConfiguredForms {
         &self.forms
     }
 
-    /// The same, with these forms.
+    /// Returns this shape with other redacted forms.
     pub(crate) fn with_forms(self, forms: &Arc<ConfiguredForms>) -> Self {
         Self {
             forms: Arc::clone(forms),
@@ -122,7 +122,7 @@ impl ResultShape {
         }
     }
 
-    /// A row without the columns that are for the policy only.
+    /// Removes the columns that only the policy sees.
     #[must_use]
     pub fn without_internal(&self, row: Row) -> Row {
         let fields = row.into_fields().into_iter();
@@ -131,7 +131,7 @@ impl ResultShape {
             .collect()
     }
 
-    /// What holds where nothing is said.
+    /// Returns the default settings for a shape.
     pub(crate) fn plain(shape: Shape) -> Self {
         Self {
             rows: None,
@@ -151,8 +151,8 @@ impl ResultShape {
         }
     }
 
-    /// `dialect` is that of the source, if it is an SQL database. A shape with faults is none, so that nothing
-    /// else is held against it.
+    /// Reads the `result` of a tool. `dialect` is the dialect of the source if it is an SQL database. Returns `None` if
+    /// there are faults, so that no further faults are derived from them.
     pub(super) fn read(
         node: &Node,
         default: Shape,
@@ -250,8 +250,9 @@ impl ResultShape {
         })
     }
 
-    /// Whose data a call gave: by the columns of `rows`, before redaction, and by its arguments. An argument's data subject
-    /// has all rows, also where there are none: that there are none is an answer about them.
+    /// Returns the data subjects of a call, identified by the columns of `rows` before redaction and by the arguments. All
+    /// rows count for a data subject that an argument identifies. Such a data subject is included even without rows,
+    /// because an empty result is also an answer about them.
     pub fn data_subjects<'r>(
         &self,
         rows: impl IntoIterator<Item = &'r Row>,
@@ -279,14 +280,14 @@ impl ResultShape {
             if let SubjectKey::Argument { name, .. } = key
                 && let Some(value) = arguments.get(name)
             {
-                // The rows of a data subject that both name are counted already.
+                // If there are columns that identify data subjects, the rows are already counted.
                 subjects.add(value, if by_column { 0 } else { count });
             }
         }
         subjects
     }
 
-    /// The columns of released `rows` that are named here, with the tier that each class has.
+    /// Returns the configured columns that occur in released `rows`, each with the tier of its class.
     pub fn outline(
         &self,
         rows: &Redacted<Vec<Row>>,
@@ -314,18 +315,18 @@ impl ResultShape {
         outline
     }
 
-    /// Whether the columns of its rows are configured.
+    /// Returns whether the columns of the rows are configured.
     pub(super) fn has_columns(&self) -> bool {
         !self.columns.is_empty()
     }
 
-    /// The columns of its rows, where they are configured.
+    /// Returns the columns of the rows if they are configured.
     pub fn column_names(&self) -> Option<Vec<String>> {
         let names = self.columns.iter().map(|(name, _)| name.to_string());
         self.has_columns().then(|| names.collect())
     }
 
-    /// The classes that released rows can carry, in order.
+    /// Returns the classes that released rows can have, in order.
     pub(super) fn released_classes(&self) -> Vec<ColumnClass> {
         let released = self
             .classes
@@ -338,7 +339,7 @@ impl ResultShape {
         classes.into_iter().collect()
     }
 
-    /// The row that a value of a document is.
+    /// Converts a value of a document to a row.
     pub fn row_of(&self, value: Value) -> Row {
         if !self.columns.is_empty() {
             let column = |(name, place): &(Arc<str>, Selector)| {

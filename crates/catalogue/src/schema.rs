@@ -1,4 +1,4 @@
-//! The input schema of a tool: what of it is for calls, and what clients see.
+//! The input schema of a tool, as calls are checked against it and as clients see it.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use wardgate_yaml::{KeyOrder, Node, Yaml};
 use crate::fault::Faults;
 use crate::pins::EscapedText;
 
-/// Checks that `node` is a schema of an object, and compiles it.
+/// Compiles `node` as the schema of an object.
 pub(super) fn compile(node: &Node, what: &str, faults: &mut Faults) -> Option<InputSchema> {
     faults.map(node, what)?;
     InputSchema::closed(&node.to_value())
@@ -28,7 +28,7 @@ pub(super) fn compile(node: &Node, what: &str, faults: &mut Faults) -> Option<In
         .ok()
 }
 
-/// The `input_schema` of a tool, with its defaults checked.
+/// Reads the `input_schema` of a tool and checks its defaults.
 pub(super) fn read(node: &Node, faults: &mut Faults) -> Option<InputSchema> {
     let schema = compile(node, "input_schema", faults)?;
     if let Some(declared) = node.get("properties") {
@@ -41,15 +41,15 @@ pub(super) fn read(node: &Node, faults: &mut Faults) -> Option<InputSchema> {
     Some(schema)
 }
 
-/// Keywords that say what becomes of members that `properties` does not name.
+/// Keywords that govern members that `properties` does not name.
 const OPENING: [&str; 3] = [
     "additionalProperties",
     "patternProperties",
     "unevaluatedProperties",
 ];
 
-/// No object can fit that must have a member and may not have it. `is_closed` says whether members that `properties`
-/// does not name are refused though the schema does not say so.
+/// Checks that required members are allowed, because otherwise no object is valid. `is_closed` is whether members that
+/// `properties` does not name are rejected even if the schema does not say this.
 fn check_required(node: &Node, is_closed: bool, faults: &mut Faults) {
     let refuses_others = matches!(
         node.get("additionalProperties").map(|node| &node.value),
@@ -81,7 +81,7 @@ fn check_required(node: &Node, is_closed: bool, faults: &mut Faults) {
     }
 }
 
-/// The schema of a tool that an MCP server defines.
+/// Compiles the schema of a tool that an MCP server defines.
 pub(super) fn of_upstream(text: &str) -> Result<InputSchema, String> {
     let unusable = |problem: String| {
         format!(
@@ -93,8 +93,8 @@ pub(super) fn of_upstream(text: &str) -> Result<InputSchema, String> {
     InputSchema::open(&schema).map_err(|error| unusable(error.to_string()))
 }
 
-/// The schema for clients: JSON text, its keys as the author ordered them, `type: object` said, with the calls of
-/// `examples` in it (2020-12, validation, section 9.5).
+/// Returns the schema for clients as JSON text. Its keys keep the configured order, `type: object` is added if it is
+/// missing, and the calls of `examples` become its `examples` (2020-12, validation, section 9.5).
 pub(super) fn definition(node: &Node, examples: Option<&Node>) -> String {
     let mut text = node.to_json(KeyOrder::Author);
     if node.get("type").is_none() {
@@ -114,12 +114,12 @@ pub(super) fn definition(node: &Node, examples: Option<&Node>) -> String {
         .iter()
         .map(|it| it.to_json(KeyOrder::Author))
         .collect();
-    // It is an object, and not an empty one.
+    // The schema is a non-empty object, so a comma can follow its last member.
     let open = &text[..text.len() - 1];
     format!(r#"{open},"examples":[{}]}}"#, calls.join(","))
 }
 
-/// The defaults by name, as policies see them.
+/// Returns the defaults of arguments by name, in the form that policies see.
 pub(super) fn argument_defaults(schema: &InputSchema) -> BTreeMap<String, String> {
     let default = |property: &Property| {
         let default = property.default.as_ref()?;

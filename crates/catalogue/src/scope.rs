@@ -1,4 +1,4 @@
-//! What a reader of `execute` may refer to.
+//! The context that readers of `execute` can refer to.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::fault::Faults;
 use crate::source::SourceSettings;
 use crate::template::{JsonTemplate, Placeholder, Template};
 
-/// Words that `execute.type` may use in one file, each with the keys it stands for.
+/// The values of `execute.type` that a file defines, each with the keys that it stands for.
 pub(crate) type Types<'n> = BTreeMap<&'n str, &'n Node>;
 
 /// Reads the `types` of a file.
@@ -24,19 +24,20 @@ pub(crate) fn read_types<'n>(node: Option<&'n Node>, faults: &mut Faults) -> Typ
         .collect()
 }
 
-/// What a reader of `execute` may look at besides its own keys.
+/// The context of a reader of `execute`.
 pub(crate) struct Scope<'s, 'f> {
     pub(crate) faults: &'f mut Faults,
-    /// The arguments; none when they have faults themselves.
+    /// The arguments of the tool, or `None` if their schema has faults.
     pub(crate) input: Option<&'s InputSchema>,
     pub(crate) derive: &'s DerivedArguments,
     pub(crate) sources: &'s BTreeMap<String, Option<SourceSettings>>,
-    /// What relative paths are relative to: the directory of the file.
+    /// The directory of the file, to which relative paths are relative.
     pub(crate) base: &'s Path,
 }
 
 impl<'s> Scope<'s, '_> {
-    /// The source named by `node`; none either when the source itself has a fault, which is reported there.
+    /// Returns the source that `node` names. Also returns `None` if the source has faults, which are reported with the
+    /// source.
     pub(crate) fn source(&mut self, node: &Node) -> Option<&'s SourceSettings> {
         let name = self.faults.text(node, "source")?;
         let Some(source) = self.sources.get(name) else {
@@ -54,7 +55,7 @@ impl<'s> Scope<'s, '_> {
         source.as_ref()
     }
 
-    /// Adds the fault of a source, named by `node`, that is not what the execution needs.
+    /// Reports that the source named by `node` is not of the kind that the tool needs.
     pub(crate) fn wrong_source(&mut self, node: &Node, wanted: &str) {
         self.faults.add(
             node.at,
@@ -63,20 +64,20 @@ impl<'s> Scope<'s, '_> {
         );
     }
 
-    /// A text with placeholders, each an argument or derived.
+    /// Reads a text whose placeholders must be arguments or derived values.
     pub(crate) fn template(&mut self, node: &Node, what: &str) -> Option<Template> {
         let text = self.faults.text(node, what)?;
         Some(self.template_of(text, node.at))
     }
 
-    /// The same of a text that stands at `at`.
+    /// Parses a text at `at` whose placeholders must be arguments or derived values.
     pub(crate) fn template_of(&mut self, text: &str, at: Position) -> Template {
         let template = Template::parse(text, at);
         self.check_places(template.places(), at);
         template
     }
 
-    /// JSON with placeholders, each an argument or derived.
+    /// Reads JSON whose placeholders must be arguments or derived values.
     pub(crate) fn json_template(&mut self, node: &Node) -> JsonTemplate {
         let template = JsonTemplate::read(node);
         self.check_places(template.places().into_iter(), node.at);
@@ -95,7 +96,7 @@ impl<'s> Scope<'s, '_> {
         }
     }
 
-    /// Adds the fault of a placeholder, shown as written, that stands for nothing.
+    /// Reports a placeholder that is neither an argument nor a derived value. `shown` is the placeholder as it is written.
     pub(crate) fn unknown_value(&mut self, at: Position, shown: &str) {
         let arguments = self.input.map(InputSchema::properties).unwrap_or_default();
         let arguments = arguments.iter().map(|property| property.name.as_str());

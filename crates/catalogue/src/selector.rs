@@ -1,4 +1,4 @@
-//! Where in a document something is: a JSON Pointer (RFC 6901), or a JSONPath (RFC 9535) when it begins with `$`.
+//! Selectors of values in a document: a JSON Pointer (RFC 6901), or a JSONPath (RFC 9535) if the text begins with `$`.
 
 use std::fmt;
 
@@ -12,10 +12,11 @@ use crate::fault::Faults;
 pub enum Selector {
     Pointer(String),
     Path {
-        /// As it is written.
+        /// The path as it is written.
         text: String,
         path: JsonPath,
-        /// The part of it that leads to one place, in front of what may find nothing: `$.items` of `$.items[?@.open]`.
+        /// The leading part of the path that selects a single location, for example `$.items` of `$.items[?@.open]`. Only
+        /// the rest can select nothing at an existing location.
         stem: JsonPath,
     },
 }
@@ -51,7 +52,7 @@ impl Selector {
         }
     }
 
-    /// The first value it leads to.
+    /// Returns the first selected value.
     pub fn first<'v>(&self, document: &'v Value) -> Option<&'v Value> {
         match self {
             Self::Pointer(pointer) => document.pointer(pointer),
@@ -59,8 +60,9 @@ impl Selector {
         }
     }
 
-    /// The rows it leads to: the elements of the one list, or every value. `None` where the place is not there. A
-    /// JSONPath whose filter, slice or `*` finds nothing at a place that is there leads to no rows.
+    /// Returns the selected rows: the elements of the only selected value if it is a list, and otherwise every selected
+    /// value. Returns `None` if the location does not exist. A JSONPath whose filter, slice or `*` selects nothing at an
+    /// existing location selects no rows.
     pub fn rows(&self, document: &Value) -> Option<Vec<Value>> {
         let found: Vec<Value> = match self {
             Self::Pointer(pointer) => vec![document.pointer(pointer)?.clone()],
@@ -80,8 +82,8 @@ impl Selector {
     }
 }
 
-/// The longest beginning of a JSONPath that is made of single names and positions. A path that is nothing else is its
-/// own stem.
+/// Returns the longest prefix of a JSONPath that consists of single names and positions. A path that has nothing else is
+/// returned whole.
 fn stem(path: &str) -> &str {
     let mut end = path.find('$').map_or(0, |root| root + 1);
     loop {
@@ -97,7 +99,7 @@ fn stem(path: &str) -> &str {
     }
 }
 
-/// Length of the name or position that `path` begins with: `.name`, `['name']`, `[\"name\"]` or `[0]`.
+/// Returns the length of the name or position at the beginning of `path`: `.name`, `['name']`, `["name"]` or `[0]`.
 fn segment(path: &str) -> Option<usize> {
     if let Some(name) = path.strip_prefix('.') {
         let end = name.find(|c: char| !(c == '_' || c.is_alphanumeric()));

@@ -1,4 +1,4 @@
-//! The configured SQL of a tool: read once at load, its parameters turned into placeholders.
+//! The configured SQL of a tool, which is parsed at load to replace its parameters by placeholders.
 //!
 //! ```text
 //!   SELECT … WHERE id = :id AND :row_rule      as configured
@@ -6,11 +6,11 @@
 //!   SELECT … WHERE id = $1 AND TRUE            PostgreSQL;  ?1 for SQLite, ? for MySQL
 //! ```
 //!
-//! No value ever becomes part of the text: what an argument or a row rule brings is bound (`values`), a list as an
-//! array or as many placeholders (`lists`). A `{name}` is one of the identifiers that the author listed, quoted.
+//! No value becomes part of the text: values of arguments and of row rules are bound (`values`), a list as an array or as
+//! several placeholders (`lists`). A `{name}` is replaced by one of the identifiers that the author listed, quoted.
 //!
-//! The text is read with the eyes of the server. MySQL has several, by `sql_mode`; the sessions of a source
-//! have the one mode that is assumed here: `"` quotes names and a backslash is a character like any other.
+//! The text is parsed as the server parses it. MySQL's syntax depends on `sql_mode`; the sessions of a source use the mode
+//! that is assumed here: `"` quotes names, and a backslash is an ordinary character.
 
 mod bound;
 mod columns;
@@ -23,29 +23,29 @@ pub use bound::{BoundList, BoundValue, Parameter, ParameterType};
 pub use named::name_placeholders;
 pub(crate) use quoted::{QuotedPlaceholder, quoted_placeholders};
 
-/// The marker that stands for the pushed-down row rule.
+/// Name of the marker that is replaced by the pushed-down row rule.
 const ROW_RULE: &str = "row_rule";
 
-/// A statement begins with one of these; transactions and settings belong to the source.
+/// Keywords with which a statement may begin. Transactions and settings are managed by the source.
 const VERBS: [&str; 6] = ["SELECT", "WITH", "VALUES", "INSERT", "UPDATE", "DELETE"];
 
-/// With these a SELECT of MySQL writes a file, which no read-only transaction keeps it from.
+/// Keywords with which a SELECT of MySQL writes a file, which a read-only transaction does not prevent.
 const FILE_WORDS: [&str; 2] = ["OUTFILE", "DUMPFILE"];
 
-/// Which SQL a source speaks.
+/// The SQL dialect of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SqlDialect {
     /// SQLite
     Sqlite,
     /// PostgreSQL
     Postgres,
-    /// MariaDB too.
+    /// MySQL and MariaDB
     Mysql,
 }
 
 impl SqlDialect {
-    /// The placeholder of the bound value with this number, counted from 1. Those of MySQL have none: they take
-    /// the values in the order they stand in.
+    /// Returns the placeholder of the bound value with this number, counted from 1. MySQL has no numbered placeholders:
+    /// values are bound in the order of the placeholders.
     pub fn placeholder(self, number: usize) -> String {
         match self {
             Self::Sqlite => format!("?{number}"),
@@ -54,8 +54,8 @@ impl SqlDialect {
         }
     }
 
-    /// `name` as an identifier, whatever is in it. SQLite reads one in double quotes as a text where it knows
-    /// none of that name.
+    /// Quotes `name` as an identifier, whatever characters it has. SQLite needs backticks, because it treats an unknown
+    /// identifier in double quotes as a string.
     pub fn identifier(self, name: &str) -> String {
         let quote = match self {
             Self::Postgres => '"',
@@ -66,38 +66,38 @@ impl SqlDialect {
     }
 }
 
-/// A checked statement.
+/// A validated statement.
 #[derive(Debug)]
 pub struct Statement {
     dialect: SqlDialect,
     segments: Vec<StatementSegment>,
     params: Vec<String>,
     names: Vec<String>,
-    /// Names of the columns, where the text tells them.
+    /// The names of the columns, if they can be read from the text.
     columns: Option<Vec<String>>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum StatementSegment {
     Text(String),
-    /// Index into the parameters.
+    /// An index into the parameters.
     Param(usize),
-    /// Index into the names.
+    /// An index into the names.
     Name(usize),
     RowRule,
 }
 
-/// Why a text is not one statement.
+/// The reason why a text is not exactly one statement.
 #[derive(Debug, PartialEq, Eq)]
 pub struct BadStatement {
-    /// What is wrong, in words that follow the statement.
+    /// The problem, worded to follow the name of the statement.
     pub problem: String,
-    /// How to mend it.
+    /// The remedy.
     pub fix: String,
 }
 
 impl Statement {
-    /// Reads `sql`, which has to be one statement that reads or writes rows.
+    /// Parses `sql`, which must be one statement that reads or writes rows.
     pub fn parse(dialect: SqlDialect, sql: &str) -> Result<Self, BadStatement> {
         let mut scanner = Scanner::new(dialect, sql);
         let mut statement = Self {
@@ -180,38 +180,38 @@ impl Statement {
         Ok(())
     }
 
-    /// Names of the parameters, in the order of their placeholders.
+    /// Returns the names of the parameters, in the order of their placeholders.
     pub fn params(&self) -> &[String] {
         &self.params
     }
 
-    /// Names of its columns, as far as its text tells; `None` when only the database knows them.
+    /// Returns the names of the columns that can be read from the text, or `None` if only the database knows them.
     pub(crate) fn columns(&self) -> Option<&[String]> {
         self.columns.as_deref()
     }
 
-    /// What stands in it as `{name}`, each once.
+    /// Returns the distinct names that occur as `{name}`.
     pub(crate) fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// True when a `{name}` stands in it.
+    /// Returns whether the statement contains a `{name}`.
     pub fn has_names(&self) -> bool {
         !self.names.is_empty()
     }
 
-    /// Which SQL it is in.
+    /// Returns the SQL dialect of the statement.
     pub fn dialect(&self) -> SqlDialect {
         self.dialect
     }
 
-    /// True when it has the `:row_rule` marker.
+    /// Returns whether the statement has the `:row_rule` marker.
     pub fn has_row_rule(&self) -> bool {
         self.segments.contains(&StatementSegment::RowRule)
     }
 }
 
-/// Where `name` is in `known`, added when it is not there yet.
+/// Returns the index of `name` in `known`, to which it is added if it is missing.
 fn index_of(known: &mut Vec<String>, name: &str) -> usize {
     known.iter().position(|it| it == name).unwrap_or_else(|| {
         known.push(name.to_owned());
@@ -219,7 +219,7 @@ fn index_of(known: &mut Vec<String>, name: &str) -> usize {
     })
 }
 
-/// Checks an expression that a row rule may be pushed down to: no parameter, no second statement.
+/// Checks an expression to which a row rule can be pushed down. It must not contain a parameter or a second statement.
 pub(crate) fn check_expression(dialect: SqlDialect, sql: &str) -> Result<(), BadStatement> {
     let mut scanner = Scanner::new(dialect, sql);
     let mut depth = 0_i32;
@@ -258,11 +258,11 @@ enum SqlToken<'s> {
     Param(&'s str),
     /// `{name}`, without the braces.
     Name(&'s str),
-    /// One of the database's own: `?`, or one with a number.
+    /// A placeholder of the database's own syntax: `?`, or one with a number.
     Placeholder,
-    /// A bare word: keyword, identifier or number.
+    /// An unquoted word: a keyword, an identifier or a number.
     Word,
-    /// A quoted text or identifier, or one character of anything else.
+    /// A quoted string or identifier, or any other single character.
     Other,
 }
 
@@ -295,7 +295,7 @@ impl<'s> Scanner<'s> {
         }
     }
 
-    /// The next token and where it starts.
+    /// Returns the next token and its position.
     fn next(&mut self) -> Result<Option<(usize, SqlToken<'s>)>, BadStatement> {
         let start = self.at;
         let rest = &self.sql[start..];
@@ -372,7 +372,7 @@ impl<'s> Scanner<'s> {
         )
     }
 
-    /// The name in the braces that `rest` begins with.
+    /// Returns the name in the braces at the beginning of `rest`.
     fn braced(&self, start: usize, rest: &'s str) -> Result<&'s str, BadStatement> {
         let name = word(&rest[1..]);
         let is_name = rest.starts_with('{') && !name.is_empty();
@@ -386,7 +386,7 @@ impl<'s> Scanner<'s> {
         ))
     }
 
-    /// A dollar-quoted text of PostgreSQL; in SQLite `$name` is a placeholder.
+    /// Reads a dollar-quoted string of PostgreSQL. In SQLite `$name` is a placeholder, which is an error.
     fn dollar(&self, start: usize, rest: &str) -> Result<(usize, SqlToken<'s>), BadStatement> {
         if self.dialect == SqlDialect::Sqlite {
             return Err(self.placeholder(start));
@@ -403,7 +403,8 @@ impl<'s> Scanner<'s> {
         Ok((1, SqlToken::Other))
     }
 
-    /// Length of a quoted text whose quote ends at `start + opening`; a doubled quote stands for itself.
+    /// Returns the length of a quoted text whose opening quote ends at `start + opening`. A doubled quote is part of the
+    /// text.
     fn quoted(
         &self,
         start: usize,
@@ -418,7 +419,7 @@ impl<'s> Scanner<'s> {
             } else if backslash && c == '\\' {
                 chars.next();
             } else if c == quote {
-                // In SQLite `[a]` has no way to hold a bracket.
+                // In SQLite `[a]` cannot contain a closing bracket.
                 if quote == ']' || chars.peek().is_none_or(|&(_, next)| next != quote) {
                     return Ok(opening + at + quote.len_utf8());
                 }
@@ -428,7 +429,8 @@ impl<'s> Scanner<'s> {
         Err(self.open(start, &quote.to_string()))
     }
 
-    /// Length of a comment that begins with two dashes; to MySQL they are two minus signs unless a blank follows.
+    /// Returns the length of a comment that begins with two dashes. In MySQL two dashes without a following blank are two
+    /// minus signs, which is an error.
     fn dash_comment(&self, start: usize, rest: &str) -> Result<usize, BadStatement> {
         let is_open = self.dialect == SqlDialect::Mysql
             && !rest[2..].is_empty()
@@ -443,7 +445,8 @@ impl<'s> Scanner<'s> {
         Ok(line(rest))
     }
 
-    /// Length of a block comment; PostgreSQL nests them, MySQL executes some.
+    /// Returns the length of a block comment. PostgreSQL nests block comments. MySQL executes some of them, which is an
+    /// error.
     fn block_comment(&self, start: usize) -> Result<usize, BadStatement> {
         let text = &self.sql[start..];
         if self.dialect == SqlDialect::Mysql
@@ -492,18 +495,18 @@ fn is_word_part(c: char) -> bool {
     c == '_' || c.is_alphanumeric()
 }
 
-/// Length of the first line of `text`.
+/// Returns the length of the first line of `text`.
 fn line(text: &str) -> usize {
     text.find('\n').unwrap_or(text.len())
 }
 
-/// Length of the placeholder that `text` begins with: one character, and a number where it has one.
+/// Returns the length of the placeholder at the beginning of `text`: one character, and a number if one follows.
 fn numbered(text: &str) -> usize {
     let digits = text[1..].find(|c: char| !c.is_ascii_digit());
     digits.map_or(text.len(), |length| 1 + length)
 }
 
-/// The word at the beginning of `text`.
+/// Returns the word at the beginning of `text`.
 fn word(text: &str) -> &str {
     let end = text.find(|c: char| !is_word_part(c));
     &text[..end.unwrap_or(text.len())]

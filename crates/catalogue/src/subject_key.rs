@@ -1,19 +1,19 @@
-//! `result.subject`: whom the rows of a tool are about.
+//! `result.subject`: the data subjects that the rows of a tool are about.
 
 use wardgate_yaml::{Node, Position, Yaml};
 
 use crate::fault::{Faults, FieldReader};
 
-/// Where the key of a data subject is found.
+/// The location of the key of a data subject.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SubjectKey {
-    /// In this column of each row.
+    /// A column of each row.
     Column(String),
-    /// In this argument of the call.
+    /// An argument of the call.
     Argument {
-        /// Its name.
+        /// The name of the argument.
         name: String,
-        /// Where that stands.
+        /// The position of the setting in the file.
         at: Position,
     },
 }
@@ -24,7 +24,7 @@ impl SubjectKey {
     }
 }
 
-/// One key, or a list of them: each the name of a column, or `{ argument: NAME }`.
+/// Reads one key or a list of keys, each of which is the name of a column or `{ argument: NAME }`.
 pub(crate) fn read(node: &Node, faults: &mut Faults) -> Vec<SubjectKey> {
     match &node.value {
         Yaml::List(keys) => {

@@ -1,11 +1,11 @@
-//! Texts and JSON with `{argument}` placeholders.
+//! Templates: texts and JSON with `{argument}` placeholders.
 //!
 //! ```text
-//!   "Bearer {token}"        a text: what stands in it is text, encoded for where it goes
-//!   { size: "{size}" }      JSON: a text that is one placeholder is the value itself, typed
-//!   {table:identifier}      only letters, digits and `_`, else the call is refused
-//!   {name:sql}              a quoted SQL text
-//!   {{ and }}               braces
+//!   "Bearer {token}"        a text: the value as text, encoded for its position
+//!   { size: "{size}" }      JSON: a string that is one placeholder becomes the value with its type
+//!   {table:identifier}      only letters, digits and `_`; other values are rejected
+//!   {name:sql}              a quoted SQL string literal
+//!   {{ and }}               literal braces
 //! ```
 
 use std::borrow::Cow;
@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 use wardgate_yaml::{Node, Position, Yaml};
 
-/// A value that cannot stand where its placeholder stands. The message names the argument, never the value.
+/// A value that is not allowed for its placeholder. The message names the argument, never the value.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{argument}` {problem}")]
 pub struct UnfitValue {
@@ -21,7 +21,7 @@ pub struct UnfitValue {
     pub(crate) problem: &'static str,
 }
 
-/// What the value of a placeholder must be, or becomes.
+/// The constraint on the value of a placeholder, or its conversion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Filter {
     /// Any value, as text.
@@ -32,7 +32,7 @@ pub(crate) enum Filter {
     Sql,
 }
 
-/// One `{name}` or `{name:filter}`.
+/// A placeholder, written `{name}` or `{name:filter}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placeholder {
     pub(crate) name: String,
@@ -53,7 +53,7 @@ enum TemplatePart {
 }
 
 impl Template {
-    /// Reads `text`. Braces that hold no name are text.
+    /// Parses `text`. Braces without a name between them are plain text.
     pub(crate) fn parse(text: &str, at: Position) -> Self {
         let mut pieces = Vec::new();
         let mut plain = String::new();
@@ -93,7 +93,7 @@ impl Template {
         })
     }
 
-    /// The one placeholder, where the text is nothing else.
+    /// Returns the placeholder if it is the whole text.
     pub(crate) fn only_place(&self) -> Option<&Placeholder> {
         match self.pieces.as_slice() {
             [TemplatePart::Place(place)] => Some(place),
@@ -101,7 +101,7 @@ impl Template {
         }
     }
 
-    /// The text in front of the first placeholder.
+    /// Returns the text before the first placeholder.
     pub(crate) fn prefix(&self) -> &str {
         match self.pieces.first() {
             Some(TemplatePart::Text(text)) => text,
@@ -109,7 +109,7 @@ impl Template {
         }
     }
 
-    /// The text for one call, each value encoded; an absent argument leaves nothing.
+    /// Returns the text for one call, with each value encoded. A missing argument is replaced by nothing.
     pub(crate) fn fill(
         &self,
         values: &Map<String, Value>,
@@ -129,14 +129,14 @@ impl Template {
         Ok(filled)
     }
 
-    /// As [`Self::fill`], each value as it is.
+    /// Returns the text for one call like [`Self::fill`], without encoding the values.
     pub fn fill_plain(&self, values: &Map<String, Value>) -> Result<String, UnfitValue> {
         self.fill(values, |text| Cow::Borrowed(text))
     }
 }
 
 impl Placeholder {
-    /// The value as text, filtered; none when it is absent or null.
+    /// Returns the filtered value as text, or `None` if it is missing or null.
     pub(crate) fn text<'v>(
         &self,
         values: &'v Map<String, Value>,
@@ -158,13 +158,13 @@ impl Placeholder {
     }
 }
 
-/// Whether SQL takes `text` as a name without quotes: a letter or `_`, then letters, digits and `_`.
+/// Returns whether `text` is an SQL identifier without quotes: a letter or `_`, then letters, digits and `_`.
 pub fn is_identifier(text: &str) -> bool {
     let is_start = |c: char| c.is_ascii_alphabetic() || c == '_';
     text.starts_with(is_start) && text.chars().all(|c| is_start(c) || c.is_ascii_digit())
 }
 
-/// The placeholder that `text` begins with, and what follows it.
+/// Parses the placeholder at the beginning of `text`, and returns it and the rest.
 fn place(text: &str) -> Option<(Placeholder, &str)> {
     let (inside, after) = text.strip_prefix('{')?.split_once('}')?;
     let (name, filter) = match inside.split_once(':') {
@@ -184,11 +184,11 @@ fn place(text: &str) -> Option<(Placeholder, &str)> {
     is_name.then_some((place, after))
 }
 
-/// JSON whose texts are templates.
+/// JSON whose strings are templates.
 #[derive(Debug, Clone)]
 pub enum JsonTemplate {
     Fixed(Value),
-    /// The value itself, typed.
+    /// A placeholder that is a whole string. It is replaced by the value with its type.
     Place(Placeholder),
     Text(Template),
     List(Vec<JsonTemplate>),
@@ -216,7 +216,7 @@ impl JsonTemplate {
         }
     }
 
-    /// Every placeholder in it.
+    /// Returns all placeholders.
     pub(crate) fn places(&self) -> Vec<&Placeholder> {
         match self {
             Self::Fixed(_) => Vec::new(),
@@ -227,8 +227,8 @@ impl JsonTemplate {
         }
     }
 
-    /// The JSON for one call; none when it is one placeholder whose argument is absent. An absent argument
-    /// leaves its member or element out.
+    /// Returns the JSON for one call, or `None` if the template is one placeholder whose argument is missing. A missing
+    /// argument removes its member or element.
     pub(crate) fn fill(&self, values: &Map<String, Value>) -> Result<Option<Value>, UnfitValue> {
         Ok(Some(match self {
             Self::Fixed(value) => value.clone(),

@@ -128,7 +128,7 @@ fn a_changed_tool_is_a_new_tool() {
     assert_eq!(digest(&reordered), original, "nor the order of keys");
 }
 
-/// Each entry changes one thing of the good file.
+/// Each entry makes one change to the valid file: the text to replace, and its replacement.
 const FAULTS: [(&str, &str); 58] = [
     ("type: \"${DB_TYPE:-sqlite}\"", "type: oracle"),
     ("type: \"${DB_TYPE:-sqlite}\"", "type: postgres"),
@@ -269,7 +269,7 @@ fn a_statement_with_too_many_texts_is_a_fault() {
     }
 }
 
-/// Tools of another project, as they stand there, below a header that says what their types are here.
+/// Tools of another project, unchanged, below a header that defines their types.
 const FOREIGN: &str = r#"
 types:
   row_query: { type: sql, source: main, statement: "SELECT id FROM rows WHERE zone LIKE :pattern", derive: { pattern: "%{zone}%" } }
@@ -479,7 +479,7 @@ fn a_url_is_never_shown() {
     assert!(!format!("{catalogue:?}").contains("rows.db"));
 }
 
-/// Every catalogue that ships, with its path.
+/// Returns every example catalogue in `deploy/examples`, with its path.
 fn shipped() -> Vec<(PathBuf, String)> {
     let mut directories = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/examples")];
     let mut found = Vec::new();
@@ -536,7 +536,7 @@ fn the_published_schema_knows_what_the_catalogue_knows() {
         ("time_limit: 5s", "time_limit: soon"),
         ("name: read_rows", "name: read rows"),
     ] {
-        // Of a source whose type is a variable, an editor cannot know the keys.
+        // An editor cannot know the keys of a source whose type is a variable.
         let good = GOOD.replace("\"${DB_TYPE:-sqlite}\"", "sqlite");
         assert!(good.contains(from), "{from}");
         let value = Node::parse(&good.replacen(from, to, 1)).unwrap().to_value();

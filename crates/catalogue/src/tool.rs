@@ -29,16 +29,16 @@ use crate::subject_key::SubjectKey;
 use wardgate_mcp_client::ToolFingerprint;
 use wardgate_resilience::LimitSettings;
 
-/// Longest time one call may take. The audit service must wait longer than this before it calls a call lost.
+/// Maximum time limit of a call. The audit service must wait longer than this before it considers a call lost.
 const MAX_TIME_LIMIT: Duration = Duration::from_mins(5);
 
-/// What a tool may refer to in the file it stands in.
+/// The parts of a file that its tools can refer to.
 pub(crate) struct ToolFile<'f> {
     /// The directory of the file.
     pub(crate) base: &'f Path,
     pub(crate) types: &'f Types<'f>,
     pub(crate) sources: &'f BTreeMap<String, Option<SourceSettings>>,
-    /// What becomes of the values of classes.
+    /// The redacted forms of column classes.
     pub(crate) forms: &'f Arc<ConfiguredForms>,
 }
 
@@ -49,7 +49,7 @@ pub struct Tool {
     pub(super) aliases: Vec<ToolName>,
     definition_json: Bytes,
     time_limit: Option<Duration>,
-    /// Running it twice does what running it once does.
+    /// Whether running the tool twice has the same effect as running it once.
     repeatable: bool,
     limits: LimitSettings,
     cache: Option<Duration>,
@@ -57,26 +57,27 @@ pub struct Tool {
     derive: DerivedArguments,
     pub(super) plan: Plan,
     pub(super) result: ResultShape,
-    /// Of a tool that an MCP server defines: the server's name for it.
+    /// The server's name of the tool, or `None` unless an MCP server defines the tool.
     own_name: Option<String>,
-    /// Of the same: the definition that was approved.
+    /// The approved definition, or `None` unless an MCP server defines the tool.
     pin: Option<Arc<ToolFingerprint>>,
-    /// Of the same: the server shows it only to clients with these capabilities.
+    /// The capabilities of clients for which an MCP server shows the tool.
     required: RequiredCapabilities,
-    /// None of a tool that an MCP server defines.
+    /// The positions in the file, or `None` if an MCP server defines the tool.
     pub(super) positions: Option<ToolPositions>,
 }
 
-/// Where a tool is configured.
+/// Positions at which a tool is configured.
 #[derive(Debug)]
 pub(super) struct ToolPositions {
     pub(super) name: FilePosition,
-    /// The classes of its columns, or where they would be.
+    /// The position of the classes of its columns, or where these would be.
     pub(super) classes: FilePosition,
 }
 
 impl ToolPositions {
-    /// Of the tool at `node`. One without classes is pointed at where it says what runs it, `execute`.
+    /// Reads the positions of the tool at `node`. If the tool has no `result`, the position of its classes is that of
+    /// `execute`.
     fn read(node: &Node, result: Option<&Node>, execute: Position, faults: &Faults) -> Self {
         Self {
             name: faults.position(node.follow("/name").at),
@@ -86,59 +87,59 @@ impl ToolPositions {
 }
 
 impl Tool {
-    /// The same, whose results have these forms.
+    /// Returns this tool with other redacted forms for its results.
     pub(crate) fn with_forms(self, forms: &Arc<ConfiguredForms>) -> Self {
         let result = self.result.with_forms(forms);
         Self { result, ..self }
     }
 
-    /// What the policy needs to know of it.
+    /// Returns the facts about the tool that the policy needs.
     pub fn facts(&self) -> &ToolFacts {
         &self.facts
     }
 
-    /// Other names it answers to.
+    /// Returns the aliases of the tool.
     pub fn aliases(&self) -> &[ToolName] {
         &self.aliases
     }
 
-    /// The MCP tool definition without `name`: one JSON object, its keys as the author ordered them.
+    /// Returns the MCP tool definition without `name`: one JSON object whose keys keep the configured order.
     pub fn definition_json(&self) -> &Bytes {
         &self.definition_json
     }
 
-    /// How long one call may take, where the tool itself says so.
+    /// Returns the configured time limit of a call.
     pub fn time_limit(&self) -> Option<Duration> {
         self.time_limit
     }
 
-    /// Name of the source it works on, where it has one.
+    /// Returns the name of the source that the tool uses, or `None` if it has none.
     pub fn source(&self) -> Option<&str> {
         self.plan.source().map(|source| source.name.as_str())
     }
 
-    /// The name that the MCP server which defines it has for it; none of a tool that the file defines.
+    /// Returns the MCP server's name of the tool, or `None` if the file defines the tool.
     pub fn own_name(&self) -> Option<&str> {
         self.own_name.as_deref()
     }
 
-    /// The approved definition of a tool that an MCP server defines.
+    /// Returns the approved definition of a tool that an MCP server defines.
     pub fn pin(&self) -> Option<&Arc<ToolFingerprint>> {
         self.pin.as_ref()
     }
 
-    /// The capabilities of the clients that it is offered to.
+    /// Returns the capabilities that clients must have for the tool to be offered to them.
     pub fn required_capabilities(&self) -> &RequiredCapabilities {
         &self.required
     }
 
-    /// Whether running it twice does what running it once does.
+    /// Returns whether running the tool twice has the same effect as running it once.
     pub fn is_repeatable(&self) -> bool {
         self.repeatable
     }
 
-    /// Whether a result of it that is too large for an answer is kept: a list of rows, of which its author chose no
-    /// number.
+    /// Returns whether a result that is too large for a response is kept. This applies to lists of rows whose number is not
+    /// configured.
     pub fn keeps_large_results(&self) -> bool {
         self.facts.read_only
             && self.result.shape == Shape::Rows
@@ -146,32 +147,32 @@ impl Tool {
             && !self.plan.reads_kept_results()
     }
 
-    /// How often and how many at a time it may be called.
+    /// Returns the limits of rate and concurrency.
     pub fn limits(&self) -> LimitSettings {
         self.limits
     }
 
-    /// How long its results may be kept.
+    /// Returns how long results may be cached.
     pub fn cache(&self) -> Option<Duration> {
         self.cache
     }
 
-    /// What it does when it is called.
+    /// Returns the plan of the tool.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Its arguments.
+    /// Returns the input schema.
     pub fn input(&self) -> &InputSchema {
         &self.input
     }
 
-    /// The values that are made of its arguments.
+    /// Returns the derived values.
     pub fn derive(&self) -> &DerivedArguments {
         &self.derive
     }
 
-    /// What its results are.
+    /// Returns the shape of the results.
     pub fn result(&self) -> &ResultShape {
         &self.result
     }
@@ -312,7 +313,7 @@ fn aliases(node: &Node, faults: &mut Faults) -> Vec<ToolName> {
     nodes.iter().filter_map(|node| name(node, faults)).collect()
 }
 
-/// The hints of MCP 2025-11-25, `ToolAnnotations`, that matter here.
+/// The hints of `ToolAnnotations` (MCP 2025-11-25) that are used here.
 #[derive(Default)]
 struct Hints {
     read_only: bool,
@@ -355,7 +356,7 @@ fn time_limit(node: &Node, faults: &mut Faults) -> Option<Duration> {
     Some(limit)
 }
 
-/// How long results may be kept; only those of tools that change nothing can be.
+/// Reads how long results may be cached, which requires a tool that changes nothing.
 fn cache(node: &Node, read_only: bool, faults: &mut Faults) -> Option<Duration> {
     if !read_only {
         faults.add(
@@ -367,7 +368,7 @@ fn cache(node: &Node, read_only: bool, faults: &mut Faults) -> Option<Duration> 
     faults.duration(node, "cache")
 }
 
-/// Every example must be a call that the schema accepts.
+/// Checks that every example is a call that the schema accepts.
 fn check_examples(node: &Node, input: &InputSchema, faults: &mut Faults) {
     for example in faults.list(node, "examples") {
         let Some(mut fields) = FieldReader::of(example, "examples", faults) else {
@@ -392,7 +393,7 @@ fn check_examples(node: &Node, input: &InputSchema, faults: &mut Faults) {
     }
 }
 
-/// What can only be checked once all parts are known.
+/// Performs the checks that need all parts of a tool.
 fn check_together(
     at: Position,
     plan: &Plan,
@@ -465,8 +466,8 @@ fn check_together(
     }
 }
 
-/// SHA-256 over everything written about the tool except its other names. The source's URL, where secrets
-/// are, stands elsewhere. `word` is what the file says its `execute.type` stands for.
+/// Returns the SHA-256 of everything in the tool's entry except its aliases. The URL of the source, which may contain
+/// secrets, is not part of the entry. `word` is the file's definition of the tool's `execute.type`.
 fn definition_digest(node: &Node, word: Option<&Node>) -> Digest {
     let mut parts = Vec::new();
     if let Some(word) = word {

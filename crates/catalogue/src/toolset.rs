@@ -1,4 +1,4 @@
-//! `toolsets`: groups of tools under one name.
+//! `toolsets`: named groups of tools.
 
 use wardgate_domain::ToolFacts;
 use wardgate_yaml::Node;
@@ -10,25 +10,25 @@ use crate::tool::Tool;
 /// A group of tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Toolset {
-    /// What it is called.
+    /// The name of the toolset.
     pub name: String,
-    /// What it is for.
+    /// The description of the toolset.
     pub description: String,
-    /// Canonical names of the tools in it.
+    /// Canonical names of tools in the toolset.
     pub tools: Vec<String>,
-    /// Tools with one of these tags are in it too.
+    /// Tags whose tools are also in the toolset.
     pub tags: Vec<String>,
 }
 
 impl Toolset {
-    /// Whether a tool is in it.
+    /// Returns whether the toolset contains a tool.
     #[must_use]
     pub fn holds(&self, tool: &ToolFacts) -> bool {
         self.tools.iter().any(|name| name == tool.name.as_str())
             || tool.tags.iter().any(|tag| self.tags.contains(tag))
     }
 
-    /// Names that begin with one of `prefixes` may be of tools that MCP servers offer.
+    /// Reads all toolsets of a file. Names that begin with one of `prefixes` may belong to tools of MCP servers.
     pub(super) fn read_all(
         node: &Node,
         tools: &[Tool],
@@ -67,7 +67,7 @@ impl Toolset {
     }
 }
 
-/// The names that `node` lists, of tools that there are or may be.
+/// Reads the names of the tools in a toolset, which must exist or may be imported.
 fn members(node: &Node, tools: &[Tool], prefixes: &[&str], faults: &mut Faults) -> Vec<String> {
     let mut names = Vec::new();
     for node in faults.list(node, "tools") {

@@ -1,18 +1,18 @@
-//! What of a checked catalogue can be used and is probably not meant.
+//! Warnings about a catalogue: settings that are valid but probably not intended.
 
 use wardgate_domain::ColumnClass;
 
 use crate::{Catalogue, Fault, Tool};
 
 impl Catalogue {
-    /// What was read without a fault and does nothing that its author can have wanted.
+    /// Returns warnings about settings that are valid but have no effect that their author can have intended.
     #[must_use]
     pub fn warnings(&self) -> &[Fault] {
         &self.warnings
     }
 
-    /// A warning for each tool with columns that have no class: they reach nobody, unless a policy shows
-    /// `Class::"unclassified"`. Tools of MCP servers have their classes from their source and are left out.
+    /// Returns a warning for each tool with columns that have no class. Nobody receives such columns unless a policy shows
+    /// `Class::"unclassified"`. Tools of MCP servers are left out, because their source configures their classes.
     #[must_use]
     pub fn unclassified_columns(&self) -> Vec<Fault> {
         let tools = self.tools().iter();
@@ -21,20 +21,19 @@ impl Catalogue {
 }
 
 impl Tool {
-    /// `problem` with this tool and what mends it, where the tool is configured; none of a tool that an MCP server
-    /// defines.
+    /// Creates a warning about this tool at its name, or returns `None` if an MCP server defines the tool.
     #[must_use]
     pub fn warning(&self, problem: String, fix: String) -> Option<Fault> {
         Some(self.positions.as_ref()?.name.fault(problem, fix))
     }
 
-    /// The same about its column classes.
+    /// Creates a warning about this tool at its column classes, or returns `None` if an MCP server defines the tool.
     #[must_use]
     pub fn class_warning(&self, problem: String, fix: String) -> Option<Fault> {
         Some(self.positions.as_ref()?.classes.fault(problem, fix))
     }
 
-    /// The columns that have this class and can leave, in alphabetical order.
+    /// Returns the columns with this class that can be released, in alphabetical order.
     pub fn columns_of(&self, class: &ColumnClass) -> impl Iterator<Item = &str> {
         let classes = self.result.classes.iter();
         let columns = classes.filter(move |(_, it)| *it == class);
@@ -42,7 +41,7 @@ impl Tool {
         columns.filter(|column| !self.result.internal.contains(*column))
     }
 
-    /// Whether the names of its columns are part of the configuration, and never values of a result.
+    /// Returns whether the names of the columns are part of the configuration, and never values of a result.
     fn has_configured_columns(&self) -> bool {
         self.result.has_columns()
             || self.plan.columns().is_some()
@@ -50,7 +49,7 @@ impl Tool {
     }
 
     fn unclassified_columns(&self) -> Option<Fault> {
-        // What it reads is redacted already, by the classes of the tool that gave it.
+        // Kept results are already redacted, by the classes of the tool that returned them.
         if self.plan.reads_kept_results() {
             return None;
         }
@@ -79,7 +78,7 @@ impl Tool {
         (!without.is_empty()).then(|| self.without_class(without))?
     }
 
-    /// The warning that these columns have no class. Their names are left out where they can be values of a result.
+    /// Creates the warning that these columns have no class. Their names are left out if they may be values of a result.
     pub fn without_class(&self, mut columns: Vec<String>) -> Option<Fault> {
         let name = &self.facts.name;
         if !self.has_configured_columns() {

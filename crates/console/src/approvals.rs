@@ -1,4 +1,5 @@
-//! Calls that wait for this person's approval: the list, and one with its arguments and two buttons alike.
+//! The pages of calls that wait for a person's approval: the list of them, and one call with its arguments and two
+//! equal buttons.
 
 use std::sync::Arc;
 
@@ -20,17 +21,17 @@ use crate::problem_page::see_other;
 
 const PATH: &str = "/console/approvals";
 
-/// In the form, whose page it is.
+/// Form field: the person for whom the page was rendered.
 const PERSON: &str = "person";
 
-/// In the form, what is decided.
+/// Form field: the decision.
 const DECISION: &str = "decision";
 
 fn path_of(call: &WaitingCall) -> String {
     format!("{PATH}/{}", segment(&call.id))
 }
 
-/// The calls that this person may decide about.
+/// Lists the calls that this person may decide about.
 pub(crate) async fn list(console: Arc<Console>, signed_in: SignedInRequest) -> PageResult {
     #[derive(Deserialize)]
     struct ApprovalList {
@@ -60,7 +61,7 @@ pub(crate) async fn list(console: Arc<Console>, signed_in: SignedInRequest) -> P
     ))
 }
 
-/// One call with its arguments, and the decision of its form.
+/// Shows one call with its arguments, or handles the decision of its form.
 pub(crate) async fn page(console: Arc<Console>, mut signed_in: SignedInRequest) -> PageResult {
     #[derive(Deserialize)]
     struct OneApproval {
@@ -105,7 +106,7 @@ fn waiting_call(signed_in: &SignedInRequest, call: &WaitingCall) -> Markup {
     }
 }
 
-/// Decides as the form says, and leads back to the list.
+/// Sends the decision of the form to the gateway and redirects to the list.
 async fn decide(console: &Console, signed_in: &SignedInRequest, id: &str) -> PageResult {
     let fields = signed_in.page_request.form()?;
     if !signed_in.is_of_own_page(fields.filled(PERSON)) {

@@ -1,4 +1,4 @@
-//! What pages load: one stylesheet, one script, one picture. All of it is in the binary.
+//! Static assets of the pages: one stylesheet, one script and one icon, all embedded in the binary.
 
 use std::sync::LazyLock;
 
@@ -12,14 +12,14 @@ use crate::response_headers::protected;
 const STYLE: &str = include_str!("../assets/style.css");
 const ICON: &str = include_str!("../assets/icon.svg");
 
-/// The script, with the characters that it marks.
+/// The script, with the classes of invisible characters filled in.
 static SCRIPT: LazyLock<String> =
     LazyLock::new(|| with_character_classes(include_str!("../assets/chat.js")));
 
-/// Where the stylesheet of this version is.
+/// The URL of this version of the stylesheet.
 pub(crate) static STYLE_URL: LazyLock<String> =
     LazyLock::new(|| versioned("/console/style.css", STYLE));
-/// Where the script is.
+/// The URL of this version of the script.
 pub(crate) static SCRIPT_URL: LazyLock<String> =
     LazyLock::new(|| versioned("/console/chat.js", &SCRIPT));
 
@@ -40,7 +40,8 @@ pub(crate) async fn icon() -> Response {
     asset("image/svg+xml", ICON)
 }
 
-/// Kept for an hour: in the middle of an upgrade a replica of before may have answered.
+/// Returns an asset that may be cached for an hour only, because during an upgrade a replica of the previous version
+/// may have answered.
 fn asset(media: &'static str, text: &'static str) -> Response {
     let headers = [
         (header::CONTENT_TYPE, media),

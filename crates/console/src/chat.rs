@@ -1,4 +1,4 @@
-//! The chat: a page, and the way of its messages to the agent and back.
+//! The chat: its page, and the forwarding of messages to the agent and of its responses to the browser.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -24,16 +24,16 @@ use crate::page_request::SignedInRequest;
 use crate::response_headers::CONTENT_WITH_SCRIPT;
 use crate::session::SessionToken;
 
-/// How long the agent may take to begin an answer; from then on it keeps the stream alive itself.
+/// Maximum time that the agent may take to begin a response. After that, the agent keeps the stream alive itself.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The header that says whose page a message was written on: [`Caller::person`], as the page has it.
+/// The header that names the person for whom the page was rendered: [`Caller::person`], as embedded in the page.
 const PERSON: &str = "wardgate-person";
 
-/// Bytes of the list of assistants.
+/// Maximum size of the list of assistants, in bytes.
 const MAX_LIST: usize = 1 << 20;
 
-/// The list of assistants, as far as it is needed.
+/// The fields of the agent's list of assistants that the console uses.
 #[derive(Deserialize)]
 struct Models {
     #[serde(default)]
@@ -48,12 +48,12 @@ struct Model {
 }
 
 impl Model {
-    /// What it is for. An attribute holds it, which is not marked with the page.
+    /// Returns the description of the assistant. It is shown in an attribute, so invisible characters are marked here.
     fn description(&self) -> Option<Cow<'_, str>> {
         self.wardgate["description"].as_str().map(mark_invisible)
     }
 
-    /// What has to be set before it can answer.
+    /// Returns the settings that are missing before the assistant can answer.
     fn missing(&self) -> Vec<&str> {
         let missing = self.wardgate["missing"].as_array();
         missing
@@ -64,7 +64,7 @@ impl Model {
     }
 }
 
-/// The page.
+/// Renders the page of the chat.
 pub(crate) async fn page(console: Arc<Console>, signed_in: SignedInRequest) -> PageResult {
     let content = match &console.agent {
         None => nothing("This deployment has no agent, and so nobody to talk to."),
@@ -94,7 +94,7 @@ fn conversation(caller: &Caller, assistants: &[Model]) -> Markup {
     html! {
         h1 { "Chat" }
         p.quiet { "An assistant sees and does what you may see and do, and no more." }
-        // The script takes it away.
+        // The script removes this notice.
         p.notice.warn #unscripted { "The chat needs JavaScript: answers come word by word. Everything else here works without." }
         @for assistant in &unready {
             p.notice.warn role="status" {
@@ -142,12 +142,12 @@ async fn assistants(agent: &EdgeClient, token: &SessionToken) -> Result<Vec<Mode
         .unwrap_or(Err(()))
 }
 
-/// A message on its way to an assistant, and the events of its answer on their way back.
+/// Forwards a message to an assistant and streams the events of its answer back.
 pub(crate) async fn message(console: Arc<Console>, signed_in: SignedInRequest) -> PageResult {
     Ok(passed(&console, &signed_in, "/api/chat/message/").await)
 }
 
-/// A decision about a call that waits for one.
+/// Forwards a decision about a call that waits for approval.
 pub(crate) async fn approval(console: Arc<Console>, mut signed_in: SignedInRequest) -> PageResult {
     let id = signed_in.page_request.name().await?;
     Ok(passed(
@@ -158,7 +158,7 @@ pub(crate) async fn approval(console: Arc<Console>, mut signed_in: SignedInReque
     .await)
 }
 
-/// What the script reads where the agent does not answer, in the agent's own words for errors.
+/// Returns an error in the format of the agent, which the script can read.
 fn failed(status: StatusCode, message: &str) -> Response {
     let body = serde_json::json!({ "error": { "message": message } }).to_string();
     (status, [(CONTENT_TYPE, "application/json")], body).into_response()
@@ -192,7 +192,7 @@ async fn passed(console: &Console, signed_in: &SignedInRequest, path: &str) -> R
         return failed(StatusCode::BAD_GATEWAY, "The agent does not answer.");
     };
     let (head, body) = response.into_parts();
-    // Of its headers only what the body is: the others are the agent's to its own clients.
+    // Only the content type is forwarded; the other headers are meant for the agent's own clients.
     let media = head.headers.get(CONTENT_TYPE).cloned();
     let media = media.unwrap_or(HeaderValue::from_static("application/octet-stream"));
     let mut passed = Response::new(body);

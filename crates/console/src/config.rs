@@ -1,4 +1,4 @@
-//! Settings of the console.
+//! Configuration of the console.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,49 +7,50 @@ use serde::{Deserialize, Serialize};
 use wardgate_edge::{BodyLimits, ConnectionLimits, ListenerLimits};
 use wardgate_egress::{ProviderSettings, ProviderSettingsError};
 
-/// Whom people are signed in by.
+/// The identity provider by which people sign in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SignInConfig {
-    /// The provider's `iss`, to the letter; one of the issuers of `auth`.
+    /// The provider's `iss`, exactly as in its tokens. Must be one of the issuers of `auth`.
     pub issuer: String,
-    /// The console's name at the provider.
+    /// The client id of the console at the provider.
     pub client_id: String,
-    /// A file with the secret of a confidential client. None: a public client.
+    /// A file with the secret of a confidential client, or `None` for a public client.
     #[serde(default)]
     pub client_secret_file: Option<PathBuf>,
-    /// What every person is asked for. `offline_access`, where the provider has it, is what tokens are renewed by.
+    /// The scopes of every authorization request. Tokens are renewed only if the provider grants `offline_access` or an
+    /// equivalent.
     #[serde(default = "default_scopes")]
     pub scopes: Vec<String>,
-    /// Further parameters of the request that the browser takes to the provider, such as `prompt: consent`, without which
-    /// some give no refresh token.
+    /// Additional parameters of the authorization request, such as `prompt: consent`, without which some providers
+    /// issue no refresh token.
     #[serde(default)]
     pub parameters: BTreeMap<String, String>,
-    /// The parameter `resource` (RFC 8707) of every request, where the provider puts it into `aud`.
+    /// The parameter `resource` (RFC 8707) of every request, for providers that put it into `aud`.
     #[serde(default)]
     pub resource: Option<String>,
-    /// Which of the provider's tokens the gateway gets.
+    /// Which of the provider's tokens is sent to the gateway.
     #[serde(default)]
     pub token: UsedToken,
-    /// How long a session lasts at most, in hours, 1 to 168.
+    /// Maximum duration of a session, in hours, from 1 to 168.
     #[serde(default = "default_session_hours")]
     pub session_hours: u8,
-    /// Where the provider's metadata is not below its issuer: where people sign in.
+    /// The authorization endpoint, for a provider whose metadata is not below its issuer.
     #[serde(default)]
     pub authorization_url: Option<String>,
-    /// The same: where codes become tokens.
+    /// The token endpoint, for a provider whose metadata is not below its issuer.
     #[serde(default)]
     pub token_url: Option<String>,
 }
 
-/// Which of a provider's tokens the gateway gets.
+/// The kind of token that is sent to the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UsedToken {
     /// The access token.
     #[default]
     Access,
-    /// The identity token, of a provider whose access tokens are its own, such as Google.
+    /// The identity token, for a provider whose access tokens are opaque, such as Google.
     Identity,
 }
 
@@ -66,7 +67,7 @@ const OURS: [&str; 8] = [
 ];
 
 impl SignInConfig {
-    /// Checks what types alone cannot. Browsers come back to `public_url`.
+    /// Checks the constraints that the types cannot express. `public_url` is the address to which browsers return.
     pub fn validate(&self, public_url: Option<&str>) -> Result<(), SignInConfigError> {
         self.provider().validate()?;
         if !(1..=168).contains(&self.session_hours) {
@@ -82,7 +83,7 @@ impl SignInConfig {
         origin(public_url).map(drop)
     }
 
-    /// What of it is about the provider alone.
+    /// Returns the settings of the provider.
     pub(crate) fn provider(&self) -> ProviderSettings<'_> {
         ProviderSettings {
             issuer: &self.issuer,
@@ -94,7 +95,7 @@ impl SignInConfig {
     }
 }
 
-/// The scheme, host and port of `public_url`.
+/// Returns the origin (scheme, host and port) of `public_url`.
 pub(crate) fn origin(public_url: Option<&str>) -> Result<String, SignInConfigError> {
     let url = public_url.and_then(|url| url::Url::parse(url).ok());
     let url = url.ok_or(SignInConfigError::NoPublicUrl)?;
@@ -109,36 +110,36 @@ const fn default_session_hours() -> u8 {
     12
 }
 
-/// A setting of the sign-in that cannot be used.
+/// An invalid setting of the sign-in.
 #[derive(Debug, thiserror::Error)]
 pub enum SignInConfigError {
-    /// The provider's.
+    /// A setting of the provider is invalid.
     #[error("sign_in.{0}")]
     Provider(#[from] ProviderSettingsError),
-    /// Browsers would have no way back.
+    /// `public_url` is missing, so browsers could not return from the provider.
     #[error("sign_in needs `public_url`, where browsers come back to")]
     NoPublicUrl,
-    /// It would be there twice.
+    /// The parameter would be sent twice, because the console sets it itself.
     #[error("sign_in.parameters: remove `{0}`, which the console sets itself")]
     Parameter(String),
-    /// Out of its range.
+    /// The number of hours is out of range.
     #[error("sign_in.session_hours: write 1 to 168")]
     SessionHours,
 }
 
-/// What one request may cost.
+/// Limits of one request and of the connections.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpLimits {
-    /// Largest body, bytes.
+    /// Maximum size of a request body, in bytes.
     pub body_bytes: usize,
-    /// Seconds to send the header of a request.
+    /// Maximum time to send the header of a request, in seconds.
     pub header_seconds: u64,
-    /// Seconds to send the body of a request.
+    /// Maximum time to send the body of a request, in seconds.
     pub body_seconds: u64,
-    /// Open connections; further ones are refused, but for probes.
+    /// Maximum number of open connections. Further connections are refused, except those of probes.
     pub connections: usize,
-    /// How long one connection lasts, and what one client may take.
+    /// Limits of the duration of a connection and of what one client may use.
     pub listener: ListenerLimits,
 }
 
@@ -155,7 +156,7 @@ impl Default for HttpLimits {
 }
 
 impl HttpLimits {
-    /// Those of a body.
+    /// Returns the limits of a request body.
     pub fn body(&self) -> BodyLimits {
         BodyLimits {
             bytes: self.body_bytes,
@@ -163,7 +164,7 @@ impl HttpLimits {
         }
     }
 
-    /// Those of connections.
+    /// Returns the limits of connections.
     pub fn connections(&self) -> ConnectionLimits {
         ConnectionLimits {
             connections: self.connections,

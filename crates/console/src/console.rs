@@ -1,4 +1,4 @@
-//! The console: what its pages need.
+//! The console: the state that all pages share.
 
 use std::sync::Arc;
 
@@ -12,34 +12,35 @@ use crate::record::{Record, RecordLinks};
 use crate::record_access::RecordAccess;
 use crate::store::ConsoleStore;
 
-/// Whom the console calls.
+/// The services that the console calls.
 pub struct Links {
-    /// Where tools are.
+    /// The client of the gateway, which serves the tools.
     pub gateway: EdgeClient,
-    /// Where assistants are. None: there is no chat.
+    /// The client of the agent, which serves the assistants, or `None` if there is no chat.
     pub agent: Option<EdgeClient>,
-    /// Where the record is. None: it is not shown.
+    /// The clients for the audit record, or `None` if the record is not shown.
     pub record: Option<RecordLinks>,
 }
 
-/// The pages.
+/// The console.
 pub struct Console {
     pub(crate) gateway: GatewayClient,
     pub(crate) agent: Option<EdgeClient>,
     pub(crate) record: Option<Record>,
     pub(crate) admission: Admission,
-    /// Where browsers reach it, where that is configured: `https://host`, without a path.
+    /// The origin at which browsers reach the console, `https://host` without a path, or `None` if it is not
+    /// configured.
     pub(crate) origin: Option<String>,
     pub(crate) page_slots: PageSlots,
     pub(crate) store: Arc<ConsoleStore>,
-    /// None: people bring a token.
+    /// The sign-in by an identity provider, or `None` if people sign in with a token.
     pub(crate) sign_in: Option<Arc<ProviderSignIn>>,
     pub(crate) ambient: Ambient,
 }
 
 impl Console {
-    /// Pages for whom `admission` lets in, with what came of calls and sessions in `store`. `public_url` is where browsers
-    /// reach them; where that is https, so is the cookie.
+    /// Creates the console for the people that `admission` lets in. Results of calls and sessions are kept in `store`.
+    /// `public_url` is the address at which browsers reach the console; if it is https, cookies are `Secure`.
     pub fn new(
         links: Links,
         admission: Admission,
@@ -64,8 +65,8 @@ impl Console {
         })
     }
 
-    /// What of the record this person may read. Nothing while it is not linked or the policy does not answer: the pages
-    /// of the record say so, and the others do without it.
+    /// Returns which part of the record this person may read: nothing if the record is not linked or the policy service
+    /// does not answer. The pages of the record report such a failure; the other pages do not need the record.
     pub(crate) async fn record_access(&self, caller: &Caller) -> RecordAccess {
         match &self.record {
             Some(record) => record.access(caller).await.unwrap_or(RecordAccess::None),
@@ -73,7 +74,7 @@ impl Console {
         }
     }
 
-    /// Whether browsers reach it over https.
+    /// Returns whether browsers reach the console over https.
     pub(crate) fn is_secure(&self) -> bool {
         let origin = self.origin.as_deref();
         origin.is_some_and(|origin| origin.starts_with("https://"))

@@ -1,29 +1,29 @@
-//! Cookies: how they are found in a request and set in a response.
+//! Cookies: reads them from requests and sets them in responses.
 
 use std::time::Duration;
 
 use http::header::COOKIE;
 use http::{HeaderMap, HeaderValue};
 
-/// A cookie that over https is of this very host alone: browsers take one whose name has the prefix from nobody else
-/// (RFC 6265bis §4.1.3.2).
+/// A cookie that over https is bound to this host: browsers accept a cookie with the prefix `__Host-` from this host
+/// only (RFC 6265bis §4.1.3.2).
 pub(crate) struct HostCookie {
-    /// Over https, with the prefix `__Host-`.
+    /// The name of the cookie over https, with the prefix `__Host-`.
     pub(crate) secure_name: &'static str,
-    /// Over plain HTTP.
+    /// The name of the cookie over plain HTTP.
     pub(crate) name: &'static str,
-    /// Where browsers send it over plain HTTP; the prefix demands all of the host.
+    /// The path of the cookie over plain HTTP. The prefix `__Host-` requires the path `/`.
     pub(crate) path: &'static str,
     pub(crate) same_site: &'static str,
 }
 
 impl HostCookie {
-    /// Its value in a request.
+    /// Returns the value of the cookie in a request.
     pub(crate) fn find<'h>(&self, headers: &'h HeaderMap, is_secure: bool) -> Option<&'h str> {
         only_cookie(headers, self.name(is_secure))
     }
 
-    /// `Set-Cookie` that sets it for so long.
+    /// Returns a `Set-Cookie` header that sets the cookie for the time `left`.
     pub(crate) fn set(&self, value: &str, left: Duration, is_secure: bool) -> Option<HeaderValue> {
         let (path, secure) = if is_secure {
             ("/", "; Secure")
@@ -36,7 +36,7 @@ impl HostCookie {
         ))
     }
 
-    /// `Set-Cookie` that takes it away.
+    /// Returns a `Set-Cookie` header that removes the cookie.
     pub(crate) fn end(&self, is_secure: bool) -> Option<HeaderValue> {
         self.set("", Duration::ZERO, is_secure)
     }
@@ -50,14 +50,14 @@ impl HostCookie {
     }
 }
 
-/// A header that logs leave out.
+/// Returns a header value that is marked as sensitive, so that logs leave it out.
 pub(crate) fn secret_header(text: String) -> Option<HeaderValue> {
     let mut value = HeaderValue::try_from(text).ok()?;
     value.set_sensitive(true);
     Some(value)
 }
 
-/// The value of the one cookie of this name. Of two one is somebody else's doing.
+/// Returns the value of the only cookie of this name. If there are several, one may be an attacker's, so none is used.
 pub(crate) fn only_cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     let cookies = headers.get_all(COOKIE).iter();
     let mut values = cookies

@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::problem::Problem;
 
-/// More fields than any form of ours has.
+/// Maximum number of fields, which is more than any form of the console has.
 const MOST: usize = 512;
 
-/// Names and values, as they were sent.
+/// The names and values of the fields, in the order of the request.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct FormFields(Vec<(String, String)>);
 
@@ -43,13 +43,13 @@ impl FormFields {
         Ok(Self(fields))
     }
 
-    /// The value of a field; the first, where it came several times.
+    /// Returns the value of a field, or the first one if the field occurs several times.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let mut values = self.0.iter().filter(|(own, _)| own == name);
         values.next().map(|(_, value)| value.as_str())
     }
 
-    /// What of it is not blank.
+    /// Returns the trimmed value of a field, or `None` if it is blank.
     pub(crate) fn filled(&self, name: &str) -> Option<&str> {
         self.get(name)
             .map(str::trim)
@@ -57,14 +57,14 @@ impl FormFields {
     }
 }
 
-/// `pairs` as a query, to stand behind a `?`.
+/// Encodes `pairs` as a query string, without the `?`.
 pub(crate) fn query<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     url::form_urlencoded::Serializer::new(String::new())
         .extend_pairs(pairs)
         .finish()
 }
 
-/// `text` as one segment of a path.
+/// Encodes `text` as one segment of a path.
 pub(crate) fn segment(text: &str) -> String {
     percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
 }

@@ -1,6 +1,7 @@
-//! A form for the arguments of a tool, made from its input schema; and the arguments that a form was filled with.
+//! A form for the arguments of a tool, generated from the tool's input schema, and the arguments of a submitted form.
 //!
-//! What has no field of its own kind is written as JSON. Numbers and JSON go to the tool as they were written.
+//! An argument whose type has no field of its own is entered as JSON. Numbers and JSON are sent to the tool exactly as
+//! entered.
 
 use maud::{Markup, html};
 use serde_json::Value;
@@ -10,16 +11,16 @@ use wardgate_domain::find_invisible;
 use crate::fields::FormFields;
 use crate::output::{cut, pretty};
 
-/// Before the name of an argument, in the form: our own fields have no such names.
+/// Prefix of the names of argument fields, which separates them from the console's own fields.
 const PREFIX: &str = "argument.";
 
-/// All arguments at once, in the place of the fields.
+/// Form field: all arguments at once, instead of the individual fields.
 const WHOLE: &str = "arguments";
 
-/// Fields in one form; further arguments are written as JSON.
+/// Maximum number of fields in one form. Further arguments are entered as JSON.
 const MOST: usize = 60;
 
-/// Characters of a description.
+/// Maximum number of characters of a description.
 const IN_FORM: usize = 500;
 
 /// The kind of a field.
@@ -33,7 +34,7 @@ enum FieldKind {
     Json,
 }
 
-/// An argument of a tool.
+/// An argument of a tool and its field.
 #[derive(Debug, Clone)]
 struct FormArgument {
     name: String,
@@ -41,18 +42,18 @@ struct FormArgument {
     required: bool,
     description: String,
     default: Option<Value>,
-    /// Further rules, in words.
+    /// Further constraints of the schema, in words.
     rules: Vec<String>,
 }
 
 /// The form of one tool.
 pub(crate) struct Form {
     arguments: Vec<FormArgument>,
-    /// Some arguments have no field.
+    /// Whether some arguments have no field.
     is_cut: bool,
 }
 
-/// A form as it was filled in: its arguments as JSON, or the fields that are wrong and why.
+/// The result of a submitted form: the arguments as JSON, or the invalid fields and what is wrong with each.
 pub(crate) type FilledForm = Result<Box<RawValue>, Vec<(String, String)>>;
 
 impl Form {
@@ -80,7 +81,7 @@ impl Form {
         }
     }
 
-    /// The arguments that the fields hold.
+    /// Returns the arguments that the fields contain.
     pub(crate) fn filled(&self, fields: &FormFields) -> FilledForm {
         if let Some(whole) = fields.filled(WHOLE) {
             let wrong = |what: &str| Err(vec![(WHOLE.to_owned(), what.to_owned())]);
@@ -113,7 +114,7 @@ impl Form {
         }
     }
 
-    /// The fields, with what was filled in; `wrong` is what is to be mended.
+    /// Renders the fields with their submitted values. `wrong` lists the invalid fields.
     pub(crate) fn fields(&self, filled: Option<&FormFields>, wrong: &[(String, String)]) -> Markup {
         let fault = |name: &str| {
             let mut wrong = wrong.iter();
@@ -141,7 +142,7 @@ impl Form {
 }
 
 impl FormArgument {
-    /// What is sent for `given`; nothing for what was left empty and need not be there.
+    /// Returns the JSON to send for `given`, or `None` if an optional argument was left empty.
     fn value(&self, given: &str) -> Result<Option<String>, &'static str> {
         if given.trim().is_empty() && (!self.required || self.kind != FieldKind::Text) {
             return if self.required {
@@ -173,7 +174,8 @@ impl FormArgument {
         let name = format!("{PREFIX}{}", self.name);
         let value = match filled {
             Some(filled) => filled.get(&name).unwrap_or_default().to_owned(),
-            // What nobody sees is not filled in for anybody; left out, the default holds all the same.
+            // A default with invisible characters is not filled in. If the field is left empty, the default applies all
+            // the same.
             None => self
                 .default
                 .as_ref()
@@ -243,7 +245,7 @@ fn kind(of: &Value) -> FieldKind {
     }
 }
 
-/// What else the schema says of it.
+/// Returns further constraints of the schema, in words.
 fn rules(of: &Value) -> Vec<String> {
     let words = [
         ("pattern", "matches"),
@@ -267,7 +269,7 @@ fn rules(of: &Value) -> Vec<String> {
     rules
 }
 
-/// A value as it is written into a field: texts without quotes.
+/// Converts a value to the text of a field: strings are not quoted.
 fn field_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

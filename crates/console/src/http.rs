@@ -1,4 +1,4 @@
-//! From a request to a response with the headers that every one has.
+//! Routing of requests to pages, with the metrics and the headers that every response has.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::problem::Problem;
 use crate::problem_page;
 use crate::response_headers::protected;
 
-/// The response of a page, or the problem for which there is none.
+/// The response of a page, or the problem that prevented it.
 pub(crate) type PageResult = Result<Response, Problem>;
 
-/// A path for anybody.
+/// Creates a route that does not require a session.
 pub(crate) fn open<W, A>(
     console: &Arc<Console>,
     page: &'static str,
@@ -34,7 +34,7 @@ where
     served(console, page, methods, work)
 }
 
-/// A path for whoever is signed in.
+/// Creates a route that requires a session.
 pub(crate) fn signed_in<W, A>(
     console: &Arc<Console>,
     page: &'static str,
@@ -103,7 +103,7 @@ where
     })
 }
 
-/// A path that nobody serves.
+/// Handles paths that do not exist.
 pub(crate) async fn unknown(_: Arc<Console>, _: PageRequest) -> PageResult {
     Err(Problem::Unknown)
 }

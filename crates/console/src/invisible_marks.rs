@@ -1,7 +1,7 @@
-//! Invisible characters in pages: every text node of a page shows them as marks, and so does the script.
+//! Invisible characters in pages: every text node of a page shows them as visible marks. The script does the same.
 //!
-//! Attributes keep what they hold, since forms send some of it back; what people read of them is marked where it is
-//! written. The content of a text area is kept for the same reason.
+//! Attributes and the contents of text areas remain unchanged, because forms send some of them back. Attributes that
+//! people read are marked where they are rendered.
 
 use std::borrow::Cow;
 
@@ -9,8 +9,8 @@ use wardgate_domain::{is_invisible, is_joining, is_pictograph, mark_invisible};
 
 const FIELD: &str = "<textarea";
 
-/// `html` with the invisible characters of its text nodes marked. It was written by a template, so that `<` and `>`
-/// stand around tags alone.
+/// Marks the invisible characters in the text nodes of `html`. The input must come from a template, so that `<` and `>`
+/// occur only in tags.
 pub(crate) fn mark_text_nodes(html: String) -> String {
     if matches!(mark_invisible(&html), Cow::Borrowed(_)) {
         return html;
@@ -38,7 +38,7 @@ fn push_text(marked: &mut String, text: &str, in_field: bool) {
     }
 }
 
-/// `script` with the classes of characters that its regular expression is made of, from the one definition.
+/// Fills in the character classes in the regular expression of `script`, from the same definition that Rust code uses.
 pub(crate) fn with_character_classes(script: &str) -> String {
     script
         .replace("{{INVISIBLE}}", &class(is_invisible))
@@ -46,8 +46,8 @@ pub(crate) fn with_character_classes(script: &str) -> String {
         .replace("{{JOINING}}", &class(is_joining))
 }
 
-/// The characters for which `is` holds, as the inside of a character class of a JavaScript regular expression with the
-/// flag `u`, in a string literal.
+/// Returns the characters for which `is` holds as the inside of a character class of a JavaScript regular expression
+/// with the flag `u`, escaped for a string literal.
 fn class(is: fn(char) -> bool) -> String {
     let mut class = String::new();
     let mut range: Option<(char, char)> = None;

@@ -1,4 +1,4 @@
-//! What every page looks like around its content.
+//! The layout of every page around its content.
 
 use axum::response::{Html, IntoResponse, Response};
 use http::StatusCode;
@@ -19,7 +19,7 @@ pub(crate) enum Section {
     Policy,
 }
 
-/// The parts that there are for this person, with their paths and names.
+/// Returns the sections that this person may open, with their paths and names.
 fn parts(record: RecordAccess) -> impl Iterator<Item = (Section, &'static str, &'static str)> {
     let record = match record {
         RecordAccess::None => None,
@@ -37,12 +37,12 @@ fn parts(record: RecordAccess) -> impl Iterator<Item = (Section, &'static str, &
     .flatten()
 }
 
-/// A page for somebody who is signed in.
+/// Renders a page for a person who is signed in.
 pub(crate) fn page(viewer: &Viewer, part: Section, title: &str, content: &Markup) -> Response {
     page_with_status(StatusCode::OK, viewer, part, title, content)
 }
 
-/// The same where not all is well.
+/// Like [`page`], but with a status other than 200.
 pub(crate) fn page_with_status(
     status: StatusCode,
     viewer: &Viewer,
@@ -54,7 +54,7 @@ pub(crate) fn page_with_status(
     whole(status, title, &header, content, false)
 }
 
-/// The same with our script.
+/// Like [`page`], but includes the console's script.
 pub(crate) fn page_with_script(
     viewer: &Viewer,
     part: Section,
@@ -65,7 +65,7 @@ pub(crate) fn page_with_script(
     whole(StatusCode::OK, title, &header, content, true)
 }
 
-/// A page that is no part of the console, for anybody: who is signed in still has the way to its parts.
+/// Renders a page outside of the sections. If the viewer is signed in, it has the navigation.
 pub(crate) fn plain(
     status: StatusCode,
     viewer: Option<&Viewer>,

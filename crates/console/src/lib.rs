@@ -1,15 +1,16 @@
-//! The web pages: what a person may use, one call of it, a chat, and the record for whom the policy lets read it.
+//! The web console: lists a person's tools and calls them, offers a chat and approvals, and shows the audit record to
+//! people whom the policy lets read it.
 //!
 //! ```text
 //!  browser ─▶ http: host, origin, own page ─▶ session: cookie → token → Caller ─▶ pages
 //!                                                                                       │ with the person's token
 //!        tools · playground ─▶ mcp ─▶ gateway /mcp         chat ─▶ agent /api/chat ◀────┤
-//!        record ─▶ policy: may they? ─▶ audit: read, and put the look on record ◀───────┘
+//!        record ─▶ policy: may they? ─▶ audit: read, and record the access ◀────────────┘
 //! ```
 //!
-//! One job: to show. It holds no privilege over tools: they are reached through the gateway with the person's own token,
-//! as by any other client. The record it may read itself, and asks the policy for every look who may see it. Whatever
-//! came from tools, models, people or the record is text, never markup.
+//! The console only presents. It has no privileges over tools: it reaches them through the gateway with the person's
+//! own token, like any other client. It can read the record itself, and asks the policy service for each access who may
+//! see it. Everything that came from tools, models, people or the record is rendered as text, never as markup.
 
 mod approvals;
 mod assets;

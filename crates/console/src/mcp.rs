@@ -1,4 +1,4 @@
-//! The gateway, as an MCP client sees it (protocol 2026-07-28): each request is one POST with the person's own token.
+//! A client of the gateway's MCP endpoint (protocol 2026-07-28). Each request is one POST with the person's own token.
 
 use std::time::Duration;
 
@@ -13,20 +13,21 @@ use crate::session::SessionToken;
 /// The gateway's MCP endpoint.
 pub(crate) const MCP_PATH: &str = "/mcp";
 
-/// Bytes of an answer.
+/// Maximum size of a response, in bytes.
 const MAX_ANSWER: usize = 4 * 1024 * 1024;
 
-/// How long anything but a call of a tool may take.
+/// Maximum time of a request other than a tool call.
 pub(crate) const ASK_LIMIT: Duration = Duration::from_secs(30);
 
-/// The gateway ends every call within 5 minutes itself; this catches one that does not.
+/// Maximum time of a tool call. The gateway ends every call within 5 minutes, so this limit applies only if the gateway
+/// does not.
 pub(crate) const CALL_LIMIT: Duration = Duration::from_secs(310);
 
-/// How the gateway is reached.
+/// The client of the gateway.
 #[derive(Debug, Clone)]
 pub(crate) struct GatewayClient(EdgeClient);
 
-/// What went to and fro, and what it means.
+/// A request with its response, and the outcome of the response.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(crate) request: String,
@@ -35,7 +36,8 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// The `_meta` of the result, or the `data` of the error: where the gateway says what is on record of the call.
+    /// Returns the `_meta` of the result or the `data` of the error, which contain the gateway's ids of the recorded
+    /// call.
     pub(crate) fn meta(&self) -> &Value {
         match &self.outcome {
             Ok(result) => &result["_meta"],
@@ -43,7 +45,7 @@ impl Exchange {
         }
     }
 
-    /// The exchange of a request and an answer that were kept as they were written.
+    /// Recreates an exchange from the texts of its request and its response.
     pub(crate) fn reread(request: String, answer: String) -> Option<Self> {
         let outcome = read_outcome(&answer, ID)?;
         Self::new(
@@ -68,7 +70,7 @@ impl Exchange {
     }
 }
 
-/// A fault for which there is no answer of the gateway.
+/// A failure to get a response from the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub(crate) enum GatewayFault {
     #[error("the gateway cannot be reached")]
@@ -79,10 +81,10 @@ pub(crate) enum GatewayFault {
     TooLarge,
     #[error("the gateway's answer cannot be read")]
     Unreadable,
-    /// The token is no longer, or not there, a caller's.
+    /// The gateway rejected the token, or there is none.
     #[error("the gateway does not accept the token")]
     Unauthorized,
-    /// It has no room for it now, or the person no right to more.
+    /// The gateway is overloaded, or the person exceeded a limit.
     #[error("the gateway is busy")]
     Busy,
 }
@@ -97,7 +99,7 @@ impl GatewayFault {
         }
     }
 
-    /// What a person reads.
+    /// Returns the explanation for people.
     pub(crate) fn words(self) -> &'static str {
         match self {
             Self::Unreachable => "It cannot be reached. Try again, or tell whoever runs it.",
@@ -122,7 +124,7 @@ impl From<EdgeClientError> for GatewayFault {
     }
 }
 
-/// There is one request a connection's stream, so that one id does for all.
+/// The id of every request. Each HTTP request carries exactly one JSON-RPC request, so ids need not differ.
 const ID: u64 = 1;
 
 impl GatewayClient {
@@ -130,7 +132,7 @@ impl GatewayClient {
         Self(edge)
     }
 
-    /// Sends `request` and waits for what comes of it. Dropping the future cancels it.
+    /// Sends `request` and waits for the response. Dropping the future cancels the request.
     pub(crate) async fn ask(
         &self,
         token: &SessionToken,

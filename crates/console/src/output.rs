@@ -1,4 +1,4 @@
-//! Values of others as text and tables, bounded. Nothing here makes markup of what it shows.
+//! Rendering of foreign values as text and tables of bounded size. Nothing in them is interpreted as markup.
 
 use std::borrow::Cow;
 
@@ -6,20 +6,20 @@ use maud::{Markup, html};
 use serde_json::{Map, Value};
 use wardgate_domain::mark_invisible;
 
-/// Rows and columns of one table; what is more is counted.
+/// Maximum number of rows and columns of one table. Further rows are only counted.
 const MAX_ROWS: usize = 200;
 const MAX_COLUMNS: usize = 40;
 
-/// Characters of one field of a table.
+/// Maximum number of characters of one cell.
 const MAX_CELL: usize = 400;
 
-/// Characters of one text.
+/// Maximum number of characters of one text.
 pub(crate) const MAX_TEXT: usize = 64 * 1024;
 
-/// Tables of one result.
+/// Maximum number of tables of one result.
 const MAX_TABLES: usize = 8;
 
-/// At most so many characters of `text`, with a sign that it was cut.
+/// Cuts `text` to that number of characters and marks the cut with an ellipsis.
 pub(crate) fn cut(text: &str, characters: usize) -> Cow<'_, str> {
     match text.char_indices().nth(characters) {
         None => Cow::Borrowed(text),
@@ -27,17 +27,17 @@ pub(crate) fn cut(text: &str, characters: usize) -> Cow<'_, str> {
     }
 }
 
-/// `value` as indented JSON.
+/// Formats `value` as indented JSON.
 pub(crate) fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
-/// A text, as it is, in a box that a keyboard can scroll.
+/// Renders preformatted text in a region that can be scrolled with the keyboard.
 pub(crate) fn text(label: &str, text: &str) -> Markup {
     html! { pre tabindex="0" role="region" aria-label=(label) { (cut(text, MAX_TEXT)) } }
 }
 
-/// A structured result: rows as tables, and the rest as JSON.
+/// Renders a structured result: lists of objects as tables, and the rest as JSON.
 pub(crate) fn structured(value: &Value) -> Markup {
     if let Some(rows) = rows(value) {
         return table("Result", &rows);
@@ -61,7 +61,7 @@ pub(crate) fn structured(value: &Value) -> Markup {
     }
 }
 
-/// The objects of a list that holds nothing else.
+/// Returns the objects of a list, or `None` if it is empty or contains anything else.
 fn rows(value: &Value) -> Option<Vec<&Map<String, Value>>> {
     let items = value.as_array().filter(|items| !items.is_empty())?;
     items.iter().map(Value::as_object).collect()

@@ -1,4 +1,4 @@
-//! A request for a page: the checks before the page sees it, and the person who sent it.
+//! A request for a page: the checks before its handler runs, and the person who sent it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,25 +17,26 @@ use crate::problem::Problem;
 use crate::record_access::RecordAccess;
 use crate::session::SessionToken;
 
-/// People are told so long before their session ends.
+/// Time before the end of a session from which on pages show a warning.
 const WARNING: Duration = Duration::from_mins(10);
 
-/// A request that passed the checks: its body is whole, and one that changes anything comes from a page of the console.
+/// A request that passed the checks: its body is complete, and a request that changes something comes from a page of
+/// the console.
 pub(crate) struct PageRequest {
     pub(crate) parts: Parts,
     pub(crate) body: Bytes,
 }
 
-/// The person that a page is for.
+/// The person for whom a page is rendered.
 pub(crate) struct Viewer {
     pub(crate) caller: Arc<Caller>,
-    /// What of the record there is for them to read.
+    /// The part of the record that this person may read.
     pub(crate) record: RecordAccess,
-    /// When their session ends, where that is soon.
+    /// The end of the person's session if it is near, else `None`.
     pub(crate) ends_soon: Option<Timestamp>,
 }
 
-/// The request of a person who is signed in.
+/// A request of a person who is signed in.
 pub(crate) struct SignedInRequest {
     pub(crate) viewer: Viewer,
     pub(crate) token: SessionToken,
@@ -43,8 +44,7 @@ pub(crate) struct SignedInRequest {
 }
 
 impl Viewer {
-    /// Whoever sent a request with these headers, if anybody is signed in: for the header of a page that says what
-    /// went wrong.
+    /// Returns the person whose session these headers carry, if there is one. Error pages use this for their header.
     pub(crate) async fn of(
         console: &Console,
         headers: &HeaderMap,
@@ -63,14 +63,15 @@ impl Viewer {
 }
 
 impl SignedInRequest {
-    /// Refuses what a page of somebody else sends: it was filled in by another person than the one it would be done as.
+    /// Returns whether the submitted page was rendered for the person who is signed in now. Otherwise another person
+    /// filled in the form.
     pub(crate) fn is_of_own_page(&self, person: Option<&str>) -> bool {
         person == Some(self.viewer.caller.person().to_string().as_str())
     }
 }
 
 impl PageRequest {
-    /// The ordered list. Each step costs more than the one before, and trusts what that one checked.
+    /// Runs the checks in order. Each check costs more than the one before and relies on it.
     pub(crate) async fn read(
         console: &Console,
         methods: &'static [Method],
@@ -78,8 +79,7 @@ impl PageRequest {
     ) -> Result<Self, Problem> {
         let (parts, mut body) = request.into_parts();
         let admission = &console.admission;
-        // 1. Host: a web page that rebinds a name to this address gets no further. Its origin is looked at below, where
-        // it matters, and more strictly.
+        // 1. Host, against DNS rebinding. The origin is checked below, only where it matters and more strictly.
         let hosts = parts.headers.get_all(header::HOST).iter();
         let hosts: HeaderMap = hosts.map(|host| (header::HOST, host.clone())).collect();
         admission
@@ -90,12 +90,12 @@ impl PageRequest {
         if !methods.contains(&parts.method) {
             return Err(Problem::Method(methods));
         }
-        // 3. What changes anything comes from a page of ours, whatever cookies it has.
+        // 3. A request that changes something must come from a page of the console, whatever cookies it carries.
         if parts.method != Method::GET && !is_own(console, &parts.uri, &parts.headers) {
             wardgate_edge::drain(&parts.headers, body).await;
             return Err(Problem::Foreign);
         }
-        // 4. The body: bounded in size and time.
+        // 4. The body, which is bounded in size and time.
         let read = wardgate_edge::read(&mut body, admission.body).await;
         let body = match read {
             Ok(read) => read,
@@ -107,7 +107,7 @@ impl PageRequest {
         Ok(Self { parts, body })
     }
 
-    /// Whose session it is.
+    /// Identifies the person by the session of the request.
     pub(crate) async fn signed_in(self, console: &Console) -> Result<SignedInRequest, Problem> {
         let peer = self.parts.extensions.get::<SocketAddr>().copied();
         let back = (self.parts.method == Method::GET)
@@ -123,7 +123,7 @@ impl PageRequest {
             }
             Err(_) => return Err(signed_out()),
         };
-        // What is sent is answered without a page around it.
+        // The response to a POST has no navigation, so access to the record is not needed.
         let record = if self.is_post() {
             RecordAccess::None
         } else {
@@ -152,26 +152,26 @@ impl PageRequest {
         FormFields::of_form(&self.parts.headers, &self.body)
     }
 
-    /// The one variable of the path.
+    /// Returns the only variable of the path.
     pub(crate) async fn name(&mut self) -> Result<String, Problem> {
         let path = Path::<String>::from_request_parts(&mut self.parts, &()).await;
         path.map(|Path(name)| name).map_err(|_| Problem::Unknown)
     }
 }
 
-/// When a session ends that ends at `ends_at`, or else with its token, if it is time to say so.
+/// Returns when the session ends if that is near. A session without an end of its own ends with the caller's token.
 fn ends_soon(console: &Console, caller: &Caller, ends_at: Option<Timestamp>) -> Option<Timestamp> {
     let ends_at = ends_at.unwrap_or(caller.expires_at());
     (ends_at.since(console.ambient.now()) < WARNING).then_some(ends_at)
 }
 
-/// Whether a page of the console sent it: browsers say so, and no page can make them say otherwise.
+/// Returns whether a page of the console sent the request, by headers that browsers set and pages cannot forge.
 fn is_own(console: &Console, target: &Uri, headers: &HeaderMap) -> bool {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     if headers.contains_key("sec-fetch-site") && text("sec-fetch-site") != Some("same-origin") {
         return false;
     }
-    // Older browsers, and newer ones on plain HTTP, say it by the origin alone.
+    // Older browsers, and all browsers on plain HTTP, send only the `Origin` header.
     let Some(origin) = text(header::ORIGIN.as_str()) else {
         return false;
     };

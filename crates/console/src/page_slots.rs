@@ -1,4 +1,5 @@
-//! The limit on the pages that are made at once: each may hold an answer of the gateway in memory.
+//! The limit on the number of pages that are rendered concurrently, because each may hold a response of the gateway in
+//! memory.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -6,24 +7,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use wardgate_domain::{Caller, Digest};
 
-/// Pages of all persons together.
+/// Maximum number of concurrent pages of all persons.
 const ALL: usize = 64;
 
-/// Pages of one person.
+/// Maximum number of concurrent pages of one person.
 const EACH: usize = 8;
 
-/// The number of pages that are being made, by person.
+/// The number of pages in progress, by person.
 #[derive(Default)]
 pub(crate) struct PageSlots(Arc<Mutex<HashMap<Digest, usize>>>);
 
-/// The slot of one page, until it is dropped.
+/// The slot of one page. Dropping it frees the slot.
 pub(crate) struct PageSlot {
     taken: Arc<Mutex<HashMap<Digest, usize>>>,
     person: Digest,
 }
 
 impl PageSlots {
-    /// Takes a slot for a page of `caller`; none when all are taken.
+    /// Takes a slot for a page of `caller`. Returns `None` if all slots are taken.
     pub(crate) fn acquire(&self, caller: &Caller) -> Option<PageSlot> {
         let person = caller.person();
         let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! One tool: what it is, a form for a call of it, and the page of each call, which says what came of it.
+//! The pages of one tool: its description, a form to call it, and a page for each call with the result.
 
 use std::sync::Arc;
 
@@ -24,16 +24,16 @@ use crate::record_access::RecordAccess;
 use crate::results::{CallOutcome, SubmittedCall, result_id};
 use crate::tools::{self, GatewayTool};
 
-/// In the form, what tells it from every other: sent twice, it calls once.
+/// Form field: the unique key of the form. A form that is submitted twice calls the tool once.
 const KEY: &str = "key";
 
-/// In the form, whose page it is.
+/// Form field: the person for whom the page was rendered.
 const PERSON: &str = "person";
 
-/// Seconds after which the page of a call that runs looks again.
+/// Seconds after which the page of a running call reloads.
 const LOOK_AGAIN: HeaderValue = HeaderValue::from_static("2");
 
-/// The page with an empty form, and the call of its form.
+/// Shows the tool with an empty form, or handles the submitted form.
 pub(crate) async fn page(console: Arc<Console>, mut signed_in: SignedInRequest) -> PageResult {
     let name = signed_in.page_request.name().await?;
     if signed_in.page_request.is_post() {
@@ -55,7 +55,8 @@ pub(crate) async fn page(console: Arc<Console>, mut signed_in: SignedInRequest) 
     ))
 }
 
-/// The tool of this name. One that is not there and one that this person may not see are one and the same.
+/// Returns the tool of this name. A tool that does not exist and one that this person may not see are not
+/// distinguished.
 async fn tool(
     console: &Console,
     signed_in: &SignedInRequest,
@@ -66,12 +67,12 @@ async fn tool(
     tools.find(|tool| tool.name == name).ok_or(Problem::Unknown)
 }
 
-/// Calls the tool once for the form, and leads to the page of the call.
+/// Calls the tool once for each form and redirects to the page of the call.
 async fn submit(console: &Console, signed_in: &SignedInRequest, name: &str) -> PageResult {
     let fields = signed_in.page_request.form()?;
     let person = fields.filled(PERSON);
     let is_own = signed_in.is_of_own_page(person);
-    // Somebody else's page may have a tool that is hidden from whoever is signed in now.
+    // The page of another person may be about a tool that is hidden from the person who is signed in now.
     if person.is_some() && !is_own {
         return Err(Problem::OtherPerson);
     }
@@ -91,7 +92,7 @@ async fn submit(console: &Console, signed_in: &SignedInRequest, name: &str) -> P
     };
     let path = format!("/console/calls/{id}");
     let begun = console.store.begin(id.clone(), caller, call).await;
-    // The same form once more: what it called runs, or has run.
+    // If the form was submitted before, its call is running or has finished.
     let Some(running) = begun.map_err(|_| Problem::NoStore)? else {
         return Ok(see_other(&format!("{path}#result")));
     };
@@ -116,7 +117,7 @@ async fn submit(console: &Console, signed_in: &SignedInRequest, name: &str) -> P
     Ok(see_other(&format!("{path}{call}#result")))
 }
 
-/// Calls `tool`, which runs once for one key if it may write.
+/// Calls `tool`. A tool that may write runs only once for one key.
 async fn ask(
     console: &Console,
     signed_in: &SignedInRequest,
@@ -138,7 +139,7 @@ async fn ask(
     exchange.await
 }
 
-/// The page of a call: what came of it, and its form for another one. It calls nothing, however often it is loaded.
+/// Shows the result of a call and its form for another call. Loading this page never calls the tool.
 pub(crate) async fn call(console: Arc<Console>, mut signed_in: SignedInRequest) -> PageResult {
     let id = signed_in.page_request.name().await?;
     let stored = console.store.get(&id, &signed_in.viewer.caller).await;
@@ -210,7 +211,7 @@ fn new_key(console: &Console) -> String {
     CallId::new(&console.ambient).to_string()
 }
 
-/// The key that the form was made with.
+/// Returns the key that was generated with the form.
 fn own_key(fields: &FormFields) -> Option<String> {
     let key: CallId = fields.get(KEY)?.parse().ok()?;
     Some(key.to_string())
@@ -252,7 +253,7 @@ fn whole(
     }
 }
 
-/// What came of a call.
+/// Renders the outcome of a call.
 fn result(exchange: &Exchange, access: RecordAccess) -> Markup {
     let outcome = match &exchange.outcome {
         Ok(result) => of_tool(result),
@@ -271,7 +272,7 @@ fn result(exchange: &Exchange, access: RecordAccess) -> Markup {
     }
 }
 
-/// The tool's own answer, which may say that it failed; or the policy's no to these arguments.
+/// Renders the result of a tool, which may be an error, or the policy's denial of these arguments.
 fn of_tool(result: &Value) -> Markup {
     let is_error = result["isError"] == json!(true);
     let denied = is_error && result["_meta"]["dev.wardgate/decisionId"].is_string();
@@ -294,7 +295,7 @@ fn of_tool(result: &Value) -> Markup {
     }
 }
 
-/// One block of content. What is no text is named and not shown.
+/// Renders one content block. A block that is not text is named but not shown.
 fn block(content: &Value) -> Markup {
     let kind = content["type"].as_str().unwrap_or("unknown");
     match (kind, content["text"].as_str()) {
@@ -318,7 +319,7 @@ fn refused(error: &ErrorObject) -> Markup {
     }
 }
 
-/// Where the call is on record, with links for whom there is something behind them.
+/// Renders the ids of the recorded call, with a link if this person may read the record.
 fn on_record(meta: &Value, access: RecordAccess) -> Markup {
     let is_linked = access != RecordAccess::None;
     let call = meta["dev.wardgate/callId"].as_str();

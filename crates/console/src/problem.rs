@@ -1,4 +1,4 @@
-//! The reasons for which a request has no page.
+//! The problems for which a request is answered with an error page.
 
 use http::{Method, StatusCode};
 use wardgate_domain::CallId;
@@ -6,32 +6,33 @@ use wardgate_edge::{BodyRefusal, TokenRefusal};
 
 use crate::mcp::GatewayFault;
 
-/// Why there is no page. Nothing of what was sent is in it.
+/// The reason for an error page. No variant contains data of the request.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Problem {
-    /// Not signed in, or not any more; where to come back to.
+    /// The person is not signed in, or not any more. Contains the path to return to after the sign-in.
     #[error("sign in")]
     SignedOut(Option<String>),
     #[error("{0}")]
     Token(TokenRefusal),
     #[error("{0}")]
     Host(String),
-    /// What changes something did not come from a page of the console.
+    /// A request that changes something did not come from a page of the console.
     #[error("the form was not sent from a page of this console")]
     Foreign,
-    /// The form was opened by another person than the one who is signed in now.
+    /// The form was rendered for another person than the one who is signed in now.
     #[error("the form is another person's")]
     OtherPerson,
-    /// A result that is kept no more, or not here, or not for this person; and the call, where the link names it.
+    /// The result does not exist, is no longer kept, or belongs to another person. Contains the id of the call if the
+    /// link has it.
     #[error("the result is not kept")]
     NoResult(Option<CallId>),
-    /// Results cannot be kept or looked at now: nothing was called.
+    /// The store of results is unavailable. Nothing was called.
     #[error("the store of results is away")]
     NoStore,
-    /// Sessions cannot be looked at or renewed now.
+    /// The store of sessions is unavailable.
     #[error("the store of sessions is away")]
     NoSessions,
-    /// A call was made, and what came of it cannot be kept for its page.
+    /// The tool was called, but its result cannot be stored.
     #[error("the result cannot be kept")]
     ResultLost(Option<CallId>),
     #[error("the method is not served here")]
@@ -40,29 +41,30 @@ pub(crate) enum Problem {
     Body(BodyRefusal),
     #[error("{0}")]
     Input(String),
-    /// No such page, no such tool, or none that this person may see: all alike.
+    /// The page or the tool does not exist, or this person may not see it. These cases are not distinguished.
     #[error("there is nothing here")]
     Unknown,
     #[error("too many pages are worked on")]
     Busy,
-    /// The gateway does not let this person, in its own words.
+    /// The gateway refused the request, with this message.
     #[error("the gateway refused")]
     Refused(String),
     #[error("{0}")]
     Gateway(#[from] GatewayFault),
-    /// The policy does not let this person read the record.
+    /// The policy does not allow this person to read the record.
     #[error("the record is not for this caller")]
     NotForYou,
-    /// There is no link to the record.
+    /// The record is not linked.
     #[error("the record is not linked")]
     NoRecord,
-    /// The record or the policy cannot be asked, or the look cannot be put on record.
+    /// The record or the policy service is unavailable, or the access cannot be recorded.
     #[error("the record cannot be read now")]
     RecordAway,
 }
 
 impl Problem {
-    /// Whether its page says who is signed in: not where nobody can be, or where that would be more work under load.
+    /// Returns whether the error page shows who is signed in. It does not if nobody can be signed in, or if it would
+    /// cost more work under load.
     pub(crate) fn has_header(&self) -> bool {
         !matches!(
             self,
@@ -70,7 +72,7 @@ impl Problem {
         )
     }
 
-    /// The status of the page that says so.
+    /// Returns the HTTP status of the error page.
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::SignedOut(_) => StatusCode::UNAUTHORIZED,
@@ -92,7 +94,7 @@ impl Problem {
         }
     }
 
-    /// The word for metrics.
+    /// Returns the label value for metrics.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::SignedOut(_) => "signed_out",

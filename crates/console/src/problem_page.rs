@@ -1,4 +1,4 @@
-//! What a person reads where there is no page.
+//! The error pages.
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, Method, StatusCode, header};
@@ -13,7 +13,7 @@ use crate::problem::Problem;
 use crate::record_access::RecordAccess;
 use crate::results::KEPT;
 
-/// The page that says why there is none.
+/// Renders the error page for `problem`, or redirects to the sign-in.
 pub(crate) fn render(problem: &Problem, viewer: Option<&Viewer>) -> Response {
     if let Problem::SignedOut(Some(back)) = problem {
         let to = format!("/console/sign-in?{}", query([("next", back.as_str())]));
@@ -31,7 +31,7 @@ pub(crate) fn render(problem: &Problem, viewer: Option<&Viewer>) -> Response {
     response
 }
 
-/// The title and the text of the page for `problem`.
+/// Returns the title and the text of the error page for `problem`.
 fn words(problem: &Problem, viewer: Option<&Viewer>) -> (&'static str, Markup) {
     match problem {
         Problem::SignedOut(_) => (
@@ -124,7 +124,7 @@ fn words(problem: &Problem, viewer: Option<&Viewer>) -> (&'static str, Markup) {
     }
 }
 
-/// A link to a call on record, for whom there is something behind it.
+/// Renders a link to the record of a call if this person may read the record.
 fn on_record(call: Option<&CallId>, viewer: Option<&Viewer>) -> Markup {
     let viewer = viewer.filter(|viewer| viewer.record != RecordAccess::None);
     html! {
@@ -134,7 +134,7 @@ fn on_record(call: Option<&CallId>, viewer: Option<&Viewer>) -> Markup {
     }
 }
 
-/// Leads the browser to a page of ours, which it then asks for by GET.
+/// Redirects the browser to a page of the console, which it then requests by GET.
 pub(crate) fn see_other(path: &str) -> Response {
     let to = HeaderValue::try_from(path).unwrap_or(HeaderValue::from_static("/console"));
     (StatusCode::SEE_OTHER, [(header::LOCATION, to)]).into_response()

@@ -1,4 +1,4 @@
-//! The profile of the person who is signed in: what Wardgate knows of them, and what follows from it.
+//! The profile of the person who is signed in: the claims of the token and the resulting rights.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use crate::page_request::SignedInRequest;
 use crate::record_access::RecordAccess;
 use crate::tools;
 
-/// The page. What one call would be allowed, only the call itself tells: rights can depend on its arguments and rows.
+/// Renders the page. It cannot show whether one particular call is allowed, because rights can depend on arguments and
+/// rows.
 pub(crate) async fn page(console: Arc<Console>, signed_in: SignedInRequest) -> PageResult {
     let (caller, access) = (&signed_in.viewer.caller, signed_in.viewer.record);
     let tools = tools::all(&console.gateway, &signed_in.token).await?;

@@ -3,7 +3,8 @@
 //! ```text
 //!  form ─▶ begin: state and verifier in a sealed cookie ─▶ the provider's pages
 //!                                                             │ code
-//!  page ◀─ cookie with an id ◀─ stored session ◀─ tokens ◀─ finish: state, issuer, token verified as the gateway would
+//!  page ◀─ cookie with an id ◀─ stored session ◀─ tokens ◀─ finish: state, issuer, token verified like the gateway
+//!  does
 //! ```
 
 use std::sync::Arc;
@@ -28,31 +29,33 @@ use crate::session;
 use crate::sign_in::{self, HOME, own};
 use crate::stored_session::SessionId;
 
-/// How long somebody may take to sign in.
+/// Maximum time between the beginning and the end of a sign-in.
 const PATIENCE: Duration = Duration::from_mins(10);
-/// The cookie of a sign-in that was begun. It has to come along when the provider, another site, leads back.
+/// The cookie of a pending sign-in. It is `SameSite=Lax`, because the browser must send it when it returns from the
+/// provider, which is another site.
 const PENDING: HostCookie = HostCookie {
     secure_name: "__Host-wardgate_console_sign_in",
     name: "wardgate_console_sign_in",
     path: SIGNED_IN,
     same_site: "Lax",
 };
-/// What is sealed in it.
+/// The context under which the pending sign-in is sealed.
 const SEALED: &str = "wardgate console sign-in 1";
 
-/// A sign-in that was begun, as far as it has to be known again when the browser comes back.
+/// The state of a pending sign-in, kept until the browser returns.
 #[derive(Serialize, Deserialize)]
 struct PendingSignIn {
     state: String,
     verifier: String,
     next: Option<String>,
-    /// The session that the new one takes the place of. Its cookie does not come along when the provider leads back.
+    /// The session that the new one replaces. It is kept here because its cookie is not sent when the browser returns
+    /// from the provider.
     former: Option<SessionId>,
     begun_micros: i64,
 }
 
 impl ProviderSignIn {
-    /// Sends a browser to the provider.
+    /// Redirects the browser to the provider.
     async fn lead_to_provider(
         &self,
         console: &Console,
@@ -92,7 +95,8 @@ impl ProviderSignIn {
         Ok(response)
     }
 
-    /// Begins the session of whoever came back from the provider, and gives where they wanted to go.
+    /// Creates the session of the person who returned from the provider, and leads the browser to the page that the
+    /// person wanted.
     async fn begin_session(
         &self,
         console: &Console,
@@ -121,7 +125,7 @@ impl ProviderSignIn {
         let tokens = self
             .usable(&console.admission.auth, tokens, None, now)
             .await?;
-        // Without newer tokens the session ends with the one there is.
+        // Without a refresh token the session ends with its token.
         let whole = now.plus(self.lasting);
         let expires_at = match tokens.refresh_token {
             Some(_) => whole,
@@ -132,7 +136,8 @@ impl ProviderSignIn {
         if let Some(former) = &pending.former {
             console.end_session(former).await;
         }
-        // The cookie does not go along where another site leads, so the browser is led on by a page of ours.
+        // After a redirect from another site the browser would not send the `SameSite=Strict` cookie, so a page of the
+        // console leads to the next page.
         let next = own(pending.next.as_deref()).unwrap_or(HOME);
         let mut response = leave_page(next);
         let cookies = [
@@ -184,7 +189,7 @@ fn provider_failure(error: &wardgate_egress::ConnectError) -> SignInError {
     SignInError::Provider
 }
 
-/// `POST /console/sign-in/provider`
+/// Handles `POST /console/sign-in/provider`.
 pub(crate) async fn begin(console: Arc<Console>, page_request: PageRequest) -> PageResult {
     let sign_in = console.sign_in.as_ref().ok_or(Problem::Unknown)?;
     let fields = page_request.form()?;
@@ -194,7 +199,7 @@ pub(crate) async fn begin(console: Arc<Console>, page_request: PageRequest) -> P
     Ok(begun.unwrap_or_else(|error| sign_in::refused(&console, next, &error.to_string())))
 }
 
-/// `GET /console/signed-in`
+/// Handles `GET /console/signed-in`.
 pub(crate) async fn finish(console: Arc<Console>, page_request: PageRequest) -> PageResult {
     let sign_in = console.sign_in.as_ref().ok_or(Problem::Unknown)?;
     let finished = sign_in.begin_session(&console, &page_request).await;

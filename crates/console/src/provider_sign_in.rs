@@ -1,4 +1,5 @@
-//! The console as a client of an identity provider: `OpenID` Connect Core §3.1, the code flow with PKCE.
+//! The console as a client of an identity provider: the authorization code flow of `OpenID` Connect Core §3.1 with
+//! PKCE.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,19 +15,19 @@ use crate::session::SessionToken;
 use crate::store::StoreError;
 use crate::stored_session::SessionTokens;
 
-/// Where the provider sends browsers back to.
+/// The path to which the provider redirects browsers.
 pub(crate) const SIGNED_IN: &str = "/console/signed-in";
 
-/// How long somebody who signs out waits for the provider's metadata.
+/// Maximum time that a sign-out waits for the provider's metadata.
 const LEAVE_LIMIT: Duration = Duration::from_secs(3);
 
-/// Newer tokens are fetched so long before the former ones end; a quarter of their life, if that is shorter.
+/// Time before the end of a token at which it is renewed, or a quarter of the token's lifetime if that is shorter.
 const EARLY: Duration = Duration::from_mins(1);
 
 /// The console as a client of an identity provider.
 pub struct ProviderSignIn {
     pub(crate) client: ProviderClient,
-    /// Where people sign in, as the page names it.
+    /// The host of the provider, as shown on the page to sign in.
     pub(crate) host: String,
     pub(crate) scope: String,
     pub(crate) parameters: BTreeMap<String, String>,
@@ -36,7 +37,7 @@ pub struct ProviderSignIn {
     origin: String,
 }
 
-/// Why nobody was signed in.
+/// The reason why a sign-in failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SignInError {
     #[error("the sign-in was begun in another browser, or more than ten minutes ago; begin again")]
@@ -54,7 +55,8 @@ pub(crate) enum SignInError {
 }
 
 impl ProviderSignIn {
-    /// Checks the settings and reads the secret; asks the provider for nothing yet. Browsers come back to `public_url`.
+    /// Checks the settings and reads the client secret, but sends no request to the provider yet. `public_url` is the
+    /// address to which browsers return.
     pub async fn open(
         config: &SignInConfig,
         public_url: Option<&str>,
@@ -82,8 +84,8 @@ impl ProviderSignIn {
         Some(("resource", self.resource.as_deref()?))
     }
 
-    /// The tokens of an answer as a session has them, once the one that the gateway gets is verified as it would. What the
-    /// answer leaves out stays as in `former`.
+    /// Converts the provider's response to the tokens of a session, after it verified the token for the gateway like
+    /// the gateway does. Tokens that the response omits are taken from `former`.
     pub(crate) async fn usable(
         &self,
         auth: &Authenticator,
@@ -93,7 +95,7 @@ impl ProviderSignIn {
     ) -> Result<SessionTokens, SignInError> {
         let token = match self.used {
             UsedToken::Access => Some(answer.access_token),
-            // A refresh need not give another one (OpenID Connect Core §12.2).
+            // A refresh response may omit the identity token (OpenID Connect Core §12.2).
             UsedToken::Identity => {
                 let former = former.map(|former| former.token.clone());
                 answer.id_token.clone().or(former)
@@ -102,7 +104,7 @@ impl ProviderSignIn {
         let token = token.ok_or_else(|| SignInError::Token("there is none".to_owned()))?;
         let caller = SessionToken::new(&token, None).verify(auth).await;
         let caller = caller.map_err(|refusal| match refusal {
-            // Keys that are not there yet are no fault of the token.
+            // If a key is not known yet, the token is not necessarily invalid.
             TokenRefusal::KeyUnknown => SignInError::TokenUnverified(refusal.description()),
             refusal if refusal.status().is_server_error() => {
                 SignInError::TokenUnverified(refusal.description())
@@ -127,13 +129,13 @@ impl ProviderSignIn {
         })
     }
 
-    /// Newer tokens for a refresh token.
+    /// Requests new tokens with a refresh token.
     pub(crate) async fn refresh(&self, refresh_token: &str) -> Result<ProviderTokens, AuthError> {
         let further: Vec<_> = self.resource().into_iter().collect();
         self.client.refresh(refresh_token, &further).await
     }
 
-    /// Gives back what was granted, without waiting for it.
+    /// Revokes the refresh token in the background.
     pub(crate) fn revoke(self: &Arc<Self>, tokens: &SessionTokens) {
         let Some(refresh_token) = tokens.refresh_token.clone() else {
             return;
@@ -146,8 +148,8 @@ impl ProviderSignIn {
         });
     }
 
-    /// Where the browser goes to end its session at the provider too, if that is known soon enough.
-    /// The provider leads it back to the page at `path`.
+    /// Returns a page that leads the browser to the provider to end its session there, or `None` if the provider's
+    /// end-session URL is not known in time. The provider then redirects the browser to `path`.
     pub(crate) async fn leave(&self, tokens: &SessionTokens, path: &str) -> Option<Response> {
         let back = format!("{}{path}", self.origin);
         let url = self

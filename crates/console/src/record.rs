@@ -1,10 +1,10 @@
-//! The record, for whom the policy lets read it; and every look at it on record itself.
+//! Access to the audit record for people whom the policy lets read it. Every access is recorded too.
 //!
 //! ```text
-//!  look ─▶ policy: read_record? ── no ──▶ read_own_record? ── no ──▶ refused; no link led there
+//!  read ─▶ policy: read_record? ── no ──▶ read_own_record? ── no ──▶ refused, not recorded
 //!              │ yes                          │ yes
 //!              ▼                              ▼
-//!          audit: what their tenant did │ what they did themselves ─▶ on record: how many ─▶ shown
+//!          audit: their tenant's records │ their own records ──────▶ recorded: number of rows ─▶ shown
 //! ```
 
 use std::borrow::Cow;
@@ -25,53 +25,53 @@ use wardgate_rpc::client::{
 use crate::problem::Problem;
 use crate::record_access::RecordAccess;
 
-/// How a look at the record is named there.
+/// The method under which an access is recorded.
 const METHOD: &str = "record/read";
 
-/// Where it came in.
+/// The protocol under which an access is recorded.
 const PROTOCOL: &str = "console";
 
-/// How long a page of the record may take to read.
+/// Maximum time to read one page of the record.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Records looked at for one page; some of them may be of other tenants.
+/// Maximum number of records that are examined for one page. Some of them may belong to other tenants.
 const MAX_LOOKED_AT: u64 = 20_000;
 
-/// Links to where the record is, and to who decides about it.
+/// The clients that the record needs.
 #[derive(Debug, Clone)]
 pub struct RecordLinks {
-    /// The policy.
+    /// The client of the policy service.
     pub policy: PolicyClient,
-    /// The record.
+    /// The client of the audit service.
     pub audit: AuditClient,
 }
 
-/// The record.
+/// Access to the audit record.
 pub(crate) struct Record {
     links: RecordLinks,
     ambient: Ambient,
 }
 
-/// The limits of one reading of the record.
+/// The limits of one read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadLimits {
     pub(crate) records: usize,
     pub(crate) bytes: usize,
 }
 
-/// The records that were read.
+/// The records of one read.
 #[derive(Debug, Default)]
 pub(crate) struct RecordRows {
     pub(crate) records: Vec<StoredRecord>,
-    /// What was changed or removed in the store.
+    /// The records that were changed or removed in the store.
     pub(crate) damaged: Vec<RecordDamage>,
-    /// There may be more: everything below this sequence number.
+    /// If set, there may be more records below this sequence number.
     pub(crate) more_before: Option<u64>,
-    /// The time of the first of those, which counts where records are in the order of their time.
+    /// The time that belongs to `more_before`, used by stores that order records by time.
     pub(crate) more_before_time: Option<Timestamp>,
 }
 
-/// What of a record says whose it is.
+/// The fields of a record that identify its owner.
 #[derive(Deserialize)]
 struct RecordOwner<'a> {
     #[serde(borrow, default)]
@@ -92,18 +92,18 @@ struct RecordedCaller<'a> {
     tenant: Cow<'a, str>,
 }
 
-/// Whose records are shown.
+/// Selects the records that may be shown.
 enum RecordFilter<'a> {
-    /// Everybody's: a caller without a tenant belongs to whoever runs the whole.
+    /// All records, for a caller without a tenant, who operates the whole deployment.
     All,
-    /// One tenant's.
+    /// The records of one tenant.
     Tenant(&'a str),
-    /// One caller's.
+    /// The records of one caller.
     Caller(&'a Caller),
 }
 
 impl RecordFilter<'_> {
-    /// The tenant whose records are shown; empty where that is not one.
+    /// Returns the tenant whose records are shown, or an empty string for all records.
     fn tenant(&self) -> &str {
         match self {
             Self::All => "",
@@ -112,7 +112,8 @@ impl RecordFilter<'_> {
         }
     }
 
-    /// Whether this record may be shown. Callers are shown what they called, without their looks at it.
+    /// Returns whether this record may be shown. A caller who sees only their own records does not see their accesses
+    /// to the record.
     fn includes(&self, owner: &RecordOwner<'_>) -> bool {
         let recorded = owner.caller.as_ref();
         match self {
@@ -133,13 +134,14 @@ impl Record {
         Self { links, ambient }
     }
 
-    /// What of it this person may read. Puts nothing on record: nothing is read.
+    /// Returns which part of the record this person may read. This is not recorded, because nothing is read.
     pub(crate) async fn access(&self, caller: &Caller) -> Result<RecordAccess, Problem> {
         let (access, _) = self.authorize(caller).await?;
         Ok(access)
     }
 
-    /// The newest records that match, for whom they may be shown. `question` is what the look is for, as a digest keeps it.
+    /// Returns the newest matching records that this person may read, and records the access. `question` describes the
+    /// access; the record contains its digest.
     pub(crate) async fn read(
         &self,
         (caller, peer): (&Caller, Option<SocketAddr>),
@@ -150,7 +152,7 @@ impl Record {
         let started = Instant::now();
         let (access, decision) = self.authorize(caller).await?;
         let permitted = match access {
-            // No link led here, and nothing is read: there is nothing to put on record.
+            // Nothing is read, so nothing is recorded.
             RecordAccess::None => return Err(Problem::NotForYou),
             RecordAccess::Own => RecordFilter::Caller(caller),
             RecordAccess::All if caller.tenant().is_empty() => RecordFilter::All,
@@ -172,7 +174,7 @@ impl Record {
         Ok(read)
     }
 
-    /// The most that the policy lets this person read, and the decision that says so.
+    /// Returns the widest access that the policy allows, and the decision about it.
     async fn authorize(&self, caller: &Caller) -> Result<(RecordAccess, ReadDecision), Problem> {
         let all = self.decide(caller, OperatorAction::ReadRecord).await?;
         if all.allowed {
@@ -218,7 +220,8 @@ impl Record {
                 MAX_LOOKED_AT
             }),
             newest_first: true,
-            // Whom a call concerned is for those who may read everybody's calls, of their own tenant where they have one.
+            // Only people who may read everybody's calls can filter by data subject, and within their own tenant if
+            // they have one.
             data_subject: filter.data_subject.filter(|_| !is_own).map(|subject| {
                 let tenant = if is_all {
                     subject.tenant
@@ -242,7 +245,7 @@ impl Record {
             let stored = match stored.map_err(away)? {
                 QueriedRecord::Intact(stored) => stored,
                 QueriedRecord::Damaged(damage) => {
-                    // Whose it was is not known any more, so it is for those who may read everything.
+                    // The owner of a damaged record is unknown, so only those who may read everything see it.
                     if is_all {
                         read.damaged.push(damage);
                     }
@@ -263,7 +266,8 @@ impl Record {
                     read.records.push(stored);
                 }
             }
-            // Otherwise the stream is about to end: HTTP/2 holds it against us if that is not waited for.
+            // If all records are permitted, the stream is about to end and is read to its end, because HTTP/2 servers
+            // penalize clients that reset streams.
             if read.more_before.is_some() && !is_all {
                 break;
             }
@@ -275,7 +279,7 @@ impl Record {
         Ok(read)
     }
 
-    /// Nothing is shown that is not on record first.
+    /// Records the access. Nothing is shown that is not recorded.
     async fn put_on_record(&self, outcome: Outcome) -> Result<(), Problem> {
         let entry = Entry {
             time: self.ambient.now(),
@@ -284,7 +288,7 @@ impl Record {
         let audit = &self.links.audit;
         let appended = match audit.append(&entry, false).await {
             Ok(receipt) => Ok(receipt),
-            // What became of the first try is settled by the second.
+            // The second append resolves whether the first one succeeded.
             Err(_) => audit.append(&entry, true).await,
         };
         appended.map(drop).map_err(|error| {
@@ -298,7 +302,7 @@ fn owner_of(stored: &StoredRecord) -> Result<RecordOwner<'_>, Problem> {
     serde_json::from_slice(&stored.record).map_err(|_| Problem::RecordAway)
 }
 
-/// A reading of the record that has not ended.
+/// A read in progress.
 struct PendingRead<'a> {
     caller: &'a Caller,
     peer: Option<SocketAddr>,

@@ -1,12 +1,12 @@
-//! How much of the record a person may read.
+//! The part of the record that a person may read.
 
-/// What of the record a person may read.
+/// The part of the record that a person may read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RecordAccess {
-    /// Nothing.
+    /// The person may read nothing.
     None,
-    /// What they did themselves.
+    /// The person may read their own calls.
     Own,
-    /// What everybody did; for a caller of a tenant, everybody of that tenant.
+    /// The person may read everybody's calls, or those of their tenant if they have one.
     All,
 }

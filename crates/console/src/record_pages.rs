@@ -1,4 +1,4 @@
-//! The record, or a person's own part of it: newest first, filtered; one record with all it holds; and a download.
+//! The pages of the record: the filtered list, newest first, one record with all its fields, and a download.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,33 +22,33 @@ use crate::problem::Problem;
 use crate::record::{ReadLimits, Record, RecordRows};
 use crate::record_access::RecordAccess;
 
-/// One page.
+/// The limits of a page of the list.
 const ON_PAGE: ReadLimits = ReadLimits {
     records: 50,
     bytes: 8 << 20,
 };
 
-/// One record.
+/// The limits of the page of one record.
 const ONE: ReadLimits = ReadLimits {
     records: 1,
     bytes: 1 << 20,
 };
 
-/// One download.
+/// The limits of a download.
 const IN_FILE: ReadLimits = ReadLimits {
     records: 5_000,
     bytes: 8 << 20,
 };
 
-/// Fields of the filter, in the order of the form: `audit query` has the same.
+/// The fields of the filter, in the order of the form. The command `audit query` has the same filters.
 const FILTER: [&str; 8] = [
     "subject", "about", "tenant", "tool", "call_id", "status", "since", "until",
 ];
 
-/// Those that are about everybody's calls.
+/// The fields that only people with access to everybody's calls can use.
 const OF_EVERYBODY: [&str; 3] = ["subject", "about", "tenant"];
 
-/// The list.
+/// Shows the list.
 pub(crate) async fn list(console: Arc<Console>, signed_in: SignedInRequest) -> PageResult {
     let fields = signed_in.page_request.query()?;
     let record = record(&console)?;
@@ -57,7 +57,7 @@ pub(crate) async fn list(console: Arc<Console>, signed_in: SignedInRequest) -> P
     let has_tenants = signed_in.viewer.caller.tenant().is_empty();
     let filter = match filter(&fields) {
         Ok(filter) => filter,
-        // Nothing is read; the form keeps what was filled in.
+        // An invalid filter reads nothing. The form keeps its values.
         Err(faults) if access != RecordAccess::None => {
             let content = html! {
                 (heading(access))
@@ -131,7 +131,7 @@ fn heading(access: RecordAccess) -> Markup {
     }
 }
 
-/// All that one record holds.
+/// Shows all fields of one record.
 pub(crate) async fn entry(console: Arc<Console>, mut signed_in: SignedInRequest) -> PageResult {
     let sequence: u64 = signed_in
         .page_request
@@ -201,18 +201,18 @@ pub(crate) async fn entry(console: Arc<Console>, mut signed_in: SignedInRequest)
     ))
 }
 
-/// One line of a download: the record's bytes as they are stored, so that the leaf hash can be checked.
+/// One line of a download. It contains the stored bytes of the record, so that the leaf hash can be verified.
 #[derive(Serialize)]
 struct DownloadLine<'a> {
     sequence: u64,
     leaf_hash: String,
     record: &'a RawValue,
-    /// The columns that the call released, where those about somebody were asked for.
+    /// The columns that the call released, if the filter names a data subject.
     #[serde(skip_serializing_if = "Option::is_none")]
     released: Option<Vec<String>>,
 }
 
-/// What the filter shows, as a file.
+/// Downloads the filtered records as a file.
 pub(crate) async fn download(console: Arc<Console>, signed_in: SignedInRequest) -> PageResult {
     let fields = signed_in.page_request.query()?;
     let filter = filter(&fields).map_err(|faults| {
@@ -250,7 +250,7 @@ pub(crate) async fn download(console: Arc<Console>, signed_in: SignedInRequest) 
     Ok::<Response, Problem>((headers, lines).into_response())
 }
 
-/// Who looks at the record, and from where.
+/// Returns the person who reads the record, and the address of that person's client.
 fn reader(signed_in: &SignedInRequest) -> (&Caller, Option<SocketAddr>) {
     (&signed_in.viewer.caller, signed_in.token.peer())
 }
@@ -259,20 +259,20 @@ fn record(console: &Console) -> Result<&Record, Problem> {
     console.record.as_ref().ok_or(Problem::NoRecord)
 }
 
-/// The filter as it was asked for, as the record of the look keeps its digest.
+/// Returns the filter as a query string. The record of the access contains its digest.
 fn question(fields: &FormFields) -> String {
     let names = FILTER.iter().chain(&["before"]);
     query(names.filter_map(|name| Some((*name, fields.filled(name)?))))
 }
 
-/// A field of the filter that cannot be understood, and what would be.
+/// A field of the filter that is invalid, and what would be valid.
 #[derive(Debug, Clone, Copy)]
 struct FilterFault {
     field: &'static str,
     problem: &'static str,
 }
 
-/// The filter that `fields` hold, or everything that is wrong with it.
+/// Parses the filter from `fields`, or returns all its faults.
 fn filter(fields: &FormFields) -> Result<AuditFilter, Vec<FilterFault>> {
     let mut faults = Vec::new();
     let text = |name| fields.filled(name).map(ToOwned::to_owned);
@@ -340,8 +340,8 @@ fn parsed<T>(
     parsed
 }
 
-/// Where a page ends and the next one begins: a sequence number, and after an `@` the time in microseconds, which counts where
-/// records are in the order of their time.
+/// Parses the position where a page ends and the next one begins: a sequence number, optionally followed by `@` and the
+/// time in microseconds, which stores that order records by time need.
 fn page_position(text: &str) -> Option<(u64, Option<Timestamp>)> {
     let (sequence, time) = match text.split_once('@') {
         Some((sequence, time)) => (sequence, Some(Timestamp::from_micros(time.parse().ok()?))),
@@ -350,7 +350,7 @@ fn page_position(text: &str) -> Option<(u64, Option<Timestamp>)> {
     Some((sequence.parse().ok()?, time))
 }
 
-/// What was changed or removed in the store, by sequence number.
+/// Lists the records that were changed or removed in the store.
 fn damage(read: &RecordRows) -> Markup {
     html! {
         @if !read.damaged.is_empty() {
@@ -362,13 +362,13 @@ fn damage(read: &RecordRows) -> Markup {
     }
 }
 
-/// A time as browsers write it (without a zone, taken as UTC), or whole.
+/// Parses a time, either in RFC 3339 format or as browsers send it, without a zone, which is taken as UTC.
 fn time(text: &str) -> Option<Timestamp> {
     let whole = [text.to_owned(), format!("{text}Z"), format!("{text}:00Z")];
     whole.iter().find_map(|text| text.parse().ok())
 }
 
-/// `has_tenants` says that whoever looks may choose the tenant of a data subject.
+/// Renders the form of the filter. `has_tenants` is whether the viewer may choose the tenant of a data subject.
 fn form(
     fields: &FormFields,
     (access, has_tenants): (RecordAccess, bool),
@@ -376,7 +376,7 @@ fn form(
 ) -> Markup {
     let value = |name| fields.filled(name).unwrap_or_default();
     let fault = |name: &str| faults.iter().find(|fault| fault.field == name);
-    // A browser shows nothing of a time that it cannot read, in a field for times.
+    // In a field of the type `datetime-local` browsers do not show an invalid value.
     let time = |name: &str| {
         if fault(name).is_some() {
             "text"
@@ -459,7 +459,7 @@ fn table(read: &RecordRows, access: RecordAccess, with_released: bool) -> Result
     })
 }
 
-/// What a record holds.
+/// Parses the fields of a record.
 fn members(stored: &StoredRecord) -> Result<Map<String, Value>, Problem> {
     serde_json::from_slice(&stored.record).map_err(|_| Problem::RecordAway)
 }
@@ -514,7 +514,7 @@ fn row(stored: &StoredRecord, with_caller: bool, with_released: bool) -> Result<
     })
 }
 
-/// The columns that a call released.
+/// Formats the columns that a call released.
 fn released(stored: &StoredRecord) -> String {
     let columns = stored.details.as_ref().map(RecordDetails::released_columns);
     match columns {
@@ -524,7 +524,7 @@ fn released(stored: &StoredRecord) -> String {
     }
 }
 
-/// The details of a call, as far as they can be read.
+/// Returns the details of a call, or nothing if it has none or they were erased.
 fn details(stored: &StoredRecord) -> Result<Vec<(String, String)>, Problem> {
     let Some(RecordDetails::Open(details)) = &stored.details else {
         return Ok(Vec::new());
@@ -533,7 +533,7 @@ fn details(stored: &StoredRecord) -> Result<Vec<(String, String)>, Problem> {
     Ok(flat(&details))
 }
 
-/// Every member with its value; members of members by their path.
+/// Flattens nested objects: every value is listed with the path of its field.
 fn flat(members: &Map<String, Value>) -> Vec<(String, String)> {
     let mut all = Vec::new();
     for (name, value) in members {

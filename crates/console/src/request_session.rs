@@ -1,4 +1,4 @@
-//! The session that a request has: of a token that a person brought, or of a sign-in by the provider.
+//! The session of a request, either with a token that the person entered or from a sign-in by the provider.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ use crate::session::{self, SessionToken};
 use crate::stored_session::{self, SessionId, SessionTokens};
 
 impl Console {
-    /// The session that a request has: the token to call with, and when the session ends, if not with the token.
+    /// Returns the token of the request's session, and when the session ends, or `None` if it ends with its token.
     pub(crate) async fn resume(
         &self,
         headers: &HeaderMap,
@@ -30,8 +30,8 @@ impl Console {
         Ok(token.map(|token| (token, None)))
     }
 
-    /// Ends a stored session here, and gives back what its provider granted; its tokens, if they could be read. A failure is
-    /// told where it happens: who signs out has their cookie taken away all the same.
+    /// Ends a stored session and revokes its refresh token at the provider. Returns its tokens if they could be read.
+    /// Failures are logged where they happen, because the person's cookie is removed in any case.
     pub(crate) async fn end_session(&self, id: &SessionId) -> Option<SessionTokens> {
         let stored = self.store.find_session(id).await;
         let _ = self.store.remove_session(id).await;
@@ -40,8 +40,8 @@ impl Console {
         Some(tokens)
     }
 
-    /// Ends the stored session that a request has, and gives where the browser goes to end it at the provider too,
-    /// which leads it back to the page at `path`.
+    /// Ends the stored session of a request. Returns a page that leads the browser to the provider to end the session
+    /// there, from where it returns to `path`.
     pub(crate) async fn end_stored_session(
         &self,
         headers: &HeaderMap,
@@ -53,7 +53,7 @@ impl Console {
         sign_in.leave(&tokens, path).await
     }
 
-    /// The headers that take every cookie of a session away.
+    /// Returns the headers that remove every cookie of a session.
     pub(crate) fn ended_cookies(&self) -> impl Iterator<Item = HeaderValue> {
         let ended = [
             session::end(self.is_secure()),

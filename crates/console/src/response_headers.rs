@@ -1,17 +1,17 @@
-//! The headers that every response has.
+//! The headers of every response.
 
 use axum::response::Response;
 use http::header::HeaderName;
 use http::{HeaderValue, header};
 
-/// What pages may load: our own stylesheet and picture. No script but where a page says so itself.
+/// The content security policy of pages without scripts: they load only the console's own stylesheet and icon.
 const CONTENT: &str = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// The same with our script, and what it asks.
+/// The content security policy of pages with the console's script and the requests that it sends.
 pub(crate) const CONTENT_WITH_SCRIPT: &str = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; script-src 'self'; connect-src 'self'";
 
-/// What every response has, unless it says otherwise itself. The referrer goes to our own pages only: without any,
-/// browsers would not say either which page sent a form.
+/// The default headers of every response. The referrer policy is `same-origin`, because with `no-referrer` browsers
+/// would not send the origin of a form either.
 const HEADERS: [(HeaderName, &str); 7] = [
     (header::CONTENT_SECURITY_POLICY, CONTENT),
     (header::CACHE_CONTROL, "no-store"),
@@ -28,7 +28,7 @@ const HEADERS: [(HeaderName, &str); 7] = [
     ),
 ];
 
-/// A response with the headers that every one has.
+/// Adds the headers that `response` does not set itself.
 pub(crate) fn protected(mut response: Response) -> Response {
     for (name, value) in HEADERS {
         let headers = response.headers_mut();

@@ -1,11 +1,11 @@
-//! What came of calls, kept for the pages that show it.
+//! The store of the results of calls, for the pages that show them.
 //!
 //! ```text
 //!  POST a form ─▶ begin ─▶ the call ─▶ finish ─▶ 303 ─▶ GET the page of the call, any number of times, at any replica
 //! ```
 //!
-//! A result is shown to the caller that it was given to, with the rights that they had then, and to nobody else. It is
-//! sealed for its call and that caller, kept for [`KEPT`], and makes room for newer ones of the same caller.
+//! A result is shown only to the caller who made the call, and with the rights of that time. It is sealed for its call
+//! and its caller, kept for [`KEPT`], and removed earlier if newer results of the same caller need the space.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,18 +17,18 @@ use crate::fields::FormFields;
 use crate::mcp::{CALL_LIMIT, GatewayFault};
 use crate::store::{ConsoleStore, StoreError};
 
-/// How long a result is kept.
+/// Time for which a result is kept.
 pub(crate) const KEPT: Duration = Duration::from_mins(15);
 
-/// Bytes of the sealed results of one caller, and how many.
+/// Maximum size of the sealed results of one caller, in bytes, and their maximum number.
 const MAX_EACH: i64 = 16 << 20;
 const MAX_CALLS: i64 = 64;
 
-/// Bytes of all results: in a file, which may be in a small volume of a pod, and at a server.
+/// Maximum size of all results, in bytes: in a file, which may be on a small volume of a pod, and on a server.
 const MAX_FILE: i64 = 32 << 20;
 const MAX_SERVER: i64 = 1 << 30;
 
-/// What is sealed, so that nothing else of this key could pass for it.
+/// The context under which results are sealed, so that no other text sealed under this key can be used as a result.
 const SEALED: &str = "wardgate console result 1";
 
 const BEGIN: &str = "
@@ -41,7 +41,7 @@ const FINISH: &str =
 const READ: &str = "
     SELECT sealed FROM console.result WHERE id = $1 AND owner = $2 AND expires_at > $3";
 
-/// What is older than the newest of this owner, beyond so many or so many bytes. What runs stays.
+/// Deletes the oldest results of an owner beyond a number or a size. Results of running calls stay.
 const TRIM: &str = "
     DELETE FROM console.result WHERE is_over = 1 AND id IN (
         SELECT id FROM (
@@ -51,7 +51,7 @@ const TRIM: &str = "
             FROM console.result WHERE owner = $1
         ) AS newest_first WHERE place > $2 OR (place > 1 AND bytes > $3))";
 
-/// The same of everybody's.
+/// Deletes the oldest results of all owners beyond a size.
 const TRIM_ALL: &str = "
     DELETE FROM console.result WHERE is_over = 1 AND id IN (
         SELECT id FROM (
@@ -59,42 +59,43 @@ const TRIM_ALL: &str = "
             FROM console.result
         ) AS newest_first WHERE bytes > $1)";
 
-/// A call that a form asked for, and what came of it.
+/// A call that was requested by a form, and its outcome.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct SubmittedCall {
-    /// The tool.
+    /// The name of the tool.
     pub(crate) tool: String,
-    /// What was filled in.
+    /// The submitted fields.
     pub(crate) fields: FormFields,
-    /// When, in microseconds since 1970.
+    /// The time of the submission, in microseconds since 1970.
     pub(crate) at_micros: i64,
-    /// Nothing while it runs.
+    /// The outcome of the call, or `None` while it is running.
     pub(crate) outcome: Option<CallOutcome>,
 }
 
-/// What came of a call.
+/// The outcome of a call.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum CallOutcome {
-    /// Nothing was called: these fields have to be mended, for these reasons.
+    /// Nothing was called, because these fields are invalid for these reasons.
     Invalid(Vec<(String, String)>),
-    /// The gateway answered; both as they were written.
+    /// The gateway answered. Contains the texts of the request and the response.
     Answered { request: String, answer: String },
-    /// The gateway did not.
+    /// The gateway did not answer.
     Failed(GatewayFault),
-    /// The browser or the console went away before there was an answer, which cancelled the call.
+    /// The browser disconnected or the console ended before there was a response, which cancelled the call.
     Interrupted,
 }
 
-/// A call that runs. Dropped without an outcome, it was interrupted.
+/// A running call. Dropping it without an outcome stores that it was interrupted.
 pub(crate) struct RunningCall {
     store: Arc<ConsoleStore>,
     id: String,
     owner: Digest,
-    /// None once it is over.
+    /// The call, or `None` once it has finished.
     call: Option<SubmittedCall>,
 }
 
-/// The id of a call: the same for one form that the same caller sent twice, since a form has a key of its own.
+/// Returns the id of a call. It is the same if the same caller submits one form twice, because every form contains a
+/// unique key.
 pub(crate) fn result_id(caller: &Caller, tool: &str, key: &str, form: &[u8]) -> String {
     let about = About::new("console call")
         .and(caller.digest().as_bytes())
@@ -105,7 +106,7 @@ pub(crate) fn result_id(caller: &Caller, tool: &str, key: &str, form: &[u8]) -> 
 }
 
 impl ConsoleStore {
-    /// Makes room for the call `id`. None where it began already, here or at another replica.
+    /// Stores the call `id` as running. Returns `None` if it has already begun, at this or another replica.
     pub(crate) async fn begin(
         self: &Arc<Self>,
         id: String,
@@ -129,7 +130,7 @@ impl ConsoleStore {
         }))
     }
 
-    /// The call `id`, if it is this caller's and still kept.
+    /// Returns the call `id` if it belongs to this caller and is still kept.
     pub(crate) async fn get(
         &self,
         id: &str,
@@ -151,7 +152,7 @@ impl ConsoleStore {
             serde_json::from_slice(&text).map_err(|_| StoreError::Unreadable)?;
         let began = Timestamp::from_micros(call.at_micros);
         if call.outcome.is_none() && began.plus(CALL_LIMIT) < now {
-            // Whatever process had it is gone.
+            // The process that ran the call is gone.
             call.outcome = Some(CallOutcome::Interrupted);
         }
         Ok(Some(call))
@@ -187,7 +188,7 @@ impl ConsoleStore {
 }
 
 impl RunningCall {
-    /// Keeps the outcome for the page of the call.
+    /// Stores the outcome for the page of the call.
     pub(crate) async fn finish(mut self, outcome: CallOutcome) -> Result<(), StoreError> {
         let Some(mut call) = self.call.take() else {
             return Ok(());
@@ -206,7 +207,8 @@ impl Drop for RunningCall {
         };
         call.outcome = Some(CallOutcome::Interrupted);
         let (store, id, owner) = (Arc::clone(&self.store), self.id.clone(), self.owner);
-        // A failure is told where it happens; the page then says so by itself, once the call could not run any more.
+        // A failure is logged where it happens. The page shows the interruption anyway once the time limit of the call
+        // has passed.
         runtime.spawn(async move { store.finish(&id, owner, &call).await });
     }
 }

@@ -1,4 +1,4 @@
-//! Every path of the console, and the page that answers it.
+//! The routes of the console and their handlers.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use crate::{
 };
 
 const EVERYBODY: &str = "everybody";
-/// Whose cookie holds a session.
+/// A person whose cookie contains a session.
 const PERSON: &str = "who is signed in";
 const READER: &str = "who is signed in, as far as the policy lets them read the record";
 
-/// Every path. All that the pages need is below `/console`.
+/// All routes. Everything that the pages need is below `/console`.
 const ROUTES: &[Route<Arc<Console>>] = &[
     Route {
         info: RouteInfo::new("/console", GET, EVERYBODY, "303 to `/console/tools`"),
@@ -181,7 +181,7 @@ const ROUTES: &[Route<Arc<Console>>] = &[
     },
 ];
 
-/// The path that there is besides on an address of the console's own.
+/// The additional route of a console with its own address.
 const ROUTES_ALONE: &[Route<Arc<Console>>] = &[Route {
     info: RouteInfo::new(
         "/",
@@ -192,18 +192,18 @@ const ROUTES_ALONE: &[Route<Arc<Console>>] = &[Route {
     handler: |console, methods| open(console, "home", methods, sign_in::home),
 }];
 
-/// Every path, for the reference.
+/// Returns the description of every route, for the reference documentation.
 pub fn listed_routes() -> Vec<&'static RouteInfo> {
     [routes::describe(ROUTES), routes::describe(ROUTES_ALONE)].concat()
 }
 
 impl Console {
-    /// The pages alone, to stand beside other paths.
+    /// Returns the routes of the console, to be merged with other routes.
     pub fn router(self: &Arc<Self>) -> Router {
         routes::build_router(ROUTES, self)
     }
 
-    /// The pages on an address of their own, beside `probes`.
+    /// Returns the routes of a console with its own address, merged with `probes`.
     pub fn alone(self: &Arc<Self>, probes: Router) -> Router {
         let elsewhere = open(self, "unknown", GET_AND_POST, unknown);
         self.router()

@@ -1,7 +1,7 @@
-//! The session of a token that a person brought: the token itself, sealed into a cookie.
+//! The session of a token that a person entered: the token itself, sealed in a cookie.
 //!
-//! Nothing is kept here, so any replica serves any request, and a session ends with its token: the token is verified
-//! again at every request. Whom a provider signed in has a stored session instead.
+//! The console stores nothing for such a session, so any replica serves any request. The token is verified at every
+//! request, and the session ends with it. A sign-in by the provider creates a stored session instead.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -17,19 +17,20 @@ use wardgate_edge::{Authenticator, TokenRefusal};
 
 use crate::cookies::{only_cookie, secret_header};
 
-/// The cookie.
+/// The name of the cookie.
 const NAME: &str = "wardgate_console";
 
-/// Where browsers send it.
+/// The path of the cookie.
 const PATH: &str = "/console";
 
-/// The longest token that fits: browsers keep 4,096 bytes of a cookie, and sealing and Base64 take theirs.
+/// Maximum length of a token, in bytes. Browsers keep 4,096 bytes of a cookie, and sealing and Base64 add to the
+/// length.
 pub(crate) const MAX_TOKEN: usize = 3_000;
 
-/// What is sealed, so that nothing else of this key could pass for it.
+/// The context under which sessions are sealed, so that no other text sealed under this key can be used as a session.
 const SEALED: &str = "wardgate console session 1";
 
-/// The key that sessions and results are sealed under; every replica has the same one.
+/// The key under which sessions and results are sealed. All replicas must have the same key.
 #[derive(Clone)]
 pub struct CookieKey {
     pub(crate) sessions: Arc<SealKey>,
@@ -37,7 +38,7 @@ pub struct CookieKey {
 }
 
 impl CookieKey {
-    /// A key of 32 random bytes.
+    /// Creates the key from 32 random bytes.
     pub fn from_bytes(bytes: &[u8; 32]) -> Self {
         let results = derive_key(bytes, b"wardgate console results");
         Self {
@@ -53,7 +54,8 @@ impl fmt::Debug for CookieKey {
     }
 }
 
-/// A person's token, passed on to the gateway and the agent and shown nowhere; and where they called from.
+/// A person's token, which is sent to the gateway and the agent and is never shown, and the address of the person's
+/// client.
 #[derive(Clone)]
 pub(crate) struct SessionToken {
     text: Arc<str>,
@@ -68,19 +70,19 @@ impl SessionToken {
         }
     }
 
-    /// As the listener of a gateway in this process would say it.
+    /// Returns the client's address, as the listener of a gateway in this process would report it.
     pub(crate) fn peer(&self) -> Option<SocketAddr> {
         self.peer
     }
 
-    /// The one header it belongs in. None for what no token is written with.
+    /// Returns the `Authorization` header with the token, or `None` if the token contains invalid characters.
     pub(crate) fn header(&self) -> Option<HeaderValue> {
         let mut value = HeaderValue::try_from(format!("Bearer {}", self.text)).ok()?;
         value.set_sensitive(true);
         Some(value)
     }
 
-    /// Whose it is, now. It goes on to the gateway's `/mcp`, so it must be good there.
+    /// Verifies the token and returns its caller. The token must be valid for `/mcp`, because it is sent there.
     pub(crate) async fn verify(&self, auth: &Authenticator) -> Result<Arc<Caller>, TokenRefusal> {
         let value = self.header().ok_or(TokenRefusal::TokenMalformed)?;
         let headers = HeaderMap::from_iter([(AUTHORIZATION, value)]);
@@ -95,7 +97,7 @@ impl fmt::Debug for SessionToken {
     }
 }
 
-/// `Set-Cookie` that begins a session of `caller`. None for a token that no cookie holds.
+/// Returns a `Set-Cookie` header that begins a session of `caller`, or `None` if the token is too long for a cookie.
 pub(crate) fn begin(
     key: &CookieKey,
     token: &SessionToken,
@@ -114,7 +116,7 @@ pub(crate) fn begin(
     cookie(&URL_SAFE_NO_PAD.encode(sealed), left, is_secure)
 }
 
-/// `Set-Cookie` that ends one.
+/// Returns a `Set-Cookie` header that ends a session.
 pub(crate) fn end(is_secure: bool) -> Option<HeaderValue> {
     cookie("", Duration::ZERO, is_secure)
 }
@@ -127,7 +129,7 @@ fn cookie(value: &str, left: Duration, is_secure: bool) -> Option<HeaderValue> {
     ))
 }
 
-/// The token of the one session that a request has.
+/// Returns the token of the request's session.
 pub(crate) fn resume(
     key: &CookieKey,
     headers: &HeaderMap,

@@ -1,13 +1,13 @@
-//! Newer tokens for the session of somebody whom a provider signed in.
+//! Renewal of the tokens of a stored session.
 //!
 //! ```text
-//!  due? ─▶ claim the row ── somebody else has it ──▶ the token that there is, while it lasts; else wait for theirs
-//!              │ claimed: read the row again, in a task that no browser ends
+//!  due? ─▶ claim the row ── claimed by another ──▶ the current token while it is valid; else wait for the renewal
+//!              │ claimed: read the row again, in a task that outlives the request
 //!              ▼
 //!           provider ── invalid_grant ──▶ the session ends
-//!              │   └─ anything else ──▶ the claim stands, so that the provider is let alone for a while
+//!              │   └─ any other error ──▶ the claim stays, so that the provider is not asked again for a while
 //!              ▼
-//!           token verified as the gateway would ─▶ row, where the claim is still ours
+//!           token verified like the gateway does ─▶ row, if the claim is still ours
 //! ```
 
 use std::sync::Arc;
@@ -23,16 +23,17 @@ use crate::provider_sign_in::{ProviderSignIn, SignInError};
 use crate::store::{ConsoleStore, StoreError};
 use crate::stored_session::{SessionId, SessionTokens, StoredSession};
 
-/// How long one replica alone may renew the tokens of a session. As long nobody asks a provider again that is away.
+/// Time for which a replica has the exclusive claim to renew the tokens of a session. If the provider is unavailable,
+/// it is not asked again during this time.
 const CLAIM: Duration = Duration::from_secs(30);
-/// The longest that a renewal takes, less than a claim on it lasts.
+/// Maximum time of a renewal, which is shorter than a claim.
 const LIMIT: Duration = Duration::from_secs(20);
-/// How long a request waits for the renewal of another one.
+/// Maximum time for which a request waits for the renewal by another one.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Between two looks whether it is done.
+/// Interval between two checks whether the renewal is done.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Why a session that did not end cannot be used now.
+/// The reason why an active session cannot be used now.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ResumeError {
     #[error(transparent)]
@@ -41,7 +42,8 @@ pub(crate) enum ResumeError {
     NoToken,
 }
 
-/// One renewal, which goes on when the browser that caused it is gone: the provider may have replaced the refresh token.
+/// One renewal. It continues if the browser disconnects, because the provider may already have replaced the refresh
+/// token.
 struct SessionRenewal {
     sign_in: Arc<ProviderSignIn>,
     store: Arc<ConsoleStore>,
@@ -52,7 +54,8 @@ struct SessionRenewal {
 }
 
 impl ProviderSignIn {
-    /// The session of this id, with newer tokens where the former ones end soon. None: it ended.
+    /// Returns the session with this id, and renews its tokens if they end soon. Returns `None` if the session has
+    /// ended.
     pub(crate) async fn resume(
         self: &Arc<Self>,
         console: &Console,
@@ -87,7 +90,7 @@ impl ProviderSignIn {
     }
 }
 
-/// Uses the token that there is while it lasts, and else waits a little for the renewal of somebody else.
+/// Returns the current token while it is valid, and otherwise waits for the renewal by another request.
 async fn wait(
     console: &Console,
     id: &SessionId,
@@ -118,18 +121,18 @@ fn usable_now(stored: StoredSession, now: Timestamp) -> Result<StoredSession, Re
     }
 }
 
-/// What came of a renewal.
+/// The outcome of a renewal.
 enum RenewalOutcome {
     Session(StoredSession),
-    /// The provider, or the gateway's rules, ended the session.
+    /// The provider, or the verification of the new token, ended the session.
     Ended,
-    /// Neither could say so now.
+    /// The renewal failed temporarily.
     NotNow,
 }
 
 impl SessionRenewal {
     async fn run(self) -> Result<RenewalOutcome, StoreError> {
-        // Who found the row due before another renewal was done must not use its refresh token again.
+        // Another renewal may have finished since the row was found due, and its refresh token must not be used twice.
         let Some(stored) = self.store.find_session(&self.id).await? else {
             return Ok(RenewalOutcome::Ended);
         };
@@ -188,7 +191,7 @@ impl SessionRenewal {
         }
     }
 
-    /// Stores tokens; tries once more, because the refresh token in the store may be used up.
+    /// Stores tokens, and retries once, because the refresh token in the store may have been used up.
     async fn keep(&self, tokens: &SessionTokens) -> Result<(), StoreError> {
         let kept = self.store.replace_tokens(&self.id, tokens, self.claim);
         match kept.await {

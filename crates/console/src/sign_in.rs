@@ -1,4 +1,4 @@
-//! The page to sign in, signing in with a bearer token, and signing out.
+//! The page to sign in, the sign-in with a bearer token, and the sign-out.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use crate::problem_page::see_other;
 use crate::session::{self, MAX_TOKEN, SessionToken};
 use crate::stored_session;
 
-/// The page to sign in.
+/// The path of the page to sign in.
 pub(crate) const SIGN_IN: &str = "/console/sign-in";
-/// Where a person begins.
+/// The page to which a sign-in leads by default.
 pub(crate) const HOME: &str = "/console/tools";
 
-/// Where `/console` leads.
+/// Redirects `/console` to the home page.
 pub(crate) async fn home(_: Arc<Console>, _: PageRequest) -> PageResult {
     Ok(see_other(HOME))
 }
 
-/// The form, and what becomes of it.
+/// Shows the form to sign in, or handles the submitted form.
 pub(crate) async fn page(console: Arc<Console>, page_request: PageRequest) -> PageResult {
     if !page_request.is_post() {
         let next = page_request.query()?;
@@ -49,7 +49,7 @@ pub(crate) async fn page(console: Arc<Console>, page_request: PageRequest) -> Pa
                 Some(cookie) => {
                     let mut response = see_other(next.unwrap_or(HOME));
                     response.headers_mut().append(header::SET_COOKIE, cookie);
-                    // Of two sessions of one browser the stored one would be looked at first.
+                    // If a browser has both kinds of session, the stored one takes precedence, so it is ended.
                     if console.sign_in.is_some() {
                         console
                             .end_stored_session(&page_request.parts.headers, SIGN_IN)
@@ -73,15 +73,15 @@ pub(crate) async fn page(console: Arc<Console>, page_request: PageRequest) -> Pa
     Ok(self::refused(&console, next, &refused))
 }
 
-/// The page to sign in, which says why nobody was signed in.
+/// Renders the page to sign in with the reason why the sign-in failed.
 pub(crate) fn refused(console: &Console, next: Option<&str>, why: &str) -> Response {
     metrics::counter!(wardgate_telemetry::names::REFUSED_REQUESTS, "reason" => "sign_in_refused")
         .increment(1);
     form(console, StatusCode::UNAUTHORIZED, next, Some(why))
 }
 
-/// Ends the session in this browser, and at the provider where it has one. A token that a person brought lives as long as
-/// its issuer gave it.
+/// Ends the session in this browser, and at the provider if it was created there. A token that a person entered remains
+/// valid until it expires.
 pub(crate) async fn sign_out(console: Arc<Console>, page_request: PageRequest) -> PageResult {
     let left = console
         .end_stored_session(&page_request.parts.headers, SIGN_IN)
@@ -93,7 +93,7 @@ pub(crate) async fn sign_out(console: Arc<Console>, page_request: PageRequest) -
     Ok(response)
 }
 
-/// A page of ours to go on to; of anything else nothing.
+/// Returns `next` if it is a page of the console, so that a link cannot redirect to another site.
 pub(crate) fn own(next: Option<&str>) -> Option<&str> {
     next.filter(|path| path.starts_with("/console/") || path.starts_with("/console?"))
         .filter(|path| {
@@ -103,7 +103,7 @@ pub(crate) fn own(next: Option<&str>) -> Option<&str> {
         .filter(|path| path.len() <= 2_000)
 }
 
-/// The token of what was pasted: people copy `NAME=token` and `Bearer token` whole.
+/// Extracts the token from the pasted text, because people also paste `NAME=token` and `Bearer token`.
 fn bare(pasted: &str) -> &str {
     let pasted = pasted.trim();
     pasted.rsplit(['=', ' ']).next().unwrap_or(pasted)
@@ -119,7 +119,7 @@ fn form(
     layout::plain(status, None, "Sign in", &content(provider, next, refused))
 }
 
-/// `provider` is where people sign in who bring no token.
+/// Renders the page to sign in. `provider` is the host of the identity provider, if there is one.
 fn content(provider: Option<&str>, next: Option<&str>, refused: Option<&str>) -> Markup {
     html! {
         div.narrow {

@@ -1,4 +1,4 @@
-//! The console's store, in SQLite or PostgreSQL: what came of calls, and the sessions of people whom a provider signed in.
+//! The store of the console, in SQLite or PostgreSQL: results of calls, and sessions from sign-ins by the provider.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -14,14 +14,14 @@ use wardgate_store::{
 
 use crate::CookieKey;
 
-/// How long one operation may take.
+/// Maximum time that one operation may take.
 const LIMIT: Duration = Duration::from_secs(3);
 
-/// How often what has expired is removed, and how much at once.
+/// Interval between two removals of expired rows, and the maximum number of rows of one statement.
 const SWEEP_EVERY: Duration = Duration::from_mins(1);
 const SWEEP_ROWS: i64 = 200;
 
-/// What the store consists of.
+/// The layout of the store: its schema, migrations and timeout.
 pub const LAYOUT: Layout = Layout {
     schema: Schema {
         name: "console",
@@ -46,22 +46,22 @@ const SWEEPS: [&str; 2] = [
         (SELECT id FROM console.session WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)",
 ];
 
-/// Why the store did not do what it was asked.
+/// An error of the store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The setting names no store.
+    /// The setting does not name a supported store.
     #[error("console.store must be given as `sqlite:PATH` or `postgres://…`")]
     UnknownStore,
-    /// It has a schema that this program cannot work with.
+    /// The store has a schema that this program does not support.
     #[error("console.store: {0}")]
     Schema(MigrationError),
-    /// The database does not answer, or says no.
+    /// The database is unavailable or refused a statement.
     #[error("console.store cannot be used now; try again later")]
     Database(#[from] sqlx::Error),
-    /// The database takes too long.
+    /// The database did not answer in time.
     #[error("console.store does not answer in time; try again later")]
     Late,
-    /// What is stored cannot be read: it is another key's, or was changed.
+    /// A stored value cannot be decrypted: it was sealed under another key or was tampered with.
     #[error("console.store holds a result or session that this console's key does not open")]
     Unreadable,
 }
@@ -81,7 +81,7 @@ impl From<MigrationError> for StoreError {
     }
 }
 
-/// The store.
+/// The store of the console.
 pub struct ConsoleStore {
     address: Address,
     database: Database,
@@ -91,7 +91,8 @@ pub struct ConsoleStore {
 }
 
 impl ConsoleStore {
-    /// The store at `sqlite:PATH` or `postgres://…`. A file is there or never will be; a server may come later.
+    /// Opens the store at `sqlite:PATH` or `postgres://…`. Fails if a file cannot be opened or the schema is not supported.
+    /// If a server is unavailable, later operations retry.
     pub async fn open(
         url: &str,
         settings: &DatabaseSettings,
@@ -115,12 +116,12 @@ impl ConsoleStore {
         Ok(store)
     }
 
-    /// Whether it is a file of this machine.
+    /// Returns whether the store is a local file.
     pub(crate) fn is_file(&self) -> bool {
         matches!(self.address, Address::Sqlite(_))
     }
 
-    /// The number of rows that the statement concerned.
+    /// Executes a statement and returns the number of affected rows.
     pub(crate) async fn execute<const N: usize>(
         &self,
         statement: &'static str,
@@ -141,7 +142,7 @@ impl ConsoleStore {
         rows.inspect_err(|error| self.log_error(error))
     }
 
-    /// The database, once it has a schema this program works with.
+    /// Returns the database after its schema was prepared.
     async fn database(&self) -> Result<&Database, StoreError> {
         let prepare = || async { within(self.database.prepare().boxed()).await };
         let prepared = self.prepared.get_or_try_init(prepare).await;
@@ -155,7 +156,7 @@ impl ConsoleStore {
     }
 }
 
-/// Waits at most [`LIMIT`], whatever the database does.
+/// Runs `work` with the timeout [`LIMIT`].
 async fn within<T, E: Into<StoreError>>(
     work: BoxFuture<'_, Result<T, E>>,
 ) -> Result<T, StoreError> {
@@ -165,12 +166,13 @@ async fn within<T, E: Into<StoreError>>(
     }
 }
 
-/// Removes what has expired, as long as the store lives.
+/// Removes expired rows until the store is dropped.
 async fn sweep(store: Weak<ConsoleStore>) {
     loop {
         tokio::time::sleep(SWEEP_EVERY).await;
         for statement in SWEEPS {
-            // Bounded: what is left waits for the next time. A failure is told where it happens.
+            // The number of batches is bounded; the rest is removed the next time. Failures are logged where they
+            // happen.
             for _ in 0..50 {
                 let Some(store) = store.upgrade() else {
                     return;

@@ -1,10 +1,11 @@
-//! Sessions of people whom a provider signed in: their tokens are in the console's store, and the cookie has an id alone.
+//! Sessions from sign-ins by the provider. The tokens are in the console's store, and the cookie contains only an id.
 //!
 //! ```text
-//!  cookie ─▶ id ─▶ digest ─▶ row ─▶ tokens ── soon over? ──▶ one replica renews them at the provider ─▶ row
+//!  cookie ─▶ id ─▶ digest ─▶ row ─▶ tokens ── end soon? ──▶ one replica renews them at the provider ─▶ row
 //! ```
 //!
-//! The store has no id in clear, so who reads it has nobody's session. The tokens are sealed for their session.
+//! The store contains only digests of the ids, so access to the store gives nobody a session. The tokens are sealed for
+//! their session.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use wardgate_domain::{About, Ambient, Digest, Timestamp};
 use crate::cookies::HostCookie;
 use crate::store::{ConsoleStore, StoreError};
 
-/// The cookie.
+/// The cookie of a stored session.
 const SESSION: HostCookie = HostCookie {
     secure_name: "__Host-wardgate_session",
     name: "wardgate_session",
@@ -23,7 +24,7 @@ const SESSION: HostCookie = HostCookie {
     same_site: "Strict",
 };
 
-/// What is sealed, so that nothing else of this key could pass for it.
+/// The context under which tokens are sealed, so that no other text sealed under this key can be used as tokens.
 const SEALED: &str = "wardgate console stored session 1";
 
 const ADD: &str = "
@@ -42,7 +43,7 @@ const REMOVE: &str = "DELETE FROM console.session WHERE id = $1";
 
 const END: &str = "DELETE FROM console.session WHERE id = $1 AND renewed_until = $2";
 
-/// The id of a session: who has it is signed in.
+/// The id of a session. It is a secret, because it grants access to the session.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct SessionId(String);
 
@@ -51,13 +52,13 @@ impl SessionId {
         Self(ambient.random_text())
     }
 
-    /// The one that a request has.
+    /// Returns the session id of a request.
     pub(crate) fn of_request(headers: &HeaderMap, is_secure: bool) -> Option<Self> {
         let value = SESSION.find(headers, is_secure)?;
         (value.len() == 43).then(|| Self(value.to_owned()))
     }
 
-    /// `Set-Cookie` that begins the session.
+    /// Returns a `Set-Cookie` header that begins the session.
     pub(crate) fn cookie(&self, left: Duration, is_secure: bool) -> Option<HeaderValue> {
         SESSION.set(&self.0, left, is_secure)
     }
@@ -67,46 +68,46 @@ impl SessionId {
     }
 }
 
-/// `Set-Cookie` that takes the id away.
+/// Returns a `Set-Cookie` header that removes the session id.
 pub(crate) fn end(is_secure: bool) -> Option<HeaderValue> {
     SESSION.end(is_secure)
 }
 
-/// The tokens of a session. Not shown: they are secrets.
+/// The tokens of a session. The type does not implement `Debug`, because they are secrets.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct SessionTokens {
-    /// What the gateway gets.
+    /// The token that is sent to the gateway.
     pub(crate) token: String,
-    /// What newer ones are had for.
+    /// The refresh token, if the provider issued one.
     pub(crate) refresh_token: Option<String>,
-    /// What the provider knows the session by when it is to end.
+    /// The identity token, by which the provider recognises the session when it is to end.
     pub(crate) id_token: Option<String>,
-    /// From when on newer ones are fetched; microseconds since 1970.
+    /// The time from which on the tokens are renewed, in microseconds since 1970.
     pub(crate) renew_at_micros: i64,
-    /// When the gateway's token ends.
+    /// The time when the gateway's token ends, in microseconds since 1970.
     pub(crate) ends_at_micros: i64,
 }
 
 impl SessionTokens {
-    /// Whether there should be newer ones by `now`, and can be.
+    /// Returns whether the tokens should and can be renewed at `now`.
     pub(crate) fn is_due(&self, now: Timestamp) -> bool {
         self.refresh_token.is_some() && self.renew_at_micros <= now.as_micros()
     }
 
-    /// Whether the gateway's token has not ended at `now`.
+    /// Returns whether the gateway's token is still valid at `now`.
     pub(crate) fn lasts(&self, now: Timestamp) -> bool {
         now.as_micros() < self.ends_at_micros
     }
 }
 
-/// A session that there is.
+/// An active session.
 pub(crate) struct StoredSession {
     pub(crate) tokens: SessionTokens,
     pub(crate) expires_at: Timestamp,
 }
 
 impl ConsoleStore {
-    /// Begins a session that ends at `expires_at`.
+    /// Stores a session that ends at `expires_at`.
     pub(crate) async fn add_session(
         &self,
         id: &SessionId,
@@ -121,7 +122,7 @@ impl ConsoleStore {
         self.execute(ADD, values).await.map(drop)
     }
 
-    /// The session, unless it ended or was sealed under another key.
+    /// Returns the session, or `None` if it has ended or was sealed under another key.
     pub(crate) async fn find_session(
         &self,
         id: &SessionId,
@@ -132,7 +133,7 @@ impl ConsoleStore {
         let Some((sealed, expires_at)) = rows.into_iter().next() else {
             return Ok(None);
         };
-        // Under another key than today's: nobody can go on with it, so it ended.
+        // Tokens that were sealed under a former key cannot be used any more, so such a session counts as ended.
         let text = self.key.sessions.open(&about(id), sealed).ok();
         let tokens = text.and_then(|text| serde_json::from_slice(&text).ok());
         Ok(tokens.map(|tokens| StoredSession {
@@ -141,8 +142,8 @@ impl ConsoleStore {
         }))
     }
 
-    /// Lets the caller alone renew the tokens for so long: until what instant, which is the proof of the claim. None where
-    /// somebody else does.
+    /// Claims the exclusive right to renew the tokens for the time `lasting`. Returns the end of the claim, which also
+    /// identifies the claim, or `None` if another replica has it.
     pub(crate) async fn claim_renewal(
         &self,
         id: &SessionId,
@@ -159,7 +160,7 @@ impl ConsoleStore {
         Ok(is_claimed.then_some(until))
     }
 
-    /// Puts tokens in the place of the former ones, and ends the claim; nothing where the claim is somebody else's by now.
+    /// Replaces the tokens and releases the claim. Does nothing if the claim has been lost.
     pub(crate) async fn replace_tokens(
         &self,
         id: &SessionId,
@@ -175,7 +176,7 @@ impl ConsoleStore {
         self.execute(REPLACE, values).await.map(drop)
     }
 
-    /// Ends the session, unless the claim is somebody else's by now.
+    /// Ends the session, unless the claim has been lost.
     pub(crate) async fn end_claimed(
         &self,
         id: &SessionId,
@@ -185,7 +186,7 @@ impl ConsoleStore {
         self.execute(END, values).await.map(drop)
     }
 
-    /// Ends the session.
+    /// Removes the session.
     pub(crate) async fn remove_session(&self, id: &SessionId) -> Result<(), StoreError> {
         let values = [id.digest().as_bytes()[..].into()];
         self.execute(REMOVE, values).await.map(drop)

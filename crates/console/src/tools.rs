@@ -1,4 +1,4 @@
-//! The tools that this person may see.
+//! The list of the tools that this person may see.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,22 +19,22 @@ use crate::problem::Problem;
 use crate::record_access::RecordAccess;
 use crate::session::SessionToken;
 
-/// A gateway with more is not listed further.
+/// Maximum number of pages that are requested from the gateway.
 const MAX_PAGES: usize = 100;
 
-/// The same for tools.
+/// Maximum number of tools that are requested from the gateway.
 const MAX_TOOLS: usize = 10_000;
 
-/// Tools on one page.
+/// Number of tools on one page.
 const ON_PAGE: usize = 40;
 
-/// How far back the short way to the record of late goes.
+/// The period that the link to recent records covers.
 const DAY: Duration = Duration::from_hours(24);
 
-/// Characters of a description in the list.
+/// Maximum number of characters of a description in the list.
 const IN_LIST: usize = 280;
 
-/// A tool as the gateway lists it. All of it may be somebody else's words.
+/// A tool as the gateway lists it. All its texts are untrusted.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct GatewayTool {
@@ -57,7 +57,7 @@ struct ToolListPage {
     next_cursor: Option<String>,
 }
 
-/// Every tool that the gateway lists for this person.
+/// Returns all tools that the gateway lists for this person.
 pub(crate) async fn all(
     gateway: &GatewayClient,
     token: &SessionToken,
@@ -83,7 +83,7 @@ pub(crate) async fn all(
             .map_err(|error| Problem::Refused(error.message))?;
         let page: ToolListPage =
             serde_json::from_value(result).map_err(|_| GatewayFault::Unreadable)?;
-        // One that cannot be read is left out; the others can still be used.
+        // Tools that cannot be parsed are left out, so that the others can be used.
         let readable = page.tools.into_iter();
         tools.extend(readable.filter_map(|tool| serde_json::from_value(tool).ok()));
         match page.next_cursor {
@@ -96,7 +96,7 @@ pub(crate) async fn all(
 }
 
 impl GatewayTool {
-    /// What people call it.
+    /// Returns the title of the tool, if it has one.
     pub(crate) fn title(&self) -> Option<&str> {
         let given = self.title.as_deref();
         given.or_else(|| self.annotations.get("title")?.as_str())
@@ -116,7 +116,7 @@ impl GatewayTool {
         texts.any(|text| text.to_lowercase().contains(search_text))
     }
 
-    /// What it says of itself: hints, no more.
+    /// Renders the tool's annotations, which are only hints.
     pub(crate) fn badges(&self) -> Markup {
         let hints = [
             ("readOnlyHint", true, "only reads", "good"),
@@ -136,7 +136,7 @@ impl GatewayTool {
     }
 }
 
-/// The list, searched.
+/// Shows the list, filtered by the search text.
 pub(crate) async fn list(console: Arc<Console>, signed_in: SignedInRequest) -> PageResult {
     let fields = signed_in.page_request.query()?;
     let search = fields.filled("q").unwrap_or_default().to_owned();
@@ -197,7 +197,7 @@ pub(crate) async fn list(console: Arc<Console>, signed_in: SignedInRequest) -> P
     ))
 }
 
-/// What somebody who calls no tools can do here: an auditor, most of the time.
+/// Renders what a person without tools can do in the console, which is typically an auditor.
 fn without_tools(console: &Console, access: RecordAccess) -> Markup {
     let of = |filter: &[(&str, &str)]| format!("/console/record?{}", query(filter.iter().copied()));
     let day_ago = console.ambient.now().minus(DAY).to_string();

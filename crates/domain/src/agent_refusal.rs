@@ -1,31 +1,32 @@
-//! Calls that an agent refuses itself, before it asks the gateway to run anything.
+//! Calls that an agent refuses itself, so that the gateway does not run anything.
 
 use std::str::FromStr;
 
 use crate::{Reason, Status};
 
-/// Why an agent does not make a call that its model asked for. The set is closed: an agent cannot write words of its own
-/// into the record.
+/// The reason for which an agent does not make a call that its model asked for. The set is closed, so that an agent
+/// cannot write free text into the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AgentRefusal {
-    /// The tool was not offered to the model: its caller may not use it, or the assistant is not made for it.
+    /// The tool was not offered to the model, because the caller may not use it or because the assistant is not made
+    /// for it.
     NotAvailable,
-    /// The call stands in data that a tool gave.
+    /// The call was found in data that a tool returned.
     InData,
-    /// The call cannot be read.
+    /// The call cannot be parsed.
     Unreadable,
-    /// The arguments do not fit the tool's input schema.
+    /// The arguments do not match the input schema of the tool.
     Arguments,
-    /// The same call was made in this turn already.
+    /// The model already made the same call in this turn.
     Repeated,
-    /// The person who was asked for approval refused it.
+    /// The person who was asked for approval refused the call.
     Declined,
-    /// The approval is of other arguments.
+    /// The approval was given for other arguments.
     ApprovalChanged,
 }
 
 impl AgentRefusal {
-    /// Every reason.
+    /// All reasons.
     pub const ALL: [Self; 7] = [
         Self::NotAvailable,
         Self::InData,
@@ -36,15 +37,15 @@ impl AgentRefusal {
         Self::ApprovalChanged,
     ];
 
-    /// The member of `_meta` of a `tools/call` in which an agent states the reason.
+    /// The member of `_meta` in a `tools/call` request in which an agent states the reason.
     pub const META: &str = "dev.wardgate/refusedByAgent";
 
-    /// The reason as messages, records and metrics spell it.
+    /// Returns the name of the reason in messages, records and metrics.
     pub fn as_str(self) -> &'static str {
         self.reason().as_str()
     }
 
-    /// The reason on record.
+    /// Returns the reason that the record states.
     pub fn reason(self) -> Reason {
         match self {
             Self::NotAvailable => Reason::NOT_AVAILABLE,
@@ -57,7 +58,7 @@ impl AgentRefusal {
         }
     }
 
-    /// How the record says that the call ended.
+    /// Returns the status with which the record says that the call ended.
     pub fn status(self) -> Status {
         match self {
             Self::Unreadable | Self::Arguments => Status::InvalidArguments,

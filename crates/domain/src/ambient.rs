@@ -1,4 +1,4 @@
-//! Time and chance, the two things a program takes from outside; passed in, so that tests can set both.
+//! The clock and the source of randomness of a program, passed in so that tests can control both.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -9,19 +9,19 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::Timestamp;
 
-/// Tells the time of day.
+/// A clock that tells the current time.
 pub trait Clock: Send + Sync {
-    /// The current instant, UTC.
+    /// Returns the current time in UTC.
     fn now(&self) -> Timestamp;
 }
 
-/// Gives random bytes fit for keys and ids.
+/// A source of random bytes that are suitable for keys and ids.
 pub trait Entropy: Send + Sync {
-    /// Fills `out` entirely.
+    /// Fills the whole of `out` with random bytes.
     fn fill(&self, out: &mut [u8]);
 }
 
-/// A clock and a source of randomness; cheap to clone.
+/// A clock and a source of randomness. Cheap to clone.
 #[derive(Clone)]
 pub struct Ambient {
     clock: Arc<dyn Clock>,
@@ -29,29 +29,29 @@ pub struct Ambient {
 }
 
 impl Ambient {
-    /// Any clock, any randomness.
+    /// Creates an `Ambient` from any clock and any source of randomness.
     pub fn new(clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>) -> Self {
         Self { clock, entropy }
     }
 
-    /// The operating system's clock and random source.
+    /// Creates an `Ambient` from the operating system's clock and random source.
     pub fn system() -> Self {
         Self::new(Arc::new(SystemClock), Arc::new(SystemEntropy))
     }
 
-    /// The current instant, UTC.
+    /// Returns the current time in UTC.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// `N` random bytes.
+    /// Returns `N` random bytes.
     pub fn random<const N: usize>(&self) -> [u8; N] {
         let mut bytes = [0; N];
         self.entropy.fill(&mut bytes);
         bytes
     }
 
-    /// 32 random bytes in Base64url: a state, a verifier, an id that nobody guesses.
+    /// Returns 32 random bytes in Base64url, for an unguessable value such as an OAuth state or a PKCE code verifier.
     pub fn random_text(&self) -> String {
         URL_SAFE_NO_PAD.encode(self.random::<32>())
     }

@@ -1,11 +1,11 @@
-//! Approvals: the statement that somebody lets one call be made, signed by the policy service.
+//! Approvals: statements, signed by the policy service, that an approver lets one call be made.
 //!
 //! ```text
 //!   decision: needs approval ─▶ CallToApprove ─▶ an approver decides ─▶ SignedApproval ─▶ decision: allow, one permit
 //! ```
 //!
-//! An approval is for one caller with the rights that they had, one tool in one definition, one text of arguments and one
-//! version of the policies. Whoever holds it can do nothing with it but have that very call decided on again.
+//! An approval is valid for one caller with the rights at that time, one tool in one definition, one exact text of
+//! arguments and one version of the policies. Its holder can only have that same call decided again.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,12 +15,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ApprovalId, Caller, DecisionId, Digest, Timestamp, ToolFacts, ToolName};
 
-/// Those of whom one has to approve a call.
+/// The people who may approve a call. The approval of any of them is enough.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Approvers {
-    /// Somebody else than the caller, who has one of these roles.
+    /// Roles that permit a person other than the caller to approve the call. One of them is enough.
     pub roles: BTreeSet<String>,
-    /// The caller, once more.
+    /// Whether the caller may approve the call, by confirming it.
     pub caller: bool,
 }
 
@@ -40,15 +40,15 @@ impl fmt::Display for Approvers {
 }
 
 impl Approvers {
-    /// As whom `approver` may approve a call of `caller`: with which of the roles, or as the caller.
+    /// Returns in which capacity `approver` may approve a call of `caller`: with which of the roles, or as the caller.
     pub fn admit(&self, approver: &Caller, caller: &Caller) -> Result<Self, ApproverRefusal> {
-        // Tenants are apart: whoever has a role in one has it in no other.
+        // A role counts only in the tenant in which the approver has it.
         if approver.tenant() != caller.tenant() {
             return Err(ApproverRefusal::NoApprover);
         }
         let roles = approver.roles().iter().cloned().collect();
         let roles: BTreeSet<_> = self.roles.intersection(&roles).cloned().collect();
-        // Of another issuer, such as that of API keys, a subject may be the same human all the same.
+        // The same subject under another issuer, for example that of API keys, may be the same human.
         let may_be_caller = approver.subject() == caller.subject();
         let is_caller = may_be_caller && approver.issuer() == caller.issuer();
         if is_caller && self.caller {
@@ -67,115 +67,116 @@ impl Approvers {
         }
     }
 
-    /// Whether one of these is one of `others`.
+    /// Returns whether `self` and `others` have an approver in common.
     fn meet(&self, others: &Self) -> bool {
         (self.caller && others.caller) || !self.roles.is_disjoint(&others.roles)
     }
 }
 
-/// Why somebody may not approve a call.
+/// The reason why a person may not approve a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ApproverRefusal {
-    /// They have none of the roles, and it is not their own call to approve.
+    /// The person has none of the roles, and may not approve the call as its caller either.
     #[error("you are none of those who may approve this call")]
     NoApprover,
-    /// The call is their own, and somebody else has to approve it.
+    /// The call is the person's own, and somebody else has to approve it.
     #[error("this is your own call, which somebody else has to approve")]
     OwnCall,
-    /// The policies have changed since the call was made, or an approval would not allow it, or it needs none.
+    /// The policies have changed since the call was made, an approval would not allow the call, or the call needs none.
     #[error("the policies have changed since, or let nobody approve this call")]
     NotApprovable,
 }
 
-/// A call that waits for an approval: all that a decision about it looks at.
+/// A call that waits for an approval, with everything that the decision about it depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallToApprove {
-    /// The id of the approval, which both sides are recorded under.
+    /// The id of the approval, under which both the call and the approval are recorded.
     pub id: ApprovalId,
-    /// Who calls.
+    /// The caller.
     pub caller: Caller,
-    /// The tool as it was when it was called.
+    /// The tool as it was at the time of the call.
     pub tool: ToolFacts,
     /// The arguments, byte for byte.
     pub arguments: Bytes,
-    /// The address of the client, as text; empty where it is not known.
+    /// The address of the client as text; empty if unknown.
     pub client_ip: String,
 }
 
-/// What an approval says.
+/// The contents of an approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovalTerms {
-    /// Its id.
+    /// The id of the approval.
     pub id: ApprovalId,
-    /// [`Caller::digest`] of the caller whose call it is.
+    /// [`Caller::digest`] of the caller who makes the call.
     pub caller_digest: Digest,
-    /// Canonical tool name.
+    /// The canonical name of the tool.
     pub tool: ToolName,
-    /// The tool's definition.
+    /// The digest of the tool's definition.
     pub definition_digest: Digest,
-    /// SHA-256 of the arguments.
+    /// The SHA-256 digest of the arguments.
     pub arguments_digest: Digest,
-    /// Schema and policies in force when it was given.
+    /// The digest of the schema and policies in force when the approval was given.
     pub policy_hash: Digest,
     /// The token issuer of the approver.
     pub approver_issuer: String,
     /// The token subject of the approver.
     pub approver_subject: String,
-    /// As whom they approved it.
+    /// The capacity in which the approver approved the call.
     pub approved_as: Approvers,
-    /// First instant of invalidity.
+    /// The instant from which on the approval is no longer valid.
     pub expires_at: Timestamp,
 }
 
-/// Why an approval does not cover a call.
+/// The reason why an approval does not cover a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ApprovalMismatch {
-    /// The signature is not the policy service's.
+    /// The signature is not one of the policy service.
     #[error("the approval's signature is not valid")]
     Signature,
-    /// Signed bytes that are no approval.
+    /// The signed bytes are not an approval.
     #[error("the approval cannot be read")]
     Unreadable,
-    /// No longer valid.
+    /// The approval has expired.
     #[error("the approval has expired")]
     Expired,
-    /// Given for another caller, or for the same one with other rights.
+    /// The approval was given for another caller, or for the same caller with other rights.
     #[error("the approval is for another caller")]
     Caller,
-    /// Given for another tool.
+    /// The approval was given for another tool.
     #[error("the approval is for another tool")]
     Tool,
-    /// The tool changed since.
+    /// The definition of the tool has changed since.
     #[error("the approval is for another definition of this tool")]
     Definition,
-    /// Given for other arguments.
+    /// The approval was given for other arguments.
     #[error("the approval is for other arguments")]
     Arguments,
-    /// The policies changed since.
+    /// The policies have changed since.
     #[error("the approval was given under other policies")]
     Policies,
-    /// Given by somebody who may not approve the call as it comes now.
+    /// The approval was given by a person who may not approve the call as it is made now.
     #[error("the approval is by none of those who may approve this call")]
     Approver,
 }
 
-/// The call that an approval is held against.
+/// A call that is compared with an approval.
 #[derive(Debug, Clone, Copy)]
 pub struct CallUnderApproval<'a> {
-    /// Who calls.
+    /// The caller.
     pub caller: &'a Caller,
     /// The tool as it is now.
     pub tool: &'a ToolFacts,
     /// The arguments, byte for byte.
     pub arguments: &'a [u8],
-    /// Schema and policies in force now.
+    /// The digest of the schema and policies in force now.
     pub policy_hash: Digest,
-    /// Those of whom one has to approve it.
+    /// The people who may approve the call.
     pub approvers: &'a Approvers,
 }
 
 impl ApprovalTerms {
-    /// The approval of `call` by `approver`, as whom they approve it under the policies of `policy_hash`, until `expires_at`.
+    /// Creates the terms by which `approver`, in the capacity `approved_as`, approves `call` under the policies of
+    /// `policy_hash` until `expires_at`.
     pub fn of_call(
         call: &CallToApprove,
         policy_hash: Digest,
@@ -196,7 +197,7 @@ impl ApprovalTerms {
         }
     }
 
-    /// Whether the terms cover `call` at `now`, member by member.
+    /// Checks that the terms cover `call` at the time `now`.
     pub fn check(
         &self,
         call: CallUnderApproval<'_>,
@@ -220,7 +221,7 @@ impl ApprovalTerms {
         if self.policy_hash != call.policy_hash {
             return Err(ApprovalMismatch::Policies);
         }
-        // Who may approve can depend on where the client calls from.
+        // The approvers that the policies name can depend on the address of the client.
         if !self.approved_as.meet(call.approvers) {
             return Err(ApprovalMismatch::Approver);
         }
@@ -228,23 +229,24 @@ impl ApprovalTerms {
     }
 }
 
-/// An approval and the policy service's Ed25519 signature. Cheap to clone.
+/// An approval with the Ed25519 signature of the policy service. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedApproval {
     pub(crate) approval: Bytes,
     pub(crate) signature: Bytes,
 }
 
-/// What the policy service says of somebody's approval, or refusal, of a call.
+/// The answer of the policy service to a person who approves or refuses a call.
 #[derive(Debug, Clone)]
 pub struct ApprovalDecision {
     /// The id of this decision.
     pub id: DecisionId,
-    /// The policies that let the call be made under an approval.
+    /// The ids of the policies that allow the call once it is approved.
     pub policies: Vec<String>,
-    /// Schema and policies in force.
+    /// The digest of the schema and policies in force.
     pub policy_hash: Digest,
-    /// The approval, none where the approver refuses; or why they may do neither.
+    /// The signed approval, or `None` if the approver refuses the call; an error if the person may neither approve nor
+    /// refuse it.
     pub outcome: Result<Option<SignedApproval>, ApproverRefusal>,
 }
 
@@ -398,7 +400,7 @@ mod tests {
                 Err(ApprovalMismatch::Signature)
             );
         }
-        // What is signed as one thing is not signed as the other.
+        // A signature of a permit must not verify as one of an approval, nor the other way round.
         let as_permit = crate::SignedPermit {
             permit: genuine.approval.clone(),
             signature: genuine.signature,
@@ -434,7 +436,7 @@ mod tests {
         };
         let tom = caller("https://a", "tom", "", &["Teller", "Manager"]);
         let mia = caller("https://a", "mia", "", &["Manager"]);
-        // The same subject of another issuer, or of an API key, may be the same human.
+        // The same subject under another issuer, or with an API key, may be the same human.
         let other_tom = caller("https://b", "tom", "", &["Manager"]);
         let stranger = caller("https://a", "uwe", "", &["Teller"]);
         let elsewhere = caller("https://a", "mia", "x", &["Manager"]);

@@ -1,46 +1,47 @@
-//! The arguments of a call without what may be about somebody: their names, types and sizes.
+//! The arguments of a call without values that may be about a person: their names, types and sizes.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// The most arguments of a call that are outlined one by one.
+/// Maximum number of arguments of a call that are outlined one by one.
 const MOST: usize = 64;
 
-/// The longest name of an argument that an outline holds, in characters.
+/// Maximum length of an argument name in an outline, in characters.
 const LONGEST_NAME: usize = 128;
 
-/// The arguments that the input schema of a tool names, and those of them whose values it lists.
+/// The arguments that the input schema of a tool declares, each with whether the schema lists its possible values.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ArgumentNames(BTreeMap<String, HasListedValues>);
 
-/// Whether the schema lists the values that an argument may have, so that none of them is about a person.
+/// Whether the schema lists the values that an argument may have, so that none of them can be about a person.
 type HasListedValues = bool;
 
-/// What the record holds of the arguments of a call.
+/// The part of the arguments of a call that the record holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ArgumentOutline {
-    /// Those that the input schema names, as they came; at most 64.
+    /// The arguments that the input schema declares, in the order of the call; at most 64.
     pub declared: Vec<OutlinedArgument>,
-    /// How many others there are. Their names are not the tool's, so they may hold anything.
+    /// The number of all other arguments. Their names are not defined by the tool, so the names may hold anything.
     pub undeclared: u64,
 }
 
 /// An argument without its value, unless the tool's schema lists the values that it may have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutlinedArgument {
-    /// Its name.
+    /// The name of the argument.
     pub name: String,
-    /// Its type, in the words of JSON.
+    /// The JSON type of the argument, as [`json_type`] names it.
     pub kind: String,
-    /// Characters of a text, elements of a list, members of an object; else 0.
+    /// The number of characters of a string, elements of an array or members of an object; 0 for other types.
     pub size: u64,
-    /// Its value as JSON, where the schema lists the values that it may have and this is one of them; else empty.
+    /// The value as JSON if the schema lists the possible values and the call fits the schema; otherwise empty.
     pub value: String,
 }
 
 impl ArgumentNames {
-    /// Of an MCP tool definition: a JSON object with the member `inputSchema`. Empty where there is none.
+    /// Reads the argument names of an MCP tool definition, a JSON object with the member `inputSchema`. The result is
+    /// empty if that member is missing.
     pub fn of_definition(definition: &str) -> Self {
         let definition: Value = serde_json::from_str(definition).unwrap_or_default();
         let properties = definition["inputSchema"]["properties"].as_object();
@@ -51,8 +52,9 @@ impl ArgumentNames {
         Self(names.collect())
     }
 
-    /// The outline of `arguments`, a JSON object that has passed the schema where `fits_schema`: what did not may hold any
-    /// value anywhere. What is no object has an empty outline.
+    /// Returns the outline of `arguments`, a JSON object. `fits_schema` states whether the arguments passed validation;
+    /// if they did not, no value is outlined, because any value may be anywhere. The outline is empty if `arguments` is
+    /// not an object.
     pub fn outline(&self, arguments: &[u8], fits_schema: bool) -> ArgumentOutline {
         let arguments: Map<String, Value> = serde_json::from_slice(arguments).unwrap_or_default();
         let mut outline = ArgumentOutline::default();
@@ -92,7 +94,7 @@ impl OutlinedArgument {
     }
 }
 
-/// The type of `value`, in the words of JSON.
+/// Returns the name of the JSON type of `value`.
 pub fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

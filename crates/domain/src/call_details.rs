@@ -1,4 +1,5 @@
-//! What the record holds of a call beside its leaf in the tree, sealed under the keys of those whom the call concerned.
+//! Details of a call that the record holds beside the leaf in the tree, sealed under the keys of the people whom the
+//! call concerned.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,58 +9,59 @@ use serde_json::Value;
 use crate::arguments_outline::json_type;
 use crate::{ArgumentOutline, ColumnClass, ColumnTier, Digest};
 
-/// The details of one call. No value that a tool returned stands in it, but the keys of data subjects.
+/// The details of one call. They contain no value that a tool returned, except the keys of data subjects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallDetails {
-    /// SHA-256 over everything that a policy can see of the caller.
+    /// The SHA-256 digest of everything about the caller that a policy can see.
     pub caller_digest: Digest,
-    /// The OAuth client that the caller's token was issued to; empty: not known.
+    /// The OAuth client to which the caller's token was issued; empty if unknown.
     pub client: String,
-    /// Who acts for the caller, by the claim `act` (RFC 8693): the nearest first.
+    /// The actors of the token's claim `act` (RFC 8693), the current actor first.
     pub actors: Vec<String>,
     /// The arguments, without their values.
     pub arguments: ArgumentOutline,
     /// The result, without its values.
     pub result: ResultOutline,
-    /// Columns that were left out because they have no class.
+    /// The number of columns that were left out because they have no class.
     pub columns_unclassified: u64,
-    /// Columns that were left out because the permit does not show their class.
+    /// The number of columns that were left out because the permit does not show their class.
     pub columns_not_permitted: u64,
-    /// Where the time went, in order.
+    /// The stages of the call and how long each took, in order.
     pub stages: Vec<(String, Duration)>,
-    /// The trace, 32 hexadecimal digits; empty: the call was not traced.
+    /// The trace id, 32 hexadecimal digits; empty if the call was not traced.
     pub trace_id: String,
 }
 
 /// A result without its values.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ResultOutline {
-    /// The released columns that `tools.yaml` names; at most 128.
+    /// The released columns that `tools.yaml` names; at most [`ResultColumn::MOST`].
     pub columns: Vec<ResultColumn>,
-    /// Whose rows were released.
+    /// The data subjects whose rows were released.
     pub subjects: DataSubjects,
-    /// Rows that were withheld because the row rule could not be decided on them: they lack an attribute, or have another type.
+    /// The number of rows that were withheld because the row rule could not be evaluated for them: an attribute is
+    /// missing or has another type.
     pub rows_undecided: u64,
 }
 
 /// A released column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResultColumn {
-    /// Its name.
+    /// The name of the column.
     pub name: String,
-    /// Its class.
+    /// The class of the column.
     pub class: ColumnClass,
-    /// How its values were released.
+    /// The form in which the values were released.
     pub tier: ColumnTier,
-    /// The type of its released values, in the words of JSON; `null` where all are.
+    /// The JSON type of the released values; `null` if all of them are null.
     pub kind: String,
 }
 
 impl ResultColumn {
-    /// The most columns that are outlined.
+    /// Maximum number of columns in an outline.
     pub const MOST: usize = 128;
 
-    /// Takes one more released value into account.
+    /// Updates the type of the column with one more released value.
     pub fn observe(&mut self, value: &Value) {
         if self.kind == "null" {
             json_type(value).clone_into(&mut self.kind);
@@ -67,16 +69,17 @@ impl ResultColumn {
     }
 }
 
-/// Somebody whom data is about, by a tool's key column or argument: a patient, an account.
+/// A person or thing that data is about, such as a patient or an account, identified by a key column or an argument of
+/// a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataSubject {
-    /// The key, for example a patient's code.
+    /// The key, for example the code of a patient.
     pub key: String,
-    /// Released rows about them.
+    /// The number of released rows about the data subject.
     pub rows: u64,
 }
 
-/// Whose rows a call released: at most 100 by their keys, and how many rows there are of others.
+/// The data subjects whose rows a call released: at most 100 of them by key, and the number of rows of all others.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DataSubjects {
     by_key: BTreeMap<String, u64>,
@@ -84,13 +87,14 @@ pub struct DataSubjects {
 }
 
 impl DataSubjects {
-    /// The most that a call names.
+    /// Maximum number of data subjects that are named by key.
     pub const MOST: usize = 100;
 
-    /// The longest key, in bytes.
+    /// Maximum length of a key, in bytes.
     pub const LONGEST_KEY: usize = 512;
 
-    /// Adds `rows` of the data subject with the key `value`. What is neither a text nor a number is no key.
+    /// Adds `rows` rows of the data subject with the key `value`. A value that is neither a string nor a number is not
+    /// a key and is ignored.
     pub fn add(&mut self, value: &Value, rows: u64) {
         match value {
             Value::String(key) => self.add_key(key, rows),
@@ -117,7 +121,7 @@ impl DataSubjects {
         self.rows_of_others += rows;
     }
 
-    /// Those that are named, by key.
+    /// Returns the named data subjects, sorted by key.
     pub fn named(&self) -> impl ExactSizeIterator<Item = DataSubject> {
         self.by_key.iter().map(|(key, rows)| DataSubject {
             key: key.clone(),
@@ -125,7 +129,7 @@ impl DataSubjects {
         })
     }
 
-    /// Rows of data subjects beyond those that are named.
+    /// Returns the number of rows of data subjects that are not named.
     pub fn rows_of_others(&self) -> u64 {
         self.rows_of_others
     }

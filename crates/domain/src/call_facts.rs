@@ -1,60 +1,62 @@
-//! What the record says of a call before it ends: who asked for what, and what the policy said of it.
+//! Facts that the record holds about a call before it ends: the caller, the request and the decision of the policy.
 
 use crate::{ApprovalId, CallId, Caller, Decision, DecisionId, Digest, PermitId, ToolName};
 
-/// Stands for a requested name that is none: the record holds nothing that a person may have typed.
+/// Placeholder for a requested tool name that is not a valid name, because the record must not hold text that a person
+/// may have typed.
 pub const NOT_A_NAME: &str = "(not a tool name)";
 
-/// No configured tool has a longer name.
+/// Maximum length of a requested name, in bytes. No configured tool has a longer name.
 const MAX_REQUESTED: usize = 64;
 
-/// Who asked for what, and what the policy said of it.
+/// The caller and the request of a call, and the decision of the policy about it.
 #[derive(Debug, Clone)]
 pub struct CallFacts {
-    /// The call.
+    /// The id of the call.
     pub call_id: CallId,
-    /// Token issuer.
+    /// The token issuer of the caller.
     pub issuer: String,
-    /// Token subject.
+    /// The token subject of the caller.
     pub subject: String,
-    /// Tenant.
+    /// The tenant of the caller.
     pub tenant: String,
-    /// Roles.
+    /// The roles of the caller.
     pub roles: Vec<String>,
-    /// Which token.
+    /// The id of the caller's token.
     pub token_id: String,
-    /// Address the client called from; empty when unknown.
+    /// The address of the client; empty if unknown.
     pub client_ip: String,
-    /// MCP protocol version, `jsonrpc` for the plain endpoint, or `console` for its pages.
+    /// The MCP protocol version, `jsonrpc` for the plain JSON-RPC endpoint, or `console` for the pages of the console.
     pub protocol: String,
-    /// The name the client asked for; [`NOT_A_NAME`] where that is no tool name, since people type anything;
-    /// empty where no tool is asked for.
+    /// The tool name that the client requested; [`NOT_A_NAME`] if that is not a valid tool name, since a client may
+    /// send any text; empty if the request asks for no tool.
     pub requested_tool: String,
-    /// The tool, when there is one of that name.
+    /// The tool, or `None` if no tool has the requested name.
     pub tool: Option<ToolName>,
-    /// Its definition.
+    /// The digest of the tool's definition.
     pub definition_digest: Option<Digest>,
-    /// SHA-256 of the arguments.
+    /// The SHA-256 digest of the arguments.
     pub arguments_digest: Digest,
-    /// The decision, once there is one.
+    /// The id of the decision, or `None` until there is one.
     pub decision_id: Option<DecisionId>,
-    /// Schema and policies in force at the decision.
+    /// The digest of the schema and policies in force at the decision.
     pub policy_hash: Option<Digest>,
-    /// The policies that decided.
+    /// The ids of the policies that determined the decision.
     pub policies: Vec<String>,
-    /// The permit it ran under.
+    /// The permit under which the call ran.
     pub permit_id: Option<PermitId>,
-    /// The MCP method, for example `resources/read`, or `record/read` of a look at the record; empty: `tools/call`. With any other `tool` is the source, and
-    /// `requested_tool` the prompt asked for.
+    /// The MCP method, for example `resources/read`, or `record/read` for a read of the record; empty for `tools/call`.
+    /// With any other method, `tool` is the source, and `requested_tool` is the prompt that was asked for.
     pub method: String,
-    /// The approval that it waits for, or that it is allowed or decided by; none where it needs none.
+    /// The approval that the call waits for, or by which it was allowed or decided; `None` if the call needs no
+    /// approval.
     pub approval_id: Option<ApprovalId>,
-    /// SHA-256 of the id of the conversation that the client says it is part of; none where it says none.
+    /// The SHA-256 digest of the conversation id that the client sent with the call; `None` if it sent no such id.
     pub conversation: Option<Digest>,
 }
 
 impl CallFacts {
-    /// A call as it arrives, before anything was decided.
+    /// Creates the facts of a call that has just arrived and is not decided yet.
     pub fn arriving(
         call_id: CallId,
         caller: &Caller,
@@ -72,7 +74,7 @@ impl CallFacts {
         }
     }
 
-    /// A request that asks for no tool; `arguments` are its parameters.
+    /// Creates the facts of a request that asks for no tool. `arguments` are the parameters of the request.
     pub fn without_tool(
         call_id: CallId,
         caller: &Caller,
@@ -103,7 +105,7 @@ impl CallFacts {
         }
     }
 
-    /// The same of another method than `tools/call`.
+    /// Returns the same facts for a method other than `tools/call`.
     #[must_use]
     pub fn by_method(self, method: &str) -> Self {
         Self {
@@ -112,7 +114,7 @@ impl CallFacts {
         }
     }
 
-    /// Adds what was decided.
+    /// Adds the outcome of `decision`.
     pub fn decided(&mut self, decision: &Decision) {
         self.decision_id = Some(decision.id);
         self.policy_hash = Some(decision.policy_hash);

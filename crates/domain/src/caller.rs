@@ -6,21 +6,21 @@ use std::sync::Arc;
 
 use crate::{About, Digest, Timestamp};
 
-/// A bearer token (RFC 6750) as its holder sent it, without the scheme. Cheap to clone. Its `Debug` form shows nothing of
-/// it, and it is never stored.
+/// A bearer token (RFC 6750) as the client sent it, without the scheme. Cheap to clone. Its `Debug` output does not
+/// contain the token, and the token is never stored.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BearerToken(Arc<str>);
 
 impl BearerToken {
-    /// What every API key begins with, so that a key is known wherever it turns up.
+    /// The prefix of every API key, by which a key can be recognised wherever it appears, for example in a leaked file.
     pub const API_KEY_PREFIX: &'static str = "wgk_";
 
-    /// The token `text`.
+    /// Creates a token from `text`.
     pub fn new(text: &str) -> Self {
         Self(text.into())
     }
 
-    /// The token itself, for whoever verifies or exchanges it.
+    /// Returns the text of the token, for verification or token exchange.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -32,53 +32,53 @@ impl fmt::Debug for BearerToken {
     }
 }
 
-/// One attribute of a caller, taken from a configured claim.
+/// The value of one attribute of a caller, taken from a configured claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AttributeValue {
-    /// A text.
+    /// A string.
     Text(String),
-    /// A whole number.
+    /// A 64-bit integer.
     Integer(i64),
-    /// A truth value.
+    /// A Boolean.
     Boolean(bool),
-    /// Several texts.
+    /// A list of strings.
     List(Vec<String>),
 }
 
-/// What a verified token says; the input of [`Caller::from_verified`].
+/// The claims of a verified token; the input of [`Caller::from_verified`].
 #[derive(Debug, Clone)]
 pub struct CallerClaims {
-    /// `iss`.
+    /// The claim `iss`.
     pub issuer: String,
-    /// `sub`.
+    /// The claim `sub`.
     pub subject: String,
-    /// Tenant, empty where the deployment has only one.
+    /// The tenant; empty if the deployment has only one.
     pub tenant: String,
-    /// Roles as the issuer names them.
+    /// The roles, as the issuer names them.
     pub roles: Vec<String>,
-    /// Attributes by name.
+    /// The attributes by name.
     pub attributes: BTreeMap<String, AttributeValue>,
-    /// `jti`, or a digest of the token.
+    /// The claim `jti`, or a digest of the token.
     pub token_id: String,
-    /// `exp`.
+    /// The claim `exp`.
     pub expires_at: Timestamp,
 }
 
-/// Roles and attributes that were looked up for a caller, besides those of the token.
+/// Roles and attributes that were looked up for a caller, in addition to those of the token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallerRights {
-    /// Roles.
+    /// The roles.
     pub roles: Vec<String>,
-    /// Attributes by name.
+    /// The attributes by name.
     pub attributes: BTreeMap<String, AttributeValue>,
-    /// Roles and attributes of the token count for nothing.
+    /// Whether the roles and attributes of the token are ignored.
     pub replaces_claims: bool,
-    /// When they have to be looked up again.
+    /// The time at which the rights have to be looked up again.
     pub expires_at: Timestamp,
 }
 
-/// A caller. There is no anonymous one: each stands for a token whose signature, issuer, audience and
-/// times were checked, by the gateway, or by the gateway on the other side of an authenticated link.
+/// A caller. There is no anonymous caller: each stands for a token whose signature, issuer, audience and times were
+/// checked, either by this gateway or by the gateway at the other end of an authenticated connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     issuer: String,
@@ -95,16 +95,17 @@ pub struct Caller {
     digest: Digest,
 }
 
-/// By whom a caller's token is used in the caller's name.
+/// The parties that use a caller's token on behalf of the caller.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Delegation {
-    /// The OAuth client that the token was issued to (`client_id`, or `azp`); empty: the token does not say.
+    /// The OAuth client to which the token was issued (`client_id` or `azp`); empty if the token does not name one.
     pub client: String,
-    /// Subjects of the claim `act` (RFC 8693, section 4.1): who acts, then for whom that one acts, and so on.
+    /// The subjects of the claim `act` (RFC 8693, section 4.1): the current actor, then the actor on whose behalf it
+    /// acts, and so on.
     pub actors: Vec<String>,
 }
 
-/// One digest for everything of one person, as [`Caller::person`] gives it.
+/// Returns the digest that identifies a person across tokens, as [`Caller::person`] does.
 pub fn person(tenant: &str, issuer: &str, subject: &str) -> Digest {
     let about = About::new("owner")
         .and(tenant.as_bytes())
@@ -114,7 +115,7 @@ pub fn person(tenant: &str, issuer: &str, subject: &str) -> Digest {
 }
 
 impl Caller {
-    /// The caller of a token that was just verified. Call it nowhere else.
+    /// Creates the caller of a token that was just verified. Only the code that verified the token may call this.
     pub fn from_verified(claims: CallerClaims) -> Self {
         let mut roles = claims.roles;
         roles.sort_unstable();
@@ -137,7 +138,7 @@ impl Caller {
         caller
     }
 
-    /// The same caller with the token that was verified, which services verify anew before they act on it.
+    /// Returns the same caller with the verified token, which services verify again before they act on it.
     #[must_use]
     pub fn with_token(self, token: BearerToken) -> Self {
         Self {
@@ -146,15 +147,15 @@ impl Caller {
         }
     }
 
-    /// The same caller, and by whom their token is used.
+    /// Returns the same caller with the parties that use the token.
     #[must_use]
     pub fn with_delegation(self, delegation: Delegation) -> Self {
         let delegation = (delegation != Delegation::default()).then(|| Arc::new(delegation));
         Self { delegation, ..self }
     }
 
-    /// The same caller, with roles and attributes that were looked up. Roles are those of both; of an attribute that both
-    /// have, the one that was looked up counts.
+    /// Returns the same caller with rights that were looked up. The roles of both are combined; an attribute that was
+    /// looked up replaces the attribute of the token with the same name.
     #[must_use]
     pub fn with_rights(mut self, rights: &CallerRights) -> Self {
         if rights.replaces_claims {
@@ -172,7 +173,7 @@ impl Caller {
         self
     }
 
-    /// The same caller, whose roles and attributes have to be looked up again at that time.
+    /// Returns the same caller with the time at which roles and attributes have to be looked up again.
     pub(crate) fn with_rights_until(self, rights_expire_at: Option<Timestamp>) -> Self {
         Self {
             rights_expire_at,
@@ -180,82 +181,88 @@ impl Caller {
         }
     }
 
-    /// When the roles and attributes have to be looked up again; none where the token alone gives them.
+    /// Returns the time at which roles and attributes have to be looked up again, or `None` if they come from the token
+    /// alone.
     pub fn rights_expire_at(&self) -> Option<Timestamp> {
         self.rights_expire_at
     }
 
-    /// By whom the token is used; none where it does not say, or the caller came from another service.
+    /// Returns the parties that use the token, or `None` if the token names none or the caller was sent by another
+    /// service.
     pub fn delegation(&self) -> Option<&Delegation> {
         self.delegation.as_deref()
     }
 
-    /// The same caller, and the session at the identity provider that the token came out of.
+    /// Returns the same caller with the session at the identity provider to which the token belongs.
     #[must_use]
     pub fn with_sign_in(self, sign_in: Option<String>) -> Self {
         Self { sign_in, ..self }
     }
 
-    /// The session at the identity provider that the token came out of (`sid`, of the specification Front-Channel Logout 1.0, section
-    /// 3); none where the token does not say, or the caller came from another service.
+    /// Returns the session at the identity provider to which the token belongs (`sid`, `OpenID` Connect Front-Channel
+    /// Logout 1.0, section 3), or `None` if the token does not state it or the caller was sent by another service.
     pub fn sign_in(&self) -> Option<&str> {
         self.sign_in.as_deref()
     }
 
-    /// The token that was verified; none where the caller came from a service that does not pass it on.
+    /// Returns the token that was verified, or `None` if the caller was sent by a service that does not pass the token
+    /// on.
     pub fn token(&self) -> Option<&BearerToken> {
         self.token.as_ref()
     }
 
-    /// The text of the token, where a source `is_given` it; none where there is none, or the source gets none. An API key is
-    /// for this gateway alone: no authorization server elsewhere could exchange it.
+    /// Returns the text of the token for a source. `is_given` states whether the source may receive the token. The
+    /// result is `None` if it may not, if there is no token, or if the token is an API key: an API key is valid only at
+    /// this gateway, and no authorization server could exchange it.
     pub fn token_for_source(&self, is_given: bool) -> Option<&str> {
         let token = self.token().filter(|_| is_given)?.expose();
         (!token.starts_with(BearerToken::API_KEY_PREFIX)).then_some(token)
     }
 
-    /// Token issuer.
+    /// Returns the token issuer.
     pub fn issuer(&self) -> &str {
         &self.issuer
     }
 
-    /// Token subject, unique within the issuer.
+    /// Returns the token subject, which is unique within the issuer.
     pub fn subject(&self) -> &str {
         &self.subject
     }
 
-    /// Tenant, empty where the deployment has only one.
+    /// Returns the tenant; empty if the deployment has only one.
     pub fn tenant(&self) -> &str {
         &self.tenant
     }
 
-    /// Roles, sorted, each once.
+    /// Returns the roles, sorted and without duplicates.
     pub fn roles(&self) -> &[String] {
         &self.roles
     }
 
-    /// Attributes by name.
+    /// Returns the attributes by name.
     pub fn attributes(&self) -> &BTreeMap<String, AttributeValue> {
         &self.attributes
     }
 
-    /// Which token it was.
+    /// Returns the id of the token.
     pub fn token_id(&self) -> &str {
         &self.token_id
     }
 
-    /// When the token ends.
+    /// Returns the time at which the token expires.
     pub fn expires_at(&self) -> Timestamp {
         self.expires_at
     }
 
-    /// SHA-256 over everything a policy can see of the caller. Two tokens of one person with the same
-    /// rights give the same digest, so permits outlive a token refresh but no change of rights.
+    /// Returns the SHA-256 digest of everything about the caller that a policy can see. Two tokens of one person with
+    /// the same rights have the same digest, so a permit stays valid after a token refresh but not after a change of
+    /// rights.
     pub fn digest(&self) -> Digest {
         self.digest
     }
 
-    /// Stands for the person: the same for every token of theirs, whatever rights it carries.
+    /// Returns the digest that identifies the person. It is the same for every token of the person, whatever rights the
+    /// token carries.
     pub fn person(&self) -> Digest {
         person(&self.tenant, &self.issuer, &self.subject)
     }
@@ -283,7 +290,7 @@ impl Caller {
     }
 }
 
-/// Length-prefixed fields, so that no two different callers give the same bytes.
+/// A buffer of length-prefixed fields, so that two different callers never produce the same bytes.
 #[derive(Default)]
 struct Canonical(Vec<u8>);
 

@@ -2,13 +2,13 @@
 
 use serde_json::{Map, Value};
 
-/// The capabilities without which a client is not offered a tool: all of some, and one of others. Each is a JSON object as
-/// in `data.requiredCapabilities` of MCP error -32021, `{"elicitation":{"url":{}}}` for example. `{"elicitation":{}}` is
-/// satisfied by every mode of it.
+/// The capabilities that a client must declare to be offered a tool: all of one set, and one of several alternatives.
+/// Each is a JSON object as in `data.requiredCapabilities` of MCP error -32021, for example
+/// `{"elicitation":{"url":{}}}`. `{"elicitation":{}}` is satisfied by every mode of elicitation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequiredCapabilities {
     needed: Map<String, Value>,
-    /// One of these besides; none: nothing besides.
+    /// Alternatives of which the client must declare one; no such requirement if empty.
     alternatives: Vec<Map<String, Value>>,
 }
 
@@ -18,28 +18,28 @@ impl RequiredCapabilities {
         insert(&mut self.needed, path);
     }
 
-    /// Adds the capability at `path` to those of which a client needs one.
+    /// Adds the capability at `path` to the alternatives.
     pub fn add_alternative(&mut self, path: &[&str]) {
         let mut alternative = Map::new();
         insert(&mut alternative, path);
         self.alternatives.push(alternative);
     }
 
-    /// Whether every client is offered the tool.
+    /// Returns whether nothing is required, so that every client is offered the tool.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.needed.is_empty() && self.alternatives.is_empty()
     }
 
-    /// Whether `name` is among them at the top level, with whatever it has inside.
+    /// Returns whether a capability with this top-level name is required or an alternative, whatever its members are.
     #[must_use]
     pub fn contain(&self, name: &str) -> bool {
         let mut all = self.alternatives.iter().chain([&self.needed]);
         all.any(|members| members.contains_key(name))
     }
 
-    /// Whether the capabilities `declared` of a client, a JSON object, are enough. `None` and what is no object declare
-    /// nothing.
+    /// Returns whether the capabilities that a client declared, a JSON object, are sufficient. `None` and anything that
+    /// is not an object count as no capabilities.
     #[must_use]
     pub fn are_declared(&self, declared: Option<&str>) -> bool {
         if self.is_empty() {
@@ -54,7 +54,7 @@ impl RequiredCapabilities {
             && (self.alternatives.is_empty() || alternatives.any(|it| is_within(it, &declared)))
     }
 
-    /// Capabilities that are enough: those that are needed, and the first alternative.
+    /// Returns a sufficient set of capabilities: the required ones and the first alternative.
     #[must_use]
     pub fn to_json(&self) -> String {
         let mut enough = self.needed.clone();
@@ -62,7 +62,8 @@ impl RequiredCapabilities {
         Value::Object(enough).to_string()
     }
 
-    /// Those that are needed, and those of which one is, each a JSON object; nothing of what requires nothing.
+    /// Returns the required capabilities and the alternatives, each as a JSON object. The first is an empty string if
+    /// no capability is required.
     #[must_use]
     pub fn to_wire(&self) -> (String, Vec<String>) {
         let json = |members: &Map<String, Value>| Value::Object(members.clone()).to_string();
@@ -74,7 +75,7 @@ impl RequiredCapabilities {
         (needed, self.alternatives.iter().map(json).collect())
     }
 
-    /// Reads what [`Self::to_wire`] wrote. `None` if it is anything else.
+    /// Parses the output of [`Self::to_wire`]. Returns `None` if the input is not of that form.
     #[must_use]
     pub fn read<'j>(
         needed: &[u8],

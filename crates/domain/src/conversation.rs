@@ -1,6 +1,7 @@
 //! Conversations and their messages.
 //!
-//! People type the ids and the texts, so nothing here prints them: `Debug` shows what kind of thing it is.
+//! Ids and texts are typed by people, so no `Debug` output of this module contains them: it shows only the kind of the
+//! value.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +11,7 @@ use bytes::Bytes;
 use crate::ids::version_7;
 use crate::{Ambient, ConversationKey, Digest, Timestamp, ToolFacts};
 
-/// A text that cannot be an id.
+/// An error for a text that is not a valid id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("is not 1 to {max} characters without control characters")]
 pub struct InvalidText {
@@ -24,12 +25,12 @@ macro_rules! text_id {
         pub struct $name(String);
 
         impl $name {
-            /// A new id: the text of a UUID version 7.
+            /// Creates a new id: the text of a UUID version 7.
             pub fn new(ambient: &Ambient) -> Self {
                 Self(version_7(ambient).to_string())
             }
 
-            /// The id as its author wrote it. It may hold anything, so it belongs in no log.
+            /// Returns the id as its author wrote it. It may hold any text, so it must not be logged.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -56,15 +57,15 @@ macro_rules! text_id {
 }
 
 text_id! {
-    /// What the owner of a conversation calls it: 1 to 256 characters, none of them a control character.
+    /// The name that the owner gave to a conversation: 1 to 256 characters without control characters.
     ConversationId, 256
 }
 text_id! {
-    /// A message, unique in its conversation: 1 to 128 characters, none of them a control character.
+    /// The id of a message, unique in its conversation: 1 to 128 characters without control characters.
     MessageId, 128
 }
 text_id! {
-    /// A turn, unique in its conversation: 1 to 128 characters, none of them a control character.
+    /// The id of a turn, unique in its conversation: 1 to 128 characters without control characters.
     TurnId, 128
 }
 
@@ -77,10 +78,10 @@ macro_rules! words {
         }
 
         impl $name {
-            /// All of them.
+            /// All values.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// The word as JSON spells it.
+            /// Returns the word that stands for the value in JSON.
             pub fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)+
@@ -91,7 +92,7 @@ macro_rules! words {
 }
 
 words! {
-    /// Who says a message.
+    /// The speaker of a message.
     Role {
         /// The person.
         User = "user",
@@ -99,47 +100,47 @@ words! {
         Assistant = "assistant",
         /// A tool.
         Tool = "tool",
-        /// Whoever runs the conversation.
+        /// The operator of the conversation.
         System = "system",
     }
 }
 
 words! {
-    /// Where a text comes from, and so how far it may be trusted.
+    /// The origin of a text, which determines how far the text may be trusted.
     Source {
-        /// The caller wrote it.
+        /// The caller wrote the text.
         Person = "person",
-        /// A model wrote it.
+        /// A model wrote the text.
         Model = "model",
-        /// A tool returned it: data, never instructions.
+        /// A tool returned the text. It is data, never instructions.
         Tool = "tool",
-        /// A model's summary of earlier messages.
+        /// The text is a model's summary of earlier messages.
         Summary = "summary",
-        /// A person's approval or refusal of a call.
+        /// The text is a person's approval or refusal of a call.
         Approval = "approval",
     }
 }
 
 words! {
-    /// How far a turn is.
+    /// The state of a turn.
     TurnState {
-        /// More is to come; no context shows it yet.
+        /// More messages will follow. No context includes the turn yet.
         Open = "open",
-        /// It is said.
+        /// All messages of the turn were added.
         Complete = "complete",
-        /// Given up; no context ever shows it.
+        /// The turn was given up. No context ever includes it.
         Abandoned = "abandoned",
     }
 }
 
-/// The call that a tool's result answers.
+/// The call that the result of a tool answers.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AnsweredCall {
-    /// As the model named it.
+    /// The id that the model gave to the call.
     pub call_id: String,
-    /// What the policy needs to know of the tool.
+    /// The facts about the tool that the policy needs.
     pub tool: ToolFacts,
-    /// One JSON object.
+    /// The arguments, one JSON object.
     pub arguments: Bytes,
 }
 
@@ -152,28 +153,28 @@ impl fmt::Debug for AnsweredCall {
 /// A message to be added.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NewMessage {
-    /// None: the service makes one.
+    /// The id of the message, or `None` to let the service choose one.
     pub id: Option<MessageId>,
-    /// Who says it; `Tool` exactly when there is a `call`.
+    /// The speaker; `Tool` exactly if there is a `call`.
     pub role: Role,
-    /// Where it comes from; `Tool` exactly when there is a `call`.
+    /// The origin of the text; `Tool` exactly if there is a `call`.
     pub source: Source,
-    /// Name of the model or the tool; of a person the service sets it.
+    /// The name of the model or the tool. For a message of a person, the service sets it.
     pub author: String,
     /// The text.
     pub content: String,
-    /// What a model asks for: a JSON array of `{"id","name","arguments"}`; empty when nothing.
+    /// The calls that a model asks for: a JSON array of `{"id","name","arguments"}`; empty if there are none.
     pub calls: Bytes,
-    /// The call it answers, of a tool's result.
+    /// The call that the message answers, if the message is the result of a tool.
     pub call: Option<AnsweredCall>,
-    /// The tool failed.
+    /// Whether the tool failed.
     pub is_error: bool,
-    /// Of a summary, the last position that is in it; of anything else 0.
+    /// The last position that a summary covers; 0 if the message is not a summary.
     pub covers_to: u64,
 }
 
 impl NewMessage {
-    /// A text of `source`, said by `role`.
+    /// Creates a message with the text `content`, of the origin `source` and the speaker `role`.
     pub fn text(role: Role, source: Source, content: impl Into<String>) -> Self {
         Self {
             id: None,
@@ -198,36 +199,36 @@ impl fmt::Debug for NewMessage {
     }
 }
 
-/// A message as it is stored. In the answer to an addition its texts are left out.
+/// A message as it is stored. The response to an added message leaves out its texts.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Message {
-    /// Unique in its conversation.
+    /// The id of the message, unique in its conversation.
     pub id: MessageId,
-    /// Its place in the one order of the conversation, from 1.
+    /// The position in the conversation, counted from 1.
     pub position: u64,
-    /// The turn it is part of; a message that is a turn of its own has none.
+    /// The turn that the message is part of, or `None` if the message is a turn by itself.
     pub turn: Option<TurnId>,
-    /// When it was stored.
+    /// The time at which the message was stored.
     pub time: Timestamp,
-    /// Who says it.
+    /// The speaker.
     pub role: Role,
-    /// Where it comes from.
+    /// The origin of the text.
     pub source: Source,
-    /// Subject of the caller, name of the model, or name of the tool.
+    /// The subject of the caller, the name of the model, or the name of the tool.
     pub author: String,
     /// The text.
     pub content: String,
-    /// What a model asks for: a JSON array of `{"id","name","arguments"}`; empty when nothing.
+    /// The calls that a model asks for: a JSON array of `{"id","name","arguments"}`; empty if there are none.
     pub calls: Bytes,
-    /// The call it answers, of a tool's result.
+    /// The call that the message answers, if the message is the result of a tool.
     pub call: Option<AnsweredCall>,
-    /// The tool failed.
+    /// Whether the tool failed.
     pub is_error: bool,
-    /// Of a summary, the last position that is in it; of anything else 0.
+    /// The last position that a summary covers; 0 if the message is not a summary.
     pub covers_to: u64,
-    /// The policies under which a tool's result was given.
+    /// The digest of the policies under which the result of a tool was released.
     pub policy_hash: Option<Digest>,
-    /// Its texts are withheld from this reader.
+    /// Whether the texts of the message are withheld from this reader.
     pub withheld: bool,
 }
 
@@ -242,72 +243,72 @@ impl fmt::Debug for Message {
     }
 }
 
-/// A conversation, as one who may read it sees it.
+/// A conversation, as a caller who may read it sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conversation {
-    /// What its owner calls it.
+    /// The name that the owner gave to the conversation.
     pub id: ConversationId,
-    /// Its own key; what records and URIs of shared conversations name.
+    /// The key of the conversation, by which records and the URIs of shared conversations refer to it.
     pub key: ConversationKey,
-    /// When it was made.
+    /// The time at which the conversation was created.
     pub created_at: Timestamp,
-    /// When it last changed.
+    /// The time of the last change.
     pub updated_at: Timestamp,
-    /// Complete messages.
+    /// The number of complete messages.
     pub messages: u64,
-    /// A legal hold is on it.
+    /// Whether the conversation is under a legal hold.
     pub held: bool,
-    /// Another caller owns it.
+    /// Whether another caller owns the conversation.
     pub shared: bool,
 }
 
-/// What is known of a conversation without its key.
+/// The metadata of a conversation that can be read without its encryption key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skeleton {
-    /// Its own key.
+    /// The key by which records refer to the conversation.
     pub key: ConversationKey,
-    /// Tenant of its owner.
+    /// The tenant of the owner.
     pub tenant: String,
-    /// Token issuer of its owner.
+    /// The token issuer of the owner.
     pub issuer: String,
-    /// Token subject of its owner.
+    /// The token subject of the owner.
     pub subject: String,
-    /// When it was made.
+    /// The time at which the conversation was created.
     pub created_at: Timestamp,
-    /// When it last changed.
+    /// The time of the last change.
     pub updated_at: Timestamp,
-    /// Complete messages, up to the end where it is erased.
+    /// The number of complete messages; if the conversation is erased, their number before the erasure.
     pub messages: u64,
-    /// A legal hold is on it.
+    /// Whether the conversation is under a legal hold.
     pub held: bool,
-    /// When it was erased.
+    /// The time of the erasure, or `None` if the conversation is not erased.
     pub erased_at: Option<Timestamp>,
 }
 
-/// What a legal hold is on.
+/// The target of a legal hold.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HoldTarget {
     /// One conversation.
     Conversation(ConversationKey),
     /// Everything of one person.
     Person {
-        /// Tenant of the person.
+        /// The tenant of the person.
         tenant: String,
-        /// Token subject, of whichever issuer.
+        /// The token subject of the person, under any issuer.
         subject: String,
     },
     /// Everything of a tenant.
     Tenant(String),
 }
 
-/// A legal hold: what it is on is not erased.
+/// A legal hold, which prevents its target from being erased.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hold {
-    /// What it is on.
+    /// The target of the hold.
     pub target: HoldTarget,
-    /// The operator, by name.
+    /// The name of the operator who set the hold.
     pub set_by: String,
-    /// Since when.
+    /// The time at which the hold was set.
     pub set_at: Timestamp,
 }
 

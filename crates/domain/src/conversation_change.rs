@@ -1,32 +1,32 @@
-//! What changes in conversations, as whoever watches them hears it. Never a text.
+//! Notifications about changes of conversations. They never contain a text.
 
 use crate::{ConversationId, Digest};
 
-/// Changes that were seen together.
+/// A batch of changes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ConversationChanges {
-    /// Anything may have changed before these, unseen.
+    /// Whether anything may have changed before this batch without a notification.
     pub unseen: bool,
-    /// In the order they were made.
+    /// The changes, in the order in which they were made.
     pub changes: Vec<ConversationChange>,
 }
 
-/// One change. It concerns its owner and nobody else.
+/// One change. Only the owner is notified of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConversationChange {
-    /// Whose, as [`Caller::person`](crate::Caller::person) gives it.
+    /// The owner, as [`Caller::person`](crate::Caller::person) identifies a person.
     pub owner: Digest,
-    /// What changed.
+    /// The part that changed.
     pub what: ChangedPart,
 }
 
-/// What changed.
+/// The part of the owner's conversations that changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChangedPart {
-    /// Messages were added to a conversation, or it was cleared.
+    /// Messages were added to this conversation, or it was cleared.
     Messages(ConversationId),
-    /// A conversation was made or erased.
+    /// A conversation was created or erased.
     List,
-    /// The owner subscribed to something, or no longer does.
+    /// The owner subscribed to something or unsubscribed from it.
     Subscriptions,
 }

@@ -1,4 +1,4 @@
-//! The policy's answers: to one call, and to one request to read a conversation.
+//! Decisions of the policy: about a call, and about a request to read a conversation.
 
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use crate::{
     ApprovalId, Approvers, CallId, ConversationKey, DecisionId, Digest, Reason, SignedPermit,
 };
 
-/// Why a call was denied: a kind, never the rule itself.
+/// The reason for which a call was denied. It states the kind of denial, never the rule itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DenialReason {
-    /// No policy permits it.
+    /// No policy permits the call.
     NotPermitted,
-    /// A policy forbids it.
+    /// A policy forbids the call.
     Forbidden,
-    /// A policy failed to evaluate; an error never allows.
+    /// The evaluation of a policy failed; an error never allows a call.
     PolicyError,
-    /// A policy looks at the history of calls, which is not known.
+    /// A policy depends on the history of calls, which is not available.
     HistoryUnavailable,
 }
 
 impl DenialReason {
-    /// The reason that refusals and records state.
+    /// Returns the reason that refusals and records state.
     pub fn reason(self) -> Reason {
         match self {
             Self::NotPermitted => Reason::NOT_PERMITTED,
@@ -30,89 +30,89 @@ impl DenialReason {
         }
     }
 
-    /// The same in a word.
+    /// Returns the name of that reason.
     pub fn as_str(self) -> &'static str {
         self.reason().as_str()
     }
 }
 
-/// What was decided.
+/// The result of a decision.
 #[derive(Debug, Clone)]
 pub enum Verdict {
-    /// The call may run, under this permit.
+    /// The call may run under this permit.
     Allow(SignedPermit),
-    /// It may run once one of these has approved it. The caller may know that the tool exists.
+    /// The call may run once one of the approvers has approved it. The caller may learn that the tool exists.
     NeedsApproval {
-        /// Who.
+        /// The people who may approve the call.
         approvers: Approvers,
-        /// How long a request for an approval stands, and afterwards the approval.
+        /// The time for which a request for an approval stays open, and for which the approval is then valid.
         lifetime: Duration,
     },
-    /// It depends on the history of calls, and can be decided once the intent of the call is on record.
+    /// The decision depends on the history of calls. It can be made once the intent of the call is on record.
     NeedsIntent,
-    /// It may not.
+    /// The call may not run.
     Deny {
-        /// Why.
+        /// The reason.
         reason: DenialReason,
-        /// True when other arguments could be allowed, so the caller may know that the tool exists.
+        /// Whether other arguments could be allowed, in which case the caller may learn that the tool exists.
         visible: bool,
     },
 }
 
-/// A call that is about to be made, as the record knows it.
+/// A call that is about to be made, as the record refers to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallReference {
-    /// Its id.
+    /// The id of the call.
     pub call_id: CallId,
-    /// Its intent is on record.
+    /// Whether the intent of the call is on record.
     pub has_intent: bool,
-    /// SHA-256 of the id of the conversation that the client says it is part of; none where it says none.
+    /// The SHA-256 digest of the conversation id that the client sent with the call; `None` if it sent no such id.
     pub conversation: Option<Digest>,
 }
 
-/// A decision with what the record needs to explain it later.
+/// A decision, with the information that the record needs to explain it later.
 #[derive(Debug, Clone)]
 pub struct Decision {
-    /// Its id, in the record and in every refusal.
+    /// The id of the decision, stated in the record and in every refusal.
     pub id: DecisionId,
-    /// What was decided.
+    /// The result of the decision.
     pub verdict: Verdict,
-    /// Ids of the policies that decided.
+    /// The ids of the policies that determined the decision.
     pub policies: Vec<String>,
-    /// SHA-256 over schema and policies in force.
+    /// The SHA-256 digest of the schema and policies in force.
     pub policy_hash: Digest,
-    /// The approval by which it allows; none where it needs none.
+    /// The approval by which the call is allowed, or `None` if it needs none.
     pub approval: Option<ApprovalId>,
 }
 
-/// What the policy needs to know of a conversation.
+/// The facts about a conversation that the policy needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConversationFacts {
-    /// Its key.
+    /// The key of the conversation.
     pub key: ConversationKey,
-    /// Subject of its owner.
+    /// The subject of the owner.
     pub owner: String,
-    /// Tenant of its owner; empty where there are none.
+    /// The tenant of the owner; empty if the deployment has no tenants.
     pub tenant: String,
 }
 
-/// What a caller may do besides using tools. Each is a question to the policies, by an action of this name.
+/// An action of a caller other than the use of a tool. For each, the policies are asked about an action of this name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OperatorAction {
-    /// Reads the record of what everybody did; a caller of a tenant, of everybody of that tenant.
+    /// Reads the records of everybody; for a caller with a tenant, of everybody in that tenant.
     ReadRecord,
-    /// Reads the record of what they did themselves.
+    /// Reads the records of the caller.
     ReadOwnRecord,
-    /// Decides what becomes of the record and of conversations, by retention, legal holds and erasure.
+    /// Manages the record and conversations by retention, legal holds and erasure.
     ManageRecord,
     /// Revokes tokens, subjects and sign-ins.
     RevokeAccess,
-    /// Turns tools off and on, and forgets what people let sources do in their name.
+    /// Disables and enables tools, and deletes the consent that people gave for sources to act in their name.
     ManageTools,
 }
 
 impl OperatorAction {
-    /// Every action.
+    /// All actions.
     pub const ALL: [Self; 5] = [
         Self::ReadRecord,
         Self::ReadOwnRecord,
@@ -121,7 +121,7 @@ impl OperatorAction {
         Self::ManageTools,
     ];
 
-    /// The action as policies and messages spell it.
+    /// Returns the name of the action in policies and messages.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ReadRecord => "read_record",
@@ -133,13 +133,13 @@ impl OperatorAction {
     }
 }
 
-/// Whether a caller may do what is no use of a tool: an [`OperatorAction`], or to read a conversation of somebody else.
+/// The decision whether a caller may perform an [`OperatorAction`] or read a conversation of somebody else.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadDecision {
-    /// Its id.
+    /// The id of the decision.
     pub id: DecisionId,
-    /// They may.
+    /// Whether the action is allowed.
     pub allowed: bool,
-    /// SHA-256 over schema and policies in force.
+    /// The SHA-256 digest of the schema and policies in force.
     pub policy_hash: Digest,
 }

@@ -5,17 +5,18 @@ use std::str::FromStr;
 
 use crate::InvalidMessage;
 
-/// A SHA-256 digest. Shown as 64 hexadecimal digits.
+/// A SHA-256 digest, displayed as 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
 
 impl Digest {
-    /// The digest of `bytes`.
+    /// Returns the digest of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         Self::of_parts([bytes])
     }
 
-    /// The digest of the parts, one behind the other. Add lengths yourself where parts could run together.
+    /// Returns the digest of the concatenated parts. If different parts could have the same concatenation, the caller
+    /// has to add their lengths.
     pub fn of_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
         for part in parts {
@@ -26,24 +27,25 @@ impl Digest {
         Self(bytes)
     }
 
-    /// The digest of several texts, each behind its length, so that none can take from its neighbour.
+    /// Returns the digest of several texts. Each is preceded by its length, so that different lists of texts never have
+    /// the same input.
     pub fn of_texts(texts: &[&str]) -> Self {
         let lengths: Vec<_> = texts.iter().map(|text| text.len().to_be_bytes()).collect();
         let each = lengths.iter().zip(texts);
         Self::of_parts(each.flat_map(|(length, text)| [length.as_slice(), text.as_bytes()]))
     }
 
-    /// A digest made elsewhere.
+    /// Creates a digest from bytes that were computed elsewhere.
     pub fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The 32 bytes.
+    /// Returns the 32 bytes.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// 64 hexadecimal digits, without the formatting machinery: a record has five digests.
+    /// Returns 64 hexadecimal digits. It avoids the formatting machinery for speed, since one record has five digests.
     pub fn to_hex(self) -> String {
         std::str::from_utf8(&self.digits())
             .unwrap_or_default()
@@ -60,7 +62,7 @@ impl Digest {
         text
     }
 
-    /// From the wire; `field` names it in the error.
+    /// Reads a digest from the bytes of a wire message. `field` names the field in the error.
     pub fn from_wire(bytes: &[u8], field: &'static str) -> Result<Self, InvalidMessage> {
         bytes
             .try_into()
@@ -68,25 +70,26 @@ impl Digest {
             .map_err(|_| InvalidMessage::field(field, "is not 32 bytes"))
     }
 
-    /// To the wire.
+    /// Returns the bytes for a wire message.
     pub fn to_wire(self) -> bytes::Bytes {
         bytes::Bytes::copy_from_slice(&self.0)
     }
 }
 
-/// Whether two secrets are the same: by digest, so that the time it takes tells nothing of where they differ.
+/// Returns whether two secrets are equal. It compares their digests, so that the time it takes does not reveal where
+/// they differ.
 pub fn is_same_secret(given: &str, expected: &str) -> bool {
     Digest::of(given.as_bytes()) == Digest::of(expected.as_bytes())
 }
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // One write: every call formats several digests, and 32 writes of two digits take a microsecond.
+        // One write instead of 32 writes of two digits, which take a microsecond: every call formats several digests.
         f.write_str(std::str::from_utf8(&self.digits()).unwrap_or_default())
     }
 }
 
-/// It is not 64 hexadecimal digits.
+/// An error for a text that is not 64 hexadecimal digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("is not 64 hexadecimal digits")]
 pub struct ParseDigestError;
@@ -94,7 +97,7 @@ pub struct ParseDigestError;
 impl FromStr for Digest {
     type Err = ParseDigestError;
 
-    /// Reads 64 hexadecimal digits, in either case.
+    /// Parses 64 hexadecimal digits, in upper or lower case.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut bytes = [0; 32];
         let (pairs, rest) = text.as_bytes().as_chunks::<2>();

@@ -1,4 +1,4 @@
-//! Lengths of time as people write them: `500ms`, `30s`, `2m`, `1h`, or a whole number of seconds.
+//! Durations in text form: `500ms`, `30s`, `2m`, `1h`, or a whole number of seconds.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::de::{self, Visitor};
 use serde::{Deserializer, Serializer};
 
-/// Reads a length of time.
+/// Parses a duration. Returns `None` if `text` is not one.
 pub fn parse(text: &str) -> Option<Duration> {
     let digits = text
         .find(|c: char| !c.is_ascii_digit())
@@ -22,7 +22,7 @@ pub fn parse(text: &str) -> Option<Duration> {
     }
 }
 
-/// Writes a length of time so that [`parse`] reads it: whole seconds or milliseconds.
+/// Formats a duration in whole seconds or milliseconds, so that [`parse`] can read it.
 pub fn show(duration: Duration) -> String {
     if duration.subsec_millis() == 0 {
         format!("{}s", duration.as_secs())
@@ -31,12 +31,12 @@ pub fn show(duration: Duration) -> String {
     }
 }
 
-/// For `#[serde(with = "…")]`: as [`show`] writes it.
+/// Serializes a duration in the format of [`show`], for use with `#[serde(with = "…")]`.
 pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&show(*duration))
 }
 
-/// For `#[serde(with = "…")]`: a text as [`parse`] reads it, or a number of seconds.
+/// Deserializes a text in the format of [`parse`] or a number of seconds, for use with `#[serde(with = "…")]`.
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     deserializer.deserialize_any(DurationVisitor)
 }

@@ -1,4 +1,4 @@
-//! Ids: one type per kind, so that two kinds cannot be swapped by mistake.
+//! Ids, with a separate type for each kind so that two kinds cannot be mixed up.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,14 +7,14 @@ use uuid::{Builder, Uuid};
 
 use crate::Ambient;
 
-/// An id that is not a UUID.
+/// An error for a text that is not a UUID.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} is not a UUID")]
 pub struct InvalidId {
     kind: &'static str,
 }
 
-/// A new UUID version 7.
+/// Creates a new UUID version 7.
 pub(crate) fn version_7(ambient: &Ambient) -> Uuid {
     let millis = u64::try_from(ambient.now().as_micros() / 1_000).unwrap_or(0);
     Builder::from_unix_timestamp_millis(millis, &ambient.random()).into_uuid()
@@ -27,7 +27,7 @@ macro_rules! id {
         pub struct $name(Uuid);
 
         impl $name {
-            /// A new id: UUID version 7 (RFC 9562), so ids sort by the time they were made.
+            /// Creates a new id: a UUID version 7 (RFC 9562), so that ids sort by the time of their creation.
             pub fn new(ambient: &Ambient) -> Self {
                 Self(version_7(ambient))
             }
@@ -52,23 +52,23 @@ macro_rules! id {
 }
 
 id! {
-    /// One call of a tool, from the request to the record.
+    /// The id of a tool call, from the request to the record.
     CallId
 }
 id! {
-    /// One answer of the policy service.
+    /// The id of an answer of the policy service.
     DecisionId
 }
 id! {
-    /// One signed permit.
+    /// The id of a signed permit.
     PermitId
 }
 id! {
-    /// One request for an approval, and the approval that comes of it.
+    /// The id of a request for an approval and of the approval that results from it.
     ApprovalId
 }
 id! {
-    /// One conversation, whatever its owner calls it.
+    /// The key of a conversation, independent of the name that its owner gave to it.
     ConversationKey
 }
 

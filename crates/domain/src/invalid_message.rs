@@ -1,4 +1,4 @@
-//! Why a message of the wire is none of the types that everyone trusts.
+//! The error of a wire message that cannot be converted to a validated type.
 
 /// A message that lacks a required field or holds an impossible value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -9,7 +9,7 @@ pub struct InvalidMessage {
 }
 
 impl InvalidMessage {
-    /// Names the field and says what is wrong with it.
+    /// Creates an error that names the field and states the problem.
     pub fn field(field: &'static str, problem: impl Into<String>) -> Self {
         Self {
             field,
@@ -17,7 +17,7 @@ impl InvalidMessage {
         }
     }
 
-    /// The field, by its proto name.
+    /// Returns the name of the field in the proto file.
     pub fn name(&self) -> &'static str {
         self.field
     }

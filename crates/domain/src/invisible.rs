@@ -1,4 +1,4 @@
-//! Characters that a person does not see, or that make a person see something else than what is there.
+//! Detection of characters that a reader does not see, or that change what a reader sees of the text around them.
 //!
 //! ```text
 //!  untrusted text ─▶ find_invisible ─┬─▶ mark_invisible          for pages and terminals: ‹U+202E›
@@ -6,40 +6,41 @@
 //!                                    └─▶ the review of tool definitions
 //! ```
 //!
-//! This is the only definition of such characters. It covers Unicode's category Cf as far as it has no
-//! glyph, the default ignorable code points (UAX #44, `Default_Ignorable_Code_Point`), the bidirectional
-//! controls of UAX #9, the C0 and C1 controls, line and paragraph separators, characters that are blank
-//! without being white space, noncharacters, and private use.
+//! This is the only definition of such characters. It covers Unicode's category Cf as far as its characters have no
+//! glyph, the default ignorable code points (UAX #44, `Default_Ignorable_Code_Point`), the bidirectional controls of
+//! UAX #9, the C0 and C1 controls, line and paragraph separators, characters that are blank without being white space,
+//! noncharacters, and private use characters.
 //!
-//! Some of these belong to ordinary writing where they stand: the variation selector and the joiner of an
-//! emoji sequence (UTS #51), a joiner between two letters of a cursive or Indic script, and the carriage
-//! return before a line feed. [`find_invisible`] and everything built on it leave those alone.
+//! Some of these are part of ordinary text in certain positions: the variation selector and the joiner of an emoji
+//! sequence (UTS #51), a joiner between two letters of a cursive or Indic script, and the carriage return before a line
+//! feed. [`find_invisible`] and the functions built on it ignore such occurrences.
 
 use std::borrow::Cow;
 
-/// What an invisible character does to the text around it.
+/// The effect of an invisible character on the text around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InvisibleKind {
-    /// Takes no room or shows nothing: zero-width, fillers, tags, variation selectors, private use.
+    /// The character takes no space or shows nothing: zero-width characters, fillers, tags, variation selectors,
+    /// private use.
     Hidden,
-    /// Changes the order in which the text around it is shown.
+    /// The character changes the order in which the text around it is displayed.
     Bidi,
-    /// Steers a terminal, or has no meaning in a text.
+    /// The character controls a terminal, or has no meaning in a text.
     Control,
 }
 
-/// An invisible character and its place in a text.
+/// An invisible character and its position in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InvisibleCharacter {
-    /// Byte offset in the text.
+    /// The byte offset in the text.
     pub offset: usize,
     /// The character.
     pub character: char,
-    /// What it does.
+    /// The effect of the character.
     pub kind: InvisibleKind,
 }
 
-/// The kind of `c` where it is invisible. Line feed and tab are not.
+/// Returns the kind of `c` if it is invisible, or `None` if it is visible, a line feed or a tab.
 pub fn invisible_kind(c: char) -> Option<InvisibleKind> {
     match c {
         '\t' | '\n' => None,
@@ -69,7 +70,7 @@ pub fn invisible_kind(c: char) -> Option<InvisibleKind> {
         | '\u{1d173}'..='\u{1d17a}'
         // Tags and supplementary variation selectors.
         | '\u{e0000}'..='\u{e0fff}'
-        // The private planes.
+        // Private use planes.
         | '\u{f0000}'..='\u{10ffff}' => Some(InvisibleKind::Hidden),
         // The last two code points of every plane are noncharacters.
         c if u32::from(c) & 0xfffe == 0xfffe => Some(InvisibleKind::Hidden),
@@ -77,13 +78,13 @@ pub fn invisible_kind(c: char) -> Option<InvisibleKind> {
     }
 }
 
-/// True for a character that a person does not see, or that changes what a person sees of its neighbours.
-/// Line feed and tab are not.
+/// Returns whether a reader does not see the character, or the character changes how its neighbours are displayed. Line
+/// feed and tab do not count as invisible.
 pub fn is_invisible(c: char) -> bool {
     invisible_kind(c).is_some()
 }
 
-/// The invisible characters of `text`, without those that belong to ordinary writing where they stand.
+/// Returns the invisible characters of `text`, except those that are part of ordinary text in their position.
 pub fn find_invisible(text: &str) -> impl Iterator<Item = InvisibleCharacter> {
     let (mut earlier, mut previous) = (None, None);
     text.char_indices().filter_map(move |(offset, character)| {
@@ -100,21 +101,20 @@ pub fn find_invisible(text: &str) -> impl Iterator<Item = InvisibleCharacter> {
     })
 }
 
-/// `text` with every invisible character replaced by a visible mark such as `‹U+202E›`. Line feeds and tabs
-/// stay.
+/// Replaces every invisible character of `text` by a visible mark such as `‹U+202E›`. Line feeds and tabs are kept.
 pub fn mark_invisible(text: &str) -> Cow<'_, str> {
     replace_invisible(text, |marked, found| {
         marked.push_str(&format!("‹U+{:04X}›", u32::from(found.character)));
     })
 }
 
-/// `text` without its invisible characters. Line feeds and tabs stay.
+/// Removes the invisible characters of `text`. Line feeds and tabs are kept.
 pub fn remove_invisible(text: &str) -> Cow<'_, str> {
     replace_invisible(text, |_, _| {})
 }
 
-/// `json`, which is valid JSON, with every invisible character of its strings as a `\u` escape: the same
-/// value, and a terminal neither obeys nor hides any of it.
+/// Replaces every invisible character in the strings of `json`, which must be valid JSON, by a `\u` escape. The value
+/// stays the same, and a terminal neither executes nor hides any part of it.
 pub fn escape_invisible_json(json: &str) -> Cow<'_, str> {
     replace_invisible(json, |escaped, found| {
         if found.character < ' ' {
@@ -147,8 +147,8 @@ fn replace_invisible(
     Cow::Owned(replaced)
 }
 
-/// Whether `character` belongs to ordinary writing after the two characters before it and before what
-/// `next` gives.
+/// Returns whether `character` is part of ordinary text after the two characters before it and before the character
+/// that `next` returns.
 fn belongs(
     (earlier, previous): (Option<char>, Option<char>),
     character: char,
@@ -157,7 +157,8 @@ fn belongs(
     let is = |of: Option<char>, class: fn(char) -> bool| of.is_some_and(class);
     match character {
         '\r' => next() == Some('\n'),
-        // The coloured or the plain form of what stands before it; a keycap has a digit there.
+        // These select the coloured or plain form of the previous character. In a keycap sequence, that is a digit, `#`
+        // or `*`.
         '\u{fe0e}' | '\u{fe0f}' => {
             is(previous, is_pictograph) || (is(previous, is_keycap) && next() == Some('\u{20e3}'))
         }
@@ -174,7 +175,7 @@ fn is_keycap(c: char) -> bool {
     matches!(c, '#' | '*' | '0'..='9')
 }
 
-/// True for a character that emoji sequences are made of (UTS #51), and for some symbols beside them.
+/// Returns whether the character can be part of an emoji sequence (UTS #51). Some other symbols are included as well.
 pub fn is_pictograph(c: char) -> bool {
     matches!(
         c,
@@ -190,8 +191,9 @@ pub fn is_pictograph(c: char) -> bool {
     )
 }
 
-/// True for a letter or mark of a script whose letters join: Arabic, Syriac, N'Ko, Mongolian, and the
-/// scripts of South Asia, where a joiner changes the shape of its neighbours and is seen by that.
+/// Returns whether the character is a letter or mark of a script whose letters join: Arabic, Syriac, N'Ko, Mongolian,
+/// and the scripts of South Asia. In these, a joiner has a visible effect because it changes the shape of its
+/// neighbours.
 pub fn is_joining(c: char) -> bool {
     (c.is_alphabetic() || is_virama(c))
         && matches!(
@@ -200,7 +202,7 @@ pub fn is_joining(c: char) -> bool {
         )
 }
 
-/// The signs that take a vowel away, before which and after which Indic scripts write joiners.
+/// Returns whether the character is a virama, the vowel-killer sign next to which Indic scripts use joiners.
 fn is_virama(c: char) -> bool {
     matches!(
         c,

@@ -1,9 +1,9 @@
-//! JSON as people read it.
+//! Formatting of JSON for human readers.
 
 use serde_json::Value;
 
-/// `json` on lines of its own, so that white space in it hides nothing, and with its numbers as they were written; as it is
-/// where it is no JSON.
+/// Formats `json` with indentation, so that white space in it cannot hide anything. Numbers keep their original text.
+/// Returns the input unchanged if it is not JSON.
 pub fn indent_json(json: &str) -> String {
     let value: Option<Value> = serde_json::from_str(json).ok();
     let text = value.and_then(|value| serde_json::to_string_pretty(&value).ok());

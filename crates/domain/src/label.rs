@@ -1,9 +1,9 @@
-//! Names that operators give to things.
+//! Labels: names that operators give to configured objects.
 
-/// Longest label, in characters.
+/// Maximum length of a label, in characters.
 const MAX_LABEL: usize = 64;
 
-/// Whether `text` is 1 to 64 lower-case letters, digits and hyphens.
+/// Returns whether `text` consists of 1 to 64 lower-case letters, digits and hyphens.
 pub fn is_label(text: &str) -> bool {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     (1..=MAX_LABEL).contains(&text.len()) && text.chars().all(fits)

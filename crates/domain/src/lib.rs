@@ -1,4 +1,4 @@
-//! The words every Wardgate service shares.
+//! The types that all Wardgate services share.
 //!
 //! ```text
 //!   wire (wardgate-proto) ──TryFrom──▶ this crate ──From──▶ wire
@@ -6,10 +6,10 @@
 //!   Caller ──asks for──▶ ToolFacts ──Decision──▶ SignedPermit ──admit──▶ Permit ──run──▶ Outcome ──append──▶ Receipt
 //! ```
 //!
-//! One job: give each thing one name and one checked shape. A [`Caller`] stands for a verified token, a
-//! [`Permit`] can only be had by checking a signature against the very call it is for, a [`Receipt`]
-//! only from an acknowledged append. What comes over the wire becomes a type of this crate by
-//! `TryFrom`, and that conversion is the only place where it is validated.
+//! The crate gives each concept one name and one validated type. A [`Caller`] stands for a verified token. A [`Permit`]
+//! can only be obtained by checking a signature against the very call that the permit is for, and a [`Receipt`] only
+//! from an acknowledged append. Messages of the wire become types of this crate by `TryFrom`, and that conversion is
+//! the only place where they are validated.
 
 mod agent_refusal;
 mod ambient;

@@ -1,9 +1,9 @@
-//! This very machine, as URLs name it.
+//! Detection of loopback hosts in URLs.
 
 use std::net::IpAddr;
 
-/// Whether the host of a URL is this machine, where plain text leaves nothing: `localhost`, or a loopback address, of which
-/// an IPv6 one stands in brackets.
+/// Returns whether the host of a URL is this machine, so that plain text does not leave it: `localhost` or a loopback
+/// address. An IPv6 address is in brackets.
 pub fn is_loopback_host(host: &str) -> bool {
     let address = host.trim_start_matches('[').trim_end_matches(']');
     let is_loopback = |address: IpAddr| address.is_loopback();

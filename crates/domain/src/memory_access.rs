@@ -1,4 +1,4 @@
-//! What the record says of the use of remembered conversations.
+//! Records of access to stored conversations.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -8,28 +8,28 @@ use crate::{CallFacts, ConversationKey, Status};
 /// A method that reads or changes conversations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MemoryMethod {
-    /// Finds or makes a conversation.
+    /// Finds or creates a conversation.
     GetOrCreate,
-    /// What a model needs to know of one.
+    /// Returns the context of a conversation for a model.
     GetContext,
     /// Adds messages.
     AddMessage,
-    /// One turn, complete or not.
+    /// Returns one turn, complete or not.
     GetTurn,
-    /// Erases the messages.
+    /// Erases the messages of a conversation.
     Clear,
-    /// Erases the conversation.
+    /// Erases a conversation.
     Delete,
-    /// Finds messages by their words.
+    /// Searches messages by their words.
     Search,
     /// Lists conversations.
     List,
-    /// Reads one.
+    /// Reads a conversation.
     Read,
 }
 
 impl MemoryMethod {
-    /// Every method.
+    /// All methods.
     pub const ALL: [Self; 9] = [
         Self::GetOrCreate,
         Self::GetContext,
@@ -42,7 +42,7 @@ impl MemoryMethod {
         Self::Read,
     ];
 
-    /// The method as JSON-RPC and records spell it.
+    /// Returns the name of the method in JSON-RPC and in records.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::GetOrCreate => "memory/get_or_create",
@@ -69,26 +69,26 @@ impl FromStr for MemoryMethod {
     }
 }
 
-/// A caller read or changed remembered conversations.
+/// The record of one access, in which a caller read or changed stored conversations.
 #[derive(Debug, Clone)]
 pub struct MemoryAccess {
-    /// Who, when and how; it names no tool, and its arguments are the parameters of the method.
+    /// The facts of the call. It names no tool, and its arguments are the parameters of the method.
     pub call: CallFacts,
-    /// What was asked.
+    /// The method that was called.
     pub method: MemoryMethod,
-    /// Which conversation, where it is one.
+    /// The conversation, or `None` if the access does not concern a single one.
     pub conversation: Option<ConversationKey>,
-    /// Messages released or stored.
+    /// The number of messages that were released or stored.
     pub messages: u64,
-    /// Messages released without their text.
+    /// The number of messages that were released without their text.
     pub withheld: u64,
-    /// Among the released is the result of a tool that gives health information.
+    /// Whether the released messages include the result of a tool that returns health information.
     pub phi: bool,
-    /// How it ended.
+    /// The status with which the access ended.
     pub status: Status,
-    /// Short kind of refusal or failure; empty when it succeeded.
+    /// The kind of refusal or failure in short; empty if the access succeeded.
     pub reason: String,
-    /// From arrival to this record.
+    /// The time from the arrival of the request to this record.
     pub duration: Duration,
 }
 

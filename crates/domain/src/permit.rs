@@ -1,4 +1,4 @@
-//! Permits as the policy service writes them: the terms of the right to run one call, and the signed bytes.
+//! Permits as the policy service issues them: the terms of the right to run one call, and the signed bytes.
 
 use std::collections::BTreeMap;
 
@@ -6,67 +6,67 @@ use bytes::Bytes;
 
 use crate::{ColumnClass, ColumnTier, DecisionId, Digest, PermitId, Timestamp, ToolName};
 
-/// Which rows may leave: the Cedar residual of `Action::"read"` for one caller.
+/// The rule that selects the rows that may be released: the Cedar residual of `Action::"read"` for one caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowRule {
-    /// Entity type of a row.
+    /// The entity type of a row.
     pub entity: String,
-    /// Residual policies in Cedar's JSON policy format; a row is admitted when they allow it.
+    /// The residual policies in Cedar's JSON policy format. A row is released if they allow it.
     pub policies_json: Vec<String>,
-    /// Every row is admitted.
+    /// Whether every row is released.
     pub all: bool,
-    /// The attributes the policies mention. A row without such a column, or with a value of another type in
-    /// it, is not admitted.
+    /// The attributes that the policies mention, with their types. A row that lacks such a column, or has a value of
+    /// another type in it, is not released.
     pub attributes: BTreeMap<String, AttributeType>,
 }
 
-/// The type of a row's attribute. NULL is an absent attribute of any type.
+/// The type of an attribute of a row. NULL counts as an absent attribute of any type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttributeType {
-    /// A text.
+    /// A string.
     Text,
-    /// A whole number of 64 bits.
+    /// A 64-bit integer.
     Integer,
-    /// A truth value.
+    /// A Boolean.
     Boolean,
 }
 
-/// What a permit says.
+/// The contents of a permit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PermitTerms {
-    /// Its id.
+    /// The id of the permit.
     pub id: PermitId,
-    /// The decision it carries out.
+    /// The decision that the permit carries out.
     pub decision_id: DecisionId,
-    /// [`Caller::digest`] of the caller that was decided on.
+    /// [`Caller::digest`] of the caller whom the decision was about.
     pub caller_digest: Digest,
-    /// Canonical tool name.
+    /// The canonical name of the tool.
     pub tool: ToolName,
-    /// The tool's definition.
+    /// The digest of the tool's definition.
     pub definition_digest: Digest,
-    /// SHA-256 of the arguments; `None` when the decision does not depend on them.
+    /// The SHA-256 digest of the arguments, or `None` if the decision does not depend on them.
     pub arguments_digest: Option<Digest>,
-    /// Schema and policies in force.
+    /// The digest of the schema and policies in force.
     pub policy_hash: Digest,
-    /// First instant of validity.
+    /// The first instant at which the permit is valid.
     pub not_before: Timestamp,
-    /// First instant of invalidity.
+    /// The instant from which on the permit is no longer valid.
     pub expires_at: Timestamp,
-    /// Which rows may leave; `None` where rows are not governed as entities.
+    /// The rule for the rows that may be released, or `None` if rows are not governed as entities.
     pub row_rule: Option<RowRule>,
-    /// What happens to the fields of a class. A class that is not listed is dropped.
+    /// The treatment of the fields of each class. The fields of a class that is not listed are dropped.
     pub column_tiers: BTreeMap<ColumnClass, ColumnTier>,
 }
 
 impl PermitTerms {
-    /// What happens to fields of `class`; what is not named is dropped.
+    /// Returns the treatment of the fields of `class`. The fields of a class that is not listed are dropped.
     pub fn tier(&self, class: &ColumnClass) -> ColumnTier {
         let tier = self.column_tiers.get(class).copied();
         tier.unwrap_or(ColumnTier::Dropped)
     }
 }
 
-/// A permit on its way: bytes and a signature, not yet trusted. Cheap to clone.
+/// A signed permit that has not been verified yet. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SignedPermit {
     pub(crate) permit: Bytes,

@@ -1,8 +1,8 @@
-//! Permits, signed by the policy service and verified by the tool-runner.
+//! Signatures of permits: the policy service signs them, and the tool-runner verifies them.
 //!
-//! A [`Permit`] cannot be made, copied or read from the wire. [`PermitVerifier::verify`] checks the
-//! signature, [`VerifiedTerms::admit`] the times and that the permit is for this caller, this tool in
-//! this definition and these arguments; only that gives a permit. Running a tool takes it by value.
+//! A [`Permit`] cannot be constructed, copied or read from the wire. [`PermitVerifier::verify`] checks the signature.
+//! [`VerifiedTerms::admit`] checks the times and that the permit is for this caller, this tool in this definition and
+//! these arguments, and is the only function that returns a permit. Running a tool takes the permit by value.
 
 use std::sync::Arc;
 
@@ -14,20 +14,20 @@ use crate::{
     SignedApproval, SignedPermit, Timestamp, ToolName, wire,
 };
 
-/// A permit key that cannot be used.
+/// An error for a permit key that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("the permit key is not an Ed25519 key in {expected}")]
 pub struct PermitKeyError {
     expected: &'static str,
 }
 
-/// Signs permits and approvals; only the policy service has one.
+/// A signer of permits and approvals. Only the policy service has one.
 pub struct PermitSigner {
     key: Ed25519KeyPair,
 }
 
 impl PermitSigner {
-    /// From an Ed25519 private key in PKCS#8 DER (RFC 8410).
+    /// Creates a signer from an Ed25519 private key in PKCS#8 DER (RFC 8410).
     pub fn from_pkcs8(der: &[u8]) -> Result<Self, PermitKeyError> {
         Ed25519KeyPair::from_pkcs8_maybe_unchecked(der)
             .map(|key| Self { key })
@@ -36,19 +36,19 @@ impl PermitSigner {
             })
     }
 
-    /// The public key, 32 bytes.
+    /// Returns the public key, 32 bytes.
     pub fn public_key(&self) -> &[u8] {
         self.key.public_key().as_ref()
     }
 
-    /// Signs `terms`.
+    /// Signs a permit with these terms.
     pub fn sign(&self, terms: &PermitTerms) -> SignedPermit {
         let permit = wire::encode_permit(terms);
         let signature = Bytes::copy_from_slice(self.key.sign(&permit).as_ref());
         SignedPermit { permit, signature }
     }
 
-    /// Signs an approval. Nothing but an approval verifies under what it signs.
+    /// Signs an approval with these terms. The signature does not verify for any other kind of message.
     pub fn sign_approval(&self, terms: &ApprovalTerms) -> SignedApproval {
         let approval = wire::encode_approval(terms);
         let signature = self.key.sign(&signed_as_approval(&approval));
@@ -58,7 +58,7 @@ impl PermitSigner {
         }
     }
 
-    /// The terms of an approval that was signed under this key.
+    /// Verifies an approval that was signed with this key, and returns its terms.
     pub fn verify_approval(
         &self,
         signed: &SignedApproval,
@@ -71,8 +71,8 @@ impl PermitSigner {
     }
 }
 
-/// What is signed of an approval: apart from permits, which are signed under the same key as they are. No permit begins
-/// so, since no message of Protobuf does.
+/// Returns the bytes that are signed for an approval. The prefix separates approvals from permits, which are signed
+/// with the same key and without a prefix. No permit begins with this prefix, since no Protobuf message does.
 fn signed_as_approval(approval: &[u8]) -> Vec<u8> {
     [b"wardgate approval 1\n", approval].concat()
 }
@@ -83,64 +83,65 @@ impl std::fmt::Debug for PermitSigner {
     }
 }
 
-/// Why a permit does not cover a call.
+/// The reason why a permit does not cover a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PermitRefusal {
-    /// The signature is not the policy service's.
+    /// The signature is not one of the policy service.
     #[error("the permit's signature is not valid")]
     Signature,
-    /// Signed bytes that are no permit.
+    /// The signed bytes are not a permit.
     #[error("the permit cannot be read")]
     Unreadable,
-    /// Not yet valid, or no longer.
+    /// The permit is not valid yet, or has expired.
     #[error("the permit is not valid at this time")]
     Time,
-    /// The caller's token has ended since the permit was issued.
+    /// The caller's token has expired since the permit was issued.
     #[error("the caller's token has ended")]
     TokenEnded,
-    /// Issued for another caller, or for the same one with other rights.
+    /// The permit was issued for another caller, or for the same caller with other rights.
     #[error("the permit is for another caller")]
     Caller,
-    /// Issued for another tool.
+    /// The permit was issued for another tool.
     #[error("the permit is for another tool")]
     Tool,
-    /// The tool changed since the decision.
+    /// The definition of the tool has changed since the decision.
     #[error("the permit is for another definition of this tool")]
     Definition,
-    /// Issued for other arguments.
+    /// The permit was issued for other arguments.
     #[error("the permit is for other arguments")]
     Arguments,
 }
 
-/// What is about to run, as the tool-runner itself knows it.
+/// A call that is about to run, with the facts that the tool-runner itself knows about it.
 #[derive(Debug, Clone, Copy)]
 pub struct CallToRun<'a> {
-    /// Who calls.
+    /// The caller.
     pub caller: &'a Caller,
-    /// The tool as configured now.
+    /// The tool as it is configured now.
     pub tool: &'a ToolName,
-    /// Its definition as configured now.
+    /// The digest of the tool's definition as it is configured now.
     pub definition_digest: Digest,
     /// The arguments, byte for byte.
     pub arguments: &'a [u8],
 }
 
-/// Checks permits.
+/// A verifier of permits.
 #[derive(Debug, Clone)]
 pub struct PermitVerifier {
     keys: Vec<[u8; 32]>,
 }
 
 impl PermitVerifier {
-    /// Accepts permits signed under any of these Ed25519 public keys; several while keys rotate.
+    /// Creates a verifier that accepts permits signed with any of these Ed25519 public keys. There are several during a
+    /// key rotation.
     pub fn new(keys: impl IntoIterator<Item = [u8; 32]>) -> Self {
         Self {
             keys: keys.into_iter().collect(),
         }
     }
 
-    /// Checks the signature and reads the terms. The costly half of the check; the result may be kept
-    /// and used whenever the very same signed permit comes again.
+    /// Checks the signature and reads the terms. This is the expensive half of the check; its result may be cached and
+    /// used again for the same signed permit.
     pub fn verify(&self, signed: &SignedPermit) -> Result<VerifiedTerms, PermitRefusal> {
         let valid = self.keys.iter().any(|key| {
             UnparsedPublicKey::new(&signature::ED25519, key)
@@ -157,18 +158,19 @@ impl PermitVerifier {
     }
 }
 
-/// Terms whose signature was checked. Cheap to clone.
+/// Permit terms whose signature was verified. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct VerifiedTerms(Arc<PermitTerms>);
 
 impl VerifiedTerms {
-    /// The only way to a [`Permit`]: the terms and the caller's token must be current, and the terms must cover `call`.
+    /// Checks that the terms and the caller's token are valid at the time `now` and that the terms cover `call`. This
+    /// is the only way to obtain a [`Permit`].
     pub fn admit(&self, call: CallToRun<'_>, now: Timestamp) -> Result<Permit, PermitRefusal> {
         let terms = &self.0;
         if now < terms.not_before || now >= terms.expires_at {
             return Err(PermitRefusal::Time);
         }
-        // A permit may have been issued for another token of the same caller, one that lives longer.
+        // The permit may have been issued for another token of the same caller that expires later.
         if now >= call.caller.expires_at() {
             return Err(PermitRefusal::TokenEnded);
         }
@@ -190,19 +192,19 @@ impl VerifiedTerms {
     }
 }
 
-/// The right to run one call now. Not clonable; running consumes it.
+/// The right to run one call now. It cannot be cloned, and running the call consumes it.
 #[derive(Debug)]
 pub struct Permit {
     terms: Arc<PermitTerms>,
 }
 
 impl Permit {
-    /// What it says.
+    /// Returns the terms of the permit.
     pub fn terms(&self) -> &PermitTerms {
         &self.terms
     }
 
-    /// What happens to fields of `class`; what the permit does not name is dropped.
+    /// Returns the treatment of the fields of `class`. The fields of a class that is not listed are dropped.
     pub fn tier(&self, class: &ColumnClass) -> ColumnTier {
         self.terms.tier(class)
     }

@@ -1,63 +1,64 @@
-//! The reasons for which requests and calls are refused or fail, in one table that the reference is made of.
+//! The reasons for which requests and calls are refused or fail, in one table from which the reference documentation is
+//! generated.
 
 use wardgate_json::ScanError;
 
 use crate::Status;
 
-/// A reason in a word, as answers, records and metrics spell it. There are those of this file and no others.
+/// The name of a reason in responses, records and metrics. All reasons are defined in this file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reason(&'static str);
 
-/// What comes with a reason.
+/// The response or record that accompanies a reason.
 #[derive(Debug, Clone, Copy)]
 pub enum ReasonOutcome {
-    /// One of these HTTP statuses.
+    /// The response has one of these HTTP statuses.
     Http(&'static [u16]),
-    /// It stands in a stream that had begun.
+    /// The error is sent in a stream that had already begun.
     InStream,
-    /// One of these statuses on record.
+    /// The record has one of these statuses.
     Recorded(&'static [Status]),
-    /// Whatever the text says.
+    /// The outcome is described only in the text of the explanation.
     Unstated,
 }
 
-/// What some reasons mean, in Markdown.
+/// The explanation of one or more reasons, in Markdown.
 #[derive(Debug)]
 pub struct Explanation {
-    /// The reasons.
+    /// The reasons that are explained.
     pub reasons: &'static [Reason],
-    /// What comes with each of them.
+    /// The outcome that all of these reasons have.
     pub outcome: ReasonOutcome,
-    /// What happened; empty where the remedy says it.
+    /// What happened; empty if the remedy makes it clear.
     pub meaning: &'static str,
-    /// What to do about it; empty where there is no more to say.
+    /// What to do about it; empty if there is nothing to add.
     pub remedy: &'static str,
 }
 
-/// Explanations that belong together.
+/// A group of related explanations.
 #[derive(Debug)]
 pub struct ReasonGroup {
-    /// Its heading.
+    /// The heading of the group.
     pub title: &'static str,
-    /// What it explains.
+    /// The explanations of the group.
     pub explanations: &'static [Explanation],
 }
 
 impl Reason {
-    /// Why a call was denied that waits for an approval, or whose approver refused it.
+    /// The reasons for the denial of a call that waits for an approval, or whose approver refused it.
     pub const OF_APPROVERS: [Self; 2] = [Self::APPROVAL_REQUIRED, Self::APPROVAL_REFUSED];
 
-    /// The reason with this word; none of a word that is no reason.
+    /// Returns the reason with this name, or `None` if there is no such reason.
     pub fn of_word(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|it| it.as_str() == word)
     }
 
-    /// The word.
+    /// Returns the name of the reason.
     pub fn as_str(self) -> &'static str {
         self.0
     }
 
-    /// The HTTP statuses that a request refused for this reason is answered with.
+    /// Returns the HTTP statuses of responses to requests that are refused for this reason.
     pub fn http_statuses(self) -> impl Iterator<Item = u16> {
         let statuses = self.outcomes().filter_map(|outcome| match outcome {
             ReasonOutcome::Http(statuses) => Some(statuses),
@@ -66,8 +67,9 @@ impl Reason {
         statuses.flatten().copied()
     }
 
-    /// Whether somebody wanted what they may not have, or showed a token or key that is not accepted. Whoever calls a tool
-    /// that needs an approval does nothing wrong, whatever the approver says.
+    /// Returns whether the reason indicates an access violation: a request for something that the caller may not have,
+    /// or a token or key that is not accepted. A call of a tool that needs an approval is not a violation, whatever the
+    /// approver decides.
     pub fn is_violation(self) -> bool {
         let is_refusal = |outcome| match outcome {
             ReasonOutcome::Http(statuses) => statuses.iter().any(|it| matches!(it, 401 | 403)),
@@ -77,7 +79,7 @@ impl Reason {
         !Self::OF_APPROVERS.contains(&self) && self.outcomes().any(is_refusal)
     }
 
-    /// What comes with it, wherever it is explained.
+    /// Returns the outcomes of all explanations of this reason.
     fn outcomes(self) -> impl Iterator<Item = ReasonOutcome> {
         let explanations = REASON_GROUPS.iter().flat_map(|group| group.explanations);
         let own = explanations.filter(move |it| it.reasons.contains(&self));
@@ -107,7 +109,7 @@ macro_rules! reasons {
                 pub const $name: Self = Self($word);
             )+
 
-            /// Every reason.
+            /// All reasons.
             pub const ALL: &[Self] = &[$(Self::$name),+];
         }
     };
@@ -275,7 +277,7 @@ macro_rules! groups {
     };
 }
 
-/// Every reason, explained.
+/// The explanations of all reasons.
 pub const REASON_GROUPS: &[ReasonGroup] = groups! {
     "Authentication and access" {
         [TOKEN_MISSING] Http(401) "" "send `Authorization: Bearer TOKEN`; `WWW-Authenticate` names where to get one";

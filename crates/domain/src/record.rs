@@ -1,126 +1,127 @@
-//! What is written to the record of every call: ids, digests and counts, never a value.
+//! Audit records of calls: they consist of ids, digests and counts, never of values.
 
 use std::time::Duration;
 
 use crate::{CallDetails, CallFacts, Digest, MemoryAccess, ReadDecision, Status, Timestamp};
 
-/// One record.
+/// One audit record.
 #[derive(Debug, Clone)]
 pub struct Record {
-    /// When it happened.
+    /// The time of the event.
     pub time: Timestamp,
-    /// What happened.
+    /// The event.
     pub event: Event,
 }
 
-/// What happened.
+/// An event that is recorded.
 #[derive(Debug, Clone)]
 pub enum Event {
     /// A tool that may write is about to run.
     Intent(CallFacts),
     /// A call ended.
     Outcome(Outcome),
-    /// Requests that never became a call, counted over one second.
+    /// Requests that were refused before they became a call, counted over one second.
     Refusals(Refusals),
-    /// An operator changes what the platform does.
+    /// An operator changes the configuration or data of the platform.
     AdminChange(AdminChange),
-    /// A caller read or changed remembered conversations.
+    /// A caller read or changed stored conversations.
     MemoryAccess(MemoryAccess),
-    /// The tool-runner was asked by another process to run something.
+    /// Another process asked the tool-runner to run a call.
     Execution(CallFacts),
 }
 
-/// How one call ended.
+/// The outcome of one call.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// The call.
+    /// The facts of the call.
     pub call: CallFacts,
-    /// How it ended.
+    /// The status with which the call ended.
     pub status: Status,
-    /// Short kind of refusal or failure; empty when it succeeded.
+    /// The kind of refusal or failure in short; empty if the call succeeded.
     pub reason: String,
-    /// Rows released.
+    /// The number of released rows.
     pub rows: u64,
-    /// Rows the row rule withheld.
+    /// The number of rows that the row rule withheld.
     pub rows_withheld: u64,
-    /// Fields changed or dropped.
+    /// The number of fields that were changed or dropped.
     pub fields_redacted: u64,
-    /// A released row held health information.
+    /// Whether a released row contained health information.
     pub phi: bool,
-    /// SHA-256 of what is released.
+    /// The SHA-256 digest of the released result.
     pub result_digest: Option<Digest>,
-    /// From arrival to this record.
+    /// The time from the arrival of the call to this record.
     pub duration: Duration,
-    /// What else is known of the call; it is sealed beside the record. None of what is no call through the gateway.
+    /// Further details of the call, sealed beside the record; `None` if this was not a call through the gateway.
     pub details: Option<Box<CallDetails>>,
 }
 
-/// Requests of one second that never became a call.
+/// The requests of one second that were refused before they became a call.
 #[derive(Debug, Clone)]
 pub struct Refusals {
-    /// Start of the second.
+    /// The start of the second.
     pub window_start: Timestamp,
-    /// One entry for each reason, address and subject.
+    /// The counts, one for each combination of reason, address and subject.
     pub counts: Vec<RefusalCount>,
 }
 
-/// How often one kind of request was refused.
+/// The number of refused requests with the same reason, address and subject.
 #[derive(Debug, Clone)]
 pub struct RefusalCount {
-    /// For example `token_expired`.
+    /// The reason, for example `token_expired`.
     pub reason: String,
-    /// Where it came from.
+    /// The address of the client.
     pub client_ip: String,
-    /// The verified caller; empty when the token itself was refused.
+    /// The subject of the verified caller; empty if the token itself was refused.
     pub subject: String,
-    /// How many.
+    /// The number of requests.
     pub count: u64,
 }
 
-/// A change by an operator. It is on record before it is made; one that then cannot be made is recorded a
-/// second time, as failed.
+/// A change by an operator. The change is recorded before it is made. If it then cannot be made, it is recorded a
+/// second time as failed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AdminChange {
-    /// The operator, by name.
+    /// The name of the operator.
     pub actor: String,
-    /// What is done to what kind of thing, for example `tool.disable`.
+    /// The kind of target and the action, for example `tool.disable`.
     pub action: String,
-    /// The thing's name.
+    /// The name of the target.
     pub target: String,
-    /// Whom it concerns, for example `role:Nurse`; empty where that makes no sense.
+    /// The callers that the change concerns, for example `role:Nurse`; empty if the change has no such scope.
     pub scope: String,
-    /// SHA-256 of what else identifies the change, where there is more.
+    /// The SHA-256 digest of further data that identifies the change, or `None` if there is none.
     pub detail_digest: Option<Digest>,
-    /// It is not known to have been made.
+    /// Whether the change failed, or is not known to have been made.
     pub failed: bool,
-    /// The operator, where a token said who that is.
+    /// The operator's verified identity, or `None` if the change was made without a token.
     pub operator: Option<Box<OperatorFacts>>,
 }
 
 impl AdminChange {
-    /// Whether the policy let the operator make it, where a token said who that is.
+    /// Returns whether the policy allowed the change. A change that was made without a token is always allowed.
     pub fn is_allowed(&self) -> bool {
         let operator = self.operator.as_ref();
         operator.is_none_or(|operator| operator.decision.allowed)
     }
 }
 
-/// An operator whose token was verified, and whether the policy let them.
+/// An operator whose token was verified, with the decision of the policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OperatorFacts {
-    /// Who says so.
+    /// The token issuer.
     pub issuer: String,
-    /// Their tenant; empty where there are none.
+    /// The tenant of the operator; empty if the deployment has no tenants.
     pub tenant: String,
-    /// Their roles.
+    /// The roles of the operator.
     pub roles: Vec<String>,
-    /// Id of the token.
+    /// The id of the token.
     pub token_id: String,
-    /// What the policy decided. A change that it did not allow was not made.
+    /// The decision of the policy. A change that it does not allow is not made.
     pub decision: ReadDecision,
 }
 
-/// Proof that a record is durable. Only an acknowledged append gives one, and an answer needs it.
+/// Proof that a record is durable. Only an acknowledged append returns a receipt, and no result is released without
+/// one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receipt {
     sequence: u64,
@@ -128,7 +129,8 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    /// The receipt of a record that a store has made durable. Call it nowhere else.
+    /// Creates the receipt of a record that a store has made durable. Only the code that stored the record may call
+    /// this.
     pub fn for_durable(sequence: u64, leaf_hash: Digest) -> Self {
         Self {
             sequence,
@@ -136,12 +138,12 @@ impl Receipt {
         }
     }
 
-    /// Position in the one dense sequence, from 0.
+    /// Returns the position of the record in the gapless sequence of all records, counted from 0.
     pub fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// RFC 6962 leaf hash of the record's canonical bytes.
+    /// Returns the RFC 6962 leaf hash of the record's canonical bytes.
     pub fn leaf_hash(&self) -> Digest {
         self.leaf_hash
     }

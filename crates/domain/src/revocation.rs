@@ -1,4 +1,4 @@
-//! Revocations: whose tokens are refused although a trusted issuer vouches for them.
+//! Revocations: they cause tokens to be refused although a trusted issuer signed them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -7,22 +7,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Caller, Timestamp};
 
-/// What a revocation names.
+/// The kind of object that a revocation names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RevocationKind {
-    /// One token, by its id as records have it: the claim `jti`, or a digest of the token; of an API key its name.
+    /// One token, by its id as it appears in records: the claim `jti` or a digest of the token; for an API key, its
+    /// name.
     Token,
-    /// Every token of one subject.
+    /// All tokens of one subject.
     Subject,
-    /// Every token of one sign-in at the identity provider, refreshed ones too: the claim `sid`.
+    /// All tokens of one session at the identity provider, including refreshed tokens, by the claim `sid`.
     Session,
 }
 
 impl RevocationKind {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Self; 3] = [Self::Token, Self::Subject, Self::Session];
 
-    /// The kind as people and records spell it.
+    /// Returns the name of the kind in records and on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Token => "token",
@@ -31,22 +32,22 @@ impl RevocationKind {
         }
     }
 
-    /// The kind of this name.
+    /// Returns the kind with this name, or `None` if there is none.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 }
 
-/// What is revoked.
+/// The target of a revocation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RevocationTarget {
-    /// What `name` names.
+    /// The kind of object that `name` refers to.
     pub kind: RevocationKind,
     /// The id of the token or session, or the subject.
     pub name: String,
-    /// The issuer of the tokens; none: whichever issuer names it.
+    /// The issuer of the tokens, or `None` for any issuer.
     pub issuer: Option<String>,
-    /// The tenant of the callers; none: of every tenant.
+    /// The tenant of the callers, or `None` for every tenant.
     pub tenant: Option<String>,
 }
 
@@ -58,7 +59,7 @@ impl RevocationTarget {
 }
 
 impl fmt::Display for RevocationTarget {
-    /// As records show it.
+    /// Formats the target as it appears in records.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)?;
         if let Some(issuer) = &self.issuer {
@@ -68,36 +69,36 @@ impl fmt::Display for RevocationTarget {
     }
 }
 
-/// One revocation in force.
+/// A revocation in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Revocation {
-    /// What is revoked.
+    /// The revoked target.
     pub target: RevocationTarget,
-    /// Why, in the operator's words; empty where none were given.
+    /// The reason in the operator's words; empty if none was given.
     pub reason: String,
-    /// The operator.
+    /// The operator who revoked the target.
     pub revoked_by: String,
-    /// When.
+    /// The time of the revocation.
     pub revoked_at: Timestamp,
 }
 
-/// A revocation as the gateway lists it and operators' clients show it. All of it may be somebody else's words.
+/// A revocation in the format of the gateway's list, which clients of operators display. All texts in it are untrusted.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListedRevocation {
-    /// The kind, as it is spelt.
+    /// The name of the kind.
     pub kind: String,
     /// The id of the token or session, or the subject.
     pub name: String,
-    /// The issuer of the tokens; none: whichever issuer names it.
+    /// The issuer of the tokens, or `None` for any issuer.
     pub issuer: Option<String>,
-    /// The tenant of the callers; none: of every tenant.
+    /// The tenant of the callers, or `None` for every tenant.
     pub tenant: Option<String>,
-    /// Why; empty where nothing was said.
+    /// The reason; empty if none was given.
     pub reason: String,
-    /// The operator.
+    /// The operator who revoked the target.
     pub revoked_by: String,
-    /// When, RFC 3339.
+    /// The time of the revocation, in RFC 3339 format.
     pub revoked_at: String,
 }
 
@@ -121,14 +122,14 @@ impl From<Revocation> for ListedRevocation {
     }
 }
 
-/// The revocations in force, as every request is checked against them.
+/// The revocations in force, indexed so that every request can be checked against them.
 #[derive(Debug, Default)]
 pub struct RevocationSet(HashMap<RevocationKind, HashMap<String, Vec<RevocationTarget>>>);
 
 impl RevocationSet {
-    /// Whether a token of `caller` is refused.
+    /// Returns whether the token of `caller` is revoked.
     pub fn revokes(&self, caller: &Caller) -> bool {
-        // The common case has no revocation at all.
+        // Fast path: usually there is no revocation at all.
         if self.0.is_empty() {
             return false;
         }

@@ -1,7 +1,8 @@
-//! Texts that only a key's holder can read, and only as what they were sealed as.
+//! Authenticated encryption of texts, bound to a context so that a sealed text cannot be used in another place.
 //!
-//! AES-256-GCM with random nonces: 2³² of them under one key keep a repetition less likely than 2⁻³² (NIST SP 800-38D,
-//! 8.3). A sealed text is the nonce, the encrypted text and the tag.
+//! The algorithm is AES-256-GCM with random nonces. With up to 2³² nonces under one key, the probability of a repeated
+//! nonce stays below 2⁻³² (NIST SP 800-38D, section 8.3). A sealed text consists of the nonce, the ciphertext and the
+//! tag.
 
 use std::fmt;
 
@@ -12,19 +13,20 @@ use crate::{Ambient, Digest};
 
 const KEY_LEN: usize = 32;
 
-/// Room for most of what something is about.
+/// Initial capacity of an [`About`], in bytes; enough for most.
 const USUAL_ABOUT: usize = 128;
 
-/// What is sealed cannot be opened: it was changed, is about something else, or is under another key.
+/// An error for a sealed text that cannot be opened, because it was changed, has another context, or was sealed with
+/// another key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it cannot be opened with this key")]
 pub struct SealBroken;
 
-/// A key that seals.
+/// A key that seals and opens texts.
 pub struct SealKey(LessSafeKey);
 
 impl SealKey {
-    /// The key of these bytes, random or derived.
+    /// Creates a key from random or derived bytes.
     #[expect(
         clippy::expect_used,
         clippy::missing_panics_doc,
@@ -36,7 +38,7 @@ impl SealKey {
         ))
     }
 
-    /// `plain`, readable again only with the same `about`.
+    /// Encrypts `plain`. The result can only be opened with the same `about`.
     pub fn seal(
         &self,
         about: &About,
@@ -56,7 +58,7 @@ impl SealKey {
         Ok(sealed)
     }
 
-    /// What was sealed with the same `about`.
+    /// Decrypts a text that was sealed with the same `about`.
     pub fn open(&self, about: &About, mut sealed: Vec<u8>) -> Result<Vec<u8>, SealBroken> {
         let (nonce, text) = sealed.split_at_mut_checked(NONCE_LEN).ok_or(SealBroken)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| SealBroken)?;
@@ -74,16 +76,16 @@ impl fmt::Debug for SealKey {
     }
 }
 
-/// What a sealed text is about, so that none can stand in the place of another.
+/// The context of a sealed text (its associated data), so that one sealed text cannot replace another.
 pub struct About(Vec<u8>);
 
 impl About {
-    /// Begins with the kind of thing.
+    /// Creates a context that begins with the kind of object.
     pub fn new(kind: &'static str) -> Self {
         Self(Vec::with_capacity(USUAL_ABOUT)).and(kind.as_bytes())
     }
 
-    /// Adds a part, with its length before it, so that no two lists of parts are alike.
+    /// Adds a part, preceded by its length, so that different lists of parts never have the same bytes.
     #[must_use]
     pub fn and(mut self, part: &[u8]) -> Self {
         self.0.extend_from_slice(&(part.len() as u64).to_be_bytes());
@@ -91,18 +93,18 @@ impl About {
         self
     }
 
-    /// The parts as they are sealed with.
+    /// Returns the encoded parts.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// SHA-256 of the parts.
+    /// Returns the SHA-256 digest of the encoded parts.
     pub fn digest(&self) -> Digest {
         Digest::of(&self.0)
     }
 }
 
-/// A key for each purpose that `labels` name, of material that serves several (HKDF-SHA256).
+/// Derives one key for each label from key material that serves several purposes (HKDF-SHA256).
 #[expect(
     clippy::expect_used,
     clippy::missing_panics_doc,
@@ -128,7 +130,7 @@ pub fn derive_keys<const N: usize>(material: &[u8; 32], labels: [&[u8]; N]) -> [
     })
 }
 
-/// A key for one purpose, as [`derive_keys`] derives it.
+/// Derives the key for one label, in the same way as [`derive_keys`].
 pub fn derive_key(material: &[u8; 32], label: &[u8]) -> [u8; KEY_LEN] {
     let [key] = derive_keys(material, [label]);
     key

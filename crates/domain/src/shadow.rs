@@ -1,37 +1,38 @@
-//! What a candidate policy set would change, as operators read it.
+//! The report on how the decisions of a candidate policy set would differ from those of the policies in force.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::{Digest, InvalidMessage, Timestamp};
 
-/// A difference between the decisions of two policy sets about one call.
+/// A kind of difference between the decisions of two policy sets about the same call: that of the policies in force,
+/// and that of the candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DecisionChange {
-    /// Allowed, and would be denied.
+    /// The call is allowed and would be denied.
     AllowedToDenied,
-    /// Allowed, and would need an approval.
+    /// The call is allowed and would need an approval.
     AllowedToNeedsApproval,
-    /// Denied, and would be allowed.
+    /// The call is denied and would be allowed.
     DeniedToAllowed,
-    /// Denied, and would need an approval.
+    /// The call is denied and would need an approval.
     DeniedToNeedsApproval,
-    /// Needs an approval, and would be allowed without.
+    /// The call needs an approval and would be allowed without one.
     NeedsApprovalToAllowed,
-    /// Needs an approval, and would be denied.
+    /// The call needs an approval and would be denied.
     NeedsApprovalToDenied,
-    /// Others would have to approve it.
+    /// Different people would have to approve the call.
     Approvers,
-    /// Denied by both, and the caller would see the tool, or no longer see it.
+    /// The call is denied by both, but the caller would see the tool, or would no longer see it.
     Visibility,
-    /// Other rows would leave.
+    /// Different rows would be released.
     RowRule,
-    /// Columns would leave in other tiers.
+    /// Columns would be released in different tiers.
     ColumnTiers,
 }
 
 impl DecisionChange {
-    /// Every change.
+    /// All changes.
     pub const ALL: [Self; 10] = [
         Self::AllowedToDenied,
         Self::AllowedToNeedsApproval,
@@ -45,7 +46,7 @@ impl DecisionChange {
         Self::ColumnTiers,
     ];
 
-    /// Its word in metrics and lists.
+    /// Returns the name of the change in metrics and lists.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::AllowedToDenied => "allowed_to_denied",
@@ -80,52 +81,54 @@ impl FromStr for DecisionChange {
 /// The decision of one policy set about a call that two sets decide differently.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ComparedDecision {
-    /// `allowed`, `needs approval`, `refused` or, where the caller would see no such tool, `hidden`.
+    /// `allowed`, `needs approval`, `refused`, or `hidden` if the caller would not see the tool.
     pub access: String,
-    /// Why the call is denied, in a word; empty where it is not.
+    /// The name of the reason for which the call is denied; empty if it is not denied.
     pub reason: String,
-    /// The ids of the policies that decided, 16 at most.
+    /// The ids of the policies that determined the decision, at most 16.
     pub policies: Vec<String>,
 }
 
-/// Calls of one caller that the policies in force and the candidate decide differently, in the same way.
+/// A group of calls of one caller for which the decisions of the policies in force and of the candidate differ in the
+/// same way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecisionFlip {
-    /// The caller's subject.
+    /// The subject of the caller.
     pub subject: String,
-    /// The caller's tenant; empty where there are none.
+    /// The tenant of the caller; empty if the deployment has no tenants.
     pub tenant: String,
     /// The Cedar action that was asked for, such as `call_tool`.
     pub action: String,
-    /// The tool, or the source.
+    /// The name of the tool or the source.
     pub tool: String,
     /// The difference.
     pub change: DecisionChange,
-    /// How many calls.
+    /// The number of calls.
     pub count: u64,
-    /// When the first was decided.
+    /// The time of the first of these decisions.
     pub first_at: Timestamp,
-    /// When the last was decided.
+    /// The time of the last of these decisions.
     pub last_at: Timestamp,
     /// The last decision of the policies in force.
     pub decided: ComparedDecision,
-    /// That of the candidate.
+    /// The last decision of the candidate.
     pub candidate: ComparedDecision,
 }
 
-/// What a shadow found out since its candidate, or the policies in force, changed.
+/// The comparison of a candidate with the policies in force, since either of them last changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ShadowReport {
-    /// The version that was last compared with; none before the first call.
+    /// The version of the policies with which the candidate was last compared, or `None` before the first call.
     pub policy_hash: Option<Digest>,
-    /// The version of the candidate; none where none decides.
+    /// The version of the candidate, or `None` if there is no usable candidate.
     pub candidate_hash: Option<Digest>,
-    /// Why none decides; empty otherwise.
+    /// The reason why there is no usable candidate; empty otherwise.
     pub fault: String,
-    /// How many decisions were the same.
+    /// The number of equal decisions.
     pub equal: u64,
-    /// How many were not compared, because there was more to compare than fits.
+    /// The number of decisions that were not compared, because the queue was full, the arguments were too large, or
+    /// earlier calls could not be counted.
     pub skipped: u64,
-    /// The differences, the newest first.
+    /// The differences, newest first.
     pub flips: Vec<DecisionFlip>,
 }

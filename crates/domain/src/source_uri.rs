@@ -1,31 +1,31 @@
-//! The URIs by which clients know the resources of upstream servers: each names its source.
+//! The mapping between the resource URIs of upstream servers and the URIs that clients see, which name the source.
 //!
 //! ```text
 //!   file:///a.txt      of `notes`  ⇄  notes+file:///a.txt
 //!   ui://panel/main    of `notes`  ⇄  ui://notes/panel/main
 //! ```
 //!
-//! So two servers may have one URI, and any URI of a template leads back to its server. Hosts look for the schemes
-//! `ui` and `skill`, so those stay.
+//! The mapping allows two servers to use the same URI, and lets any URI of a template be traced back to its server.
+//! Hosts look for the schemes `ui` and `skill`, so these schemes are kept.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use wardgate_json::parse_object;
 
-/// Schemes that stay as they are.
+/// Schemes that are kept.
 const KEPT: [&str; 2] = ["ui://", "skill://"];
 
-/// Between the name of a source and the scheme.
+/// The separator between the name of a source and the scheme.
 const SEPARATOR: char = '+';
 
-/// Whether a URI can begin with this name: so begins a scheme (RFC 3986, section 3.1), in the case that parsers
-/// give it.
+/// Returns whether a URI can begin with the name of this source, that is, whether the name can begin a scheme (RFC
+/// 3986, section 3.1). Upper case is excluded because parsers convert schemes to lower case.
 pub fn can_name(source: &str) -> bool {
     let is_legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
     source.starts_with(|c: char| c.is_ascii_lowercase()) && source.chars().all(is_legal)
 }
 
-/// The URI, or template of URIs, of `source` as clients know it; none when it is no absolute one.
+/// Converts a URI, or URI template, of `source` to the form that clients see. Returns `None` if it is not absolute.
 pub fn outward(source: &str, uri: &str) -> Option<String> {
     for scheme in KEPT {
         if let Some(rest) = uri.strip_prefix(scheme) {
@@ -39,8 +39,8 @@ pub fn outward(source: &str, uri: &str) -> Option<String> {
     is_scheme.then(|| format!("{source}{SEPARATOR}{uri}"))
 }
 
-/// `text`, which is JSON, with each of `uris` as clients know it. They are strings of `source` that stand in it, in any
-/// order. Every other byte stays, and so does what is no absolute URI.
+/// Converts each of `uris` in the JSON document `text` to the form that clients see. The URIs are JSON strings of
+/// `source` that borrow from `text`, in any order. All other bytes, and URIs that are not absolute, are kept unchanged.
 pub fn outward_in<'a>(
     source: &str,
     text: &str,
@@ -63,7 +63,7 @@ pub fn outward_in<'a>(
     rewritten
 }
 
-/// The source that a client's URI names, and what that calls it.
+/// Splits a URI as clients see it into the name of the source and the source's own URI.
 pub fn inward(uri: &str) -> Option<(&str, String)> {
     for scheme in KEPT {
         if let Some(rest) = uri.strip_prefix(scheme) {
@@ -77,7 +77,8 @@ pub fn inward(uri: &str) -> Option<(&str, String)> {
     Some((source, own.to_owned()))
 }
 
-/// Where the definition of a tool, a JSON object, names the resource of its page (MCP Apps): each as it is written there.
+/// Returns the JSON strings in the definition of a tool, a JSON object, that name the resource of the tool's page (MCP
+/// Apps).
 pub fn app_pages(definition: &str) -> Vec<&RawValue> {
     #[derive(Deserialize)]
     struct ToolDefinition<'a> {
@@ -88,7 +89,7 @@ pub fn app_pages(definition: &str) -> Vec<&RawValue> {
     struct DefinitionMeta<'a> {
         #[serde(borrow, default)]
         ui: Option<&'a RawValue>,
-        /// In earlier drafts.
+        /// The form of earlier drafts.
         #[serde(borrow, default, rename = "ui/resourceUri")]
         flat: Option<&'a RawValue>,
     }

@@ -1,28 +1,28 @@
-//! How calls end.
+//! The status with which a call ends.
 
-/// How a call ended.
+/// The status with which a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
     /// The result was released.
     Ok,
-    /// Refused by policy, or a tool the caller may not see: a violation.
+    /// The call was refused by policy, or the tool is one that the caller may not see. This is an access violation.
     Denied,
-    /// No such tool.
+    /// There is no such tool.
     UnknownTool,
-    /// The arguments do not fit the input schema.
+    /// The arguments do not match the input schema.
     InvalidArguments,
     /// The tool ran and failed, or a part of the platform did.
     Error,
-    /// The time limit passed.
+    /// The time limit of the call was exceeded.
     Timeout,
-    /// The client went away.
+    /// The client cancelled the call or disconnected.
     Cancelled,
-    /// The process ended between intent and outcome.
+    /// The process stopped after the intent was recorded and before the outcome.
     Unknown,
 }
 
 impl Status {
-    /// Every status, for help texts and filters.
+    /// All statuses, for help texts and filters.
     pub const ALL: [Self; 8] = [
         Self::Ok,
         Self::Denied,
@@ -34,7 +34,7 @@ impl Status {
         Self::Unknown,
     ];
 
-    /// The status as records spell it.
+    /// Returns the name of the status in records.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -48,7 +48,7 @@ impl Status {
         }
     }
 
-    /// What the reference says of it, in Markdown.
+    /// Returns the description of the status in the reference documentation, in Markdown.
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Ok => {

@@ -1,8 +1,8 @@
-//! Switches: a tool turned on or off at run time, for everyone, a role or one user.
+//! Switches, which enable or disable tools at run time for everyone, a role or one user.
 //!
 //! ```text
-//!   of one scope:   tool      over  toolset  over  upstream      several toolsets: off wins
-//!   of one caller:  the user  over  roles    over  everyone      several roles: off wins; none: on
+//!   within one scope:   tool      overrides  toolset  overrides  upstream    several toolsets: disabled wins
+//!   for one caller:     the user  overrides  roles    overrides  everyone    several roles: disabled wins; no switch: enabled
 //! ```
 
 use std::cmp::Ordering;
@@ -11,22 +11,22 @@ use std::fmt;
 
 use crate::{Caller, Timestamp};
 
-/// What kind of thing a switch is for, least specific first.
+/// The kind of target of a switch, least specific first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SwitchKind {
-    /// Every tool of one source.
+    /// All tools of one source.
     Upstream,
-    /// Every tool of one toolset.
+    /// All tools of one toolset.
     Toolset,
     /// One tool.
     Tool,
 }
 
 impl SwitchKind {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Self; 3] = [Self::Upstream, Self::Toolset, Self::Tool];
 
-    /// The kind as people and records spell it.
+    /// Returns the name of the kind in records and on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Upstream => "upstream",
@@ -36,16 +36,16 @@ impl SwitchKind {
     }
 }
 
-/// What a switch is for.
+/// The target of a switch.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SwitchTarget {
-    /// What kind of thing.
+    /// The kind of target.
     pub kind: SwitchKind,
-    /// Its name; of a tool the canonical one.
+    /// The name of the target; for a tool, its canonical name.
     pub name: String,
 }
 
-/// Whom a switch concerns.
+/// The callers that a switch concerns.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SwitchScope {
     /// Every caller.
@@ -54,15 +54,15 @@ pub enum SwitchScope {
     Role(String),
     /// One caller.
     User {
-        /// Token subject.
+        /// The token subject.
         subject: String,
-        /// Token issuer; none: whichever issuer names that subject.
+        /// The token issuer, or `None` for any issuer.
         issuer: Option<String>,
     },
 }
 
 impl fmt::Display for SwitchScope {
-    /// As records and tables show it.
+    /// Formats the scope as it appears in records and tables.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Everyone => f.write_str("everyone"),
@@ -79,34 +79,34 @@ impl fmt::Display for SwitchScope {
     }
 }
 
-/// One switch as it stands.
+/// The current state of one switch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Switch {
-    /// What it is for.
+    /// The target of the switch.
     pub target: SwitchTarget,
-    /// Whom it concerns.
+    /// The callers that the switch concerns.
     pub scope: SwitchScope,
-    /// On, or off.
+    /// Whether the target is enabled.
     pub enabled: bool,
-    /// The operator who set it.
+    /// The operator who set the switch.
     pub set_by: String,
-    /// When.
+    /// The time at which the switch was set.
     pub set_at: Timestamp,
 }
 
-/// What to do with a switch.
+/// A change to make to a switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SwitchAction {
-    /// Turn it on, whatever less specific switches say.
+    /// Enables the target, whatever less specific switches say.
     Enable,
-    /// Turn it off, whatever less specific switches say.
+    /// Disables the target, whatever less specific switches say.
     Disable,
-    /// Take it away, so that less specific switches decide.
+    /// Removes the switch, so that less specific switches apply.
     Reset,
 }
 
 impl SwitchAction {
-    /// The action as people and records spell it.
+    /// Returns the name of the action in records and on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Enable => "enable",
@@ -116,23 +116,23 @@ impl SwitchAction {
     }
 }
 
-/// One change of one switch.
+/// A change of one switch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SwitchChange {
-    /// What the switch is for.
+    /// The target of the switch.
     pub target: SwitchTarget,
-    /// Whom it concerns.
+    /// The callers that the switch concerns.
     pub scope: SwitchScope,
-    /// What to do with it.
+    /// The change to make.
     pub action: SwitchAction,
 }
 
-/// The switches that concern one tool, one for each scope.
+/// The effective switches of one tool, one for each scope.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolSwitches(BTreeMap<SwitchScope, bool>);
 
 impl ToolSwitches {
-    /// Of all switches of a tool, its toolsets and its upstream.
+    /// Combines all switches of a tool, its toolsets and its upstream.
     pub fn of<'a>(switches: impl IntoIterator<Item = &'a Switch>) -> Self {
         let mut scopes = BTreeMap::<SwitchScope, (SwitchKind, bool)>::new();
         for switch in switches {
@@ -152,9 +152,9 @@ impl ToolSwitches {
             .collect()
     }
 
-    /// Whether the tool is on for `caller`.
+    /// Returns whether the tool is enabled for `caller`.
     pub fn allow(&self, caller: &Caller) -> bool {
-        // The common case has no switch at all.
+        // Fast path: usually there is no switch at all.
         if self.0.is_empty() {
             return true;
         }
@@ -179,7 +179,7 @@ impl ToolSwitches {
             .unwrap_or(true)
     }
 
-    /// One entry for each scope.
+    /// Returns the scopes, and for each whether the tool is enabled.
     pub fn iter(&self) -> impl Iterator<Item = (&SwitchScope, bool)> {
         self.0.iter().map(|(scope, enabled)| (scope, *enabled))
     }

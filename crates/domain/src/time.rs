@@ -1,4 +1,4 @@
-//! Instants, to the microsecond, always UTC.
+//! Timestamps in UTC with microsecond precision.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,44 +10,44 @@ use time::macros::format_description;
 
 use crate::InvalidMessage;
 
-/// An instant in UTC, in microseconds since 1970. Shown as RFC 3339 with six decimals and `Z`.
+/// A point in time in UTC, in microseconds since 1970. Displayed in RFC 3339 format with six decimals and `Z`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// Microseconds since 1970-01-01T00:00:00Z.
+    /// Creates a timestamp from microseconds since 1970-01-01T00:00:00Z.
     pub fn from_micros(micros: i64) -> Self {
         Self(micros)
     }
 
-    /// Seconds since 1970-01-01T00:00:00Z, as JWT claims count them.
+    /// Creates a timestamp from seconds since 1970-01-01T00:00:00Z, the unit of JWT claims.
     pub fn from_seconds(seconds: i64) -> Self {
         Self(seconds.saturating_mul(1_000_000))
     }
 
-    /// Microseconds since 1970-01-01T00:00:00Z.
+    /// Returns the microseconds since 1970-01-01T00:00:00Z.
     pub fn as_micros(self) -> i64 {
         self.0
     }
 
-    /// Whole seconds since 1970-01-01T00:00:00Z.
+    /// Returns the whole seconds since 1970-01-01T00:00:00Z.
     pub fn as_seconds(self) -> i64 {
         self.0.div_euclid(1_000_000)
     }
 
-    /// This instant plus `duration`.
+    /// Returns this time plus `duration`.
     #[must_use]
     pub fn plus(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(micros(duration)))
     }
 
-    /// This instant less `duration`.
+    /// Returns this time minus `duration`.
     #[must_use]
     pub fn minus(self, duration: Duration) -> Self {
         Self(self.0.saturating_sub(micros(duration)))
     }
 
-    /// Time passed since `earlier`; zero when that lies in the future.
+    /// Returns the time elapsed since `earlier`, or zero if `earlier` is later than `self`.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
@@ -80,7 +80,7 @@ impl fmt::Display for Timestamp {
 impl FromStr for Timestamp {
     type Err = time::error::Parse;
 
-    /// Reads RFC 3339 with any offset.
+    /// Parses RFC 3339 format with any offset.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let instant = OffsetDateTime::parse(text, &Rfc3339)?;
         Ok(Self(

@@ -1,4 +1,4 @@
-//! Time zones, for rules that speak of the clocks on the wall.
+//! Time zones, for rules that depend on local time.
 
 use std::str::FromStr;
 
@@ -7,25 +7,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::Timestamp;
 
-/// A time zone of the IANA database, with its summer time. Its rules are those of the system (`/usr/share/zoneinfo`), or
-/// where that has none those that the program was built with.
+/// A time zone of the IANA database, with its daylight saving time. Its rules are those of the system
+/// (`/usr/share/zoneinfo`) or, if the system has none, those that are compiled into the program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TimeZone(jiff::tz::TimeZone);
 
-/// A name that no time zone has.
+/// An error for a name that is not a time zone.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no time zone of the IANA database; write a name such as `Europe/Berlin`")]
 pub struct UnknownTimeZone(String);
 
 impl TimeZone {
-    /// What clocks and calendars show at `time`; none of a time that no calendar has.
+    /// Returns the local date and time at `time`, or `None` if `time` is outside the range of the calendar.
     pub fn local(&self, time: Timestamp) -> Option<Zoned> {
         let time = jiff::Timestamp::from_microsecond(time.as_micros()).ok()?;
         Some(time.to_zoned(self.0.clone()))
     }
 
-    /// The rules.
+    /// Returns the rules of the time zone.
     pub fn rules(&self) -> &jiff::tz::TimeZone {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! Tools, and what the policy knows of them.
+//! Tools, and the facts about them that the policy uses.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use crate::Digest;
 
-/// A name that is not 1 to 128 characters of `A-Z a-z 0-9 _ . -`.
+/// An error for a name that is not 1 to 128 characters of `A-Z a-z 0-9 _ . -`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{name}` is not a valid {kind}: use 1 to 128 characters of A-Z a-z 0-9 _ . -")]
 pub struct InvalidName {
@@ -32,7 +32,7 @@ fn check(name: &str, kind: &'static str) -> Result<(), InvalidName> {
 pub struct ToolName(String);
 
 impl ToolName {
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -58,33 +58,34 @@ impl Borrow<str> for ToolName {
     }
 }
 
-/// What a column holds, for example `phi.date` or `contact.phone`: dotted, most general word first.
+/// The class of a column's contents, for example `phi.date` or `contact.phone`: words separated by dots, the most
+/// general first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ColumnClass(String);
 
 impl ColumnClass {
-    /// The class as text.
+    /// Returns the class as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The class of a column nobody classified; policies must permit it by name like any other.
+    /// Returns the class of columns that are not classified. Policies must permit it by name like any other class.
     pub fn unclassified() -> Self {
         Self("unclassified".to_owned())
     }
 
-    /// True for the class of columns nobody classified.
+    /// Returns whether this is the class of columns that are not classified.
     pub fn is_unclassified(&self) -> bool {
         self.0 == "unclassified"
     }
 
-    /// The dotted word before the first dot: the family a policy can permit as a whole.
+    /// Returns the word before the first dot: the family, which a policy can permit as a whole.
     pub fn family(&self) -> &str {
         self.0.split('.').next().unwrap_or(&self.0)
     }
 
-    /// True for the families that hold health information about an identifiable person
-    /// (45 CFR 160.103): `phi`, `id` and `contact`.
+    /// Returns whether the class belongs to a family of health information about an identifiable person (45 CFR
+    /// 160.103): `phi`, `id` or `contact`.
     pub fn is_phi(&self) -> bool {
         matches!(self.family(), "phi" | "id" | "contact")
     }
@@ -104,23 +105,23 @@ impl fmt::Display for ColumnClass {
     }
 }
 
-/// What happens to the fields of one class before they leave, mildest first.
+/// The treatment of the fields of one class before they are released, mildest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ColumnTier {
-    /// As stored.
+    /// The value is released as stored.
     Clear,
-    /// Shortened so that it can be recognised but not used.
+    /// The value is shortened so that it can be recognised but not used.
     Partial,
-    /// A keyed token; equal values give equal tokens within a tenant.
+    /// The value is replaced by a keyed token. Equal values have equal tokens within a tenant.
     Pseudonym,
-    /// Made coarser, for example a date to its year.
+    /// The value is made less precise, for example a date is reduced to its year.
     Generalised,
-    /// Left out.
+    /// The value is left out.
     Dropped,
 }
 
 impl ColumnTier {
-    /// The tier as documents and records spell it.
+    /// Returns the name of the tier in documents and records.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Clear => "clear",
@@ -132,42 +133,42 @@ impl ColumnTier {
     }
 }
 
-/// What kind of thing a caller asks to use.
+/// The kind of object that a caller asks to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OfferKind {
     /// A tool.
     Tool,
-    /// A source by its own route: its handshake, its lists, its notifications.
+    /// Access to a source through its own route: its handshake, its lists and its notifications.
     Connect,
-    /// The resources of a source; the arguments say which: `{"uri": …}`.
+    /// The resources of a source. The arguments name the resource: `{"uri": …}`.
     Resources,
-    /// The prompts of a source; the arguments say which: `{"name": …}`.
+    /// The prompts of a source. The arguments name the prompt: `{"name": …}`.
     Prompts,
 }
 
 impl OfferKind {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Self; 4] = [Self::Tool, Self::Connect, Self::Resources, Self::Prompts];
 }
 
-/// What the policy needs to know of a tool, or of what else a source offers; the tool-runner is its source.
+/// The facts about a tool, or about another offer of a source, that the policy uses. The tool-runner provides them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolFacts {
-    /// What it is.
+    /// The kind of offer.
     pub kind: OfferKind,
-    /// Canonical name, never an alias; of other kinds than a tool the source's.
+    /// The canonical name of the tool, never an alias; for other kinds, the name of the source.
     pub name: ToolName,
-    /// SHA-256 over the canonical definition: a changed tool is a new tool.
+    /// The SHA-256 digest of the canonical definition. A tool whose definition changes counts as a new tool.
     pub definition_digest: Digest,
-    /// Declared `readOnlyHint: true`.
+    /// Whether the tool declares `readOnlyHint: true`.
     pub read_only: bool,
-    /// Labels, for policies that speak of groups of tools.
+    /// Tags, by which policies can refer to groups of tools.
     pub tags: Vec<String>,
-    /// Policy entity type of one result row, where rows are governed.
+    /// The policy entity type of a result row, or `None` if rows are not governed.
     pub entity: Option<String>,
-    /// Column classes the result can carry.
+    /// The column classes that the result can contain.
     pub classes: Vec<ColumnClass>,
-    /// Defaults of arguments: a text as it is, anything else as its JSON text.
+    /// The default values of arguments: a string as it is, any other value as JSON.
     pub argument_defaults: BTreeMap<String, String>,
 }
 

@@ -1,12 +1,12 @@
-//! URI templates of resources: RFC 6570, level 1, `{name}` and nothing more.
+//! URI templates of resources (RFC 6570, level 1): only `{name}` expressions.
 //!
 //! ```text
 //!   guide://ward/{ward}   ── fill {ward: "A 1"} ──▶   guide://ward/A%201
 //!                         ◀─────── read ──────────
 //! ```
 //!
-//! A URI is read only as filling would write it. One resource so has one spelling, and a policy that speaks of a
-//! URI cannot be walked around by another.
+//! A URI is accepted only in exactly the form that filling the template would produce. Each resource therefore has one
+//! spelling, and a policy about a URI cannot be bypassed with a different spelling of it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,29 +15,29 @@ use std::str::FromStr;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-/// What a value need not escape (RFC 3986, section 2.3, "unreserved").
+/// The characters that are escaped in a value: all but the unreserved ones (RFC 3986, section 2.3).
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
 
-/// A text that is no URI template of level 1.
+/// An error for a text that is not a supported URI template.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidUriTemplate {
-    /// A brace that opens or closes nothing.
+    /// A brace has no counterpart.
     #[error("its braces do not pair")]
     Braces,
-    /// An operator, a modifier, or nothing at all between braces.
+    /// The text between braces is empty, or contains an operator or a modifier.
     #[error("`{{{0}}}` is not a name of letters, digits and `_`")]
     Name(String),
-    /// The same variable a second time.
+    /// A variable appears twice.
     #[error("`{{{0}}}` stands in it twice")]
     Twice(String),
-    /// Two variables side by side.
+    /// Two variables have no text between them.
     #[error("nothing stands between `{{{0}}}` and the variable before it")]
     Adjacent(String),
-    /// A plain URI.
+    /// The text has no variable, so it is a plain URI.
     #[error("it has no `{{variable}}`")]
     NoVariable,
 }
@@ -46,9 +46,9 @@ pub enum InvalidUriTemplate {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UriTemplate {
     text: String,
-    /// What stands before the first variable.
+    /// The text before the first variable.
     start: String,
-    /// Each variable with what follows it.
+    /// Each variable with the text that follows it.
     variables: Vec<(String, String)>,
 }
 
@@ -95,22 +95,22 @@ impl fmt::Display for UriTemplate {
 }
 
 impl UriTemplate {
-    /// A value as it stands in a URI.
+    /// Returns `value` percent-encoded for use in a URI.
     pub fn escape(value: &str) -> Cow<'_, str> {
         utf8_percent_encode(value, ESCAPED).into()
     }
 
-    /// As written.
+    /// Returns the template as it was written.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Its variables, in their order.
+    /// Returns the names of the variables, in their order.
     pub fn variables(&self) -> impl Iterator<Item = &str> {
         self.variables.iter().map(|(name, _)| name.as_str())
     }
 
-    /// The URI for these values; a variable without one stays empty.
+    /// Returns the URI for these values. A variable without a value becomes empty.
     pub fn fill(&self, values: &BTreeMap<String, String>) -> String {
         let mut uri = self.start.clone();
         for (name, after) in &self.variables {
@@ -122,8 +122,8 @@ impl UriTemplate {
         uri
     }
 
-    /// The values that give `uri`, none of them empty. Where more than one reading is possible, an earlier variable
-    /// takes as little as it can.
+    /// Returns the values for which filling the template gives `uri`, or `None` if there are none. No value is empty.
+    /// If several solutions are possible, earlier variables get the shortest possible values.
     pub fn read(&self, uri: &str) -> Option<BTreeMap<String, String>> {
         let mut rest = uri.strip_prefix(self.start.as_str())?;
         let mut values = BTreeMap::new();

@@ -1,17 +1,17 @@
-//! `${…}` in the texts of a configuration.
+//! Replacement of `${…}` references in the texts of a configuration.
 
 use std::collections::BTreeMap;
 
-/// Why a text could not be filled in.
+/// The reason why the references in a text could not be replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FillError<E> {
-    /// A `${` that is never closed.
+    /// A `${` has no closing brace.
     Unclosed,
-    /// What stands between the braces has no value.
+    /// The reference between the braces has no value.
     Reference(E),
 }
 
-/// `text` with each `${REFERENCE}` in it replaced by the value that `value` gives.
+/// Replaces each `${REFERENCE}` in `text` by the value that `value` returns for it.
 pub fn fill<E>(
     text: &str,
     mut value: impl FnMut(&str) -> Result<String, E>,
@@ -28,8 +28,8 @@ pub fn fill<E>(
     Ok(filled)
 }
 
-/// The value of `NAME` or `NAME:-default`: the configured one, else the environment's, else the default; an empty one
-/// counts as none. The error is the name.
+/// Returns the value of `NAME` or `NAME:-default`: the configured value, otherwise the environment variable, otherwise
+/// the default. An empty value counts as missing. The error is the name.
 pub fn look_up<'r>(
     reference: &'r str,
     configured: &BTreeMap<String, String>,

@@ -1,37 +1,37 @@
-//! A call that waits for an approval, as the gateway tells approvers of it and their clients show it.
+//! A call that waits for an approval, in the format in which the gateway reports it to clients of approvers.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Approvers;
 
-/// One JSON object. All of it may be somebody else's words.
+/// A waiting call as a JSON object. All texts in it are untrusted.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitingCall {
-    /// What approvers decide with.
+    /// The id of the approval, with which an approver decides on the call.
     pub id: String,
-    /// Canonical tool name.
+    /// The canonical name of the tool.
     pub tool: String,
-    /// Who calls.
+    /// The caller.
     pub caller: WaitingCaller,
-    /// The address of the client; empty where it is not known.
+    /// The address of the client; empty if unknown.
     pub client_ip: String,
-    /// Those of whom one has to approve it.
+    /// The people who may approve the call.
     pub approvers: Approvers,
-    /// When it was made, RFC 3339.
+    /// The time of the call, in RFC 3339 format.
     pub requested_at: String,
-    /// Until when it waits, RFC 3339.
+    /// The time until which the call waits, in RFC 3339 format.
     pub expires_at: String,
-    /// The arguments as they were sent; none in a list.
+    /// The arguments as they were sent; `None` in a list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<String>,
 }
 
-/// Who calls.
+/// The caller of a waiting call.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct WaitingCaller {
-    /// Token issuer.
+    /// The token issuer.
     pub issuer: String,
-    /// Token subject.
+    /// The token subject.
     pub subject: String,
 }

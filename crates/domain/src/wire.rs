@@ -1,4 +1,4 @@
-//! The line between the wire and the types everyone trusts.
+//! Conversions between wire messages and the validated types of this crate.
 
 mod approval;
 mod call_details;
@@ -20,12 +20,12 @@ use crate::{Digest, InvalidMessage};
 pub(crate) use approval::encode_approval;
 pub(crate) use decision::encode_permit;
 
-/// Takes a message field that must be there.
+/// Returns the value of a required message field, or an error if it is missing.
 fn required<T>(field: Option<T>, name: &'static str) -> Result<T, InvalidMessage> {
     field.ok_or_else(|| InvalidMessage::field(name, "is missing"))
 }
 
-/// Reads a text field into its checked type.
+/// Parses a text field.
 fn parse<T>(text: &str, name: &'static str) -> Result<T, InvalidMessage>
 where
     T: FromStr<Err: ToString>,
@@ -34,7 +34,7 @@ where
         .map_err(|error: T::Err| InvalidMessage::field(name, error.to_string()))
 }
 
-/// Reads a text field that may be empty.
+/// Parses a text field that may be empty.
 fn parse_optional<T>(text: &str, name: &'static str) -> Result<Option<T>, InvalidMessage>
 where
     T: FromStr<Err: ToString>,

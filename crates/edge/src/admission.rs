@@ -1,16 +1,16 @@
-//! Whom an edge lets in, in one piece: services on one address share it.
+//! The admission settings of an edge, which services on one address share.
 
 use std::sync::Arc;
 
 use crate::{Authenticator, BodyLimits, Origins};
 
-/// Whom an edge lets in. Cheap enough to clone for each service.
+/// The checks that every request to an edge has to pass. Cheap to clone for each service.
 #[derive(Clone)]
 pub struct Admission {
-    /// Which hosts and pages are welcome.
+    /// The hosts and origins that are allowed.
     pub origins: Origins,
-    /// Whose tokens are accepted.
+    /// The authenticator of callers.
     pub auth: Arc<Authenticator>,
-    /// What a body may cost.
+    /// The limits of request bodies.
     pub body: BodyLimits,
 }

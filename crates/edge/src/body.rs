@@ -1,4 +1,4 @@
-//! The body of a request: bounded in size and time, and taken in where it is refused.
+//! Request bodies: reading them with limits on size and time, and draining the bodies of refused requests.
 
 use std::time::Duration;
 
@@ -9,28 +9,28 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use wardgate_domain::Reason;
 use wardgate_mcp::header::{JSON, has_media_type};
 
-/// What a body may cost.
+/// The limits of a request body.
 #[derive(Debug, Clone, Copy)]
 pub struct BodyLimits {
-    /// Largest body, bytes.
+    /// Maximum size of the body, in bytes.
     pub bytes: usize,
-    /// Seconds to send it.
+    /// Maximum time to send the body, in seconds.
     pub seconds: u64,
 }
 
-/// Why a body cannot be read.
+/// The reason why a body cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyRefusal {
-    /// It is larger than so many bytes.
+    /// The body is larger than this number of bytes.
     TooLarge(usize),
-    /// It took longer than so many seconds.
+    /// The body did not arrive within this number of seconds.
     Late(u64),
-    /// It ended early.
+    /// The body ended early.
     Incomplete,
 }
 
 impl BodyRefusal {
-    /// The HTTP status.
+    /// Returns the HTTP status of the response.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
@@ -39,7 +39,7 @@ impl BodyRefusal {
         }
     }
 
-    /// The word for records and metrics.
+    /// Returns the reason for records and metrics.
     pub fn reason(&self) -> Reason {
         match self {
             Self::TooLarge(_) => Reason::TOO_LARGE,
@@ -48,7 +48,7 @@ impl BodyRefusal {
         }
     }
 
-    /// What the client should mend.
+    /// Returns the description for the client.
     pub fn description(&self) -> String {
         match self {
             Self::TooLarge(bytes) => format!("The body is larger than {bytes} bytes."),
@@ -58,12 +58,12 @@ impl BodyRefusal {
     }
 }
 
-/// Whether a request says that its body is JSON; what is not is never read as JSON.
+/// Returns whether a request declares its body as JSON. Other bodies are never parsed as JSON.
 pub fn is_json(headers: &HeaderMap) -> bool {
     has_media_type(headers, JSON)
 }
 
-/// The whole body.
+/// Reads the whole body.
 pub async fn read(body: &mut Body, limits: BodyLimits) -> Result<Bytes, BodyRefusal> {
     let reading = Limited::new(body, limits.bytes).collect();
     match tokio::time::timeout(Duration::from_secs(limits.seconds), reading).await {
@@ -76,15 +76,16 @@ pub async fn read(body: &mut Body, limits: BodyLimits) -> Result<Bytes, BodyRefu
     }
 }
 
-/// The rest of a refused request is read no longer than this.
+/// Maximum time for which the rest of a refused request is read.
 const REST_TIME: Duration = Duration::from_secs(1);
-/// Nor further: what is sent by mistake fits, what is sent to do harm gets its reset.
+/// Maximum number of bytes that are read of a refused request. It is enough for a body that is too large by mistake,
+/// while a malicious client gets a connection reset.
 const REST_BYTES: usize = 64 << 20;
 
-/// Takes in what is left of a refused request, and keeps none of it. To close on unread bytes resets the
-/// connection, and the client loses the answer.
+/// Reads and discards the rest of a refused request. Closing a socket with unread bytes would reset the connection, and
+/// the client would lose the response.
 pub async fn drain(headers: &HeaderMap, mut body: Body) {
-    // Who waits for `100 Continue` has sent no body, and need not.
+    // A client that waits for `100 Continue` has not sent its body.
     if headers.contains_key(header::EXPECT) {
         return;
     }

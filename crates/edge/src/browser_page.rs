@@ -1,4 +1,4 @@
-//! Pages for people's browsers: plain HTML without a script, in nobody's frame, kept by nobody.
+//! HTML pages for browsers: without scripts, not embeddable in frames, and not cached.
 
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
@@ -8,7 +8,7 @@ use wardgate_domain::{Digest, mark_invisible};
 
 const STYLE: &str = "body{font:1.1rem/1.5 system-ui,sans-serif;max-width:34rem;margin:12vh auto;padding:0 1rem}button{font:inherit;padding:.4rem 1.2rem;margin-right:.6rem}code{background:#8882;padding:.1rem .3rem}";
 
-/// A page with this title as its heading; `body` is HTML.
+/// Creates a page with this title as its heading. `body` is HTML.
 pub fn browser_page(status: StatusCode, title: &str, body: &str) -> Response {
     let html = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><title>{title}</title><style>{STYLE}</style><h1>{title}</h1>{body}</html>"
@@ -25,7 +25,7 @@ pub fn browser_page(status: StatusCode, title: &str, body: &str) -> Response {
     for (name, value) in [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
         (header::CACHE_CONTROL, "no-store"),
-        // With `no-referrer` a browser would send the forms of the page with `Origin: null` (Fetch, "append a request
+        // With `no-referrer`, a browser would send the forms of the page with `Origin: null` (Fetch, "append a request
         // Origin header").
         (header::REFERRER_POLICY, "same-origin"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -36,7 +36,8 @@ pub fn browser_page(status: StatusCode, title: &str, body: &str) -> Response {
     response
 }
 
-/// Leads the browser to another site. A redirect would be held against `form-action`, whatever site comes after that.
+/// Creates a page that leads the browser to another site. A redirect would be subject to `form-action`, whatever its
+/// target.
 pub fn leave_page(url: &str) -> Response {
     let url = escape_html(url);
     let body = format!(
@@ -45,7 +46,7 @@ pub fn leave_page(url: &str) -> Response {
     browser_page(StatusCode::OK, "One moment", &body)
 }
 
-/// Sends the browser on, by GET. What comes after learns nothing of where it came from.
+/// Redirects the browser by GET. The target receives no referrer.
 pub fn redirect_browser(url: &str) -> Response {
     let mut response = StatusCode::SEE_OTHER.into_response();
     let headers = response.headers_mut();
@@ -60,7 +61,7 @@ pub fn redirect_browser(url: &str) -> Response {
     response
 }
 
-/// `text` as HTML, with its invisible characters marked. Addresses and tokens have none.
+/// Escapes `text` for HTML and marks its invisible characters. Addresses and tokens contain none.
 pub fn escape_html(text: &str) -> String {
     let mut html = String::with_capacity(text.len());
     for character in mark_invisible(text).chars() {
@@ -76,7 +77,7 @@ pub fn escape_html(text: &str) -> String {
     html
 }
 
-/// The value of the browser's cookie of this name, the first where there are several.
+/// Returns the value of the cookie with this name, the first if there are several.
 pub fn find_cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     let cookies = headers.get_all(header::COOKIE).iter();
     let texts = cookies.filter_map(|value| value.to_str().ok());

@@ -1,4 +1,4 @@
-//! What a browser asks before it lets a page of a welcome origin call (Fetch standard, "CORS protocol").
+//! Cross-origin requests of browsers (Fetch standard, "CORS protocol").
 
 use axum::response::{IntoResponse, Response};
 use http::request::Parts;
@@ -6,21 +6,21 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
 use crate::Origins;
 
-/// What pages of a welcome origin may do: names with commas between them.
+/// The permissions of pages with an allowed origin, as comma-separated names.
 #[derive(Debug, Clone, Copy)]
 pub struct Grants {
-    /// The methods they may use.
+    /// The methods that pages may use.
     pub methods: &'static str,
-    /// The headers they may send.
+    /// The headers that pages may send.
     pub request_headers: &'static str,
-    /// How the names of further headers begin that they may send.
+    /// The prefix of the names of further headers that pages may send.
     pub request_prefix: Option<&'static str>,
-    /// The headers they may read.
+    /// The headers that pages may read.
     pub response_headers: &'static str,
 }
 
 impl Grants {
-    /// Lets the page of `origin` read a response.
+    /// Allows the page of `origin` to read a response.
     pub fn allow(&self, origin: Option<HeaderValue>, headers: &mut HeaderMap) {
         let Some(origin) = origin else { return };
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
@@ -35,8 +35,8 @@ impl Grants {
         }
     }
 
-    /// Answers a preflight, or says why its page may not call. A preflight carries no token, and gives nothing but
-    /// the permission to ask.
+    /// Answers a preflight request, or returns the reason why its page may not call. A preflight carries no token, and
+    /// its response grants only the permission to send the request.
     pub fn preflight(&self, origins: &Origins, request: &Parts) -> Result<Response, String> {
         origins.check(&request.uri, &request.headers)?;
         let mut response = StatusCode::NO_CONTENT.into_response();
@@ -51,13 +51,13 @@ impl Grants {
         Ok(response)
     }
 
-    /// The headers they may send, with those among them of the prefix that the page asks for.
+    /// Returns the headers that a page may send, including those that it requests and that have the allowed prefix.
     fn with_asked_for(&self, request: &HeaderMap) -> Option<HeaderValue> {
         let prefix = self.request_prefix?;
         let requested = request.get(header::ACCESS_CONTROL_REQUEST_HEADERS)?;
         let mut all = self.request_headers.to_owned();
         for name in requested.to_str().ok()?.split(',').map(str::trim) {
-            // A name that is none would be an answer of its own.
+            // An invalid header name must not be copied into the response.
             let name = HeaderName::from_bytes(name.as_bytes()).ok();
             if let Some(name) = name.filter(|name| name.as_str().starts_with(prefix)) {
                 all.push_str(", ");

@@ -1,4 +1,4 @@
-//! A client of another edge: of a router in this process, or over HTTP.
+//! A client of another edge, either of a router in this process or over HTTP.
 
 use std::fmt;
 use std::path::Path;
@@ -10,13 +10,13 @@ use http::{Request, Response, Uri};
 use reqwest::{Certificate, ClientBuilder, Url, redirect};
 use tower::ServiceExt;
 
-/// How long a connection may take.
+/// Maximum time to establish a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
-/// What a router in this process is asked as: every edge serves loopback.
+/// The base URL of a router in this process. Every edge accepts a loopback host.
 const IN_PROCESS: &str = "http://localhost";
 
-/// Ends of URLs that are paths of an edge, and not where its paths begin.
+/// Suffixes of URLs that are paths of an edge rather than its base URL, with the advice for the error.
 const PATHS: [(&str, &str); 3] = [
     ("/mcp", "leave out /mcp: it is where the paths begin"),
     ("/api", "leave out /api: it is where the paths begin"),
@@ -33,37 +33,37 @@ enum EdgeTransport {
     Router(Router),
     Http {
         client: reqwest::Client,
-        /// Without a slash at its end.
+        /// The base URL, without a trailing slash.
         base: String,
     },
 }
 
-/// The error of a URL that no edge can be reached by. It says what to change.
+/// An error for a URL that cannot be the base URL of an edge. It states what to change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct UnusableUrl(&'static str);
 
-/// An error for which there is no response, or none that can be used.
+/// The reason why there is no response, or none that can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EdgeClientError {
-    /// No such path can be.
+    /// The path is not a valid path of a URL.
     #[error("the path cannot be written")]
     Path,
-    /// Nobody answers, or not to the end.
+    /// The edge does not respond, or its response is incomplete.
     #[error("it cannot be reached")]
     Unreachable,
-    /// The response is larger than is taken.
+    /// The response exceeds the size limit.
     #[error("its response is too large")]
     TooLarge,
-    /// The response is none to the request.
+    /// The response is not a valid response to the request.
     #[error("its response cannot be read")]
     Unreadable,
 }
 
 const NO_TLS: UnusableUrl = UnusableUrl("no TLS: the system's certificates cannot be read");
 
-/// A client of one edge. A token goes to that edge and nowhere else: not to where it redirects, nor to a proxy of the
-/// environment.
+/// Creates the builder of a client for one edge. The client sends tokens only to that edge: it follows no redirects and
+/// uses no proxy from the environment.
 fn closed_client(authority: Option<&Path>) -> Result<ClientBuilder, UnusableUrl> {
     let builder = reqwest::Client::builder()
         .redirect(redirect::Policy::none())
@@ -80,8 +80,9 @@ fn closed_client(authority: Option<&Path>) -> Result<ClientBuilder, UnusableUrl>
     Ok(builder.tls_certs_only(authorities))
 }
 
-/// A client of the other replicas of an edge, which are reached by address: a certificate of `authority` is the proof that
-/// it is one of them, whatever name it has. `limits` are those of a connection and of a whole exchange.
+/// Creates a client for the other replicas of an edge, which are reached by IP address. A certificate of `authority` is
+/// sufficient proof that a server is a replica, whatever name the certificate contains. `limits` are the timeouts of
+/// connecting and of a whole exchange.
 pub fn replica_client(
     authority: Option<&Path>,
     limits: [Duration; 2],
@@ -97,13 +98,14 @@ pub fn replica_client(
 }
 
 impl EdgeClient {
-    /// An edge in this process: its router is called without a socket.
+    /// Creates a client of an edge in this process, whose router is called without a socket.
     pub fn router(router: Router) -> Self {
         Self(EdgeTransport::Router(router))
     }
 
-    /// An edge elsewhere; `url` is where its paths begin, for example `https://mcp.example.org`. `client` is what it
-    /// is told who asks. Its certificate is verified by the authorities of `authority`, a file of PEM, or by the system's.
+    /// Creates a client of a remote edge. `url` is its base URL, for example `https://mcp.example.org`, and `client`
+    /// the user agent. The certificate of the edge is verified with the authorities in the PEM file `authority`, or
+    /// with those of the system.
     pub fn http(
         url: &Url,
         client: &'static str,
@@ -133,12 +135,12 @@ impl EdgeClient {
         }))
     }
 
-    /// Whether it is reached over a network, where nothing but the request arrives.
+    /// Returns whether the edge is reached over a network, so that it receives only the request itself.
     pub(crate) fn is_remote(&self) -> bool {
         matches!(self.0, EdgeTransport::Http { .. })
     }
 
-    /// Where `path` is.
+    /// Returns the URI of `path`.
     pub fn uri(&self, path: &str) -> Result<Uri, EdgeClientError> {
         let base = match &self.0 {
             EdgeTransport::Router(_) => IN_PROCESS,
@@ -149,7 +151,7 @@ impl EdgeClient {
             .map_err(|_| EdgeClientError::Path)
     }
 
-    /// The head of the response, its body as it comes. There is no time limit but that of a connection.
+    /// Sends a request and returns the head of the response, with the body as a stream. Only connecting has a timeout.
     pub async fn send(&self, request: Request<String>) -> Result<Response<Body>, EdgeClientError> {
         match &self.0 {
             EdgeTransport::Router(router) => {

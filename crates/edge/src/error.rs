@@ -1,30 +1,30 @@
-//! Why an edge cannot start.
+//! Errors that prevent an edge from starting.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use wardgate_json::ScanError;
 
-/// Why an edge cannot start.
+/// The reason why an edge cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The address is taken or not ours.
+    /// The address is in use or does not belong to this machine.
     #[error("cannot listen on {listen}: {source}")]
     Listen {
         /// The address.
         listen: SocketAddr,
-        /// Why not.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The certificate or its key.
+    /// The certificate or its key is not usable.
     #[error("https: {0}")]
     Tls(#[from] wardgate_tls::Error),
-    /// An origin that no browser sends.
+    /// An allowed origin is not in the form that browsers send.
     #[error("{section}.allowed_origins: `{origin}` is not an origin; write scheme://host[:port]")]
     Origin {
         /// The section of the configuration.
         section: &'static str,
-        /// What stands there.
+        /// The configured value.
         origin: String,
     },
     /// The configuration names no issuer.
@@ -33,21 +33,21 @@ pub enum Error {
     /// A field of an issuer's configuration cannot be used.
     #[error("auth.issuers[{index}].{field} {problem}")]
     Issuer {
-        /// Which issuer.
+        /// The index of the issuer.
         index: usize,
-        /// Which field.
+        /// The name of the field.
         field: &'static str,
-        /// What is wrong with it, and what to set.
+        /// The problem, and what to set instead.
         problem: String,
     },
     /// A key set in a file cannot be used.
     #[error("the key set {} of the issuer {issuer} cannot be used: {cause}", path.display())]
     KeyFile {
-        /// Whose keys they are.
+        /// The issuer of the keys.
         issuer: String,
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         cause: KeySetError,
     },
     /// The file of API keys cannot be used.
@@ -55,36 +55,36 @@ pub enum Error {
     ApiKeys {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         cause: ApiKeyError,
     },
-    /// The HTTP client cannot be made, for example without any trusted root certificate.
+    /// The HTTP client cannot be created, for example because there is no trusted root certificate.
     #[error("the HTTP client for key sets cannot be made")]
     HttpClient(#[source] reqwest::Error),
 }
 
-/// Why a file of API keys cannot be used.
+/// The reason why a file of API keys cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiKeyError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("it cannot be read: {0}")]
     Unreadable(#[from] std::io::Error),
-    /// It is not JSON of that form.
+    /// The file is not JSON of the expected form.
     #[error("it is no JSON object with `keys`: {0}")]
     Malformed(String),
     /// An entry cannot be used.
     #[error("keys[{index}].{field} {problem}")]
     Entry {
-        /// Which one.
+        /// The index of the entry.
         index: usize,
-        /// Which member.
+        /// The name of the member.
         field: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         problem: &'static str,
     },
 }
 
-/// Why a key set cannot be used. Its text is for operators.
+/// The reason why a key set cannot be used. The displayed text is for operators.
 #[derive(Debug, thiserror::Error)]
 pub enum KeySetError {
     /// The file cannot be read.
@@ -93,43 +93,43 @@ pub enum KeySetError {
     /// The URL cannot be reached.
     #[error("the URL cannot be fetched")]
     Unreachable(#[from] reqwest::Error),
-    /// The URL answers with another status than 200. Redirects are not followed.
+    /// The URL responds with a status other than 200. Redirects are not followed.
     #[error("the URL answers with status {0}; it must be 200, redirects are not followed")]
     Status(u16),
-    /// What the issuer publishes of itself cannot be read.
+    /// The issuer's metadata cannot be parsed.
     #[error("the issuer's metadata is not JSON with `issuer` and `jwks_uri`: {0}")]
     NotMetadata(#[source] serde_json::Error),
-    /// It is another issuer's.
+    /// The metadata names another issuer.
     #[error("the issuer's metadata names another issuer; write `issuer` exactly as it does")]
     OtherIssuer,
-    /// It leads where keys are not fetched from.
+    /// The metadata names a URL from which keys are not fetched.
     #[error("the `jwks_uri` of the issuer's metadata {0}")]
     KeysElsewhere(String),
-    /// Reading takes too long.
+    /// Reading took too long.
     #[error("reading takes longer than 5 s")]
     Slow,
-    /// It is larger than 1 MiB.
+    /// The key set is larger than 1 MiB.
     #[error("it is larger than 1 MiB")]
     TooLarge,
-    /// It is not a JSON Web Key Set.
+    /// The document is not a JSON Web Key Set.
     #[error("it is not a JSON Web Key Set: {0}")]
     NotAKeySet(#[from] serde_json::Error),
-    /// Readers could take it for different ones.
+    /// The JSON is ambiguous, so that readers could interpret it differently.
     #[error("it is not a JSON Web Key Set: {0}")]
     NotStrict(#[from] ScanError),
-    /// It holds a symmetric key.
+    /// The set contains a symmetric key.
     #[error("it holds a symmetric key (`kty` is `oct`); publish only public keys")]
     SymmetricKey,
-    /// It holds a private key.
+    /// The set contains a private key.
     #[error("it holds a private key (`d`); publish only public keys, and replace that key")]
     PrivateKey,
     /// Two keys have the same id.
     #[error("two of its keys have the `kid` {0:?}; give each its own")]
     DuplicateKeyId(String),
-    /// It holds too many keys.
+    /// The set contains too many keys.
     #[error("it holds more than 256 keys")]
     TooManyKeys,
-    /// No key in it can verify.
+    /// The set contains no key that can verify signatures.
     #[error("it holds no usable signature key (RSA of 2048 bits or more, P-256, P-384, Ed25519)")]
     NoUsableKey,
 }

@@ -1,5 +1,4 @@
-//! A request to the gateway as an MCP client makes it, and its response (MCP 2026-07-28, basic/transports, "Streamable
-//! HTTP").
+//! MCP client requests to the gateway, and their responses (MCP 2026-07-28, basic/transports, "Streamable HTTP").
 
 use std::net::SocketAddr;
 
@@ -20,31 +19,31 @@ use crate::{EdgeClient, EdgeClientError};
 
 const VERSION: &str = Version::V2026_07_28.as_str();
 
-/// A request that is not written yet.
+/// A request before it is encoded.
 #[derive(Debug)]
 pub struct GatewayRequest<'r> {
-    /// The MCP endpoint.
+    /// The path of the MCP endpoint.
     pub path: &'r str,
     /// The name of the method.
     pub method: &'r str,
-    /// What the method is about, for the header `Mcp-Name`.
+    /// The name of the tool, prompt or resource, for the header `Mcp-Name`.
     pub name: Option<&'r str>,
     /// `params`, without `arguments` and `_meta`.
     pub params: Map<String, Value>,
-    /// `params.arguments`, which go as they are written.
+    /// The member `params.arguments`, whose text is sent unchanged.
     pub arguments: Option<&'r RawValue>,
-    /// Further members of `params._meta`.
+    /// Additional members of `params._meta`.
     pub meta: &'r [(&'r str, &'r str)],
 }
 
-/// Who makes a request.
+/// The caller on whose behalf a request is made.
 #[derive(Debug)]
 pub struct GatewayCaller {
-    /// What the client is called.
+    /// The name of the client.
     pub client: &'static str,
     /// The value of `Authorization`.
     pub bearer: HeaderValue,
-    /// Where the request came from that this one is made for.
+    /// The address of the client on whose behalf the request is made.
     pub peer: Option<SocketAddr>,
 }
 
@@ -57,17 +56,17 @@ struct RequestParams<'r> {
     _meta: Map<String, Value>,
 }
 
-/// What a request was answered with.
+/// The response to a request.
 #[derive(Debug)]
 pub struct GatewayResponse {
-    /// The message, as it was written.
+    /// The text of the message as it was received.
     pub text: String,
-    /// What it says.
+    /// The result or error in the message.
     pub outcome: Result<Box<RawValue>, ErrorObject>,
 }
 
 impl GatewayRequest<'_> {
-    /// The request on its way out, as the protocol wants it.
+    /// Encodes the request as the protocol requires.
     pub fn encode(
         self,
         edge: &EdgeClient,
@@ -95,12 +94,13 @@ impl GatewayRequest<'_> {
         let body = serde_json::to_string(&message).map_err(|_| EdgeClientError::Path)?;
         let post = Request::post(edge.uri(self.path)?).body(body);
         let mut post = post.map_err(|_| EdgeClientError::Path)?;
-        // As the listener says it of a client behind a socket; without one, this is the only way to tell.
+        // The listener sets the same extension for a client with a socket. In a process without a socket, this is the
+        // only way to pass the address.
         if let Some(peer) = caller.peer {
             post.extensions_mut().insert(peer);
         }
         let headers = post.headers_mut();
-        // A gateway that trusts this client's address takes it from here.
+        // A gateway that trusts the address of this client as a proxy reads the header.
         if let Some(peer) = caller.peer.filter(|_| edge.is_remote())
             && let Ok(client) = HeaderValue::from_str(&peer.ip().to_string())
         {
@@ -121,7 +121,7 @@ impl GatewayRequest<'_> {
 }
 
 impl GatewayResponse {
-    /// Waits for the answer to the request of this id, which may come as JSON or among events; at most `max_bytes` are
+    /// Reads the response to the request with this id, either as JSON or from an event stream. At most `max_bytes` are
     /// read.
     pub async fn read(
         response: Response<Body>,
@@ -143,7 +143,7 @@ impl GatewayResponse {
         while let Some(chunk) = chunks.next().await {
             let fed = events.feed(&chunk.map_err(|error| broken(&*error))?);
             fed.map_err(|_| EdgeClientError::TooLarge)?;
-            // What comes before the answer are notifications.
+            // The messages before the response are notifications.
             while let Some(data) = events.next_event() {
                 if let Some(answer) = Self::parse(data, id)? {
                     return Ok(answer);
@@ -153,7 +153,7 @@ impl GatewayResponse {
         Err(EdgeClientError::Unreachable)
     }
 
-    /// The answer that `bytes` hold; none where they hold another message.
+    /// Parses the response in `bytes`. Returns `None` if they contain another message.
     fn parse(bytes: Vec<u8>, id: u64) -> Result<Option<Self>, EdgeClientError> {
         let text = String::from_utf8(bytes).map_err(|_| EdgeClientError::Unreadable)?;
         let outcome = read_outcome(&text, id);

@@ -1,4 +1,4 @@
-//! What every HTTP edge shares: the listener, where requests come from, who makes them.
+//! The common parts of all HTTP edges: listener, admission of requests, and authentication of callers.
 //!
 //! ```text
 //!            socket                                       one request
@@ -7,8 +7,8 @@
 //!             headers, a graceful end                origin    → Caller   size and time
 //! ```
 //!
-//! One job: what is wrong with a request whatever it asks for is found here, in the same way for every service.
-//! Each service asks for these steps itself, in this order, and words the refusals as its own clients expect.
+//! These checks do not depend on what a request asks for, so they are the same for every service. Each service calls
+//! them itself, in this order, and formats refusals in the way that its clients expect.
 
 mod admission;
 mod auth;

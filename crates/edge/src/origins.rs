@@ -1,4 +1,4 @@
-//! Host and Origin, against DNS rebinding (MCP, basic/transports, "Security Warning").
+//! Checks of Host and Origin, which protect against DNS rebinding (MCP, basic/transports, "Security Warning").
 
 use http::request::Parts;
 use http::uri::Authority;
@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderValue, Uri, header};
 
 use crate::Error;
 
-/// Which hosts a client may name, and pages of which origins may call.
+/// The hosts that requests may name, and the origins of pages that may call.
 #[derive(Debug, Clone)]
 pub struct Origins {
     section: &'static str,
@@ -16,8 +16,8 @@ pub struct Origins {
 }
 
 impl Origins {
-    /// Loopback, the host of `public_url`, `allowed_hosts` without ports, and pages on these or of `allowed_origins`.
-    /// `section` is where the configuration has the last two.
+    /// Allows loopback hosts, the host of `public_url` and `allowed_hosts` (without ports), and pages on these hosts or
+    /// with one of `allowed_origins`. `section` is the section of the configuration with the last two.
     pub fn new(
         section: &'static str,
         public_url: Option<&str>,
@@ -43,14 +43,14 @@ impl Origins {
         })
     }
 
-    /// Refuses a request for a host that is not ours or from an `Origin` that is not welcome, and says which.
+    /// Refuses a request for a host that is not served or from an `Origin` that is not allowed. The error states which.
     pub fn check(&self, target: &Uri, headers: &HeaderMap) -> Result<(), String> {
         let mut named = headers.get_all(header::HOST).iter();
         let (host, None) = (named.next(), named.next()) else {
             return Err("Send exactly one Host header.".to_owned());
         };
         let host = host.map(|host| host.to_str().ok()?.parse::<Authority>().ok());
-        // HTTP/2 names the host in the target, HTTP/1.1 in the header; of both, both must be ours.
+        // HTTP/2 names the host in the target, HTTP/1.1 in the header. If a request has both, both must be allowed.
         let mut hosts = host
             .into_iter()
             .chain(target.authority().cloned().map(Some))
@@ -75,7 +75,7 @@ impl Origins {
         Ok(())
     }
 
-    /// The origin of a request, if pages of it may call.
+    /// Returns the origin of a request, if pages with this origin may call.
     pub fn allowed_origin(&self, request: &Parts) -> Option<HeaderValue> {
         let origin = request.headers.get(header::ORIGIN)?;
         self.check(&request.uri, &request.headers)
@@ -90,7 +90,7 @@ impl Origins {
                 .is_ok_and(|url| url.host().is_some_and(|host| self.is_ours(host)))
     }
 
-    /// Loopback, the public URL's host, or one of the configured.
+    /// Returns whether the host is loopback, that of the public URL, or a configured one.
     fn is_ours(&self, host: &str) -> bool {
         let bare = host.trim_matches(['[', ']']);
         bare.eq_ignore_ascii_case("localhost")

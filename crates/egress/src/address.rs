@@ -1,23 +1,23 @@
-//! Which network addresses a source may be reached at.
+//! The network addresses at which a source may be reached.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-/// The addresses off the public internet that a source may use.
+/// The addresses outside the public internet that a source may use.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum PrivateAddresses {
-    /// None of them.
+    /// No such addresses.
     #[default]
     Refused,
-    /// All of them.
+    /// All such addresses.
     Allowed,
-    /// Those in these networks.
+    /// The addresses in these networks.
     Listed(Vec<IpNet>),
 }
 
 impl PrivateAddresses {
-    /// Whether a connection to `address` may be made.
+    /// Returns whether a connection to `address` may be made.
     pub(super) fn admit(&self, address: IpAddr) -> bool {
         let address = reached(address);
         is_public(address)
@@ -49,8 +49,8 @@ const V4_NOT_PUBLIC: [Ipv4Net; 17] = [
     Ipv4Net::new_assert(Ipv4Addr::BROADCAST, 32),
 ];
 
-/// What is assigned for use on the internet. Loopback, unique local, link-local, multicast, unspecified,
-/// IPv4-compatible and local NAT64 addresses all lie outside.
+/// The addresses that are assigned for use on the internet. Loopback, unique local, link-local, multicast, unspecified,
+/// IPv4-compatible and local NAT64 addresses are all outside of this network.
 const V6_PUBLIC: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
 
 const V6_NOT_PUBLIC: [Ipv6Net; 4] = [
@@ -62,7 +62,8 @@ const V6_NOT_PUBLIC: [Ipv6Net; 4] = [
 
 const NAT64: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
 
-/// The IPv4 address that packets to an IPv4-mapped or NAT64 address end up at, else the address itself.
+/// Returns the IPv4 address to which packets to an IPv4-mapped or NAT64 address are delivered, or else the address
+/// itself.
 fn reached(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address else {
         return address;

@@ -1,4 +1,4 @@
-//! The client of one configured service: its headers and its credentials on every request.
+//! The client of one configured service, which adds headers and credentials to every request.
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
@@ -9,25 +9,26 @@ use wardgate_telemetry::trace_context;
 use super::auth::{Auth, AuthSettings, OnBehalf};
 use super::{Egress, EgressError, EgressRequest, EgressResponse, EgressSettings};
 
-/// What a service is reached with. Header values can be secrets, so none is shown.
+/// The settings of a client. Header values can be secrets, so the `Debug` output omits them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClientSettings {
-    /// Where requests go, and within which limits.
+    /// The allowed hosts and the limits of requests.
     pub egress: EgressSettings,
-    /// Put on every request that does not set its own.
+    /// The default headers of every request.
     pub headers: HeaderMap,
-    /// The credentials on every request.
+    /// The credentials of every request.
     pub auth: AuthSettings,
 }
 
-/// An HTTP service.
+/// The settings of an HTTP service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpSettings {
-    /// Where it is.
+    /// The URL of the service.
     pub url: Url,
-    /// What it is called with.
+    /// The settings of its client.
     pub client: ClientSettings,
-    /// What is asked for nobody in particular, as lists are, is asked with these where `auth` stands for the caller.
+    /// The credentials of requests that are made for no particular caller, such as lists, if `auth` represents the
+    /// caller.
     pub listing: AuthSettings,
 }
 
@@ -41,7 +42,7 @@ impl std::fmt::Debug for ClientSettings {
     }
 }
 
-/// Keeps connections and tokens for the next request.
+/// A client that keeps connections and tokens for later requests.
 pub struct EgressClient {
     egress: Egress,
     headers: HeaderMap,
@@ -49,7 +50,7 @@ pub struct EgressClient {
 }
 
 impl EgressClient {
-    /// Connects to nothing yet.
+    /// Opens the client. It connects to nothing yet.
     pub fn open(settings: &ClientSettings, ambient: &Ambient) -> Result<Self, EgressError> {
         Ok(Self {
             egress: Egress::open(settings.egress.clone())?,
@@ -58,8 +59,8 @@ impl EgressClient {
         })
     }
 
-    /// Sends a request for `caller`, whom only credentials look at that stand for them. Where other credentials can
-    /// do, it is tried once more.
+    /// Sends a request for `caller`, which matters only for credentials that represent the caller. If other credentials
+    /// may help, the request is retried once.
     pub async fn send(
         &self,
         mut request: EgressRequest,

@@ -1,7 +1,8 @@
-//! Decides which hosts and which of their addresses requests may go to.
+//! The decision to which hosts, and to which of their addresses, requests may be sent.
 //!
-//! A name is resolved here, once for each connection, and only addresses that passed are handed to the
-//! connector: what was checked is what is connected to, whatever the name resolves to a moment later.
+//! A name is resolved here, once for each connection, and only the addresses that passed are given to the connector. So
+//! the checked address is the one that is connected to, even if the name resolves differently a moment later (DNS
+//! rebinding).
 
 use std::fmt;
 use std::io;
@@ -16,13 +17,13 @@ use url::{Host, Url};
 use super::EgressError;
 use super::address::PrivateAddresses;
 
-/// Turns names into addresses.
+/// A resolver of names.
 pub(crate) trait DnsResolver: Send + Sync {
-    /// All addresses of `name`.
+    /// Returns all addresses of `name`.
     fn lookup(&self, name: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>>;
 }
 
-/// The operating system's resolver.
+/// The resolver of the operating system.
 pub(super) struct SystemDns;
 
 impl DnsResolver for SystemDns {
@@ -34,20 +35,20 @@ impl DnsResolver for SystemDns {
     }
 }
 
-/// A host that requests may go to: `name`, or `name:port` for a port that is not its scheme's own.
+/// A host to which requests may be sent: `name`, or `name:port` for a port that is not the default of the scheme.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowedHost {
     host: Host<String>,
     port: Option<u16>,
 }
 
-/// Text that names no host.
+/// The text is not a host.
 #[derive(Debug, thiserror::Error)]
 #[error("not a host or host:port")]
 pub struct NotAHost;
 
 impl AllowedHost {
-    /// The host of a URL.
+    /// Returns the host of a URL.
     pub fn of(url: &Url) -> Option<Self> {
         Some(Self {
             host: url.host()?.to_owned(),
@@ -91,7 +92,7 @@ impl fmt::Debug for AddressGuard {
 }
 
 impl AddressGuard {
-    /// Resolves names by the operating system.
+    /// Creates a guard that resolves names by the operating system.
     pub fn new(hosts: Vec<AllowedHost>, private: PrivateAddresses) -> Self {
         Self::with_dns(hosts, private, Arc::new(SystemDns))
     }
@@ -108,8 +109,8 @@ impl AddressGuard {
         }
     }
 
-    /// Whether `url` may be requested, as far as that can be told without resolving its name. Connectors
-    /// do not resolve an address written out, so that is looked at here.
+    /// Checks whether `url` may be requested, as far as this is possible without resolving its name. A literal address
+    /// is checked here, because connectors do not resolve it.
     pub fn check(&self, url: &Url) -> Result<(), EgressError> {
         let plain = url.username().is_empty() && url.password().is_none();
         let host = match url.host() {
@@ -131,20 +132,20 @@ impl AddressGuard {
         }
     }
 
-    /// Whether `url` is at the service's own host.
+    /// Returns whether `url` is at the service's own host.
     pub(super) fn is_own(&self, url: &Url) -> bool {
         let own = self.hosts.first();
         own.is_some_and(|own| own.admits(url))
     }
 
-    /// All addresses of `name`.
+    /// Returns all addresses of `name`.
     async fn lookup(&self, name: &str) -> Result<Vec<IpAddr>, EgressError> {
         self.dns.lookup(name.to_owned()).await.map_err(|error| {
             EgressError::Unreachable(format!("the name {name} has no address: {error}"))
         })
     }
 
-    /// The addresses of `name` that may be connected to.
+    /// Returns the addresses of `name` that may be connected to. Fails if there are none.
     pub async fn resolve(&self, name: &str) -> Result<Vec<IpAddr>, EgressError> {
         let mut addresses = self.lookup(name).await?;
         addresses.retain(|address| self.private.admit(*address));
@@ -155,10 +156,10 @@ impl AddressGuard {
     }
 }
 
-/// The guard as the resolver of an HTTP client.
+/// The guard in the role of an HTTP client's resolver.
 pub(super) struct GuardedDns {
     pub(super) guard: Arc<AddressGuard>,
-    /// The operator's own machine, which may have any address.
+    /// The configured proxy, which may have any address.
     pub(super) proxy: Option<Url>,
 }
 
@@ -174,7 +175,7 @@ impl Resolve for GuardedDns {
                 guard.resolve(name.as_str()).await?
             };
             let addresses = addresses.into_iter();
-            // The connector puts in the port of the URL.
+            // The connector sets the port of the URL.
             Ok(Box::new(addresses.map(|address| SocketAddr::new(address, 0))) as Addrs)
         })
     }

@@ -1,4 +1,4 @@
-//! Guarded outgoing HTTP, and the credentials that it carries.
+//! Guarded outgoing HTTP requests and their credentials.
 //!
 //! ```text
 //!   EgressClient::send ── standing headers, credentials ──▶ Egress::send ─┬─ AddressGuard: listed hosts, addresses
@@ -7,13 +7,13 @@
 //!                                                                        Body: bytes() whole, or chunk by chunk
 //! ```
 //!
-//! An [`EgressClient`] is opened once from its [`ClientSettings`] and kept: it pools connections (HTTP/1.1, and
-//! HTTP/2 where TLS negotiates it). An [`EgressRequest`] has the service's time limit to the end of
-//! its response; [`EgressRequest::open_ended`] is for event streams, where the limit covers the headers and the
-//! reader bounds the chunks it takes. Dropping the future or the [`ResponseBody`] ends the request.
+//! An [`EgressClient`] is opened once from its [`ClientSettings`] and reused: it pools connections (HTTP/1.1, or HTTP/2
+//! if TLS negotiates it). The time limit of the service applies to a whole [`EgressRequest`], to the end of its
+//! response. [`EgressRequest::open_ended`] is for event streams: the limit then applies to the headers only, and the
+//! reader has to bound the chunks. Dropping the future or the [`ResponseBody`] cancels the request.
 //!
-//! No proxy of the environment, no cookies, no decompression and no retry of anything a server may have
-//! seen. Errors name hosts, never paths, queries, headers or bodies.
+//! Proxies of the environment are ignored, and there are no cookies, no decompression and no retries of requests that a
+//! server may have acted on. Errors name hosts, never paths, queries, headers or bodies.
 
 mod address;
 mod auth;
@@ -53,23 +53,23 @@ pub use secret::Secret;
 
 use guard::GuardedDns;
 
-/// Who may be talked to, and within which limits.
+/// The hosts that may be reached, and the limits of requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EgressSettings {
-    /// The service's own host first.
+    /// The allowed hosts. The first one is the service's own.
     pub hosts: Vec<AllowedHost>,
-    /// Which addresses off the public internet are reached.
+    /// The addresses outside the public internet that may be reached.
     pub private: PrivateAddresses,
-    /// Which way.
+    /// The TLS settings and the proxy.
     pub network: NetworkSettings,
-    /// From the first byte sent to the last byte received.
+    /// Maximum time from the first byte sent to the last byte received.
     pub timeout: Duration,
-    /// Of the body of one response.
+    /// Maximum size of a response body, in bytes.
     pub max_response_bytes: usize,
 }
 
 impl EgressSettings {
-    /// For the service at `url`, whose redirects may lead to `further_hosts`.
+    /// Creates the settings for the service at `url`, whose redirects may lead to `further_hosts`.
     pub fn of(
         url: &Url,
         further_hosts: impl IntoIterator<Item = AllowedHost>,
@@ -89,8 +89,8 @@ impl EgressSettings {
         }
     }
 
-    /// For `url` alone, in the same networks and behind the same proxy; with the certificates where it is at the service's own
-    /// host.
+    /// Returns settings for `url` alone, with the same networks and proxy. The TLS settings are kept only if `url` is
+    /// at the service's own host.
     pub(crate) fn toward(&self, url: &Url, timeout: Duration, max_response_bytes: usize) -> Self {
         let host = AllowedHost::of(url);
         let network = if host.is_some() && host.as_ref() == self.hosts.first() {
@@ -106,12 +106,12 @@ impl EgressSettings {
     }
 }
 
-/// A pooled HTTP client that reaches nothing but the hosts it was opened for.
+/// A pooled HTTP client that reaches only the hosts for which it was opened.
 #[derive(Debug)]
 pub struct Egress {
-    /// Of the service's own host.
+    /// The client of the service's own host.
     http: reqwest::Client,
-    /// Of further hosts, where they must not get what the first one gets.
+    /// The client of the other hosts, if they must not share the TLS settings of the service.
     further: Option<reqwest::Client>,
     guard: Arc<AddressGuard>,
     timeout: Duration,
@@ -119,7 +119,7 @@ pub struct Egress {
 }
 
 impl Egress {
-    /// Connects to nothing yet.
+    /// Opens the client. It connects to nothing yet.
     pub fn open(settings: EgressSettings) -> Result<Self, EgressError> {
         let guard = AddressGuard::new(settings.hosts, settings.private);
         let (timeout, most) = (settings.timeout, settings.max_response_bytes);
@@ -158,7 +158,7 @@ impl Egress {
         })
     }
 
-    /// Sends a request and follows its redirects. Any status is a response.
+    /// Sends a request and follows its redirects. A response with any status is `Ok`.
     pub async fn send(&self, request: EgressRequest) -> Result<EgressResponse, EgressError> {
         let open_ended = request.open_ended;
         let deadline = Deadline::after(self.timeout);
@@ -203,7 +203,7 @@ impl Egress {
     }
 }
 
-/// When the time limit of a service ends.
+/// The time when the limit of a request ends.
 #[derive(Debug, Clone, Copy)]
 struct Deadline {
     at: Instant,
@@ -211,14 +211,14 @@ struct Deadline {
 }
 
 impl Deadline {
-    /// `None` for a limit beyond the clock's reach.
+    /// Returns the deadline, or `None` if it is beyond the range of the clock.
     fn after(limit: Duration) -> Option<Self> {
         let at = Instant::now().checked_add(limit)?;
         Some(Self { at, limit })
     }
 }
 
-/// Waits for `work`, until `deadline` where there is one.
+/// Waits for `work`, until `deadline` if there is one.
 async fn within<T, E>(
     deadline: Option<Deadline>,
     work: impl Future<Output = Result<T, E>>,
@@ -235,7 +235,7 @@ where
     }
 }
 
-/// A body that would have to be decoded first is no use, and could be a thousand times larger then.
+/// Refuses a response with a content encoding. It cannot be used, and decoding could make it a thousand times larger.
 fn not_encoded(response: reqwest::Response) -> Result<reqwest::Response, EgressError> {
     let mut encodings = response
         .headers()

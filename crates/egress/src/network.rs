@@ -1,4 +1,4 @@
-//! The way to a service through the operator's network: the authorities that are trusted, our certificate, a proxy.
+//! The network settings of a service: trusted authorities, a client certificate and a proxy.
 
 use std::fmt;
 
@@ -7,37 +7,38 @@ use url::Url;
 
 use crate::Secret;
 
-/// How one service is reached.
+/// The network settings of one service.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct NetworkSettings {
-    /// Whom its TLS connections trust, and who we are there.
+    /// The TLS settings of connections to the service.
     pub tls: TlsSettings,
-    /// The HTTP proxy that connections go through. It resolves names itself, so that which addresses are reached is for it
-    /// to decide.
+    /// The HTTP proxy of connections to the service. The proxy resolves names itself, so it decides which addresses are
+    /// reached.
     pub proxy: Option<Url>,
 }
 
-/// Settings of TLS, as PEM.
+/// TLS settings, as PEM.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct TlsSettings {
-    /// The certificate authorities that are trusted instead of the system's.
+    /// The certificate authorities that are trusted instead of the system's, or `None` for the system's.
     pub ca: Option<String>,
-    /// What we prove who we are with.
+    /// The client certificate and its key, if there is one.
     pub identity: Option<ClientIdentity>,
 }
 
-/// PEM that TLS cannot be set up with.
+/// A PEM text that cannot be used for TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("`{field}` {problem}")]
 pub struct InvalidTls {
-    /// `ca`, `cert` or `key`.
+    /// The name of the setting: `ca`, `cert` or `key`.
     pub field: &'static str,
-    /// What is wrong with it.
+    /// What is wrong with the text.
     pub problem: &'static str,
 }
 
 impl TlsSettings {
-    /// Of the texts of PEM files: authorities, our certificate, and its private key.
+    /// Creates the settings from the texts of PEM files: authorities, client certificate, and private key of the
+    /// certificate.
     pub fn from_pem(
         ca: Option<String>,
         cert: Option<String>,
@@ -74,29 +75,29 @@ impl TlsSettings {
     }
 }
 
-/// A client's certificate, with those between it and its authority, and its private key.
+/// A client certificate with its intermediate certificates, and its private key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClientIdentity {
-    /// The certificates.
+    /// The certificates, as PEM.
     pub certificate: String,
-    /// The key.
+    /// The private key, as PEM.
     pub key: Secret,
 }
 
 impl NetworkSettings {
-    /// The proxy at the URL `text`. None where that is no http(s) URL.
+    /// Parses the URL of a proxy. Returns `None` if `text` is not an http(s) URL.
     pub fn read_proxy(text: &str) -> Option<Url> {
         let url = Url::parse(text).ok();
         url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
     }
 
-    /// Whether the proxy would be shown the certificate that is for the service behind it.
+    /// Returns whether the proxy would receive the client certificate that is meant for the service.
     pub fn shows_proxy_identity(&self) -> bool {
         let proxy = self.proxy.as_ref();
         self.tls != TlsSettings::default() && proxy.is_some_and(|proxy| proxy.scheme() == "https")
     }
 
-    /// The same way for another service: the certificates are the first one's.
+    /// Returns the settings for another service: the same proxy, without the TLS settings.
     pub(crate) fn of_another(&self) -> Self {
         Self {
             tls: TlsSettings::default(),
@@ -104,7 +105,8 @@ impl NetworkSettings {
         }
     }
 
-    /// A client that goes this way, and uses no proxy of the environment. Fails where certificates or key cannot be used.
+    /// Applies the settings to `builder`, and disables proxies of the environment. Fails if the certificates or the key
+    /// are invalid.
     pub fn apply(&self, builder: ClientBuilder) -> Result<ClientBuilder, reqwest::Error> {
         let mut builder = builder.no_proxy();
         if let Some(pem) = &self.tls.ca {
@@ -122,7 +124,7 @@ impl NetworkSettings {
 }
 
 impl fmt::Debug for NetworkSettings {
-    /// Without what may be secret.
+    /// Omits what may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NetworkSettings")
             .field("has_ca", &self.tls.ca.is_some())

@@ -1,4 +1,4 @@
-//! Which redirects are followed, and what goes along.
+//! Redirects: which of them are followed, and which headers are kept.
 
 use http::header::{ACCEPT, ACCEPT_LANGUAGE, HeaderMap, LOCATION};
 use http::{Method, StatusCode};
@@ -7,15 +7,16 @@ use url::Url;
 use super::EgressError;
 use super::guard::AddressGuard;
 
-/// Redirects one request may take.
+/// Maximum number of redirects of one request.
 pub(super) const MOST: usize = 5;
 
-/// Whether redirects of such a request are followed: what may change something is sent to nobody else.
+/// Returns whether redirects of this method are followed. A request that may change something is not sent to another
+/// URL.
 pub(super) fn follows(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
 }
 
-/// Where a response sends a request whose redirects are followed; none where it is no redirect.
+/// Returns the target of a redirect, or `None` if the response is not a redirect.
 pub(super) fn target(
     guard: &AddressGuard,
     from: &Url,
@@ -39,8 +40,8 @@ pub(super) fn target(
     Ok(Some(to))
 }
 
-/// The headers for the next request: a configured header may be a credential too, so another origin gets
-/// none but the harmless ones.
+/// Returns the headers of the next request. A configured header may be a credential, so another origin receives only
+/// headers that cannot be.
 pub(super) fn headers(from: &Url, to: &Url, headers: HeaderMap) -> HeaderMap {
     if from.origin() == to.origin() {
         return headers;

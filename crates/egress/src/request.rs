@@ -1,11 +1,12 @@
-//! A request to a service.
+//! Requests to a service.
 
 use bytes::Bytes;
 use http::Method;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use url::Url;
 
-/// Made by its caller, sent by [`Egress`](super::Egress). Not shown: its URL and body can hold arguments.
+/// A request that is sent by [`Egress`](super::Egress). The type does not implement `Debug`, because URL and body can
+/// contain arguments.
 #[derive(Clone)]
 pub struct EgressRequest {
     pub(super) method: Method,
@@ -16,7 +17,7 @@ pub struct EgressRequest {
 }
 
 impl EgressRequest {
-    /// Without headers and body.
+    /// Creates a request without headers and body.
     pub fn new(method: Method, url: Url) -> Self {
         Self {
             method,
@@ -27,14 +28,14 @@ impl EgressRequest {
         }
     }
 
-    /// Sets one header, in place of another of that name.
+    /// Sets a header and replaces an existing one of that name.
     #[must_use]
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.insert(name, value);
         self
     }
 
-    /// Sets the body and what it is.
+    /// Sets the body and its content type.
     #[must_use]
     pub fn body(self, content_type: &'static str, body: impl Into<Bytes>) -> Self {
         let mut request = self.header(CONTENT_TYPE, HeaderValue::from_static(content_type));
@@ -42,8 +43,8 @@ impl EgressRequest {
         request
     }
 
-    /// Lets the response be a stream without end: the time limit covers no more than its headers, and the
-    /// sum of its chunks has no limit.
+    /// Allows the response to be an endless stream: the time limit applies to its headers only, and the total size of
+    /// its chunks is not limited.
     #[must_use]
     pub fn open_ended(mut self) -> Self {
         self.open_ended = true;

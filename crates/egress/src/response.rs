@@ -1,17 +1,17 @@
-//! A response, whose body is read no further than its limits allow.
+//! Responses, whose bodies are read within limits.
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, StatusCode};
 
 use super::{Deadline, EgressError, within};
 
-/// What a service answered, of whatever status. Not shown: it can hold anything.
+/// A response of any status. The type does not implement `Debug`, because a response can contain anything.
 pub struct EgressResponse {
-    /// Of the last response, behind all redirects.
+    /// The status of the last response after all redirects.
     pub status: StatusCode,
-    /// Of the same.
+    /// The headers of the last response.
     pub headers: HeaderMap,
-    /// Not yet read.
+    /// The body, which has not been read yet.
     pub body: ResponseBody,
 }
 
@@ -36,18 +36,18 @@ impl EgressResponse {
     }
 }
 
-/// A body as it comes in. Dropping it before its end closes the connection.
+/// A response body that is being received. Dropping it before its end closes the connection.
 pub struct ResponseBody {
     response: reqwest::Response,
     deadline: Option<Deadline>,
     limit: usize,
-    /// Chunks are given without end.
+    /// Whether the total size of the chunks is unlimited.
     open_ended: bool,
     read: usize,
 }
 
 impl ResponseBody {
-    /// The next piece; none at the end.
+    /// Returns the next chunk, or `None` at the end.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, EgressError> {
         let chunk = within(self.deadline, self.response.chunk()).await?;
         self.read += chunk.as_ref().map_or(0, Bytes::len);
@@ -57,7 +57,8 @@ impl ResponseBody {
         Ok(chunk)
     }
 
-    /// All of it, which is never without end. A body that announces too much is not begun.
+    /// Returns the whole body, which must be within the limit even if the request is open-ended. Fails at once if the
+    /// announced length exceeds the limit.
     pub async fn bytes(mut self) -> Result<Bytes, EgressError> {
         self.open_ended = false;
         let announced = self.response.content_length().unwrap_or(0);

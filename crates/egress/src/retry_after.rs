@@ -1,11 +1,12 @@
-//! How long a server asks clients to wait before the next request.
+//! The time for which a server asks clients to wait.
 
 use std::time::{Duration, SystemTime};
 
 use http::header::{DATE, HeaderMap, HeaderName, RETRY_AFTER};
 
-/// `Retry-After` of a response (RFC 9110, section 10.2.3): seconds, or an HTTP date, which is compared with the `Date` of the
-/// same response, so that it does not matter whether the clocks agree. None where the server asks for nothing that can be read.
+/// Returns the delay of a `Retry-After` header (RFC 9110 §10.2.3), which is either a number of seconds or an HTTP date.
+/// A date is compared with the `Date` of the same response, so the clocks need not agree. Returns `None` if the header
+/// is missing or invalid.
 pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {

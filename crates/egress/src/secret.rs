@@ -1,13 +1,13 @@
-//! A text that is never shown.
+//! Texts that must not be shown.
 
 use std::fmt;
 
-/// A password, token or key of a source.
+/// A password, token or key of a source. The `Debug` output omits it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// The text itself, for the wire and for nothing else.
+    /// Returns the text, which must only be sent or used as a credential.
     pub fn expose(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! The guarded client against servers that behave badly, and against names that lie.
+//! Tests of the guarded client with misbehaving servers and with names that resolve to forbidden addresses.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -24,7 +24,7 @@ use super::*;
 
 const LIMIT: usize = 64 * 1024;
 
-/// Gives the first connection, its request read, to `answer`.
+/// Reads the request of the first connection and then passes the connection to `answer`.
 async fn serve_once<F>(answer: impl FnOnce(TcpStream) -> F + Send + 'static) -> SocketAddr
 where
     F: Future<Output = ()> + Send,
@@ -49,7 +49,7 @@ fn get_request(url: Url) -> EgressRequest {
     EgressRequest::new(Method::GET, url)
 }
 
-/// Reaches `hosts` on this machine.
+/// Opens a client that reaches `hosts` on this machine.
 fn egress(hosts: &[SocketAddr], timeout: Duration) -> Egress {
     Egress::open(EgressSettings {
         hosts: hosts
@@ -68,7 +68,7 @@ fn quick(host: SocketAddr) -> Egress {
     egress(&[host], Duration::from_secs(20))
 }
 
-/// The error of an exchange, wherever it came up.
+/// Returns the error of an exchange, whether in its headers or its body.
 async fn failure(egress: &Egress, request: EgressRequest) -> EgressError {
     match egress.send(request).await {
         Ok(response) => response.body.bytes().await.unwrap_err(),
@@ -76,13 +76,13 @@ async fn failure(egress: &Egress, request: EgressRequest) -> EgressError {
     }
 }
 
-/// Nobody ever connected.
+/// Asserts that nobody connected.
 fn assert_untouched(listener: TcpListener) {
     let waiting = listener.into_std().unwrap().accept();
     assert_eq!(waiting.unwrap_err().kind(), io::ErrorKind::WouldBlock);
 }
 
-/// Answers each lookup with the next list, the last one for ever.
+/// A resolver that answers each lookup with the next list, and repeats the last one.
 struct ScriptedDns {
     answers: Mutex<Vec<Vec<IpAddr>>>,
     lookups: AtomicUsize,
@@ -247,7 +247,7 @@ async fn a_name_for_an_inner_address_is_not_connected_to() {
             "{address}: {error}"
         );
     }
-    // Names that the operating system knows get no better treatment.
+    // Names that the operating system resolves are checked as well.
     let guard = AddressGuard::with_dns(Vec::new(), PrivateAddresses::Refused, Arc::new(SystemDns));
     for name in ["localhost", "localhost.", "127.1", "2130706433", "0x7f.1"] {
         let refused = guard.resolve(name).await.unwrap_err();
@@ -264,7 +264,7 @@ async fn a_name_for_an_inner_address_is_not_connected_to() {
 #[tokio::test]
 async fn of_several_addresses_only_admitted_ones_are_tried() {
     let server = serve(Router::new().route("/", get(async || "here"))).await;
-    // Were the first one tried, there would be no answer: nothing listens there.
+    // Nothing listens at the first address, so the request would fail if it were tried.
     let dns = ScriptedDns::new(&[&["127.0.0.2", "127.0.0.1"]]);
     let private = PrivateAddresses::Listed(vec!["127.0.0.1/32".parse().unwrap()]);
     let host = format!("api.test:{}", server.port());
@@ -372,7 +372,7 @@ async fn a_circle_of_redirects_ends() {
     assert!(matches!(error, EgressError::TooManyRedirects(_)), "{error}");
 }
 
-/// Sends a body of 10 GiB for as long as it is read; says how much that was.
+/// Sends a body of 10 GiB for as long as it is read, and returns how much was sent.
 async fn serve_endless(head: &'static str) -> (SocketAddr, oneshot::Receiver<usize>) {
     let (tell, told) = oneshot::channel();
     let address = serve_once(async move |mut connection| {
@@ -398,7 +398,7 @@ async fn an_endless_body_is_left_at_the_limit() {
         let (server, sent) = serve_endless(head).await;
         let error = failure(&quick(server), get_request(url(server, "/"))).await;
         assert!(matches!(error, EgressError::TooLarge(LIMIT)), "{error}");
-        // What the kernel buffers on the way, and no more.
+        // Only what the kernel buffers was sent.
         let sent = sent.await.unwrap();
         assert!(sent < 64 << 20, "{head}: {sent}");
     }
@@ -426,7 +426,7 @@ async fn a_body_of_just_the_limit_is_read() {
 async fn one_byte_a_second_ends_at_the_time_limit() {
     for head in [
         "HTTP/1.1 200 OK\r\ncontent-length: 3600\r\n\r\n",
-        // Never gets as far as a body.
+        // The response ends within its headers.
         "HTTP/1.1 200 OK\r\nx: ",
     ] {
         let server = serve_once(async move |mut connection| {

@@ -1,4 +1,4 @@
-//! The client of the audit log: no answer without a receipt.
+//! The client of the audit log, which makes records durable before anything is released.
 
 use std::time::{Duration, Instant};
 
@@ -11,10 +11,10 @@ use wardgate_rpc::{LinkedService, Readiness};
 
 use crate::stages::stage;
 
-/// An append that took longer has failed, unless the configuration says otherwise: with no durable record a call ends
-/// within a second. Where appends were measured to be slower, [`AuditClient`] waits longer.
+/// Default time limit of an append, after which it counts as failed, so that a call that cannot be recorded ends within
+/// a second. If appends were measured to be slower, [`AuditClient`] waits longer.
 pub const APPEND_LIMIT: Duration = Duration::from_millis(800);
-/// A failure that came sooner leaves time for one more attempt within the same limit.
+/// Time within which a failed append is repeated once. The repetition fits into the limit of the append.
 const SOON: Duration = Duration::from_millis(400);
 const _: () =
     assert!(SOON.as_millis() < APPEND_LIMIT.as_millis() && APPEND_LIMIT.as_millis() < 1_000);
@@ -24,13 +24,14 @@ const _: () =
 pub struct AuditLog {
     audit: AuditClient,
     readiness: watch::Receiver<Readiness>,
-    /// The limiter learns from the latency of the audit log.
+    /// The concurrency limiter, which adapts to the latency of the audit log.
     limiter: Limiter,
     ambient: Ambient,
 }
 
 impl AuditLog {
-    /// Over `audit`; an append takes at most `limit` on a store that is as fast as stores usually are.
+    /// Creates a log that appends to `audit`. `limit` is the time limit of an append, unless appends were measured to
+    /// be slower.
     pub fn new(
         audit: LinkedService<LocalAudit>,
         limit: Duration,
@@ -45,12 +46,12 @@ impl AuditLog {
         }
     }
 
-    /// Whether a record could be made durable now, as last heard.
+    /// Returns whether the audit service could make a record durable, according to its last report.
     pub fn is_ready(&self) -> bool {
         self.readiness.borrow().is_ready()
     }
 
-    /// Makes `event` durable.
+    /// Appends `event`, and returns its receipt once it is durable.
     pub async fn append(&self, event: Event) -> Result<Receipt, CallError> {
         let record = Record {
             time: self.ambient.now(),

@@ -1,10 +1,10 @@
-//! The details of a call: what is known of it besides its outcome, without a value that redaction would not release.
+//! The details of a call that are recorded besides its outcome. They contain no value that redaction would not release.
 
 use wardgate_domain::{ArgumentOutline, CallDetails, Caller};
 use wardgate_rpc::client::ResultFacts;
 use wardgate_telemetry::trace_context;
 
-/// The details of a call of `caller`. `facts` are those of its run; none where nothing ran.
+/// Returns the details of a call of `caller`. `facts` are the facts of its run, or `None` if nothing ran.
 pub fn describe_call(
     caller: &Caller,
     arguments: ArgumentOutline,

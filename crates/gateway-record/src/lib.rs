@@ -1,12 +1,12 @@
-//! What the gateway puts on record of calls.
+//! The records that the gateway makes of calls.
 //!
 //! ```text
 //!  outcome + details ─▶ CallRecorder ─┬─▶ AuditLog ─▶ audit ─▶ receipt
 //!  refusal ───────────────────────────┴─▶ counted, recorded once a second
 //! ```
 //!
-//! One job: no answer without a receipt. Requests that never became a call, and refused calls of a caller who had many of
-//! late, are counted instead, so that a flood cannot buy a durable write each.
+//! Every answer requires a receipt. The exceptions are requests that never became a call, and refused calls of a caller
+//! that had many of them recently. Those are only counted, so that a flood of them does not cause a durable write each.
 
 mod audit_log;
 mod details;

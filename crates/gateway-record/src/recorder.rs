@@ -1,4 +1,4 @@
-//! What goes on record of callers: how calls ended, uses of the memory, and refusals, which are counted.
+//! The recorder of outcomes, accesses to the memory, and refusals, which are counted.
 
 use std::sync::{Arc, Weak};
 
@@ -9,7 +9,7 @@ use wardgate_rpc::client::CallError;
 use crate::audit_log::AuditLog;
 use crate::refusals::{INTERVAL, Refusals};
 
-/// Records what callers did.
+/// Records the actions of callers.
 pub struct CallRecorder {
     audit_log: AuditLog,
     refusals: Refusals,
@@ -17,7 +17,7 @@ pub struct CallRecorder {
 }
 
 impl CallRecorder {
-    /// The recorder, which records every second what was only counted, for as long as it is held.
+    /// Creates a recorder. It records the counted refusals every second until it is dropped.
     pub fn new(audit_log: AuditLog, ambient: Ambient) -> Arc<Self> {
         let recorder = Arc::new(Self {
             audit_log,
@@ -28,13 +28,14 @@ impl CallRecorder {
         recorder
     }
 
-    /// Where it records.
+    /// Returns the audit log.
     pub fn audit_log(&self) -> &AuditLog {
         &self.audit_log
     }
 
-    /// Puts on record how a call ended, and counts a refusal instead where its caller had many of late. A call whose intent
-    /// is on record has an outcome too, always; so has what is about an approval, since approvers decide about it under its id.
+    /// Records how a call ended, or counts it if it was refused and its caller had many refusals recently. The outcome
+    /// is always recorded if the intent of the call was, and if the call is about an approval, because approvers refer
+    /// to the id of the approval.
     pub async fn record_outcome(
         &self,
         outcome: Outcome,
@@ -48,7 +49,7 @@ impl CallRecorder {
         appended.map(RecordStatus::ByItself)
     }
 
-    /// The same of a use of the memory, which has no intent.
+    /// Records an access to the memory, or counts it if it was refused and its caller had many refusals recently.
     pub async fn record_access(&self, access: MemoryAccess) -> Result<RecordStatus, CallError> {
         if self.refusals.folds(&access.call, access.status) {
             return Ok(RecordStatus::InSummary);
@@ -57,20 +58,20 @@ impl CallRecorder {
         appended.map(RecordStatus::ByItself)
     }
 
-    /// Counts a request that was refused before its message was read. `subject` is empty when the token itself was refused.
+    /// Counts a request that was refused before its message was read. `subject` is empty if the token itself was refused.
     pub fn count_refusal(&self, reason: &'static str, client_ip: &str, subject: &str) {
         self.refusals.count(reason, client_ip, subject);
     }
 
-    /// Counts why a message was refused. A refused call of a tool has its own record; what never became one has
-    /// only this.
+    /// Counts the refusals of messages in `answer`. A refused tool call has a record, but a message that never became a
+    /// call is only counted.
     pub fn count_refusals(&self, answer: &McpResponse, client_ip: &str, caller: &Caller) {
         for reason in answer.refused() {
             self.refusals.count(reason, client_ip, caller.subject());
         }
     }
 
-    /// Records what was only counted.
+    /// Records the refusals that were counted.
     pub async fn flush(&self) {
         self.refusals.flush(&self.audit_log, &self.ambient).await;
     }

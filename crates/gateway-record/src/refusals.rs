@@ -1,8 +1,8 @@
-//! Refusals that are counted and recorded once a second: requests that never became a call, and refused calls of a caller
-//! who had many of late.
+//! Refusals that are counted and recorded once a second: requests that never became a call, and refused calls of a
+//! caller that had many of them recently.
 //!
-//! A durable record for each would let a flood of bad tokens, or one caller, buy unbounded disk flushes and fill the
-//! record; no record at all would hide the flood.
+//! With a durable record for each, a flood of bad tokens or a single caller could cause any number of disk flushes and
+//! fill the audit log. Without any record, the flood would go unnoticed.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,13 +17,13 @@ use wardgate_telemetry::names;
 
 use crate::audit_log::AuditLog;
 
-/// Kinds counted apart in one window; what comes on top is counted together.
+/// Maximum number of kinds that are counted separately in one window. Further ones are counted by their reason only.
 const KINDS: usize = 256;
 
-/// Reason, address, subject.
+/// The reason, the client's address and the subject of a refusal.
 type RefusalKey = (&'static str, String, String);
 
-/// Refused calls of one caller that have records of their own, at once and in each minute.
+/// Number of refused calls of one caller that are recorded individually, at once and in each minute.
 const RECORDED_PER_MINUTE: u32 = 60;
 
 /// Counts refused requests.
@@ -36,7 +36,7 @@ pub(crate) struct Refusals {
 #[derive(Debug, Default)]
 struct RefusalCounts {
     by_kind: BTreeMap<RefusalKey, u64>,
-    /// Start of the first window that could not be recorded; none when all were.
+    /// The start of the first window that could not be recorded, or `None` if all were recorded.
     since: Option<Timestamp>,
 }
 
@@ -53,15 +53,15 @@ impl RefusalCounts {
 }
 
 impl Refusals {
-    /// Counts one. `subject` is empty when the token itself was refused.
+    /// Counts a refusal. `subject` is empty if the token itself was refused.
     pub(crate) fn count(&self, reason: &'static str, client_ip: &str, subject: &str) {
         counter!(names::REFUSED_REQUESTS, "reason" => reason).increment(1);
         let kind = (reason, client_ip.to_owned(), subject.to_owned());
         self.counts().add(kind, 1);
     }
 
-    /// Whether a call that ended so is counted rather than recorded by itself; then it is counted. That is so of refused
-    /// calls of a caller who has used up their budget.
+    /// Returns whether a call with this status is only counted, and counts it in that case. This applies to the refused
+    /// calls of a caller who has used up the number of individual records.
     pub(crate) fn folds(&self, call: &CallFacts, status: Status) -> bool {
         let reason = match status {
             Status::Denied | Status::UnknownTool | Status::InvalidArguments => status.as_str(),
@@ -84,7 +84,7 @@ impl Refusals {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records what was counted since the last time. What cannot be recorded now stays counted.
+    /// Records the refusals since the last time. Those that cannot be recorded now stay counted.
     pub(crate) async fn flush(&self, audit_log: &AuditLog, ambient: &Ambient) {
         let counts = std::mem::take(&mut *self.counts());
         if counts.by_kind.is_empty() {
@@ -120,10 +120,10 @@ impl Refusals {
     }
 }
 
-/// Kinds in one record; with the longest subjects they still fit its 65,535 bytes.
+/// Maximum number of kinds in one record. With the longest subjects they still fit into its 65,535 bytes.
 const KINDS_A_RECORD: usize = 64;
 
-/// Length of a window.
+/// Length of a counting window.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Where the time of a call goes.
+//! Metrics of the time that the stages of a call take.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -13,8 +13,8 @@ static STAGES: StageHistograms = StageHistograms::new("");
 /// The stages of a run, as the tool-runner names them.
 static RUN_STAGES: StageHistograms = StageHistograms::new("run.");
 
-/// The histograms of stages by their names. Each is resolved once, when it is first used: a call has eight, and to find one
-/// by its name and labels takes longer than to record a value.
+/// The histograms of stages by their names. Each is resolved once, when it is first used: a call has eight stages, and
+/// the lookup of a histogram by name and labels takes longer than the recording of a value.
 struct StageHistograms {
     prefix: &'static str,
     by_stage: RwLock<BTreeMap<String, Arc<StageHistogram>>>,
@@ -63,7 +63,7 @@ pub fn stage(name: &str, spent: Duration) {
     STAGES.record(name, spent);
 }
 
-/// The same of the stage `name` of the run in the tool-runner.
+/// Reports that the stage `name` of a run in the tool-runner took `spent`.
 pub fn run_stage(name: &str, spent: Duration) {
     RUN_STAGES.record(name, spent);
 }

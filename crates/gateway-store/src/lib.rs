@@ -1,4 +1,4 @@
-//! What outlives a request to a gateway: sealed with its client, or in the store that all replicas share.
+//! The state of a gateway that outlives a request: sealed and held by the client, or in the store that all replicas share.
 
 mod refusal_report;
 mod sealer;

@@ -1,11 +1,11 @@
-//! What the gateway would have to remember between two requests of a client, handed to the client instead.
+//! Sealing of values: state that the gateway needs in a later request is encrypted and handed to the client.
 //!
 //! ```text
 //!   value ──seal──▶ text: a session id, an event id ──▶ client ──▶ any replica ──open──▶ value
 //! ```
 //!
-//! A sealed text can be read, changed and made by nobody but a gateway, and opens only for the caller it was sealed
-//! for: another caller's is like one that never was.
+//! Only a gateway with the key can read, change or create a sealed text. The text is valid only for the caller that it
+//! was sealed for; for any other caller it is the same as an invalid text.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,21 +16,21 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use wardgate_domain::{About, Ambient, Caller, SealKey, Timestamp, derive_key};
 
-/// The longest text that a header has to hold, in bytes.
+/// Maximum length of a sealed text in a header, in bytes.
 const MAX_IN_HEADER: usize = 4_096;
 
-/// The longest text that a body has to hold, in bytes.
+/// Maximum length of a sealed text in a body, in bytes.
 const MAX_IN_BODY: usize = 64 * 1_024;
 
-/// The longest text that is kept in the store, in bytes.
+/// Maximum length of a sealed text in the store, in bytes.
 const MAX_IN_STORE: usize = 4 * 1_024 * 1_024;
 
-/// The key that sessions are sealed under; every replica has the same one.
+/// The key under which values are sealed. All replicas have the same key.
 #[derive(Clone)]
 pub struct SessionKey([u8; 32]);
 
 impl SessionKey {
-    /// A key of 32 random bytes.
+    /// Creates a key from 32 random bytes.
     pub fn from_bytes(bytes: &[u8; 32]) -> Self {
         Self(*bytes)
     }
@@ -42,38 +42,38 @@ impl fmt::Debug for SessionKey {
     }
 }
 
-/// Tells one kind of sealed text from another under the same key.
+/// The purpose of a sealed text, which separates the kinds of sealed texts under the same key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// The arguments of a call that became a task, in the store.
     UpstreamArguments,
-    /// A call that waits for its client.
+    /// A call that waits for input of its client.
     PendingCall,
-    /// A task of a server.
+    /// A task of an MCP server.
     Task,
-    /// A stream of HTTP+SSE, and where it is.
+    /// A stream of HTTP+SSE, and its location.
     SseStream,
     /// A session of Streamable HTTP.
     Session,
-    /// The place in a stream of such a session.
+    /// The position in a stream of such a session.
     Event,
     /// The id of a request to a client of an older version.
     Question,
-    /// A message that one replica hands to another.
+    /// The mark of a message that one replica relays to another.
     SseRelay,
-    /// A link to the page on which a caller lets a source act in their name.
+    /// A link to the page on which a caller allows a source to act in their name.
     ConnectLink,
-    /// Where a browser stands that came by such a link.
+    /// The progress of a browser that followed such a link.
     ConnectVisit,
-    /// What a session is subscribed to.
+    /// The subscriptions of a session.
     Subscriptions,
-    /// Where the list of a directory of resources goes on.
+    /// The cursor of a list of a directory of resources.
     Directory,
     /// The id of an OAuth client that registered itself.
     OAuthClient,
-    /// The form in which a person is asked about an authorization request.
+    /// The form that asks a person to consent to an authorization request.
     OAuthConsent,
-    /// An authorization request whose person is with the identity provider.
+    /// An authorization request whose user is at the identity provider.
     OAuthRequest,
     /// An authorization code.
     OAuthCode,
@@ -104,7 +104,7 @@ impl Purpose {
         }
     }
 
-    /// After this time it is like one that never was.
+    /// Returns the time for which a text of this purpose is valid.
     pub fn lasts(self) -> Duration {
         match self {
             Self::Session | Self::SseStream | Self::Task | Self::Subscriptions => {
@@ -118,14 +118,14 @@ impl Purpose {
                 Duration::from_mins(15)
             }
             Self::SseRelay => Duration::from_mins(1),
-            // The provider's own code, which is in it, may end sooner.
+            // The code contains the identity provider's code, which may expire sooner.
             Self::OAuthCode => Duration::from_mins(5),
             Self::OAuthClient => Duration::from_hours(365 * 24),
             Self::OAuthRefresh => Duration::from_hours(90 * 24),
         }
     }
 
-    /// The longest text that is handed out and looked at, in bytes.
+    /// Returns the maximum length of a text of this purpose, in bytes. Longer texts are neither sealed nor opened.
     fn longest(self) -> usize {
         match self {
             Self::PendingCall | Self::Task | Self::Subscriptions | Self::OAuthRefresh => {
@@ -137,15 +137,15 @@ impl Purpose {
     }
 }
 
-/// Seals and opens.
+/// Seals and opens values.
 pub struct Sealer {
     key: SealKey,
-    /// Of what the store keeps: its nonces are counted by themselves.
+    /// The key of values in the store. It is a separate key, so that the nonces of each key are counted separately.
     at_rest: SealKey,
     ambient: Ambient,
 }
 
-/// Tells the key of what is kept from that of what is handed out.
+/// Context from which the key of values in the store is derived.
 const AT_REST: &[u8] = b"wardgate gateway store: what clients hear and say v1";
 
 #[derive(Serialize, Deserialize)]
@@ -157,7 +157,7 @@ struct SealedWithExpiry<T> {
 }
 
 impl Sealer {
-    /// A sealer under `key`; times come from `ambient`.
+    /// Creates a sealer with `key`, which takes the time from `ambient`.
     pub fn new(key: &SessionKey, ambient: Ambient) -> Self {
         Self {
             key: SealKey::from_bytes(&key.0),
@@ -166,7 +166,7 @@ impl Sealer {
         }
     }
 
-    /// `value` for `caller` alone; `within` is what it belongs to. None for what is too long to be handed out.
+    /// Seals `value` for `caller` and the context `within`. Returns `None` if the text would be too long.
     pub fn seal<T: Serialize>(
         &self,
         purpose: Purpose,
@@ -177,7 +177,8 @@ impl Sealer {
         self.seal_about(&about(purpose, caller, within), purpose, value)
     }
 
-    /// What was sealed for the same purpose, caller and whole, unless that is too long ago.
+    /// Opens a text that was sealed for the same purpose, caller and context. Returns `None` if it is invalid or has
+    /// expired.
     pub fn open<T: DeserializeOwned>(
         &self,
         purpose: Purpose,
@@ -188,12 +189,12 @@ impl Sealer {
         self.open_about(&about(purpose, caller, within), purpose, text)
     }
 
-    /// `value` for a browser, of which nobody knows yet whose it is: `value` itself says that.
+    /// Seals `value` for a browser whose user is not known yet. `value` itself has to identify the user.
     pub fn seal_for_browser<T: Serialize>(&self, purpose: Purpose, value: &T) -> Option<String> {
         self.seal_about(&About::new(purpose.as_str()), purpose, value)
     }
 
-    /// What was sealed for a browser, for the same purpose, unless that is too long ago.
+    /// Opens a text that was sealed for a browser and the same purpose. Returns `None` if it is invalid or has expired.
     pub fn open_from_browser<T: DeserializeOwned>(
         &self,
         purpose: Purpose,
@@ -236,32 +237,34 @@ impl Sealer {
         (age <= purpose.lasts()).then_some(dated.value)
     }
 
-    /// `plain` for the store, of `caller`'s; `within` says what and where it is. None does not happen: AES takes it.
+    /// Seals `plain` for the store, for `caller`. `within` identifies the value and its place. Returns `None` if the
+    /// encryption fails, which does not happen in practice.
     pub fn seal_for_store(&self, caller: &Caller, within: &str, plain: &[u8]) -> Option<Vec<u8>> {
         let about = owned("wardgate kept 1", caller, within);
         self.at_rest.seal(&about, plain, &self.ambient).ok()
     }
 
-    /// `plain` for the store, which more than one caller reads; `within` says what and where it is.
+    /// Seals `plain` for the store if more than one caller reads it. `within` identifies the value and its place.
     pub fn seal_shared(&self, within: &str, plain: &[u8]) -> Option<Vec<u8>> {
         let about = About::new("wardgate shared 1").and(within.as_bytes());
         self.at_rest.seal(&about, plain, &self.ambient).ok()
     }
 
-    /// What [`Self::seal_shared`] sealed as the same.
+    /// Opens a value that [`Self::seal_shared`] sealed with the same `within`.
     pub fn open_shared(&self, within: &str, sealed: &[u8]) -> Option<Vec<u8>> {
         let about = About::new("wardgate shared 1").and(within.as_bytes());
         self.at_rest.open(&about, sealed.to_vec()).ok()
     }
 
-    /// What was kept as the same.
+    /// Opens a value that [`Self::seal_for_store`] sealed for the same caller with the same `within`.
     pub fn open_from_store(&self, caller: &Caller, within: &str, sealed: &[u8]) -> Option<Vec<u8>> {
         let about = owned("wardgate kept 1", caller, within);
         self.at_rest.open(&about, sealed.to_vec()).ok()
     }
 }
 
-/// Not the token: a client that renews it keeps its session.
+/// Returns the context of a sealed text. It does not include the token, so that a client that renews its token keeps
+/// its session.
 fn about(purpose: Purpose, caller: &Caller, within: &str) -> About {
     owned(purpose.as_str(), caller, within)
 }

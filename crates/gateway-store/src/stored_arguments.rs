@@ -1,4 +1,4 @@
-//! The arguments of a tool call that became a task: a request about the task is decided on them again.
+//! The arguments of a tool call that became a task. Each request about the task is authorized with them again.
 //!
 //! ```text
 //!   short   inline, sealed with the id of the task
@@ -14,32 +14,32 @@ use wardgate_domain::{CallId, Caller, Digest};
 
 use crate::{Purpose, ReplicaMessageId, Sealer, Store};
 
-/// The longest arguments that are kept inline, in bytes.
+/// Maximum size of arguments that are stored inline, in bytes.
 const SHORT: usize = 1_024;
 
-/// The arguments, or the place where they are stored.
+/// The arguments of a call, or the key by which they are stored.
 #[derive(Clone, Serialize, Deserialize)]
 pub enum StoredArguments {
-    /// The arguments themselves.
+    /// The arguments, as part of this value.
     #[serde(rename = "h")]
     Inline(Box<RawValue>),
-    /// In the store, under the id of the call.
+    /// The arguments are in the store, under the id of the call.
     #[serde(rename = "s")]
     Stored(String),
 }
 
-/// The store is unavailable, so the arguments can be neither read nor stored.
+/// The error for an unavailable store: the arguments can be neither read nor stored.
 #[derive(Debug)]
 pub struct StoreUnavailable;
 
-/// The arguments of all calls that became tasks.
+/// Stores the arguments of calls that became tasks.
 pub struct ArgumentStore {
     store: Arc<Store>,
     sealer: Arc<Sealer>,
 }
 
 impl ArgumentStore {
-    /// Over the store of all replicas.
+    /// Creates an argument store in the store of all replicas.
     pub fn new(store: &Arc<Store>, sealer: &Arc<Sealer>) -> Self {
         Self {
             store: Arc::clone(store),
@@ -47,7 +47,7 @@ impl ArgumentStore {
         }
     }
 
-    /// Keeps the arguments of `call`: inline if they are short, else in the store.
+    /// Stores the arguments of `call`: inline if they are short, otherwise in the store.
     pub async fn keep(
         &self,
         caller: &Caller,
@@ -70,7 +70,7 @@ impl ArgumentStore {
         Ok(StoredArguments::Stored(call))
     }
 
-    /// The arguments, byte for byte. None if they have expired.
+    /// Returns the arguments, byte for byte, or `None` if they have expired.
     pub async fn find(
         &self,
         caller: &Caller,

@@ -1,21 +1,21 @@
-//! When the answer leaves that says that there is no such thing: at one of few instants after the request came, so that
-//! time does not tell what is hidden from its caller from what there is not.
+//! Delay of answers about names that do not exist. Such an answer is sent at a multiple of a fixed step after its request
+//! arrived, so that response times do not tell a hidden name from a missing one.
 
 use std::time::{Duration, Instant};
 
 use tokio::time::sleep_until;
 
-/// Such an answer leaves a multiple of this after its request came. Longer than such a request takes, apart from what an
-/// overloaded service adds to all of them.
+/// Interval between the instants at which such an answer may be sent. It is longer than the request itself takes, apart from
+/// the delay that an overloaded service adds to all requests.
 const STEP: Duration = Duration::from_millis(50);
 
-/// Waits for the next instant at which such an answer to a request that came at `arrived` may leave.
+/// Waits for the next instant at which an answer to a request that came at `arrived` may be sent.
 pub(crate) async fn wait_for_step(arrived: Instant) {
     let passed = next_step(arrived.elapsed());
     sleep_until((arrived + passed).into()).await;
 }
 
-/// The first multiple of [`STEP`] after `elapsed`.
+/// Returns the first multiple of [`STEP`] after `elapsed`.
 fn next_step(elapsed: Duration) -> Duration {
     let rest = elapsed.as_nanos() % STEP.as_nanos();
     let rest = Duration::from_nanos(u64::try_from(rest).unwrap_or_default());

@@ -1,4 +1,4 @@
-//! Asking the policy service, and keeping the permits it lets us keep.
+//! The client of the policy service, with a cache of the permits that may be reused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,23 +21,23 @@ use wardgate_rpc::client::{CallError, PolicyClient};
 use crate::change_counter::ChangeCounter;
 use wardgate_limits::neighbour_overloaded;
 
-/// Permits kept at most.
+/// Maximum number of permits in the cache.
 const KEPT: usize = 10_000;
-/// A kept permit is not used in its last second: it must still be valid when it reaches the tool-runner.
+/// Remaining lifetime below which a cached permit is not reused: it must still be valid when it reaches the tool-runner.
 const MARGIN: Duration = Duration::from_secs(1);
 
-/// What an allowed call runs under.
+/// The authority under which an allowed call runs.
 #[derive(Debug)]
 pub(crate) struct Grant {
     pub(crate) permit: SignedPermit,
     pub(crate) permit_id: PermitId,
     pub(crate) decision: Decision,
     pub(crate) expires_at: Timestamp,
-    /// The approval that it was given by; none where the call needs none.
+    /// The approval that the permit was given for, or `None` if the call needs none.
     pub(crate) approval: Option<SignedApproval>,
 }
 
-/// What the policy said.
+/// The answer of the policy service.
 #[derive(Debug)]
 pub(crate) enum Authorization {
     Allowed(Arc<Grant>),
@@ -45,42 +45,43 @@ pub(crate) enum Authorization {
         decision: Decision,
         reason: DenialReason,
         visible: bool,
-        /// The approval that would allow it.
+        /// The approval with which the call would be allowed, or `None` if no approval would help.
         need: Option<Box<ApprovalNeed>>,
     },
-    /// The policy decides once the intent of the call is on record.
+    /// The policy service decides once the intent of the call is on record.
     NeedsIntent(Decision),
 }
 
 /// An approval that a call needs.
 #[derive(Debug, Clone)]
 pub(crate) struct ApprovalNeed {
-    /// Those of whom one has to give it.
+    /// The people of whom one has to approve the call.
     pub(crate) approvers: Approvers,
-    /// How long a request for it stands.
+    /// Time for which a request for the approval stays open.
     pub(crate) lifetime: Duration,
-    /// Schema and policies that demand it.
+    /// Hash of the schema and policies that demand the approval.
     pub(crate) policy_hash: Digest,
 }
 
-/// The caller's rights, the tool, and the tool's definition.
+/// Digest of the caller's rights, name of the tool, and digest of the tool's definition.
 type PermitCacheKey = (Digest, ToolName, Digest);
 
-/// The policy service, with the reusable permits it gave.
+/// The client of the policy service, with the reusable permits that it signed.
 #[derive(Debug)]
 pub(crate) struct Authority {
     policy: PolicyClient,
-    /// The limiter learns from overload of the policy service.
+    /// The concurrency limiter, which is told when the policy service is overloaded.
     limiter: Limiter,
     ambient: Ambient,
     permits: Cache<PermitCacheKey, Arc<Grant>>,
-    /// The policy version in force; none while it is not known, and then nothing is reused.
+    /// The policy version in force, or `None` while it is unknown. No permit is reused while it is unknown.
     version: Arc<ArcSwapOption<Digest>>,
     _watcher: AbortOnDropHandle<()>,
 }
 
 impl Authority {
-    /// Whether the policy service looks up roles and attributes of callers, the second of `told` learns.
+    /// Creates the client and follows the policy version. `told` is the counter to increase when the version changes, and the
+    /// sender of whether the policy service looks up roles and attributes of callers.
     pub(crate) fn new(
         policy: PolicyClient,
         limiter: Limiter,
@@ -99,7 +100,7 @@ impl Authority {
         }
     }
 
-    /// Decides what `caller` may have of `tool` where nothing is about to run, by a kept permit where one still holds.
+    /// Decides whether `caller` may use `tool` for a request that runs nothing. Reuses a cached permit that is still valid.
     pub(crate) async fn authorize(
         &self,
         caller: &Caller,
@@ -111,7 +112,7 @@ impl Authority {
             .await
     }
 
-    /// Decides one call, which may have been approved; without `call` nothing is about to run.
+    /// Decides one call, which may have an approval. `call` is `None` if nothing is about to run.
     pub(crate) async fn authorize_call(
         &self,
         caller: &Caller,
@@ -165,15 +166,15 @@ impl Authority {
             expires_at: terms.expires_at,
             approval: approval.cloned(),
         });
-        // A permit bound to its arguments is for this call alone.
+        // A permit that is bound to its arguments is valid for this call only.
         if terms.arguments_digest.is_none() {
             self.permits.insert(key, Arc::clone(&grant));
         }
         Ok(Authorization::Allowed(grant))
     }
 
-    /// Has the call of a tool that there is not denied. It is asked for the time that takes: a tool that is hidden from
-    /// the caller takes as long.
+    /// Asks the policy service to deny the call of a tool that does not exist. The request takes as long as one for a tool that
+    /// is hidden from the caller, so that response times do not tell the two apart.
     pub(crate) async fn deny_unknown(
         &self,
         caller: &Caller,
@@ -187,13 +188,13 @@ impl Authority {
         denied.await.map(drop)
     }
 
-    /// Forgets a permit that the tool-runner refused.
+    /// Removes a permit that the tool-runner refused from the cache.
     pub(crate) fn forget(&self, caller: &Caller, tool: &ToolFacts) {
         self.permits
             .remove(&(caller.digest(), tool.name.clone(), tool.definition_digest));
     }
 
-    /// The names of those of `tools` that `caller` may see.
+    /// Returns the names of those of `tools` that `caller` may see.
     pub(crate) async fn visible<'a>(
         &self,
         caller: &Caller,
@@ -202,7 +203,7 @@ impl Authority {
         self.policy.list_visible(caller, tools).await
     }
 
-    /// The error where the policy service did not decide.
+    /// Returns the error for a request that the policy service did not decide.
     pub(crate) fn undecided(&self, error: &CallError) -> RpcError {
         match error.reason() {
             ErrorReason::Overloaded => neighbour_overloaded(&self.limiter),
@@ -221,8 +222,8 @@ impl Authority {
     }
 }
 
-/// Follows the policy version. While the stream is down the version is unknown: a revoked right must not
-/// live on in a kept permit.
+/// Follows the policy version. While the stream is down the version is unknown, so that no revoked right lives on in a cached
+/// permit.
 async fn follow_version(
     policy: PolicyClient,
     version: Arc<ArcSwapOption<Digest>>,
@@ -236,7 +237,7 @@ async fn follow_version(
                 let current = current.hash;
                 version.store(Some(Arc::new(current)));
                 let earlier = last_known.replace(current);
-                // Whom a tool is visible to is the policy's to say.
+                // The policy decides which tools a caller sees, so a new version may change any list.
                 if earlier.is_some_and(|earlier| earlier != current) {
                     changes.announce();
                 }

@@ -1,4 +1,4 @@
-//! How long clients may keep a list (MCP 2026-07-28, "Caching").
+//! Cache hints: how long clients may keep a list (MCP 2026-07-28, "Caching").
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use wardgate_domain::OfferKind;
 
 use crate::catalogue::CatalogueSource;
 
-/// Of what is the gateway's own, rights among it, which change at any time. A list is a courtesy: every use is decided
-/// anew.
+/// Maximum time that a client may keep a list. The caller's rights, on which a list depends, may change at any time; every use
+/// of an entry is authorized again.
 const OWN: Duration = Duration::from_secs(5);
 
-/// The members of a list made of what is of these sources: the shortest time that any of them says. It depends on the
-/// caller, so only the caller's own cache may keep it.
+/// Returns the cache members of a list whose entries come from `sources`, with the shortest time to live of any of them. The
+/// list depends on the caller, so only the caller's own cache may keep it.
 pub(crate) fn hints<'s>(
     kind: OfferKind,
     sources: impl Iterator<Item = &'s CatalogueSource>,

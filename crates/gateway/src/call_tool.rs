@@ -1,5 +1,5 @@
-//! The operation `tools/call`: which tool it uses, how it runs, and how its result is written. The pipeline around it is
-//! `governed_call`.
+//! The operation `tools/call`: which tool the call uses, how the tool runs, and how its result is written. The pipeline around
+//! the operation is `governed_call`.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -35,19 +35,19 @@ use crate::governed_call::{
 use crate::task_handle::{self, StartedTask};
 use wardgate_limits::RequestAdmission;
 
-/// One tool call, parsed but not yet decided on.
+/// A tool call, parsed but not yet authorized.
 #[derive(Debug)]
 pub(crate) struct ToolCall {
     /// The protocol version, or the name of the plain endpoint, for the record.
     pub(crate) protocol: &'static str,
     pub(crate) idempotency_key: Option<String>,
-    /// The digest of the id of the conversation that it is part of. None where the client says none.
+    /// The digest of the id of the conversation that the call is part of, or `None` if the client sent no id.
     pub(crate) conversation: Option<Digest>,
     /// The reason for which the agent itself refuses the call. Such a call is recorded and never run.
     pub(crate) agent_refusal: Option<AgentRefusal>,
-    /// The headers that mirror arguments. None where the transport has no such headers.
+    /// The headers that mirror arguments, or `None` if the transport has no such headers.
     pub(crate) mirrored_headers: Option<HeaderMap>,
-    /// The requested name: the tool's own, or an alias.
+    /// The requested name: the tool's own name, or an alias.
     pub(crate) name: String,
     /// The arguments, byte for byte as the client sent them.
     pub(crate) arguments: Bytes,
@@ -66,7 +66,7 @@ struct SealedToolCall {
 }
 
 impl ToolCall {
-    /// The call that `sealed` holds, in the version of the client that resumes it. None if it cannot be read.
+    /// Returns the call that `sealed` holds, in the version of the client that resumes it, or `None` if it cannot be read.
     pub(crate) fn unseal(sealed: &RawValue, version: Version) -> Option<Self> {
         let sealed: SealedToolCall = serde_json::from_str(sealed.get()).ok()?;
         Some(Self {
@@ -75,7 +75,7 @@ impl ToolCall {
             conversation: (sealed.conversation.map(|digest| digest.parse()))
                 .transpose()
                 .ok()?,
-            // A call that waits for its client was not refused.
+            // A call that waits for its client was not refused by the agent.
             agent_refusal: None,
             mirrored_headers: None,
             name: sealed.name,
@@ -200,7 +200,7 @@ impl Operation for ToolCall {
         &self,
         mut run: PermittedRun<'_, Arc<Tool>>,
     ) -> Result<RoundOutcome<ToolCallOutput>, RunError> {
-        // A call that only waited for its user to connect the source begins anew.
+        // If the call only waited for its user to connect the source, it starts again from the beginning.
         let resumption = match run.resumption.take() {
             Some(Resumption {
                 state, responses, ..
@@ -214,7 +214,8 @@ impl Operation for ToolCall {
         };
         let (services, tool, caller) = (run.services, run.entry, &run.context.caller);
         let capabilities = run.client.capabilities();
-        // What is asked about a task is decided on anew, and the approval of the call is used up by then.
+        // Requests about a task are authorized separately, and the approval of the call is used up by then. Therefore an
+        // approved call must not become a task.
         let capabilities = if run.grant.approval.is_some() {
             capabilities.map(|it| task_handle::without_tasks(&it).into())
         } else {
@@ -233,7 +234,7 @@ impl Operation for ToolCall {
                 ..(run.client).tool_runner_interaction(capabilities.as_deref(), resumption)
             },
             caller_token: caller.token_for_source(tool.needs_caller_token),
-            // The tool-runner enforces the time limit itself; this one catches a tool-runner that does not answer.
+            // The tool-runner enforces the time limit itself; this limit catches a tool-runner that does not answer.
             limit: tool.time_limit + Duration::from_secs(1),
         });
         let to_run_error = |error: CallError| run_error(&services.admission, &error, tool);
@@ -302,7 +303,7 @@ impl ToolCall {
         };
         if version.is_modern()
             && let Some(required) = required_capability(&result.facts.error_kind)
-            // A declared capability was withheld for another reason.
+            // If the client declared the capability, the gateway withheld it for another reason.
             && !is_declared(required)
         {
             let error = RpcError::missing_capability(required);
@@ -317,7 +318,7 @@ impl ToolCall {
         }
     }
 
-    /// The rejections that are results with `isError`, so that the model reads them. None for those that are errors.
+    /// Returns the result with `isError` for a rejection that the model should read, or `None` for a JSON-RPC error.
     fn render_rejection_as_result(
         &self,
         reply: &Reply<'_>,
@@ -336,7 +337,7 @@ impl ToolCall {
                 let denial = (reason.as_str(), *decision);
                 Some(McpResponse::denied(id, version, call_id, recorded, denial))
             }
-            // Older versions have no error code for it, and the model may know another way.
+            // Older versions have no error code for this case, and the model may find another way.
             Rejection::MissingCapability(_) | Rejection::InputError(_) if !version.is_modern() => {
                 let message = "The tool asks for input that it cannot get here.";
                 Some(McpResponse::failed(id, version, call_id, recorded, message))
@@ -352,7 +353,7 @@ impl ToolCall {
         }
     }
 
-    /// The outcome of a call that needs input: of the client, or of its user, who has to connect the source first.
+    /// Returns the outcome of a call that needs input: from the client, or from its user, who has to connect the source first.
     fn input_outcome(
         &self,
         run: &PermittedRun<'_, Arc<Tool>>,
@@ -381,7 +382,7 @@ impl ToolCall {
     }
 }
 
-/// The output of a call whose user has not connected the source. Nothing ran.
+/// Returns the output of a call whose user has not connected the source. The tool did not run.
 fn not_connected(message: &str) -> ToolCallOutput {
     let content = serde_json::json!([{ "type": "text", "text": message }]);
     ToolCallOutput::Result(Box::new(ToolResult {
@@ -406,7 +407,7 @@ fn not_connected(message: &str) -> ToolCallOutput {
     }))
 }
 
-/// The rejection of a call that became a task whose id cannot be handed out.
+/// Returns the rejection of a call that became a task whose id cannot be handed out.
 fn task_not_handed_out(tool: &Tool) -> Rejection {
     if !tool.facts.read_only {
         return Rejection::OutcomeUnknown;
@@ -417,14 +418,14 @@ fn task_not_handed_out(tool: &Tool) -> Rejection {
     }
 }
 
-/// The run error for an error of the tool-runner.
+/// Converts an error of the tool-runner.
 pub(crate) fn run_error(admission: &RequestAdmission, error: &CallError, tool: &Tool) -> RunError {
     match error.reason() {
         ErrorReason::PermitRefused => RunError::PermitRefused,
         ErrorReason::Overloaded => Rejection::NotAttempted(admission.neighbour_overloaded()).into(),
         ErrorReason::DeadlineExceeded => Rejection::TimedOut(tool.time_limit).into(),
         ErrorReason::NotDurable => Rejection::NotRecorded.into(),
-        // Removed or switched off since the catalogue was listed.
+        // The tool was removed or switched off since the catalogue was listed.
         ErrorReason::UnknownTool => Rejection::Unknown.into(),
         _ => {
             tracing::warn!(%error, "the tool-runner did not say how the call ended");
@@ -433,7 +434,7 @@ pub(crate) fn run_error(admission: &RequestAdmission, error: &CallError, tool: &
     }
 }
 
-/// The rejection of a call whose outcome is unknown.
+/// Returns the rejection of a call whose outcome is unknown.
 pub(crate) fn lost_call(tool: &Tool) -> Rejection {
     // The tool may have run, and a write must not be repeated on a guess.
     if !tool.facts.read_only {
@@ -445,7 +446,7 @@ pub(crate) fn lost_call(tool: &Tool) -> Rejection {
     }
 }
 
-/// The capabilities that a server requires of its client, a JSON object, where the tool-runner gives that as the reason.
+/// Returns the capabilities, a JSON object, that a server requires of its client, if that is what `error_kind` stands for.
 fn required_capability(error_kind: &str) -> Option<&'static str> {
     match error_kind {
         "needs_sampling" => Some(r#"{"sampling":{}}"#),

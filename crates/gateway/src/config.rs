@@ -1,4 +1,4 @@
-//! The gateway's configuration.
+//! The configuration of the gateway.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
@@ -18,66 +18,67 @@ use wardgate_store::DatabaseSettings;
 
 use crate::{Error, ScopesConfig};
 
-/// The gateway's configuration.
+/// The configuration of the gateway.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Address and port of every HTTP path.
+    /// Address and port on which the gateway listens for HTTP.
     #[serde(default = "default_listen")]
     pub listen: SocketAddr,
-    /// How clients reach the gateway, for example `https://mcp.hospital.example`. Part of the protected
-    /// resource metadata. None: `http://` and the address it listens on.
+    /// The URL at which clients reach the gateway, for example `https://mcp.hospital.example`. It is part of the protected
+    /// resource metadata. Default: `http://` and the address the gateway listens on.
     #[serde(default)]
     pub public_url: Option<String>,
-    /// Where the other replicas reach this one, for example `http://10.1.2.3:8080`: messages to a stream of
-    /// `GET /sse` are handed on to the replica that has it. None: there is one replica, or clients are led to theirs.
+    /// The URL at which other replicas reach this one, for example `http://10.1.2.3:8080`. A message for a stream of `GET /sse`
+    /// is forwarded to the replica that serves the stream. `None` if there is one replica, or if clients are routed to their
+    /// replica by other means.
     #[serde(default)]
     pub advertise: Option<String>,
-    /// Authorities of the other replicas' certificates, where they are reached by https.
+    /// File with the CA certificates of the other replicas, if they are reached by https.
     #[serde(default)]
     pub advertise_ca_file: Option<PathBuf>,
-    /// Where sessions, their streams and what may be used once are kept: `sqlite:PATH` for one gateway,
-    /// `postgres://…` for several, which share it. None is for whoever starts the gateway to fill in.
+    /// The store of sessions, their streams and values that may be used once: `sqlite:PATH` for one gateway, `postgres://…` for
+    /// several that share it. `None` leaves the choice to the code that starts the gateway.
     #[serde(default)]
     pub store: Option<String>,
-    /// How the store is used.
+    /// The settings of the store's database.
     #[serde(default)]
     pub database: DatabaseSettings,
-    /// Hosts clients may name, without port, besides loopback and the public URL's.
+    /// Hosts that clients may name, without port, besides loopback and the host of the public URL.
     #[serde(default)]
     pub allowed_hosts: Vec<String>,
-    /// Origins of web pages that may call, for example `https://console.hospital.example`, besides
-    /// those on an allowed host.
+    /// Origins of web pages that may call the gateway, for example `https://console.hospital.example`, besides those on an
+    /// allowed host.
     #[serde(default)]
     pub allowed_origins: Vec<String>,
-    /// Also takes on `/message` the dialect in which the method is the tool's name: a result is
-    /// `{"data":[…]}`, a refusal HTTP 403 `Forbidden: …`.
+    /// Whether `/message` also accepts the dialect in which the method is the tool's name: a result is `{"data":[…]}`, a
+    /// refusal is HTTP 403 `Forbidden: …`.
     #[serde(default)]
     pub direct_methods: bool,
-    /// What one request may cost.
+    /// The limits of a request.
     #[serde(default)]
     pub limits: Limits,
-    /// How many requests are worked on at once, and how many wait for their turn.
+    /// How many requests are processed at once, and how many wait in the queue.
     #[serde(default)]
     pub concurrency: Concurrency,
-    /// How long a call waits for its record before it is refused, unless appends were measured to be slower; default
-    /// 800 ms, at most five seconds.
+    /// Time that a call waits for its record before it is refused, unless appends were measured to be slower. Default: 800 ms;
+    /// maximum: five seconds.
     #[serde(with = "duration", default = "default_append_limit")]
     pub append_limit: Duration,
-    /// Which scopes of a token operations need.
+    /// The scopes that operations require of a token.
     #[serde(default)]
     pub scopes: ScopesConfig,
-    /// Where the authorization server's metadata is, for clients of 2025-03-26: they ask for it at the gateway, and
-    /// are redirected. None: the gateway says nothing of it, and later clients find it without.
+    /// The URL of the authorization server's metadata. Clients of 2025-03-26 request the metadata from the gateway, and are
+    /// redirected there. `None` disables the redirect; later clients do not need it.
     #[serde(default)]
     pub authorization_server_metadata: Option<String>,
-    /// Whose tokens are accepted.
+    /// The issuers whose tokens are accepted, and how tokens are verified.
     pub auth: AuthConfig,
-    /// The identity provider that the gateway is an authorization server in front of. None: clients go to the issuers
-    /// themselves.
+    /// The identity provider in front of which the gateway acts as an authorization server. `None`: clients use the issuers
+    /// directly.
     #[serde(default)]
     pub authorization: Option<AuthorizationConfig>,
-    /// How browsers' users are signed in, who let sources act in their name. None: nobody can.
+    /// How users of browsers sign in to let sources act in their name. `None`: nobody can sign in.
     #[serde(default)]
     pub sign_in: Option<SignInConfig>,
 }
@@ -90,28 +91,28 @@ fn default_listen() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, 8080).into()
 }
 
-/// What one request may cost.
+/// The limits of requests, connections and streams.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Largest body, bytes.
+    /// Maximum size of a body, in bytes.
     pub body_bytes: usize,
-    /// Deepest nesting of a body.
+    /// Maximum nesting depth of a body.
     pub depth: usize,
-    /// Seconds to send the header of a request.
+    /// Maximum time to send the header of a request, in seconds.
     pub header_seconds: u64,
-    /// Seconds to send the body of a request.
+    /// Maximum time to send the body of a request, in seconds.
     pub body_seconds: u64,
-    /// Open connections; further ones are refused, but for probes.
+    /// Maximum number of open connections. Further connections are refused, except for probes.
     pub connections: usize,
-    /// How long one connection lasts, and what one client may take.
+    /// Lifetime of a connection, and the share of the connections that one client may take.
     pub listener: ListenerLimits,
-    /// Open streams of changes, never more than half of `connections`: calls must get through.
+    /// Maximum number of open streams of changes, never more than half of `connections`, so that calls get through.
     pub streams: usize,
-    /// Requests that one caller may make at once, and in each minute. Sessions, pings, cancellations, answers and streams
-    /// that only listen are not counted. None: 6,000, of which answers say nothing.
+    /// Number of requests that one caller may make at once, and in each minute. Sessions, pings, cancellations, responses and
+    /// streams that only listen are not counted. `None`: 6,000, and answers do not mention the limit.
     pub requests_per_minute: Option<NonZeroU32>,
-    /// What callers, teams or tenants may use of tools, prompts, resources and conversations. Default: none.
+    /// Quotas of callers, teams or tenants for tools, prompts, resources and conversations. Default: none.
     pub quotas: Vec<Quota>,
 }
 
@@ -132,12 +133,12 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Streams of changes there may really be.
+    /// Returns the effective maximum number of streams of changes.
     pub(crate) fn streams(&self) -> usize {
         self.streams.min(self.connections / 2)
     }
 
-    /// Those of connections.
+    /// Returns the limits of connections.
     pub(crate) fn connections(&self) -> ConnectionLimits {
         ConnectionLimits {
             connections: self.connections,
@@ -146,7 +147,7 @@ impl Limits {
         }
     }
 
-    /// Those of a body.
+    /// Returns the limits of a body.
     pub(crate) fn body(&self) -> BodyLimits {
         BodyLimits {
             bytes: self.body_bytes,
@@ -156,7 +157,7 @@ impl Limits {
 }
 
 impl Config {
-    /// Checks what types alone cannot.
+    /// Checks the constraints that the types alone do not express.
     pub fn validate(&self) -> Result<(), Error> {
         let wrong = |what: String| Err(Error::Config(what));
         if let Some(url) = &self.public_url {
@@ -215,7 +216,7 @@ impl Config {
         Ok(())
     }
 
-    /// Hosts that requests may name, without port: other replicas name the advertised one.
+    /// Returns the hosts that requests may name, without port. Other replicas name the advertised host.
     pub(crate) fn hosts(&self) -> Vec<String> {
         let advertised = self.advertise.as_ref();
         let advertised = advertised.and_then(|url| url.parse::<http::Uri>().ok());

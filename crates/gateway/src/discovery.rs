@@ -1,4 +1,4 @@
-//! What there is for a caller: the catalogue, as far as the policy shows it.
+//! Discovery: what the catalogue offers to a caller under the policy.
 
 use wardgate_domain::OfferKind;
 use wardgate_rpc::client::Skills;
@@ -6,7 +6,7 @@ use wardgate_rpc::client::Skills;
 use crate::authority::Authority;
 use crate::catalogue::{Catalogue, View};
 
-/// The catalogue, and who may see what of it.
+/// The catalogue, and the authority that decides who may see which part of it.
 pub(crate) struct Discovery {
     catalogue: Catalogue,
     authority: Authority,
@@ -14,13 +14,13 @@ pub(crate) struct Discovery {
     has_memory: bool,
 }
 
-/// What there is in a view, whoever asks.
+/// The content that a view offers, regardless of the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OfferedContent {
     pub(crate) prompts: bool,
-    /// Of sources; conversations aside.
+    /// Whether sources offer resources. Conversations do not count.
     pub(crate) resources: bool,
-    /// Conversations of the memory.
+    /// Whether the memory service offers conversations.
     pub(crate) conversations: bool,
     pub(crate) skills: Option<Skills>,
 }
@@ -42,7 +42,7 @@ impl Discovery {
         &self.authority
     }
 
-    /// The prompts, resources and skills that there are in `view`, as last heard.
+    /// Returns which prompts, resources and skills `view` offers, according to the last known catalogue.
     pub(crate) fn offered(&self, view: &View) -> OfferedContent {
         let catalogue = self.catalogue.current();
         let offers = |kind| {
@@ -57,7 +57,7 @@ impl Discovery {
         }
     }
 
-    /// Whether calls of anything in `view` may become tasks, whoever asks.
+    /// Returns whether calls of any tool in `view` may become tasks, regardless of the caller.
     pub(crate) fn offers_tasks(&self, view: &View) -> bool {
         let catalogue = self.catalogue.current();
         catalogue.is_some_and(|catalogue| {

@@ -1,4 +1,4 @@
-//! MCP in, governed calls out.
+//! The MCP gateway: turns MCP requests into governed calls.
 //!
 //! ```text
 //!  client ──▶ http ──▶ dispatch ─▶ governed_call ─────────────▶ client
@@ -9,10 +9,9 @@
 //!               └────▶ upstream: the route of one server, under the same rights
 //! ```
 //!
-//! One job: run a verified caller's request through the pipeline in `governed_call`, in whichever protocol version
-//! it came. It holds no tool and, but for open streams, no session: what outlives a request is sealed with its client
-//! or in the store that all replicas share, and the rest (verified tokens, permits, the catalogue) can be lost at any
-//! moment.
+//! The gateway runs a verified caller's request through the pipeline in `governed_call`, in any protocol version. It holds no
+//! tools and, except for open streams, no sessions: what outlives a request is sealed and held by its client, or in the store
+//! that all replicas share. All other state (verified tokens, permits, the catalogue) is a cache and can be lost at any moment.
 
 mod answer_pace;
 mod authority;
@@ -91,46 +90,46 @@ use sse::SseTransport;
 use stored_stream::StreamStore;
 use task_handle::TaskHandles;
 
-/// How often a start that waits says what for.
+/// Interval at which a start that waits logs the part that it waits for.
 const TELL: Duration = Duration::from_secs(5);
 
-/// No answer of the policy service, and no list of the tool-runner, takes longer.
+/// Time limit of a request to the policy service, and of a list of the tool-runner.
 const NEIGHBOUR_LIMIT: Duration = Duration::from_millis(900);
 
-/// A gateway that cannot start.
+/// The reason for which a gateway cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A setting that cannot be used.
+    /// A setting is invalid.
     #[error("{0}")]
     Config(String),
-    /// Whose requests are taken.
+    /// The authentication of requests cannot be set up.
     #[error(transparent)]
     Edge(#[from] wardgate_edge::Error),
-    /// Whom browsers are signed in by.
+    /// The sign-in of browsers cannot be set up.
     #[error(transparent)]
     Connect(#[from] wardgate_connect::Error),
-    /// Whom clients get tokens from.
+    /// The authorization server cannot be set up.
     #[error(transparent)]
     Authorization(#[from] wardgate_authorization_facade::Error),
 }
 
-/// The services a gateway works with.
+/// The services that a gateway uses.
 #[derive(Debug, Clone)]
 pub struct Neighbours {
-    /// Decides.
+    /// The policy service, which authorizes calls.
     pub policy: LinkedService<LocalPolicy>,
-    /// Runs.
+    /// The tool-runner, which runs tools.
     pub tool_runner: LinkedService<LocalToolRunner>,
-    /// Records.
+    /// The audit service, which records calls.
     pub audit: LinkedService<LocalAudit>,
-    /// Remembers; without one there are no conversations.
+    /// The memory service, or `None` if there are no conversations.
     pub memory: Option<LinkedService>,
 }
 
 /// A gateway, ready to serve.
 pub struct Gateway {
     limits: Limits,
-    /// Whether `/message` also takes the names of tools as methods.
+    /// Whether `/message` also accepts names of tools as methods.
     takes_direct_methods: bool,
     guard: HttpGuard,
     connect_pages: Arc<ConnectPages>,
@@ -141,23 +140,23 @@ pub struct Gateway {
     sessions: StreamableSessions,
     stream_store: Arc<StreamStore>,
     sse: SseTransport,
-    /// Not among the parts that must be ready: tools are of use without it.
+    /// The memory service. It is not among the parts that must be ready, because tools work without it.
     memory: Option<Arc<ConversationMemory>>,
     recorder: Arc<CallRecorder>,
     revocations: Arc<Revocations>,
     limits_view: LimitsView,
     admission: Arc<RequestAdmission>,
     pipeline: Arc<CallPipeline>,
-    /// Calls under way, whether or not their client still waits.
+    /// The calls in progress, including those whose client no longer waits.
     calls: TaskTracker,
     parts: Vec<ProbedComponent>,
-    /// Whether it goes on: the part of its readiness that is its own.
+    /// The gateway's own part of its readiness: not ready from the beginning of a shutdown.
     own_readiness: watch::Sender<Readiness>,
 }
 
-/// What is opened before a gateway can start.
+/// The resources that are opened before a gateway can start.
 struct GatewayResources {
-    /// How clients reach the gateway.
+    /// The URL at which clients reach the gateway.
     public_url: String,
     edge: Admission,
     store: Arc<Store>,
@@ -233,8 +232,8 @@ impl GatewayResources {
 }
 
 impl Gateway {
-    /// Loads the issuers' keys and starts to follow the neighbours. Neighbours that are away do not stop
-    /// it; `/ready` says so.
+    /// Creates a gateway: loads the issuers' keys and starts to follow the neighbouring services. A neighbour that is
+    /// unreachable does not prevent the start; `/ready` reports it.
     pub async fn new(
         config: Config,
         bound: &BoundListener,
@@ -345,7 +344,7 @@ impl Gateway {
     pub async fn ready(&self) {
         for (part, readiness) in &self.parts {
             let mut readiness = readiness.clone();
-            // A sender that is gone never becomes ready; the probes tell.
+            // A part whose sender is dropped never becomes ready, which the probes report.
             let mut becoming = pin!(readiness.wait_for(Readiness::is_ready));
             while tokio::time::timeout(TELL, becoming.as_mut()).await.is_err() {
                 tracing::warn!(part, "still waiting for a part to become ready");
@@ -353,23 +352,24 @@ impl Gateway {
         }
     }
 
-    /// Every path for clients.
+    /// Returns the router of all paths for clients.
     pub fn router(self: &Arc<Self>) -> Router {
         http::router(self)
     }
 
-    /// What has to be ready for it to be, for its probes.
+    /// Returns the parts that must be ready for the gateway to be ready, for its probes.
     pub fn parts(&self) -> Vec<ProbedComponent> {
         self.parts.clone()
     }
 
-    /// Whom it lets in, for whatever else has the same address.
+    /// Returns the admission of callers, for other services on the same address.
     pub fn admission(&self) -> Admission {
         self.guard.admission().clone()
     }
 
-    /// Serves `router`, which is the gateway's and whatever else has the same address, until `shutdown` closes. Then
-    /// finishes what is in flight and records what was only counted. From when it is told to stop it is not ready.
+    /// Serves `router`, which has the gateway's paths and those of other services on the same address, until `shutdown` closes.
+    /// Then finishes the requests in flight and records the refusals that were only counted. The gateway is not ready from the
+    /// moment the shutdown is announced.
     pub async fn serve(self: Arc<Self>, bound: BoundListener, router: Router, shutdown: Shutdown) {
         let limits = self.limits.connections();
         let (announced, closes) = (shutdown.clone().is_told(), shutdown.clone().closes());
@@ -378,7 +378,7 @@ impl Gateway {
             let stops = Readiness::NotReady("it was told to stop".to_owned());
             self.own_readiness.send_replace(stops);
             closes.await;
-            // Whoever listens does so elsewhere from now on.
+            // Clients reconnect their streams to another replica from now on.
             self.listeners.drain();
         };
         let serving = bound.serve(router, limits, shutdown, self.finish());
@@ -386,7 +386,7 @@ impl Gateway {
         self.recorder.flush().await;
     }
 
-    /// Waits for the calls under way, those included whose client is gone.
+    /// Waits for the calls in progress, including those whose client is gone.
     async fn finish(&self) {
         self.calls.close();
         self.calls.wait().await;

@@ -1,5 +1,5 @@
-//! How calls ended, in numbers. What a client named is no label before the catalogue knows it: whoever asks for made-up
-//! tools neither fills the metrics nor finds a name in them.
+//! Metrics of the outcomes of calls. A name that a client sent is a label only if the catalogue knows it, so that requests for
+//! made-up tools neither flood the metrics nor put names into them.
 
 use metrics::{SharedString, counter, histogram};
 use wardgate_domain::{CallFacts, Outcome};
@@ -7,8 +7,8 @@ use wardgate_telemetry::{labels, names};
 
 use wardgate_mcp_server::ContentMethod;
 
-/// A call has come to its end. One of a tool that is hidden from its caller counts like one of no tool: whoever may read
-/// numbers may not see every tool.
+/// Counts a call that has ended. A call of a tool that is hidden from its caller is counted as unknown, because readers of the
+/// metrics may not be allowed to see every tool.
 pub(crate) fn ended(outcome: &Outcome, is_hidden: bool) {
     let (call, status) = (&outcome.call, outcome.status.as_str());
     if call.method.is_empty() {
@@ -22,7 +22,7 @@ pub(crate) fn ended(outcome: &Outcome, is_hidden: bool) {
     }
 }
 
-/// The record did not take how a call ended.
+/// Counts a call whose outcome could not be recorded.
 pub(crate) fn not_recorded(call: &CallFacts, is_hidden: bool) {
     counter!(names::TOOL_CALLS, "tool" => tool(call, is_hidden), "status" => "not_recorded")
         .increment(1);

@@ -1,4 +1,4 @@
-//! One POST: authenticated, with the session it belongs to, not yet parsed.
+//! A POST that is authenticated and belongs to a session, but is not parsed yet.
 
 use std::sync::Arc;
 
@@ -15,22 +15,22 @@ use crate::request_context::RequestContext;
 use crate::scopes::TokenAccess;
 use crate::session::{SseSession, StreamableSession, StreamableSessions};
 
-/// The transport that a message came by.
+/// The transport of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transport {
-    /// `/mcp`: the specification and nothing else.
+    /// `/mcp`: Streamable HTTP as in the specification.
     Mcp,
-    /// `/message`: one POST, one answer, no transport headers.
+    /// `/message`: one response to one POST, without transport headers.
     Message,
-    /// `/messages/`: what is answered goes onto the stream of a session.
+    /// `/messages/`: the answer is sent on the stream of an HTTP+SSE session.
     Sse,
 }
 
-/// One POST, authenticated but not yet parsed.
+/// A POST that is authenticated, but not parsed yet.
 #[derive(Debug)]
 pub(crate) struct Post {
     pub(crate) transport: Transport,
-    /// Whether its client takes a stream as the answer; a batch and other transports have none.
+    /// Whether the client accepts a stream as the response. Batches and other transports have no streams.
     pub(crate) accepts_stream: StreamAcceptance,
     pub(crate) view: View,
     pub(crate) caller: Arc<Caller>,
@@ -39,16 +39,16 @@ pub(crate) struct Post {
     pub(crate) client_ip: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
-    /// With a stream of HTTP+SSE.
+    /// The session of HTTP+SSE, if the message belongs to one.
     pub(crate) session: Option<Arc<SseSession>>,
-    /// In a session of Streamable HTTP.
+    /// The session of Streamable HTTP, if the message belongs to one.
     pub(crate) streamable: Option<Arc<StreamableSession>>,
-    /// For the headers of the answer. None where no limit is configured.
+    /// The limits for the headers of the response, or `None` if no limit is configured.
     pub(crate) limit_report: Option<Arc<LimitReport>>,
 }
 
 impl Post {
-    /// What it speaks, for the record: the version, or the name of the plain endpoint.
+    /// Returns the protocol for the record: the version, or the name of the plain endpoint.
     pub(crate) fn protocol(&self, version: Version) -> &'static str {
         match self.transport {
             Transport::Mcp | Transport::Sse => version.as_str(),
@@ -56,7 +56,7 @@ impl Post {
         }
     }
 
-    /// What is sealed within its session is of use nowhere else.
+    /// Returns the name of the session, to which sealed values are bound.
     pub(crate) fn session_name(&self) -> Option<String> {
         match (&self.session, &self.streamable) {
             (Some(session), _) => Some(session.name()),
@@ -64,7 +64,7 @@ impl Post {
         }
     }
 
-    /// Under what the memory knows the subscriptions of its client's session, if it has one.
+    /// Returns the digest by which the memory service knows the subscriptions of the session, if there is a session.
     pub(crate) fn session_digest(&self) -> Option<Digest> {
         match &self.session {
             Some(session) => Some(session.digest()),
@@ -72,7 +72,7 @@ impl Post {
         }
     }
 
-    /// Looks up the session it names.
+    /// Looks up the session that the request names.
     pub(crate) async fn attach_session(
         &mut self,
         sessions: &StreamableSessions,
@@ -84,8 +84,8 @@ impl Post {
         Ok(())
     }
 
-    /// What the client of a request with `meta` said that it can be asked for, MCP `ClientCapabilities`; none: nothing. What
-    /// an older client can do, it said when its session began.
+    /// Returns the MCP `ClientCapabilities` of the client of a request with `meta`, or `None` if it declared none. A client of
+    /// an older version declared them at the beginning of its session.
     pub(crate) fn client_capabilities(
         &self,
         meta: &RequestMeta<'_>,
@@ -99,7 +99,7 @@ impl Post {
         }
     }
 
-    /// The context of `request` for the pipeline.
+    /// Creates the context of `request` for the pipeline.
     pub(crate) fn request_context(
         &self,
         request: &JsonRpcRequest<'_>,
@@ -118,7 +118,7 @@ impl Post {
         }
     }
 
-    /// The version that was agreed on, or is named in the header.
+    /// Returns the version that the session negotiated, or that the header names.
     pub(crate) fn version(&self) -> Result<Option<Version>, RpcError> {
         match &self.session {
             Some(session) => Ok(Some(session.version())),
@@ -128,7 +128,7 @@ impl Post {
     }
 }
 
-/// Whether `body` holds several messages at once, which have one answer together.
+/// Returns whether `body` is a batch of messages, which has one response.
 pub(crate) fn is_batch(body: &[u8]) -> bool {
     body.trim_ascii_start().starts_with(b"[")
 }

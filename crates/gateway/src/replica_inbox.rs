@@ -18,16 +18,16 @@ use wardgate_mcp_server::spelt_alike;
 
 use crate::session::StreamableSession;
 
-/// The interval at which the store is polled for messages of other replicas.
+/// Interval at which the store is polled for messages of other replicas.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// The age of the oldest message that is polled for: more than any two clocks differ.
+/// Maximum age of the messages that are polled for. It exceeds the difference between any two clocks.
 const RECENT: Duration = Duration::from_mins(1);
 
-/// The interval at which a receiver fetches its message itself, in case polling missed it.
+/// Interval at which a receiver fetches its message itself, in case polling missed it.
 const ASK: Duration = Duration::from_secs(2);
 
-/// The cancellations that one session may send to other replicas in [`CANCELLED_IN`]; further calls run to their end.
+/// Maximum number of cancellations that one session may send to other replicas in [`CANCELLED_IN`]. Other calls run on.
 const MOST_CANCELLED: u32 = 60;
 const CANCELLED_IN: Duration = Duration::from_mins(1);
 
@@ -53,7 +53,7 @@ impl WaitingMessages {
     }
 }
 
-/// The number of cancellations that each session sent to other replicas, and since when.
+/// The number of cancellations that each session sent to other replicas, and the beginning of the counting.
 #[derive(Debug, Default)]
 struct CancellationQuota(Mutex<Option<(Instant, HashMap<SessionId, u32>)>>);
 
@@ -71,7 +71,7 @@ impl CancellationQuota {
     }
 }
 
-/// A message that is expected while this is held.
+/// A message that is expected for as long as this value exists.
 #[derive(Debug)]
 pub(crate) struct ExpectedMessage {
     id: ReplicaMessageId,
@@ -97,7 +97,7 @@ impl ReplicaInbox {
         }
     }
 
-    /// Expects the message `id` from now on.
+    /// Expects the message `id` from now on, until the result is dropped.
     pub(crate) fn expect(&self, id: ReplicaMessageId) -> ExpectedMessage {
         let is_there = CancellationToken::new();
         self.waiting.lock().insert(id, is_there.clone());
@@ -108,7 +108,7 @@ impl ReplicaInbox {
         }
     }
 
-    /// Sends a message to its receiver, wherever it is. A second one with the same id changes nothing.
+    /// Sends a message to its receiver on any replica. A second message with the same id has no effect.
     pub(crate) async fn deliver(
         &self,
         id: ReplicaMessageId,
@@ -119,7 +119,7 @@ impl ReplicaInbox {
         Ok(())
     }
 
-    /// Waits for the message. A store that is unavailable is asked again.
+    /// Waits for the message. If the store is unavailable, it is asked again.
     pub(crate) async fn receive(&self, expected: &ExpectedMessage) -> Vec<u8> {
         loop {
             if let Ok(Some(replica_message)) = self.store.fetch_replica_message(expected.id).await {
@@ -138,17 +138,17 @@ impl ReplicaInbox {
         self.expect(cancellation(session, request.get()))
     }
 
-    /// Cancels the call `request`, at whichever replica it runs.
+    /// Cancels the call `request`, on whichever replica it runs.
     pub(crate) async fn cancel(&self, session: &StreamableSession, request: &str) {
         let id = cancellation(session, request);
         if !self.waiting.notify(id) && self.cancelled.may_post(session.id) {
-            // The store logs a failure; the call then runs to its end.
+            // The store logs a failure. In that case the call runs to its end.
             let _ = self.store.post_replica_message(id, Vec::new()).await;
         }
     }
 }
 
-/// The id of the message that a call is cancelled.
+/// Returns the id of the message that cancels a call.
 fn cancellation(session: &StreamableSession, request: &str) -> ReplicaMessageId {
     let request = spelt_alike(request);
     let about = About::new("cancelled")

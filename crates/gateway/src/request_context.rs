@@ -11,21 +11,21 @@ use wardgate_resilience::concurrency::Slot;
 use crate::catalogue::View;
 use crate::scopes::TokenAccess;
 
-/// The request that a call serves: who makes it, from where, in which version and view.
+/// The request that a call serves: its caller, address, version and view.
 #[derive(Debug)]
 pub(crate) struct RequestContext {
-    /// The place among the requests that are worked on. None once it is given back.
+    /// The slot of the request among those that are processed at once, or `None` once it is released.
     pub(crate) slot: Option<Slot>,
     /// The JSON-RPC id, as the client wrote it.
     pub(crate) id: Box<RawValue>,
     pub(crate) version: Version,
     pub(crate) caller: Arc<Caller>,
     pub(crate) client_ip: String,
-    /// The part of the catalogue that the path shows.
+    /// The part of the catalogue that the path serves.
     pub(crate) view: View,
     /// The scopes of the token.
     pub(crate) access: TokenAccess,
-    /// For the headers of the answer. None where no limit is configured, or no HTTP response waits.
+    /// The limits for the headers of the response, or `None` if no limit is configured or no HTTP response waits.
     pub(crate) limit_report: Option<Arc<LimitReport>>,
 }
 

@@ -1,8 +1,8 @@
-//! Scopes: what a token must have been given for an operation, beside what the policy says of its holder.
+//! OAuth scopes: what the token of a request must contain for an operation, in addition to the rights of its holder.
 //!
-//! A scope is what a person lets a client ask for, a right is what the person has. Both must be there. The policy is
-//! asked first: a client is told of scopes only for what its user may do, so a 403 shows no tool that a list would not,
-//! and nobody is asked to consent to what would be refused all the same.
+//! A scope is what a person lets a client request, and a right is what the person has. An operation needs both. The policy is
+//! asked first: the error for a missing scope is returned only for operations that the user may perform, so that a 403 reveals
+//! no hidden tool, and nobody is asked to consent to an operation that would be denied anyway.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,24 +12,24 @@ use wardgate_domain::{OfferKind, ToolFacts};
 use wardgate_edge::Scopes;
 use wardgate_mcp_server::RpcError;
 
-/// Which scopes operations need. Without any, tokens need none.
+/// The scopes that operations need. By default they need none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ScopesConfig {
-    /// What every token needs.
+    /// The scopes that every token needs.
     pub required: Vec<String>,
-    /// What a method needs besides, by its name, such as `tools/call`.
+    /// The further scopes that a method needs, by its name, such as `tools/call`.
     pub methods: BTreeMap<String, Vec<String>>,
-    /// What the call of a tool needs besides that may write.
+    /// The further scopes that the call of a tool needs if the tool may write.
     pub writes: Vec<String>,
-    /// What the use of a tool, prompt or resource needs besides, by a tag of it or of its source.
+    /// The further scopes that the use of a tool, prompt or resource needs, by a tag of it or of its source.
     pub tags: BTreeMap<String, Vec<String>>,
-    /// Scopes that a scope includes, each of which may include others.
+    /// The scopes that a scope includes. They may include further scopes.
     pub includes: BTreeMap<String, Vec<String>>,
 }
 
 impl ScopesConfig {
-    /// Checks that each is written as RFC 6749 §3.3 has it; gives the one that is not.
+    /// Checks that each scope has the form of RFC 6749 §3.3. Returns an invalid scope as the error.
     pub(crate) fn validate(&self) -> Result<(), &str> {
         let lists = [&self.methods, &self.tags, &self.includes];
         let in_lists = lists.into_iter().flat_map(BTreeMap::values);
@@ -40,13 +40,13 @@ impl ScopesConfig {
         bad.map_or(Ok(()), |scope| Err(scope))
     }
 
-    /// What the tags of `facts` need.
+    /// Returns the scopes that the tags of `facts` need.
     fn of_tags<'r>(&'r self, facts: &'r ToolFacts) -> impl Iterator<Item = &'r String> {
         let of_tag = |tag| self.tags.get(tag);
         facts.tags.iter().filter_map(of_tag).flatten()
     }
 
-    /// Which of `needed` count as held by whoever holds `held`: all or not.
+    /// Returns whether `held`, with all scopes that it includes, contains all of `needed`.
     fn are_held(&self, needed: &BTreeSet<&str>, held: &Scopes) -> bool {
         let mut have: BTreeSet<&str> = held.iter().collect();
         let mut new: Vec<&str> = have.iter().copied().collect();
@@ -58,7 +58,7 @@ impl ScopesConfig {
     }
 }
 
-/// What the token of a request is good for, and at which resource, by the rules of the configuration.
+/// The scopes of a request's token, the resource that it is used at, and the configured rules.
 #[derive(Debug, Clone)]
 pub(crate) struct TokenAccess {
     scopes: Arc<Scopes>,
@@ -81,14 +81,14 @@ impl TokenAccess {
         self.has(&self.rules.required)
     }
 
-    /// Checks the scopes that the method needs.
+    /// Checks the scopes that the method needs, and those that every token needs.
     pub(crate) fn check_method(&self, method: &str) -> Result<(), RpcError> {
         let rules = &self.rules;
         let of_method = rules.methods.get(method).into_iter().flatten();
         self.has(of_method.chain(&rules.required))
     }
 
-    /// Checks the scopes that the use of a tool or source needs.
+    /// Checks the scopes that the use of a tool or source needs, and those that every token needs.
     pub(crate) fn check_use(&self, method: &str, facts: &ToolFacts) -> Result<(), RpcError> {
         let rules = &self.rules;
         let of_method = rules.methods.get(method).into_iter().flatten();
@@ -99,7 +99,7 @@ impl TokenAccess {
         self.has(of_use.chain(&rules.required))
     }
 
-    /// Checks the scopes that the route of a server needs.
+    /// Checks the scopes that the route of a server needs, and those that every token needs.
     pub(crate) fn check_route(&self, facts: &ToolFacts) -> Result<(), RpcError> {
         let rules = &self.rules;
         self.has(rules.of_tags(facts).chain(&rules.required))

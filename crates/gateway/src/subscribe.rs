@@ -1,9 +1,10 @@
-//! `resources/subscribe` and `resources/unsubscribe`, before 2026-07-28: what the caller's stream is to tell of.
+//! The methods `resources/subscribe` and `resources/unsubscribe` of the versions before 2026-07-28: choose the resources whose
+//! changes the caller's stream reports.
 //!
-//! Conversations are kept with the memory, everything else with the gateway.
+//! Subscriptions to conversations are stored by the memory service, all others by the gateway.
 //!
-//! It is no use of the memory that the record knows: nothing is released, and nothing is learnt of whether there is such
-//! a conversation. Whoever reads what changed is on record then.
+//! A subscription to a conversation is not recorded as an access to the memory, because it releases nothing and does not reveal
+//! whether the conversation exists. Reading a changed conversation is recorded.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::listen::{self, ListeningClient, ResourceWatcher, Subscriber};
 use crate::memory::{self, ConversationUri, MemoryRejection, TEMPLATE};
 use crate::post::Post;
 
-/// One of the two.
+/// A method that begins or ends a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SubscriptionMethod {
     Begin,
@@ -23,7 +24,7 @@ pub(crate) enum SubscriptionMethod {
 }
 
 impl SubscriptionMethod {
-    /// The method of that name.
+    /// Returns the method of this name.
     pub(crate) fn named(method: &str) -> Option<Self> {
         match method {
             listen::SUBSCRIBE => Some(Self::Begin),

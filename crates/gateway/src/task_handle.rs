@@ -1,4 +1,4 @@
-//! The handle of a task that its client holds as `taskId`: sealed, so that any replica can serve it, and for its caller alone.
+//! The handle of a task, which its client holds as `taskId`. It is sealed for its caller, so that any replica can serve it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use wardgate_rpc::client::{ResultFacts, Task};
 use crate::post::Post;
 use crate::request_context::RequestContext;
 
-/// What a client has to declare to be given tasks, a JSON object.
+/// The capabilities that a client must declare to receive tasks, a JSON object.
 pub(crate) const NEEDED: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
 
-/// `capabilities`, an MCP `ClientCapabilities`, of a client that is given no task.
+/// Returns `capabilities`, an MCP `ClientCapabilities`, without the support of tasks.
 pub(crate) fn without_tasks(capabilities: &str) -> String {
     let mut declared: Value = serde_json::from_str(capabilities).unwrap_or_default();
     if let Some(extensions) = declared
@@ -37,34 +37,34 @@ pub(crate) fn without_tasks(capabilities: &str) -> String {
     declared.to_string()
 }
 
-/// The content of a `taskId`. It opens for the same caller, on the same path alone.
+/// The content of a `taskId`. It is valid for the same caller on the same path only.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct TaskHandle {
     /// The name of the tool in the view.
     #[serde(rename = "n")]
     pub(crate) tool: String,
-    /// The arguments of the call, which every request about the task is decided on.
+    /// The arguments of the call. Every request about the task is authorized with them.
     #[serde(rename = "g")]
     asked: StoredArguments,
-    /// The tool-runner's own state, in base64.
+    /// The state of the tool-runner, in base64.
     #[serde(rename = "s")]
     state: String,
     /// The digest of the id of the conversation of the call, in hexadecimal.
     #[serde(rename = "c", default, skip_serializing_if = "Option::is_none")]
     conversation: Option<String>,
-    /// The sealed handle, which stays the same for the client.
+    /// The sealed handle. The client always receives the same text.
     #[serde(skip)]
     pub(crate) sealed: String,
 }
 
 /// A task that a call has become.
 pub(crate) struct StartedTask {
-    /// The members of the result: what the server says of the task, under the id that the client holds.
+    /// The members of the result: the server's description of the task, with the id that the client holds.
     members: String,
     pub(crate) facts: ResultFacts,
 }
 
-/// Hands out the handles of tasks, and opens them.
+/// Seals the handles of tasks, and opens them.
 pub(crate) struct TaskHandles {
     sealer: Arc<Sealer>,
     arguments: ArgumentStore,
@@ -78,7 +78,7 @@ impl TaskHandles {
         }
     }
 
-    /// Opens `sealed`. None if it was not handed to the caller of `post`.
+    /// Opens `sealed`. Returns `None` if it was not sealed for the caller and the path of `post`.
     pub(crate) fn open(&self, post: &Post, sealed: &str) -> Option<TaskHandle> {
         let (caller, within) = (&post.caller, post.view.path());
         let handle = self.sealer.open(Purpose::Task, caller, &within, sealed);
@@ -88,7 +88,7 @@ impl TaskHandles {
         })
     }
 
-    /// The arguments of the call that became the task. None if they have expired.
+    /// Returns the arguments of the call that became the task, or `None` if they have expired.
     pub(crate) async fn arguments(
         &self,
         handle: &TaskHandle,
@@ -97,7 +97,7 @@ impl TaskHandles {
         self.arguments.find(caller, &handle.asked).await
     }
 
-    /// The task that the call `call_id` of the tool `name` became. None if its id cannot be handed out.
+    /// Seals the handle of the task that the call `call_id` of the tool `name` became. Returns `None` if that is impossible.
     pub(crate) async fn hand_out(
         &self,
         RequestContext { caller, view, .. }: &RequestContext,
@@ -130,12 +130,12 @@ impl TaskHandle {
             .into()
     }
 
-    /// The digest of the id of the conversation of the call that became the task.
+    /// Returns the digest of the id of the conversation of the call that became the task.
     pub(crate) fn conversation(&self) -> Option<Digest> {
         self.conversation.as_ref()?.parse().ok()
     }
 
-    /// The members of a result: `about`, which the server said of the task, under the id that the client holds.
+    /// Returns the members of a result: the server's description `about`, with the id that the client holds.
     pub(crate) fn members(&self, about: &str) -> String {
         let about = no_longer(about, self.lasts());
         format!(
@@ -145,7 +145,7 @@ impl TaskHandle {
         )
     }
 
-    /// The lifetime of the id.
+    /// Returns the lifetime of the id.
     fn lasts(&self) -> Duration {
         match self.asked {
             StoredArguments::Inline(_) => Purpose::Task.lasts(),
@@ -155,12 +155,12 @@ impl TaskHandle {
 }
 
 impl StartedTask {
-    /// The digest of what is released.
+    /// Returns the digest of the released bytes.
     pub(crate) fn digest(&self) -> Digest {
         Digest::of(self.members.as_bytes())
     }
 
-    /// The answer to the call.
+    /// Returns the answer to the call.
     pub(crate) fn release(
         &self,
         id: &RawValue,
@@ -172,7 +172,7 @@ impl StartedTask {
     }
 }
 
-/// Whether a client with these capabilities, a JSON object, takes tasks.
+/// Returns whether a client with these capabilities, a JSON object, supports tasks.
 pub(crate) fn are_declared(capabilities: Option<&str>) -> bool {
     let member = |json: &str, name: &str| {
         let members: Option<BTreeMap<String, &RawValue>> = object(json);
@@ -183,7 +183,7 @@ pub(crate) fn are_declared(capabilities: Option<&str>) -> bool {
     tasks.is_some_and(|settings| settings.starts_with('{'))
 }
 
-/// `about` with a time to live of at most `longest`, the lifetime of the id.
+/// Returns `about` with a time to live of at most `longest`, the lifetime of the id.
 fn no_longer(about: &str, longest: Duration) -> String {
     #[derive(Deserialize)]
     struct TtlMember<'a> {

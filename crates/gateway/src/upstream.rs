@@ -1,7 +1,7 @@
-//! The route of one MCP server, `/mcp/upstream/{source}`: the view of that server, for callers who may connect to it.
+//! The route of a single MCP server, `/mcp/upstream/{source}`: the view of that server, for callers who may connect to it.
 //!
-//! A request to the route is answered like one to `/mcp`, under the server's own names and URIs: see [`View`]. To callers who may
-//! not connect, the server does not exist.
+//! A request to the route is answered like one to `/mcp`, but with the server's own names and URIs: see [`View`]. For callers
+//! who may not connect, the server does not exist.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::catalogue::View;
 use crate::discovery::Discovery;
 use crate::scopes::TokenAccess;
 
-/// The view of the server that is called `name`.
+/// Returns the view of the server `name`.
 pub(crate) async fn resolve_view(
     discovery: &Discovery,
     (caller, access): (&Caller, &TokenAccess),
@@ -27,7 +27,7 @@ pub(crate) async fn resolve_view(
         .filter(|source| source.switches.allow(caller));
     let connect = source.and_then(|source| source.facts.get(&OfferKind::Connect));
     let (Some(source), Some(connect)) = (source, connect) else {
-        // It is answered as a source whose rights cannot be decided, while none can be.
+        // If the policy service cannot decide, the error must be the same as for an existing source.
         return Err(match authority.visible(caller, []).await {
             Ok(_) => RpcError::unknown_route(),
             Err(error) => authority.undecided(&error),

@@ -1,6 +1,7 @@
-//! Admission of requests: each gets a place, or is told to come back later, before anything of it is begun or recorded.
+//! Admission of requests: each request gets a slot or is refused with a time to retry, before any work on it begins or
+//! is recorded.
 //!
-//! Probes, sessions, cancellations, responses of clients and streams of changes need no place.
+//! Probes, sessions, cancellations, responses of clients and change streams need no slot.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -16,27 +17,27 @@ use wardgate_resilience::{
     REQUESTS_PER_MINUTE, Rate, SharedRateLimiter,
 };
 
-/// The `Retry-After` where a neighbouring service is overloaded.
+/// The `Retry-After` if a neighbouring service is overloaded.
 pub const NEIGHBOUR_PAUSE: Duration = Duration::from_secs(1);
 
-/// The requests of one caller in a minute where the configuration says nothing.
+/// The default maximum number of requests per minute of one caller.
 const DEFAULT_REQUESTS_PER_MINUTE: u32 = 6_000;
 
-/// Admits requests, as many as can be worked on.
+/// Admits requests within the concurrency limit, the rate limit of callers and the quotas.
 pub struct RequestAdmission {
     limiter: Limiter,
-    /// What callers may still do, over all gateways.
+    /// The remaining requests of callers, over all gateways.
     rates: Arc<SharedRateLimiter>,
     uses: LimitUses,
     rate: Rate,
-    /// Whether answers say what is left of the rate: only where it is configured.
+    /// Whether responses report what is left of the rate limit, which they do only if it is configured.
     is_rate_reported: bool,
     quotas: Vec<Quota>,
 }
 
 impl RequestAdmission {
-    /// Each caller may make `requests_per_minute` at once, and in each minute, within `quotas`, counted with all gateways that
-    /// share `store`.
+    /// Creates the admission. Each caller may make `requests_per_minute` at once and per minute, within `quotas`.
+    /// Requests are counted over all gateways that share `store`.
     pub fn new(
         limiter: Limiter,
         requests_per_minute: Option<NonZeroU32>,
@@ -56,7 +57,7 @@ impl RequestAdmission {
         })
     }
 
-    /// What is used of every limit, or with a tenant, what that tenant used.
+    /// Returns the usage of every limit. If `tenant` is set, returns only the usage of that tenant.
     pub(crate) async fn uses(
         &self,
         tenant: Option<&str>,
@@ -71,7 +72,8 @@ impl RequestAdmission {
         self.uses.list(&limits, tenant).await
     }
 
-    /// A report of what the limits have left that count a request. None where no limit is configured.
+    /// Creates a report of what is left of the limits that apply to a request, or returns `None` if no limit is
+    /// configured.
     pub fn open_report(&self) -> Option<Arc<LimitReport>> {
         (self.is_rate_reported || !self.quotas.is_empty()).then(Arc::default)
     }
@@ -89,7 +91,8 @@ impl RequestAdmission {
             .map_err(|reached| RpcError::quota_reached(&reached.quota, reached.retry_after))
     }
 
-    /// A place for a request of `caller`, within the rate limit of the caller, after a short wait at most.
+    /// Takes a slot for a request of `caller`, within the rate limit of the caller. Waits for the slot for a short time
+    /// at most.
     pub async fn admit(
         &self,
         caller: &Caller,
@@ -113,7 +116,8 @@ impl RequestAdmission {
         self.wait_for_slot(caller).await
     }
 
-    /// A place for work of the gateway on behalf of `caller`, outside the rate limit, after a short wait at most.
+    /// Takes a slot for work of the gateway on behalf of `caller`, without the rate limit. Waits for a short time at
+    /// most.
     pub async fn wait_for_slot(&self, caller: &Caller) -> Result<Slot, RpcError> {
         let entered = self.limiter.enter(caller.tenant(), caller.subject());
         entered
@@ -121,18 +125,19 @@ impl RequestAdmission {
             .map_err(|refused| RpcError::overloaded(refused.is_over_share, refused.retry_after))
     }
 
-    /// A place for a call that another replica admitted.
+    /// Takes a slot for a call that another replica admitted.
     pub fn admit_resumed(&self, caller: &Caller) -> Slot {
         self.limiter.take(caller.tenant(), caller.subject())
     }
 
-    /// The error where a neighbouring service turned a request away.
+    /// Returns the error for a request that a neighbouring service refused because of overload.
     pub fn neighbour_overloaded(&self) -> RpcError {
         neighbour_overloaded(&self.limiter)
     }
 }
 
-/// The error where a neighbouring service turned a request away, which `limiter` learns from.
+/// Returns the error for a request that a neighbouring service refused because of overload, and reports the refusal to
+/// `limiter`.
 pub fn neighbour_overloaded(limiter: &Limiter) -> RpcError {
     limiter.turned_away();
     RpcError::overloaded(false, NEIGHBOUR_PAUSE)

@@ -1,12 +1,12 @@
-//! Which requests a gateway admits, and what is used of its limits.
+//! The limits of a gateway: admission of requests, and the usage of its limits for operators.
 //!
 //! ```text
-//!  request ─▶ RequestAdmission: place · rate of the caller · quotas ─▶ on its way, or told when to come back
-//!                    │ whose bucket
-//!  operator ─▶ LimitsView: policy: may they read what everybody did? ─▶ record ─▶ what is used, what is left
+//!  request ─▶ RequestAdmission: slot · rate of the caller · quotas ─▶ admitted, or refused with a time to retry
+//!                    │ usage by bucket owner
+//!  operator ─▶ LimitsView: policy: may they read everybody's calls? ─▶ record ─▶ what is used, what is left
 //! ```
 //!
-//! One job: that nobody uses more than their part, and that operators see who uses how much.
+//! Limits ensure that no caller uses more than its share, and operators can see how much each caller uses.
 
 mod admission;
 mod view;

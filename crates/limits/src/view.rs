@@ -1,4 +1,4 @@
-//! The JSON-RPC method of operators, answered for the person whose token the request brings.
+//! The JSON-RPC method that shows operators the usage of limits, authorized by the token of the request.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use wardgate_rpc::client::{CallError, IdentifiedOperator, PolicyClient};
 
 use crate::RequestAdmission;
 
-/// The method that says what is used of each limit.
+/// The name of the method that lists the usage of each limit.
 pub const LIST_LIMITS: &str = "limits/list";
 
-/// Why nothing is shown.
+/// The reason why nothing is shown.
 #[derive(Debug, thiserror::Error)]
 enum LimitsError {
     #[error(transparent)]
@@ -42,7 +42,7 @@ impl LimitsError {
     }
 }
 
-/// What is used of limits, for operators.
+/// The usage of limits, for operators.
 pub struct LimitsView {
     admission: Arc<RequestAdmission>,
     policy: PolicyClient,
@@ -50,7 +50,7 @@ pub struct LimitsView {
 }
 
 impl LimitsView {
-    /// Over the limits of `admission`.
+    /// Creates the view of the limits of `admission`.
     pub fn new(
         admission: &Arc<RequestAdmission>,
         policy: PolicyClient,
@@ -63,7 +63,7 @@ impl LimitsView {
         }
     }
 
-    /// Answers `request` of `operator`.
+    /// Handles a `request` of `operator`.
     pub async fn answer(
         &self,
         request: &JsonRpcRequest<'_>,
@@ -77,7 +77,8 @@ impl LimitsView {
         Ok(McpResponse::result(request.id, version, inner(&members)))
     }
 
-    /// What is used of every limit, or what the operator's tenant used. On record before anything is read.
+    /// Returns the usage of every limit, or only that of the operator's tenant. The request is recorded before anything
+    /// is read.
     async fn list(&self, operator: &Caller) -> Result<Vec<LimitState>, LimitsError> {
         let action = OperatorAction::ReadRecord;
         let operator = IdentifiedOperator::ask(&self.policy, operator.clone(), action).await;

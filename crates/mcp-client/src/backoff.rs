@@ -1,4 +1,4 @@
-//! How long to wait before the next attempt.
+//! Exponential backoff between attempts.
 
 use std::time::Duration;
 
@@ -6,8 +6,7 @@ use wardgate_domain::Ambient;
 
 use wardgate_resilience::jitter;
 
-/// Exponential backoff with full jitter: any time up to `first`, doubled with each failure, `longest` at
-/// most.
+/// Exponential backoff with full jitter: a random delay of up to `first`, which doubles with each failure up to `longest`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Backoff {
     pub(super) first: Duration,
@@ -15,7 +14,7 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    /// The wait after `failures` failures in a row.
+    /// Returns the delay after `failures` consecutive failures.
     pub(super) fn wait(self, failures: u32, ambient: &Ambient) -> Duration {
         let Some(doublings) = failures.checked_sub(1) else {
             return Duration::ZERO;

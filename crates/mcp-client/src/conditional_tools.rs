@@ -1,4 +1,4 @@
-//! Tools that a server shows only to clients with certain capabilities, and which capabilities these are.
+//! Discovery of tools that a server shows only to clients with certain capabilities, and of these capabilities.
 //!
 //! ```text
 //!   list of a client with none ─┬─ the same tools ─▶ nothing depends on the client
@@ -8,9 +8,9 @@
 //!                                   a tool that those do not show needs one of the others
 //! ```
 //!
-//! A server of 2026-07-28 hears a client's capabilities with each request. An older one hears them once a session, so each
-//! of these lists takes a session of its own, which is ended at once. They are asked for again when the server's tools
-//! changed, and else after an hour.
+//! A server of 2026-07-28 receives a client's capabilities with each request. An older server receives them once per session, so
+//! each of these lists takes a separate session, which is ended immediately. The lists are requested again when the server's
+//! tools change, and otherwise after an hour.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,16 +30,16 @@ use super::link::Link;
 use super::participation::{ClientFeature, ClientProfile, Participation};
 use super::settings::Transport;
 
-/// How long all of these lists may take together. The tools for every client wait for them.
+/// Maximum time for all of these lists together. The list of the tools for every client waits for them.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A capability that tools can depend on, and all that a client without it cannot be asked for.
+/// A capability that tools can depend on, with the features that a client without it does not support.
 struct ProbedCapability {
     path: &'static [&'static str],
     features: &'static [ClientFeature],
 }
 
-/// Each before its parts.
+/// The probed capabilities, each before its parts.
 const CAPABILITIES: [ProbedCapability; 6] = [
     ProbedCapability {
         path: &["elicitation"],
@@ -71,22 +71,23 @@ const CAPABILITIES: [ProbedCapability; 6] = [
     },
 ];
 
-/// What is known of one server's.
+/// The cached conditional tools of one server.
 #[derive(Default)]
 pub(super) struct ConditionalTools(Mutex<Option<KnownTools>>);
 
 struct KnownTools {
-    /// Of the list that it goes with.
+    /// The digest of the list of tools that was current when the conditional tools were determined.
     listed: Digest,
-    /// The announced changes of the server's tools by then.
+    /// The revision of the server's tools at that time, see [`Events::tools_revision`].
     revision: u64,
     since: Instant,
     tools: Arc<[ToolDefinition]>,
 }
 
 impl ConditionalTools {
-    /// Those of the server behind `link`, which has just listed `listed`: a server of 2026-07-28 for a client with all
-    /// capabilities, an older one for a client with none. Where they cannot be listed, those that were known before.
+    /// Returns the conditional tools of the server behind `link`, which has just returned `listed`: for a client with all
+    /// capabilities if it is a server of 2026-07-28, for a client with none if it is older. If they cannot be determined,
+    /// returns the previous ones.
     pub(super) async fn of(
         &self,
         listed: &[ToolDefinition],
@@ -163,7 +164,7 @@ async fn find(
         return Ok(conditional);
     }
     for ProbedCapability { path, features } in CAPABILITIES {
-        // A part of what no tool needs is needed by none.
+        // If no tool needs a capability, none needs a part of it.
         let is_asked = path.len() == 1
             || conditional
                 .iter()
@@ -186,8 +187,8 @@ async fn find(
     Ok(conditional)
 }
 
-/// Finds of which capabilities a tool needs one, whichever: those that show it besides what it needs in any case. One that
-/// none of them shows needs them all.
+/// Determines the alternative capabilities of tools that need any one of several: those that reveal a tool in addition to the
+/// capabilities that it needs in any case. A tool that no single one reveals needs all of them.
 async fn find_alternatives(
     tools: &mut [ToolDefinition],
     server: &ProbedServer<'_>,
@@ -206,7 +207,7 @@ async fn find_alternatives(
         let profile = own.iter().fold(ClientProfile::default(), |profile, it| {
             profile.with(it.features)
         });
-        // A client with none is shown none of these tools.
+        // These tools are not shown to a client without capabilities, so no request is needed.
         let shown = if needed.is_empty() {
             HashSet::new()
         } else {
@@ -237,7 +238,7 @@ fn names(tools: &[ToolDefinition]) -> HashSet<ToolName> {
     tools.iter().map(|tool| tool.name.clone()).collect()
 }
 
-/// A server that is asked what it shows to which clients.
+/// A server whose lists for different clients are compared.
 struct ProbedServer<'a> {
     transport: &'a Transport,
     link: &'a Arc<Link>,
@@ -246,7 +247,7 @@ struct ProbedServer<'a> {
 }
 
 impl ProbedServer<'_> {
-    /// The tools for a client with the capabilities of `profile`.
+    /// Lists the tools for a client with the capabilities of `profile`.
     async fn tools_for(
         &self,
         profile: ClientProfile,
@@ -259,7 +260,7 @@ impl ProbedServer<'_> {
     }
 }
 
-/// The tools for a client with the capabilities of `profile`, which the requests say.
+/// Lists the tools for a client with the capabilities of `profile`, which are declared in the requests.
 async fn list_modern(
     link: &Arc<Link>,
     connection: &UpstreamConnection,
@@ -285,7 +286,7 @@ async fn list_modern(
     ))
 }
 
-/// The same in a session of its own. What happens in it says nothing of the connections in use.
+/// Lists the tools in a separate session. Events of this session do not affect the connections in use.
 async fn list_legacy(
     transport: &Transport,
     events: &Events,

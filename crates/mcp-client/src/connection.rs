@@ -1,4 +1,4 @@
-//! One connection to a server, by either transport.
+//! A connection to a server over either transport.
 
 use serde_json::value::RawValue;
 use wardgate_mcp::Era;
@@ -31,7 +31,7 @@ impl UpstreamConnection {
         }
     }
 
-    /// The tools that the server was found to offer over it.
+    /// Returns the tools that the server listed over this connection.
     pub(super) fn listing(&self) -> &ConnectionTools {
         match self {
             Self::Stdio(connection) => &connection.listing,
@@ -39,7 +39,7 @@ impl UpstreamConnection {
         }
     }
 
-    /// The level from which on the server sends log messages over it.
+    /// Returns the level of the log messages that the server sends over this connection.
     pub(super) fn logging(&self) -> &ServerLogLevel {
         match self {
             Self::Stdio(connection) => &connection.logging,
@@ -47,7 +47,7 @@ impl UpstreamConnection {
         }
     }
 
-    /// Whether it ends when another server takes over: it is a process, or a session.
+    /// Returns whether the connection ends when another server instance takes over, because it is a process or has a session.
     pub(super) fn has_session(&self) -> bool {
         match self {
             Self::Stdio(_) => true,
@@ -55,7 +55,7 @@ impl UpstreamConnection {
         }
     }
 
-    /// Whether tools can be called as tasks that are followed here.
+    /// Returns whether tools can be called as tasks of 2025-11-25, which this crate follows to their end.
     pub(super) fn has_tasks(&self) -> bool {
         match self {
             Self::Stdio(connection) => connection.has_tasks(),
@@ -63,7 +63,7 @@ impl UpstreamConnection {
         }
     }
 
-    /// What the server says of its skills, if it has any.
+    /// Returns the skills capability of the server, or `None` if it has no skills.
     pub(super) fn skills(&self) -> Option<SkillsCapability> {
         match self {
             Self::Stdio(connection) => connection.skills(),
@@ -71,7 +71,7 @@ impl UpstreamConnection {
         }
     }
 
-    /// Asks for what nobody waits for the answer to.
+    /// Sends a request in the background and ignores the response.
     pub(super) fn request_later(&self, request: &UpstreamRequest<'_>) {
         match self {
             Self::Stdio(connection) => connection.request_later(request),
@@ -79,7 +79,7 @@ impl UpstreamConnection {
         }
     }
 
-    /// Says something that has no answer.
+    /// Sends a message that has no response.
     pub(super) async fn say(&self, message: Vec<u8>) -> Result<(), UpstreamError> {
         match self {
             Self::Stdio(connection) => connection.say(message).await,
@@ -87,7 +87,7 @@ impl UpstreamConnection {
         }
     }
 
-    /// The same, without waiting for it.
+    /// Sends a message that has no response, without waiting.
     pub(super) fn say_later(&self, message: Vec<u8>) {
         match self {
             Self::Stdio(connection) => connection.say_later(message),
@@ -95,7 +95,7 @@ impl UpstreamConnection {
         }
     }
 
-    /// Whether arguments are repeated as headers.
+    /// Returns whether marked arguments must be repeated as headers.
     pub(super) fn repeats_arguments(&self) -> bool {
         match self {
             Self::Stdio(_) => false,
@@ -103,7 +103,7 @@ impl UpstreamConnection {
         }
     }
 
-    /// One request and its answer, whatever that begins.
+    /// Sends a request and returns the response, even if that is a task that has begun.
     pub(super) async fn request_plainly(
         &self,
         request: &UpstreamRequest<'_>,

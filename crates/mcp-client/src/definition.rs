@@ -1,4 +1,4 @@
-//! The pages of an upstream's lists, and which of its tools can be offered at all.
+//! Pagination of an upstream's lists, and selection of the tools that can be offered.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -16,42 +16,42 @@ use super::message::{MemberValue, UpstreamRequest};
 use super::result::check_complete;
 use crate::fingerprint::{CanonicalDefinition, ToolFingerprint};
 
-/// Most pages of one list.
+/// Maximum number of pages of a list.
 const MAX_PAGES: usize = 100;
 
-/// Most entries of one list.
+/// Maximum number of entries of a list.
 const MAX_ENTRIES: usize = 10_000;
 
 /// A tool of an upstream server, as the server defines it.
 #[derive(Debug, Clone)]
 pub struct ToolDefinition {
-    /// The server's own name of it.
+    /// The name that the server uses.
     pub name: ToolName,
     /// The whole definition, byte for byte.
     pub raw: Box<RawValue>,
-    /// Arguments that 2026-07-28 over HTTP wants repeated as headers.
+    /// The arguments that 2026-07-28 repeats as headers over HTTP.
     pub(super) headers: Vec<MirroredHeader>,
-    /// It runs as a task only, which is followed to its end here.
+    /// Whether the tool only runs as a task, which this crate follows to its end.
     pub(super) is_task: bool,
-    /// The capabilities of those clients that the server shows it to.
+    /// The capabilities that a client needs to be shown the tool.
     pub required: RequiredCapabilities,
 }
 
 impl ToolDefinition {
-    /// None where the definition cannot be pinned.
+    /// Returns the fingerprint of the definition, or `None` if the definition cannot be pinned.
     pub(super) fn fingerprint(&self) -> Option<ToolFingerprint> {
         let definition = CanonicalDefinition::read(self.raw.get()).ok();
         definition.map(|definition| definition.fingerprint())
     }
 }
 
-/// All pages of one list, as far as they were read. Half a list is none: what is missing would look deleted.
+/// The pages of one list that were read so far. A list must be read completely, because missing entries would look deleted.
 pub(super) struct Pages {
     method: &'static str,
-    /// The member of a page that holds its entries.
+    /// The name of the member of a page that contains the entries.
     member: &'static str,
     pub(super) entries: Vec<Box<RawValue>>,
-    /// The shortest of what the pages say of how long they may be kept.
+    /// The shortest TTL of the pages, or `None` if no page has one.
     pub(super) ttl: Option<Duration>,
     cursor: Option<String>,
     read: usize,
@@ -69,7 +69,7 @@ impl Pages {
         }
     }
 
-    /// The request for the next page.
+    /// Returns the request for the next page.
     pub(super) fn request(&self) -> UpstreamRequest<'_> {
         let cursor = self
             .cursor
@@ -78,7 +78,7 @@ impl Pages {
         UpstreamRequest::new(self.method, cursor.collect())
     }
 
-    /// Takes the next page; true where it was the last one.
+    /// Adds a page, and returns whether it was the last one.
     pub(super) fn take(&mut self, result: &RawValue) -> Result<bool, UpstreamError> {
         check_complete(result)?;
         let page = DefinitionPage::read(result, self.member)?;
@@ -103,7 +103,7 @@ impl Pages {
 struct DefinitionPage {
     entries: Vec<Box<RawValue>>,
     next: Option<String>,
-    /// How long it may be kept; none where the server does not say.
+    /// The time for which the page may be cached, or `None` if the server does not specify it.
     ttl: Option<Duration>,
 }
 
@@ -132,14 +132,14 @@ impl DefinitionPage {
     }
 }
 
-/// Milliseconds; what is none is as if it was not said.
+/// Reads a TTL in milliseconds. An invalid value counts as absent.
 fn read_ttl(ttl_member: &RawValue) -> Option<Duration> {
     let ms: f64 = serde_json::from_str(ttl_member.get()).ok()?;
     Duration::try_from_secs_f64(ms / 1_000.0).ok()
 }
 
-/// The tools of `entries` that can be offered, in their order. `over_http` adds the rule for arguments
-/// that are repeated as headers; `has_tasks` says that the server's tasks can be followed.
+/// Returns the tools of `entries` that can be offered, in their order. `over_http` adds the rules for arguments that are repeated
+/// as headers. `has_tasks` states that the server's tasks can be followed.
 pub(super) fn tools(
     events: &Events,
     entries: Vec<Box<RawValue>>,

@@ -1,4 +1,4 @@
-//! The two eras of the protocol, and how a server shows to which it belongs.
+//! The eras of the protocol, and detection of the era of a server.
 //!
 //! ```text
 //!   server/discover ─▶ DiscoverResult, or "unsupported version" ─▶ the best version both speak
@@ -21,7 +21,7 @@ use super::error::{UpstreamError, UpstreamRpcError};
 use super::message::{MODERN, MemberValue, UpstreamRequest, client_info};
 use super::participation::ClientProfile;
 
-/// The versions that begin with `initialize`, best first.
+/// The versions that begin with `initialize`, newest first.
 const LEGACY: [&str; 4] = [
     LATEST_LEGACY,
     Version::V2025_06_18.as_str(),
@@ -31,70 +31,71 @@ const LEGACY: [&str; 4] = [
 
 const LATEST_LEGACY: &str = Version::NEWEST_LEGACY.as_str();
 
-/// For how long a server is taken to be legacy without asking again: it may have been upgraded.
+/// Time for which observations about a server are cached. After that they are made again, because the server
+/// may have been upgraded.
 const OBSERVATION_TTL: Duration = Duration::from_hours(1);
 
-/// The eras of the protocol that a server supports, as far as it has shown that.
+/// The eras of the protocol that a server is known to support.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SupportedEras {
-    /// It was not reached yet.
+    /// The server was not reached yet.
     Unknown,
-    /// It named 2026-07-28 alone. Whether it takes `initialize` too is asked when a legacy client is there: the SDKs that serve
-    /// both eras name the newer one alone.
+    /// The server declared only 2026-07-28. The SDKs that support both eras declare only the newer one, so `initialize` is tried
+    /// when a legacy client needs it.
     Unsettled,
-    /// Both eras.
+    /// The server supports both eras.
     Both,
-    /// 2026-07-28 alone.
+    /// The server supports only 2026-07-28.
     Modern,
-    /// 2025-11-25 and before alone.
+    /// The server supports only versions up to 2025-11-25.
     Legacy,
 }
 
-/// What a server has shown of itself by now.
+/// The properties of a server that were observed so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObservedServer {
     pub eras: SupportedEras,
-    /// Calls of its tools may become tasks, by the extension of 2026-07-28.
+    /// Whether tool calls may become tasks, by the extension of 2026-07-28.
     pub has_tasks: bool,
-    /// None before it was connected to.
+    /// The declared capabilities, or `None` before the first connection.
     pub declares: Option<ServerCapabilities>,
 }
 
-/// What a server declared that it has, beside lists (MCP `ServerCapabilities`).
+/// The MCP `ServerCapabilities` of a server that do not concern lists.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ServerCapabilities {
-    /// It sends log messages.
+    /// Whether the server sends log messages.
     pub logging: bool,
-    /// It completes arguments.
+    /// Whether the server completes arguments.
     pub completions: bool,
-    /// It tells of changes of single resources.
+    /// Whether the server notifies about changes of single resources.
     pub resource_subscriptions: bool,
 }
 
-/// Since when something is known of a server, so that it need not be asked at every connection.
+/// The time of an observation about a server, so that it does not have to be made for each connection.
 #[derive(Debug, Default)]
 pub(super) struct CachedObservation(Mutex<Option<Instant>>);
 
 impl CachedObservation {
-    /// Whether it is known, and not for too long.
+    /// Returns whether the observation was made and is not too old.
     pub(super) fn holds(&self) -> bool {
         let since = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         since.is_some_and(still_holds)
     }
 
-    /// Sets whether the server has just shown it.
+    /// Records that the observation was just made, or that it does not apply.
     pub(super) fn set(&self, is_so: bool) {
         let since = is_so.then(Instant::now);
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = since;
     }
 }
 
-/// Whether an observation of that time still holds.
+/// Returns whether an observation made at `since` is still valid.
 pub(super) fn still_holds(since: Instant) -> bool {
     since.elapsed() < OBSERVATION_TTL
 }
 
-/// What the first exchange with a server settled.
+/// The result of the handshake with a server.
 #[derive(Debug, Clone, Copy)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -103,25 +104,25 @@ pub(super) fn still_holds(since: Instant) -> bool {
 pub(super) struct Handshake {
     pub(super) era: Era,
     pub(super) version: &'static str,
-    /// All that the server speaks.
+    /// The eras that the server supports.
     pub(super) eras: SupportedEras,
-    /// The server announces changes of its lists.
+    /// Whether the server announces changes of its lists.
     pub(super) announces: bool,
     pub(super) declares: ServerCapabilities,
-    /// Its tools can be called as tasks of 2025-11-25.
+    /// Whether tools can be called as tasks of 2025-11-25.
     pub(super) tasks: bool,
-    /// It has the extension of tasks of 2026-07-28.
+    /// Whether the server supports the tasks extension of 2026-07-28.
     pub(super) task_extension: bool,
-    /// A legacy server takes a level for its logs.
+    /// Whether a legacy server accepts a log level.
     pub(super) logs: bool,
-    /// It has skills.
+    /// The skills capability, or `None` if the server has no skills.
     pub(super) skills: Option<SkillsCapability>,
 }
 
-/// What a server says of its skills extension (SEP-2640).
+/// The skills capability of a server (SEP-2640).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SkillsCapability {
-    /// It reads directories too.
+    /// Whether the server can list directories.
     pub directories: bool,
 }
 
@@ -135,19 +136,19 @@ impl Handshake {
     }
 }
 
-/// What the first message showed.
+/// The result of the first message to a server.
 #[derive(Debug)]
 pub(super) enum Probe {
     Modern(Handshake),
     Legacy,
 }
 
-/// The first message to a server of unknown era.
+/// Returns the first request to a server of unknown era.
 pub(super) fn discover() -> UpstreamRequest<'static> {
     UpstreamRequest::new("server/discover", Vec::new())
 }
 
-/// The first message to a legacy server, which is offered what `profile` says and nothing else.
+/// Returns the first request to a legacy server. It declares the capabilities of `profile` and no others.
 pub(super) fn initialize(profile: ClientProfile) -> UpstreamRequest<'static> {
     let members = vec![
         ("protocolVersion", MemberValue::Text(LATEST_LEGACY)),
@@ -179,7 +180,7 @@ struct Capabilities {
 struct ListCapability {
     #[serde(default, rename = "listChanged")]
     list_changed: bool,
-    /// Of resources.
+    /// Whether single resources can be subscribed to; only used for `resources`.
     #[serde(default)]
     subscribe: bool,
 }
@@ -218,7 +219,7 @@ impl Capabilities {
     }
 }
 
-/// What the answer to [`discover`] shows.
+/// Reads the response to [`discover`].
 pub(super) fn read_probe(
     answer: Result<Box<RawValue>, UpstreamRpcError>,
 ) -> Result<Probe, UpstreamError> {
@@ -265,7 +266,7 @@ pub(super) fn read_probe(
             declares: capabilities.declared(),
             tasks: false,
             task_extension: capabilities.has_task_extension(),
-            // It is told with each request.
+            // A server of 2026-07-28 receives the level with each request.
             logs: false,
             skills: capabilities.skills(),
         }));
@@ -279,7 +280,7 @@ pub(super) fn read_probe(
 const NO_COMMON_VERSION: UpstreamError =
     UpstreamError::BadResult("it speaks no version of the protocol that we speak");
 
-/// What the answer to [`initialize`] settles.
+/// Reads the response to [`initialize`].
 pub(super) fn read_initialize(result: &RawValue) -> Result<Handshake, UpstreamError> {
     #[derive(Deserialize)]
     struct InitializeResult {
@@ -301,14 +302,14 @@ pub(super) fn read_initialize(result: &RawValue) -> Result<Handshake, UpstreamEr
         eras: SupportedEras::Legacy,
         announces: initialized.capabilities.announce(),
         declares: ServerCapabilities {
-            // The first version has no word for it.
+            // 2024-11-05 has no capability for completions.
             completions: version == "2024-11-05" || declared.completions,
             ..declared
         },
         tasks: version == LATEST_LEGACY && initialized.capabilities.calls_as_tasks(),
         task_extension: false,
         logs: initialized.capabilities.logging.is_some(),
-        // Extensions are of 2026-07-28.
+        // Extensions exist since 2026-07-28.
         skills: None,
     })
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with an upstream server. No text of the server's is ever part of a message.
+//! Errors of requests to upstream servers. Their messages never contain text from a server.
 
 use std::time::Duration;
 
@@ -12,57 +12,57 @@ use wardgate_mcp::meta;
 
 use super::members::members_except;
 
-/// Why a request to an upstream server has no result.
+/// The reason why a request to an upstream server has no result.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum UpstreamError {
-    /// Nothing was sent.
+    /// The server is unreachable, and nothing was sent.
     #[error("the upstream server cannot be reached: {0}")]
     Unreachable(String),
-    /// Nothing was done: the connection had ended, or the server no longer knows our session, and so took nothing of
-    /// the request. A new connection may do.
+    /// The connection had ended, or the server no longer knows the session, so it did not process the request. The request can be
+    /// retried over a new connection.
     #[error("the connection to the upstream server has ended")]
     Gone,
-    /// Nothing was done: the person has to grant that first; where the server says so, these scopes besides those they
-    /// granted.
+    /// The user has to grant a connection first, and the server did nothing. If the server specifies scopes, the
+    /// grant has to include them.
     #[error("the caller has not connected the upstream server yet")]
     NotConnected {
-        /// What the server wants besides what was granted, separated by spaces.
+        /// The scopes that the server requires in addition to the granted ones, separated by spaces.
         scope: Option<String>,
     },
-    /// The source needs the caller's own token.
+    /// The source needs the caller's token, which is missing.
     #[error("the caller's token did not come with the call")]
     NoCallerToken,
-    /// Nothing was sent: the server offers another tool under that name than was approved, or none.
+    /// The server offers a different tool than the approved one under this name, or none. Nothing was sent.
     #[error("the upstream server offers another tool under this name than was approved")]
     ToolChanged,
-    /// Nothing was sent; there are too many requests already.
+    /// There are too many open requests, and nothing was sent.
     #[error("too many requests wait for the upstream server")]
     Busy,
-    /// Whether the server acted is open.
+    /// The deadline passed. It is unknown whether the server acted.
     #[error("the upstream server did not answer in time")]
     Timeout,
-    /// The time limit of the source ended; whether the request had an effect is open.
+    /// The time limit of the source passed. It is unknown whether the request had an effect.
     #[error("the upstream server did not answer within {0:?}; see `timeout` of the source")]
     SourceTimeout(Duration),
-    /// Whether the request had an effect is open.
+    /// The connection broke. It is unknown whether the request had an effect.
     #[error("the connection to the upstream server broke: {0}")]
     Broken(String),
-    /// An HTTP status that is neither success nor a JSON-RPC error.
+    /// The server responded with an HTTP status that is neither a success nor accompanied by a JSON-RPC error.
     #[error("the upstream server answered with HTTP status {0}")]
     Status(u16),
-    /// The server's own answer.
+    /// The server responded with a JSON-RPC error.
     #[error("the upstream server answered with JSON-RPC error {}", .0.code)]
     Rpc(UpstreamRpcError),
-    /// The server acted, and its result is of no use.
+    /// The server acted, but its result is invalid.
     #[error("the upstream server gave an answer that cannot be used: {0}")]
     BadResult(&'static str),
     /// The server acted, and its result is larger than the limit.
     #[error("the upstream server gave an answer that is too large")]
     TooLarge,
-    /// The server asks its client in the middle of a request, in a version of MCP in which it gets no answer.
+    /// The server sent a request to its client during a request, in a version of MCP in which it cannot get a response.
     #[error("the upstream server asks its client in the middle of a request of 2026-07-28")]
     AsksOutOfTurn,
-    /// The server wants something of the user's before it goes on.
+    /// The server requires input from the user, and cannot ask for it.
     #[error(
         "the upstream server asks for input in the middle of a request, and its client may not be asked"
     )]
@@ -70,7 +70,7 @@ pub enum UpstreamError {
 }
 
 impl UpstreamError {
-    /// What it means when it came up before there was a connection: nothing of a caller's was sent.
+    /// Converts an error that occurred while connecting, when no request of a caller had been sent yet.
     pub(super) fn before_any_request(self) -> Self {
         match self {
             Self::Unreachable(_)
@@ -83,8 +83,8 @@ impl UpstreamError {
         }
     }
 
-    /// What it means when it came up after the server had taken the request, or one before it of the same call: then
-    /// something may have been done, and what says otherwise would have the call made again.
+    /// Converts an error that occurred after the server had accepted the request, or an earlier request of the same call. The
+    /// call may have had an effect, and an error that excludes this would cause a retry.
     #[must_use]
     pub fn after_acceptance(self) -> Self {
         match self {
@@ -112,24 +112,24 @@ impl From<EgressError> for UpstreamError {
     }
 }
 
-/// The result of a request, as the server wrote it.
+/// The result of a request, as the server sent it.
 pub(super) type RequestResult = Result<Box<RawValue>, UpstreamError>;
 
-/// A JSON-RPC error of an upstream server. Its words are the server's: for the caller, by the policy; never for the log.
+/// A JSON-RPC error of an upstream server. Its text may be shown to the caller, if the policy permits it, but is never logged.
 #[derive(Clone, Deserialize)]
 pub struct UpstreamRpcError {
-    /// Of JSON-RPC, of MCP, or the server's own.
+    /// The error code: one of JSON-RPC, of MCP, or one that the server defines.
     pub code: i64,
-    /// In the server's words.
+    /// The error message of the server.
     #[serde(default)]
     pub message: String,
-    /// As it was sent.
+    /// Additional data of the server, as it was sent.
     #[serde(default)]
     pub data: Option<Box<RawValue>>,
 }
 
 impl UpstreamRpcError {
-    /// Its code, unless that is about our own request.
+    /// Returns the code for clients. A code that concerns the gateway's own request becomes an internal error.
     pub fn code_for_clients(&self) -> i64 {
         match self.code {
             HEADER_MISMATCH | UNSUPPORTED_VERSION => INTERNAL_ERROR,
@@ -139,8 +139,8 @@ impl UpstreamRpcError {
 }
 
 impl UpstreamRpcError {
-    /// The error as one JSON object, byte for byte but for what is about our own request or for the gateway alone to say.
-    /// `data` that readers could take for different things is left out.
+    /// Returns the error as a JSON object for clients. Members that concern the gateway's own request, or that only the gateway
+    /// may set, are removed; the others are byte for byte as sent. Ambiguous `data` is left out.
     pub fn for_clients(&self) -> String {
         let code = self.code_for_clients();
         let message = Value::from(self.message.as_str());
@@ -161,7 +161,7 @@ impl std::fmt::Debug for UpstreamRpcError {
     }
 }
 
-/// The `data` of a JSON-RPC error as it is for the client; none where nothing is left of it.
+/// Returns the `data` of a JSON-RPC error for the client, or `None` if nothing is left of it.
 fn data_for_client(data: &RawValue) -> Option<String> {
     if data.get().starts_with('{') {
         return members_except(data, |name| name.starts_with(meta::GATEWAY_PREFIX)).ok()?;

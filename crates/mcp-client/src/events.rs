@@ -1,4 +1,4 @@
-//! What an upstream lets others know: whether it is there, and that its lists or resources changed.
+//! The events of an upstream: changes of its health, its lists and its resources.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,45 +14,45 @@ use super::log_quota::LogQuota;
 use super::message::IncomingMessage;
 use super::subscriptions::Subscriptions;
 
-/// The longest instructions that are taken, in bytes.
+/// Maximum length of the instructions in bytes.
 const MAX_INSTRUCTIONS: usize = 4_096;
 
-/// Warnings about one server in one second.
+/// Maximum number of warnings about one server per second.
 const WARNINGS_PER_SECOND: u32 = 5;
 
 /// Whether an upstream server can be reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
-    /// Nobody asked it for anything yet.
+    /// No request was sent yet.
     Untried,
     Up,
     Down {
         since: Timestamp,
-        /// For the log and the operator; holds nothing the server said.
+        /// The cause, for the log and the operator. It contains no text of the server.
         cause: Arc<str>,
     },
 }
 
-/// Where the parts of one upstream report what happens.
+/// The state of one upstream, which its parts update and others watch.
 #[derive(Debug)]
 pub(super) struct Events {
-    /// The source's name, for the log.
+    /// The name of the source, for the log.
     pub(super) upstream: String,
     pub(super) ambient: Ambient,
     health: watch::Sender<Health>,
-    /// Of the server, whoever it is reached for.
+    /// The observed properties of the server, which are shared by the connections of all persons.
     observed: Arc<watch::Sender<ObservedServer>>,
-    /// Count the announced or suspected changes of each list.
+    /// The number of announced or suspected changes of the tools. `prompts` and `resources` count the changes of their lists.
     tools: Arc<watch::Sender<u64>>,
-    /// The same of the server as nobody in particular reaches it, whose list decides what is offered.
+    /// The same counter of the shared connection, whose list determines the tools that are offered.
     followed_tools: Arc<watch::Sender<u64>>,
-    /// Counts the changes that make lists of tools void which connections were compared by.
+    /// The number of changes that invalidate the lists with which connections were compared.
     tools_revision: AtomicU64,
     prompts: watch::Sender<u64>,
     resources: watch::Sender<u64>,
-    /// The resources that somebody listens to.
+    /// The resources that have listeners.
     pub(super) subscriptions: Arc<Subscriptions>,
-    /// What the server says of itself, as it last said it.
+    /// The instructions that the server sent last.
     instructions: Mutex<Option<Arc<str>>>,
     warnings: Mutex<LogQuota>,
 }
@@ -80,7 +80,8 @@ impl Events {
         }
     }
 
-    /// Of the same server, reached for somebody else: what it speaks is the same.
+    /// Creates the events for a connection of another person to the same server. Both share the observed
+    /// properties of the server.
     pub(super) fn for_another_person(&self) -> Self {
         Self {
             observed: Arc::clone(&self.observed),
@@ -97,7 +98,7 @@ impl Events {
         self.observed.subscribe()
     }
 
-    /// The server has shown this of itself.
+    /// Sets the observed properties of the server.
     pub(super) fn set_observed(&self, observed: ObservedServer) {
         self.observed.send_if_modified(|known| {
             let changed = *known != observed;
@@ -106,7 +107,7 @@ impl Events {
         });
     }
 
-    /// Whose messages the server understands, once that was asked.
+    /// Sets the supported eras of a server whose eras were unsettled.
     pub(super) fn settle_eras(&self, eras: SupportedEras) {
         self.observed.send_if_modified(|known| {
             let is_open = known.eras == SupportedEras::Unsettled;
@@ -134,7 +135,7 @@ impl Events {
         instructions.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Takes note of the instructions in `result`, the server's answer to the first message.
+    /// Takes the instructions from `result`, the response to the first message.
     pub(super) fn learn(&self, result: &RawValue) {
         #[derive(Deserialize)]
         struct InitializeMembers {
@@ -168,7 +169,7 @@ impl Events {
         }
     }
 
-    /// A server that is down stays so since the first time.
+    /// Records that the server is down. If it was down before, the first time and cause are kept.
     pub(super) fn down(&self, cause: &str) {
         let changed = self.health.send_if_modified(|health| {
             let changed = !matches!(health, Health::Down { .. });
@@ -188,7 +189,7 @@ impl Events {
         }
     }
 
-    /// Anything may have changed while nobody was listening.
+    /// Reports a possible change of all lists, because notifications may have been missed.
     pub(super) fn missed(&self) {
         self.tools_changed();
         for list in [&self.prompts, &self.resources] {
@@ -196,23 +197,23 @@ impl Events {
         }
     }
 
-    /// The server's tools changed, or may have: every connection is compared anew.
+    /// Reports a change, or a possible change, of the server's tools. The tools of every connection are compared again.
     pub(super) fn tools_changed(&self) {
         self.tools_revision.fetch_add(1, Ordering::AcqRel);
         changed(&self.tools);
     }
 
-    /// Counts what [`Self::tools_changed`] was told.
+    /// Returns how often [`Self::tools_changed`] was called.
     pub(super) fn tools_revision(&self) -> u64 {
         self.tools_revision.load(Ordering::Acquire)
     }
 
-    /// A connection offers another tool than was approved, so what is offered to clients has to be judged anew.
+    /// Reports that a connection offers a different tool than the approved one, so that the offered tools are evaluated again.
     pub(super) fn tools_differ(&self) {
         changed(&self.followed_tools);
     }
 
-    /// Takes a message that belongs to no request of ours.
+    /// Handles a message that belongs to no request of this client.
     pub(super) fn unsolicited(&self, message: &IncomingMessage<'_>) {
         match message {
             IncomingMessage::Notification { method, params } => match &**method {
@@ -240,7 +241,7 @@ impl Events {
         }
     }
 
-    /// Notes something of the server's that is not used. A server that sends much of it fills no log.
+    /// Logs that a message of the server is ignored. The log rate is limited.
     pub(super) fn ignored(&self, why: &str) {
         let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(left_out) = warnings.take() {
@@ -251,7 +252,7 @@ impl Events {
         }
     }
 
-    /// Notes a tool of the server's that cannot be offered.
+    /// Logs that a tool of the server cannot be offered. The log rate is limited.
     pub(super) fn left_out(&self, index: usize, why: &str) {
         let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(left_out) = warnings.take() {
@@ -263,14 +264,14 @@ impl Events {
     }
 }
 
-/// `notifications/resources/updated`.
+/// The parameters of `notifications/resources/updated`.
 #[derive(Deserialize)]
 struct ResourceUpdated {
     uri: String,
 }
 
-/// `notifications/subscriptions/acknowledged`. Which request it is of needs no look: another is made only when the
-/// last was acknowledged.
+/// The parameters of `notifications/subscriptions/acknowledged`. The request that is acknowledged is not checked, because the
+/// next request is not sent while an acknowledgement is awaited.
 #[derive(Default, Deserialize)]
 struct SubscriptionAcknowledged {
     notifications: Notifications,

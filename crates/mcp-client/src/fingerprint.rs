@@ -1,17 +1,17 @@
-//! The definition of one tool, as its upstream sent it.
+//! Canonical form and fingerprint of a tool definition, for pinning.
 
 use std::collections::BTreeMap;
 
 use wardgate_domain::Digest;
 use wardgate_json::{Json, NotJson};
 
-/// Larger than any definition that a model should be given.
+/// Maximum size of a definition in bytes, which is larger than any definition that a model should be given.
 const MAX_BYTES: usize = 256 * 1024;
 
-/// What stands in the place of a tool's name for what a server says of itself; no tool can be called so.
+/// The name under which the instructions of a server are pinned. It is not a valid name of a tool.
 pub const INSTRUCTIONS: &str = "(instructions)";
 
-/// An MCP tool definition with all its members, known and unknown; or a server's instructions.
+/// An MCP tool definition with all its members, known and unknown, or the instructions of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CanonicalDefinition {
     name: String,
@@ -19,16 +19,16 @@ pub struct CanonicalDefinition {
     digest: Digest,
 }
 
-/// What cannot be a tool definition.
+/// The reason why a text is not a usable definition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadDefinition {
-    /// It takes too much room.
+    /// The definition is too large.
     #[error("its definition takes {0} bytes, more than {MAX_BYTES}")]
     TooLarge(usize),
-    /// Readers could take it for different things.
+    /// The definition is ambiguous or not valid JSON.
     #[error("its definition is not plain JSON: {0}")]
     NotJson(String),
-    /// A member every definition needs is not there.
+    /// The definition lacks a required member.
     #[error("its definition has no {0}")]
     Lacks(&'static str),
 }
@@ -39,14 +39,15 @@ impl From<NotJson> for BadDefinition {
     }
 }
 
-/// A tool definition, member by member: what a server offers is compared with it before a call is sent.
+/// The digests of the members of a tool definition. The definition that a server offers is compared with the
+/// approved one before a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolFingerprint(BTreeMap<String, Digest>);
 
-/// Says how a tool is called, in versions before 2026-07-28 only.
+/// The member that specifies how a tool is called. It only exists before 2026-07-28.
 const EXECUTION: &str = "execution";
 
-/// Members that not every version of MCP has. A server leaves them out for a client of a version without them.
+/// Members that some versions of MCP lack. A server omits them for clients of these versions.
 const OF_SOME_VERSIONS: [&str; 6] = [
     EXECUTION,
     "_meta",
@@ -57,7 +58,7 @@ const OF_SOME_VERSIONS: [&str; 6] = [
 ];
 
 impl ToolFingerprint {
-    /// Whether `offered`, the definition in any version of MCP, is of the tool that this is the approved definition of.
+    /// Returns whether `offered`, the definition in any version of MCP, matches this fingerprint of the approved definition.
     pub fn admits(&self, offered: &Self) -> bool {
         let is_approved = |(member, digest): (&String, &Digest)| {
             member == EXECUTION || self.0.get(member) == Some(digest)
@@ -70,7 +71,7 @@ impl ToolFingerprint {
 }
 
 impl CanonicalDefinition {
-    /// Reads the JSON object that describes one tool.
+    /// Reads the JSON object that defines a tool.
     pub fn read(text: &str) -> Result<Self, BadDefinition> {
         if text.len() > MAX_BYTES {
             return Err(BadDefinition::TooLarge(text.len()));
@@ -85,7 +86,7 @@ impl CanonicalDefinition {
         Ok(Self { name, json, digest })
     }
 
-    /// What a server says of itself, pinned as a tool is.
+    /// Creates the canonical form of the instructions of a server, which are pinned like a tool.
     pub fn of_instructions(text: &str) -> Self {
         let member = ("instructions".to_owned(), Json::Text(text.to_owned()));
         let json = Json::Object(vec![member]);
@@ -96,7 +97,7 @@ impl CanonicalDefinition {
         }
     }
 
-    /// The same from its JSON object.
+    /// Reads the canonical form of instructions from its JSON object.
     pub fn read_instructions(text: &str) -> Result<Self, BadDefinition> {
         let json = Json::parse(text)?;
         let text = json.get("instructions").and_then(Json::as_text);
@@ -108,24 +109,24 @@ impl CanonicalDefinition {
         }
     }
 
-    /// The text, where these are instructions.
+    /// Returns the text of instructions, or `None` for a tool.
     pub fn instructions(&self) -> Option<&str> {
         let text = self.json.get("instructions")?.as_text();
         text.filter(|_| self.name == INSTRUCTIONS)
     }
 
-    /// The upstream's own name of the tool.
+    /// Returns the name that the upstream uses for the tool.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// SHA-256 of the canonical form: changes with everything but white space and the order of members.
+    /// Returns the SHA-256 digest of the canonical form. White space and the order of members do not change it.
     #[must_use]
     pub fn digest(&self) -> Digest {
         self.digest
     }
 
-    /// The canonical digest of each member.
+    /// Returns the digests of the members.
     pub fn fingerprint(&self) -> ToolFingerprint {
         let members = self.json.members().iter();
         let digest = |json: &Json| Digest::of(json.canonical().as_bytes());
@@ -136,12 +137,12 @@ impl CanonicalDefinition {
         )
     }
 
-    /// The definition as JSON, its members in the order they were sent.
+    /// Returns the definition as JSON, with its members in the original order.
     pub fn text(&self) -> String {
         self.json.compact()
     }
 
-    /// The schema of the arguments, as JSON.
+    /// Returns the schema of the arguments as JSON.
     pub fn input_schema(&self) -> String {
         self.json
             .get("inputSchema")
@@ -149,26 +150,26 @@ impl CanonicalDefinition {
             .unwrap_or_default()
     }
 
-    /// Whether the annotation `hint` is true.
+    /// Returns whether the annotation `hint` is true.
     pub fn hints(&self, hint: &str) -> bool {
         let annotations = self.json.get("annotations");
         annotations.and_then(|it| it.get(hint)?.as_boolean()) == Some(true)
     }
 
-    /// The definition without its name, its members in the order they were sent.
+    /// Returns the definition without its name, with its members in the original order.
     pub fn without_name(&self) -> String {
         let members = self.json.members().iter();
         let members = members.filter(|(name, _)| name != "name").cloned();
         Json::Object(members.collect()).compact()
     }
 
-    /// The definition itself.
+    /// Returns the definition.
     pub fn json(&self) -> &Json {
         &self.json
     }
 }
 
-/// The name that `text` gives its tool, to report on a definition that cannot be read.
+/// Returns the name of the tool in `text`, to report a definition that cannot be read.
 pub fn name_in(text: &str) -> String {
     let value: Option<serde_json::Value> = serde_json::from_str(text).ok();
     match value.as_ref().and_then(|value| value["name"].as_str()) {

@@ -6,9 +6,8 @@
 //!    asked            one connection, made when needed, shared by all;  era: modern or legacy, found out first
 //! ```
 //!
-//! It works on the wire's own bytes: tool definitions, arguments and results go through as raw JSON, with
-//! every digit, member and order. What a server sends is bounded in size, depth, number and time, and no
-//! word of it is logged.
+//! Tool definitions, arguments and results are passed on as raw JSON, with every digit and member in the original order. The
+//! size, depth, number and duration of messages from servers are limited, and their text is never logged.
 
 mod backoff;
 mod conditional_tools;

@@ -1,4 +1,4 @@
-//! One connection to one server, made when it is first needed and again when it was lost.
+//! A link to one server: a connection that is made on demand, and made again when it was lost.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -26,14 +26,15 @@ use super::settings::Transport;
 use super::task;
 use super::{http, stdio};
 
-/// How long connecting may take, whoever waits for it: a package runner may have to fetch the server first.
+/// Maximum time to connect, however long callers wait: a package runner may have to download the server first.
 const CONNECT_LIMIT: Duration = Duration::from_mins(1);
 
-/// How long calls of a new connection are held for its list of tools.
+/// Maximum time for which calls over a new connection wait for its list of tools.
 pub(super) const LIST_LIMIT: Duration = Duration::from_secs(30);
 
-/// Requests that are with the server at the same time, and those that may wait for a slot.
+/// Maximum number of requests that the server processes concurrently.
 const IN_FLIGHT: usize = 64;
+/// Maximum number of requests that wait for a slot.
 const WAITING: usize = 256;
 
 enum Connector {
@@ -41,7 +42,7 @@ enum Connector {
     Http(http::Dialer),
 }
 
-/// An attempt to connect that all share who need it.
+/// A connection attempt, shared by all requests that need the connection.
 type Attempt = Shared<BoxFuture<'static, Result<(), UpstreamError>>>;
 
 pub(super) struct Link {
@@ -55,14 +56,14 @@ pub(super) struct Link {
     request_slots: Semaphore,
 }
 
-/// See [`Link::request_permit`].
+/// A permit from [`Link::request_permit`].
 pub(super) struct RequestPermit<'a> {
     _queue_slot: SemaphorePermit<'a>,
     _request_slot: Option<SemaphorePermit<'a>>,
 }
 
 impl Link {
-    /// A legacy server is told that it may ask what `profile` says.
+    /// Creates a link. The features of `profile` are declared to a legacy server.
     pub(super) fn new(
         transport: &Transport,
         events: Arc<Events>,
@@ -95,7 +96,7 @@ impl Link {
         })
     }
 
-    /// Asks by `deadline`. Dropping the future cancels the request at the server.
+    /// Sends a request and waits for the response until `deadline`. Dropping the future cancels the request at the server.
     pub(super) async fn request(
         self: &Arc<Self>,
         request: &UpstreamRequest<'_>,
@@ -106,7 +107,7 @@ impl Link {
             .queue_slots
             .try_acquire()
             .map_err(|_| UpstreamError::Busy)?;
-        // On the heap: a timer would copy the request's future of many kilobytes, and so would who waits for it.
+        // Boxed because the timer and the callers would copy the request's future, which has many kilobytes.
         let asking = self.request_in_slot(request, listener).boxed();
         let outcome = timeout_at(deadline, asking).await;
         let outcome = outcome.unwrap_or(Err(UpstreamError::Timeout));
@@ -114,13 +115,14 @@ impl Link {
         outcome
     }
 
-    /// The right to have the server work on a request that may stay open, until it waits for a person.
+    /// Acquires a permit for work of the server on a request that may stay open. The permit is not held while the
+    /// request waits for a person.
     pub(super) async fn request_permit(&self) -> Result<RequestPermit<'_>, UpstreamError> {
         let queue_slot = self
             .queue_slots
             .try_acquire()
             .map_err(|_| UpstreamError::Busy)?;
-        // The semaphore is never closed.
+        // The acquisition does not fail because the semaphore is never closed.
         let request_slot = self.request_slots.acquire().await.ok();
         Ok(RequestPermit {
             _queue_slot: queue_slot,
@@ -128,8 +130,8 @@ impl Link {
         })
     }
 
-    /// Asks without a time limit, while `take` hears what the server says and asks meanwhile. It may last as long as
-    /// a person takes, so it holds no request slot.
+    /// Sends a request without a time limit. `take` receives the messages and requests of the server in the meantime. No request
+    /// slot is held, because the request may wait for a person.
     pub(super) async fn request_without_deadline(
         self: &Arc<Self>,
         request: &UpstreamRequest<'_>,
@@ -142,7 +144,7 @@ impl Link {
             outcome = self
                 .request_over(&connection, request, Some(&mut listener))
                 .await;
-            // The server took nothing of it, so a new connection may do.
+            // The server did not process the request, so it is retried over a new connection.
             if !matches!(outcome, Err(UpstreamError::Gone)) {
                 break;
             }
@@ -151,7 +153,7 @@ impl Link {
         outcome
     }
 
-    /// Records what an outcome says about the health of the server.
+    /// Updates the health of the server according to an outcome.
     fn record<T>(&self, outcome: &Result<T, UpstreamError>) {
         match outcome {
             Ok(_) | Err(UpstreamError::Rpc(_)) => self.events.up(),
@@ -167,7 +169,7 @@ impl Link {
         request: &UpstreamRequest<'_>,
         mut listener: Option<Listener<'_>>,
     ) -> Result<Box<RawValue>, UpstreamError> {
-        // The semaphore is never closed.
+        // The acquisition does not fail because the semaphore is never closed.
         let _request_slot = self.request_slots.acquire().await;
         let mut outcome = Err(UpstreamError::Gone);
         for _ in 0..2 {
@@ -175,7 +177,7 @@ impl Link {
             outcome = self
                 .request_over(&connection, request, lend(&mut listener))
                 .await;
-            // The server took nothing of it, so a new connection may do.
+            // The server did not process the request, so it is retried over a new connection.
             if !matches!(outcome, Err(UpstreamError::Gone)) {
                 break;
             }
@@ -183,7 +185,7 @@ impl Link {
         outcome
     }
 
-    /// Asks over `connection`; a pinned tool only if the connection has the one that was approved.
+    /// Sends a request over `connection`. A pinned tool is only called if the connection offers the approved one.
     async fn request_over(
         &self,
         connection: &UpstreamConnection,
@@ -201,7 +203,8 @@ impl Link {
         Ok(result)
     }
 
-    /// Refuses to call a pinned tool where `connection` offers another; gives the list it was compared with.
+    /// Returns an error if `connection` offers a different tool than the pinned one. Returns the list
+    /// that the pin was compared with.
     async fn check_pin(
         &self,
         connection: &UpstreamConnection,
@@ -224,7 +227,7 @@ impl Link {
         Ok(Some(listed))
     }
 
-    /// The tools that the server offers over `connection`, where its list still holds.
+    /// Returns the tools that the server offers over `connection`, or `None` if its list is no longer valid.
     fn current_tools(&self, connection: &UpstreamConnection) -> Option<Arc<ListedTools>> {
         let revision = self.events.tools_revision();
         let listed = connection.listing().current()?;
@@ -232,7 +235,8 @@ impl Link {
         holds.then_some(listed)
     }
 
-    /// The tools that the server last listed over `connection`; asked for by `deadline` if nobody did yet.
+    /// Returns the tools that the server listed last over `connection`. Requests the list, until
+    /// `deadline`, if there is none yet.
     pub(super) async fn known_tools(
         &self,
         connection: &UpstreamConnection,
@@ -242,7 +246,7 @@ impl Link {
         self.tools_by(connection, current, deadline).await
     }
 
-    /// What `current` gives, or else a new list by `deadline`.
+    /// Returns the list from `current`, or requests a new one until `deadline`.
     async fn tools_by(
         &self,
         connection: &UpstreamConnection,
@@ -252,14 +256,14 @@ impl Link {
         if let Some(listed) = current() {
             return Ok(listed);
         }
-        // On the heap: most calls have a list.
+        // Boxed because this is rarely needed: most calls have a list.
         let listing = self.list_unless(connection, current).boxed();
         timeout_at(deadline, listing)
             .await
             .unwrap_or(Err(UpstreamError::Timeout))
     }
 
-    /// A new list, unless somebody else asked for one meanwhile, which `current` tells.
+    /// Requests a new list, unless `current` returns one that another caller requested in the meantime.
     async fn list_unless(
         &self,
         connection: &UpstreamConnection,
@@ -273,8 +277,8 @@ impl Link {
         connection.listing().current().ok_or(UpstreamError::Gone)
     }
 
-    /// All tools that the server offers now, an older one to clients of this link's profile, and how long the list may be
-    /// kept.
+    /// Returns all tools that the server offers now, and the TTL of the list. A legacy server lists the tools for clients
+    /// of this link's profile.
     pub(super) async fn list_tools(
         self: &Arc<Self>,
         deadline: Instant,
@@ -304,7 +308,8 @@ impl Link {
             revision: self.events.tools_revision(),
             at: Instant::now(),
         };
-        // A server of 2026-07-28 hears with each request what its client can do. Its list is of the tools for all clients.
+        // A server of 2026-07-28 receives the capabilities of the client with each request. This list is for
+        // clients with all capabilities.
         let client = Participation::of_profile(ClientProfile::ALL);
         let mut pages = Pages::new("tools/list", "tools");
         let server = loop {
@@ -322,7 +327,7 @@ impl Link {
         Ok((tools, pages.ttl))
     }
 
-    /// Whose messages the server understands. Where discovery left open whether it takes `initialize`, it is asked now.
+    /// Returns the eras that the server supports. If discovery left open whether it accepts `initialize`, this is tried now.
     pub(super) async fn settle_eras(&self) -> SupportedEras {
         let eras = || self.events.observed().borrow().eras;
         if eras() == SupportedEras::Unsettled
@@ -338,7 +343,7 @@ impl Link {
         eras()
     }
 
-    /// The connection in use, or a new one.
+    /// Returns the current connection, or a new one.
     pub(super) async fn connection(
         self: &Arc<Self>,
     ) -> Result<Arc<UpstreamConnection>, UpstreamError> {
@@ -350,7 +355,7 @@ impl Link {
         self.usable().ok_or(UpstreamError::Gone)
     }
 
-    /// Like [`Self::connection`], by `deadline`.
+    /// Returns a connection like [`Self::connection`], until `deadline`.
     pub(super) async fn connection_by(
         self: &Arc<Self>,
         deadline: Instant,
@@ -369,17 +374,17 @@ impl Link {
             .filter(|connection| connection.is_usable())
     }
 
-    /// The attempt that is under way.
+    /// Returns the current connection attempt.
     fn attempt(&self) -> MutexGuard<'_, Option<Attempt>> {
         self.attempt.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Connects in a task of its own: a start that takes longer than one call has time serves the next.
+    /// Connects in a spawned task, so that a connection that takes longer than the deadline of one call can be used by the next.
     fn connect(self: &Arc<Self>) -> Attempt {
         let link = Arc::clone(self);
         let connecting = self.tasks.spawn(async move {
             let outcome = link.replace().await;
-            // From here on another attempt can be made, so nobody gets an outcome of long ago.
+            // The attempt is removed so that later requests make a new attempt instead of getting an old outcome.
             link.attempt().take();
             match &outcome {
                 Ok(()) => link.events.up(),
@@ -394,7 +399,7 @@ impl Link {
             .shared()
     }
 
-    /// Puts a new connection in the place of the one that there was.
+    /// Replaces the connection by a new one.
     async fn replace(&self) -> Result<(), UpstreamError> {
         let connection = match &self.connector {
             Connector::Stdio(launcher) => {
@@ -415,19 +420,19 @@ impl Link {
             self.current.store(None);
         }
         if earlier.is_some() {
-            // What changed in between went unseen.
+            // Changes in between were not noticed.
             self.events.missed();
         }
         Ok(())
     }
 
-    /// Ends the connection, without waiting for its end.
+    /// Closes the connection without waiting.
     pub(super) fn disconnect(&self) {
         self.stop.cancel();
         self.current.store(None);
     }
 
-    /// Ends the connection and waits until the server was told or has ended.
+    /// Closes the connection, and waits until the server was notified or has ended.
     pub(super) async fn close(&self) {
         self.disconnect();
         self.tasks.close();
@@ -435,7 +440,7 @@ impl Link {
     }
 }
 
-/// One request and its answer; where it begins a task, the result of the task.
+/// Sends a request and returns the response, or the result of the task that the request begins.
 async fn request_to_end(
     connection: &UpstreamConnection,
     request: &UpstreamRequest<'_>,

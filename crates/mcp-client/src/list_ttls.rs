@@ -1,4 +1,4 @@
-//! How long a server lets its lists be kept, as it last said (MCP 2026-07-28, `ttlMs`).
+//! The TTLs of a server's lists (MCP 2026-07-28, `ttlMs`).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use wardgate_domain::OfferKind;
 
-/// How long the lists of one server may be kept, by the method that lists.
+/// The last known TTLs of the lists of one server, by the list method.
 #[derive(Debug, Default)]
 pub(super) struct ListTtls(Mutex<BTreeMap<&'static str, Duration>>);
 
 impl ListTtls {
-    /// What was said of the list of `method`, if anything was.
+    /// Sets the TTL of the list of `method`, or removes it if the server specifies none.
     pub(super) fn set(&self, method: &'static str, ttl: Option<Duration>) {
         let mut ttls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match ttl {
@@ -20,7 +20,7 @@ impl ListTtls {
         };
     }
 
-    /// The shortest of the lists of `kind`; none where nothing was said.
+    /// Returns the shortest TTL of the lists of `kind`, or `None` if the server specified none.
     pub(super) fn of(&self, kind: OfferKind) -> Option<Duration> {
         let methods: &[&str] = match kind {
             OfferKind::Tool => &["tools/list"],
@@ -34,7 +34,7 @@ impl ListTtls {
     }
 }
 
-/// The shorter of what two pages say.
+/// Returns the shorter TTL of two pages.
 pub(super) fn shorter(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
     one.into_iter().chain(other).min()
 }

@@ -1,9 +1,9 @@
-//! Hearing of changed lists and resources, for as long as a connection lasts.
+//! Notifications about changed lists and resources, for the lifetime of a connection.
 //!
 //! ```text
-//!   from 2026-07-28   one `subscriptions/listen` for all that is wanted; another set: a new one, and then the end of
-//!                     the old one, so that nothing is missed in between
-//!   before            a stream of the server's own (GET, or standard output), and `resources/subscribe` for each
+//!   from 2026-07-28   one `subscriptions/listen` for all notifications; for another set, a new request begins before the
+//!                     old one ends, so that nothing is missed in between
+//!   before            the standalone stream (GET, or standard output), and `resources/subscribe` for each resource
 //! ```
 
 use std::collections::BTreeSet;
@@ -27,40 +27,40 @@ use super::error::{UpstreamError, UpstreamRpcError};
 use super::events::Events;
 use super::message::{MemberValue, UpstreamRequest};
 
-/// The pause before listening again.
+/// Delay before listening again.
 const PAUSE: Backoff = Backoff {
     first: Duration::from_secs(1),
     longest: Duration::from_mins(1),
 };
 
-/// A stream that was open for so long did not fail.
+/// Duration after which an open stream does not count as failed.
 const HEALTHY_AFTER: Duration = Duration::from_mins(1);
 
-/// From a change of what is wanted to the request for it, so that many changes take one.
+/// Delay between a change of the set of resources and the request for it, so that many changes lead to one request.
 const DEBOUNCE: Duration = Duration::from_millis(20);
 
-/// How long a server may take to begin, or to answer a request for one resource.
+/// Maximum time until a server begins to send notifications, or responds to a request for one resource.
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// From the begin of a request to the end of the one that it replaces.
+/// Time between the beginning of a request and the end of the request that it replaces.
 const REPLACED_REQUEST_DELAY: Duration = Duration::from_secs(1);
 
-/// Requests for resources that are with a server at a time.
+/// Maximum number of concurrent requests for resources.
 const AT_ONCE: usize = 8;
 
-/// A connection that can carry a request to listen.
+/// A connection over which a client can listen.
 pub(super) trait ListenTransport: Clone + Send + Sync + 'static {
-    /// Asks, and waits for the answer without a time limit. Dropping the future ends the request.
+    /// Sends a request, and waits for the response without a time limit. Dropping the future ends the request.
     fn ask(
         &self,
         request: &UpstreamRequest<'_>,
     ) -> impl Future<Output = Result<Box<RawValue>, UpstreamError>> + Send;
 
-    /// Takes what a legacy server says outside of answers, until it ends the stream of that.
+    /// Reads the standalone stream of a legacy server until its end.
     fn read_standalone_stream(&self) -> impl Future<Output = Result<(), UpstreamError>> + Send;
 }
 
-/// Listens until dropped.
+/// Listens until the future is dropped.
 pub(super) async fn run_listener<L: ListenTransport>(
     transport: L,
     events: Arc<Events>,
@@ -97,15 +97,16 @@ async fn modern<L: ListenTransport>(transport: &L, events: &Arc<Events>, handsha
     }
 }
 
-/// A request to listen that is with a server, or is made again.
+/// A listening request that is open or is being repeated.
 struct ListenRequest {
     uris: BTreeSet<String>,
     _task: AbortOnDropHandle<()>,
-    /// Ends the one before.
+    /// Ends the previous request.
     _earlier: Option<AbortOnDropHandle<()>>,
 }
 
-/// Listens, and waits until the server has begun; none where it lets nobody. What it has not taken by then is refused.
+/// Begins to listen, and waits until the server has begun or a timeout passes. Returns `None` if the server refuses. Resources
+/// that the server has not accepted by then are refused.
 async fn begin<L: ListenTransport>(
     transport: &L,
     events: &Arc<Events>,
@@ -134,7 +135,7 @@ async fn begin<L: ListenTransport>(
     is_open.then_some(task)
 }
 
-/// Ends `earlier` a little later: what the server said on it may be under way still.
+/// Ends `earlier` after a delay, because notifications may still be arriving on it.
 fn end_soon(earlier: ListenRequest) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(async move {
         sleep(REPLACED_REQUEST_DELAY).await;
@@ -143,7 +144,7 @@ fn end_soon(earlier: ListenRequest) -> AbortOnDropHandle<()> {
 }
 
 fn request(announces: bool, uris: &BTreeSet<String>) -> UpstreamRequest<'static> {
-    // A server acknowledges those of them that it has.
+    // A server acknowledges those lists that it supports.
     let mut notifications = json!({});
     if announces {
         for list in [
@@ -178,7 +179,7 @@ async fn legacy<L: ListenTransport>(transport: &L, events: &Arc<Events>, handsha
         } else {
             let gone: Vec<_> = subscribed.difference(&uris).cloned().collect();
             for uri in gone {
-                // It tells of one resource more, which nobody is told of.
+                // After a failure, the server continues to send notifications that have no listener.
                 let _ = request_resource(transport, "resources/unsubscribe", &uri).await;
                 subscribed.remove(&uri);
             }
@@ -202,8 +203,9 @@ async fn legacy<L: ListenTransport>(transport: &L, events: &Arc<Events>, handsha
     }
 }
 
-/// Subscribes on a further connection to a legacy server, which clients call over, to what is wanted: a server may tell
-/// that session alone of what its calls changed. Whether it tells of a resource at all, the plain connection finds out.
+/// Subscribes to the resources on a further connection to a legacy server, which calls of clients use, because a
+/// server may notify only the session whose call changed a resource. Whether the server accepts a resource is
+/// determined on the plain connection.
 pub(super) async fn run_resource_listener<L: ListenTransport>(
     transport: L,
     events: Arc<Events>,
@@ -222,7 +224,7 @@ pub(super) async fn run_resource_listener<L: ListenTransport>(
         }
         let new: Vec<_> = uris.difference(&subscribed).cloned().collect();
         let requests = new.into_iter().map(|uri| async {
-            // What it does not take is not asked for again before somebody wants it anew.
+            // A refused resource is not requested again until its listeners are gone and new ones come.
             let uri = uri;
             let _ = request_resource(&transport, "resources/subscribe", &uri).await;
         });
@@ -235,10 +237,10 @@ pub(super) async fn run_resource_listener<L: ListenTransport>(
     }
 }
 
-/// What takes a server's words outside of answers; none where it gave no stream for them.
+/// The task that reads the standalone stream, or `None` if the server offers no such stream.
 type StandaloneStream = Option<AbortOnDropHandle<()>>;
 
-/// Waits until the server can be heard, or never will be.
+/// Opens the standalone stream, and waits until it is open or refused.
 async fn open_standalone_stream<L: ListenTransport>(
     transport: &L,
     events: &Arc<Events>,
@@ -258,7 +260,7 @@ async fn open_standalone_stream<L: ListenTransport>(
     Some(task)
 }
 
-/// Asks for one resource.
+/// Sends a request for one resource.
 async fn request_resource<L: ListenTransport>(
     transport: &L,
     method: &'static str,
@@ -269,7 +271,7 @@ async fn request_resource<L: ListenTransport>(
     outcome.unwrap_or(Err(UpstreamError::Timeout)).map(drop)
 }
 
-/// The resources to ask the server for. One that tells of none refuses all.
+/// Returns the resources to request from the server. If the server does not support subscriptions, refuses all of them.
 fn uris_to_request(events: &Events, handshake: Handshake) -> BTreeSet<String> {
     let uris = events.subscriptions.uris();
     if handshake.declares.resource_subscriptions {
@@ -279,32 +281,32 @@ fn uris_to_request(events: &Events, handshake: Handshake) -> BTreeSet<String> {
     BTreeSet::new()
 }
 
-/// Waits until others are wanted.
+/// Waits until the set of resources changes.
 async fn wait_for_change(changes: &mut watch::Receiver<u64>) {
-    // The sender is held by the events.
+    // The change cannot fail because the events hold the sender.
     let _ = changes.changed().await;
     sleep(DEBOUNCE).await;
     changes.mark_unchanged();
 }
 
-/// Listens again and again by `once`, for as long as the server offers it.
+/// Listens repeatedly with `once`, as long as the server does not refuse.
 async fn listen_until_refused<F>(events: &Events, once: impl Fn() -> F + Send)
 where
     F: Future<Output = Result<(), UpstreamError>> + Send,
 {
     let broken_off = || events.subscriptions.interrupted();
-    // What changed in between went unseen.
+    // Changes in between were not noticed.
     let again = || events.missed();
     match until_refused(&events.ambient, once, broken_off, again).await {
         UpstreamError::Rpc(error) => refused(events, &error),
-        // Whoever asks for the lists next finds out that it takes another connection.
+        // The next request for the lists will find out that it needs a new connection.
         UpstreamError::Gone => events.missed(),
         _ => {}
     }
 }
 
-/// Takes what a legacy server says outside of answers, but for changes, as long as it gives a stream for that. `begun`
-/// is told once it can be heard, or cannot.
+/// Receives the requests of a legacy server on its standalone stream, as long as the server offers the stream. Cancels `begun`
+/// once the stream is open, or cannot be opened.
 pub(super) async fn run_request_listener<F>(
     ambient: &Ambient,
     begun: &CancellationToken,
@@ -316,7 +318,7 @@ pub(super) async fn run_request_listener<F>(
     begun.cancel();
 }
 
-/// Does `once` again and again, with longer and longer pauses, until the server refuses; gives how it does.
+/// Repeats `once`, with increasing delays, until the server refuses. Returns the refusal.
 async fn until_refused<F>(
     ambient: &Ambient,
     once: impl Fn() -> F + Send,

@@ -1,5 +1,5 @@
-//! The tools that a server was found to offer over one connection. A pinned tool is called only over a connection whose
-//! list has been compared with its pin.
+//! The tools that a server listed over one connection. A pinned tool is only called over a connection whose
+//! list was compared with the pin.
 //!
 //! ```text
 //!   pinned call ─▶ is there a list of this connection that holds? ─ no ─▶ tools/list, one for all waiting calls
@@ -20,39 +20,39 @@ use wardgate_mcp::mirrored_header::MirroredHeader;
 use super::definition::ToolDefinition;
 use crate::fingerprint::ToolFingerprint;
 
-/// How long the list of a server without sessions holds: nothing shows when a new version of such a server takes over,
-/// unless its name or version changes.
+/// Time for which the list of a server without sessions is valid. When a new version of such a server takes over, this is only
+/// noticed if its name or version changes.
 const SESSIONLESS_LIST_HOLDS: Duration = Duration::from_secs(5);
 
-/// How one tool is called, and what it is.
+/// The properties of a tool that are needed to call it.
 #[derive(Debug)]
 pub(super) struct ListedTool {
     /// The arguments that are repeated as headers.
     pub(super) headers: Vec<MirroredHeader>,
-    /// It runs as a task only.
+    /// Whether the tool only runs as a task.
     pub(super) is_task: bool,
-    /// None where the definition cannot be pinned.
+    /// The fingerprint, or `None` if the definition cannot be pinned.
     fingerprint: Option<ToolFingerprint>,
 }
 
-/// The answer to one `tools/list`.
+/// The tools in the response to a `tools/list` request.
 #[derive(Debug)]
 pub(super) struct ListedTools {
     tools: HashMap<String, ListedTool>,
     request: ListRequest,
-    /// `serverInfo` of the answer (2026-07-28), byte for byte.
+    /// The `serverInfo` of the response (2026-07-28), byte for byte.
     server: Option<Box<str>>,
 }
 
-/// When a list was asked for.
+/// The time and tools revision at which a list was requested.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ListRequest {
-    /// The announced changes of the server's tools by then.
+    /// The revision of the server's tools at that time.
     pub(super) revision: u64,
     pub(super) at: Instant,
 }
 
-/// The newest list of one connection.
+/// The most recent list of one connection.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionTools {
     current: ArcSwapOption<ListedTools>,
@@ -84,19 +84,19 @@ impl ListedTools {
         self.tools.get(name)
     }
 
-    /// Whether the tool `name` is the one that `pin` is of.
+    /// Returns whether the tool `name` matches `pin`.
     pub(super) fn admits(&self, name: &str, pin: &ToolFingerprint) -> bool {
         let offered = self.tool(name).and_then(|tool| tool.fingerprint.as_ref());
         offered.is_some_and(|offered| pin.admits(offered))
     }
 
-    /// Whether calls may still go by it. `revision` counts the changes that the server has announced by now.
+    /// Returns whether the list is still valid. `revision` is the current revision of the server's tools.
     pub(super) fn holds(&self, revision: u64, has_session: bool) -> bool {
         let is_of_session = has_session || self.request.at.elapsed() < SESSIONLESS_LIST_HOLDS;
         self.request.revision == revision && is_of_session
     }
 
-    /// Whether `result` says that it is of another server, or of another version of this one.
+    /// Returns whether `result` is from another server, or from another version of this server.
     pub(super) fn is_of_another_server(&self, result: &RawValue) -> bool {
         let Some(server) = &self.server else {
             return false;
@@ -118,13 +118,13 @@ impl ConnectionTools {
         self.current.store(None);
     }
 
-    /// The right to ask for the list: one request serves all that wait for it.
+    /// Acquires the lock for a request of the list, so that one request serves all callers.
     pub(super) async fn asking(&self) -> MutexGuard<'_, ()> {
         self.asking.lock().await
     }
 }
 
-/// What the result of a server of 2026-07-28 says of the server.
+/// Returns the `serverInfo` in a result of a server of 2026-07-28.
 pub(super) fn server_of(result: &RawValue) -> Option<Box<str>> {
     #[derive(Deserialize)]
     struct ListResult<'a> {

@@ -1,10 +1,10 @@
-//! How much of what a server causes is logged.
+//! Rate limit of log lines about a server.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A number of log lines a second; what is beyond is counted.
+/// Limits log lines to a number per second, and counts those that are left out.
 #[derive(Debug)]
 pub(super) struct LogQuota {
     per_second: u32,
@@ -23,7 +23,7 @@ impl LogQuota {
         }
     }
 
-    /// Whether a line may be logged, with the number of those left out before it.
+    /// Returns the number of lines left out since the last one if another line may be logged, or `None` if it may not.
     pub(super) fn take(&mut self) -> Option<u64> {
         if self.second.elapsed() >= Duration::from_secs(1) {
             (self.second, self.used) = (Instant::now(), 0);

@@ -1,4 +1,4 @@
-//! How loud a legacy server logs: a level for the whole connection, as loud as anybody on it has needed.
+//! The log level of a legacy server. It applies to the whole connection, and is the lowest level that any client has needed.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use super::error::UpstreamError;
 use super::message::{MemberValue, UpstreamRequest};
 use super::participation::LogLevel;
 
-/// How long a server may take to note a level.
+/// Maximum time for the response to a request that sets the level.
 const LIMIT: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(super) struct ServerLogLevel {
-    /// The server takes a level.
+    /// Whether the server accepts a level.
     is_offered: bool,
-    /// None before anybody needed one.
+    /// The current level, or `None` before a client needed one.
     level: Mutex<Option<LogLevel>>,
 }
 
@@ -30,7 +30,7 @@ impl ServerLogLevel {
         }
     }
 
-    /// Has the server log at `level` and above, by `set`. It is not asked again for what it refused.
+    /// Makes the server log at `level` and above, by `set`. A level that the server refused is not requested again.
     pub(super) async fn make_at_least<F>(
         &self,
         level: LogLevel,
@@ -46,7 +46,7 @@ impl ServerLogLevel {
             *current = Some(level);
             let members = vec![("level", MemberValue::Json(level.as_str().into()))];
             let setting = set(UpstreamRequest::new("logging/setLevel", members));
-            // Without it the call goes on; it only has less to tell.
+            // The call continues after a failure, with fewer log messages.
             let _ = timeout(LIMIT, setting).await;
         }
     }

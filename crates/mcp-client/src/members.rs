@@ -1,10 +1,10 @@
-//! Members of JSON objects, each kept byte for byte.
+//! Members of JSON objects, which are kept byte for byte.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
 use wardgate_json::Members;
 
-/// An object of these members, each already JSON.
+/// Returns an object of these members, whose values are JSON.
 pub(super) fn object<'a>(members: impl Iterator<Item = (&'a str, String)>) -> String {
     let members: Vec<_> = members
         .map(|(name, value)| format!("{}:{value}", Value::from(name)))
@@ -12,7 +12,7 @@ pub(super) fn object<'a>(members: impl Iterator<Item = (&'a str, String)>) -> St
     format!("{{{}}}", members.join(","))
 }
 
-/// The members of `object` that are not left out, as an object; none where none are left.
+/// Returns the members of `object` that are not left out, as an object, or `None` if there are none.
 pub(super) fn members_except(
     object: &RawValue,
     is_left_out: impl Fn(&str) -> bool,

@@ -1,5 +1,5 @@
-//! JSON-RPC messages around raw parts: what a request carries and what a result holds is never parsed here,
-//! so no digit, no order of members and no unknown member is lost.
+//! JSON-RPC messages with raw members: parameters and results are never parsed here, so that all digits, unknown members and the
+//! order of members are kept.
 
 use std::borrow::Cow;
 
@@ -18,33 +18,33 @@ use super::participation::{LogLevel, Participation};
 use super::passthrough_members::PassthroughMembers;
 use crate::fingerprint::ToolFingerprint;
 
-/// The longest message taken from a server, in bytes.
+/// Maximum size of a message from a server in bytes.
 pub(super) const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
 
-/// The deepest nesting taken from a server. Whatever reads below the members of a message has a limit of its own, or none
-/// to fear.
+/// Maximum nesting depth of a message from a server. Code that parses the members of a message has its own
+/// limit, or does not need one.
 const MAX_DEPTH: usize = 10_000;
 
-/// The version without handshake and session.
+/// The version without a handshake and sessions.
 pub(super) const MODERN: &str = Version::V2026_07_28.as_str();
 
-/// For how long the server is asked to keep a task, in milliseconds.
+/// Time for which the server is asked to keep a task, in milliseconds.
 const TASK_TTL: u64 = 15 * 60 * 1000;
 
-/// A request before it has an id. `members` are those of `params`, `_meta` apart.
+/// A request without an id. `members` are those of `params` without `_meta`.
 #[derive(Debug)]
 pub(super) struct UpstreamRequest<'a> {
     pub(super) method: &'static str,
     pub(super) members: Vec<(&'static str, MemberValue<'a>)>,
-    /// Arguments that 2026-07-28 repeats as headers over HTTP.
+    /// The arguments that 2026-07-28 repeats as headers over HTTP.
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
-    /// The approved definition of the tool that it calls; none: whatever has the name is called.
+    /// The fingerprint of the approved definition of the tool to call, or `None` to call any tool of that name.
     pub(super) pin: Option<&'a ToolFingerprint>,
-    /// What its client can take part in; none: in nothing.
+    /// The interaction that the client supports, or `None` if it supports none.
     pub(super) participation: Option<&'a Participation>,
-    /// It begins a task, which is to be followed to its end.
+    /// Whether the request begins a task of 2025-11-25, which has to be followed to its end.
     pub(super) is_task: bool,
-    /// What it asks for may become a task, where its client takes one.
+    /// Whether the request may become a task, if the client supports tasks.
     pub(super) offers_tasks: bool,
 }
 
@@ -69,15 +69,15 @@ struct OutgoingMeta<'a> {
     progress_token: Option<u64>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     modern: Option<ModernMeta<'a>>,
-    /// The client's own.
+    /// The other members that the client sent.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     others: Option<&'a PassthroughMembers>,
-    /// Where calls are traced. A program has no headers to find it in.
+    /// The trace context if calls are traced. It is in the message because a program receives no headers.
     #[serde(flatten)]
     trace: TraceContext,
 }
 
-/// What every request of 2026-07-28 says of its sender.
+/// The members of `_meta` that every request of 2026-07-28 has.
 #[derive(Serialize)]
 struct ModernMeta<'a> {
     #[serde(rename = "io.modelcontextprotocol/protocolVersion")]
@@ -121,7 +121,7 @@ impl Serialize for Params<'_> {
     }
 }
 
-/// Who we say we are.
+/// Returns the MCP `Implementation` of this client.
 pub(super) fn client_info() -> Value {
     serde_json::json!({ "name": "wardgate", "version": env!("CARGO_PKG_VERSION") })
 }
@@ -139,7 +139,7 @@ impl<'a> UpstreamRequest<'a> {
         }
     }
 
-    /// With a client that can take part.
+    /// Sets the client that can take part in the request.
     pub(super) fn with(self, participation: &'a Participation) -> Self {
         Self {
             participation: Some(participation),
@@ -147,7 +147,7 @@ impl<'a> UpstreamRequest<'a> {
         }
     }
 
-    /// As one that begins a task, where `is_task` says so.
+    /// Makes the request begin a task if `is_task`.
     pub(super) fn task_if(mut self, is_task: bool) -> Self {
         self.is_task = is_task;
         let ttl = || {
@@ -160,7 +160,7 @@ impl<'a> UpstreamRequest<'a> {
         self
     }
 
-    /// As one that may become a task, or is about one, where `offers_tasks` says so.
+    /// Allows the request to become a task, or marks it as being about one, if `offers_tasks`.
     pub(super) fn offering_tasks(self, offers_tasks: bool) -> Self {
         Self {
             offers_tasks,
@@ -168,12 +168,12 @@ impl<'a> UpstreamRequest<'a> {
         }
     }
 
-    /// The level from which on its client wants log messages.
+    /// Returns the lowest level of the log messages that the client asks for.
     pub(super) fn log_level(&self) -> Option<LogLevel> {
         self.participation?.log_level
     }
 
-    /// What the request is about, for the methods that name something.
+    /// Returns the name, URI or task id in the request, for methods that have one.
     pub(super) fn subject(&self) -> Option<&'a str> {
         let member = match self.method {
             "tools/call" | "prompts/get" => "name",
@@ -187,18 +187,18 @@ impl<'a> UpstreamRequest<'a> {
         })
     }
 
-    /// Whether a server that says something of its own accord can mean it. Lists are asked for in nobody's name.
+    /// Returns whether a message outside of responses can be about this request. Lists are not requested on behalf of a client.
     pub(super) fn is_talked_about(&self) -> bool {
         let is_of_connection = matches!(self.method, "logging/setLevel" | "subscriptions/listen");
         !self.opens() && !is_of_connection && !self.method.ends_with("/list")
     }
 
-    /// Whether it is one of those that open a connection; they are never cancelled.
+    /// Returns whether the request opens a connection. Such requests are never cancelled.
     pub(super) fn opens(&self) -> bool {
         matches!(self.method, "server/discover" | "initialize")
     }
 
-    /// The request as it is sent; the id is also the token its progress comes back with.
+    /// Encodes the request. The id is also the progress token.
     pub(super) fn encode(
         &self,
         id: u64,
@@ -230,7 +230,7 @@ impl<'a> UpstreamRequest<'a> {
     }
 }
 
-/// A notification of a legacy client, or on stdio.
+/// Encodes a notification, for a legacy server or over stdio.
 pub(super) fn notification(
     method: &str,
     members: &[(&'static str, MemberValue<'_>)],
@@ -238,7 +238,7 @@ pub(super) fn notification(
     encode(None, method, members, OutgoingMeta::default())
 }
 
-/// Tells the server that nobody waits for the answer to request `id` any more.
+/// Encodes the notification that request `id` is cancelled.
 pub(super) fn cancelled(id: u64) -> Result<Vec<u8>, UpstreamError> {
     let members = [("requestId", MemberValue::Json(id.into()))];
     notification("notifications/cancelled", &members)
@@ -256,10 +256,10 @@ fn encode(
         .map_err(|_| UpstreamError::Unreachable("the request cannot be written as JSON".to_owned()))
 }
 
-/// One message of a server.
+/// A message of a server.
 #[derive(Debug)]
 pub(super) enum IncomingMessage<'a> {
-    /// The response to the request of that id, if the id is one of ours by its form.
+    /// A response, with the id if it has the form of ids of this client.
     Response {
         id: Option<u64>,
         outcome: Result<&'a RawValue, UpstreamError>,
@@ -275,8 +275,8 @@ pub(super) enum IncomingMessage<'a> {
     },
 }
 
-/// The messages in `text`: one, or those of a batch (2025-03-26 allows them). The error says what is wrong
-/// without a word of the text.
+/// Reads the messages in `text`: one, or those of a batch (2025-03-26). The error describes the problem
+/// without any part of the text.
 pub(super) fn read(text: &[u8]) -> Result<Vec<IncomingMessage<'_>>, &'static str> {
     let text = std::str::from_utf8(text).map_err(|_| "it is not UTF-8")?;
     if depth(text) > MAX_DEPTH {
@@ -324,7 +324,7 @@ fn read_one(text: &str) -> Result<IncomingMessage<'_>, &'static str> {
     Ok(IncomingMessage::Response { id, outcome })
 }
 
-/// How deep the brackets of `text` nest.
+/// Returns the maximum nesting depth of brackets in `text`.
 fn depth(text: &str) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     let (mut in_string, mut escaped) = (false, false);
@@ -344,7 +344,7 @@ fn depth(text: &str) -> usize {
     deepest
 }
 
-/// What the client answered to a request of a server's.
+/// Encodes the client's response to a request of a server.
 pub(super) fn answered(id: &RawValue, result: &RawValue) -> Result<Vec<u8>, UpstreamError> {
     own_message(&OutgoingResponse {
         jsonrpc: "2.0",
@@ -354,12 +354,12 @@ pub(super) fn answered(id: &RawValue, result: &RawValue) -> Result<Vec<u8>, Upst
     })
 }
 
-/// The answer to a request of a server's that nobody can answer.
+/// Encodes the response to a request of a server that no client can respond to.
 pub(super) fn unavailable(id: &RawValue) -> Result<Vec<u8>, UpstreamError> {
     not_asked(id, "the client cannot be asked now")
 }
 
-/// The answer to a request of a server's of which it is not clear whose client it is for.
+/// Encodes the response to a request of a server that cannot be assigned to a client.
 pub(super) fn unclear(id: &RawValue) -> Result<Vec<u8>, UpstreamError> {
     not_asked(
         id,
@@ -376,7 +376,7 @@ fn not_asked(id: &RawValue, why: &str) -> Result<Vec<u8>, UpstreamError> {
     })
 }
 
-/// The response to a request of a server.
+/// A response to a request of a server.
 #[derive(Serialize)]
 struct OutgoingResponse<'a> {
     jsonrpc: &'static str,
@@ -391,7 +391,8 @@ fn own_message(answer: &OutgoingResponse<'_>) -> Result<Vec<u8>, UpstreamError> 
     serde_json::to_vec(answer).map_err(|_| UpstreamError::BadResult("its request has a bad id"))
 }
 
-/// The answer to a request of a server's: a ping is answered, and nothing else was offered to it.
+/// Encodes the response to any other request of a server: an empty result for `ping`, and an error for
+/// methods that were not offered.
 pub(crate) fn answer(id: &RawValue, method: &str) -> Result<Vec<u8>, UpstreamError> {
     let is_ping = method == "ping";
     own_message(&OutgoingResponse {
@@ -404,8 +405,7 @@ pub(crate) fn answer(id: &RawValue, method: &str) -> Result<Vec<u8>, UpstreamErr
     })
 }
 
-/// `message` on one line: a line break of JSON outside a string is only white space, and inside one it
-/// cannot be.
+/// Returns `message` on one line. A line break outside of JSON strings is only white space, and a JSON string cannot contain one.
 pub(super) fn one_line(mut message: Vec<u8>) -> Vec<u8> {
     for byte in &mut message {
         if matches!(byte, b'\n' | b'\r') {

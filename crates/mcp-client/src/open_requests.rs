@@ -1,5 +1,5 @@
-//! Which request a server means when it says or asks something without naming one: the only one that it works on.
-//! While there are others nobody can tell whose it is, and it goes nowhere.
+//! Assignment of messages and requests of a server that name no request: they are about the only open request. If several
+//! requests are open, they cannot be assigned and are not delivered.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,27 +10,27 @@ use tokio::time::Instant;
 use super::message;
 use super::server_message::{ServerMessage, ServerRequest};
 
-/// What the server says that waits for whoever made the request; more is dropped.
+/// Maximum number of messages that wait for the caller of a request. Further messages are dropped.
 pub(super) const MESSAGE_QUEUE: usize = 16;
 
-/// For so long a server that was told to stop may still talk about what it did.
+/// Time during which a server may still send messages about a cancelled request.
 const CANCELLED_REQUEST_TTL: Duration = Duration::from_mins(1);
 
-/// The requests that a server works on and may talk about.
+/// The open requests of a server that its messages may be about.
 #[derive(Debug, Default)]
 pub(super) struct OpenRequests {
-    /// Each with who listens to what is said of it, if anybody does.
+    /// The open requests, each with the receiver of its messages if there is one.
     open: HashMap<u64, Option<mpsc::Sender<ServerMessage>>>,
-    /// Requests that were given up and not answered since, and when.
+    /// The requests that were cancelled and have no response yet, with the time of the cancellation.
     given_up: HashMap<u64, Instant>,
 }
 
-/// Why nobody is told.
+/// The reason why a message was not delivered.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum UndeliveredReason {
-    /// Nothing is open whose client could be.
+    /// There is no open request with a listener.
     Nobody,
-    /// It can be of several requests.
+    /// The message may be about several requests.
     Unclear,
 }
 
@@ -39,20 +39,20 @@ impl OpenRequests {
         self.open.insert(id, listener);
     }
 
-    /// The server has answered it; tells whether anybody knew of it.
+    /// Removes a request that the server responded to. Returns whether it was known.
     pub(super) fn answered(&mut self, id: u64) -> bool {
         let was_open = self.open.remove(&id).is_some();
         self.given_up.remove(&id).is_some() || was_open
     }
 
-    /// Nobody waits for its answer any more.
+    /// Records that a request was cancelled.
     pub(super) fn given_up(&mut self, id: u64) {
         if self.open.remove(&id).is_some() {
             self.given_up.insert(id, Instant::now());
         }
     }
 
-    /// Tells whoever made the only request, if they listen.
+    /// Delivers a message to the caller of the only open request, if it listens.
     pub(super) fn deliver_to_only(
         &mut self,
         message: ServerMessage,
@@ -72,7 +72,7 @@ impl OpenRequests {
         }
     }
 
-    /// The same of a question; gives what the server is told where nobody takes it.
+    /// Delivers a request to the caller of the only open request. Returns the response for the server if it cannot be delivered.
     pub(super) fn ask_only(&mut self, question: ServerRequest) -> Option<Vec<u8>> {
         let (id, method) = (question.id.clone(), question.method.clone());
         match self.deliver_to_only(ServerMessage::Question(question)) {
@@ -82,10 +82,10 @@ impl OpenRequests {
         }
     }
 
-    /// Tells everybody who listens that an elicitation is over: whoever made it knows its id.
+    /// Notifies all listeners that an elicitation is complete. The one that made it recognises the id.
     pub(super) fn deliver_completed(&self, elicitation: &str) {
         for listener in self.open.values().flatten() {
-            // Who has too much to hear goes without.
+            // The message is dropped for a listener whose queue is full.
             let _ = listener.try_send(ServerMessage::Completed(elicitation.to_owned()));
         }
     }

@@ -1,4 +1,4 @@
-//! What a client can take part in while a server works on its request.
+//! The interaction that a client supports while a server works on its request.
 
 use std::str::FromStr;
 
@@ -12,30 +12,30 @@ use wardgate_mcp::extension::TASKS;
 use super::members::object;
 use super::passthrough_members::PassthroughMembers;
 
-/// What a client can be asked for, and which logs it wants.
+/// The capabilities of a client, and the log messages that it asks for.
 #[derive(Debug, Clone)]
 pub struct Participation {
-    /// What the client declared.
+    /// The capabilities that the client declared.
     pub capabilities: ClientCapabilities,
-    /// The log messages it wants are of this level or louder ones; none: it wants none.
+    /// The lowest level of the log messages that the client asks for, or `None` for no log messages.
     pub log_level: Option<LogLevel>,
-    /// What else it says in the `_meta` of its request.
+    /// The other members of `_meta` that the client sent.
     pub others: PassthroughMembers,
-    /// It speaks a version before 2026-07-28.
+    /// Whether the client uses a version before 2026-07-28.
     pub is_legacy: bool,
 }
 
-/// MCP `ClientCapabilities`, as far as they can be carried.
+/// MCP `ClientCapabilities`, without those that cannot be passed on.
 #[derive(Debug, Clone)]
 pub struct ClientCapabilities {
-    /// As a server of 2026-07-28 is told them: what is not known here among them, each byte for byte.
+    /// The capabilities for a server of 2026-07-28, including unknown ones, each byte for byte.
     json: Box<RawValue>,
-    /// The same where what is asked for may become a task; none of a client that takes no tasks.
+    /// The capabilities for a request that may become a task, or `None` if the client does not support tasks.
     json_with_tasks: Option<Box<RawValue>>,
     pub(super) profile: ClientProfile,
 }
 
-/// Something a server may ask of a client.
+/// A feature of clients that a server may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum ClientFeature {
@@ -47,11 +47,11 @@ pub(super) enum ClientFeature {
     Roots = 1 << 5,
 }
 
-/// The set of features that a server may ask its client for.
+/// The set of features that a server may use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct ClientProfile(u8);
 
-/// How loud a log message is (MCP `LoggingLevel`, of RFC 5424).
+/// The severity of a log message (MCP `LoggingLevel`, from RFC 5424).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
     Debug,
@@ -64,13 +64,13 @@ pub enum LogLevel {
     Emergency,
 }
 
-/// The capabilities or the log level of a client cannot be read.
+/// The error for capabilities or a log level that cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidParticipation {
-    /// `clientCapabilities` is no JSON object of objects.
+    /// `clientCapabilities` is not a JSON object of objects.
     #[error("is not a JSON object of MCP client capabilities, each once")]
     Capabilities,
-    /// `logLevel` is none.
+    /// `logLevel` is not a valid level.
     #[error(
         "is not an MCP log level; send debug, info, notice, warning, error, critical, alert or emergency"
     )]
@@ -107,10 +107,10 @@ impl FromStr for LogLevel {
 }
 
 impl ClientProfile {
-    /// All that a client can be asked for here.
+    /// All features.
     pub(super) const ALL: Self = Self(0b11_1111);
 
-    /// This without `features`.
+    /// Returns this profile without `features`.
     pub(super) fn without(self, features: &[ClientFeature]) -> Self {
         let removed = features
             .iter()
@@ -118,7 +118,7 @@ impl ClientProfile {
         Self(self.0 & !removed)
     }
 
-    /// This with `features`.
+    /// Returns this profile with `features`.
     pub(super) fn with(self, features: &[ClientFeature]) -> Self {
         Self(
             features
@@ -131,14 +131,14 @@ impl ClientProfile {
         self.0 & feature as u8 != 0
     }
 
-    /// As a legacy server is told it.
+    /// Returns the profile as MCP `ClientCapabilities` for a legacy server.
     pub(super) fn to_json(self) -> Value {
         let mut json = json!({});
         let is_form_only = self.has(ClientFeature::Form) && !self.has(ClientFeature::Url);
         if self.has(ClientFeature::Form) || self.has(ClientFeature::Url) {
             json["elicitation"] = json!({});
         }
-        // An empty object is a form, also to servers that know of no other mode.
+        // An empty object means forms, also for servers that know no other mode.
         let modes = [(ClientFeature::Form, "form"), (ClientFeature::Url, "url")];
         for (_, mode) in modes
             .iter()
@@ -174,7 +174,7 @@ impl ClientProfile {
         }
     }
 
-    /// Whether this request to the client is covered.
+    /// Returns whether the profile permits a request of a server to the client.
     pub(super) fn covers(self, method: &str, params: Option<&RawValue>) -> bool {
         #[derive(Default, Deserialize)]
         struct Params {
@@ -204,7 +204,7 @@ impl ClientProfile {
 }
 
 impl Participation {
-    /// Of a client that can be asked for what `profile` says, and that says nothing else.
+    /// Creates the participation of a client with the features of `profile` and nothing else.
     pub(super) fn of_profile(profile: ClientProfile) -> Self {
         Self {
             capabilities: ClientCapabilities {
@@ -220,7 +220,7 @@ impl Participation {
 }
 
 impl ClientCapabilities {
-    /// Those that a client told; nothing at all is none.
+    /// Reads the capabilities that a client declared. An empty text means none.
     pub fn read(json: &[u8]) -> Result<Self, InvalidParticipation> {
         let json = match json {
             [] => "{}",
@@ -242,7 +242,7 @@ impl ClientCapabilities {
                 .any(|(own, value)| own == name && value.get() != "null")
         };
         let has_url = has(&elicitation, "url");
-        // Without a mode it is a form.
+        // An elicitation capability without a mode means forms.
         let has_form = elicitation.is_some() && (has(&elicitation, "form") || !has_url);
         let profile = ClientProfile::default()
             .with_if(has_form, ClientFeature::Form)
@@ -254,7 +254,7 @@ impl ClientCapabilities {
         let to_json = |with_tasks: bool| {
             let declared = members.iter().filter_map(|(name, value)| {
                 let value = match name.as_str() {
-                    // Of 2025-11-25: answers that are tasks of the client's.
+                    // The `tasks` of 2025-11-25 are about responses of the client that are tasks.
                     "tasks" => return None,
                     "extensions" if !with_tasks => without_tasks(value.get()).ok()?,
                     _ => value.get().to_owned(),
@@ -275,29 +275,29 @@ impl ClientCapabilities {
         })
     }
 
-    /// As a server is told them, with tasks where they are offered.
+    /// Returns the capabilities for a server, with tasks if they are offered.
     pub(super) fn as_json(&self, offers_tasks: bool) -> &RawValue {
         let with_tasks = self.json_with_tasks.as_ref().filter(|_| offers_tasks);
         with_tasks.unwrap_or(&self.json)
     }
 
-    /// Whether the client declared all of `required`.
+    /// Returns whether the client declared all of `required`.
     pub fn satisfies(&self, required: &RequiredCapabilities) -> bool {
         required.are_declared(Some(self.json.get()))
     }
 
-    /// Whether the client takes a task for the answer to a call.
+    /// Returns whether the client accepts a task as the response to a call.
     pub fn accepts_tasks(&self) -> bool {
         self.json_with_tasks.is_some()
     }
 
-    /// Whether there is nothing that a client could be asked for.
+    /// Returns whether the client declared no feature that a server may use.
     pub fn can_be_asked_nothing(&self) -> bool {
         self.profile.is_empty()
     }
 }
 
-/// The other extensions.
+/// Returns the extensions without tasks.
 fn without_tasks(extensions: &str) -> Result<String, InvalidParticipation> {
     let extensions = members(extensions)?;
     let others = extensions.iter().filter(|(name, _)| name != TASKS);
@@ -306,7 +306,7 @@ fn without_tasks(extensions: &str) -> Result<String, InvalidParticipation> {
     })))
 }
 
-/// The members of an object, no name twice.
+/// Returns the members of an object, or an error if a name occurs twice.
 fn members(json: &str) -> Result<Vec<(String, &RawValue)>, InvalidParticipation> {
     let members: Members<'_> =
         serde_json::from_str(json).map_err(|_| InvalidParticipation::Capabilities)?;

@@ -1,4 +1,4 @@
-//! The members of a client's `_meta` that are between the client and the server alone.
+//! The members of a client's `_meta` that concern only the client and the server.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use wardgate_json::Members;
 use wardgate_mcp::meta;
 
-/// Of one hop: whoever sends a request writes its own.
+/// The members that concern a single hop. Every sender sets its own.
 const OF_THE_HOP: [&str; 9] = [
     "progressToken",
     "traceparent",
@@ -20,12 +20,12 @@ const OF_THE_HOP: [&str; 9] = [
     meta::RELATED_TASK,
 ];
 
-/// Each value byte for byte.
+/// The members that are passed on to the server, each value byte for byte.
 #[derive(Clone, Default)]
 pub struct PassthroughMembers(Vec<(String, Box<RawValue>)>);
 
 impl PassthroughMembers {
-    /// Those of `meta`, a JSON object, or nothing.
+    /// Returns those members of `meta`, a JSON object or empty. Returns `None` if it cannot be read.
     pub fn of(meta: &[u8]) -> Option<Self> {
         if meta.is_empty() {
             return Some(Self::default());
@@ -41,7 +41,7 @@ impl PassthroughMembers {
         ))
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no members.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -58,7 +58,7 @@ impl Serialize for PassthroughMembers {
 }
 
 impl fmt::Debug for PassthroughMembers {
-    /// Without a word of the client's.
+    /// Formats the number of members without their contents.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PassthroughMembers")
             .field("members", &self.0.len())

@@ -1,6 +1,6 @@
-//! A server whose credentials stand for the caller: each person has a connection of their own, so that no session, and
-//! nothing that a server keeps in one, is ever shared. Where the credentials are made of the caller's token, so has each
-//! token: what one client of a person may do is no other's, and a request without a token has no credentials.
+//! Connections to a server whose credentials stand for the caller. Each person has a separate connection, so that no session, and
+//! no state that a server keeps in one, is ever shared. If the credentials are derived from the caller's token, each token has a
+//! separate connection: clients of the same person may have different rights, and a request without a token has no credentials.
 
 use std::sync::Arc;
 
@@ -11,24 +11,24 @@ use wardgate_egress::{Auth, AuthSettings, BoundCredentials, EgressError, HttpSet
 use super::events::Events;
 use super::{Transport, UpstreamError};
 
-/// How many persons' connections one source keeps.
+/// Maximum number of personal connections of one source.
 const PERSONS: usize = 1_024;
 
-/// Opens the connection of one person, whose credentials the transport has.
+/// A function that opens the connection of one person with the credentials in the transport.
 type OpenPersonal<U> = fn(&Transport, Events) -> Result<U, EgressError>;
 
-/// The connections of a source, by person.
+/// The personal connections of a source.
 pub(super) struct PersonalConnections<U> {
     settings: HttpSettings,
     auth: Arc<Auth>,
-    /// Of the server as nobody in particular reaches it.
+    /// The events of the shared connection to the server.
     events: Arc<Events>,
     open: OpenPersonal<U>,
     persons: Cache<Digest, Arc<U>>,
 }
 
 impl<U> PersonalConnections<U> {
-    /// None where one connection serves everybody.
+    /// Creates the personal connections of a source, or returns `None` if one connection serves all callers.
     pub(super) fn of(
         transport: &Transport,
         events: &Arc<Events>,
@@ -54,14 +54,14 @@ impl<U> PersonalConnections<U> {
         }))
     }
 
-    /// How the server is reached for nobody in particular.
+    /// Returns the transport of the shared connection, which has the credentials for listing.
     pub(super) fn shared(&self) -> Transport {
         let mut settings = self.settings.clone();
         settings.client.auth = self.settings.listing.clone();
         Transport::Http(Box::new(settings))
     }
 
-    /// The caller's own. `token` is what the caller called with, where the credentials are made of it.
+    /// Returns the caller's connection. `token` is the caller's token, which is used if the credentials are derived from it.
     pub(super) fn upstream(
         &self,
         caller: &Caller,
@@ -80,7 +80,7 @@ impl<U> PersonalConnections<U> {
         Ok(upstream)
     }
 
-    /// Every connection there is.
+    /// Returns all open connections.
     pub(super) fn open_ones(&self) -> Vec<Arc<U>> {
         let persons = self.persons.iter();
         persons.map(|(_, upstream)| upstream).collect()

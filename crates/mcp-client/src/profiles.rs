@@ -1,5 +1,6 @@
-//! Connections to a legacy server for clients that can be asked: such a server is told once a connection what it may
-//! ask, so there is one for each set of that, beside the one on which it may ask nothing.
+//! Connections to a legacy server for clients that can be asked for input. The features that such a server may use
+//! are declared once per connection, so there is one connection for each set of features, in addition to the plain
+//! connection without features.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -11,11 +12,11 @@ use wardgate_egress::EgressError;
 use super::link::Link;
 use super::participation::ClientProfile;
 
-/// How long one that nobody uses is kept.
+/// Time after which an unused connection is closed.
 const IDLE: Duration = Duration::from_mins(5);
 
 pub(super) struct ProfileLinks {
-    /// At the same time.
+    /// Maximum number of concurrent connections.
     most: usize,
     links: Mutex<HashMap<ClientProfile, CachedLink>>,
 }
@@ -26,7 +27,7 @@ struct CachedLink {
 }
 
 impl CachedLink {
-    /// Nobody has a request on it, open or waiting.
+    /// Returns whether no request is open or waiting on the connection.
     fn is_free(&self) -> bool {
         Arc::strong_count(&self.link) == 1
     }
@@ -40,8 +41,8 @@ impl ProfileLinks {
         }
     }
 
-    /// The connection for clients that can be asked so much, made by `open` when it is first needed; none where there
-    /// is no room for another.
+    /// Returns the connection for clients with the features of `profile`, which `open` creates if there is none. Returns `None`
+    /// if there is no room for another connection.
     pub(super) fn link(
         self: &Arc<Self>,
         profile: ClientProfile,
@@ -71,7 +72,7 @@ impl ProfileLinks {
         Ok(Some(link))
     }
 
-    /// All of them, to be ended.
+    /// Removes and returns all connections, so that they can be closed.
     pub(super) fn take(&self) -> Vec<Arc<Link>> {
         self.lock().drain().map(|(_, cached)| cached.link).collect()
     }
@@ -80,7 +81,7 @@ impl ProfileLinks {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the connection goes on; an idle one is disconnected.
+    /// Returns whether the connection is kept. An idle connection is closed.
     fn goes_on(&self, profile: ClientProfile) -> bool {
         let mut links = self.lock();
         let Some(cached) = links.get_mut(&profile) else {

@@ -1,4 +1,4 @@
-//! What a client answered to the requests of a server.
+//! The responses of a client to the requests of a server.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::message::{MemberValue, UpstreamRequest};
 
-/// What a client answered: each a JSON object, by the keys of what it was asked.
+/// The responses of a client, each a JSON object, by the keys of the requests.
 #[derive(Clone)]
 pub struct Responses {
     pub(super) by_key: BTreeMap<String, Box<RawValue>>,
@@ -15,7 +15,7 @@ pub struct Responses {
 }
 
 impl Default for Responses {
-    /// No answer at all.
+    /// Returns an empty set of responses.
     fn default() -> Self {
         Self {
             by_key: BTreeMap::new(),
@@ -25,7 +25,7 @@ impl Default for Responses {
 }
 
 impl std::fmt::Debug for Responses {
-    /// Without the answers.
+    /// Formats the number of responses without their contents.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Responses")
             .field("answers", &self.by_key.len())
@@ -34,7 +34,7 @@ impl std::fmt::Debug for Responses {
 }
 
 impl Responses {
-    /// `None` if it is something else.
+    /// Reads the responses, or returns `None` if `json` is not an object of objects.
     pub fn read(json: &[u8]) -> Option<Self> {
         let json = if json.is_empty() { b"{}" } else { json };
         let by_key: BTreeMap<String, Box<RawValue>> = serde_json::from_slice(json).ok()?;
@@ -45,7 +45,7 @@ impl Responses {
         })
     }
 
-    /// Whether the client did everything it was asked to do elsewhere.
+    /// Returns whether the client accepted all requests to do something elsewhere.
     pub fn are_all_accepted(&self) -> bool {
         #[derive(Deserialize)]
         struct ElicitResult {
@@ -58,7 +58,7 @@ impl Responses {
         })
     }
 
-    /// What makes a request the retry of one that waited.
+    /// Turns a request into the retry of one that waited for input.
     pub(super) fn add_to<'a>(&'a self, request: &mut UpstreamRequest<'a>, state: Option<&'a str>) {
         let members = &mut request.members;
         members.push(("inputResponses", MemberValue::Raw(&self.raw)));

@@ -1,4 +1,4 @@
-//! The result of a call as the server gave it.
+//! The results of calls as the server sent them.
 
 use std::collections::HashMap;
 
@@ -10,10 +10,10 @@ use super::error::UpstreamError;
 use super::members::members_except;
 use super::participation::{ClientProfile, Participation};
 
-/// What a tool of an upstream server answered; each part byte for byte.
+/// The result of a tool call of an upstream server. Each part is byte for byte as sent.
 #[derive(Debug, Clone)]
 pub struct CallResult {
-    /// A JSON array; none when there is structured content alone.
+    /// `content`, a JSON array, or `None` if there is only structured content.
     pub content: Option<Box<RawValue>>,
     /// `structuredContent`
     pub structured: Option<Box<RawValue>>,
@@ -23,7 +23,7 @@ pub struct CallResult {
     pub meta: Option<Box<RawValue>>,
 }
 
-/// Members of a result that are written anew for the client, or mean something on the hop to the server alone.
+/// Members of a result that are written again for the client, or that concern only the hop to the server.
 const OF_RESULT: [&str; 7] = [
     "content",
     "structuredContent",
@@ -34,16 +34,16 @@ const OF_RESULT: [&str; 7] = [
     "requestState",
 ];
 
-/// Members of the `_meta` of a result that are of the hop to the server.
+/// Members of the `_meta` of a result that concern only the hop to the server.
 const META_OF_HOP: [&str; 2] = [meta::SERVER_INFO, meta::RELATED_TASK];
 
-/// The members of `result` besides those that [`CallResult`] has, as one JSON object; none where there are none. Each is
-/// there byte for byte.
+/// Returns the members of `result` that are not in [`CallResult`] as a JSON object, each byte for byte, or
+/// `None` if there are none.
 pub fn other_members(result: &RawValue) -> Result<Option<String>, UpstreamError> {
     members_but(result, |name| OF_RESULT.contains(&name))
 }
 
-/// The members of the `_meta` of a result that are for the client, as one JSON object.
+/// Returns the members of the `_meta` of a result that are for the client as a JSON object, or `None` if there are none.
 pub fn meta_for_client(meta: &RawValue) -> Result<Option<String>, UpstreamError> {
     members_but(meta, |name| {
         META_OF_HOP.contains(&name) || name.starts_with(meta::GATEWAY_PREFIX)
@@ -59,7 +59,7 @@ fn members_but(
 }
 
 impl CallResult {
-    /// Reads the result of a call that is complete.
+    /// Reads the complete result of a call.
     pub fn read(result: &RawValue) -> Result<Self, UpstreamError> {
         #[derive(Deserialize)]
         struct ResultMembers {
@@ -96,30 +96,30 @@ impl CallResult {
     }
 }
 
-/// Structured content may be any JSON, `null` among it.
+/// Deserializes structured content, which may be any JSON value including `null`.
 fn even_if_null<'de, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Box<RawValue>>, D::Error> {
     Box::<RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// Most requests of one `input_required`.
+/// Maximum number of requests in one `input_required` result.
 const MAX_REQUESTS: usize = 32;
 
-/// What the result of a request with a client is.
+/// The outcome of a request whose client can take part.
 pub(super) enum RequestOutcome {
     Complete(Box<RawValue>),
     InputRequired {
-        /// One JSON object, byte for byte where the server gave one.
+        /// The input requests, a JSON object, byte for byte as sent if the server sent one.
         requests: String,
         state: Option<String>,
     },
-    /// What was asked for goes on as a task.
+    /// The request continues as a task.
     Task(Box<RawValue>),
 }
 
-/// Takes the final result, or what the server needs of the client first; where `may_be_task`, a task too. Nothing else,
-/// and nothing of that which the client did not offer.
+/// Reads a final result, an `input_required` result, or, if `may_be_task`, a task. Any other result is an error, and so are input
+/// requests that the client's capabilities do not cover.
 pub(super) fn read_outcome(
     result: Box<RawValue>,
     client: &Participation,
@@ -155,7 +155,7 @@ pub(super) fn read_outcome(
 const UNREADABLE: UpstreamError =
     UpstreamError::BadResult("what it asks its client for cannot be read");
 
-/// Refuses `inputRequests` of which the client did not offer everything.
+/// Returns an error if `requests`, an MCP object `inputRequests`, contains a request that `profile` does not cover.
 pub(super) fn check_asked(requests: &str, profile: ClientProfile) -> Result<(), UpstreamError> {
     #[derive(Deserialize)]
     struct RequestedInput {
@@ -177,7 +177,7 @@ pub(super) fn check_asked(requests: &str, profile: ClientProfile) -> Result<(), 
     Ok(())
 }
 
-/// Refuses a result that is not the final one.
+/// Returns an error if a result is not final.
 pub(crate) fn check_complete(result: &RawValue) -> Result<(), UpstreamError> {
     check_kind(kind(result)?.as_deref())
 }
@@ -192,7 +192,7 @@ fn check_kind(kind: Option<&str>) -> Result<(), UpstreamError> {
     }
 }
 
-/// What it says of itself that it is.
+/// Returns the `resultType` of a result.
 fn kind(result: &RawValue) -> Result<Option<String>, UpstreamError> {
     #[derive(Deserialize)]
     struct ResultKind {

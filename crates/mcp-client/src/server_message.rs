@@ -1,4 +1,4 @@
-//! What a server says and asks while it works on a request.
+//! Messages and requests of a server while it works on a request.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -6,38 +6,38 @@ use serde_json::value::RawValue;
 use super::message;
 use super::participation::LogLevel;
 
-/// Says that the user has done what they were sent elsewhere for (2025-11-25).
+/// Notification that the user has completed an elicitation at an external URL (2025-11-25).
 pub(super) const COMPLETED: &str = "notifications/elicitation/complete";
 
-/// The longest id of an elicitation that is passed on, in bytes.
+/// Maximum length of an elicitation id in bytes.
 const MAX_ELICITATION_ID: usize = 256;
 
-/// What a client can be asked.
+/// The methods of requests to clients.
 const QUESTIONS: [&str; 3] = ["elicitation/create", "sampling/createMessage", "roots/list"];
 
-/// The longest text of a progress message that is passed on, in characters.
+/// Maximum length of a progress message in characters. Longer messages are truncated.
 const MAX_PROGRESS_TEXT: usize = 1024;
 
-/// The largest log message that is passed on, in bytes.
+/// Maximum size of a log message in bytes. Larger messages are dropped.
 const MAX_LOG: usize = 64 * 1024;
 
-/// One thing a server says.
+/// A message of a server.
 #[derive(Debug)]
 pub enum ServerMessage {
-    /// How far it is.
+    /// The progress of the request.
     Progress(ProgressNotification),
-    /// What it logs.
+    /// A log message.
     Log(LogMessage),
-    /// Of a legacy server.
+    /// A request of a legacy server.
     Question(ServerRequest),
-    /// What the user was sent elsewhere for is done; the server's id of that elicitation.
+    /// The user has completed the elicitation with this id at an external URL.
     Completed(String),
-    /// A legacy server closed the stream of the request before its answer, to be asked for the rest.
+    /// A legacy server closed the stream of the request before the response, which has to be resumed to get it.
     StreamClosed,
 }
 
 impl ServerMessage {
-    /// What the server is told where nobody takes it; none where it waits for nothing.
+    /// Returns the response to the server if no listener accepts this message, or `None` if the server expects none.
     pub(super) fn refusal(&self) -> Option<Vec<u8>> {
         match self {
             Self::Question(request) => message::answer(&request.id, &request.method).ok(),
@@ -46,7 +46,7 @@ impl ServerMessage {
     }
 }
 
-/// How far a request has come.
+/// The progress of a request.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct ProgressNotification {
     #[serde(rename = "progress")]
@@ -57,19 +57,19 @@ pub struct ProgressNotification {
     pub message: Option<String>,
 }
 
-/// What a server logs.
+/// A log message of a server.
 #[derive(Clone)]
 pub struct LogMessage {
-    /// How severe it is.
+    /// The severity.
     pub level: LogLevel,
-    /// Which part of the server says it.
+    /// The name of the logger.
     pub logger: Option<String>,
-    /// Any JSON value, byte for byte.
+    /// The data, any JSON value, byte for byte.
     pub data: Box<RawValue>,
 }
 
 impl std::fmt::Debug for LogMessage {
-    /// Without a word of the server's.
+    /// Formats the level without text of the server.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LogMessage")
             .field("level", &self.level)
@@ -77,16 +77,16 @@ impl std::fmt::Debug for LogMessage {
     }
 }
 
-/// A request of a legacy server's to the client.
+/// A request of a legacy server to the client.
 pub struct ServerRequest {
-    /// The server's own.
+    /// The id that the server assigned.
     pub(super) id: Box<RawValue>,
     pub(super) method: String,
     pub(super) params: Option<Box<RawValue>>,
 }
 
 impl ServerRequest {
-    /// None where the request is nothing that a client is asked.
+    /// Reads a request, or returns `None` if it is not one that a client can be asked.
     pub(super) fn read(id: &RawValue, method: &str, params: Option<&RawValue>) -> Option<Self> {
         QUESTIONS.contains(&method).then(|| Self {
             id: id.to_owned(),
@@ -95,7 +95,7 @@ impl ServerRequest {
         })
     }
 
-    /// By what a legacy server says later that it is done; none where it says no such thing.
+    /// Returns the id by which a legacy server later announces the completion of this elicitation, or `None` if it has none.
     pub(super) fn elicitation(&self) -> Option<String> {
         let is_elicitation = self.method == "elicitation/create";
         read_completed(self.params.as_deref()).filter(|_| is_elicitation)
@@ -103,7 +103,7 @@ impl ServerRequest {
 }
 
 impl std::fmt::Debug for ServerRequest {
-    /// Without what is asked.
+    /// Formats the method without the parameters.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ServerRequest")
             .field("method", &self.method)
@@ -111,17 +111,17 @@ impl std::fmt::Debug for ServerRequest {
     }
 }
 
-/// Takes what is said as it comes, and tells whether it did; must not block.
+/// A listener that receives messages as they arrive, and returns whether it accepted them. It must not block.
 pub(crate) type Listener<'a> = &'a mut (dyn FnMut(ServerMessage) -> bool + Send);
 
-/// Lends a listener.
+/// Reborrows a listener.
 pub(super) fn lend<'a>(listener: &'a mut Option<Listener<'_>>) -> Option<Listener<'a>> {
     listener
         .as_mut()
         .map(|listener| &mut **listener as Listener<'a>)
 }
 
-/// The request a progress notification is of, and what it says.
+/// Reads a progress notification. Returns the id of its request and the progress.
 pub(super) fn read_progress(params: Option<&RawValue>) -> Option<(u64, ProgressNotification)> {
     #[derive(Deserialize)]
     struct ProgressParams {
@@ -139,7 +139,7 @@ pub(super) fn read_progress(params: Option<&RawValue>) -> Option<(u64, ProgressN
     Some((token.token, progress))
 }
 
-/// What a log notification says.
+/// Reads a log notification.
 pub(super) fn read_log(params: Option<&RawValue>) -> Option<LogMessage> {
     #[derive(Deserialize)]
     struct LogParams {
@@ -160,7 +160,7 @@ pub(super) fn read_log(params: Option<&RawValue>) -> Option<LogMessage> {
     })
 }
 
-/// The elicitation that is over.
+/// Reads the id of a completed elicitation.
 pub(super) fn read_completed(params: Option<&RawValue>) -> Option<String> {
     #[derive(Deserialize)]
     struct CompletedElicitation {

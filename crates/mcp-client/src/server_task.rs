@@ -1,4 +1,4 @@
-//! Tasks of a server of 2026-07-28, by the extension of that name: what a call became, and how it stands.
+//! Tasks of a server of 2026-07-28, by the tasks extension: the task that a call became, and its status.
 //!
 //! ```text
 //!   tools/call ─▶ `resultType: task` ─▶ begun        tasks/get ─▶ looked at        tasks/update, tasks/cancel ─▶ taken
@@ -15,14 +15,14 @@ use super::participation::Participation;
 use super::responses::Responses;
 use super::result::check_asked;
 
-/// The longest id that is taken, in bytes.
+/// Maximum length of a task id in bytes.
 const MAX_ID: usize = 1_024;
 
-/// The most that a server says of a task besides how it ended, in bytes.
+/// Maximum size of the members of a task that do not concern its outcome, in bytes.
 const MAX_ABOUT: usize = 64 * 1_024;
 
-/// What is not said of a task itself: its id, which has another name at the gateway, how it ended, and what belongs to
-/// the answer around it.
+/// Members that are not part of the description of a task: its id, which is replaced by the gateway's id, its outcome, and
+/// members of the surrounding result.
 const APART: [&str; 7] = [
     "taskId",
     "result",
@@ -44,27 +44,27 @@ pub enum ServerTaskRequest {
     Cancel,
 }
 
-/// A task as its server tells of it.
+/// A task as its server describes it.
 #[derive(Debug)]
 pub struct ServerTask {
-    /// The server's own.
+    /// The id that the server assigned.
     pub id: String,
     /// MCP `Task` without its id: one JSON object, each member byte for byte.
     pub about: String,
 }
 
-/// How a task stands.
+/// The status of a task.
 #[derive(Debug)]
 pub enum TaskStatus {
-    /// It goes on.
+    /// The task is running.
     Working,
-    /// It was cancelled.
+    /// The task was cancelled.
     Cancelled,
-    /// MCP `inputRequests`: one JSON object.
+    /// The task requests input: MCP `inputRequests`, a JSON object.
     Asks(String),
-    /// What its call would have given.
+    /// The task is complete, with the result of its call.
     Completed(Box<RawValue>),
-    /// It failed.
+    /// The task failed.
     Failed(UpstreamRpcError),
 }
 
@@ -112,13 +112,13 @@ impl ServerTaskRequest {
 }
 
 impl ServerTask {
-    /// The task that `result` says a call became.
+    /// Reads the task in `result` that a call became.
     pub(super) fn begun(result: &RawValue) -> Result<Self, UpstreamError> {
         let (task, _) = Self::read(result)?;
         Ok(task)
     }
 
-    /// The same task, as `result` says that it stands by now.
+    /// Reads the task and its status from `result`, the response to a request about the task `id`.
     pub(super) fn looked_at(
         result: &RawValue,
         id: &str,
@@ -153,7 +153,7 @@ impl ServerTask {
 
     fn read(result: &RawValue) -> Result<(Self, TaskMembers), UpstreamError> {
         const UNREADABLE: UpstreamError = UpstreamError::BadResult("its task cannot be read");
-        // Members that are there twice are an error to it.
+        // Deserialization fails if one of these members occurs twice.
         let task_members: TaskMembers =
             serde_json::from_str(result.get()).map_err(|_| UNREADABLE)?;
         let members: Members<'_> = serde_json::from_str(result.get()).map_err(|_| UNREADABLE)?;

@@ -1,4 +1,4 @@
-//! Where an upstream server is.
+//! The location of an upstream server.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,21 +9,21 @@ use wardgate_egress::HttpSettings;
 /// The two transports of the protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Transport {
-    /// A program.
+    /// A program that is started.
     Stdio(Program),
-    /// A URL.
+    /// A server at a URL.
     Http(Box<HttpSettings>),
 }
 
-/// A program that speaks MCP on its standard streams. Its environment holds PATH, HOME and `env`, which
-/// can be secret and is never shown.
+/// A program that speaks MCP on its standard streams. Its environment consists of PATH, HOME and `env`, which may contain
+/// secrets and is never logged.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Program {
-    /// Program and arguments.
+    /// The program and its arguments.
     pub argv: Vec<String>,
-    /// Besides PATH and HOME.
+    /// Environment variables in addition to PATH and HOME.
     pub env: BTreeMap<String, String>,
-    /// Where it runs.
+    /// The working directory.
     pub directory: PathBuf,
 }
 

@@ -1,44 +1,44 @@
-//! Which resources of a server somebody wants to hear of, and what is heard of them.
+//! The resources of a server that have listeners, and their changes.
 //!
 //! ```text
-//!   Ear of a caller ─┐                          ┌─▶ the connection asks the server for all of them together
-//!   Ear of a caller ─┼▶ Subscriptions, by URI ──┤
-//!   Ear of a caller ─┘        ◀── accepted, refused, updated
+//!   ResourceListener ─┐                          ┌─▶ the connection requests all of them together from the server
+//!   ResourceListener ─┼▶ Subscriptions, by URI ──┤
+//!   ResourceListener ─┘        ◀── accepted, refused, updated
 //! ```
 //!
-//! However many listen to one resource, the server is asked for it once. What is wanted outlives every connection.
+//! Each resource is requested once from the server, whatever its number of listeners. Listeners outlive connections.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-/// Resources of one server that can be listened to at a time.
+/// Maximum number of resources of one server that can have listeners.
 pub(super) const MOST: usize = 1_000;
 
-/// The longest URI that is looked up, in bytes.
+/// Maximum length of a URI in bytes.
 const MAX_URI: usize = 4_096;
 
-/// Shared by the listeners and the connection in use.
+/// The subscriptions of one server, shared by the listeners and the current connection.
 #[derive(Debug)]
 pub(super) struct Subscriptions {
     table: Mutex<BTreeMap<String, ResourceSubscription>>,
-    /// Counts the changes of the set of URIs.
+    /// The number of changes of the set of URIs.
     uri_changes: watch::Sender<u64>,
-    /// Counts how often the server began to listen to us.
+    /// The number of times that the server began to send notifications.
     begun: watch::Sender<u64>,
 }
 
-/// A resource that somebody listens to, or did until a moment ago.
+/// A resource that has listeners, or had some until recently.
 #[derive(Debug)]
 struct ResourceSubscription {
     inboxes: Vec<Inbox>,
     standing: SubscriptionStatus,
-    /// It may have changed while nobody was listening.
+    /// Whether changes may have been missed.
     missed: bool,
 }
 
-/// What the server made of it.
+/// The server's response to the request for a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SubscriptionStatus {
     Asked,
@@ -46,7 +46,7 @@ enum SubscriptionStatus {
     Refused,
 }
 
-/// What the server has said and the listener has not taken yet.
+/// Notifications that a listener has not taken yet.
 #[derive(Debug, Default)]
 struct PendingChanges {
     accepted: BTreeSet<String>,
@@ -96,7 +96,7 @@ impl PendingChanges {
 }
 
 impl Subscriptions {
-    /// Listens to these resources. Those that are too many, or whose URI is too long, are refused at once.
+    /// Listens to these resources. Resources that exceed the limit, or whose URI is too long, are refused immediately.
     pub(super) fn listen(self: &Arc<Self>, uris: BTreeSet<String>) -> ResourceListener {
         let inbox = Inbox::default();
         let mut is_changed = false;
@@ -130,33 +130,33 @@ impl Subscriptions {
         }
     }
 
-    /// Changes when the set of URIs changed.
+    /// Returns a counter of the changes of the set of URIs.
     pub(super) fn uri_changes(&self) -> watch::Receiver<u64> {
         self.uri_changes.subscribe()
     }
 
-    /// Those that are wanted. Only whoever asks the server for them calls this: what nobody listens to any more is
-    /// forgotten here and nowhere else. So what somebody lets go and the next one takes up again, unnoticed by the
-    /// connection, is still agreed with the server.
+    /// Removes resources without listeners, and returns the others. Only the task that requests them from the server calls this
+    /// function. Resources are removed only here, so that one whose last listener was replaced before the connection noticed is
+    /// still agreed with the server.
     pub(super) fn uris(&self) -> BTreeSet<String> {
         let mut table = self.table();
         table.retain(|_, entry| !entry.inboxes.is_empty());
         table.keys().cloned().collect()
     }
 
-    /// Those that somebody listens to now, for whoever asks the server on a further connection.
+    /// Returns the resources that have listeners now, for the task that requests them on a further connection.
     pub(super) fn listened(&self) -> BTreeSet<String> {
         let table = self.table();
         let listened = table.iter().filter(|(_, entry)| !entry.inboxes.is_empty());
         listened.map(|(uri, _)| uri.clone()).collect()
     }
 
-    /// Changes when the server began to tell us of changes.
+    /// Returns a counter of the times that the server began to send notifications.
     pub(super) fn begun(&self) -> watch::Receiver<u64> {
         self.begun.subscribe()
     }
 
-    /// A new connection knows nothing of what was agreed on the one before it.
+    /// Resets the status of all resources for a new connection, on which nothing was requested yet.
     pub(super) fn reconnected(&self) {
         for entry in self.table().values_mut() {
             entry.missed |= entry.standing == SubscriptionStatus::Accepted;
@@ -164,14 +164,15 @@ impl Subscriptions {
         }
     }
 
-    /// Nothing is heard for now.
+    /// Records that notifications may be missed from now on.
     pub(super) fn interrupted(&self) {
         for entry in self.table().values_mut() {
             entry.missed |= entry.standing == SubscriptionStatus::Accepted;
         }
     }
 
-    /// What was agreed is heard of, again or for the first time. What may have changed meanwhile counts as changed.
+    /// Records that the server sends notifications, again or for the first time. Resources whose changes may have been
+    /// missed count as changed.
     pub(super) fn opened(&self) {
         for (uri, entry) in self.table().iter_mut() {
             if entry.standing == SubscriptionStatus::Accepted && std::mem::take(&mut entry.missed) {
@@ -181,7 +182,7 @@ impl Subscriptions {
         self.begun.send_modify(|count| *count += 1);
     }
 
-    /// The server tells of these resources from now on.
+    /// Records that the server sends notifications about these resources.
     pub(super) fn accepted<'u>(&self, uris: impl IntoIterator<Item = &'u str>) {
         let mut table = self.table();
         for uri in uris {
@@ -194,7 +195,7 @@ impl Subscriptions {
         }
     }
 
-    /// The server does not tell of these resources, unless it has said so already.
+    /// Records that the server sends no notifications about these resources, except those that it has accepted already.
     pub(super) fn refused<'u>(&self, uris: impl IntoIterator<Item = &'u String>) {
         let mut table = self.table();
         for uri in uris {
@@ -205,7 +206,7 @@ impl Subscriptions {
         }
     }
 
-    /// The resource at `uri` changed, which may be part of one that is listened to.
+    /// Notifies the listeners that the resource at `uri` changed, which may be a part of a resource that has listeners.
     pub(super) fn updated(&self, uri: &str) {
         if uri.len() > MAX_URI {
             return;
@@ -225,7 +226,7 @@ impl Subscriptions {
     }
 }
 
-/// Hears what changes in some resources of a server, until dropped.
+/// A listener to changes of some resources of a server. Dropping it ends the listening.
 #[derive(Debug)]
 pub struct ResourceListener {
     subscriptions: Arc<Subscriptions>,
@@ -235,16 +236,16 @@ pub struct ResourceListener {
 }
 
 impl ResourceListener {
-    /// Waits until the server has taken or refused each resource.
+    /// Waits until the server has accepted or refused each resource.
     pub async fn settled(&mut self) {
         let total = self.uris.len();
         let is_settled =
             |changes: &PendingChanges| changes.accepted.len() + changes.refused.len() >= total;
-        // The sender is held here, so waiting cannot fail.
+        // The wait cannot fail because `self` holds the sender.
         let _ = self.changes.wait_for(is_settled).await;
     }
 
-    /// Lets go of the resources that the server has not taken, and gives those that it has.
+    /// Stops listening to the resources that the server has not accepted, and returns the others.
     pub fn keep_accepted(&mut self) -> BTreeSet<String> {
         let accepted = self.changes.borrow().accepted.clone();
         let others = self.uris.difference(&accepted).cloned().collect();
@@ -253,7 +254,7 @@ impl ResourceListener {
         accepted
     }
 
-    /// Waits until there is something to tell.
+    /// Waits until there are changes to take.
     pub async fn changed(&mut self) {
         let _ = self
             .changes
@@ -261,7 +262,7 @@ impl ResourceListener {
             .await;
     }
 
-    /// What changed since this was last asked.
+    /// Returns the resources that changed since the last call.
     pub fn take(&self) -> BTreeSet<String> {
         let mut taken = BTreeSet::new();
         self.inbox.send_if_modified(|changes| {
@@ -337,7 +338,7 @@ mod tests {
         subscriptions.accepted(["x:a"]);
         drop(listener);
         let mut again = subscriptions.listen(uris(&["x:a"]));
-        // The connection sees what it saw before, and asks for nothing.
+        // The connection sees the same set as before, and requests nothing.
         assert_eq!(subscriptions.uris(), uris(&["x:a"]));
         again.settled().now_or_never().expect("it was agreed");
         assert_eq!(again.keep_accepted(), uris(&["x:a"]));

@@ -1,4 +1,4 @@
-//! Tools of 2025-11-25 that run as tasks only: the task is followed to its end here, and its result is the call's.
+//! Tools of 2025-11-25 that only run as tasks: the task is followed to its end, and its result becomes the result of the call.
 //!
 //! ```text
 //!   tools/call with `task` ─▶ tasks/get, again and again ─▶ tasks/result            dropped before: tasks/cancel
@@ -15,9 +15,11 @@ use super::error::UpstreamError;
 use super::message::{MemberValue, UpstreamRequest};
 use super::server_message::Listener;
 
-/// The pause between two looks at a task, unless the server names one; and the bounds of what it may name.
+/// Interval between two polls of a task, unless the server specifies one.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Minimum interval that the server may specify.
 const SHORTEST: Duration = Duration::from_millis(100);
+/// Maximum interval that the server may specify.
 const LONGEST: Duration = Duration::from_secs(10);
 
 #[derive(Deserialize)]
@@ -41,7 +43,7 @@ impl Task {
     }
 }
 
-/// The result of the task that `created` began; `created` itself where the server began none.
+/// Returns the result of the task that `created` began, or `created` itself if the server began no task.
 pub(super) async fn follow(
     connection: &UpstreamConnection,
     created: Box<RawValue>,
@@ -59,7 +61,7 @@ pub(super) async fn follow(
         |method| UpstreamRequest::new(method, vec![("taskId", MemberValue::Text(&task.id))]);
     let (look, collect) = (of_task("tasks/get"), of_task("tasks/result"));
     let (mut status, mut pause) = (task.status.clone(), task.pause());
-    // One that needs something asks for it where its result is waited for.
+    // A task that requires input requests it while its result is awaited.
     while status == "working" {
         sleep(pause).await;
         let looked = connection.request_plainly(&look, None).await;
@@ -74,7 +76,7 @@ pub(super) async fn follow(
     result
 }
 
-/// A task that runs at the server. Dropped before its end, it is cancelled there.
+/// A task that runs at the server. Dropping it before its end cancels the task.
 struct RunningTask<'a> {
     connection: &'a UpstreamConnection,
     id: String,

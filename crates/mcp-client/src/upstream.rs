@@ -1,4 +1,4 @@
-//! What can be asked of an upstream server.
+//! The requests to an upstream server.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -33,28 +33,28 @@ use super::server_task::{ServerTask, ServerTaskRequest, TaskStatus};
 use super::settings::Transport;
 use super::subscriptions::ResourceListener;
 
-/// How many further processes of one legacy server there may be, for clients that can be asked for input.
+/// Maximum number of additional processes of a legacy server, for clients that can be asked for input.
 const MAX_PROCESSES: usize = 4;
 
-/// How many further sessions with one legacy server there may be, for clients that can be asked for input.
+/// Maximum number of additional sessions with a legacy server, for clients that can be asked for input.
 const MAX_SESSIONS: usize = 16;
 
-/// An upstream server. The first request connects to it; dropping it disconnects.
+/// An upstream server. The first request connects to it, and dropping it disconnects.
 pub struct Upstream {
     transport: Transport,
     link: Arc<Link>,
-    /// Where the credentials stand for the caller.
+    /// The personal connections, if the credentials stand for the caller.
     personal: Option<PersonalConnections<Self>>,
-    /// Further connections, where the server may ask clients something.
+    /// Additional connections on which the server may ask clients for input.
     profile_links: Arc<ProfileLinks>,
     ttls: ListTtls,
     conditional_tools: ConditionalTools,
-    /// Of a program that names no legacy version: it does not take `initialize`.
+    /// Whether a program that declares no legacy version refused `initialize`.
     refuses_initialize: CachedObservation,
 }
 
 impl Upstream {
-    /// `name` is the source's, for the log. Connects to nothing yet.
+    /// Creates an upstream without connecting. `name` is the name of the source, for the log.
     pub fn new(name: &str, transport: &Transport, ambient: &Ambient) -> Result<Self, EgressError> {
         let events = Arc::new(Events::new(name.to_owned(), ambient.clone()));
         let personal = PersonalConnections::of(transport, &events, Self::of_person)?;
@@ -64,7 +64,7 @@ impl Upstream {
         Ok(upstream)
     }
 
-    /// The same for one person, whose credentials `transport` has.
+    /// Creates the upstream for one person, whose credentials are in `transport`.
     fn of_person(transport: &Transport, events: Events) -> Result<Self, EgressError> {
         Self::open(transport, Arc::new(events))
     }
@@ -84,7 +84,8 @@ impl Upstream {
         })
     }
 
-    /// The server as this caller connects to it. `token` is what the caller called with, where credentials are made of it.
+    /// Returns the upstream with the connection of this caller. `token` is the caller's token, from which the
+    /// credentials may be derived.
     pub fn for_caller(
         self: &Arc<Self>,
         caller: &Caller,
@@ -96,44 +97,44 @@ impl Upstream {
         }
     }
 
-    /// Whether the server can be reached.
+    /// Returns the health of the server.
     pub fn health(&self) -> watch::Receiver<Health> {
         self.link.events.health()
     }
 
-    /// What the server has shown of itself.
+    /// Returns the observed properties of the server.
     pub fn observed(&self) -> watch::Receiver<ObservedServer> {
         self.link.events.observed()
     }
 
-    /// Changes when the server's tools changed, or may have.
+    /// Returns a counter of the actual and possible changes of the server's tools.
     pub fn tools_changed(&self) -> watch::Receiver<u64> {
         self.link.events.tools_changes()
     }
 
-    /// Changes when the server's prompts changed.
+    /// Returns a counter of the changes of the server's prompts.
     pub fn prompts_changed(&self) -> watch::Receiver<u64> {
         self.link.events.prompts_changes()
     }
 
-    /// Changes when the server's resources or their templates changed.
+    /// Returns a counter of the changes of the server's resources and resource templates.
     pub fn resources_changed(&self) -> watch::Receiver<u64> {
         self.link.events.resources_changes()
     }
 
-    /// What the server says of itself; none before it was connected to.
+    /// Returns the instructions of the server, or `None` before the first connection or if it has none.
     pub fn instructions(&self) -> Option<Arc<str>> {
         self.link.events.instructions()
     }
 
-    /// How long its lists of that kind may be kept; none where it does not say.
+    /// Returns the TTL of the server's lists of that kind, or `None` if the server does not specify it.
     pub fn ttl(&self, kind: OfferKind) -> Option<Duration> {
         self.ttls.of(kind)
     }
 
-    /// Hears from now on when these resources change. The server may refuse any of them. Where the credentials stand for
-    /// the caller, the caller's own (see [`Self::for_caller`]) is asked, and this one for none: it would tell of what those
-    /// that list may read, which the caller may not.
+    /// Listens to changes of these resources from now on. The server may refuse any of them. If the credentials stand for the
+    /// caller, this upstream listens to none, because it would report changes of resources that the caller may not read; use the
+    /// caller's upstream from [`Self::for_caller`].
     pub fn listen(&self, uris: BTreeSet<String>) -> ResourceListener {
         let uris = match self.personal {
             Some(_) => BTreeSet::new(),
@@ -142,12 +143,12 @@ impl Upstream {
         self.link.events.subscriptions.listen(uris)
     }
 
-    /// Connects, unless it is connected. A failure is reported to the next request.
+    /// Connects if there is no connection. A failure is reported to the next request.
     pub async fn connect(&self) {
         let _ = self.link.connection().await;
     }
 
-    /// The server's tools, without those that cannot be offered.
+    /// Returns the server's tools, without those that cannot be offered.
     pub async fn list_tools(
         &self,
         deadline: Instant,
@@ -157,7 +158,8 @@ impl Upstream {
         Ok(tools)
     }
 
-    /// The same with those that an older server shows only to clients with certain capabilities; each says which it needs.
+    /// Returns the server's tools including those that are only shown to clients with certain capabilities,
+    /// each with these capabilities.
     pub async fn offered_tools(
         &self,
         deadline: Instant,
@@ -174,7 +176,7 @@ impl Upstream {
         Ok(tools)
     }
 
-    /// Calls a tool without a client that the server could ask for input. Its arguments reach it byte for byte.
+    /// Calls a tool without a client that the server could ask for input. The arguments are sent byte for byte.
     pub async fn call_tool(
         &self,
         operation: &UpstreamOperation,
@@ -191,7 +193,7 @@ impl Upstream {
         Ok(result)
     }
 
-    /// One round of a request whose client can take part. Dropping the future cancels it at the server.
+    /// Performs one round of a request whose client can take part. Dropping the future cancels the request at the server.
     pub async fn round(
         &self,
         operation: &UpstreamOperation,
@@ -220,13 +222,13 @@ impl Upstream {
         let profile = client.capabilities.profile;
         let is_modern = connection.era() == Era::Modern;
         if !is_modern && goes_on {
-            // It has no state of its own, so it cannot have given us any.
+            // A legacy server has no state, so it cannot have sent any.
             return Err(UpstreamError::BadResult("it forgot what it waited for"));
         }
         let is_legacy = !is_modern || client.is_legacy && !goes_on;
         if is_legacy && let Some(link) = self.legacy_link(profile, deadline).await? {
             let client = Arc::clone(client);
-            // The tasks of one era are not those of the other, and another session may show other tools.
+            // Tasks of the two eras differ, and another session may offer other tools.
             let is_task = !is_modern && runs_as_task(&link, operation, deadline).await?;
             let begun = OpenExchange::begin(link, operation.clone(), is_task, client);
             return begun.round(None, deadline, &mut wants).await;
@@ -244,7 +246,7 @@ impl Upstream {
         round::end(outcome, client, may_be_task)
     }
 
-    /// Makes a request about the task `id`; gives its status, where that was requested.
+    /// Sends a request about the task `id`. Returns the status of the task if it was requested.
     pub async fn request_task(
         &self,
         id: &str,
@@ -265,14 +267,15 @@ impl Upstream {
         }
     }
 
-    /// Where the server takes `initialize`, and knows by it that it may ask so much; none where it does not take it.
+    /// Returns the link on which the features of `profile` were declared by `initialize`, or `None` if the server does not accept
+    /// `initialize` or there is no room.
     async fn legacy_link(
         &self,
         profile: ClientProfile,
         deadline: Instant,
     ) -> Result<Option<Arc<Link>>, UpstreamError> {
         let eras = self.link.settle_eras().await;
-        // A program that names no legacy version is asked once, by the connection itself.
+        // A program that declares no legacy version is tried once, by making the connection.
         let is_open = eras == SupportedEras::Modern && !self.is_over_http();
         let is_refused = !is_open || self.refuses_initialize.holds();
         if eras == SupportedEras::Modern && is_refused {
@@ -288,7 +291,8 @@ impl Upstream {
         Ok(Some(link))
     }
 
-    /// Where a legacy server knows that it may ask so much. Without room for that it is not told, and asks nothing.
+    /// Returns the link on which the features of `profile` are declared to a legacy server. Returns `None` if there are none, or
+    /// no room for another connection; the server may not ask for input then.
     fn link_for(&self, profile: ClientProfile) -> Result<Option<Arc<Link>>, UpstreamError> {
         if profile.is_empty() {
             return Ok(None);
@@ -298,7 +302,7 @@ impl Upstream {
         link.map_err(|error| UpstreamError::Unreachable(error.to_string()))
     }
 
-    /// Makes a request, with the headers that mirror arguments where the server needs them.
+    /// Sends a request, with the headers that mirror arguments if the server needs them.
     async fn request_with_mirrored_headers(
         &self,
         operation: &UpstreamOperation,
@@ -318,7 +322,7 @@ impl Upstream {
             .request(&request, deadline, lend(&mut listener))
             .await;
         match outcome {
-            // The tool's schema is another by now; the server did nothing.
+            // The schema of the tool has changed in the meantime, and the server did nothing.
             Err(UpstreamError::Rpc(error)) if error.code == HEADER_MISMATCH => {
                 let connection = self.link.connection_by(deadline).await?;
                 connection.listing().forget();
@@ -329,7 +333,7 @@ impl Upstream {
         }
     }
 
-    /// The server's resources, each as it defines it.
+    /// Returns the server's resources, each as the server defines it.
     pub async fn list_resources(
         &self,
         deadline: Instant,
@@ -337,7 +341,7 @@ impl Upstream {
         self.list("resources/list", "resources", deadline).await
     }
 
-    /// The templates of its resources' URIs.
+    /// Returns the templates of the server's resource URIs.
     pub async fn list_resource_templates(
         &self,
         deadline: Instant,
@@ -346,7 +350,8 @@ impl Upstream {
         self.list("resources/templates/list", list, deadline).await
     }
 
-    /// The server's skills, each as it defines it, and what it says of them; none where it has no such extension.
+    /// Returns the skills capability and the server's skills, each as the server defines it, or `None` if it
+    /// does not support the extension.
     pub async fn list_skills(
         &self,
         deadline: Instant,
@@ -358,7 +363,7 @@ impl Upstream {
         Ok(Some((skills, listed)))
     }
 
-    /// Makes a request without a client that the server could ask for input.
+    /// Sends a request without a client that the server could ask for input.
     pub async fn request_without_client(
         &self,
         operation: &UpstreamOperation,
@@ -367,7 +372,7 @@ impl Upstream {
         self.request(&operation.request(), deadline, None).await
     }
 
-    /// A resource: `{"contents": […]}`.
+    /// Reads a resource: `{"contents": […]}`.
     pub async fn read_resource(
         &self,
         uri: &str,
@@ -377,7 +382,7 @@ impl Upstream {
         self.request(&request, deadline, None).await
     }
 
-    /// The server's prompts, each as it defines it.
+    /// Returns the server's prompts, each as the server defines it.
     pub async fn list_prompts(
         &self,
         deadline: Instant,
@@ -385,7 +390,7 @@ impl Upstream {
         self.list("prompts/list", "prompts", deadline).await
     }
 
-    /// A prompt filled in: `{"messages": […]}`.
+    /// Returns a prompt filled in with `arguments`: `{"messages": […]}`.
     pub async fn get_prompt(
         &self,
         name: &str,
@@ -404,19 +409,19 @@ impl Upstream {
         .await
     }
 
-    /// Whether it is behind a URL.
+    /// Returns whether the server is at a URL.
     pub fn is_over_http(&self) -> bool {
         matches!(self.transport, Transport::Http(_))
     }
 
-    /// The server announced a change of its tools.
+    /// Acts as if the server had announced a change of its tools.
     #[cfg(test)]
     pub(crate) fn announce_changed_tools(&self) {
         self.link.events.tools_changed();
     }
 
-    /// How an argument may go on: `{"completion": {…}}`. `reference` and `argument` are what MCP calls so, `known` the
-    /// arguments that are known already, one JSON object.
+    /// Returns completions of an argument: `{"completion": {…}}`. `reference` and `argument` are the MCP parameters, and `known`
+    /// contains the arguments that are known already, as a JSON object.
     pub async fn complete(
         &self,
         reference: Value,
@@ -439,7 +444,7 @@ impl Upstream {
         .await
     }
 
-    /// Ends the connection, and waits for its end: a program is given a few seconds.
+    /// Closes the connections, and waits for their end. A program gets a few seconds.
     pub async fn close(&self) {
         let persons = self
             .personal
@@ -467,7 +472,7 @@ impl Upstream {
         Ok(result)
     }
 
-    /// All pages of a list.
+    /// Returns all entries of a list, from all pages.
     async fn list(
         &self,
         method: &'static str,
@@ -484,7 +489,7 @@ impl Upstream {
         }
     }
 
-    /// The headers that mirror `arguments`, where the server needs them.
+    /// Returns the headers that mirror `arguments`, or none if the server does not need them.
     async fn mirrored_headers(
         &self,
         tool: &str,
@@ -503,7 +508,7 @@ impl Upstream {
     }
 }
 
-/// Whether it is a call of a tool that runs as a task only, on a server whose tasks can be followed over `link`.
+/// Returns whether `operation` is a call of a tool that only runs as a task, on a server whose tasks can be followed over `link`.
 async fn runs_as_task(
     link: &Arc<Link>,
     operation: &UpstreamOperation,

@@ -1,30 +1,30 @@
-//! What `_meta` of a result and `data` of an error say of a call: its id, its receipt, and what was left out.
+//! The call's id, its receipt and the number of dropped columns, in `_meta` of a result or `data` of an error.
 
 use std::fmt::Write;
 
 use wardgate_domain::{CallId, DecisionId, Receipt};
 use wardgate_rpc::client::DroppedColumns;
 
-/// Key of the call's id in `_meta` of results and in `data` of errors.
+/// Key of the id of the call in `_meta` of results and in `data` of errors.
 const CALL_ID: &str = "dev.wardgate/callId";
-/// Key of the audit receipt beside it.
+/// Key of the receipt of the audit record, in the same objects.
 const RECEIPT: &str = "dev.wardgate/receipt";
-/// Key of how many columns the result lost, by reason; absent when it lost none.
+/// Key of the numbers of columns dropped from the result, by reason; absent if none was dropped.
 const DROPPED_COLUMNS: &str = "dev.wardgate/droppedColumns";
-/// Key of the decision's id, where a policy refused.
+/// Key of the id of the decision if a policy refused the call.
 const DECISION_ID: &str = "dev.wardgate/decisionId";
 
-/// The form in which a call is on record, which its answer needs to be released.
+/// How a call is recorded. A response to the call needs one of these to be released.
 #[derive(Debug, Clone, Copy)]
 pub enum RecordStatus {
-    /// By a record of its own.
+    /// The call has its own record.
     ByItself(Receipt),
-    /// A refusal that is counted with others of its caller, and on record within a second.
+    /// The call was refused, and is counted together with other refusals of its caller; the summary is recorded within a second.
     InSummary,
 }
 
 impl RecordStatus {
-    /// The receipt of a record of its own.
+    /// Returns the receipt of the call's own record, or `None` if the call is only counted in a summary.
     pub fn receipt(self) -> Option<Receipt> {
         match self {
             Self::ByItself(receipt) => Some(receipt),
@@ -33,14 +33,14 @@ impl RecordStatus {
     }
 }
 
-/// The members of `_meta` that say which call it was, and that it is on record.
+/// Returns the members of `_meta` that carry the id of a call and the receipt of its record.
 pub fn call_meta(call_id: CallId, recorded: RecordStatus) -> String {
     let mut meta = String::new();
     write_call(&mut meta, call_id, recorded.receipt(), None);
     meta
 }
 
-/// Appends the members of one call.
+/// Appends the members of `_meta` or `data` that identify one call.
 pub fn write_call(
     to: &mut String,
     call_id: CallId,
@@ -52,13 +52,13 @@ pub fn write_call(
         let _ = write!(to, r#","{DECISION_ID}":"{decision}""#);
     }
     if let Some(receipt) = receipt {
-        // Without the position, which says how much others do.
+        // The position of the record is left out because it reveals how many records other callers cause.
         let leaf_hash = receipt.leaf_hash();
         let _ = write!(to, r#","{RECEIPT}":{{"leafHash":"{leaf_hash}"}}"#);
     }
 }
 
-/// Appends how many columns were left out. Their names are not for a caller who may not see them.
+/// Appends the numbers of dropped columns, by reason. The names are withheld from a caller who may not see the columns.
 pub fn write_dropped(to: &mut String, dropped: DroppedColumns) {
     let counts = [
         ("unclassified", dropped.unclassified),

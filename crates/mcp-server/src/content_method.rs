@@ -36,13 +36,13 @@ impl ContentMethod {
         Self::ReadDirectory,
     ];
 
-    /// The method of this name.
+    /// Returns the method called `name`.
     pub fn named(name: &str) -> Option<Self> {
         let mut methods = Self::ALL.into_iter();
         methods.find(|method| method.as_str() == name)
     }
 
-    /// As JSON-RPC and records spell it.
+    /// Returns the name of the method as in JSON-RPC requests and audit records.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ListPrompts => "prompts/list",

@@ -1,4 +1,4 @@
-//! Where a list goes on. A client sees a text without meaning; what is in it the client was shown already.
+//! Pagination cursors of lists. A cursor is opaque to clients and only encodes what the client was already shown.
 
 use std::str::FromStr;
 
@@ -7,18 +7,18 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
-/// A place in a list.
+/// A position in a paginated list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cursor {
-    /// Behind the entry of this name.
+    /// After the entry with this name.
     After(String),
-    /// In the conversations, at the memory's own place.
+    /// In the list of conversations; the cursor is the one of the memory service.
     Memory(String),
 }
 
 impl Cursor {
-    /// The cursor of `request`; none at the start of a list.
+    /// Returns the cursor of `request`, or `None` if the request is for the first page.
     pub fn from_request(request: &JsonRpcRequest<'_>) -> Result<Option<Self>, RpcError> {
         let Some(raw) = request.params.cursor else {
             return Ok(None);
@@ -30,9 +30,9 @@ impl Cursor {
         Ok(Some(cursor))
     }
 
-    /// As clients send it back.
+    /// Encodes the cursor as the text that clients send back.
     pub fn write(&self) -> String {
-        // It always has a JSON form.
+        // Serializing a cursor cannot fail.
         let json = serde_json::to_vec(self).unwrap_or_default();
         URL_SAFE_NO_PAD.encode(json)
     }

@@ -1,4 +1,4 @@
-//! What the client of a session said it can be asked for, as far as its version has that and it means anything here.
+//! The capabilities that the client of a session declared, limited to those that its version defines and the gateway uses.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -7,39 +7,39 @@ use wardgate_mcp::Version;
 
 use crate::{JsonRpcRequest, object};
 
-/// The client's own capabilities, normalised: a session id that carries them stays short whatever a client sends.
+/// The normalised capabilities of a client. A session id can carry them and stays short, whatever the client sends.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeclaredCapabilities {
     #[serde(default, rename = "r", skip_serializing_if = "is_false")]
-    /// It can list its roots.
+    /// Whether the client can list its roots.
     pub roots: bool,
     #[serde(default, rename = "s", skip_serializing_if = "Option::is_none")]
-    /// It samples its model.
+    /// The sampling capability, or `None` if the client does not sample.
     pub sampling: Option<SamplingCapability>,
     #[serde(default, rename = "e", skip_serializing_if = "Option::is_none")]
-    /// It asks its user.
+    /// The elicitation capability, or `None` if the client cannot ask its user.
     pub elicitation: Option<ElicitationCapability>,
 }
 
-/// What sampling may contain.
+/// The optional features of sampling that a client supports.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SamplingCapability {
     #[serde(default, rename = "t", skip_serializing_if = "is_false")]
-    /// Tools.
+    /// Whether a request may contain tools.
     pub tools: bool,
     #[serde(default, rename = "c", skip_serializing_if = "is_false")]
-    /// The context of servers.
+    /// Whether a request may include context from servers.
     pub context: bool,
 }
 
-/// The modes of elicitation.
+/// The modes of elicitation that a client supports.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ElicitationCapability {
     #[serde(default, rename = "f", skip_serializing_if = "is_false")]
-    /// Forms.
+    /// Whether the client supports forms.
     pub form: bool,
     #[serde(default, rename = "u", skip_serializing_if = "is_false")]
-    /// URLs that the user opens.
+    /// Whether the client supports URLs that the user opens.
     pub url: bool,
 }
 
@@ -55,7 +55,7 @@ struct InitializeParams<'a> {
 }
 
 impl DeclaredCapabilities {
-    /// Of `initialize`, in the version that was agreed on.
+    /// Reads the capabilities from the request `initialize`, under the negotiated version.
     pub fn from_initialize(initialize: &JsonRpcRequest<'_>, version: Version) -> Self {
         let params = initialize.raw_params();
         let params = params.and_then(|params| object::<InitializeParams<'_>>(params.get()));
@@ -74,7 +74,7 @@ impl DeclaredCapabilities {
             elicitation: elicitation.map(|elicitation| {
                 let url = is_newest && has(elicitation, "url");
                 ElicitationCapability {
-                    // Without a mode, it means forms.
+                    // An elicitation capability without any mode means forms.
                     form: !url || has(elicitation, "form"),
                     url,
                 }
@@ -82,7 +82,7 @@ impl DeclaredCapabilities {
         }
     }
 
-    /// As MCP `ClientCapabilities`; none where there is nothing to say.
+    /// Returns the capabilities as MCP `ClientCapabilities`, or `None` if there are none.
     pub fn to_json(&self) -> Option<String> {
         let mut capabilities = Map::new();
         let flags = |flags: &[(&str, bool)]| {

@@ -27,7 +27,7 @@ pub enum DefinitionKind {
 }
 
 impl DefinitionKind {
-    /// The member that names it.
+    /// Returns the name of the member that identifies a definition of this kind.
     fn named_by(self) -> &'static str {
         match self {
             Self::Tool | Self::Prompt => "name",
@@ -37,19 +37,19 @@ impl DefinitionKind {
     }
 }
 
-/// A definition as each version wants it: JSON text, its members byte for byte as they are configured.
+/// The JSON text of a definition for each protocol version. Its members are byte for byte as configured.
 #[derive(Debug)]
 pub struct VersionedDefinition {
     kind: DefinitionKind,
-    /// Bytes of each text up to the end of the name.
+    /// Length in bytes of the prefix of each text that ends after the name. The prefix is the same in every text.
     named: usize,
     whole: Arc<str>,
-    /// In the order of [`Version::EVERY`]; what is the same is kept once.
+    /// The texts in the order of [`Version::EVERY`]. Consecutive versions share a text if it is the same.
     texts: [Arc<str>; Version::EVERY.len()],
 }
 
 impl VersionedDefinition {
-    /// From the definition without its name; none when it is no JSON object.
+    /// Creates the texts from `definition`, a JSON object without the name. Returns `None` if it is not a JSON object.
     pub fn new(kind: DefinitionKind, name: &str, definition: &str) -> Option<Self> {
         let members: BTreeMap<String, &RawValue> = object(definition)?;
         let named = begun(kind, name);
@@ -83,23 +83,24 @@ impl VersionedDefinition {
         })
     }
 
-    /// The definition for clients of `version`, a JSON object.
+    /// Returns the definition for clients of `version`, a JSON object.
     pub fn of_version(&self, version: Version) -> &str {
         let at = Version::EVERY.iter().position(|every| *every == version);
         at.map_or(&*self.whole, |at| &self.texts[at])
     }
 
-    /// The same under another name.
+    /// Returns the definition for clients of `version` under another name.
     pub fn renamed(&self, version: Version, name: &str) -> String {
         begun(self.kind, name) + &self.of_version(version)[self.named..]
     }
 }
 
+/// Returns the beginning of a definition: the opening brace and the member with its name.
 fn begun(kind: DefinitionKind, name: &str) -> String {
     format!(r#"{{"{}":{}"#, kind.named_by(), json!(name))
 }
 
-/// A member as `version` has it; none where it has no such.
+/// Returns the value of a member in `version`, or `None` if the version does not define the member.
 fn in_version<'v>(
     kind: DefinitionKind,
     member: &str,
@@ -107,7 +108,7 @@ fn in_version<'v>(
     version: Version,
 ) -> Option<Cow<'v, str>> {
     let stays = match member {
-        // Nobody runs those tasks here.
+        // The gateway does not run the tasks of 2025-11-25, which this member is about.
         "execution" if kind == DefinitionKind::Tool => false,
         "outputSchema" if kind == DefinitionKind::Tool => {
             version.is_modern() || (version.has_structured_content() && is_schema_of_object(value))
@@ -123,7 +124,7 @@ fn in_version<'v>(
     stays.then_some(value.into())
 }
 
-/// Whether the root of a JSON Schema is `type: object`.
+/// Returns whether the root of a JSON Schema has `type: object`.
 fn is_schema_of_object(schema: &str) -> bool {
     #[derive(Deserialize)]
     struct SchemaRoot<'a> {
@@ -133,7 +134,7 @@ fn is_schema_of_object(schema: &str) -> bool {
     object(schema).is_some_and(|root: SchemaRoot<'_>| root.kind == "object")
 }
 
-/// Arguments of a prompt, without titles.
+/// Returns the arguments of a prompt without their titles.
 fn untitled(arguments: &str) -> Cow<'_, str> {
     let Ok(mut all) = serde_json::from_str::<Vec<serde_json::Map<String, Value>>>(arguments) else {
         return arguments.into();
@@ -149,7 +150,7 @@ fn untitled(arguments: &str) -> Cow<'_, str> {
 mod tests {
     use super::*;
 
-    /// The members that each version has, oldest first.
+    /// Returns the value of a member in each version, the oldest first.
     fn kept(kind: DefinitionKind, member: &str, value: &str) -> [Option<Value>; 5] {
         let text = format!(r#"{{"{member}":{value}}}"#);
         let definition = VersionedDefinition::new(kind, "n", &text).unwrap();

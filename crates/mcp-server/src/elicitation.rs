@@ -1,15 +1,15 @@
-//! Elicitations in the words of versions before 2026-07-28.
+//! Conversion of elicitation requests to protocol versions before 2026-07-28.
 
 use serde_json::{Map, Value};
 use wardgate_domain::Ambient;
 use wardgate_mcp::Version;
 
-/// `request` as clients of `version` know it; none where they have no such form.
+/// Converts `request` for clients of `version`. Returns `None` if the version cannot express the form.
 pub(super) fn for_version(request: &str, version: Version, ambient: &Ambient) -> Option<String> {
     let mut request: Value = serde_json::from_str(request).ok()?;
     let params = request.get_mut("params")?.as_object_mut()?;
     if version.has_url_elicitation() {
-        // It can be told by an id that it is done, which later versions do not have.
+        // 2025-11-25 announces the completion of a URL elicitation by an id, which later versions do not have.
         if params.get("mode").is_some_and(|mode| mode == "url") {
             let id = params.entry("elicitationId");
             id.or_insert_with(|| {
@@ -30,8 +30,8 @@ pub(super) fn for_version(request: &str, version: Version, ambient: &Ambient) ->
     Some(request.to_string())
 }
 
-/// A field of 2025-06-18: choices have their names in a list of their own, there is one of them, and only what is yes
-/// or no has a default.
+/// Reduces a form field to what 2025-06-18 allows: the labels of choices are in the separate list `enumNames`, multiple choice
+/// does not exist, and only a boolean has a default. Returns `None` if the field cannot be reduced.
 fn simplify(field: &mut Map<String, Value>) -> Option<()> {
     if field.get("type")? == "array" {
         return None;

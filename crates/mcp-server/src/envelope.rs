@@ -1,4 +1,4 @@
-//! The JSON-RPC envelope, by reference into the body: nothing below it is parsed here.
+//! The JSON-RPC envelope of a message. Its members are borrowed from the body, and their values are not parsed here.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,38 +15,38 @@ use crate::rpc_error::RpcError;
 /// One JSON-RPC message.
 #[derive(Debug)]
 pub enum JsonRpcMessage<'a> {
-    /// A message that wants an answer.
+    /// A message that expects a response.
     Request(JsonRpcRequest<'a>),
-    /// A message without id; MCP answers it with 202 and nothing else.
+    /// A message without an id, which MCP answers with 202 and no body.
     Notification,
-    /// An answer to a request of the gateway's.
+    /// A response to a request of the gateway.
     Response(ClientResponse<'a>),
 }
 
-/// What a client answered.
+/// A client's response to a request of the gateway.
 #[derive(Debug)]
 pub struct ClientResponse<'a> {
-    /// The id of the request that it answers.
+    /// The id of the request that the client responds to.
     pub id: Option<&'a RawValue>,
-    /// None for an error.
+    /// The result, or `None` if the response is an error.
     pub result: Option<&'a RawValue>,
 }
 
-/// One request.
+/// A JSON-RPC request.
 #[derive(Debug)]
 pub struct JsonRpcRequest<'a> {
-    /// A string or an integer, as written.
+    /// The id as written, a string or an integer.
     pub id: &'a RawValue,
     /// The name of the method.
     pub method: Cow<'a, str>,
-    /// The members of its parameters.
+    /// The members of `params` that the gateway reads.
     pub params: RequestParams<'a>,
-    /// The message it was read from.
+    /// The text of the whole message.
     text: &'a str,
 }
 
 impl<'a> JsonRpcRequest<'a> {
-    /// All of `params`, an object as written: for the few methods that take more of them than [`RequestParams`] has.
+    /// Returns the whole object `params` as written, for the few methods that need more members than [`RequestParams`] has.
     pub fn raw_params(&self) -> Option<&'a RawValue> {
         #[derive(Deserialize)]
         struct ParamsOnly<'a> {
@@ -57,19 +57,19 @@ impl<'a> JsonRpcRequest<'a> {
     }
 }
 
-/// The members of `params` that the gateway reads; each still raw.
+/// The members of `params` that the gateway reads. Their values are not parsed yet.
 #[derive(Debug, Default, Deserialize)]
 pub struct RequestParams<'a> {
     /// `_meta`.
     #[serde(borrow, default, rename = "_meta", deserialize_with = "present")]
     pub meta: Option<&'a RawValue>,
-    /// The name of a tool or prompt.
+    /// The name of a tool or a prompt.
     #[serde(borrow, default, deserialize_with = "present")]
     pub name: Option<&'a RawValue>,
-    /// The arguments of a tool or prompt.
+    /// The arguments of a tool or a prompt.
     #[serde(borrow, default, deserialize_with = "present")]
     pub arguments: Option<&'a RawValue>,
-    /// The place from which a list goes on.
+    /// The cursor from which a list continues.
     #[serde(borrow, default, deserialize_with = "present")]
     pub cursor: Option<&'a RawValue>,
     /// The URI of a resource.
@@ -78,10 +78,10 @@ pub struct RequestParams<'a> {
     /// The id of a task.
     #[serde(borrow, default, rename = "taskId", deserialize_with = "present")]
     pub task_id: Option<&'a RawValue>,
-    /// The state that an `input_required` result gave the client.
+    /// The state that the client received in an `input_required` result.
     #[serde(borrow, default, rename = "requestState", deserialize_with = "present")]
     pub request_state: Option<&'a RawValue>,
-    /// The responses to the requests of that result, by key.
+    /// The responses to the input requests of that result, by key.
     #[serde(
         borrow,
         default,
@@ -89,10 +89,10 @@ pub struct RequestParams<'a> {
         deserialize_with = "present"
     )]
     pub input_responses: Option<&'a RawValue>,
-    /// What `subscriptions/listen` is to send.
+    /// The notifications that `subscriptions/listen` asks for.
     #[serde(borrow, default, deserialize_with = "present")]
     pub notifications: Option<&'a RawValue>,
-    /// The version that `initialize` proposes.
+    /// The protocol version that `initialize` proposes.
     #[serde(
         borrow,
         default,
@@ -100,8 +100,8 @@ pub struct RequestParams<'a> {
         deserialize_with = "present"
     )]
     pub protocol_version: Option<&'a RawValue>,
-    /// Present when it is no object but a number: `serde_json` hands those on that no 64 bits hold as the one member
-    /// of a map (its feature `arbitrary_precision`).
+    /// Whether `params` is a number and not an object. With its feature `arbitrary_precision`, `serde_json` presents a number
+    /// that does not fit into 64 bits as a map with this one member.
     #[serde(
         default,
         rename = "$serde_json::private::Number",
@@ -126,7 +126,7 @@ struct Envelope<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// The member `params`, read in the same pass as what stands around it: arguments can be large.
+/// The member `params`. It is parsed in the same pass as the envelope because arguments can be large.
 #[derive(Default)]
 enum ParamsMember<'a> {
     #[default]
@@ -190,14 +190,14 @@ impl<'de: 'a, 'a> Deserialize<'de> for ParamsMember<'a> {
     }
 }
 
-/// True for a member of any value.
+/// Returns true for a member with any value.
 fn is_present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     IgnoredAny::deserialize(deserializer).map(|_| true)
 }
 
 impl<'a> JsonRpcMessage<'a> {
-    /// Reads a scanned body. On an error the id comes along when it is usable, so that the answer can
-    /// carry it.
+    /// Parses a body that was scanned before. An error comes with the id of the message if the id is usable, so that the
+    /// error response can carry it.
     pub fn parse(text: &'a str) -> Result<Self, (Option<&'a RawValue>, RpcError)> {
         let no_id = |what: &str| (None, RpcError::invalid_request(what));
         let envelope: Envelope<'a> =
@@ -243,13 +243,13 @@ impl<'a> JsonRpcMessage<'a> {
     }
 }
 
-/// The object that `text` is. Whatever is read of a message is read here.
+/// Parses `text` as a JSON object. Everything that is parsed of a message goes through this function, which traces the size.
 pub fn object<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
     tracing::trace!({ names::JSON_READ } = text.len());
     parse_object(text)
 }
 
-/// The id, as written, of the request that `text` cancels.
+/// Returns the id, as written, of the request that the notification `text` cancels, or `None` if `text` cancels none.
 pub fn cancelled(text: &str) -> Option<&str> {
     #[derive(Deserialize)]
     struct CancelledNotification<'a> {
@@ -268,7 +268,7 @@ pub fn cancelled(text: &str) -> Option<&str> {
     (message.method == "notifications/cancelled").then_some(params.request_id.get())
 }
 
-/// The same for a JSON-RPC id however it is spelt.
+/// Returns a canonical spelling of a JSON-RPC id: equal ids have equal spellings, whichever escapes their strings use.
 pub fn spelt_alike(id: &str) -> String {
     match serde_json::from_str(id) {
         Ok(text @ serde_json::Value::String(_)) => text.to_string(),
@@ -276,7 +276,7 @@ pub fn spelt_alike(id: &str) -> String {
     }
 }
 
-/// A string, or an integer without fraction or exponent (MCP: "Request IDs").
+/// Returns whether `raw` is a valid id: a string, or an integer without fraction or exponent (MCP: "Request IDs").
 pub(crate) fn is_id(raw: &RawValue) -> bool {
     match raw.get().as_bytes() {
         [b'"', ..] => true,
@@ -286,7 +286,7 @@ pub(crate) fn is_id(raw: &RawValue) -> bool {
     }
 }
 
-/// The string that `raw` is.
+/// Returns the string that `raw` contains, or `None` if it is not a string.
 pub fn text_of(raw: &RawValue) -> Option<Cow<'_, str>> {
     #[derive(Deserialize)]
     struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
@@ -295,7 +295,7 @@ pub fn text_of(raw: &RawValue) -> Option<Cow<'_, str>> {
         .map(|text| text.0)
 }
 
-/// The members of a JSON object, without its braces.
+/// Returns the members of a JSON object without its braces.
 pub fn inner(object: &str) -> &str {
     object
         .trim_start_matches('{')

@@ -1,4 +1,4 @@
-//! The text of server-sent events (HTML Living Standard, "Server-sent events").
+//! Formatting of server-sent events, and negotiation of event streams (HTML Living Standard, "Server-sent events").
 
 use std::cmp::Reverse;
 use std::fmt::Write;
@@ -8,29 +8,29 @@ use axum::http::{HeaderMap, header};
 use bytes::Bytes;
 use wardgate_mcp::header::{EVENT_STREAM, JSON};
 
-/// The longest silence on a stream, so that no proxy takes a quiet stream for a dead one.
+/// Maximum time without an event on a stream. It keeps proxies from closing a quiet stream as dead.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Whether a client takes a stream as the answer, by its header `Accept`.
+/// Whether a client accepts a stream as the response, according to its header `Accept`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamAcceptance {
-    /// It takes none.
+    /// The client does not accept a stream.
     Refused,
-    /// It takes one, and a single message as well.
+    /// The client accepts a stream, and a single message as well.
     Accepted,
-    /// It prefers one to a single message: it gives the media type of streams more weight than that of JSON, or as much and
-    /// names it first (RFC 9110, section 12.5.1; the order is a convention).
+    /// The client prefers a stream: it gives the media type of streams a larger weight than JSON, or the same weight and an
+    /// earlier position (RFC 9110, section 12.5.1; the use of the order is a convention).
     Preferred,
 }
 
 impl StreamAcceptance {
-    /// What the headers of a request say.
+    /// Reads the header `Accept` of a request.
     pub fn of(headers: &HeaderMap) -> Self {
         let values = headers.get_all(header::ACCEPT).iter();
         let ranges = values
             .filter_map(|value| value.to_str().ok())
             .flat_map(|value| value.split(','));
-        // The largest weight of each, and where it first stands.
+        // The largest weight of each media type, and its first position with this weight.
         let (mut stream, mut json) = (None, None);
         for (at, range) in ranges.enumerate() {
             let mut parts = range.split(';').map(str::trim);
@@ -55,7 +55,7 @@ impl StreamAcceptance {
     }
 }
 
-/// The weight that the parameter `q` gives, in thousandths.
+/// Returns the weight of the parameter `q` in thousandths, or `None` for another parameter.
 fn weight(parameter: &str) -> Option<u16> {
     let (name, value) = parameter.split_once('=')?;
     let weight: f32 = value.trim().parse().ok()?;
@@ -68,7 +68,7 @@ fn weight(parameter: &str) -> Option<u16> {
     is_weight.then_some((weight * 1_000.0) as u16)
 }
 
-/// One event with `message` as its data. The client may resume the stream from `id`.
+/// Formats an event with `message` as its data. The client may resume the stream from `id`.
 pub fn format_event(id: Option<&str>, retry: Option<Duration>, message: &str) -> Bytes {
     let mut text = String::with_capacity(message.len() + 64);
     // Writing to a string cannot fail.

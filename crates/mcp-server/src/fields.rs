@@ -1,4 +1,4 @@
-//! Parameters, read strictly: every error names the field, and what nobody knows is refused.
+//! Strict reading of parameters: every error names the field, and unknown fields are refused.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,19 +9,19 @@ use serde_json::value::RawValue;
 use crate::envelope::{object, text_of};
 use crate::rpc_error::RpcError;
 
-/// Every request may carry it; it is MCP's, not the method's.
+/// Every request may carry this member, which belongs to MCP and not to the method.
 const META: &str = "_meta";
 
-/// The members of one object.
+/// The members of one JSON object.
 #[derive(Debug)]
 pub struct ObjectMembers<'a> {
-    /// For example `params.messages[1]`.
+    /// Path of the object for error messages, for example `params.messages[1]`.
     path: String,
     members: BTreeMap<Cow<'a, str>, &'a RawValue>,
 }
 
 impl<'a> ObjectMembers<'a> {
-    /// The parameters of a request.
+    /// Reads the parameters of a request. Absent parameters count as an empty object.
     pub fn of_params(params: Option<&'a RawValue>) -> Result<Self, RpcError> {
         let Some(params) = params else {
             return Ok(Self {
@@ -34,6 +34,7 @@ impl<'a> ObjectMembers<'a> {
         Ok(fields)
     }
 
+    /// Reads the object `raw`, which is at `path`.
     fn of(path: String, raw: &'a RawValue) -> Result<Self, RpcError> {
         let Some(members) = object::<BTreeMap<Cow<'a, str>, &'a RawValue>>(raw.get()) else {
             return Err(RpcError::invalid_params(format!(
@@ -43,7 +44,7 @@ impl<'a> ObjectMembers<'a> {
         Ok(Self { path, members })
     }
 
-    /// Refuses what is not among `names`.
+    /// Returns an error if there is a member that is not among `names`.
     pub fn only(&self, names: &[&str]) -> Result<(), RpcError> {
         if self
             .members
@@ -59,13 +60,13 @@ impl<'a> ObjectMembers<'a> {
         )))
     }
 
-    /// The value as written. An optional member may be null.
+    /// Returns the value of a member as written, or `None` if it is absent or null.
     pub fn value(&self, name: &str) -> Option<&'a RawValue> {
         let value = self.members.get(name).copied();
         value.filter(|raw| raw.get() != "null")
     }
 
-    /// An error about a field.
+    /// Creates an error about the field `name`.
     pub fn wrong(&self, name: &str, problem: &str) -> RpcError {
         RpcError::invalid_params(format!("`{}.{name}` {problem}", self.path))
     }
@@ -74,7 +75,7 @@ impl<'a> ObjectMembers<'a> {
         self.wrong(name, "is missing")
     }
 
-    /// The string `name`; none if it is absent.
+    /// Returns the string `name`, or `None` if it is absent.
     pub fn text(&self, name: &str) -> Result<Option<String>, RpcError> {
         let Some(raw) = self.value(name) else {
             return Ok(None);
@@ -85,12 +86,12 @@ impl<'a> ObjectMembers<'a> {
         }
     }
 
-    /// The string `name`, which must be there.
+    /// Returns the string `name`, or an error if it is absent.
     pub fn required_text(&self, name: &str) -> Result<String, RpcError> {
         self.text(name)?.ok_or_else(|| self.missing(name))
     }
 
-    /// A text in its checked type.
+    /// Returns the string `name`, parsed as `T`, or `None` if it is absent.
     pub fn parsed<T: FromStr<Err: ToString>>(&self, name: &str) -> Result<Option<T>, RpcError> {
         let Some(text) = self.text(name)? else {
             return Ok(None);
@@ -101,12 +102,12 @@ impl<'a> ObjectMembers<'a> {
             .map_err(|error: T::Err| self.wrong(name, &error.to_string()))
     }
 
-    /// The string `name`, parsed, which must be there.
+    /// Returns the string `name`, parsed as `T`, or an error if it is absent.
     pub fn required<T: FromStr<Err: ToString>>(&self, name: &str) -> Result<T, RpcError> {
         self.parsed(name)?.ok_or_else(|| self.missing(name))
     }
 
-    /// One of a few words.
+    /// Returns the value in `all` that `name` spells, or `None` if the member is absent.
     pub fn word<T: Copy>(
         &self,
         name: &str,
@@ -123,7 +124,7 @@ impl<'a> ObjectMembers<'a> {
         })
     }
 
-    /// The word `name`, one of `all`, which must be there.
+    /// Returns the value in `all` that `name` spells, or an error if the member is absent.
     pub fn required_word<T: Copy>(
         &self,
         name: &str,
@@ -134,7 +135,7 @@ impl<'a> ObjectMembers<'a> {
             .ok_or_else(|| self.missing(name))
     }
 
-    /// A whole number from 1 to `most`.
+    /// Returns the integer `name`, which must be from 1 to `most`, or `None` if it is absent.
     pub fn count(&self, name: &str, most: u32) -> Result<Option<u32>, RpcError> {
         let Some(raw) = self.value(name) else {
             return Ok(None);
@@ -145,7 +146,7 @@ impl<'a> ObjectMembers<'a> {
         }
     }
 
-    /// A position in a conversation.
+    /// Returns the position in a conversation `name`, a non-negative integer, or `None` if it is absent.
     pub fn position(&self, name: &str) -> Result<Option<u64>, RpcError> {
         let Some(raw) = self.value(name) else {
             return Ok(None);
@@ -156,7 +157,7 @@ impl<'a> ObjectMembers<'a> {
         }
     }
 
-    /// A truth value; false when absent.
+    /// Returns the boolean `name`, or false if it is absent.
     pub fn flag(&self, name: &str) -> Result<bool, RpcError> {
         match self.value(name).map(RawValue::get) {
             None | Some("false") => Ok(false),
@@ -165,14 +166,14 @@ impl<'a> ObjectMembers<'a> {
         }
     }
 
-    /// The object `name`; none if it is absent.
+    /// Returns the members of the object `name`, or `None` if it is absent.
     pub fn object(&self, name: &str) -> Result<Option<Self>, RpcError> {
         let raw = self.value(name);
         raw.map(|raw| Self::of(format!("{}.{name}", self.path), raw))
             .transpose()
     }
 
-    /// A list of objects.
+    /// Returns the members of each object in the list `name`, or `None` if the list is absent.
     pub fn objects(&self, name: &str) -> Result<Option<Vec<Self>>, RpcError> {
         let Some(raw) = self.value(name) else {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! The idempotency key of a call: in `_meta`, or in the header `Idempotency-Key`. A tool that may write never
-//! runs twice for one key of one caller.
+//! The idempotency key of a call, in `_meta` or in the header `Idempotency-Key`. A tool that may write never runs twice for the
+//! same key of the same caller.
 
 use std::borrow::Cow;
 
@@ -9,10 +9,10 @@ use crate::envelope::text_of;
 use crate::meta::RequestMeta;
 use crate::rpc_error::RpcError;
 
-/// In characters.
+/// Maximum number of characters of a key.
 const MAX_KEY: usize = 128;
 
-/// The key, if the request brings one.
+/// Returns the idempotency key of a request, or `None` if it has none.
 pub fn key_of(meta: &RequestMeta<'_>, headers: &HeaderMap) -> Result<Option<String>, RpcError> {
     let in_body = match meta.idempotency_key {
         Some(raw) => Some(text_of(raw).ok_or_else(unfit)?),

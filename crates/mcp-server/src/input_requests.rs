@@ -1,7 +1,7 @@
-//! The requests for input that a server makes, in the form in which they are passed on to a client.
+//! Requests of upstream servers for user input, in the form in which they are passed on to a client.
 //!
-//! Only requests that the client declared capabilities for are passed on. An elicitation is labelled with its server, so
-//! that nobody gives one server what was meant for another.
+//! Only requests that the client declared capabilities for are passed on. An elicitation is labelled with the name of its server,
+//! so that a user does not give one server what was meant for another.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,16 +15,16 @@ use wardgate_mcp::Version;
 
 use crate::{elicitation, object};
 
-/// The most requests of one round.
+/// Maximum number of requests in one round.
 const MOST: usize = 16;
 
-/// The most bytes of one key.
+/// Maximum length of a key in bytes.
 const KEY_BYTES: usize = 256;
 
-/// The most bytes of one round.
+/// Maximum total size of the requests of one round in bytes.
 const MOST_BYTES: usize = 1 << 20;
 
-/// Requests to one client, by key.
+/// Input requests to one client, by key.
 #[derive(Debug)]
 pub struct InputRequests {
     keys: Vec<String>,
@@ -36,15 +36,15 @@ pub struct InputRequests {
 pub struct InputRecipient<'a> {
     /// The protocol version that it speaks.
     pub version: Version,
-    /// MCP `ClientCapabilities`.
+    /// The capabilities of the client, an MCP object `ClientCapabilities`.
     pub capabilities: Option<&'a str>,
-    /// The name of the server that asks. None in a view of one server.
+    /// The name of the server that asks, or `None` in a view of a single server.
     pub label: Option<&'a str>,
-    /// For the ids of elicitations.
+    /// The source of random ids for elicitations.
     pub ambient: &'a Ambient,
 }
 
-/// The reason for which a client is not asked.
+/// The reason why input requests are not passed on to the client.
 #[derive(Debug, PartialEq, Eq)]
 pub enum InputRequestError {
     /// The requests are unknown or malformed, or exceed a limit.
@@ -63,7 +63,7 @@ struct RawInputRequest<'a> {
     params: Option<&'a RawValue>,
 }
 
-/// The parameters that are read of any of the requests.
+/// The parameters that the gateway reads, of all kinds of requests.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct InputRequestParams<'a> {
@@ -77,7 +77,7 @@ struct InputRequestParams<'a> {
     tool_choice: Option<&'a RawValue>,
 }
 
-/// The capabilities of a client for input; undeclared members are absent or null.
+/// The client's capabilities for input. The members of undeclared capabilities are absent or null.
 #[derive(Default, Deserialize)]
 struct DeclaredRequests<'a> {
     #[serde(borrow, default)]
@@ -105,7 +105,7 @@ struct SamplingFeatures<'a> {
 impl InputRequests {
     /// Parses `requests`, an MCP object `inputRequests`, and adapts each request to `recipient`.
     ///
-    /// Fails where a request is malformed or one that the client does not take.
+    /// Returns an error if a request is malformed, or if the client did not declare the capability for it.
     pub fn parse(requests: &str, recipient: InputRecipient<'_>) -> Result<Self, InputRequestError> {
         if requests.len() > MOST_BYTES {
             return Err(Malformed);
@@ -126,23 +126,23 @@ impl InputRequests {
         Ok(Self { keys, json })
     }
 
-    /// Whether nothing is requested, but the call to be repeated.
+    /// Returns whether there are no requests, in which case the client only repeats the call.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// The keys of the requests.
+    /// Returns the keys of the requests.
     pub fn keys(&self) -> &[String] {
         &self.keys
     }
 
-    /// The requests as an MCP object `inputRequests`.
+    /// Returns the requests as an MCP object `inputRequests`.
     pub fn as_json(&self) -> &str {
         &self.json
     }
 }
 
-/// One request, adapted to `recipient`.
+/// Parses one request and adapts it to `recipient`.
 fn parse_request(
     request: &str,
     capabilities: &DeclaredRequests<'_>,
@@ -203,7 +203,7 @@ fn can_elicit(
     let modes = capabilities.elicitation.as_ref();
     let modes = modes.filter(|_| version.has_elicitation());
     match mode {
-        // Who names no mode can fill in forms.
+        // A client that declares no mode supports forms.
         None | Some("form") => modes
             .filter(|modes| modes.form.is_some() || modes.url.is_none())
             .map(drop)

@@ -1,14 +1,14 @@
-//! The server's side of MCP: messages of clients are read, and answers and errors are written, in every version.
+//! The server side of MCP: parses messages of clients, and writes results and errors, for every protocol version.
 //!
-//! | client | does not get |
+//! | client version | omitted or converted |
 //! |---|---|
-//! | up to 2025-11-25 | structured content that is no object, or an output schema of any; such content always has a text that says the same |
+//! | up to 2025-11-25 | structured content and output schemas that are not of type object; a text block repeats such content |
 //! | up to 2025-06-18 | icons |
-//! | up to 2025-03-26 | structured content, output schemas, titles, `_meta` of definitions; a link to a resource is a text |
-//! | 2024-11-05 | annotations of tools; a sound is a text |
-//! | any | `execution` of tools, which is about tasks of 2025-11-25 |
+//! | up to 2025-03-26 | structured content, output schemas, titles, `_meta` of definitions; resource links become text |
+//! | 2024-11-05 | tool annotations; audio becomes a text block |
+//! | any | `execution` of tools, which concerns the tasks of 2025-11-25 |
 //!
-//! Everything that a version knows stays byte for byte.
+//! Everything that a version defines is kept byte for byte.
 
 mod call_meta;
 mod content_method;
@@ -54,8 +54,8 @@ pub use response::{
 pub use rpc_error::{Remedy, RpcError, code_in, sentence};
 pub use version::{named_version, negotiate, negotiate_on_stream};
 
-/// The most messages that one batch may hold.
+/// Maximum number of messages in a batch.
 pub const BATCH: usize = 50;
 
-/// The method that opens a stream of changes.
+/// Method that opens a stream of change notifications.
 pub const LISTEN: &str = "subscriptions/listen";

@@ -1,6 +1,6 @@
-//! How grave a log message is (RFC 5424, as MCP spells it).
+//! Severity levels of log messages (RFC 5424, with the names of MCP).
 
-/// Least grave first.
+/// The names of the levels, the least severe first.
 const NAMES: [&str; 8] = [
     "debug",
     "info",
@@ -12,17 +12,17 @@ const NAMES: [&str; 8] = [
     "emergency",
 ];
 
-/// A level. The graver compares as more.
+/// A severity level. A more severe level compares as greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogLevel(usize);
 
 impl LogLevel {
-    /// The level of this MCP name.
+    /// Returns the level with this MCP name.
     pub fn named(name: &str) -> Option<Self> {
         NAMES.iter().position(|level| *level == name).map(Self)
     }
 
-    /// The MCP name.
+    /// Returns the MCP name of the level.
     pub fn as_str(self) -> &'static str {
         NAMES[self.0]
     }

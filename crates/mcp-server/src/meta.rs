@@ -1,7 +1,7 @@
-//! What a modern request says of itself: `_meta` and the headers that mirror the body
+//! The metadata of a request in MCP 2026-07-28 and later: `_meta`, and the headers that mirror the body
 //! (MCP 2026-07-28, basic/transports, "Protocol Version Header" and "Standard Headers").
 //!
-//! Nothing is decided on a header: each must equal the body, and policy, record and routing read the body.
+//! No decision depends on a header: each header must equal the body, and policy, audit and routing use the body.
 
 use std::borrow::Cow;
 
@@ -17,10 +17,10 @@ use crate::log_level::LogLevel;
 use crate::rpc_error::RpcError;
 use wardgate_mcp::Version;
 
-/// Every word of progress repeats its token; the gateway keeps none longer than this.
+/// Maximum length of a progress token in bytes. Every progress notification repeats the token.
 const TOKEN_BYTES: usize = 256;
 
-/// The longest id of a conversation, as long as the memory takes them.
+/// Maximum number of characters of a conversation id, which is also the limit of the memory service.
 const CONVERSATION_CHARACTERS: usize = 256;
 
 /// The members of `params._meta` that the gateway reads.
@@ -47,7 +47,7 @@ pub struct RequestMeta<'a> {
 }
 
 impl<'a> RequestMeta<'a> {
-    /// The `_meta` of a request; an empty one where it has none.
+    /// Returns the `_meta` of a request, or an empty one if the request has none.
     pub fn from_request(request: &JsonRpcRequest<'a>) -> Result<Self, RpcError> {
         let Some(raw) = request.params.meta else {
             return Ok(Self::default());
@@ -55,24 +55,24 @@ impl<'a> RequestMeta<'a> {
         object(raw.get()).ok_or_else(|| RpcError::invalid_meta("`_meta` must be an object"))
     }
 
-    /// The `_meta` of a modern request; none when the request is of an older version.
+    /// Returns the `_meta` of a request in version 2026-07-28 or later, or `None` if the request is in an older version.
     pub fn from_modern_request(request: &JsonRpcRequest<'a>) -> Result<Option<Self>, RpcError> {
         Ok(Self::from_request(request)?.if_modern())
     }
 
-    /// The same `_meta`; none when the request is of an older version.
+    /// Returns `self` if the request is in version 2026-07-28 or later, or `None` if it is in an older version.
     pub fn if_modern(self) -> Option<Self> {
         self.protocol_version.is_some().then_some(self)
     }
 
-    /// What the client can be asked for, an object with members.
+    /// Returns the capabilities of the client, an object with at least one member, or `None` if there are none.
     pub fn capabilities(&self) -> Option<&'a str> {
         let capabilities = self.client_capabilities?.get();
         let inside = capabilities.strip_prefix('{')?;
         (!inside.trim_start().starts_with('}')).then_some(capabilities)
     }
 
-    /// From which level on the client wants to hear log messages.
+    /// Returns the lowest level of the log messages that the client asks for.
     pub fn log_level(&self) -> Result<Option<LogLevel>, RpcError> {
         let Some(raw) = self.log_level else {
             return Ok(None);
@@ -85,7 +85,7 @@ impl<'a> RequestMeta<'a> {
         })
     }
 
-    /// The trace that the client is in, as headers (SEP-414). What is no trace context is left to whoever reads it.
+    /// Returns the trace context of the client as headers (SEP-414). The values are not validated here, but where they are used.
     pub fn trace_context(&self) -> HeaderMap {
         let named = [
             ("traceparent", self.traceparent),
@@ -98,7 +98,7 @@ impl<'a> RequestMeta<'a> {
         headers.collect()
     }
 
-    /// The digest of the id of the conversation that the request is part of; none where the client says none.
+    /// Returns the digest of the id of the conversation that the request belongs to, or `None` if the request names none.
     pub fn conversation(&self) -> Result<Option<Digest>, RpcError> {
         let Some(raw) = self.conversation else {
             return Ok(None);
@@ -115,7 +115,7 @@ impl<'a> RequestMeta<'a> {
         Ok(Some(Digest::of(id.as_bytes())))
     }
 
-    /// Under what the client wants to hear of progress, as written.
+    /// Returns the token for progress notifications, as written, or `None` if the client does not ask for them.
     pub fn progress_token(&self) -> Result<Option<&'a RawValue>, RpcError> {
         let Some(raw) = self.progress_token else {
             return Ok(None);
@@ -128,8 +128,8 @@ impl<'a> RequestMeta<'a> {
         Ok(Some(raw))
     }
 
-    /// Why the agent that sends a call does not make it; none of a call that is to run. A reason that is not known is an
-    /// error, so that nothing runs that an agent refused.
+    /// Returns the reason why the sending agent refused to make the call, or `None` if the call is to run. An unknown reason is
+    /// an error, so that a call that the agent refused never runs.
     pub fn agent_refusal(&self) -> Result<Option<AgentRefusal>, RpcError> {
         let Some(raw) = self.refused_by_agent else {
             return Ok(None);
@@ -144,7 +144,7 @@ impl<'a> RequestMeta<'a> {
         })
     }
 
-    /// The version the request speaks, after all its own statements were compared.
+    /// Returns the version of the request, after comparing the headers with the body.
     pub fn version(
         &self,
         request: &JsonRpcRequest<'_>,
@@ -183,7 +183,7 @@ impl<'a> RequestMeta<'a> {
     }
 }
 
-/// Requires exactly one header `name` that says `expected`.
+/// Checks that there is exactly one header `name` and that its value is `expected`.
 fn mirrors(headers: &HeaderMap, name: &str, expected: &str) -> Result<(), RpcError> {
     let mut values = headers.get_all(name).iter();
     let (Some(value), None) = (values.next(), values.next()) else {
@@ -204,10 +204,10 @@ fn mirrors(headers: &HeaderMap, name: &str, expected: &str) -> Result<(), RpcErr
     Ok(())
 }
 
-/// A header value: plain, or `=?base64?<base64 of UTF-8>?=` for what a header cannot carry.
+/// Decodes a header value: plain text, or `=?base64?<base64 of UTF-8>?=` for what a header cannot carry.
 pub(crate) fn decode(value: &str) -> Option<Cow<'_, str>> {
     let marked = value.strip_prefix("=?base64?");
-    // With one mark alone it is what it is.
+    // A value with only the prefix or only the suffix is plain text.
     let Some(encoded) = marked.and_then(|rest| rest.strip_suffix("?=")) else {
         return Some(Cow::Borrowed(value));
     };

@@ -2,32 +2,32 @@
 
 use wardgate_mcp::Version;
 
-/// One method.
+/// A JSON-RPC method.
 #[derive(Debug)]
 pub struct McpMethod {
-    /// As requests spell it.
+    /// The name of the method as in requests.
     pub name: &'static str,
-    /// The versions that have it.
+    /// The versions that define the method.
     pub versions: MethodVersions,
-    /// Whether its requests wait for a place under the concurrency limit. The others cost little, or only listen.
+    /// Whether requests of this method count against the concurrency limit. The other methods are cheap or only listen.
     pub needs_slot: bool,
-    /// On which paths it is answered, in Markdown, for the reference.
+    /// The paths on which the method is available, as Markdown for the reference.
     pub paths: &'static str,
 }
 
 /// The versions of MCP that have a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MethodVersions {
-    /// All.
+    /// All versions.
     All,
-    /// Those before 2026-07-28.
+    /// Versions before 2026-07-28.
     Legacy,
-    /// 2026-07-28 and later.
+    /// Version 2026-07-28 and later.
     Modern,
 }
 
 impl MethodVersions {
-    /// Whether `version` is one of these.
+    /// Returns whether `version` is among these versions.
     pub fn include(self, version: Version) -> bool {
         match self {
             Self::All => true,
@@ -36,7 +36,7 @@ impl MethodVersions {
         }
     }
 
-    /// These in words.
+    /// Returns a description of these versions.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::All => "all",
@@ -46,7 +46,7 @@ impl MethodVersions {
     }
 }
 
-/// Where methods are answered.
+/// Descriptions of the paths on which methods are available.
 const EVERYWHERE: &str = "everywhere";
 const WHERE_ANY: &str = "where the path has any; lists have pages of 100";
 const WITH_SKILLS: &str = "where the path has [skills](../connect-an-mcp-server.md#skills)";
@@ -105,7 +105,7 @@ pub const METHODS: &[McpMethod] = &[
     ),
 ];
 
-/// A method whose requests wait for a place.
+/// Creates a method whose requests count against the concurrency limit.
 const fn work(name: &'static str, versions: MethodVersions, paths: &'static str) -> McpMethod {
     McpMethod {
         name,
@@ -115,7 +115,7 @@ const fn work(name: &'static str, versions: MethodVersions, paths: &'static str)
     }
 }
 
-/// A method whose requests do not.
+/// Creates a method whose requests do not count against the concurrency limit.
 const fn light(name: &'static str, versions: MethodVersions, paths: &'static str) -> McpMethod {
     McpMethod {
         needs_slot: false,
@@ -123,7 +123,7 @@ const fn light(name: &'static str, versions: MethodVersions, paths: &'static str
     }
 }
 
-/// The method of this name.
+/// Returns the method called `name`.
 pub fn find_method(name: &str) -> Option<&'static McpMethod> {
     METHODS.iter().find(|method| method.name == name)
 }

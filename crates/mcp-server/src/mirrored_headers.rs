@@ -1,5 +1,5 @@
-//! Arguments that a modern client mirrors as headers, because the tool's schema marks them with `x-mcp-header`
-//! (MCP 2026-07-28, SEP-2243). Each header must equal the argument in the body.
+//! Arguments that a client of 2026-07-28 or later repeats as headers, because the tool's schema marks them with `x-mcp-header`
+//! (SEP-2243). Each header must equal the argument in the body.
 
 use axum::http::HeaderMap;
 use serde_json::{Number, Value};
@@ -9,7 +9,7 @@ use wardgate_mcp::mirrored_header::MirroredHeader;
 use crate::meta::decode;
 use crate::rpc_error::RpcError;
 
-/// Compares the argument with its header.
+/// Compares one argument with its header.
 fn check_one(
     mirrored: &MirroredHeader,
     arguments: &Value,
@@ -48,7 +48,7 @@ fn check_one(
     differs("differs from the body")
 }
 
-/// Requires that each of `mirrored_headers` equals its argument in `arguments`, one JSON object.
+/// Checks that each of `mirrored_headers` equals its argument in `arguments`, a JSON object.
 pub fn check(
     mirrored_headers: &[MirroredHeader],
     arguments: &[u8],
@@ -62,7 +62,7 @@ pub fn check(
     all.try_for_each(|one| check_one(one, &arguments, headers))
 }
 
-/// The headers of a request that mirror arguments.
+/// Returns the headers of a request that mirror arguments.
 pub fn of_request(headers: &HeaderMap) -> HeaderMap {
     let of_arguments = headers
         .iter()
@@ -75,15 +75,15 @@ pub fn of_request(headers: &HeaderMap) -> HeaderMap {
     kept
 }
 
-/// Up to here a double holds every whole number.
+/// The largest whole number up to which a double represents every whole number exactly (2^53).
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// Decimal digits that say the number, however it is written in the body.
+/// Returns whether `said` is a decimal notation of `number`, which the body may write differently.
 fn is_same_number(number: &Number, said: &str) -> bool {
     let is_decimal = said
         .bytes()
         .all(|byte| matches!(byte, b'0'..=b'9' | b'-' | b'.'));
-    // Beyond what a double holds exactly, the digits themselves must be the same.
+    // Beyond the exact range of a double, the digits themselves must be the same.
     let double = number.as_f64().filter(|value| value.abs() <= MAX_EXACT);
     let is_same = said == number.as_str() || double.is_some() && said.parse().ok() == double;
     is_decimal && is_same

@@ -1,4 +1,4 @@
-//! What results hold: content of tools, structured content, messages of prompts.
+//! Conversion of results for older protocol versions: tool content, structured content and prompt messages.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use wardgate_mcp::Version;
 
 use crate::envelope::object;
 
-/// What is read of one content.
+/// The members of a content block that are read.
 #[derive(Deserialize)]
 struct ContentMembers<'a> {
     #[serde(borrow, rename = "type")]
@@ -24,14 +24,14 @@ struct ContentMembers<'a> {
     uri: Option<String>,
 }
 
-/// The structured content of a tool's result; none where the version has no such.
+/// Returns the structured content of a tool result, or `None` if the version does not support it or there is none.
 pub fn tool_structured(structured: &str, version: Version) -> Option<&str> {
     let is_object = structured.trim_ascii_start().starts_with('{');
     let is_known = version.is_modern() || (version.has_structured_content() && is_object);
     Some(structured).filter(|_| is_known && !structured.is_empty())
 }
 
-/// The content of a tool's result, a JSON array, which older clients find the structured content in as well.
+/// Returns the content of a tool result, a JSON array. For older clients, a text block repeats the structured content.
 pub fn tool_content<'c>(content: &'c str, structured: &str, version: Version) -> Cow<'c, str> {
     let known = in_version(content, version);
     if structured.is_empty() || version.is_modern() || has_text(&known) {
@@ -46,7 +46,7 @@ pub fn tool_content<'c>(content: &'c str, structured: &str, version: Version) ->
     format!("{rest}{comma}{mirror}]").into()
 }
 
-/// The result of a prompt or resource, a JSON object.
+/// Converts the result of a prompt or a resource, a JSON object.
 pub fn given(result: &str, version: Version) -> Cow<'_, str> {
     #[derive(Deserialize)]
     struct PromptResult<'a> {
@@ -76,7 +76,7 @@ pub fn given(result: &str, version: Version) -> Cow<'_, str> {
     replace_parts(result, edits).into()
 }
 
-/// Blocks of content, a JSON array.
+/// Converts content blocks, a JSON array.
 fn in_version(contents: &str, version: Version) -> Cow<'_, str> {
     if knows_all(contents, version) {
         return contents.into();
@@ -95,7 +95,7 @@ fn in_version(contents: &str, version: Version) -> Cow<'_, str> {
     replace_parts(contents, edits).into()
 }
 
-/// Most of what is given holds nothing new, and need not be read for it.
+/// Returns whether `text` certainly contains nothing that the version lacks. This quick search saves parsing most results.
 fn knows_all(text: &str, version: Version) -> bool {
     let has_links = version.has_resource_links() || !text.contains("resource_link");
     let has_audio = version.has_audio() || !text.contains("audio");
@@ -103,7 +103,7 @@ fn knows_all(text: &str, version: Version) -> bool {
     has_links && has_audio && has_icons
 }
 
-/// One block, where the version needs another in its place.
+/// Returns the replacement for a content block, or `None` if the version supports the block as it is.
 fn block(content: &str, version: Version) -> Option<String> {
     if let Some(text) = as_text(content, version) {
         return Some(json!({ "type": "text", "text": text }).to_string());
@@ -116,9 +116,9 @@ fn block(content: &str, version: Version) -> Option<String> {
     serde_json::to_string(&members).ok()
 }
 
-/// Whether there is a text among `contents`.
+/// Returns whether `contents` contain a text block.
 fn has_text(contents: &str) -> bool {
-    // As the tool-runner writes nearly all of them.
+    // The tool-runner writes nearly all results in this form.
     if contents.starts_with(r#"[{"type":"text""#) {
         return true;
     }
@@ -126,7 +126,7 @@ fn has_text(contents: &str) -> bool {
     all.iter().any(|content| content.kind == "text")
 }
 
-/// The text that stands for a content; none for one that the version knows.
+/// Returns the text that replaces a content block, or `None` if the version supports the block.
 fn as_text(content: &str, version: Version) -> Option<String> {
     let content: ContentMembers<'_> = serde_json::from_str(content).ok()?;
     match &*content.kind {
@@ -196,7 +196,7 @@ mod tests {
         let expected = [&text, &text, &link, &link, &link];
         let all = Version::EVERY.map(|version| given(&link, version).into_owned());
         assert_eq!(all.each_ref(), expected);
-        // Contents of resources are the same in all of them.
+        // The contents of resources are the same in all versions.
         let read = r#"{"contents":[{"uri":"a","text":"resource_link audio icons"}]}"#;
         assert_eq!(
             Version::EVERY.map(|version| given(read, version)),

@@ -1,4 +1,4 @@
-//! Responses: the one place that knows how each protocol version wants its results.
+//! HTTP responses to JSON-RPC messages. The formats of results in all protocol versions are defined here only.
 
 use std::fmt::Write;
 
@@ -17,17 +17,17 @@ use crate::event_stream::format_event;
 use crate::older_content;
 use crate::rpc_error::{Remedy, RpcError};
 
-/// Tells proxies how to treat a stream.
+/// Header that tells proxies not to buffer a stream.
 const UNBUFFERED: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// What the gateway calls itself.
+/// MCP `Implementation` of the gateway.
 pub const SERVER_INFO: &str = concat!(
     r#"{"name":"wardgate","title":"Wardgate","version":""#,
     env!("CARGO_PKG_VERSION"),
     r#""}"#
 );
 
-/// The same as `version` knows it: before 2025-06-18 nothing has a title.
+/// Returns the MCP `Implementation` of the gateway for `version`: before 2025-06-18, it has no title.
 pub fn server_info(version: Version) -> &'static str {
     if version.has_titles() {
         SERVER_INFO
@@ -40,34 +40,34 @@ pub fn server_info(version: Version) -> &'static str {
     }
 }
 
-/// How a client wants the result of a call.
+/// The format in which a client wants the result of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResultFormat {
-    /// As MCP has it.
+    /// The result format of MCP.
     Mcp,
-    /// The structured content itself, errors as errors: for clients that call a tool as a method.
+    /// The structured content as the result, and errors as JSON-RPC errors, for clients that call a tool as a method.
     Direct,
 }
 
-/// The finished HTTP response to one JSON-RPC message, or to a batch of them.
+/// A complete HTTP response to a JSON-RPC message or to a batch.
 #[derive(Debug)]
 pub struct McpResponse {
     http: StatusCode,
     body: McpResponseBody,
-    /// Why the message, or messages of the batch, never became a call.
+    /// The reasons why the message, or messages of the batch, were refused before they became a call.
     refused: Vec<&'static str>,
-    /// Some have a header for it.
+    /// What the client could do about an error. Some remedies add a header.
     remedy: Option<Box<Remedy>>,
-    /// `Mcp-Session-Id`, where a session begins.
+    /// The value of `Mcp-Session-Id`, if the response begins a session.
     session: Option<HeaderValue>,
-    /// It says that there is no such thing.
+    /// Whether the response says that something does not exist.
     is_of_unknown: bool,
 }
 
-/// What it consists of.
+/// The body of a response.
 #[derive(Debug)]
 enum McpResponseBody {
-    /// For messages that want no answer.
+    /// No body, because the messages expect no response.
     Nothing,
     Json(String),
     /// A stream of messages.
@@ -75,7 +75,7 @@ enum McpResponseBody {
 }
 
 impl McpResponse {
-    /// 202 without a body: for notifications.
+    /// Creates the response to notifications: 202 without a body.
     pub fn accepted() -> Self {
         Self {
             http: StatusCode::ACCEPTED,
@@ -87,7 +87,7 @@ impl McpResponse {
         }
     }
 
-    /// 200 with `body`.
+    /// Creates a response with status 200 and `body`.
     fn ok(body: String) -> Self {
         Self {
             http: StatusCode::OK,
@@ -99,7 +99,7 @@ impl McpResponse {
         }
     }
 
-    /// 200 with a stream of messages.
+    /// Creates a response with status 200 and a stream of messages.
     pub fn events(stream: Body) -> Self {
         Self {
             body: McpResponseBody::Events(stream),
@@ -107,12 +107,12 @@ impl McpResponse {
         }
     }
 
-    /// A result; `members` are the members of the result object without braces, at least one before 2026-07-28.
+    /// Creates a result. `members` are the members of the result object without braces; before 2026-07-28, at least one.
     pub fn result(id: &RawValue, version: Version, members: &str) -> Self {
         Self::result_with_meta(id, version, members, "")
     }
 
-    /// As [`Self::result`], with `meta` in its `_meta`: one member or none.
+    /// Creates a result like [`Self::result`] with `meta` in its `_meta`: one member, or an empty string.
     pub fn result_with_meta(id: &RawValue, version: Version, members: &str, meta: &str) -> Self {
         if version.is_modern() {
             return Self::modern_result(id, "complete", members, meta);
@@ -130,7 +130,7 @@ impl McpResponse {
         Self::ok(body)
     }
 
-    /// What a modern client is asked, to come back with `state`.
+    /// Creates an `input_required` result, with requests for a client that responds with `state`.
     pub fn input_required(
         id: &RawValue,
         input_requests: Option<&str>,
@@ -148,7 +148,7 @@ impl McpResponse {
         Self::modern_result(id, "input_required", &members, meta)
     }
 
-    /// A task that a call became, to a modern client.
+    /// Creates the result that announces the task that a call became.
     pub fn task(id: &RawValue, members: &str, meta: &str) -> Self {
         Self::modern_result(id, "task", members, meta)
     }
@@ -173,7 +173,7 @@ impl McpResponse {
         Self::ok(body)
     }
 
-    /// The empty result of `ping`.
+    /// Creates the empty result of `ping`.
     pub fn empty(id: &RawValue) -> Self {
         let mut body = String::new();
         open(&mut body, Some(id));
@@ -181,7 +181,7 @@ impl McpResponse {
         Self::ok(body)
     }
 
-    /// An error; without id when the request's could not be read.
+    /// Creates an error response, without an id if the id of the request could not be read.
     pub fn error(id: Option<&RawValue>, error: &RpcError) -> Self {
         let mut body = String::with_capacity(192);
         open(&mut body, id);
@@ -207,7 +207,8 @@ impl McpResponse {
         }
     }
 
-    /// The result of a call. It takes how the call is recorded: what is not on record does not leave.
+    /// Creates the result of a call. It requires the status of the audit record because an unrecorded result
+    /// must not leave the gateway.
     pub fn released(
         id: &RawValue,
         version: Version,
@@ -235,8 +236,8 @@ impl McpResponse {
         Self::ok(body)
     }
 
-    /// The JSON-RPC error that an upstream answered a call with, one JSON object, in a code that the version has. Where its
-    /// `data` is an object, or it has none, that says which call it was.
+    /// Creates the response for a JSON-RPC error, one JSON object, of an upstream, with a code that the version has. The id of
+    /// the call is added if `data` of the error is an object or absent.
     pub fn protocol_error(
         id: &RawValue,
         version: Version,
@@ -278,7 +279,7 @@ impl McpResponse {
         Self::ok(body)
     }
 
-    /// The result of a call by method name: `{"data":[…],"_meta":{…}}`, or an error with the tool's words.
+    /// Creates the result of a call by method name: `{"data":[…],"_meta":{…}}`, or an error with the message of the tool.
     pub fn direct(
         id: &RawValue,
         call_id: CallId,
@@ -311,8 +312,8 @@ impl McpResponse {
         Self::ok(body)
     }
 
-    /// A call of a visible tool that the policy refused: a result the model can read, with the kind of
-    /// reason and the decision, never the rule.
+    /// Creates the result of a call that the policy refused though the tool is visible to the caller. The model can read the kind
+    /// of reason and the decision id, but not the policy rule.
     pub fn denied(
         id: &RawValue,
         version: Version,
@@ -327,7 +328,7 @@ impl McpResponse {
         })
     }
 
-    /// A call that failed in a way that the model may make the best of.
+    /// Creates the result of a call that failed in a way that the model can handle.
     pub fn failed(
         id: &RawValue,
         version: Version,
@@ -364,7 +365,7 @@ impl McpResponse {
         Self::ok(body)
     }
 
-    /// Several answers as one, for the batches of 2025-03-26. Messages that want no answer leave none.
+    /// Combines several responses into one, for the batches of 2025-03-26. Messages that expect no response are left out.
     pub fn batch(answers: Vec<Self>) -> Self {
         let refused = answers
             .iter()
@@ -374,7 +375,7 @@ impl McpResponse {
             .into_iter()
             .filter_map(|answer| match answer.body {
                 McpResponseBody::Json(body) => Some(body),
-                // No version with batches has methods that answer with a stream.
+                // No version with batches has methods that respond with a stream.
                 McpResponseBody::Nothing | McpResponseBody::Events(_) => None,
             })
             .collect();
@@ -391,7 +392,8 @@ impl McpResponse {
         }
     }
 
-    /// The same as a stream of one event, for a client that prefers streams. What has a status of its own stays as it is.
+    /// Converts the response to a stream of one event, for a client that prefers streams. A status other
+    /// than 200 is left as it is.
     #[must_use]
     pub fn into_events(self) -> Self {
         match self.body {
@@ -404,13 +406,13 @@ impl McpResponse {
         }
     }
 
-    /// The same, as the beginning of a session.
+    /// Sets the session id of a response that begins a session.
     #[must_use]
     pub fn in_session(self, session: Option<HeaderValue>) -> Self {
         Self { session, ..self }
     }
 
-    /// Its text, where it is one message.
+    /// Returns the body if it is a single message.
     pub fn into_text(self) -> Option<String> {
         match self.body {
             McpResponseBody::Json(body) => Some(body),
@@ -418,12 +420,12 @@ impl McpResponse {
         }
     }
 
-    /// Whether it says that there is no such thing, also where there is one that the caller may not know of.
+    /// Returns whether the response says that something does not exist. It may exist without the caller being allowed to see it.
     pub fn is_of_unknown(&self) -> bool {
         self.is_of_unknown
     }
 
-    /// Why the message, or messages of the batch, were refused before they became a call.
+    /// Returns the reasons why the message, or messages of the batch, were refused before they became a call.
     pub fn refused(&self) -> &[&'static str] {
         &self.refused
     }
@@ -447,7 +449,7 @@ impl IntoResponse for McpResponse {
                 let headers = [
                     (header::CONTENT_TYPE, EVENT_STREAM),
                     (header::CACHE_CONTROL, "no-store"),
-                    // No proxy may hold events back.
+                    // Proxies must not buffer events.
                     (UNBUFFERED, "no"),
                 ];
                 (self.http, headers, stream).into_response()
@@ -458,7 +460,7 @@ impl IntoResponse for McpResponse {
         }
         let header = match self.remedy.as_deref() {
             Some(Remedy::Wait(seconds)) => Some((header::RETRY_AFTER, HeaderValue::from(*seconds))),
-            // Scopes and URLs are checked when they are configured.
+            // The conversion does not fail because scopes and URLs are checked when they are configured.
             Some(Remedy::StepUp(challenge)) => HeaderValue::try_from(challenge)
                 .ok()
                 .map(|challenge| (header::WWW_AUTHENTICATE, challenge)),
@@ -471,7 +473,7 @@ impl IntoResponse for McpResponse {
     }
 }
 
-/// The members of the result of a call, as it stands within that of a task.
+/// Returns the members of the result of a call, for the result within a task.
 pub fn task_result_members(version: Version, result: &ToolResult) -> String {
     let mut members = String::from(r#""resultType":"complete","#);
     write_tool_result(&mut members, version, result);
@@ -482,7 +484,7 @@ pub fn task_result_members(version: Version, result: &ToolResult) -> String {
     members
 }
 
-/// The members of the result of a call, but for `_meta`.
+/// Appends the members of the result of a call, except `_meta`.
 fn write_tool_result(to: &mut String, version: Version, result: &ToolResult) {
     let content = String::from_utf8_lossy(&result.content);
     let structured = String::from_utf8_lossy(&result.structured_content);
@@ -490,7 +492,7 @@ fn write_tool_result(to: &mut String, version: Version, result: &ToolResult) {
     write_members(to, &result.other_members);
 }
 
-/// The members of `object`, a JSON object or nothing, behind others.
+/// Appends the members of `object`, a JSON object or empty, after members that were written before.
 pub fn write_members(to: &mut String, object: &[u8]) {
     let object = String::from_utf8_lossy(object);
     let members = object.trim_ascii().strip_prefix('{');
@@ -501,7 +503,7 @@ pub fn write_members(to: &mut String, object: &[u8]) {
     }
 }
 
-/// What a call gave: content, structured content, and whether the tool failed.
+/// Appends the outcome of a call: content, structured content, and whether the tool failed.
 fn write_called(to: &mut String, version: Version, called: (&str, &str, bool)) {
     let (content, structured, is_error) = called;
     to.push_str(r#""content":"#);
@@ -514,6 +516,7 @@ fn write_called(to: &mut String, version: Version, called: (&str, &str, bool)) {
     to.push_str(if is_error { "true" } else { "false" });
 }
 
+/// Begins a JSON-RPC message: the version and the id.
 fn open(body: &mut String, id: Option<&RawValue>) {
     body.push_str(r#"{"jsonrpc":"2.0""#);
     if let Some(id) = id {
@@ -522,7 +525,7 @@ fn open(body: &mut String, id: Option<&RawValue>) {
     }
 }
 
-/// Content of one text.
+/// Returns content with a single text block.
 fn text_content(text: &str) -> String {
     let mut content = String::from(r#"[{"type":"text","text":"#);
     push_json_text(&mut content, text);

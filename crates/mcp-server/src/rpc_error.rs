@@ -1,4 +1,4 @@
-//! Errors of JSON-RPC: the one place that knows their codes.
+//! JSON-RPC errors. The codes of all errors are assigned here only.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -15,7 +15,7 @@ use wardgate_mcp::error_code::{
 
 use crate::call_meta::write_call;
 
-/// A JSON-RPC error and the HTTP status it rides on.
+/// A JSON-RPC error and the HTTP status of its response.
 #[derive(Debug, Clone)]
 pub struct RpcError {
     /// The HTTP status of the response.
@@ -24,35 +24,35 @@ pub struct RpcError {
     pub code: i64,
     /// The message for the client.
     pub message: Box<str>,
-    /// A JSON object, or nothing.
+    /// The member `data`, a JSON object, or `None`.
     pub data: Option<String>,
-    /// The resource that it is about, as the client named it.
+    /// The URI of the resource that the error is about, as the client sent it.
     uri: Option<Box<str>>,
-    /// The kind, for records and metrics.
+    /// The reason, for audit records and metrics.
     pub reason: Reason,
-    /// It ended a call of a tool, which has a record of its own.
+    /// Whether the error ended a tool call, which has its own audit record.
     pub of_call: bool,
-    /// It says that there is no such thing, also where there is one that the caller may not know of.
+    /// Whether the error says that something does not exist. It may exist without the caller being allowed to see it.
     pub is_of_unknown: bool,
-    /// What would do instead. Boxed, because few say so, and every error travels through every step.
+    /// What the client could do about the error. Boxed because few errors have it, and errors are passed through many functions.
     pub remedy: Option<Box<Remedy>>,
 }
 
-/// What a client could do about it.
+/// What a client could do about an error.
 #[derive(Debug, Clone)]
 pub enum Remedy {
-    /// Try again after so many seconds.
+    /// Try again after this number of seconds.
     Wait(u64),
-    /// Be able to do this, a JSON object.
+    /// Declare these capabilities, a JSON object.
     Declare(Cow<'static, str>),
-    /// Have it approved: a JSON object that says under which id, by whom and until when.
+    /// Have the call approved. The JSON object has the id of the approval, who may approve, and until when.
     Approve(String),
-    /// Come with another token: a `WWW-Authenticate`.
+    /// Send another token, according to this `WWW-Authenticate` challenge.
     StepUp(String),
 }
 
-/// The JSON-RPC code `code` of an upstream, as clients of `version` know it: some mean something else in other versions, or
-/// nothing (MCP 2026-07-28, changelog).
+/// Converts a JSON-RPC error code of an upstream for clients of `version`, because some codes have another meaning, or none, in
+/// other versions (MCP 2026-07-28, changelog).
 pub fn code_in(version: Version, code: i64) -> i64 {
     match code {
         RESOURCE_NOT_FOUND if version.is_modern() => INVALID_PARAMS,
@@ -78,7 +78,8 @@ impl RpcError {
         }
     }
 
-    /// The same as an answer of what there is not, which leaves when time does not tell why.
+    /// Marks the error as one about something that does not exist. Such responses are delayed so that their timing
+    /// does not reveal the reason.
     #[must_use]
     pub fn of_unknown(self) -> Self {
         Self {
@@ -87,12 +88,12 @@ impl RpcError {
         }
     }
 
-    /// Not JSON, or JSON that parsers read differently.
+    /// Creates the error for a body that is not JSON, or is JSON that parsers read differently.
     pub fn parse(reason: Reason, message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, PARSE_ERROR, reason, message)
     }
 
-    /// Refused before the body was read: who asks, or how, is not welcome.
+    /// Creates the error for a request that is refused before its body is read.
     pub fn unread(http: StatusCode, reason: Reason, message: &str) -> Self {
         let data = Some(serde_json::json!({ "reason": reason.as_str() }).to_string());
         Self {
@@ -101,7 +102,7 @@ impl RpcError {
         }
     }
 
-    /// The token was not given what the request needs; `scope` is all of that (RFC 6750 §3.1).
+    /// Creates the error for a token without a required scope; `scope` lists all that the request needs (RFC 6750, section 3.1).
     pub fn insufficient_scope(scope: &str, metadata: &str) -> Self {
         let message = format!("The token lacks a scope. Get one with: {scope}");
         let challenge = format!(
@@ -113,7 +114,7 @@ impl RpcError {
         }
     }
 
-    /// The token was good when the request came, and is not any more (RFC 6750 §3.1).
+    /// Creates the error for a token that was valid when the request arrived, and no longer is (RFC 6750, section 3.1).
     pub fn token_refused() -> Self {
         let message = "The token is not accepted any more. Come again with another.";
         let challenge = r#"Bearer error="invalid_token", error_description="the token is not accepted any more""#;
@@ -123,7 +124,7 @@ impl RpcError {
         }
     }
 
-    /// JSON, but no JSON-RPC request.
+    /// Creates the error for JSON that is not a JSON-RPC request.
     pub fn invalid_request(message: impl Into<String>) -> Self {
         Self::new(
             StatusCode::BAD_REQUEST,
@@ -133,7 +134,7 @@ impl RpcError {
         )
     }
 
-    /// A request whose parameters do not fit its method.
+    /// Creates the error for a request whose parameters do not fit its method.
     pub fn invalid_params(message: impl Into<String>) -> Self {
         Self::new(
             StatusCode::OK,
@@ -143,7 +144,7 @@ impl RpcError {
         )
     }
 
-    /// A modern request whose `_meta` lacks what it must have.
+    /// Creates the error for a request in version 2026-07-28 or later whose `_meta` is invalid or incomplete.
     pub fn invalid_meta(message: impl Into<String>) -> Self {
         Self::new(
             StatusCode::BAD_REQUEST,
@@ -153,7 +154,7 @@ impl RpcError {
         )
     }
 
-    /// No such method in this version: 404 for modern clients, 200 for those before.
+    /// Creates the error for a method that the version does not have. The status is 404 from 2026-07-28 on, 200 before.
     pub fn unknown_method(method: &str, version: Version) -> Self {
         let http = if version.is_modern() {
             StatusCode::NOT_FOUND
@@ -169,7 +170,7 @@ impl RpcError {
         )
     }
 
-    /// A header that is missing, repeated, or says something else than the body.
+    /// Creates the error for a header that is missing, repeated, or different from the body.
     pub fn header_mismatch(message: impl Into<String>) -> Self {
         Self::new(
             StatusCode::BAD_REQUEST,
@@ -179,8 +180,8 @@ impl RpcError {
         )
     }
 
-    /// A protocol version that is not spoken, at least not in this way: modern requests name theirs in
-    /// `_meta`, older ones in a header.
+    /// Creates the error for a protocol version that is not supported in this form: requests from 2026-07-28 on name it in
+    /// `_meta`, older requests in a header.
     pub fn unsupported_version(requested: &str, modern: bool) -> Self {
         let supported: Vec<&str> = Version::ALL
             .iter()
@@ -204,12 +205,13 @@ impl RpcError {
         }
     }
 
-    /// A `requestState` that was made for another, for another request or by nobody, is too old or was used: all alike.
+    /// Creates the error for a `requestState` that is not valid: forged, for another caller or request, expired or already used.
+    /// The response is the same in all these cases.
     pub fn unknown_state() -> Self {
         Self::invalid_params("unknown `requestState`").because(Reason::UNKNOWN_STATE)
     }
 
-    /// It can be done only for a client that can do more: what, says `required`, a JSON object.
+    /// Creates the error for a request that needs client capabilities that were not declared: `required`, a JSON object.
     pub fn missing_capability(required: impl Into<Cow<'static, str>>) -> Self {
         let required = required.into();
         let message = "This needs something that the client did not say it can do.";
@@ -225,7 +227,7 @@ impl RpcError {
         }
     }
 
-    /// A tool nobody configured, or one the caller may not see: the same answer.
+    /// Creates the error for a tool that does not exist, or that the caller may not see. The response is the same in both cases.
     pub fn unknown_tool(requested: &str) -> Self {
         let shown = cut(requested, 128);
         Self::new(
@@ -237,7 +239,7 @@ impl RpcError {
         .of_unknown()
     }
 
-    /// The same of a prompt.
+    /// Creates the error for a prompt that does not exist, or that the caller may not see.
     pub fn unknown_prompt(requested: &str) -> Self {
         let shown = cut(requested, 128);
         Self::new(
@@ -249,13 +251,13 @@ impl RpcError {
         .of_unknown()
     }
 
-    /// The agent that sends a call says itself that it does not make it.
+    /// Creates the error for a call that the sending agent reported as refused by itself.
     pub fn refused_by_agent() -> Self {
         let message = "The agent refused this call. It is on record, and nothing ran.";
         Self::invalid_params(message).because(Reason::REFUSED_BY_AGENT)
     }
 
-    /// A resource that there is not, or not for this caller.
+    /// Creates the error for a resource that does not exist, or that the caller may not see.
     pub fn unknown_resource(version: Version) -> Self {
         let code = if version.is_modern() {
             INVALID_PARAMS
@@ -271,7 +273,7 @@ impl RpcError {
         .of_unknown()
     }
 
-    /// The same, with the URI that the client sent, in `data`.
+    /// Adds the URI that the client sent to `data` of the error.
     #[must_use]
     pub fn about(self, uri: &str) -> Self {
         Self {
@@ -280,19 +282,20 @@ impl RpcError {
         }
     }
 
-    /// A path to an upstream that there is not, or not for this caller.
+    /// Creates the error for the path of an upstream that does not exist, or that the caller may not see.
     pub fn unknown_route() -> Self {
         let message = "No such path; MCP is served at /mcp.";
         Self::unread(StatusCode::NOT_FOUND, Reason::UNKNOWN_UPSTREAM, message).of_unknown()
     }
 
-    /// A session that ended, or is somebody else's: 404 has the client begin another.
+    /// Creates the error for a session that ended or belongs to another caller. The status 404 makes the
+    /// client begin another session.
     pub fn unknown_session() -> Self {
         let message = "Session not found. Initialize again, without Mcp-Session-Id.";
         Self::unread(StatusCode::NOT_FOUND, Reason::UNKNOWN_SESSION, message)
     }
 
-    /// What must be kept cannot be kept now.
+    /// Creates the error for a request that needs the store when the store is unavailable.
     pub fn store_unavailable() -> Self {
         let message = "The gateway's store cannot be reached; try again later.";
         Self::unread(
@@ -302,7 +305,7 @@ impl RpcError {
         )
     }
 
-    /// Whether what was kept may still be given is not known.
+    /// Creates the error for stored events when it cannot be decided whether the caller may still see them.
     pub fn undecided() -> Self {
         let message = "It cannot be decided now whether you may still hear this; try again later.";
         Self::unread(
@@ -312,20 +315,21 @@ impl RpcError {
         )
     }
 
-    /// A place in a stream that is none of this session's.
+    /// Creates the error for a `Last-Event-ID` that is not an event of the session.
     pub fn unknown_event() -> Self {
         let message = "Last-Event-ID is no event of this session. Listen without it.";
         Self::unread(StatusCode::BAD_REQUEST, Reason::UNKNOWN_EVENT, message)
     }
 
-    /// A request of a version whose requests say all of themselves, and that does not.
+    /// Creates the error for a request without the `_meta` that its version requires.
     pub fn without_meta(version: Version) -> Self {
         Self::invalid_meta(format!(
             "requests of {version} carry `_meta` with io.modelcontextprotocol/protocolVersion and io.modelcontextprotocol/clientCapabilities"
         ))
     }
 
-    /// A call by method name that may not be: hidden, unknown and refused tools alike.
+    /// Creates the error for a tool call by method name that is not allowed. Hidden, unknown and refused
+    /// tools get the same response.
     pub fn forbidden(requested: &str) -> Self {
         let shown = cut(requested, 128);
         Self::new(
@@ -337,24 +341,24 @@ impl RpcError {
         .of_unknown()
     }
 
-    /// The platform failed, not the caller.
+    /// Creates the error for a failure of the platform that the caller did not cause.
     pub fn internal(reason: Reason, message: impl Into<String>) -> Self {
         Self::new(StatusCode::OK, INTERNAL_ERROR, reason, message)
     }
 
-    /// Nobody can say what the caller may do or see.
+    /// Creates the error for a request that could not be authorized because the policy service is unavailable.
     pub fn not_decided() -> Self {
         let message = "The request could not be decided. Try again later.";
         Self::internal(Reason::POLICY_UNAVAILABLE, message)
     }
 
-    /// What an operator wanted could not be recorded, and so was not done.
+    /// Creates the error for an operator's change that was not made because it could not be recorded.
     pub fn not_recorded() -> Self {
         let message = "This cannot be recorded durably now, and was not done. Try again later.";
         Self::internal(Reason::NOT_DURABLE, message)
     }
 
-    /// The caller calls too often (RFC 6585, section 4).
+    /// Creates the error for a caller that calls a tool too often (RFC 6585, section 4).
     pub fn rate_limited(wait: Duration) -> Self {
         let message = "The tool is called too often. Wait, then try again.";
         Self {
@@ -368,13 +372,13 @@ impl RpcError {
         }
     }
 
-    /// The caller makes more requests than one caller may (RFC 6585, section 4). Nothing was done.
+    /// Creates the error for a caller that exceeds its request rate (RFC 6585, section 4). Nothing was done.
     pub fn too_many_requests(wait: Duration) -> Self {
         let message = "You make more requests than one caller may. Wait, then try again.";
         Self::refused_for_rate(message.to_owned(), wait)
     }
 
-    /// The quota of this name is used up (RFC 6585, section 4). Nothing was done.
+    /// Creates the error for a quota that is used up (RFC 6585, section 4). Nothing was done.
     pub fn quota_reached(quota: &str, wait: Duration) -> Self {
         let message = format!("The quota `{quota}` is used up. Wait, then try again.");
         Self::refused_for_rate(message, wait)
@@ -396,7 +400,8 @@ impl RpcError {
         }
     }
 
-    /// There is more to do than can be done: for this caller alone, or for everyone. Nothing was done.
+    /// Creates the error for too many concurrent requests: of this caller if `is_over_share`, otherwise of all
+    /// callers. Nothing was done.
     pub fn overloaded(is_over_share: bool, wait: Duration) -> Self {
         let (http, reason, message) = if is_over_share {
             let words = "You have more requests under way than your share. Wait, then try again.";
@@ -414,7 +419,7 @@ impl RpcError {
         }
     }
 
-    /// The same with what says how it can be approved, an object.
+    /// Adds information on how the call can be approved, a JSON object.
     #[must_use]
     pub fn with_approval(self, approval: &serde_json::Value) -> Self {
         Self {
@@ -423,13 +428,13 @@ impl RpcError {
         }
     }
 
-    /// The same under a closer reason.
+    /// Replaces the reason by a more specific one.
     #[must_use]
     pub fn because(self, reason: Reason) -> Self {
         Self { reason, ..self }
     }
 
-    /// As many streams are open as there may be, of the caller's or of all.
+    /// Creates the error for a stream that exceeds the number of open streams of the caller or of all callers.
     pub fn too_many_streams() -> Self {
         Self::new(
             StatusCode::TOO_MANY_REQUESTS,
@@ -439,7 +444,7 @@ impl RpcError {
         )
     }
 
-    /// As many messages of one session are under way as there may be.
+    /// Creates the error for a message that exceeds the number of concurrent messages of a session.
     pub fn too_many_messages() -> Self {
         Self::unread(
             StatusCode::TOO_MANY_REQUESTS,
@@ -448,7 +453,7 @@ impl RpcError {
         )
     }
 
-    /// Says the reason to the client too.
+    /// Adds the reason to `data`, where the client can read it.
     #[must_use]
     pub fn with_reason(self) -> Self {
         let data = serde_json::json!({ "reason": self.reason.as_str() }).to_string();
@@ -458,7 +463,7 @@ impl RpcError {
         }
     }
 
-    /// Adds the call's id, and its receipt when the refusal was recorded.
+    /// Adds the id of the call to `data`, and its receipt if the refusal was recorded.
     #[must_use]
     pub fn of_call(mut self, call_id: CallId, receipt: Option<Receipt>) -> Self {
         let mut data = String::from("{");
@@ -482,28 +487,28 @@ impl RpcError {
         self
     }
 
-    /// The kind, for records.
+    /// Returns the reason, for audit records and metrics.
     pub fn reason(&self) -> Reason {
         self.reason
     }
 
-    /// The message for the client.
+    /// Returns the message for the client.
     pub fn message(&self) -> &str {
         &self.message
     }
 }
 
-/// Rounded up: a client that comes back then is let in.
+/// Returns the duration in seconds, rounded up so that a retry after this time is accepted.
 fn whole_seconds(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }
 
-/// What a client sent, as far as an answer repeats it.
+/// Returns the beginning of a text of the client, for use in a response.
 fn cut(text: &str, characters: usize) -> String {
     text.chars().take(characters).collect()
 }
 
-/// The message of an error as a sentence: errors are worded without a capital letter and a full stop.
+/// Returns the message of an error as a sentence, because errors are worded without a capital letter and a full stop.
 pub fn sentence(error: &impl std::fmt::Display) -> String {
     let words = error.to_string();
     let (first, rest) = words.split_at(words.chars().next().map_or(0, char::len_utf8));

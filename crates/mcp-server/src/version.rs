@@ -1,4 +1,4 @@
-//! Which version a message names, and which is agreed on.
+//! The protocol version that a message names, and version negotiation.
 
 use axum::http::HeaderMap;
 use wardgate_mcp::Version;
@@ -7,7 +7,7 @@ use wardgate_mcp::header::PROTOCOL_VERSION;
 use crate::envelope::{JsonRpcRequest, text_of};
 use crate::rpc_error::RpcError;
 
-/// The version in the header, if there is one.
+/// Returns the version in the header `MCP-Protocol-Version`, or `None` if the header is absent.
 pub fn named_version(headers: &HeaderMap) -> Result<Option<Version>, RpcError> {
     let Some(named) = headers.get(PROTOCOL_VERSION) else {
         return Ok(None);
@@ -19,7 +19,7 @@ pub fn named_version(headers: &HeaderMap) -> Result<Option<Version>, RpcError> {
     }
 }
 
-/// The version asked for if it is spoken, the newest with a handshake otherwise.
+/// Returns the requested version if it has a handshake and is supported, otherwise the newest version with a handshake.
 pub fn negotiate(request: &JsonRpcRequest<'_>) -> Result<Version, RpcError> {
     let asked = request
         .params
@@ -32,7 +32,7 @@ pub fn negotiate(request: &JsonRpcRequest<'_>) -> Result<Version, RpcError> {
     })
 }
 
-/// The same on a stream of HTTP+SSE, whose clients may know no later version than 2024-11-05.
+/// Negotiates like [`negotiate`] on an HTTP+SSE stream, where clients may request 2024-11-05.
 pub fn negotiate_on_stream(request: &JsonRpcRequest<'_>) -> Result<Version, RpcError> {
     let asked = request.params.protocol_version.and_then(text_of);
     if asked.is_some_and(|asked| asked == Version::V2024_11_05.as_str()) {

@@ -1,16 +1,16 @@
-//! Codes of JSON-RPC errors (JSON-RPC 2.0, section 5.1) and of the protocol's own, in one table that the reference is
-//! made of.
+//! Codes of JSON-RPC errors (JSON-RPC 2.0, section 5.1) and of MCP errors. The reference documentation is
+//! generated from the table.
 
-/// A code, explained in Markdown.
+/// An error code with its explanation in Markdown.
 #[derive(Debug)]
 pub struct ExplainedCode {
     /// The code.
     pub code: i64,
-    /// What it says.
+    /// The meaning of the code.
     pub meaning: &'static str,
-    /// The HTTP status of a response with it.
+    /// The HTTP status of a response with this code.
     pub http: &'static str,
-    /// What its client can do.
+    /// What the client can do about the error.
     pub remedy: &'static str,
 }
 
@@ -21,7 +21,7 @@ macro_rules! codes {
             pub const $name: i64 = $code;
         )+
 
-        /// Every code, explained.
+        /// All error codes with their explanations.
         pub const EXPLAINED: &[ExplainedCode] = &[$(ExplainedCode {
             code: $name,
             meaning: $meaning,

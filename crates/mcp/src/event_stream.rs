@@ -1,30 +1,30 @@
-//! Streams of server-sent events, read piece by piece with a limit on each event (HTML Living Standard, "Parsing an event
+//! Incremental parsing of server-sent events, with a limit on the size of each event (HTML Living Standard, "Parsing an event
 //! stream").
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// An event is larger than allowed.
+/// The error for an event that is larger than allowed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct EventTooLarge;
 
-/// The reader of one stream. It gives the data of events; their types are not told, since MCP and model providers have
-/// only one. An event that the stream ends in is not given.
+/// An incremental parser of one event stream. It returns the data of events, without their types because MCP and model providers
+/// use only one type. An incomplete event at the end of the stream is discarded.
 #[derive(Debug)]
 pub struct EventReader {
-    /// The most bytes of one event, comments before it included.
+    /// Maximum number of bytes of one event, including comments before it.
     max_bytes: usize,
-    /// Bytes since the last event.
+    /// Number of bytes since the last complete event.
     pending: usize,
     /// The line being read.
     line: Vec<u8>,
     /// The data of the event being read.
     data: Option<Vec<u8>>,
-    /// The id of the last event, or of the one being read: it counts when that is whole.
+    /// The id for the next complete event. It becomes `last_id` when the event is complete.
     id: Option<String>,
-    /// Events that are whole.
+    /// The data of complete events that were not returned yet.
     events: VecDeque<Vec<u8>>,
-    /// The last byte was a carriage return, and a line feed after it ends no second line.
+    /// Whether the last byte was a carriage return. A line feed after it does not end another line.
     after_return: bool,
     at_start: bool,
     last_id: Option<String>,
@@ -32,7 +32,7 @@ pub struct EventReader {
 }
 
 impl EventReader {
-    /// A reader of events of at most `max_bytes`.
+    /// Creates a parser for events of at most `max_bytes`.
     pub fn new(max_bytes: usize) -> Self {
         Self {
             max_bytes,
@@ -48,7 +48,7 @@ impl EventReader {
         }
     }
 
-    /// A reader of the stream that goes on where this one ended.
+    /// Creates a parser for the stream that continues this one after a reconnection.
     #[must_use]
     pub fn resumed(self) -> Self {
         Self {
@@ -59,17 +59,18 @@ impl EventReader {
         }
     }
 
-    /// The id of the last event that had one, for `Last-Event-ID`.
+    /// Returns the id of the last complete event, for the header `Last-Event-ID`. An event without an id inherits the
+    /// id of the event before.
     pub fn last_id(&self) -> Option<&str> {
         self.last_id.as_deref()
     }
 
-    /// How long to wait before a reconnection, if the server has said it.
+    /// Returns the delay before a reconnection that the server asked for, or `None` if it did not.
     pub fn retry(&self) -> Option<Duration> {
         self.retry
     }
 
-    /// Takes the bytes that arrived next.
+    /// Parses the next bytes of the stream.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<(), EventTooLarge> {
         let mut rest = bytes;
         while let Some(at) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
@@ -89,7 +90,7 @@ impl EventReader {
         Ok(())
     }
 
-    /// The data of the next event that has any and is whole.
+    /// Returns the data of the next complete event that has data.
     pub fn next_event(&mut self) -> Option<Vec<u8>> {
         self.events.pop_front()
     }

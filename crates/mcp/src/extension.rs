@@ -1,7 +1,7 @@
-//! Names of extensions, as capabilities declare them under `extensions` (from 2026-07-28).
+//! Identifiers of protocol extensions, as declared under `extensions` of capabilities (from 2026-07-28).
 
-/// Calls that become tasks.
+/// The extension for calls that become tasks.
 pub const TASKS: &str = "io.modelcontextprotocol/tasks";
 
-/// Skills of a server.
+/// The extension for skills of a server.
 pub const SKILLS: &str = "io.modelcontextprotocol/skills";

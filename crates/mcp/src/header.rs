@@ -1,38 +1,38 @@
-//! HTTP headers of the Streamable HTTP transport.
+//! HTTP headers and media types of the Streamable HTTP transport.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// The session of a client before 2026-07-28.
+/// Header with the id of the session (before 2026-07-28).
 pub const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 
-/// The version of the request (from 2025-06-18).
+/// Header with the protocol version of the request (from 2025-06-18).
 pub const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 
-/// The method of the request (from 2026-07-28).
+/// Header with the method of the request (from 2026-07-28).
 pub const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 
-/// The name or URI of what the request is about (from 2026-07-28).
+/// Header with the name or URI of the object of the request (from 2026-07-28).
 pub const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
-/// The event of a stream after which a client goes on (HTML, section 9.2.4; MCP, "Streamable HTTP").
+/// Header with the id of the event after which a client resumes a stream (HTML, section 9.2.4; MCP, "Streamable HTTP").
 pub const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// The media type of a message.
+/// Media type of a JSON-RPC message.
 pub const JSON: &str = "application/json";
 
-/// The media type of a stream of messages.
+/// Media type of a stream of messages.
 pub const EVENT_STREAM: &str = "text/event-stream";
 
-/// The media types that a client accepts for the answer to a message.
+/// The header `Accept` of a client that takes a single message or a stream as the response.
 pub const JSON_OR_EVENT_STREAM: &str = "application/json, text/event-stream";
 
-/// Begins the name of a header that repeats an argument of a call, marked `x-mcp-header` in its schema (from 2026-07-28).
+/// Prefix of the names of headers that repeat an argument marked with `x-mcp-header` in the tool's schema (from 2026-07-28).
 pub const PARAM_PREFIX: &str = "mcp-param-";
 
-/// `text` as the value of a header that repeats a part of the body: as it is where it can be, else in Base64 between marks
+/// Encodes `text` as the value of a header that repeats a part of the body: unchanged if possible, otherwise as `=?base64?…?=`
 /// (2026-07-28, basic/transports, "Value encoding").
 pub fn encode_value(text: &str) -> HeaderValue {
     let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
@@ -42,11 +42,11 @@ pub fn encode_value(text: &str) -> HeaderValue {
         Ok(value) if is_plain => return value,
         _ => format!("=?base64?{}?=", STANDARD.encode(text)),
     };
-    // Base64 between marks is always a legal value.
+    // Base64 with its prefix and suffix is always a valid header value.
     HeaderValue::try_from(encoded).unwrap_or_else(|_| HeaderValue::from_static(""))
 }
 
-/// Whether a message with these headers has a body of this media type, whatever its parameters.
+/// Returns whether `headers` declare a body of this media type. Parameters of the media type are ignored.
 pub fn has_media_type(headers: &HeaderMap, media_type: &str) -> bool {
     headers
         .get(CONTENT_TYPE)

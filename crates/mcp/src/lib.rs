@@ -1,7 +1,7 @@
-//! The words of the Model Context Protocol: versions, messages, headers, event streams, `_meta` keys,
-//! error codes, extensions, arguments that are mirrored as headers.
+//! The vocabulary of the Model Context Protocol: versions, messages, headers, event streams, `_meta` keys, error codes,
+//! extensions, and arguments that are mirrored as headers.
 //!
-//! Each word is written here once, with the version that brought it. The crate does no input or output.
+//! Each term is defined only here, with the version that introduced it. The crate does no input or output.
 
 pub mod error_code;
 pub mod event_stream;

@@ -1,4 +1,4 @@
-//! JSON-RPC messages (JSON-RPC 2.0, sections 4 and 5): their envelope, without what they carry.
+//! JSON-RPC messages (JSON-RPC 2.0, sections 4 and 5): the envelope, without parsing of parameters and results.
 
 use std::borrow::Cow;
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use wardgate_json::parse_object;
 
-/// The members of a message, as they were written. One that is `null` is absent.
+/// The members of a message, as written. A member that is `null` counts as absent.
 #[derive(Debug, Default, Deserialize)]
 pub struct Envelope<'a> {
-    /// A string or a number, unless the sender errs.
+    /// The id, which should be a string or a number but is not checked.
     #[serde(borrow, default)]
     pub id: Option<&'a RawValue>,
     /// The method of a request or a notification.
@@ -19,22 +19,22 @@ pub struct Envelope<'a> {
     /// The parameters of a request or a notification.
     #[serde(borrow, default)]
     pub params: Option<&'a RawValue>,
-    /// The result of a request.
+    /// The result of a successful response.
     #[serde(borrow, default)]
     pub result: Option<&'a RawValue>,
-    /// The error of a request.
+    /// The error of a failed response.
     #[serde(borrow, default)]
     pub error: Option<&'a RawValue>,
 }
 
 impl<'a> Envelope<'a> {
-    /// The envelope of the one message that `text` is.
+    /// Parses the envelope of a single message, or returns `None` if `text` is not one JSON object of this form.
     pub fn parse(text: &'a str) -> Option<Self> {
         parse_object(text)
     }
 }
 
-/// A request, or without an id a notification.
+/// A request, or a notification if it has no id.
 #[derive(Debug, Serialize)]
 pub struct OutgoingMessage<'a, P> {
     jsonrpc: &'static str,
@@ -46,7 +46,7 @@ pub struct OutgoingMessage<'a, P> {
 }
 
 impl<'a, P> OutgoingMessage<'a, P> {
-    /// A message of `method`.
+    /// Creates a request of `method`, or a notification if `id` is `None`.
     pub fn new(id: Option<u64>, method: &'a str, params: Option<P>) -> Self {
         Self {
             jsonrpc: "2.0",
@@ -57,21 +57,21 @@ impl<'a, P> OutgoingMessage<'a, P> {
     }
 }
 
-/// An error that a request was answered with.
+/// The error of a response.
 #[derive(Debug, Clone, Deserialize)]
 pub struct ErrorObject {
-    /// One of [`crate::error_code`], or the server's own.
+    /// The error code: one from [`crate::error_code`], or one that the server defines.
     pub code: i64,
-    /// In the server's words.
+    /// The error message of the server.
     #[serde(default)]
     pub message: String,
-    /// What the server adds; `null` is nothing.
+    /// Additional data of the server, or `null`.
     #[serde(default)]
     pub data: Value,
 }
 
-/// The outcome of the request with this id, if `text` is the response to it. An error without an id is taken for one: so a
-/// request is answered that was refused unread.
+/// Returns the outcome of the request with this id if `text` is the response to it. An error without an id counts as a response
+/// to it, because a server that refuses a request before reading it does not know the id.
 pub fn read_outcome(text: &str, id: u64) -> Option<Result<Box<RawValue>, ErrorObject>> {
     let response = Envelope::parse(text)?;
     let is_answer = response.id.map(|answered| answered.get().parse() == Ok(id));

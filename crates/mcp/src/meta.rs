@@ -1,25 +1,25 @@
-//! Keys of `_meta` that the protocol reserves (from 2026-07-28, where nothing else is said).
+//! Reserved keys of `_meta` (from 2026-07-28 unless stated otherwise).
 
-/// The version of the request.
+/// Key of the protocol version of the request.
 pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 
-/// What the client is called.
+/// Key of the name and version of the client.
 pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
 
-/// What the client can do.
+/// Key of the capabilities of the client.
 pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
-/// From which level on the client wants the server's log messages.
+/// Key of the lowest level of the log messages that the client asks for.
 pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 
-/// What the server is called.
+/// Key of the name and version of the server.
 pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
-/// The request to listen that a notification belongs to.
+/// Key of the id of the subscription request that a notification belongs to.
 pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// The task that a message belongs to (2025-11-25).
+/// Key of the task that a message belongs to (2025-11-25).
 pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 
-/// The prefix of the members of `_meta` and `data` that clients say to the gateway, and that only the gateway writes.
+/// Prefix of members of `_meta` and `data` that are specific to the gateway. Only clients and the gateway itself write them.
 pub const GATEWAY_PREFIX: &str = "dev.wardgate/";

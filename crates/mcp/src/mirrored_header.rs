@@ -1,5 +1,5 @@
-//! Arguments that a modern client mirrors as headers, because the tool's schema marks them with `x-mcp-header`
-//! (MCP 2026-07-28, SEP-2243).
+//! Arguments that a client of 2026-07-28 or later repeats as headers, because the tool's schema marks them with
+//! `x-mcp-header` (SEP-2243).
 
 use bigdecimal::BigDecimal;
 use http::{HeaderName, HeaderValue};
@@ -9,10 +9,10 @@ use wardgate_json::decimal_of;
 
 use crate::header::{PARAM_PREFIX, encode_value};
 
-/// The largest whole number, either way, that a header may repeat.
+/// The largest absolute value of an integer that may be repeated in a header.
 const MAX_INTEGER: u64 = (1 << 53) - 1;
 
-/// The mark in a schema.
+/// The keyword that marks an argument in a schema.
 const MARK: &str = "x-mcp-header";
 
 /// An argument that is mirrored as a header.
@@ -20,13 +20,13 @@ const MARK: &str = "x-mcp-header";
 pub struct MirroredHeader {
     /// The name of the header.
     pub name: HeaderName,
-    /// The members that lead to the argument.
+    /// Path to the argument: the names of the members of nested objects.
     path: Vec<String>,
 }
 
 impl MirroredHeader {
-    /// Those of a tool's input schema. A tool that marks anything else than a plain argument must not be
-    /// used over HTTP.
+    /// Returns the mirrored headers of a tool's input schema. Fails if a mark is invalid, for example not on a string, integer or
+    /// boolean; such a tool must not be used over HTTP.
     pub fn of_schema(schema: &Value) -> Result<Vec<Self>, &'static str> {
         let mut found = Vec::new();
         collect(schema, Some(&mut Vec::new()), &mut found)?;
@@ -38,9 +38,9 @@ impl MirroredHeader {
         Ok(found)
     }
 
-    /// Those of the tool with this definition; none where a mark is misplaced.
+    /// Returns the mirrored headers of the tool with this definition, or none if a mark is invalid.
     pub fn of_tool(definition: &str) -> Vec<Self> {
-        // Almost no tool has any.
+        // The search saves parsing, because almost no tool has a mark.
         if !definition.contains(MARK) {
             return Vec::new();
         }
@@ -48,13 +48,14 @@ impl MirroredHeader {
         Self::of_schema(&definition["inputSchema"]).unwrap_or_default()
     }
 
-    /// The argument among those of a call.
+    /// Returns the value of this argument among the arguments of a call.
     pub fn argument<'a>(&self, arguments: &'a Value) -> Option<&'a Value> {
         let mut path = self.path.iter();
         path.try_fold(arguments, |value, member| value.get(member))
     }
 
-    /// Name and value for a call with `arguments`, unless the argument is absent or null.
+    /// Returns the name and value of the header for a call with `arguments`, or `None` if the argument is absent,
+    /// null or not representable.
     fn fill(&self, arguments: &Value) -> Option<(HeaderName, HeaderValue)> {
         let text = match self.argument(arguments)? {
             Value::String(text) => encode_value(text),
@@ -66,7 +67,7 @@ impl MirroredHeader {
     }
 }
 
-/// The headers of a call with `arguments`.
+/// Returns the mirrored headers of a call with `arguments`.
 pub fn of_arguments(
     headers: &[MirroredHeader],
     arguments: &RawValue,
@@ -81,7 +82,7 @@ pub fn of_arguments(
         .collect()
 }
 
-/// A whole number in decimal digits, however it was written.
+/// Returns an integer in decimal digits, whichever notation it has, or `None` if it is not an integer or is too large.
 fn whole(number: &Number) -> Option<String> {
     if number.is_i64() || number.is_u64() {
         return Some(number.to_string());
@@ -91,7 +92,8 @@ fn whole(number: &Number) -> Option<String> {
     is_safe.then(|| value.with_scale(0).to_plain_string())
 }
 
-/// Looks for marks in `schema`; `path` leads to it through `properties` alone, or is none.
+/// Collects the marks in `schema`. `path` leads to `schema` through `properties` only, or is `None` if it
+/// contains other keywords.
 fn collect(
     schema: &Value,
     path: Option<&mut Vec<String>>,
@@ -128,7 +130,7 @@ fn collect(
     }
     for (keyword, value) in members {
         match keyword.as_str() {
-            // Values, not schemas.
+            // These keywords contain values and not schemas.
             "const" | "enum" | "default" | "examples" => {}
             "properties" => {
                 let properties = value.as_object().into_iter().flatten();

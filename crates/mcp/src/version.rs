@@ -1,34 +1,34 @@
-//! The versions of the protocol, and what each of them has.
+//! Protocol versions, and the features that each of them has.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A revision of the protocol. Older compares as less.
+/// A protocol version. An older version compares as less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
-    /// 2024-11-05, with the transport of HTTP and server-sent events.
+    /// 2024-11-05, with the HTTP+SSE transport.
     V2024_11_05,
     /// 2025-03-26, the first with Streamable HTTP.
     V2025_03_26,
-    /// 2025-06-18
+    /// 2025-06-18, the first with structured content and elicitation.
     V2025_06_18,
     /// 2025-11-25, the last with an `initialize` handshake.
     V2025_11_25,
-    /// 2026-07-28, where every request stands by itself.
+    /// 2026-07-28, where each request is self-contained.
     V2026_07_28,
 }
 
-/// How requests say which version and capabilities they come with.
+/// The way in which requests convey their version and capabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Era {
-    /// From 2026-07-28: each request says all of itself.
+    /// From 2026-07-28 on: each request carries them.
     Modern,
-    /// Up to 2025-11-25: one `initialize` speaks for the whole connection.
+    /// Up to 2025-11-25: the `initialize` handshake negotiates them for the whole connection.
     Legacy,
 }
 
 impl Era {
-    /// The newest version of the era.
+    /// Returns the newest version of the era.
     pub const fn newest_version(self) -> Version {
         match self {
             Self::Modern => Version::V2026_07_28,
@@ -38,7 +38,7 @@ impl Era {
 }
 
 impl Version {
-    /// Every version of Streamable HTTP, newest first. 2024-11-05 has a transport of its own.
+    /// The versions of the Streamable HTTP transport, newest first. 2024-11-05 has another transport.
     pub const ALL: [Self; 4] = [
         Self::V2026_07_28,
         Self::V2025_11_25,
@@ -46,7 +46,7 @@ impl Version {
         Self::V2025_03_26,
     ];
 
-    /// Every version, oldest first.
+    /// All versions, oldest first.
     pub const EVERY: [Self; 5] = [
         Self::V2024_11_05,
         Self::V2025_03_26,
@@ -55,10 +55,10 @@ impl Version {
         Self::V2026_07_28,
     ];
 
-    /// The newest with an `initialize` handshake.
+    /// The newest version with an `initialize` handshake.
     pub const NEWEST_LEGACY: Self = Self::V2025_11_25;
 
-    /// As messages and headers name it.
+    /// Returns the version as in messages and headers.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::V2024_11_05 => "2024-11-05",
@@ -69,74 +69,74 @@ impl Version {
         }
     }
 
-    /// Every request carries its own version and capabilities; there is no handshake.
+    /// Returns whether each request carries its own version and capabilities, without a handshake (from 2026-07-28).
     pub fn is_modern(self) -> bool {
         self >= Self::V2026_07_28
     }
 
-    /// Results may carry `structuredContent`, tools `outputSchema` (from 2025-06-18).
+    /// Returns whether results may have `structuredContent` and tools `outputSchema` (from 2025-06-18).
     pub fn has_structured_content(self) -> bool {
         self >= Self::V2025_06_18
     }
 
-    /// Contents may be links to resources (from 2025-06-18).
+    /// Returns whether content may be a link to a resource (from 2025-06-18).
     pub fn has_resource_links(self) -> bool {
         self >= Self::V2025_06_18
     }
 
-    /// What has a name may have a `title`, and what is defined a `_meta` (from 2025-06-18).
+    /// Returns whether definitions may have a `title` and `_meta` (from 2025-06-18).
     pub fn has_titles(self) -> bool {
         self >= Self::V2025_06_18
     }
 
-    /// What has a name may have `icons` (from 2025-11-25).
+    /// Returns whether definitions may have `icons` (from 2025-11-25).
     pub fn has_icons(self) -> bool {
         self >= Self::V2025_11_25
     }
 
-    /// There may be several messages in one: the base protocol allows it, and 2025-06-18 removed it.
+    /// Returns whether one body may contain several messages (before 2025-06-18, which removed the batches of JSON-RPC).
     pub fn has_batches(self) -> bool {
         self < Self::V2025_06_18
     }
 
-    /// Tools have annotations (from 2025-03-26).
+    /// Returns whether tools may have annotations (from 2025-03-26).
     pub fn has_tool_annotations(self) -> bool {
         self >= Self::V2025_03_26
     }
 
-    /// Contents may be audio, and servers say that they complete (from 2025-03-26).
+    /// Returns whether content may be audio, and servers declare the capability `completions` (from 2025-03-26).
     pub fn has_audio(self) -> bool {
         self >= Self::V2025_03_26
     }
 
-    /// Progress may say in words how far it is (from 2025-03-26).
+    /// Returns whether progress notifications may have a message (from 2025-03-26).
     pub fn has_progress_messages(self) -> bool {
         self >= Self::V2025_03_26
     }
 
-    /// Clients can be asked to fill in forms (from 2025-06-18).
+    /// Returns whether servers may ask clients to fill in forms (from 2025-06-18).
     pub fn has_elicitation(self) -> bool {
         self >= Self::V2025_06_18
     }
 
-    /// Clients can be asked to visit a page, and forms have every kind of choice (from 2025-11-25).
+    /// Returns whether servers may ask clients to open a URL, and forms may have all kinds of choices (from 2025-11-25).
     pub fn has_url_elicitation(self) -> bool {
         self >= Self::V2025_11_25
     }
 
-    /// A model that is asked may have tools (from 2025-11-25).
+    /// Returns whether sampling requests may contain tools (from 2025-11-25).
     pub fn has_sampling_tools(self) -> bool {
         self >= Self::V2025_11_25
     }
 
-    /// A stream begins with an id to come back with, so that it can be resumed before it said anything
-    /// (from 2025-11-25; clients before that take no event without a message).
+    /// Returns whether a stream begins with an event that has only an id, so that the stream can be resumed before its first
+    /// message (from 2025-11-25; older clients do not accept an event without a message).
     pub fn primes_streams(self) -> bool {
         self >= Self::V2025_11_25
     }
 
-    /// A client that hangs up cancels its request (from 2026-07-28; before, only
-    /// `notifications/cancelled` does).
+    /// Returns whether a client cancels its request by closing the connection (from 2026-07-28; before, only by
+    /// `notifications/cancelled`).
     pub fn cancels_on_disconnect(self) -> bool {
         self.is_modern()
     }
@@ -148,7 +148,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// A text that names no version of Streamable HTTP.
+/// The error for a text that is not a version of Streamable HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ParseVersionError;
 

@@ -1,4 +1,4 @@
-//! Who makes a request: whose token it brings, as the policy service verified it.
+//! Identification of callers: verifies the token of a request with the policy service and caches the result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,17 +11,17 @@ use crate::Error;
 use crate::names::check_name;
 use crate::rights::Rights;
 
-/// Callers that are remembered at once.
+/// Maximum number of callers in the cache.
 const REMEMBERED: usize = 10_000;
 
-/// How long a caller is remembered: a token of a key that its issuer withdrew is refused here so much later than by the
-/// policy service.
+/// Time for which a caller stays cached. If an issuer withdraws a signing key, this service may accept tokens of that
+/// key for this much longer than the policy service.
 const REMEMBERED_FOR: Duration = Duration::from_secs(5);
 
-/// Callers by their tokens. Nobody's word but the policy service's is taken for who a caller is.
+/// A cache of callers by their tokens. Only the policy service identifies callers.
 pub(crate) struct CallerCache<R> {
     rights: R,
-    /// By the digest of the token, and until when.
+    /// The caller and the end of its cache entry, by the digest of the token.
     cache: Cache<Digest, (Arc<Caller>, Timestamp)>,
     ambient: Ambient,
 }
@@ -35,7 +35,8 @@ impl<R: Rights> CallerCache<R> {
         }
     }
 
-    /// Whose `token` is. What identifies a person is stored, so it is bounded.
+    /// Returns the caller that `token` identifies. Fails if a part of the identity is too long or contains control
+    /// characters, because these parts are stored.
     pub(crate) async fn identify(&self, token: &str) -> Result<Arc<Caller>, Error> {
         let digest = Digest::of(token.as_bytes());
         let now = self.ambient.now();

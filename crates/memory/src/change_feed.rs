@@ -1,4 +1,4 @@
-//! The feed of changes: every watcher gets the changes of all replicas.
+//! The feed of conversation changes: every watcher receives the changes of all replicas.
 //!
 //! ```text
 //!   add, clear, erase … ──▶ a row of `change`, in the same transaction
@@ -7,7 +7,7 @@
 //!                          ChangeFeed ──▶ a stream per gateway
 //! ```
 //!
-//! The store is read once, however many watch.
+//! The store is read once per interval, however many watchers there are.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -23,31 +23,32 @@ use wardgate_domain::ConversationChanges;
 use crate::Error;
 use crate::store::{LIMIT, MemoryStore};
 
-/// How often the store is read for what other replicas changed.
+/// Interval between two readings of the log for changes by other replicas.
 const POLL: Duration = Duration::from_secs(1);
 
-/// What this replica changes meanwhile is read together.
+/// Pause between two readings, so that several changes by this replica are read together.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// By then a number that was given is in the log, or never will be: no operation takes longer than [`LIMIT`].
+/// Time after which a number that was assigned is either in the log or never will be, because no operation takes longer
+/// than [`LIMIT`].
 const SETTLED: Duration = LIMIT.saturating_mul(2);
 
-/// Numbers that can be missing at once.
+/// Maximum number of missing numbers that are tracked at once.
 const MOST_MISSING: i64 = 1_000;
 
-/// How long a change stays in the log, at least.
+/// Minimum time for which a change stays in the log.
 const RETENTION: Duration = Duration::from_mins(1);
 
-/// Whoever did not read the log for so long may have missed something that is forgotten.
+/// Time without a reading after which the feed starts over, because changes may have been deleted from the log unread.
 const TOO_LONG: Duration = Duration::from_secs(30);
 
-/// Readings that a slow watcher may be behind; beyond that it is told that it missed some.
+/// Number of events that a slow watcher may lag behind before it misses some and receives an `unseen` event instead.
 const BEHIND: usize = 64;
 
-/// Who may watch at once: there is one per gateway.
+/// Maximum number of concurrent watchers. Every gateway needs one.
 const MOST_WATCHERS: usize = 256;
 
-/// The feed. It follows the log until it is dropped.
+/// The feed of changes. It follows the log until it is dropped.
 pub(crate) struct ChangeFeed {
     store: MemoryStore,
     watchers: broadcast::Sender<Arc<ConversationChanges>>,
@@ -57,7 +58,7 @@ pub(crate) struct ChangeFeed {
 /// The state between two readings of the log.
 #[derive(Default)]
 struct FeedState {
-    /// None until the log was read once.
+    /// The position in the log, or `None` until the log was read once.
     position: Option<FeedPosition>,
     failed: bool,
 }
@@ -65,11 +66,11 @@ struct FeedState {
 /// The position up to which the log was read.
 struct FeedPosition {
     last: i64,
-    /// Numbers before that were not there, and since when that is known.
+    /// Numbers up to `last` that were not in the log, and when each was first found missing.
     missing: BTreeMap<i64, Instant>,
-    /// When the log was last read.
+    /// The time of the last reading.
     at: Instant,
-    /// The last number at some time before, and when that was.
+    /// The last number at an earlier time, and that time. Changes up to this number are deleted after [`RETENTION`].
     forget: (i64, Instant),
 }
 
@@ -83,13 +84,13 @@ impl FeedPosition {
         }
     }
 
-    /// Everything up to here is known.
+    /// Returns the number up to which every change was read.
     fn known(&self) -> i64 {
         let first_missing = self.missing.keys().next();
         first_missing.map_or(self.last, |missing| missing - 1)
     }
 
-    /// Whether a change of that number is new.
+    /// Records that the change `number` was read, and returns whether it is new.
     fn takes(&mut self, number: i64, now: Instant) -> bool {
         if number <= self.last {
             return self.missing.remove(&number).is_some();
@@ -100,17 +101,17 @@ impl FeedPosition {
         true
     }
 
-    /// Gives up on numbers that were not there although they were settled when the reading began.
+    /// Stops waiting for numbers that were first found missing at least [`SETTLED`] before `began`.
     fn settle(&mut self, began: Instant) {
         self.missing
             .retain(|_, since| began.duration_since(*since) < SETTLED);
-        // Of two readings the one that began earlier may end later.
+        // A reading that began earlier may end later.
         self.at = self.at.max(began);
     }
 }
 
 impl ChangeFeed {
-    /// Follows the log of a store that should be there; one that is away is waited for.
+    /// Starts to follow the log of `store`. If the store is unavailable, the feed retries until it is available.
     pub(crate) async fn start(store: MemoryStore) -> Arc<Self> {
         let change_signal = store.change_signal();
         let change_feed = Arc::new(Self {
@@ -123,7 +124,8 @@ impl ChangeFeed {
         change_feed
     }
 
-    /// What changes from now on. It begins with the word that what was before went unseen.
+    /// Returns the changes from now on. The first event is `unseen`, because the watcher may have missed earlier
+    /// changes.
     pub(crate) fn watch(
         &self,
     ) -> Result<impl Stream<Item = Arc<ConversationChanges>> + use<>, Error> {
@@ -170,7 +172,7 @@ impl ChangeFeed {
         position: &mut Option<FeedPosition>,
         began: Instant,
     ) -> Result<(), Error> {
-        // Whoever was away so long begins anew: what was forgotten meanwhile is not to be had.
+        // After a gap that long, changes may have been deleted from the log unread, so the feed starts over.
         let fresh = match position.take() {
             Some(position) if began.duration_since(position.at) < TOO_LONG => position,
             Some(_) | None => self.begin(began).await?,
@@ -187,10 +189,10 @@ impl ChangeFeed {
         Ok(())
     }
 
-    /// Passes over what is in the log already, and says so.
+    /// Skips the changes that are in the log already and publishes an `unseen` event.
     async fn begin(&self, now: Instant) -> Result<FeedPosition, Error> {
         let last = self.store.latest_change().await?;
-        // What is under way now has a number near the last.
+        // Transactions in progress have numbers near the last one.
         let mut position = FeedPosition::new((last - MOST_MISSING).max(0), now);
         self.read_on(&mut position, now, |_| {}).await?;
         self.publish(ConversationChanges {
@@ -200,7 +202,7 @@ impl ChangeFeed {
         Ok(position)
     }
 
-    /// Reads the log to its end, a page at a time.
+    /// Reads the log to its end, page by page.
     async fn read_on(
         &self,
         position: &mut FeedPosition,
@@ -228,14 +230,14 @@ impl ChangeFeed {
     }
 
     fn publish(&self, changes: ConversationChanges) {
-        // That nobody watches is no fault.
+        // The send fails if there are no watchers, which is not an error.
         let _ = self.watchers.send(Arc::new(changes));
     }
 }
 
 async fn follow(change_feed: Weak<ChangeFeed>, change_signal: Arc<Notify>) {
     loop {
-        // What other replicas changed, nobody rings for.
+        // Changes by other replicas do not notify the signal of this replica.
         let _ = tokio::time::timeout(POLL, change_signal.notified()).await;
         let Some(change_feed) = change_feed.upgrade() else {
             return;

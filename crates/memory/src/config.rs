@@ -1,4 +1,4 @@
-//! What an operator sets.
+//! Configuration of the memory service.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,27 +10,27 @@ use wardgate_store::DatabaseSettings;
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// `sqlite:PATH`, the file created when absent, or `postgres://…`. It can hold a password, so it is never
-    /// shown.
+    /// `sqlite:PATH`, whose file is created if it is absent, or `postgres://…`. The URL can contain a password, so it
+    /// is never shown.
     #[serde(skip_serializing)]
     pub store: String,
-    /// How the store is used.
+    /// Settings of the database connection.
     #[serde(default)]
     pub database: DatabaseSettings,
-    /// How long conversations are kept after they last changed. Of the rules for a tenant the last one counts;
-    /// without one they are kept for ever.
+    /// Rules for how long conversations are kept after their last change. The last rule that applies to a tenant is
+    /// used; conversations without a rule are kept forever.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub retention: Vec<Retention>,
-    /// How much one owner may store.
+    /// Limits of what one owner may store.
     #[serde(default)]
     pub limits: OwnerLimits,
 }
 
-/// How much one owner may store.
+/// Limits of what one owner may store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct OwnerLimits {
-    /// Conversations that are not erased.
+    /// Maximum number of conversations that are not erased.
     pub conversations: std::num::NonZeroU32,
 }
 
@@ -42,19 +42,20 @@ impl Default for OwnerLimits {
     }
 }
 
-/// How long the conversations of a tenant are kept.
+/// A rule for how long the conversations of a tenant are kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Retention {
-    /// Whose; none: everyone's. An empty text stands for callers without a tenant.
+    /// The tenant to which the rule applies, or `None` if it applies to all tenants. The empty string stands for
+    /// callers without a tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// Days after the last change, at least 1.
+    /// Number of days after the last change, at least 1.
     pub days: std::num::NonZeroU32,
 }
 
 impl Config {
-    /// Default settings for `store`.
+    /// Creates the default configuration for `store`.
     pub fn for_store(store: impl Into<String>) -> Self {
         Self {
             store: store.into(),
@@ -64,7 +65,7 @@ impl Config {
         }
     }
 
-    /// How long conversations of `tenant` are kept; none: for ever.
+    /// Returns how long conversations of `tenant` are kept, or `None` if they are kept forever.
     pub(crate) fn kept_for(&self, tenant: &str) -> Option<Duration> {
         let concerns = |rule: &&Retention| rule.tenant.as_deref().is_none_or(|of| of == tenant);
         let rule = self.retention.iter().rfind(concerns)?;

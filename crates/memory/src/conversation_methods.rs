@@ -1,4 +1,4 @@
-//! The methods that callers have for their conversations.
+//! The operations that callers perform on their conversations.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -25,10 +25,10 @@ use crate::store::{
 };
 use crate::words;
 
-/// Characters of one search.
+/// Maximum number of characters of a search query.
 const MAX_QUERY: usize = 512;
 
-/// The methods of conversations.
+/// The operations on conversations.
 pub(crate) struct ConversationMethods<R> {
     pub(crate) store: MemoryStore,
     pub(crate) erasure: Arc<Erasure>,
@@ -38,7 +38,8 @@ pub(crate) struct ConversationMethods<R> {
 }
 
 impl<R: Rights> ConversationMethods<R> {
-    /// The owner's conversation of that id, made when there is none, and whether it was made; without an id a new one.
+    /// Returns the owner's conversation `id`, and whether it was created by this call. Creates it if it does not exist;
+    /// without an id, creates a new conversation.
     pub(crate) async fn get_or_create(
         &self,
         owner: &Owner,
@@ -49,7 +50,8 @@ impl<R: Rights> ConversationMethods<R> {
         self.store.get_or_create(owner, id, maximum, now).await
     }
 
-    /// The last messages of complete turns that fit; empty for a conversation that the caller does not have.
+    /// Returns the last messages of complete turns that fit the limits. The window is empty if the caller has no such
+    /// conversation.
     pub(crate) async fn get_context(
         &self,
         context: RequestContext<'_>,
@@ -76,7 +78,7 @@ impl<R: Rights> ConversationMethods<R> {
         })
     }
 
-    /// Adds a batch, all or none of it. A person's messages name the caller as their author.
+    /// Adds a batch of messages atomically. The caller is the author of messages by a person.
     pub(crate) async fn add_messages(
         &self,
         context: RequestContext<'_>,
@@ -101,7 +103,8 @@ impl<R: Rights> ConversationMethods<R> {
         Ok(AddedMessages { key, messages })
     }
 
-    /// A tool's result is kept only for a caller whom the policy lets make that call, with the rights of now.
+    /// Adds the caller's rights to the results of tools. Fails if the policy does not allow the caller to make one of
+    /// the calls now.
     async fn add_rights(
         &self,
         context: RequestContext<'_>,
@@ -128,7 +131,7 @@ impl<R: Rights> ConversationMethods<R> {
             .collect()
     }
 
-    /// One turn, whether or not it is complete; none: there is no such turn.
+    /// Returns one turn, complete or not, or `None` if there is no such turn.
     pub(crate) async fn get_turn(
         &self,
         context: RequestContext<'_>,
@@ -147,7 +150,7 @@ impl<R: Rights> ConversationMethods<R> {
         }))
     }
 
-    /// Erases every message of the owner's conversation, and gives its key.
+    /// Erases every message of the owner's conversation and returns its key.
     pub(crate) async fn clear(
         &self,
         owner: &Owner,
@@ -158,7 +161,7 @@ impl<R: Rights> ConversationMethods<R> {
         Ok(key)
     }
 
-    /// Erases the owner's conversation, on record, and gives its key.
+    /// Erases the owner's conversation, records the erasure, and returns its key.
     pub(crate) async fn delete(
         &self,
         owner: &Owner,
@@ -171,7 +174,8 @@ impl<R: Rights> ConversationMethods<R> {
         Ok(found.key)
     }
 
-    /// A page of the caller's own conversation of that id, or of one that the policy lets the caller recall by its key.
+    /// Returns a page of the caller's own conversation `id`, or of the conversation with the key `id` if the policy
+    /// allows the caller to recall it.
     pub(crate) async fn read_conversation(
         &self,
         context: RequestContext<'_>,
@@ -208,8 +212,8 @@ impl<R: Rights> ConversationMethods<R> {
         })
     }
 
-    /// The conversation whose key was given for an id, if the caller may read it, and whether another owns it. One
-    /// that the caller may not read is answered like one that does not exist.
+    /// Returns the key that `id` spells, if the caller may read its conversation, and whether another person owns it. A
+    /// conversation that the caller may not read is treated like one that does not exist.
     async fn find_recallable(
         &self,
         caller: &Caller,
@@ -225,8 +229,8 @@ impl<R: Rights> ConversationMethods<R> {
         if owner == Owner::from(caller) {
             return Ok((key, false));
         }
-        // The policy knows an owner by subject and tenant. Nothing is shared between tenants, and nobody is taken for
-        // their namesake of another issuer.
+        // The policy knows an owner by subject and tenant only. So nothing is shared between tenants, nor with an owner
+        // of the same subject from another issuer.
         let namesake = owner.subject == caller.subject();
         if owner.tenant != caller.tenant() || namesake {
             return Err(unknown);
@@ -235,7 +239,7 @@ impl<R: Rights> ConversationMethods<R> {
         match allowed {
             Ok(true) => Ok((key, true)),
             Ok(false) => Err(unknown),
-            // Whoever is told that nobody can be asked is told that there is something to ask about.
+            // An error about the policy service would reveal that the conversation exists.
             Err(error) => {
                 tracing::warn!(%error, "the policy cannot be asked; nothing is shared");
                 Err(unknown)
@@ -243,7 +247,7 @@ impl<R: Rights> ConversationMethods<R> {
         }
     }
 
-    /// The caller's messages that hold every word of `query`, newest first.
+    /// Returns the caller's messages that contain every word of `query`, newest first.
     pub(crate) async fn search(
         &self,
         context: RequestContext<'_>,
@@ -269,7 +273,7 @@ impl<R: Rights> ConversationMethods<R> {
         for reading in found.await? {
             let conversation_id = reading.conversation.id.clone();
             let messages = self.filter_readable(context, reading).await;
-            // That it is found would tell its words.
+            // A hit on a withheld message would reveal its words.
             let readable = messages.into_iter().filter(|message| !message.withheld);
             hits.extend(readable.map(|message| SearchHit {
                 conversation_id: conversation_id.clone(),
@@ -280,7 +284,7 @@ impl<R: Rights> ConversationMethods<R> {
         Ok(hits)
     }
 
-    /// The messages of `reading` as the caller may read them; what is withheld is counted.
+    /// Returns the messages of `reading` as the caller may read them, and counts those that are withheld.
     async fn filter_readable(
         &self,
         context: RequestContext<'_>,
@@ -293,7 +297,7 @@ impl<R: Rights> ConversationMethods<R> {
     }
 }
 
-/// The messages of a batch, within their limits, each id once.
+/// Validates the limits of a batch and the uniqueness of its ids, and sets the authors of its messages.
 fn prepare_batch(
     mut messages: Vec<NewMessage>,
     caller: &Caller,

@@ -1,8 +1,8 @@
-//! Erasure, holds and lists for operators, on record: what is erased was recorded as erased before, durably.
+//! Erasure, holds and lists for operators. Every operation is recorded durably before it takes place.
 //!
 //! ```text
 //!   held? ─▶ record ─▶ destroy the key ─▶ remove the rows ─▶ overwrite them
-//!                        └ failed: a second record says that nobody knows
+//!                        └ failed: a second record says that the outcome is unknown
 //! ```
 
 use std::sync::Arc;
@@ -17,13 +17,14 @@ use wardgate_telemetry::names;
 use crate::Error;
 use crate::store::{ErasureCandidate, MemoryStore};
 
-/// Rows of a long conversation that whoever erases it does not wait for go with the sweeper.
+/// Maximum number of batches of rows that are removed within an erasure. The sweeper removes the rest of a long
+/// conversation.
 const BATCHES: usize = 20;
 
-/// The action of an erasure, as records spell it.
+/// The action of an erasure in records.
 const ERASE: &str = "conversation.erase";
 
-/// The actor who has a conversation erased.
+/// The actor that requests the erasure of a conversation.
 #[derive(Debug, Clone)]
 pub(crate) enum ErasureActor {
     Owner(String),
@@ -32,7 +33,7 @@ pub(crate) enum ErasureActor {
 }
 
 impl ErasureActor {
-    /// What the record says of an erasure by them.
+    /// Returns the record of an erasure by this actor.
     fn change(&self, key: ConversationKey) -> AdminChange {
         let actor = match self {
             Self::Owner(name) => name,
@@ -56,13 +57,13 @@ impl ErasureActor {
     }
 }
 
-/// Erases conversations and sets holds, each on record first.
+/// Erases conversations and sets holds, and records both beforehand.
 pub(crate) struct Erasure {
     store: MemoryStore,
     log: OperatorLog,
     ambient: Ambient,
-    /// Something was removed and is not known to be overwritten. So it is at the start: the process before may have
-    /// ended in between.
+    /// Whether rows may have been removed but not overwritten. Initially `true`, because the previous process may have
+    /// ended between the two steps.
     to_scrub: AtomicBool,
 }
 
@@ -76,14 +77,15 @@ impl Erasure {
         })
     }
 
-    /// Erases a conversation for ever.
+    /// Erases a conversation permanently.
     pub(crate) async fn erase(
         self: &Arc<Self>,
         key: ConversationKey,
         by: ErasureActor,
     ) -> Result<(), Error> {
         let erasure = Arc::clone(self);
-        // Its own task: whoever hangs up, what was recorded is done or recorded as failed.
+        // A separate task, so that a recorded erasure is completed or recorded as failed even if the caller
+        // disconnects.
         let erasing = tokio::spawn(async move {
             let candidate = erasure.store.find_erasable(key).await?;
             erasure.record_and_erase(candidate, &by).await?;
@@ -111,7 +113,7 @@ impl Erasure {
         Ok(())
     }
 
-    /// The same for an operator, whom the policy has to let.
+    /// Erases a conversation for an operator, if the policy permits it.
     pub(crate) async fn erase_for_operator(
         self: &Arc<Self>,
         operator: IdentifiedOperator,
@@ -123,7 +125,7 @@ impl Erasure {
             .await
     }
 
-    /// Puts a hold on something, or lifts it, for an operator, whom the policy has to let.
+    /// Sets or lifts a hold for an operator, if the policy permits it.
     pub(crate) async fn set_hold(
         self: &Arc<Self>,
         operator: &IdentifiedOperator,
@@ -144,19 +146,19 @@ impl Erasure {
         setting.await.unwrap_or(Err(Error::Interrupted))
     }
 
-    /// The log of what operators do.
+    /// Returns the log of what operators do.
     pub(crate) fn log(&self) -> &OperatorLog {
         &self.log
     }
 
-    /// Something was cleared: its rows are to go too.
+    /// Removes the rows of a conversation that was cleared.
     pub(crate) async fn clean_up_cleared(&self) {
         self.to_scrub.store(true, Ordering::Release);
         self.clean_up(BATCHES).await;
     }
 
-    /// Removes rows that were cleared or erased, at most so many batches, and overwrites them. What fails or is left
-    /// waits for the next time.
+    /// Removes rows that were cleared or erased, at most `batches` batches, and overwrites them. Rows that fail or are
+    /// left over are removed the next time.
     pub(crate) async fn clean_up(&self, batches: usize) {
         for _ in 0..batches {
             match self.store.empty().await {

@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of the memory service.
 
 use wardgate_domain::{InvalidMessage, SealBroken};
 use wardgate_proto::common::v1::ErrorReason;
@@ -6,98 +6,98 @@ use wardgate_rpc::ServiceError;
 use wardgate_rpc::client::{CallError, OperatorError};
 use wardgate_store::{MigrationError, NotAStore};
 
-/// A failure of the memory service. None of them repeats a text or an id that a person wrote.
+/// An error of the memory service. No variant contains a text or an id that a person wrote.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The setting `store` names no store.
+    /// The setting `store` does not name a supported store.
     #[error("the memory store must be given as `sqlite:PATH` or `postgres://…`")]
     UnknownStore,
-    /// The file cannot be opened.
+    /// The database file cannot be opened.
     #[error("cannot open the memory store {store}: {source}")]
     Open {
-        /// Where it is.
+        /// The location of the store.
         store: String,
-        /// What the driver said.
+        /// The error of the driver.
         source: sqlx::Error,
     },
-    /// It has a schema that this program cannot work with.
+    /// The store has a schema that this program does not support.
     #[error("memory.store: {0}")]
     Schema(MigrationError),
-    /// What the store holds is under another master key.
+    /// The store was written under another master key.
     #[error(
         "the memory store was written under another master key; configure the key it was made with"
     )]
     OtherMasterKey,
-    /// The database does not answer, or says no.
+    /// The database is unavailable or refused a statement.
     #[error("the memory store cannot be used now; try again later")]
     Database(#[from] sqlx::Error),
-    /// The database takes too long.
+    /// The database did not answer in time.
     #[error("the memory store does not answer in time; try again later")]
     Late,
-    /// A sealed text was changed or is under another key.
+    /// A sealed text was tampered with or is sealed under another key.
     #[error("what the memory store holds cannot be opened with its key")]
     Sealed(#[from] SealBroken),
-    /// A stored row is not what this service writes.
+    /// A stored row is not in the format that this service writes.
     #[error("a stored {0} is damaged")]
     Damaged(&'static str),
-    /// A message that cannot be what it should.
+    /// A message of the request is invalid.
     #[error(transparent)]
     Invalid(#[from] InvalidMessage),
-    /// No such conversation, or none that this caller may know of.
+    /// There is no such conversation, or none that the caller may know of.
     #[error("unknown conversation")]
     UnknownConversation,
-    /// The owner has as many conversations as one may have.
+    /// The owner has reached the maximum number of conversations.
     #[error(
         "there are {0} conversations already, the limit of one owner; delete those that are not needed"
     )]
     TooManyConversations(u32),
-    /// The owner is subscribed to as much as one may be.
+    /// The owner has reached the maximum number of subscriptions.
     #[error(
         "there are {0} subscriptions already, the limit of one owner; unsubscribe from those that are not needed"
     )]
     TooManySubscriptions(i64),
-    /// More watch than there are gateways.
+    /// The maximum number of watchers is reached.
     #[error("{0} watch already; one watch per gateway is enough")]
     TooManyWatchers(usize),
-    /// Another message has that id.
+    /// Another message of the conversation has this id.
     #[error("another message of this conversation has that id; give every message its own")]
     OtherMessage,
-    /// The turn is complete or abandoned.
+    /// The turn is already complete or abandoned.
     #[error("the turn is {0} already; begin a new one")]
     TurnOver(&'static str),
-    /// More than one turn can hold.
+    /// The turn has reached the maximum number of messages or bytes.
     #[error("a turn holds at most {messages} messages of {bytes} bytes together; begin a new one")]
     TurnFull {
-        /// How many messages.
+        /// Maximum number of messages of a turn.
         messages: i64,
-        /// How many bytes.
+        /// Maximum number of bytes of a turn.
         bytes: i64,
     },
-    /// A legal hold is on it.
+    /// A legal hold is on the conversation.
     #[error("a legal hold is on this conversation; nothing of it is erased")]
     Held,
-    /// It was to be erased only if nothing had changed it.
+    /// The conversation was to be erased only if unchanged, but it was changed.
     #[error("this conversation was used in the meantime; it is kept")]
     Changed,
-    /// More holds than anyone can oversee.
+    /// The maximum number of holds is reached.
     #[error("there are {0} holds already; lift those that are not needed")]
     TooManyHolds(i64),
-    /// The policy does not let the caller call the tool whose result this is.
+    /// The policy does not allow the caller to call the tool whose result is to be added.
     #[error("the policy does not let this caller call that tool, so its result is not kept")]
     Denied,
-    /// The caller's token does not verify.
+    /// The caller's token cannot be verified.
     #[error("{0}")]
     TokenRefused(#[source] CallError),
-    /// An operator who is refused.
+    /// The operator was refused.
     #[error(transparent)]
     Operator(#[from] OperatorError),
-    /// The policy service cannot be asked.
+    /// The policy service is unavailable.
     #[error("the policy service cannot be asked; try again later")]
     Policy(#[source] CallError),
-    /// What cannot be recorded is not done.
+    /// The operation cannot be recorded, so it does not take place.
     #[error("this cannot be recorded now, so it is not done; try again later")]
     NotRecorded(#[source] CallError),
-    /// The service ends.
+    /// The service is shutting down.
     #[error("the service ended before this was done; try again")]
     Interrupted,
 }

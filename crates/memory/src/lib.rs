@@ -1,13 +1,13 @@
-//! Conversations, and what was said in them.
+//! Storage of conversations and their messages.
 //!
 //! ```text
-//!   add ──▶ rights of now ──▶ seal ──▶ SQLite │ PostgreSQL ──▶ open ──▶ rights of now ──▶ read
-//!            (policy)       key of the                                    (policy)
-//!                          conversation ◀── destroyed, on record: erased
+//!   add ──▶ current rights ──▶ seal ──▶ SQLite │ PostgreSQL ──▶ open ──▶ current rights ──▶ read
+//!              (policy)      key of the                                     (policy)
+//!                           conversation ◀── destroyed, on record: erased
 //! ```
 //!
-//! One job: keep each conversation for its owner alone, in one order, readable only as far as the reader's rights reach
-//! today, and gone when it is erased.
+//! The service keeps each conversation private to its owner and in one order. A reader sees only what the reader's
+//! rights allow today, and nothing once the conversation is erased.
 
 mod callers;
 mod change_feed;

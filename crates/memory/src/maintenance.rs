@@ -1,5 +1,5 @@
-//! The maintenance of the store: it is brought up to date and watched, expired conversations are erased, and turns that
-//! nobody resumes are abandoned.
+//! The maintenance of the store: migrates and probes the store, erases expired conversations, and abandons turns that
+//! nobody resumes.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -16,19 +16,19 @@ use crate::erasure::{Erasure, ErasureActor};
 use crate::store::MemoryStore;
 use crate::{Config, Error};
 
-/// How often the store is looked at.
+/// Interval between two probes of the store.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How often things are swept, in looks.
+/// Number of probes between two sweeps.
 const SWEEP: u32 = 60;
 
-/// An open turn that nobody touched for so long is given up.
+/// Time without activity after which an open turn is abandoned.
 pub(crate) const TURN_LASTS: Duration = Duration::from_hours(24);
 
-/// Batches of one sweep, so that a look at the store never waits long.
+/// Maximum number of batches of one sweep, so that the next probe is not delayed for long.
 const BATCHES: usize = 100;
 
-/// The maintenance of the store. It ends when it is dropped.
+/// The maintenance of the store. Its task ends when it is dropped.
 pub(crate) struct StoreMaintenance {
     config: Config,
     store: MemoryStore,
@@ -38,8 +38,8 @@ pub(crate) struct StoreMaintenance {
 }
 
 impl StoreMaintenance {
-    /// Opens the store and watches it. A server that is away is waited for; a file that cannot be used, a store of a
-    /// newer program or under another key is an error here.
+    /// Prepares the store and starts its maintenance. If a database server is unavailable, the task retries. Fails if a
+    /// database file cannot be used, or if the store was written by a newer program or under another key.
     pub(crate) async fn start(
         config: Config,
         store: MemoryStore,
@@ -78,7 +78,7 @@ impl StoreMaintenance {
         self.readiness.subscribe()
     }
 
-    /// Whether the store is there now; true once it was brought up to date.
+    /// Checks whether the store is available and updates the readiness. Returns whether the store is prepared.
     async fn check_store(&self, prepared: bool) -> bool {
         let checked = if prepared {
             self.store.probe().await
@@ -108,7 +108,7 @@ impl StoreMaintenance {
         }
     }
 
-    /// One round of everything that is due; what fails is tried again in the next.
+    /// Runs one round of everything that is due. What fails is retried in the next round.
     pub(crate) async fn sweep(&self) {
         self.erasure.clean_up(BATCHES).await;
         let swept = async {
@@ -124,7 +124,7 @@ impl StoreMaintenance {
         self.erasure.clean_up(BATCHES).await;
     }
 
-    /// Erases what is older than its tenant's rule says.
+    /// Erases the conversations that are older than the retention rule of their tenant allows.
     async fn retain(&self) -> Result<(), Error> {
         if self.config.retention.is_empty() {
             return Ok(());
@@ -140,7 +140,7 @@ impl StoreMaintenance {
                     .record_and_erase(candidate, &ErasureActor::Retention)
                     .await
                 {
-                    // A hold, or its owner, was quicker.
+                    // A hold, a change or an erasure by the owner happened in the meantime.
                     Ok(()) | Err(Error::Held | Error::Changed | Error::UnknownConversation) => {}
                     Err(error) => return Err(error),
                 }

@@ -1,11 +1,11 @@
-//! Names that requests bring.
+//! Validation of names in requests.
 
 use wardgate_domain::InvalidMessage;
 
-/// Longest name, in bytes.
+/// Maximum length of a name, in bytes.
 const MAX_NAME: usize = 512;
 
-/// Refuses a name that is too long to be stored, or has control characters.
+/// Returns an error if a name is too long to be stored or contains control characters.
 pub(crate) fn check_name(text: &str, field: &'static str) -> Result<(), InvalidMessage> {
     if text.len() <= MAX_NAME && !text.contains(char::is_control) {
         return Ok(());

@@ -1,8 +1,8 @@
-//! Whose a conversation is.
+//! The owner of a conversation.
 
 use wardgate_domain::Caller;
 
-/// One person: the same for every token of theirs, whatever rights it carries.
+/// A person who owns conversations. All tokens of this person identify the same owner, whatever rights they carry.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub(crate) tenant: String,

@@ -1,12 +1,12 @@
-//! What a reader may read today.
+//! Filtering of messages by the current rights of the reader.
 //!
 //! ```text
 //!   tool's result ─▶ would the policy let this reader make that call, and see as much of it?
-//!      yes ─▶ shown         no, or nobody can be asked ─▶ withheld, and so is what was written after it
+//!      yes ─▶ shown         no, or the policy is unavailable ─▶ withheld, with everything written after it
 //! ```
 //!
-//! A result was given under certain rights: a row rule and column tiers. Under any others it is withheld, even under
-//! wider ones: what it would have been under them is for the tool to say.
+//! A result was produced under certain rights: a row rule and column tiers. Under any other rights the result is
+//! withheld, even under wider ones, because only the tool knows what the result would have been.
 
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
@@ -25,25 +25,25 @@ use crate::owner::Owner;
 use crate::store::{CallRights, ConversationExcerpt, GroundingResult, StoredMessage};
 use crate::tool_digest::digest_of_tool;
 
-/// Questions asked side by side.
+/// Maximum number of concurrent requests to the policy service.
 const AT_ONCE: usize = 8;
 
-/// The caller of a request, and the address of their client.
+/// The caller of a request and the address of the caller's client.
 #[derive(Clone, Copy)]
 pub(crate) struct RequestContext<'a> {
     pub(crate) caller: &'a Caller,
     pub(crate) client_ip: &'a str,
 }
 
-/// The rights of callers: who a caller is, and what they may do now.
+/// The rights of callers: identifies callers and returns what they may do now.
 pub(crate) trait Rights: Clone + Send + Sync + 'static {
-    /// Whose `token` is, verified.
+    /// Verifies `token` and returns its caller.
     fn identify(
         &self,
         token: &BearerToken,
     ) -> impl Future<Output = Result<Caller, CallError>> + Send;
 
-    /// What the caller would see of that call; none: the policy denies it.
+    /// Returns what the caller would see of the call, or `None` if the policy denies it.
     fn of_call(
         &self,
         context: RequestContext<'_>,
@@ -51,13 +51,13 @@ pub(crate) trait Rights: Clone + Send + Sync + 'static {
         arguments: Bytes,
     ) -> impl Future<Output = Result<Option<CallRights>, CallError>> + Send;
 
-    /// Whose `token` is, and whether they may decide what becomes of conversations.
+    /// Verifies `token` and returns its operator, if the operator may manage conversations.
     fn authorize_manager(
         &self,
         token: &str,
     ) -> impl Future<Output = Result<IdentifiedOperator, OperatorError>> + Send;
 
-    /// Whether the caller may read a conversation of another owner.
+    /// Returns whether the caller may read a conversation of another owner.
     fn may_recall(
         &self,
         caller: &Caller,
@@ -112,7 +112,7 @@ impl Rights for PolicyClient {
     }
 }
 
-/// Of all that decides what a caller sees of a result.
+/// Returns a digest of all terms that determine what a caller sees of a result.
 fn digest_of(terms: &PermitTerms) -> Digest {
     let mut about = About::new("rights").and(&[u8::from(terms.arguments_digest.is_some())]);
     if let Some(rule) = &terms.row_rule {
@@ -162,9 +162,9 @@ impl CallVerdict {
     }
 }
 
-/// The policy's verdicts on the calls of one request; each question is asked once.
+/// The policy's verdicts on the calls of one request. Each question is asked once.
 struct CallVerdicts {
-    /// By tool, where the arguments make no difference.
+    /// The verdicts on tools for which the arguments make no difference.
     by_tool: HashMap<Digest, CallVerdict>,
     by_call: HashMap<(Digest, Bytes), CallVerdict>,
 }
@@ -182,7 +182,7 @@ impl CallVerdicts {
         let calls: Vec<_> = calls
             .map(|call| (digest_of_tool(&call.tool), call))
             .collect();
-        // One call of each tool first: often its answer is that of every call of the tool.
+        // One call of each tool is asked first, because its verdict often applies to every call of the tool.
         let mut seen = HashSet::new();
         let first_of_tools = calls.iter().filter(|(tool, _)| seen.insert(*tool));
         verdicts.add(rights, context, first_of_tools).await?;
@@ -233,7 +233,7 @@ impl CallVerdicts {
         self.by_tool.get(&tool).or_else(by_call).copied()
     }
 
-    /// Whether the caller sees as much of that call as when its result was given.
+    /// Returns whether the caller sees as much of the call as when its result was produced.
     fn unchanged(&self, call: &AnsweredCall, given_under: Digest) -> bool {
         let verdict = self.get(digest_of_tool(&call.tool), call);
         let call_rights = verdict.and_then(CallVerdict::call_rights);
@@ -241,7 +241,7 @@ impl CallVerdicts {
     }
 }
 
-/// The caller's rights to each of `calls`, in the same order; none where the policy denies the call.
+/// Returns the caller's rights to each of `calls`, in the same order; `None` where the policy denies the call.
 pub(crate) async fn rights_of_calls(
     rights: &impl Rights,
     context: RequestContext<'_>,
@@ -256,7 +256,7 @@ pub(crate) async fn rights_of_calls(
     Ok(calls.iter().map(call_rights).collect())
 }
 
-/// The messages of `reading` as `context` may read them: what the policy no longer lets them see is empty.
+/// Returns the messages of `reading` as the caller may read them: those that the policy no longer allows are emptied.
 pub(crate) async fn filter_readable(
     rights: &impl Rights,
     context: RequestContext<'_>,
@@ -273,7 +273,7 @@ pub(crate) async fn filter_readable(
         .filter_map(|stored| stored.message.call.as_ref());
     let calls = own.chain(grounds.iter().map(|ground| &ground.call));
     let verdicts = CallVerdicts::ask(rights, context, calls).await;
-    // Nobody can be asked: nothing that came of a tool is shown.
+    // If the policy is unavailable, everything that depends on a tool is withheld.
     let verdicts = verdicts.inspect_err(|error| {
         tracing::warn!(%error, "the policy cannot be asked; results of tools are withheld");
     });
@@ -281,7 +281,7 @@ pub(crate) async fn filter_readable(
         verdicts: verdicts.ok(),
     };
     let first_withheld = filter.first_withheld(&messages, &grounds);
-    // Kinds that are too many to ask about count as withheld.
+    // Results beyond the number that can be judged count as withheld.
     let tainted_from = [first_withheld, unjudged_from].into_iter().flatten().min();
     messages
         .into_iter()
@@ -311,7 +311,7 @@ impl RightsFilter {
         message.source == Source::Tool && !self.may_see(message.call.as_ref(), *rights)
     }
 
-    /// The position of the first result that is withheld.
+    /// Returns the position of the first result that is withheld.
     fn first_withheld(
         &self,
         messages: &[StoredMessage],
@@ -329,7 +329,8 @@ impl RightsFilter {
     }
 }
 
-/// The message without its texts. What it is the answer to keeps its name, so that a model can tell.
+/// Returns the message without its texts. A result keeps the name of its tool, so that a model can tell what was
+/// withheld.
 fn emptied(message: Message) -> Message {
     Message {
         content: String::new(),

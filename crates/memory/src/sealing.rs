@@ -1,4 +1,4 @@
-//! Keys, and what is sealed under them.
+//! Keys, and the encryption (sealing) of texts.
 //!
 //! ```text
 //!   master key ─┬─ wraps ──▶ a random key for each conversation ── seals ──▶ its texts
@@ -17,7 +17,8 @@ const TAGS: &[u8] = b"wardgate memory: keyed digests v1";
 const KNOWN_BY: &[u8] = b"wardgate memory: which master key v1";
 const KEY_LEN: usize = 32;
 
-/// The one key above all others. Without it no conversation can be read again; every replica needs the same.
+/// The root key from which all others are derived or by which they are wrapped. Without it no conversation can be read.
+/// Every replica needs the same master key.
 pub struct MasterKey {
     wrapping: SealKey,
     tags: hmac::Key,
@@ -27,11 +28,11 @@ pub struct MasterKey {
 /// The key of one conversation.
 pub(crate) struct DataKey(SealKey);
 
-/// The key of one owner's search words.
+/// The key that hides one owner's search words.
 pub(crate) struct WordKey(hmac::Key);
 
 impl MasterKey {
-    /// The key of these 32 random bytes.
+    /// Creates the master key from 32 random bytes.
     pub fn from_bytes(bytes: &[u8; 32]) -> Self {
         Self {
             wrapping: SealKey::from_bytes(&derive_key(bytes, WRAPPING)),
@@ -40,12 +41,12 @@ impl MasterKey {
         }
     }
 
-    /// Says which key it is, and nothing else about it.
+    /// Returns a digest that identifies the key and reveals nothing else about it.
     pub(crate) fn known_by(&self) -> Digest {
         self.known_by
     }
 
-    /// A new key for a conversation, and its wrapped form.
+    /// Returns a new key for a conversation and its wrapped form.
     pub(crate) fn new_data_key(
         &self,
         conversation: ConversationKey,
@@ -68,14 +69,14 @@ impl MasterKey {
         Ok(DataKey(SealKey::from_bytes(&bytes)))
     }
 
-    /// A keyed digest, equal for equal things and telling nothing of them.
+    /// Returns a keyed digest (HMAC). Equal inputs have equal digests, and a digest reveals nothing about its input.
     pub(crate) fn tag(&self, about: &About) -> Digest {
         let mut bytes = [0; KEY_LEN];
         bytes.copy_from_slice(hmac::sign(&self.tags, about.as_bytes()).as_ref());
         Digest::from_bytes(bytes)
     }
 
-    /// The key of the words of `owner`.
+    /// Returns the key of the search words of `owner`.
     pub(crate) fn word_key(&self, owner: &Owner) -> WordKey {
         let about = About::new("owner")
             .and(owner.tenant.as_bytes())
@@ -93,7 +94,7 @@ impl std::fmt::Debug for MasterKey {
 }
 
 impl DataKey {
-    /// `plain`, readable again only with the same `about`.
+    /// Encrypts `plain`. Decryption requires the same `about`.
     pub(crate) fn seal(
         &self,
         about: &About,
@@ -103,14 +104,14 @@ impl DataKey {
         self.0.seal(about, plain, ambient)
     }
 
-    /// What was sealed with the same `about`.
+    /// Decrypts what was sealed with the same `about`.
     pub(crate) fn open(&self, about: &About, sealed: Vec<u8>) -> Result<Vec<u8>, SealBroken> {
         self.0.open(about, sealed)
     }
 }
 
 impl WordKey {
-    /// What stands in the index for `word`: 64 bits of a keyed digest.
+    /// Returns the index term for `word`: 64 bits of a keyed digest.
     pub(crate) fn blind(&self, word: &str) -> String {
         let tag = hmac::sign(&self.0, word.as_bytes());
         let mut first = [0; 8];

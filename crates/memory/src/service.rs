@@ -1,4 +1,4 @@
-//! The gRPC methods: each converts, calls, converts.
+//! The gRPC methods: each converts the request, calls the service and converts the result.
 
 mod conversations;
 mod subscriptions;
@@ -29,11 +29,11 @@ use crate::rights::Rights;
 use crate::store::{MAX_BATCH_BYTES, MemoryStore};
 use crate::{Config, Error, MasterKey};
 
-/// Bytes of one request: the largest batch, and room for what is around the texts.
+/// Maximum size of a request, in bytes: the largest batch and room for the other fields.
 const MAX_REQUEST: usize = 2 * MAX_BATCH_BYTES;
 
-/// The memory service over the store that `config` names. Reads are judged by `policy`, erasures and holds go on
-/// `record`. Its background work ends when the server is dropped.
+/// Creates the memory service over the store that `config` names. The `policy` client decides on reads; the `record`
+/// client receives erasures and holds. The background tasks of the service end when the server is dropped.
 pub async fn service(
     config: Config,
     key: MasterKey,
@@ -45,7 +45,7 @@ pub async fn service(
     Ok(memory.serve())
 }
 
-/// The handler of the memory service's methods.
+/// The handler of the gRPC methods of the memory service.
 pub(crate) struct MemoryHandler<R> {
     rights: R,
     callers: CallerCache<R>,
@@ -151,7 +151,7 @@ impl<R: Rights> MemoryHandler<R> {
     }
 }
 
-/// The requested number within bounds; 0 stands for the default.
+/// Limits the requested number to `maximum`; 0 stands for the default.
 fn bounded_limit(requested: u32, default: u32, maximum: u32) -> u32 {
     if requested == 0 {
         default
@@ -165,7 +165,7 @@ fn parse_conversation_id(text: &str) -> Result<ConversationId, InvalidMessage> {
     text.parse().map_err(invalid)
 }
 
-/// The answer to one request, counted.
+/// Runs the work of one request, counts its outcome and converts it to a response.
 async fn answer<T>(
     method: &'static str,
     work: impl Future<Output = Result<T, Error>>,

@@ -1,8 +1,8 @@
-//! What tells one definition of a tool from another.
+//! The digest of a tool's definition.
 
 use wardgate_domain::{About, Digest, ToolFacts};
 
-/// One digest for everything the policy knows of a tool.
+/// Returns a digest of everything that the policy knows about a tool.
 pub(crate) fn digest_of_tool(tool: &ToolFacts) -> Digest {
     let mut about = About::new("tool")
         .and(tool.name.as_str().as_bytes())

@@ -1,7 +1,7 @@
-//! The words of a text, as they are searched for.
+//! Extraction of the words of a text for the search.
 //!
-//! A word is compared without case, accents or compatibility forms: `Đau`, `dau` and `ＤＡＵ` are one word. There is
-//! no stemming: `tooth` does not find `teeth`.
+//! Words are compared without case, accents or compatibility forms: `Đau`, `dau` and `ＤＡＵ` are the same word. There is
+//! no stemming: `tooth` does not match `teeth`.
 
 use std::collections::BTreeSet;
 
@@ -11,16 +11,16 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use crate::sealing::WordKey;
 
-/// Different words of one message that can be found. What comes after them in a very long text cannot.
+/// Maximum number of different words that are indexed for one message. Later words of a very long text cannot be found.
 const MAX_WORDS: usize = 10_000;
 
-/// Characters of a word that count.
+/// Maximum number of characters of a word. The rest of a longer word is ignored.
 const MAX_LENGTH: usize = 64;
 
-/// Words of one search.
+/// Maximum number of words of a search query.
 pub(crate) const MAX_SEARCH_WORDS: usize = 32;
 
-/// What stands in the index for the words of `text`, each once, at most [`MAX_WORDS`].
+/// Returns the index terms for the words of `text`, each once, at most [`MAX_WORDS`].
 pub(crate) fn blind(text: &str, key: &WordKey) -> BTreeSet<String> {
     let mut seen = BTreeSet::new();
     for word in text.unicode_words() {
@@ -35,12 +35,13 @@ pub(crate) fn blind(text: &str, key: &WordKey) -> BTreeSet<String> {
     seen.iter().map(|word| key.blind(word)).collect()
 }
 
-/// Decomposed, so that accents stand alone and fall away, as do the few letters that Unicode does not decompose.
+/// Folds a word: decomposes its characters and removes the accents, and replaces the few letters that Unicode does not
+/// decompose.
 fn folded(word: &str) -> String {
     word.nfkd()
         .filter(|character| !is_combining_mark(*character))
         .flat_map(char::to_lowercase)
-        // Lower case can decompose once more, as of `İ`.
+        // Conversion to lower case can create combining marks again, for example for `İ`.
         .filter(|character| !is_combining_mark(*character))
         .flat_map(|character| {
             let plain = match character {
@@ -60,7 +61,7 @@ fn folded(word: &str) -> String {
         .collect()
 }
 
-/// A character after folding: one, or the few that stand for it.
+/// A character after folding: the character itself, or the letters that replace it.
 enum FoldedChar {
     Itself(std::iter::Once<char>),
     Letters(std::str::Chars<'static>),

@@ -1,4 +1,4 @@
-//! May the caller read what no tool gives: a conversation of somebody else, or the record?
+//! Decisions about access other than the use of a tool: a read of somebody else's conversation, or an operator action.
 
 use cedar_policy::{Context, Entities, Entity, EntityUid, Request};
 
@@ -6,18 +6,18 @@ use crate::call::{CallAnswer, decide};
 use crate::fault::DecisionFault;
 use crate::set::PolicySet;
 
-/// The question whether a caller may read something, in the words of the schema.
+/// The question whether a caller has such access, as a Cedar action and resource.
 pub(crate) struct AccessQuestion<'a> {
     pub(crate) action: &'a EntityUid,
     pub(crate) resource: Entity,
-    /// The policies that can apply.
+    /// The policies that can apply to the question.
     pub(crate) policies: &'a cedar_policy::PolicySet,
-    /// Names it, where it cannot be asked.
+    /// A name for the question in the error if Cedar refuses it.
     pub(crate) what: &'static str,
 }
 
 impl PolicySet {
-    /// Decides for `caller`, an entity that knows its roles.
+    /// Decides the question for `caller`, an entity whose parents are its roles.
     pub(crate) fn decide_reading(
         &self,
         caller: Entity,

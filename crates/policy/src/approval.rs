@@ -1,7 +1,7 @@
-//! Approvals that policies demand: the annotation `@approval("ROLE")`, or `@approval("caller")`, of a permit.
+//! Approvals that policies require, by the annotation `@approval("ROLE")` or `@approval("caller")` of a permit policy.
 //!
-//! Such a permit lets a call be made only once somebody with the role, or the caller once more, has approved it. Where
-//! another permit lets the call be made, no approval is needed; a forbid wins over both.
+//! Such a permit allows a call only after a person with the role, or the caller, has approved it. If another permit
+//! allows the call, no approval is needed. A forbid policy overrides both.
 
 use cedar_policy::{ActionConstraint, Effect, EntityUid, Policy, PolicyId};
 
@@ -10,29 +10,29 @@ use crate::vocabulary::CALL_TOOL;
 /// The name of the annotation.
 const APPROVAL: &str = "approval";
 
-/// The value that stands for the caller.
+/// The value of the annotation that stands for the caller.
 pub(crate) const CALLER: &str = "caller";
 
-/// Longest name of a role, in bytes.
+/// Maximum length of a role name, in bytes.
 const MAX_ROLE_BYTES: usize = 128;
 
-/// What is wrong with the annotation of a policy, and what to do about it.
+/// A fault in the annotation of a policy, with its fix.
 pub(crate) struct AnnotationFault {
     pub(crate) problem: String,
     pub(crate) fix: &'static str,
 }
 
-/// Whether a policy allows only with an approval.
+/// Returns whether a policy allows a call only with an approval.
 pub(crate) fn needs_approval(policy: &Policy) -> bool {
     policy.annotation(APPROVAL).is_some()
 }
 
-/// The role whose approval a policy demands; none where it demands none, or the caller's.
+/// Returns the role whose approval a policy requires, or `None` if it requires no approval or that of the caller.
 pub(crate) fn approver_role(policy: &Policy) -> Option<&str> {
     policy.annotation(APPROVAL).filter(|role| *role != CALLER)
 }
 
-/// Checks the annotation of the policy `id`, where it has one.
+/// Checks the annotation of the policy `id`, if it has one.
 pub(crate) fn check_annotation(id: &PolicyId, policy: &Policy) -> Result<(), AnnotationFault> {
     let Some(role) = policy.annotation(APPROVAL) else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The arguments of a call as policies see them: texts by name, and values of the types that the schema declares.
+//! The arguments of a call as policies see them: strings by name, and values of the types that the schema declares.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,8 +16,8 @@ use crate::schema_shape::{Record, Type};
 /// The arguments of a call by name.
 pub(crate) type Arguments = BTreeMap<String, Value>;
 
-/// Reads one JSON object. A name that comes twice is refused, so that the policy cannot have seen another value than the
-/// tool uses.
+/// Parses one JSON object. A duplicate name is an error; otherwise the policy could see another value than the tool
+/// uses.
 pub(crate) fn parse_arguments(json: &[u8]) -> Result<Arguments, InvalidMessage> {
     let invalid = |error: serde_json::Error| {
         InvalidMessage::field(
@@ -31,7 +31,7 @@ pub(crate) fn parse_arguments(json: &[u8]) -> Result<Arguments, InvalidMessage> 
     Ok(arguments)
 }
 
-/// What kind of error it is, and where; never the text, which may hold an argument.
+/// Returns the kind and position of an error. It leaves out the message, because the message may contain an argument.
 fn category(error: &serde_json::Error) -> String {
     format!(
         "{:?} error at line {} column {}",
@@ -62,7 +62,8 @@ impl<'de> Visitor<'de> for ArgumentsVisitor {
     }
 }
 
-/// The value of an argument that a call leaves out: `default` is a text, or JSON of another type.
+/// Returns the value of an argument that a call leaves out. `default` is a string, or JSON if the declared type is not
+/// a string.
 pub(crate) fn default_value(default: &str, declared: Option<&Type>) -> Value {
     let typed = match declared {
         None | Some(Type::Text) => None,
@@ -71,7 +72,7 @@ pub(crate) fn default_value(default: &str, declared: Option<&Type>) -> Value {
     typed.unwrap_or_else(|| Value::String(default.to_owned()))
 }
 
-/// The tag of an argument: a string as it is, anything else as its compact JSON text.
+/// Returns the tag of an argument: a string as it is, any other value as compact JSON.
 pub(crate) fn tag(value: &Value) -> String {
     match value {
         Value::String(value) => value.clone(),
@@ -79,8 +80,8 @@ pub(crate) fn tag(value: &Value) -> String {
     }
 }
 
-/// The attributes of a call's arguments, of the types in `declared`. `null` is absent. A value of another type is a fault: a
-/// `forbid` that looked at it would not apply if it were left out.
+/// Returns the attributes for the arguments in `declared`, with the declared types. `null` counts as absent. A value of
+/// another type is a fault, because a `forbid` policy that reads the attribute would not apply if it were left out.
 pub(crate) fn attributes(
     arguments: &Arguments,
     declared: &Record,
@@ -97,7 +98,7 @@ pub(crate) fn attributes(
     Ok(attributes)
 }
 
-/// `value` as a value of the declared type; `None` when it has another type, or more digits than the type.
+/// Converts `value` to the declared type. Returns `None` if it has another type, or more digits than the type can hold.
 fn typed(value: &Value, declared: &Type) -> Option<RestrictedExpression> {
     match (declared, value) {
         (Type::Text, Value::String(value)) => Some(text(value)),
@@ -128,7 +129,8 @@ fn typed(value: &Value, declared: &Type) -> Option<RestrictedExpression> {
     }
 }
 
-/// A number of JSON as Cedar writes a `decimal`: one to four digits behind the point, no exponent, within its range.
+/// Converts a JSON number to the form of a Cedar `decimal`: one to four digits after the point, no exponent. Returns
+/// `None` if the number does not fit.
 fn decimal(number: &str) -> Option<String> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
     let digits = whole.strip_prefix('-').unwrap_or(whole);
@@ -142,13 +144,14 @@ fn decimal(number: &str) -> Option<String> {
         return None;
     }
     let written = format!("{whole}.{fraction}");
-    // Cedar takes 64 bits of ten-thousandths.
+    // A Cedar decimal is a 64-bit number of ten-thousandths.
     let scaled = format!("{whole}{fraction:0<4}");
     scaled.parse::<i64>().ok().map(|_| written)
 }
 
-/// The attributes that a policy may read of the arguments: of whatever is not plainly the caller or the resource, because an
-/// expression such as `(if … then context.arguments else …).limit` reads them too.
+/// Collects the names of argument attributes that a policy may read. It includes attributes of every expression that is
+/// not clearly the principal or the resource, because an expression such as `(if … then context.arguments else
+/// …).limit` reads arguments too.
 pub(crate) fn collect_names(policy: &Value, names: &mut BTreeSet<String>) {
     match policy {
         Value::Object(members) => {
@@ -156,7 +159,7 @@ pub(crate) fn collect_names(policy: &Value, names: &mut BTreeSet<String>) {
             let path = path_of(members.get("attr")).map(str::to_owned);
             match left["Var"].as_str() {
                 Some("principal" | "resource") => {}
-                // First comes what the context has, such as its `time`.
+                // The first name is an attribute of the context itself, such as `time`.
                 Some("context") => names.extend(path.skip(1)),
                 _ if is_local_time(left) => {}
                 _ => names.extend(path),
@@ -170,13 +173,13 @@ pub(crate) fn collect_names(policy: &Value, names: &mut BTreeSet<String>) {
     }
 }
 
-/// Whether an expression is `context.local`.
+/// Returns whether an expression is `context.local`.
 pub(crate) fn is_local_time(expression: &Value) -> bool {
     let get = &expression["."];
     get["left"]["Var"] == "context" && get["attr"] == "local"
 }
 
-/// The attributes that an operation names: one, or those on the way of `has filter.days`.
+/// Returns the attributes that an operation names: a single one, or those on the path of `has filter.days`.
 pub(crate) fn path_of(attributes: Option<&Value>) -> impl Iterator<Item = &str> {
     let list = attributes.and_then(Value::as_array);
     let one = attributes.and_then(Value::as_str);
@@ -184,7 +187,7 @@ pub(crate) fn path_of(attributes: Option<&Value>) -> impl Iterator<Item = &str> 
     one.into_iter().chain(of_list)
 }
 
-/// The name of the argument that an operation of a policy looks at, by its tag or as an attribute.
+/// Returns the name of the argument that an operation of a policy reads, as a tag or as an attribute.
 pub(crate) fn argument_name<'a>(operator: &str, operands: &'a Value) -> Option<&'a str> {
     match operator {
         "hasTag" | "getTag" => operands["right"]["Value"].as_str(),

@@ -1,4 +1,4 @@
-//! Decisions by the policy set in force, and the permits that are signed for them.
+//! The authorizer, which decides calls by the policy set in force and signs permits for them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,10 +22,11 @@ use crate::history::{CallCounts, CallHistory, CountedUntil, EarlierCalls, Histor
 use crate::set::PolicySet;
 use crate::shadow::ShadowEvaluator;
 
-/// How much earlier than now a permit starts, since the clock that checks it may be behind.
+/// How far the start of a permit lies in the past, to allow for clock skew of the service that verifies the permit.
 const CLOCK_LEEWAY: Duration = Duration::from_secs(5);
 
-/// Decides with the policy set in force and signs permits. A new set replaces the old one as a whole.
+/// The authorizer, which decides by the policy set in force and signs permits. A new set replaces the previous set as a
+/// whole.
 #[derive(Debug)]
 pub(crate) struct PolicyAuthorizer {
     engine: ArcSwap<Engine>,
@@ -60,37 +61,37 @@ impl PolicyAuthorizer {
         }
     }
 
-    /// The same, which counts earlier calls at `history`.
+    /// Returns the same authorizer, which counts earlier calls with `history`.
     pub(crate) fn with_history(self, history: CallHistory) -> Self {
         Self { history, ..self }
     }
 
-    /// The same, with a candidate that is asked what is asked of it.
+    /// Returns the same authorizer with a candidate policy set, whose decisions are compared with its own.
     pub(crate) fn with_shadow(self, shadow: Option<Arc<ShadowEvaluator>>) -> Self {
         Self { shadow, ..self }
     }
 
-    /// What the candidate would change, as far as it concerns callers of `tenant`, where that is named.
+    /// Returns the differences that the candidate would make, limited to callers of `tenant` if one is given.
     pub(crate) fn shadow_report(&self, tenant: Option<&str>) -> ShadowReport {
         let shadow = self.shadow.as_ref();
         shadow.map_or_else(ShadowReport::default, |it| it.report(tenant))
     }
 
-    /// The version in force, now and on every change.
+    /// Returns a receiver of the version in force, which is notified of every change.
     pub(crate) fn version(&self) -> watch::Receiver<Digest> {
         self.version.subscribe()
     }
 
-    /// Puts `set` in force. From the moment the new version is told, no decision comes from the old set
-    /// except those already under way, and these carry its hash.
+    /// Puts `set` in force. Once the new version is published, no decision is made by the previous set, except
+    /// decisions that are already in progress. These state the hash of the previous set.
     pub(crate) fn put_in_force(&self, set: PolicySet) {
         let hash = set.hash();
         self.engine.store(Arc::new(Engine::new(set)));
         self.version.send_replace(hash);
     }
 
-    /// What the counters say that a decision about `caller` and `tool` depends on; mostly that is none. `call` is the one that
-    /// is about to be made.
+    /// Counts the earlier calls on which a decision about `caller` and `tool` depends; usually there are no such
+    /// counters. `call` is the call that is about to be made.
     pub(crate) async fn count_calls(
         &self,
         caller: &Caller,
@@ -112,8 +113,9 @@ impl PolicyAuthorizer {
         EarlierCalls { call, counts }
     }
 
-    /// Decides one call. `client_ip` is empty when unknown. An approval that does not fit the call is as good as none.
-    /// `earlier` is what [`Self::count_calls`] says: where the decision depends on it and it is not known, the call is denied.
+    /// Decides one call. `client_ip` is empty if unknown. An approval that does not cover the call is ignored.
+    /// `earlier` is the result of [`Self::count_calls`]. If the decision depends on counts that are not known, the call
+    /// is denied.
     pub(crate) fn authorize(
         &self,
         caller: &Caller,
@@ -160,7 +162,7 @@ impl PolicyAuthorizer {
                     });
                 approved_by = approval.as_ref().map(|terms| terms.id);
                 let until = approval.as_ref().map(|terms| terms.expires_at);
-                // Earlier calls were disregarded: what is decided lets somebody see, and nothing run.
+                // Earlier calls were not counted, so the decision may be used to show the tool, but not to run it.
                 let is_to_see = call.is_none() && !rights.counters.is_empty();
                 let until = if is_to_see {
                     Some(context.time.minus(CLOCK_LEEWAY))
@@ -203,7 +205,7 @@ impl PolicyAuthorizer {
         })
     }
 
-    /// The context of a decision that is made now.
+    /// Returns the context of a decision that is made now.
     fn context(&self, client_ip: &str) -> Result<CallContext, InvalidMessage> {
         Ok(CallContext {
             time: self.ambient.now(),
@@ -213,7 +215,7 @@ impl PolicyAuthorizer {
         })
     }
 
-    /// What is decided where the decision depends on earlier calls and their number is not known.
+    /// Returns the decision for a call that depends on earlier calls whose number is not known.
     fn decide_without(
         &self,
         fault: &HistoryFault,
@@ -240,7 +242,7 @@ impl PolicyAuthorizer {
         }
     }
 
-    /// The terms of an approval that covers `call`.
+    /// Returns the terms of the approval if it is valid and covers `call`.
     fn verify_approval(
         &self,
         approval: &SignedApproval,
@@ -254,7 +256,7 @@ impl PolicyAuthorizer {
         verified.inspect_err(log).ok()
     }
 
-    /// Decides whether `approver` may approve `call`, and signs the approval where they do.
+    /// Decides whether `approver` may approve `call`. If they may and `approves` is true, signs the approval.
     pub(crate) fn approve(
         &self,
         approver: &Caller,
@@ -270,7 +272,7 @@ impl PolicyAuthorizer {
             client_ip,
             ..
         } = call;
-        // Earlier calls are counted when the call is made.
+        // The context has no counts here. Earlier calls are counted when the call is made.
         let context = self.context(client_ip)?;
         let Ruling {
             answer,
@@ -302,8 +304,8 @@ impl PolicyAuthorizer {
         })
     }
 
-    /// Denies the call of a tool that there is not, after the work that the denial of a hidden tool takes: Cedar is asked
-    /// about a tool of that name that nothing else is known of.
+    /// Denies a call of a tool that does not exist. It first evaluates the policies for a tool with this name and no
+    /// other facts, so that the denial takes as long as that of a hidden tool.
     pub(crate) fn deny_unknown(
         &self,
         caller: &Caller,
@@ -350,7 +352,7 @@ impl PolicyAuthorizer {
         self.read_decision(&answer, engine.hash(), started)
     }
 
-    /// Decides whether `caller` may do `action`.
+    /// Decides whether `caller` may perform `action`.
     pub(crate) fn authorize_operator(
         &self,
         caller: &Caller,
@@ -376,8 +378,8 @@ impl PolicyAuthorizer {
         }
     }
 
-    /// The tools that `caller` could call in some context, in the order given, and the version that
-    /// says so.
+    /// Returns the tools that `caller` could call in some context, in the given order, and the version of the policies
+    /// that was used.
     pub(crate) fn visible(&self, caller: &Caller, tools: &[ToolFacts]) -> (Vec<ToolName>, Digest) {
         let engine = self.engine.load();
         let visible = tools
@@ -400,7 +402,7 @@ impl PolicyAuthorizer {
     ) -> SignedPermit {
         let now = self.ambient.now();
         let expires_at = now.plus(self.permit_ttl).min(caller.expires_at());
-        // A permit outlives no right that was looked up.
+        // A permit must not outlive rights that were looked up.
         let until = [until, caller.rights_expire_at()];
         let expires_at = until.into_iter().flatten().fold(expires_at, Timestamp::min);
         self.signer.sign(&PermitTerms {
@@ -419,7 +421,8 @@ impl PolicyAuthorizer {
     }
 }
 
-/// The counts that a decision by `engine` depends on, where they are known; none where nothing is about to run.
+/// Returns the counts on which a decision by `engine` depends. The result is empty if no call is about to run or no
+/// counter is read.
 fn known_counts(
     engine: &Engine,
     caller: &Caller,
@@ -442,7 +445,7 @@ fn known_counts(
     })
 }
 
-/// Counts a decision, and how long it took.
+/// Records a decision and its duration in the metrics.
 fn measure(denied: Option<DenialReason>, started: Instant) {
     let (effect, reason) = denied.map_or(("allow", ""), |reason| ("deny", reason.as_str()));
     measure_effect(effect, reason, started);

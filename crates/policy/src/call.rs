@@ -1,4 +1,4 @@
-//! May the caller call the tool, or use what else a source offers?
+//! Decisions about the use of a tool or of another offer of a source.
 
 use cedar_policy::{
     AuthorizationError, Authorizer, Context, Decision, Diagnostics, Entities, Entity, EntityUid,
@@ -15,20 +15,22 @@ use crate::history::CallCounters;
 use crate::set::{PolicySet, gather};
 use crate::vocabulary::{Vocabulary, uid};
 
-/// Whether a call is allowed: the ids of the policies that permit it, or the denial.
+/// The answer about a call: the ids of the policies that permit it, or the denial.
 pub(crate) type CallAnswer = Result<Vec<String>, Denial>;
 
-/// The access to a tool, as far as it is known before the context is: the arguments, the time and the client's address.
+/// The access to a tool as far as it can be decided without the context, that is, the arguments, the time and the
+/// client's address.
 #[derive(Debug, Clone)]
 pub(crate) enum Access {
-    /// The answer, whatever the context.
+    /// The answer is the same in every context.
     Settled(CallAnswer),
-    /// In some context it could be allowed, in others not: the policies that can still decide.
+    /// The answer depends on the context. The value is the set of policies that can still determine it.
     ByContext(Box<cedar_policy::PolicySet>),
 }
 
 impl Vocabulary {
-    /// The question whether `tool` may be called, or what else a source offers be used; none where the schema does not fit.
+    /// Creates the request whether `tool`, or another offer of a source, may be used. Returns `None` if it does not fit
+    /// the schema.
     pub(crate) fn call_request(
         &self,
         principal: &EntityUid,
@@ -43,7 +45,7 @@ impl Vocabulary {
 }
 
 impl Access {
-    /// The policies that can still decide; none where it is settled.
+    /// Returns the policies that can still determine the answer, or `None` if the answer is settled.
     pub(crate) fn open(&self) -> Option<&cedar_policy::PolicySet> {
         match self {
             Self::Settled(_) => None,
@@ -51,7 +53,7 @@ impl Access {
         }
     }
 
-    /// True when it could be allowed in some context.
+    /// Returns whether access could be allowed in some context.
     pub(crate) fn possible(&self) -> bool {
         match self {
             Self::Settled(answer) => answer.is_ok(),
@@ -60,11 +62,11 @@ impl Access {
     }
 }
 
-/// What a decision and the policies that determined it mean.
+/// Converts a Cedar decision and the policies that determined it to an answer.
 pub(crate) fn decided(decision: Decision, policies: Vec<String>) -> CallAnswer {
     match decision {
         Decision::Allow => Ok(policies),
-        // Only a forbid can determine a denial; without one, nothing permitted.
+        // Only a forbid policy can determine a denial. Without one, no policy permitted the request.
         Decision::Deny if policies.is_empty() => Err(Denial {
             reason: DenialReason::NotPermitted,
             policies,
@@ -76,7 +78,7 @@ pub(crate) fn decided(decision: Decision, policies: Vec<String>) -> CallAnswer {
     }
 }
 
-/// Decides by the stable authorizer; a policy that fails is a fault.
+/// Decides a request with Cedar's standard authorizer. A policy that fails to evaluate is a fault.
 pub(crate) fn decide(
     request: &Request,
     policies: &cedar_policy::PolicySet,
@@ -93,8 +95,8 @@ pub(crate) fn decide(
     ))
 }
 
-/// The policies that failed. Cedar passes over a failing policy, a `forbid` too, so whoever ignores
-/// this allows what a rule was meant to forbid.
+/// Returns the ids of the policies that failed to evaluate. Cedar ignores a failing policy, even a `forbid`, so a
+/// caller that ignored this list could allow what a rule was meant to forbid.
 pub(crate) fn failing(diagnostics: &Diagnostics) -> Vec<String> {
     ids(diagnostics
         .errors()
@@ -108,7 +110,8 @@ pub(crate) fn ids<'a>(ids: impl Iterator<Item = &'a PolicyId>) -> Vec<String> {
 }
 
 impl PolicySet {
-    /// The access to a tool without an approval, and the access with any; the second is none where no permit needs one.
+    /// Returns the access to a tool without an approval, and the access with any approval. The second is `None` if no
+    /// permit requires an approval.
     pub(crate) fn accesses(
         &self,
         principal: &EntityUid,
@@ -125,7 +128,7 @@ impl PolicySet {
         }
     }
 
-    /// The counters of earlier calls that the access without an approval, or the one with any, depends on.
+    /// Returns the counters of earlier calls on which the access without an approval, or with any approval, depends.
     pub(crate) fn counters_read(
         &self,
         (access, approvable): (&Access, Option<&Access>),
@@ -146,7 +149,7 @@ impl PolicySet {
             .collect()
     }
 
-    /// Decides by `policies` as far as that goes; a `context` that is none is unknown.
+    /// Evaluates `policies` as far as possible. The context is unknown if `context` is `None`.
     pub(crate) fn access(
         &self,
         policies: &cedar_policy::PolicySet,
@@ -177,14 +180,14 @@ impl PolicySet {
         if let (Some(decision), Some(reason)) = (response.decision(), response.reason()) {
             return Ok(Access::Settled(decided(decision, ids(reason))));
         }
-        // The others are false whatever the context, and would only take time.
+        // The other policies are false in every context, and evaluating them again would only take time.
         let residual = response.residual_policies().map(|it| it.id().clone());
         let left = response.true_permits().cloned().chain(residual);
         let left = left.filter_map(|id| policies.policy(&id).cloned());
         Ok(Access::ByContext(Box::new(gather(left))))
     }
 
-    /// Decides with the arguments and the context; `policies` are those that can still decide.
+    /// Decides with the arguments and the context. `policies` are those that can still determine the answer.
     pub(crate) fn answer(
         &self,
         policies: &cedar_policy::PolicySet,
@@ -199,7 +202,7 @@ impl PolicySet {
         decide(&request, policies, &entities)
     }
 
-    /// The question whether a call may be made, and what it refers to.
+    /// Creates the request whether a call may be made, and the entities that it refers to.
     pub(crate) fn call_request(
         &self,
         principal: &EntityUid,

@@ -1,4 +1,4 @@
-//! How each column class may leave.
+//! Decisions in which tier each column class may be released.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::fault::DecisionFault;
 use crate::set::PolicySet;
 
 impl PolicySet {
-    /// The mildest tier that is allowed, for each class of `tool`; a class with none is not listed.
+    /// Returns the mildest allowed tier of each class of `tool`. A class for which no tier is allowed is left out.
     pub(crate) fn column_tiers(
         &self,
         principal: &EntityUid,

@@ -1,8 +1,8 @@
-//! Compares two policy sets: who gains and who loses what, per tool, row type and column class.
+//! Comparison of two policy sets: which access callers gain and lose, per tool, row type and column class.
 //!
-//! A bounded search, no proof: both sets are asked the same questions, made of the roles, constants and names that stand in
-//! their policies, each number, time and network with its neighbours. A difference that needs more than two roles at once, or
-//! two attributes away from the rest, is not found.
+//! The comparison is a bounded search, not a proof. Both sets are asked the same questions, which are built from the
+//! roles, constants and names in their policies; each number, time and network is tried with its neighbours. A
+//! difference that needs more than two roles at once, or two attributes with unusual values at once, is not found.
 
 mod constants;
 
@@ -16,34 +16,34 @@ use crate::simulator::{SimulatedAccess, SimulatedCall, Simulation, Simulator};
 
 use self::constants::{PolicyConstants, SAME, declared_attributes};
 
-/// Questions that are asked of each set at most.
+/// Maximum number of questions that each set is asked.
 const MAX_QUESTIONS: usize = 200_000;
 
-/// One thing that one set gives and the other does not.
+/// An access that one set gives and the other does not.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AccessChange {
-    /// The roles of the caller; none for a caller without any.
+    /// The roles of the caller; empty for a caller without roles.
     pub roles: Vec<String>,
-    /// What: for example `calls TOOL`.
+    /// The access, for example `calls TOOL`.
     pub what: String,
-    /// The caller gains it; otherwise they lose it.
+    /// Whether the caller gains the access; otherwise the caller loses it.
     pub gains: bool,
-    /// A question to which the two sets answer differently.
+    /// An example of a question that the two sets answer differently.
     pub example: String,
 }
 
-/// What a comparison found.
+/// The result of a comparison.
 #[derive(Debug, Default)]
 pub struct Comparison {
-    /// Each difference once, by roles.
+    /// The differences, sorted by roles, each listed once.
     pub changes: Vec<AccessChange>,
-    /// How many questions both sets were asked.
+    /// The number of questions that both sets were asked.
     pub questions: usize,
-    /// The search ended before every question was asked.
+    /// Whether the search ended before every question was asked.
     pub is_cut_short: bool,
 }
 
-/// Compares `after` with `before` over `tools`, or, where there are none, over tools made of what the policies name.
+/// Compares `after` with `before` over `tools`. If `tools` is empty, tools are made up from the names in the policies.
 pub fn compare(before: &Simulator, after: &Simulator, tools: &[ToolFacts]) -> Comparison {
     let constants = PolicyConstants::of([before, after]);
     let made_up;
@@ -86,7 +86,8 @@ pub fn compare(before: &Simulator, after: &Simulator, tools: &[ToolFacts]) -> Co
     Comparison {
         is_cut_short: search.questions > MAX_QUESTIONS,
         questions: search.questions,
-        // What one role gains, it gains beside any other.
+        // A change that one role brings also appears for every set of roles that includes it, so only the smallest set
+        // is kept.
         changes: changes
             .iter()
             .filter(|change| !changes.iter().any(|other| explains(other, change)))

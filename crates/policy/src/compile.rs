@@ -1,4 +1,4 @@
-//! Compiles the files of a policy set: loaded, validated and tried as a whole.
+//! The compiler of policy sets, which loads, validates and tries the files of a set as a whole.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
@@ -16,24 +16,24 @@ use crate::limits::{self, CedarLanguage};
 use crate::set::{PolicyLocation, PolicySet, depth};
 use crate::{Error, schema, trial};
 
-/// Entity dereferences a policy may make in a row: the attributes of the principal, its roles, and the
-/// attributes of the one resource. More could not be decided with what is at hand (Cedar RFC 76).
+/// Maximum number of entity dereferences that a policy may make for a row: the attributes of the principal, its roles,
+/// and the attributes of the one resource. More could not be decided with the available entities (Cedar RFC 76).
 const DEREFERENCES: u32 = 1;
 
-/// The name of the annotation that names a policy.
+/// The name of the annotation with the id of a policy.
 const ID: &str = "id";
 
-/// Longest policy id, in bytes: it is written into every record.
+/// Maximum length of a policy id, in bytes. The id is written into every record.
 const MAX_ID_BYTES: usize = 128;
 
 impl PolicySet {
-    /// Loads the `*.cedar` and `*.cedarschema` files of `dir`. Everything found wrong is
-    /// reported, with file, line and column. Blocks for as long as compiling takes.
+    /// Loads the `*.cedar` and `*.cedarschema` files of `dir`. The error reports every fault with file, line and
+    /// column. The call blocks until compilation ends.
     pub fn load(dir: &Path) -> Result<Self, Error> {
         Self::compile(&Files::read(dir)?)
     }
 
-    /// Compiles on a thread whose stack holds whatever the limits let through.
+    /// Compiles on a separate thread whose stack is large enough for everything that the limits allow.
     pub(crate) fn compile(files: &Files) -> Result<Self, Error> {
         let compiled = thread::scope(|scope| {
             thread::Builder::new()
@@ -80,7 +80,7 @@ fn compile(files: &Files) -> Result<PolicySet, Findings> {
     Err(Findings(faults.into_iter().map(finding).collect()))
 }
 
-/// Every policy under the id its author gave it, and where each begins.
+/// The parsed policies under the ids that their authors gave them, and the position where each begins.
 struct ParsedPolicies<'a> {
     set: cedar::PolicySet,
     positions: HashMap<PolicyId, PolicyPosition<'a>>,
@@ -148,7 +148,7 @@ impl<'a> ParsedPolicies<'a> {
         let mut found = Vec::new();
         for (index, start) in starts.into_iter().enumerate() {
             let place = PolicyPosition { source, start };
-            // Cedar numbers the policies of a text in its order.
+            // Cedar numbers the policies of a text in their order.
             let number = PolicyId::new(format!("policy{index}"));
             match parsed.policy(&number) {
                 Some(policy) => found.extend(self.add_policy(policy, place)),
@@ -207,14 +207,14 @@ impl<'a> ParsedPolicies<'a> {
     }
 }
 
-/// How deep the condition of a policy nests: its clauses are one chain of `&&`.
+/// Returns how deep the condition of a policy nests. Its clauses count as one chain of `&&`.
 fn levels(policy: &Policy) -> usize {
     let Ok(json) = policy.to_json() else {
         return usize::MAX;
     };
     let clauses = json.get("conditions").and_then(Value::as_array);
     let clauses = clauses.map(Vec::as_slice).unwrap_or_default();
-    // A level of expression is two of JSON: the operator, and its operands.
+    // One level of an expression is two levels of JSON: the operator and its operands.
     clauses.len()
         + clauses
             .iter()
@@ -246,8 +246,8 @@ fn validate(schema: &Schema, policies: &ParsedPolicies<'_>) -> Result<(), Findin
         reported.insert(error.policy_id());
         add(error.policy_id(), error);
     }
-    // A rule that never applies, or that does not read as it looks, is a mistake, and the more so in a
-    // `forbid`. Of what an error explains already, the warnings are left out.
+    // A rule that never applies, or that reads differently than it looks, is a mistake, especially in a `forbid`.
+    // Warnings about policies with an error are left out, because the error already explains them.
     for warning in result.validation_warnings() {
         let counts = matches!(
             warning,

@@ -10,50 +10,52 @@ use wardgate_edge::AuthConfig;
 
 use crate::Error;
 
-/// Settings of the policy service. Durations are whole seconds in a file.
+/// The settings of the policy service. Durations are whole seconds in a configuration file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Directory of `*.cedar` files and `*.cedarschema` files.
+    /// The directory of `*.cedar` and `*.cedarschema` files.
     pub policies: PathBuf,
-    /// Whose tokens are accepted: the issuers of the gateway.
+    /// The issuers whose tokens are accepted, the same as those of the gateway.
     #[serde(default)]
     pub auth: AuthConfig,
-    /// How clients reach the gateway; needed where tokens name a resource below it as their audience (RFC 8707).
+    /// The public URL of the gateway. It is required if tokens name a resource below it as their audience (RFC 8707).
     #[serde(default)]
     pub public_url: Option<String>,
-    /// How long a permit is valid, 1 to 300 s; default 30 s. It bounds how long a permit outlives the
-    /// rule that gave it for somebody who does not watch the policy version.
+    /// The lifetime of a permit, 1 to 300 s; default 30 s. It bounds how long a permit can outlive the rule that
+    /// allowed it, for clients that do not watch the policy version.
     #[serde(default = "default_permit_ttl", with = "seconds")]
     pub permit_ttl: Duration,
-    /// How long a request for an approval that a policy demands (`@approval`) stands, and afterwards the approval until it is
-    /// used, 1 to 86400 s; default 900 s.
+    /// The time for which a request for an approval that a policy requires (`@approval`) stays open, and for which the
+    /// approval is then valid until it is used, 1 to 86400 s; default 900 s.
     #[serde(default = "default_approval_ttl", with = "seconds")]
     pub approval_ttl: Duration,
-    /// The time zone of `context.local`, by its IANA name; default `UTC`.
+    /// The IANA name of the time zone of `context.local`; default `UTC`.
     #[serde(default = "default_time_zone")]
     pub time_zone: String,
-    /// How often the directories are looked at, 1 to 3600 s; default 1 s.
+    /// The interval between two checks of the directories for changes, 1 to 3600 s; default 1 s.
     #[serde(default = "default_reload_interval", with = "seconds")]
     pub reload_interval: Duration,
-    /// A candidate that decides beside the policies in force and changes no answer; without it, none does.
+    /// A candidate policy set, whose decisions are compared with those of the policies in force without changing any
+    /// answer. If it is missing, there is no candidate.
     #[serde(default)]
     pub shadow: Option<ShadowConfig>,
-    /// Where roles and attributes of callers are looked up; without it, they are those of the tokens alone.
+    /// The source of roles and attributes of callers. If it is missing, they come from the tokens alone.
     #[serde(default)]
     pub caller_lookup: Option<LookupConfig>,
 }
 
-/// A candidate of a policy set.
+/// The settings of a candidate policy set.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShadowConfig {
-    /// Directory of `*.cedar` files and `*.cedarschema` files.
+    /// The directory of `*.cedar` and `*.cedarschema` files.
     pub policies: PathBuf,
 }
 
 impl Config {
-    /// The defaults for the policies in `policies`, about callers with tokens of the issuers in `auth`.
+    /// Creates a configuration with defaults, for the policies in `policies` and callers with tokens of the issuers in
+    /// `auth`.
     pub fn new(policies: impl Into<PathBuf>, auth: AuthConfig) -> Self {
         Self {
             policies: policies.into(),
@@ -68,7 +70,7 @@ impl Config {
         }
     }
 
-    /// Checks what types alone cannot. The issuers are checked when their keys are read.
+    /// Checks the values that types alone cannot check. The issuers are checked when their keys are read.
     pub fn validate(&self) -> Result<(), Error> {
         for (setting, value, longest) in [
             ("permit_ttl", self.permit_ttl, 300),
@@ -85,7 +87,7 @@ impl Config {
         self.parse_time_zone().map(drop)
     }
 
-    /// Reads the table of `caller_lookup`, where there is one, and checks what stands in it.
+    /// Reads the table of `caller_lookup`, if there is one, and checks its contents.
     pub fn check_table(&self) -> Result<(), Error> {
         match &self.caller_lookup {
             Some(lookup) => Ok(lookup.check_table()?),

@@ -1,4 +1,4 @@
-//! What policies see of a decision besides caller, tool and arguments: its time, the client's address, and counts of earlier
+//! The context of a decision besides caller, tool and arguments: its time, the client's address, and counts of earlier
 //! calls.
 
 use std::net::IpAddr;
@@ -12,30 +12,30 @@ use crate::fault::DecisionFault;
 use crate::history::{CallCounters, CallCounts, HISTORY, history};
 use crate::vocabulary::Vocabulary;
 
-/// When a decision is made, from where the client calls, and what went before.
+/// The context of a call: the time of the decision, the address of the client and the counts of earlier calls.
 #[derive(Debug, Clone)]
 pub struct CallContext {
     /// The time of the decision.
     pub time: Timestamp,
-    /// Whose clocks show the local time.
+    /// The time zone of the local time that policies see.
     pub time_zone: TimeZone,
-    /// The client's address; none when it is unknown.
+    /// The address of the client, or `None` if unknown.
     pub client_ip: Option<IpAddr>,
-    /// What the counters of earlier calls say.
+    /// The counts of earlier calls.
     pub counts: CallCounts,
 }
 
-/// What the context of a call has besides that of rows and columns.
+/// The parts of the context that only a call has, not a decision about rows or columns.
 #[derive(Debug, Clone)]
 pub(crate) struct CallParts<'a> {
     /// The entity of the call's arguments.
     pub(crate) arguments: EntityUid,
-    /// The counters that the policies can read.
+    /// The counters that policies can read.
     pub(crate) counters: &'a CallCounters,
 }
 
 impl CallContext {
-    /// The context of a question; rows and columns know nothing of the `call`.
+    /// Converts the context for a Cedar request. `call` is `None` for a decision about rows or columns.
     pub(crate) fn to_cedar(&self, call: Option<CallParts<'_>>) -> Result<Context, DecisionFault> {
         let refused = || DecisionFault::Refused("the time or the address of a call");
         let local = self.time_zone.local(self.time).ok_or_else(refused)?;
@@ -77,7 +77,7 @@ impl CallContext {
 }
 
 impl Vocabulary {
-    /// What the context of a call of this kind has besides that of rows and columns.
+    /// Returns the parts of the context that only a call of this kind has, not a decision about rows or columns.
     pub(crate) fn call_parts(&self, kind: OfferKind) -> CallParts<'_> {
         CallParts {
             arguments: self.call_arguments(),
@@ -86,7 +86,7 @@ impl Vocabulary {
     }
 }
 
-/// The client's address; an empty text is an unknown one.
+/// Parses the address of a client. An empty text means that the address is unknown.
 pub fn parse_client_ip(address: &str) -> Result<Option<IpAddr>, InvalidMessage> {
     if address.is_empty() {
         return Ok(None);
@@ -95,8 +95,8 @@ pub fn parse_client_ip(address: &str) -> Result<Option<IpAddr>, InvalidMessage> 
     parsed.map_err(|_| InvalidMessage::field("client_ip", "is no IP address"))
 }
 
-/// An instant as RFC 3339, or as the clocks of `time_zone` show it, to the minute. A local time that comes twice or never,
-/// when clocks are put back or forward, is refused.
+/// Parses a time in RFC 3339 format, or a local time of `time_zone` to the minute. A local time that occurs twice or
+/// never because clocks change is an error.
 pub fn parse_time(written: &str, time_zone: &TimeZone) -> Result<Timestamp, String> {
     if let Ok(instant) = written.parse() {
         return Ok(instant);

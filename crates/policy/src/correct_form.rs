@@ -1,22 +1,22 @@
-//! The correct form of what was meant, where a common mistake shows it.
+//! Suggestions of the correct form for common mistakes in policies.
 //!
-//! Cedar tells what is wrong in its own terms. Who writes a policy needs the line that would be right.
+//! Cedar reports mistakes in its own terms. The author of a policy needs to know what to write instead.
 
-/// A mistake as Cedar tells it.
+/// A mistake as Cedar reports it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mistake<'a> {
-    /// The whole text.
+    /// The whole source text.
     pub(crate) text: &'a str,
-    /// The bytes of it that Cedar points at: offset and length.
+    /// The part of the text that Cedar points at: byte offset and length.
     pub(crate) span: Option<(usize, usize)>,
-    /// What Cedar says.
+    /// Cedar's message.
     pub(crate) problem: &'a str,
-    /// What Cedar advises.
+    /// Cedar's advice.
     pub(crate) help: Option<&'a str>,
 }
 
 impl<'a> Mistake<'a> {
-    /// What to write instead; Cedar's own advice where nothing better is known.
+    /// Returns what to write instead. If no better suggestion is known, it is Cedar's own advice.
     pub(crate) fn correct_form(&self) -> Option<String> {
         let better = if self.problem.contains("ipaddr") {
             Some("an address is no text; write `context.client_ip.isInRange(ip(\"10.0.0.0/8\"))`, or `context.client_ip == ip(\"10.1.2.3\")`".to_owned())
@@ -44,7 +44,7 @@ impl<'a> Mistake<'a> {
         better.or_else(|| self.help.map(str::to_owned))
     }
 
-    /// `principal in [Role::"A", Role::"B"]` in the head.
+    /// Suggests a fix for `principal in [Role::"A", Role::"B"]` in the scope.
     fn list_in_scope(&self) -> Option<String> {
         let (list, (variable, _)) = (self.snippet()?, self.before()?);
         if variable == "action" {
@@ -55,7 +55,7 @@ impl<'a> Mistake<'a> {
         ))
     }
 
-    /// `principal in "Doctor"`, `action == read` or `resource in Patient` in the head.
+    /// Suggests a fix for `principal in "Doctor"`, `action == read` or `resource in Patient` in the scope.
     fn no_entity_in_scope(&self) -> Option<String> {
         let (found, (variable, operator)) = (self.snippet()?, self.before()?);
         let id = found.trim_matches('"');
@@ -88,7 +88,7 @@ impl<'a> Mistake<'a> {
         ))
     }
 
-    /// `principal in "Doctor"` in a condition, or `principal.subject in ["a", "b"]`.
+    /// Suggests a fix for `principal in "Doctor"` in a condition, or for `principal.subject in ["a", "b"]`.
     fn text_as_entity(&self) -> Option<String> {
         let found = self.snippet()?;
         let (_, after) = self.around()?;
@@ -102,7 +102,8 @@ impl<'a> Mistake<'a> {
             .then(|| with_entity(variable, operator, found.trim_matches('"')))
     }
 
-    /// `resource.owner == principal`, `resource == "tool"`, or the tag of an argument and a number.
+    /// Suggests a fix for `resource.owner == principal`, `resource == "tool"`, or the comparison of an argument's tag
+    /// with a number.
     fn different_types(&self) -> Option<String> {
         let comparison = self.snippet()?;
         let (left, right) = comparison.split_once("==")?;
@@ -126,7 +127,7 @@ impl<'a> Mistake<'a> {
     fn unguarded_attribute(&self) -> Option<String> {
         let (_, named) = self.problem.split_once("optional attribute `")?;
         let attribute = named.split('`').next()?.rsplit('.').next()?;
-        // What Cedar points at goes on behind the attribute where a method of it is called.
+        // If a method of the attribute is called, the part that Cedar points at extends beyond the attribute.
         let (holder, _) = self.snippet()?.rsplit_once(&format!(".{attribute}"))?;
         Some(format!(
             "it may be absent; write `{holder} has {attribute} && {holder}.{attribute} …`"
@@ -168,7 +169,7 @@ impl<'a> Mistake<'a> {
         }
     }
 
-    /// What Cedar points at.
+    /// Returns the part of the text that Cedar points at.
     fn snippet(&self) -> Option<&'a str> {
         let (offset, length) = self.span?;
         self.text
@@ -176,14 +177,14 @@ impl<'a> Mistake<'a> {
             .map(str::trim)
     }
 
-    /// What stands before and behind it.
+    /// Returns the text before and after the part that Cedar points at.
     fn around(&self) -> Option<(&'a str, &'a str)> {
         let (offset, length) = self.span?;
         let after = self.text.get(offset.checked_add(length)?..)?;
         Some((self.text.get(..offset)?, after))
     }
 
-    /// The variable and the operator in front of it.
+    /// Returns the variable and the operator before the part that Cedar points at.
     fn before(&self) -> Option<(&'a str, &'a str)> {
         let mut words = self.around()?.0.split_whitespace().rev();
         let operator = words.next()?;
@@ -193,13 +194,13 @@ impl<'a> Mistake<'a> {
         Some((variable.into_iter().next()?, operator))
     }
 
-    /// The last name in backquotes of what Cedar says.
+    /// Returns the last name in backquotes in Cedar's message.
     fn quoted_last(&self) -> Option<&'a str> {
         self.problem.rsplit('`').nth(1)
     }
 }
 
-/// The variable with an entity whose type it usually has there.
+/// Suggests to compare the variable with an entity of the type that is usual for it.
 fn with_entity(variable: &str, operator: &str, id: &str) -> String {
     match (variable, operator) {
         ("principal", "in") => format!("write `principal in Role::\"{id}\"`"),

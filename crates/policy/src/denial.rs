@@ -1,8 +1,8 @@
-//! A denial.
+//! The denial of a call.
 
 use wardgate_domain::DenialReason;
 
-/// Why a call is denied, and the ids of the policies that decided or failed.
+/// The reason for which a call is denied, and the ids of the policies that determined the denial or failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Denial {
     pub(crate) reason: DenialReason,
@@ -10,7 +10,7 @@ pub(crate) struct Denial {
 }
 
 impl Denial {
-    /// The denial that any failure is.
+    /// Creates the denial for a failed evaluation.
     pub(crate) fn failed(policies: Vec<String>) -> Self {
         Self {
             reason: DenialReason::PolicyError,

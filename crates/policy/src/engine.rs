@@ -1,4 +1,4 @@
-//! One policy set at work: what it says of a caller and a tool, worked out once.
+//! The engine, which evaluates one policy set and caches the rights of callers to tools.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -20,24 +20,25 @@ use crate::history::CallCounters;
 use crate::schema_shape::Record;
 use crate::set::PolicySet;
 
-/// Sets of roles whose policies are remembered.
+/// Maximum number of role sets whose policies are cached.
 const REMEMBERED_ROLES: usize = 256;
 
-/// Pairs of caller and tool to remember; at a few kilobytes each, tens of megabytes at most.
+/// Maximum number of caller and tool pairs in the cache. Each takes a few kilobytes, so all take tens of megabytes at
+/// most.
 const REMEMBERED: usize = 4_096;
 
-/// A policy set and what was worked out from it. A new set starts with an empty memory.
+/// A policy set with the results computed from it. A new set starts with empty caches.
 #[derive(Debug)]
 pub(crate) struct Engine {
     set: PolicySet,
-    /// The policies for callers with these roles.
+    /// The applicable policies by the roles of the caller.
     slices: Cache<Vec<String>, Arc<PolicySet>>,
     cache: Cache<RightsKey, Arc<ToolRights>>,
-    /// Tools that nobody may call, by name and definition, that were logged.
+    /// The tools, by name and definition, for which it was logged that nobody may call them.
     unreachable: Cache<(ToolName, Digest), ()>,
 }
 
-/// The key of remembered rights.
+/// The cache key of the rights of a caller to a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct RightsKey {
     caller: Digest,
@@ -48,29 +49,30 @@ struct RightsKey {
 /// The rights of a caller to a tool, as far as they do not depend on the context.
 #[derive(Debug)]
 pub(crate) struct ToolRights {
-    /// What they were worked out from.
+    /// The facts from which the rights were computed.
     pub(crate) tool: ToolFacts,
-    /// The policies for this caller.
+    /// The policies that can apply to this caller.
     set: Arc<PolicySet>,
     pub(crate) principal: EntityUid,
     /// The access without an approval.
     pub(crate) access: Access,
-    /// The access with any approval; none where no permit needs one.
+    /// The access with any approval, or `None` if no permit requires an approval.
     approvable: Option<Access>,
     /// The counters of earlier calls that the access depends on.
     pub(crate) counters: CallCounters,
-    /// Empty when `access` is settled by a fault.
+    /// The entities of a request. They are empty if a fault settled `access`.
     pub(crate) entities: Entities,
-    /// Policies about rows or columns look at the time or the client's address.
+    /// Whether policies about rows or columns read the time or the client's address.
     view_depends_on_context: bool,
-    /// Worked out when a call is first allowed; listing does not need it. Empty where it depends on the context.
+    /// The cached view of the result, computed when a call is first allowed, because listing tools does not need it. It
+    /// stays empty if the view depends on the context.
     view: OnceLock<Result<Arc<ResultView>, Denial>>,
 }
 
 /// The view that a caller has of a tool's result.
 #[derive(Debug)]
 pub(crate) struct ResultView {
-    /// `None` where rows are not governed as entities.
+    /// The rule for rows, or `None` if rows are not governed as entities.
     pub(crate) row_rule: Option<RowRule>,
     pub(crate) column_tiers: BTreeMap<ColumnClass, ColumnTier>,
 }
@@ -79,21 +81,21 @@ pub(crate) struct ResultView {
 #[derive(Debug)]
 pub(crate) struct Ruling {
     pub(crate) answer: CallAnswer,
-    /// Those of whom one has to approve the call, which is allowed only then; none where it needs no approval.
+    /// The people who may approve the call, which is allowed only with an approval; `None` if it needs no approval.
     pub(crate) approvers: Option<Approvers>,
-    /// The answer, or the view of the result, holds in this context only.
+    /// Whether the answer, or the view of the result, is valid in this context only.
     pub(crate) depends_on_context: bool,
     pub(crate) rights: Arc<ToolRights>,
 }
 
 impl ToolRights {
-    /// Whether a call could be allowed in some context, with an approval or without.
+    /// Returns whether a call could be allowed in some context, with or without an approval.
     pub(crate) fn possible(&self) -> bool {
         self.access.possible() || self.approvable.as_ref().is_some_and(Access::possible)
     }
 }
 
-/// The arguments of one call, and when and from where it is made.
+/// The arguments and the context of one call.
 #[derive(Clone, Copy)]
 struct CallParameters<'a> {
     arguments: &'a [u8],
@@ -110,17 +112,17 @@ impl Engine {
         }
     }
 
-    /// The policies.
+    /// Returns the policy set.
     pub(crate) fn set(&self) -> &PolicySet {
         &self.set
     }
 
-    /// The version in force.
+    /// Returns the version of the policy set.
     pub(crate) fn hash(&self) -> Digest {
         self.set.hash()
     }
 
-    /// What `caller` may do with `tool`, remembered from the last time if possible.
+    /// Returns the rights of `caller` to `tool`, from the cache if possible.
     pub(crate) fn rights(&self, caller: &Caller, tool: &ToolFacts) -> Arc<ToolRights> {
         let key = RightsKey {
             caller: caller.digest(),
@@ -134,7 +136,7 @@ impl Engine {
             Ok(rights) => rights,
             Err(never) => match never {},
         };
-        // The digest should tell definitions apart; should it not, the facts still do.
+        // The digest normally distinguishes definitions. This comparison of all facts is a safeguard.
         if rights.tool == *tool {
             return rights;
         }
@@ -143,7 +145,7 @@ impl Engine {
         rights
     }
 
-    /// Rules on one call. The arguments are read only when the answer depends on them.
+    /// Decides one call. The arguments are parsed only if the answer depends on them.
     pub(crate) fn rule(
         &self,
         caller: &Caller,
@@ -176,7 +178,7 @@ impl Engine {
         })
     }
 
-    /// Rules on reading a conversation of somebody else.
+    /// Decides whether `caller` may read a conversation of somebody else.
     pub(crate) fn recall(&self, caller: &Caller, conversation: &ConversationFacts) -> CallAnswer {
         let answer = self
             .set
@@ -189,7 +191,7 @@ impl Engine {
         })
     }
 
-    /// Rules on what operators do.
+    /// Decides whether `caller` may perform an operator action.
     pub(crate) fn operator(&self, caller: &Caller, action: OperatorAction) -> CallAnswer {
         let caller = self.set.vocabulary.caller(caller);
         let answer = caller.and_then(|caller| self.set.operator(caller, action));
@@ -200,7 +202,7 @@ impl Engine {
         })
     }
 
-    /// The policies that permit the call and what the caller may see of its result, or the denial.
+    /// Returns the policies that permit the call and the caller's view of the result, or the denial.
     pub(crate) fn grant(
         &self,
         answer: CallAnswer,
@@ -211,8 +213,8 @@ impl Engine {
         Ok((policies, self.view(rights, context)?))
     }
 
-    /// What the caller may see of the result; when that cannot be worked out, the denial that takes the
-    /// place of any permission to call.
+    /// Returns the caller's view of the result. If it cannot be computed, the error is a denial, which overrides any
+    /// permission to call.
     fn view(&self, rights: &ToolRights, context: &CallContext) -> Result<Arc<ResultView>, Denial> {
         let evaluate = || {
             self.evaluate(rights, context)
@@ -225,7 +227,7 @@ impl Engine {
         rights.view.get_or_init(evaluate).clone()
     }
 
-    /// The policies for a caller with these roles.
+    /// Returns the policies that can apply to a caller with these roles.
     pub(crate) fn slice(&self, roles: &[String]) -> Arc<PolicySet> {
         if let Some(slice) = self.slices.get(roles) {
             return slice;
@@ -235,7 +237,8 @@ impl Engine {
         slice
     }
 
-    /// The same where it depends on earlier calls; none where it does not. Where no counter is declared that is known at once.
+    /// Returns the rights if they depend on earlier calls, otherwise `None`. This is fast if the schema declares no
+    /// counter.
     pub(crate) fn rights_by_history(
         &self,
         caller: &Caller,
@@ -281,7 +284,7 @@ impl Engine {
         rights
     }
 
-    /// Logs, once for each definition of a tool, that it is denied to everyone.
+    /// Logs that a tool is denied to everyone, once for each definition of the tool.
     fn note_denial(&self, tool: &ToolFacts) {
         let key = (tool.name.clone(), tool.definition_digest);
         if tool.kind != OfferKind::Tool || self.unreachable.get(&key).is_some() {
@@ -322,7 +325,8 @@ impl Engine {
     }
 }
 
-/// What `access` says of a call, and whether that holds in its context only. The arguments are read only then.
+/// Returns the answer of `access` to a call, and whether it depends on the context. The arguments are parsed only if it
+/// does.
 fn decide_access(
     rights: &ToolRights,
     tool: &ToolFacts,
@@ -349,7 +353,7 @@ fn decide_access(
     Ok((answer, true))
 }
 
-/// The arguments of a call. What it leaves out, the tool will fill in.
+/// Parses the arguments of a call and adds the default values with which the tool fills in missing arguments.
 pub(crate) fn with_defaults(
     tool: &ToolFacts,
     arguments: &[u8],
@@ -365,7 +369,7 @@ pub(crate) fn with_defaults(
     Ok(arguments)
 }
 
-/// The denial that a fault is, with the one log line that tells its cause.
+/// Converts a fault to a denial, and logs the cause once.
 fn denied_for(fault: &DecisionFault, tool: &ToolFacts) -> Denial {
     tracing::warn!(tool.name = %tool.name, cause = %fault, "a call was denied because its policies cannot decide it");
     fault.denial()

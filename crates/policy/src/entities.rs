@@ -1,4 +1,4 @@
-//! Callers and tools as Cedar entities.
+//! Conversion of callers and tools to Cedar entities.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -10,8 +10,8 @@ use crate::schema_shape::Type;
 use crate::vocabulary::{SUBJECT, TENANT, Vocabulary, uid};
 
 impl Vocabulary {
-    /// The caller, the tool with its tags, and the tool's column classes: all that a question about this
-    /// caller and this tool can refer to, except the arguments and a row.
+    /// Returns the entities that a question about this caller and this tool can refer to, except the arguments and a
+    /// row: the caller, the tool with its tags, and the tool's column classes.
     pub(crate) fn entities(
         &self,
         caller: Entity,
@@ -22,7 +22,8 @@ impl Vocabulary {
             .map_err(|_| DecisionFault::Refused("the entities of a caller and a tool"))
     }
 
-    /// The same without a caller: a tool with its tags, and column classes with their families, each once.
+    /// Returns the entities other than the caller, without duplicates: the tool with its tags, and the column classes
+    /// with their families.
     pub(crate) fn around(
         &self,
         tool: Option<&ToolFacts>,
@@ -46,7 +47,8 @@ impl Vocabulary {
         Ok(entities.into_values().collect())
     }
 
-    /// A caller: the attributes of the token that the schema declares, and the roles as parents.
+    /// Returns the entity of a caller, with the attributes of the token that the schema declares and the roles as
+    /// parents.
     pub(crate) fn caller(&self, caller: &Caller) -> Result<Entity, DecisionFault> {
         let mut attributes = HashMap::from([
             (SUBJECT.to_owned(), text(caller.subject())),
@@ -76,7 +78,7 @@ impl Vocabulary {
             .map_err(|_| DecisionFault::Refused("the attributes of a caller"))
     }
 
-    /// The tool or source.
+    /// Returns the entity of a tool or source.
     fn offer(&self, offer: &ToolFacts) -> Result<Entity, DecisionFault> {
         let (_, kind) = self.question(offer.kind);
         let attributes = match offer.kind {
@@ -91,7 +93,7 @@ impl Vocabulary {
             .map_err(|_| DecisionFault::Refused("the attributes of a tool"))
     }
 
-    /// A class and the families it is in: `a.b.c` in `a.b` in `a`.
+    /// Returns the entities of a class and its families: `a.b.c` in `a.b` in `a`.
     fn lineage(&self, class: &ColumnClass) -> Vec<Entity> {
         let mut lineage = Vec::new();
         let mut name = Some(class.as_str());
@@ -109,7 +111,7 @@ pub(crate) fn text(value: &str) -> RestrictedExpression {
     RestrictedExpression::new_string(value.to_owned())
 }
 
-/// A claim as a value of the declared type; `None` when it has another type.
+/// Converts a claim to the declared type. Returns `None` if it has another type.
 fn fit(value: &AttributeValue, declared: &Type) -> Option<RestrictedExpression> {
     match (value, declared) {
         (AttributeValue::Text(value), Type::Text) => Some(text(value)),

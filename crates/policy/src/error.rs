@@ -1,4 +1,4 @@
-//! Why a policy set cannot be used.
+//! Errors of the policy service, and faults found in policy sets.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,38 +8,38 @@ use wardgate_domain::UnknownTimeZone;
 
 use crate::correct_form::Mistake;
 
-/// Why the service cannot start, or a directory holds no usable policy set.
+/// The reason why the service cannot start, or why a directory contains no usable policy set.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The directory, or a file of it, cannot be read.
+    /// The directory, or a file in it, cannot be read.
     #[error("cannot read the policies in {}: {source}", path.display())]
     Unreadable {
         /// The directory or file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The files hold no usable policy set; each finding names what to mend.
+    /// The files are not a usable policy set. Each finding names a fault to fix.
     #[error(transparent)]
     Invalid(#[from] Findings),
     /// A setting is out of range.
     #[error("policy setting `{setting}` must be 1 to {longest} seconds")]
     Setting {
-        /// Its name.
+        /// The name of the setting.
         setting: &'static str,
-        /// Its longest value in seconds.
+        /// The maximum value in seconds.
         longest: u64,
     },
-    /// The time zone is none.
+    /// The time zone does not exist.
     #[error("policy setting `time_zone`: {0}")]
     TimeZone(#[from] UnknownTimeZone),
     /// The tokens of callers cannot be verified.
     #[error("policy.{0}")]
     Tokens(#[from] wardgate_edge::Error),
-    /// Roles of callers cannot be looked up.
+    /// The roles of callers cannot be looked up.
     #[error("policy.{0}")]
     Lookup(#[from] wardgate_caller_lookup::Error),
-    /// The compiler could not be started or ended abnormally; the set was not used.
+    /// The compiler could not be started, or it ended abnormally. The policy set was not put in force.
     #[error("the policies in {} could not be compiled: the compiler did not end normally", path.display())]
     Compiler {
         /// The directory.
@@ -47,12 +47,12 @@ pub enum Error {
     },
 }
 
-/// Everything found wrong with a policy set, one finding a line.
+/// All faults found in a policy set. Displayed with one finding per line.
 #[derive(Debug)]
 pub struct Findings(pub(crate) Vec<Finding>);
 
 impl Findings {
-    /// Each finding, in file order.
+    /// Returns the findings in file order.
     pub fn iter(&self) -> impl Iterator<Item = &Finding> {
         self.0.iter()
     }
@@ -72,30 +72,30 @@ impl fmt::Display for Findings {
     }
 }
 
-/// One thing to mend. Shown as `file:line:column: problem; fix`.
+/// One fault to fix. Displayed as `file:line:column: problem; fix`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// The file, or the directory when no single file is at fault.
+    /// The file, or the directory if no single file is at fault.
     pub file: PathBuf,
-    /// Where in it, when known.
+    /// The position in the file, if known.
     pub position: Option<Position>,
-    /// What is wrong.
+    /// The description of the fault.
     pub problem: String,
-    /// What to do about it, when that is not plain from the problem.
+    /// The fix, unless it is obvious from the problem.
     pub fix: Option<String>,
 }
 
-/// A place in a text file; lines and columns count from 1, columns in characters.
+/// A position in a text file. Lines and columns are counted from 1, columns in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// Line.
+    /// The line.
     pub line: usize,
-    /// Column.
+    /// The column.
     pub column: usize,
 }
 
 impl Position {
-    /// The place of byte `offset` of `text`.
+    /// Returns the position of the byte `offset` in `text`.
     pub(crate) fn of(text: &str, offset: usize) -> Self {
         let before = text.get(..offset).unwrap_or(text);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -120,7 +120,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What Cedar says about a text, and everything it relates to it.
+/// Converts an error or warning of Cedar, and everything related to it, to findings.
 pub(crate) fn findings(file: &std::path::Path, text: &str, cedar: &dyn Diagnostic) -> Vec<Finding> {
     let label = cedar.labels().and_then(|mut labels| labels.next());
     let mut problem = cedar.to_string();

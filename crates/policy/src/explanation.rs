@@ -1,5 +1,5 @@
-//! Explains one decision: the policies that can answer the question, the conditions of each and whether they hold, and the
-//! facts that these read. For those who write policies; a refused caller is never shown it.
+//! Explanation of one decision: the policies that can answer the question, whether each of their conditions holds, and
+//! the facts that the conditions read. It is meant for authors of policies and is never shown to a refused caller.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
@@ -17,54 +17,56 @@ use crate::limits::COMPILER_STACK_BYTES;
 use crate::set::PolicyLocation;
 use crate::simulator::{SimulatedAccess, SimulatedCall, Simulation, Simulator};
 
-/// What a decision rests on.
+/// The explanation of a decision.
 #[derive(Debug)]
 pub struct Explanation {
-    /// The policies about the question, those that decided first and then those that came closest.
+    /// The policies about the question: first those that determined the decision, then those with the fewest unmet
+    /// conditions.
     pub policies: Vec<ExplainedPolicy>,
-    /// The facts that their conditions read, by name; none for a fact that is absent.
+    /// The facts that the conditions read, by name; `None` for a fact that is absent.
     pub facts: BTreeMap<String, Option<String>>,
 }
 
-/// One policy, and why it did or did not apply.
+/// A policy, with the reasons why it did or did not apply.
 #[derive(Debug)]
 pub struct ExplainedPolicy {
-    /// Its id.
+    /// The id of the policy.
     pub id: String,
-    /// Where it stands.
+    /// The location of the policy, if known.
     pub location: Option<PolicyLocation>,
-    /// It forbids; otherwise it permits.
+    /// Whether the policy is a forbid; otherwise it is a permit.
     pub forbids: bool,
-    /// It is one of those that decided.
+    /// Whether the policy is one of those that determined the decision.
     pub decided: bool,
-    /// What must hold for it to apply.
+    /// The conditions that must hold for the policy to apply.
     pub conditions: Vec<ExplainedCondition>,
 }
 
 /// One condition of a policy.
 #[derive(Debug)]
 pub struct ExplainedCondition {
-    /// The condition in Cedar.
+    /// The condition in Cedar syntax.
     pub text: String,
-    /// It holds. A condition that cannot be evaluated does not.
+    /// Whether the condition holds. A condition that cannot be evaluated does not hold.
     pub holds: bool,
 }
 
 impl ExplainedPolicy {
-    /// How many of its conditions do not hold.
+    /// Returns the number of conditions that do not hold.
     pub fn unmet(&self) -> usize {
         let unmet = |condition: &&ExplainedCondition| !condition.holds;
         self.conditions.iter().filter(unmet).count()
     }
 
-    /// A policy whose scope speaks of other roles or other tools than those of the question is not about it.
+    /// Returns whether the policy is about the question. A policy whose scope names other roles or tools than those of
+    /// the question is not.
     fn is_about(&self) -> bool {
         self.unmet() <= 1 || self.conditions.first().is_some_and(|first| first.holds)
     }
 }
 
 impl Explanation {
-    /// What would have to change for the other answer, a sentence each.
+    /// Returns what would have to change for the opposite decision, one sentence each.
     pub fn changes(&self, access: SimulatedAccess) -> Vec<String> {
         let unmet = |policy: &ExplainedPolicy| {
             let unmet = policy.conditions.iter().filter(|it| !it.holds);
@@ -109,7 +111,7 @@ impl Explanation {
 }
 
 impl Simulator {
-    /// Explains what was decided about `call`.
+    /// Explains the decision about `call`.
     pub fn explain(
         &self,
         call: &SimulatedCall,
@@ -143,7 +145,7 @@ impl Simulator {
     }
 }
 
-/// One question and what it refers to.
+/// A question, with the entities that it refers to.
 struct Question<'a> {
     request: Request,
     entities: Entities,
@@ -152,7 +154,8 @@ struct Question<'a> {
 }
 
 impl Question<'_> {
-    /// On a thread whose stack holds whatever the limits of policies let through.
+    /// Explains the policies on a separate thread whose stack is large enough for everything that the policy limits
+    /// allow.
     fn explain_deeply(&self, policies: &Policies) -> Result<Explanation, String> {
         let explained = thread::scope(|scope| {
             thread::Builder::new()
@@ -196,7 +199,8 @@ impl Question<'_> {
         })
     }
 
-    /// Whether a permit of nothing but one condition applies; none where it cannot be evaluated.
+    /// Returns whether a permit policy that consists of a single condition applies, or `None` if it cannot be
+    /// evaluated.
     fn holds(&self, policy: &Value) -> Option<bool> {
         let policy = Policy::from_json(Some(PolicyId::new("condition")), policy.clone()).ok()?;
         let alone = Policies::from_policies([policy]).ok()?;
@@ -205,7 +209,7 @@ impl Question<'_> {
         (!failed).then(|| response.decision() == Decision::Allow)
     }
 
-    /// The attributes, tags and memberships that an expression reads, with what they are now.
+    /// Collects the attributes, tags and memberships that an expression reads, with their current values.
     fn collect_facts(&self, json: &Value, facts: &mut BTreeMap<String, Option<String>>) {
         match json {
             Value::Object(members) => {
@@ -219,7 +223,7 @@ impl Question<'_> {
                     let variable = operands["left"]["Var"].as_str();
                     if let (Some(variable), Some(attribute)) = (variable, attribute) {
                         let name = format!("{variable}.{attribute}");
-                        // The context's arguments stand under their own names.
+                        // The arguments in the context are listed under their own names.
                         if name != "context.arguments" {
                             let value = self.attribute(variable, attribute);
                             facts.insert(name, value);
@@ -252,7 +256,7 @@ impl Question<'_> {
         Some(value.to_string())
     }
 
-    /// What a counter of earlier calls says.
+    /// Returns the value of a counter of earlier calls.
     fn counter(&self, name: &str) -> Option<String> {
         match self.request.context()?.get(HISTORY)? {
             EvalResult::Record(counters) => counters.get(name).map(ToString::to_string),
@@ -260,7 +264,7 @@ impl Question<'_> {
         }
     }
 
-    /// An argument in its declared type, or as text.
+    /// Returns the value of an argument in its declared type, or as text.
     fn argument(&self, name: &str) -> Option<String> {
         let mut entities = self.entities.iter();
         let arguments = entities.find(|entity| entity.tag(name).is_some())?;
@@ -269,13 +273,13 @@ impl Question<'_> {
     }
 }
 
-/// A part of a policy, as a permit that applies exactly where the part holds.
+/// A part of a policy, in the form of a permit that applies exactly if the part holds.
 pub(crate) struct PolicyPart {
     policy: Value,
     pub(crate) text: String,
 }
 
-/// The scope of a policy and its conditions, the operands of `&&` each by itself.
+/// Splits a policy into its scope and its conditions. The operands of `&&` become separate parts.
 pub(crate) fn parts(policy: &Value) -> Vec<PolicyPart> {
     let all = || json!({ "op": "All" });
     let permit = |variable: &str, scope: &Value, conditions: Vec<Value>| {
@@ -325,7 +329,7 @@ pub(crate) fn parts(policy: &Value) -> Vec<PolicyPart> {
     parts
 }
 
-/// The operands of a chain of `operator`.
+/// Collects the operands of a chain of `operator`.
 fn split<'a>(expression: &'a Value, operator: &str, operands: &mut Vec<&'a Value>) {
     match expression.get(operator) {
         Some(chain) => {
@@ -336,7 +340,7 @@ fn split<'a>(expression: &'a Value, operator: &str, operands: &mut Vec<&'a Value
     }
 }
 
-/// A constraint of the scope as Cedar writes it.
+/// Returns a constraint of the scope in Cedar syntax.
 fn scope_text(variable: &str, scope: &Value) -> String {
     let entity = |entity: &Value| {
         let entity = entity.get("__entity").unwrap_or(entity);
@@ -356,7 +360,7 @@ fn scope_text(variable: &str, scope: &Value) -> String {
     }
 }
 
-/// The one condition of a permit as Cedar writes it, on one line.
+/// Returns the only condition of a permit in Cedar syntax, on one line.
 fn condition_text(policy: &Value) -> Option<String> {
     let policy = Policy::from_json(None, policy.clone()).ok()?;
     let text = policy.to_cedar()?;

@@ -1,41 +1,41 @@
-//! Why a decision could not be reached. Every fault is a denial.
+//! Faults because of which no decision could be reached. Every fault is treated as a denial.
 
 use crate::denial::Denial;
 
-/// A fault for which no decision could be reached. It goes to the log, so it names rules and types and never a value.
+/// A fault because of which no decision could be reached. It is logged, so it names rules and types but never a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum DecisionFault {
-    /// The schema makes an attribute of callers mandatory, and this caller has none that fits.
+    /// The schema requires an attribute of callers that this caller does not have, or has with another type.
     #[error("the caller lacks the attribute `{0}`, which the schema makes mandatory")]
     MissingAttribute(String),
-    /// A tool's rows are of a type no `read` applies to.
+    /// The rows of a tool have a type to which `read` does not apply.
     #[error(
         "the schema has no row type `{0}`; declare `entity {0}` in a `.cedarschema`, as `wardgate policy schema` prints it, or mend the tool"
     )]
     UnknownEntity(String),
-    /// A policy looks at an argument whose value the declared type cannot hold.
+    /// A policy reads an argument whose value does not fit the declared type.
     #[error(
         "the argument `{0}` is not of the type that the schema of the policies gives it, and a policy looks at it"
     )]
     UnfitArgument(String),
-    /// Policies that fail when evaluated.
+    /// Policies failed to evaluate.
     #[error("policies fail to evaluate: {}", .0.join(", "))]
     Policies(Vec<String>),
-    /// What is left of a policy cannot be decided by looking at one row.
+    /// The residual of a policy cannot be decided from a single row.
     #[error("policy {policy} cannot be decided by looking at one row: {problem}")]
     NotByRow {
-        /// The policy.
+        /// The id of the policy.
         policy: String,
-        /// What it needs besides.
+        /// What the policy needs besides the row.
         problem: &'static str,
     },
-    /// Cedar refuses something that was made according to the schema.
+    /// Cedar rejected a value that was built according to the schema.
     #[error("cedar refuses {0}")]
     Refused(&'static str),
 }
 
 impl DecisionFault {
-    /// The denial that it is.
+    /// Returns the denial that results from the fault.
     pub(crate) fn denial(&self) -> Denial {
         match self {
             Self::Policies(ids) => Denial::failed(ids.clone()),

@@ -1,4 +1,4 @@
-//! The policy directory as it is on disk.
+//! Reading of the policy directory.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -9,21 +9,21 @@ use crate::error::{Finding, Findings, Position};
 use crate::limits::CedarLanguage;
 use crate::{Error, limits};
 
-/// The schema and policy files of a directory, ordered by name, unchecked.
+/// The schema and policy files of a directory, sorted by name and not validated yet.
 #[derive(Debug)]
 pub(crate) struct Files {
     dir: PathBuf,
     files: Vec<(String, Vec<u8>)>,
 }
 
-/// One file of text.
+/// A text file of the directory.
 #[derive(Debug)]
 pub(crate) struct SourceFile<'a> {
     pub(crate) path: PathBuf,
     pub(crate) text: &'a str,
 }
 
-/// Every schema and every policy file, in order.
+/// The schema files and policy files, sorted by name.
 #[derive(Debug)]
 pub(crate) struct SourceFiles<'a> {
     pub(crate) schemas: Vec<SourceFile<'a>>,
@@ -31,7 +31,7 @@ pub(crate) struct SourceFiles<'a> {
 }
 
 impl SourceFile<'_> {
-    /// Checks that it is within the limits, and gives the byte offset at which each of its statements starts.
+    /// Checks that the file is within the limits, and returns the byte offset at which each of its statements starts.
     pub(crate) fn statements(&self, language: CedarLanguage) -> Result<Vec<usize>, Findings> {
         limits::check(self.text, language).map_err(|excess| {
             Findings(vec![Finding {
@@ -45,7 +45,7 @@ impl SourceFile<'_> {
 }
 
 impl Files {
-    /// Reads every `*.cedar` and `*.cedarschema` of `dir`; hidden files and directories are passed over.
+    /// Reads every `*.cedar` and `*.cedarschema` file of `dir`. Hidden files and subdirectories are ignored.
     pub(crate) fn read(dir: &Path) -> Result<Self, Error> {
         let unreadable = |path: &Path| {
             let path = path.to_owned();
@@ -61,7 +61,7 @@ impl Files {
                 continue;
             }
             let path = entry.path();
-            // Follows links: Kubernetes mounts files as links.
+            // This follows symbolic links, because Kubernetes mounts files as links.
             if !std::fs::metadata(&path)
                 .map_err(unreadable(&path))?
                 .is_file()
@@ -74,7 +74,7 @@ impl Files {
             }
             let mut bytes = Vec::new();
             std::fs::File::open(&path)
-                // One byte more than allowed, so that the excess shows.
+                // One byte more than allowed is read, so that an excess is detected.
                 .and_then(|file| {
                     file.take(limits::MAX_FILE_BYTES as u64 + 1)
                         .read_to_end(&mut bytes)
@@ -89,12 +89,12 @@ impl Files {
         })
     }
 
-    /// Where they are.
+    /// Returns the directory.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// SHA-256 over names and contents in order of names, each preceded by its length.
+    /// Returns the SHA-256 digest of all names and contents in the order of the names, each preceded by its length.
     pub(crate) fn hash(&self) -> Digest {
         let lengths: Vec<_> = self
             .files
@@ -112,7 +112,7 @@ impl Files {
         }))
     }
 
-    /// The files as text, none too long.
+    /// Returns the files as text. A file that is too long or not UTF-8 is an error.
     pub(crate) fn sources(&self) -> Result<SourceFiles<'_>, Findings> {
         let mut findings = Vec::new();
         let (mut schemas, mut policies) = (Vec::new(), Vec::new());

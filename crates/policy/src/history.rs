@@ -1,7 +1,7 @@
-//! Earlier calls of a caller, as counters that policies look at.
+//! Counters of a caller's earlier calls, which policies can read.
 //!
-//! A directory declares its counters as attributes of `entity History`, and policies about calls of tools read them as
-//! `context.history.NAME`. What they count is on record at the audit service; nothing is counted here.
+//! A policy directory declares its counters as attributes of `entity History`, and policies about tool calls read them
+//! as `context.history.NAME`. The audit service counts the calls from the record; this module only queries it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,52 +16,52 @@ use wardgate_rpc::client::{AuditClient, CallCountQuery, CallError, CallSelection
 
 use crate::fault::DecisionFault;
 
-/// The attribute of the context that has the counters.
+/// The attribute of the context that contains the counters.
 pub(crate) const HISTORY: &str = "history";
 
-/// Counters of one directory: no more than the audit service takes.
+/// Maximum number of counters of one directory, which is the maximum of a query to the audit service.
 pub(crate) const MAX_COUNTERS: usize = CallCountQuery::MAX_SELECTIONS;
 
-/// How far back a counter looks.
+/// Maximum time window of a counter.
 const LONGEST_WINDOW: Duration = Duration::from_hours(31 * 24);
 
-/// How long a count may take.
+/// Maximum time that a query of the counts may take.
 const COUNT_LIMIT: Duration = Duration::from_millis(500);
 
-/// What a counter counts: calls of the caller.
+/// A counter of the caller's calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CallCounter {
-    /// Of these tools, by canonical name; none: of any.
+    /// The canonical names of the tools whose calls are counted; all tools if empty.
     pub(crate) tools: Vec<ToolName>,
-    /// Within this time before the decision.
+    /// The time window before the decision.
     pub(crate) within: Duration,
-    /// Of the conversation that the call is part of alone.
+    /// Whether only calls of the same conversation are counted.
     pub(crate) is_of_conversation: bool,
-    /// Only those that released health information.
+    /// Whether only calls that released health information are counted.
     pub(crate) phi: bool,
 }
 
-/// The counters that a directory declares, by name.
+/// The declared counters of a directory, by name.
 pub(crate) type CallCounters = BTreeMap<String, CallCounter>;
 
-/// What counters say, by name. One that is missing says 0.
+/// The values of counters, by name. A counter that is missing has the value 0.
 pub type CallCounts = BTreeMap<String, u64>;
 
-/// What is wrong with a counter, and what to do about it.
+/// A fault in the declaration of a counter, with its fix.
 #[derive(Debug)]
 pub(crate) struct CounterFault {
     pub(crate) problem: String,
     pub(crate) fix: &'static str,
 }
 
-/// The annotations of a counter.
+/// The annotations that a counter may have.
 const ANNOTATIONS: [&str; 4] = ["tools", "within", "of", "released"];
 
-/// The form of a declaration, for faults.
+/// The form of a declaration, which faults suggest as a fix.
 const FORM: &str = "write `entity History { @tools(\"TOOL, TOOL\") @within(\"24h\") NAME: Long };`";
 
 impl CallCounter {
-    /// The counter that an attribute of `entity History` declares, in Cedar's JSON format.
+    /// Parses a counter from an attribute of `entity History` in Cedar's JSON format.
     pub(crate) fn parse(name: &str, attribute: &Value) -> Result<Self, CounterFault> {
         let fault = |problem: &str, fix| {
             let problem = format!("`{name}` of `entity History` {problem}");
@@ -141,13 +141,13 @@ fn is_context(expression: &Value) -> bool {
     expression["Var"] == "context"
 }
 
-/// Whether an expression, in Cedar's JSON format, is the history of calls.
+/// Returns whether an expression, in Cedar's JSON format, is `context.history`.
 pub(crate) fn is_history(expression: &Value) -> bool {
     let get = &expression["."];
     is_context(&get["left"]) && get["attr"] == HISTORY
 }
 
-/// The counters of `declared` that an expression reads, in Cedar's JSON format.
+/// Collects the counters of `declared` that an expression, in Cedar's JSON format, reads.
 pub(crate) fn collect_counters(
     json: &Value,
     declared: &CallCounters,
@@ -159,7 +159,7 @@ pub(crate) fn collect_counters(
                 found.insert(name.clone());
             }
             (Some(left), Some(name)) if is_context(left) && name != HISTORY => {}
-            // The history as a whole, or all of the context.
+            // The expression uses the history as a whole, or the whole context.
             (Some(left), Some(_)) if is_context(left) => found.extend(declared.keys().cloned()),
             _ if is_context(json) => found.extend(declared.keys().cloned()),
             _ => {
@@ -177,7 +177,7 @@ pub(crate) fn collect_counters(
     }
 }
 
-/// The counters as policies read them.
+/// Returns the value of `context.history`.
 pub(crate) fn history(
     declared: &CallCounters,
     counts: &CallCounts,
@@ -191,31 +191,31 @@ pub(crate) fn history(
         .map_err(|_| DecisionFault::Refused("the counters of earlier calls"))
 }
 
-/// Why it is not known how many calls there were.
+/// The reason why the number of earlier calls is not known.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HistoryFault {
-    /// The call that is decided has no intent on record yet.
+    /// The intent of the call is not on record yet.
     #[error("the intent of the call is not on record")]
     NoIntent,
-    /// The call is part of no conversation that is known.
+    /// The client did not state the conversation of the call.
     #[error(
         "the client names no conversation (`_meta` dev.wardgate/conversation), and policies count calls of one"
     )]
     NoConversation,
-    /// There is no audit service to ask.
+    /// No audit service is configured.
     #[error(
         "`policy.links.audit` does not say where the audit service is, and policies look at the history of calls"
     )]
     NoLink,
-    /// The audit service does not say.
+    /// The audit service did not return the counts.
     #[error("the audit service does not say how many calls there were: {0}")]
     NotCounted(#[from] CallError),
-    /// The policies that were in force when it was counted are not those that decide.
+    /// The policies changed between counting and the decision.
     #[error("the policies changed while calls were counted")]
     OtherPolicies,
 }
 
-/// Where calls are counted: at the audit service, as soon as it is linked to.
+/// The connection to the audit service, which counts earlier calls. Without a connection, calls cannot be counted.
 #[derive(Clone, Default)]
 pub struct CallHistory(Arc<ArcSwapOption<AuditClient>>);
 
@@ -226,17 +226,17 @@ impl fmt::Debug for CallHistory {
 }
 
 impl CallHistory {
-    /// From now on counts at `audit`.
+    /// Connects to `audit`, which is used for all further counts.
     pub fn connect(&self, audit: AuditClient) {
         self.0.store(Some(Arc::new(audit)));
     }
 
-    /// From now on counts nowhere, so that the audit service can end.
+    /// Drops the connection, so that the audit service can shut down.
     pub fn disconnect(&self) {
         self.0.store(None);
     }
 
-    /// What `counters` say of the caller `subject`, who makes `call`.
+    /// Returns the values of `counters` for the caller `subject`, who makes `call`.
     pub(crate) async fn count(
         &self,
         counters: &CallCounters,
@@ -270,18 +270,18 @@ impl CallHistory {
     }
 }
 
-/// What is known of earlier calls when something is decided.
+/// The information about earlier calls that is available to a decision.
 #[derive(Debug)]
 pub(crate) struct EarlierCalls {
-    /// The call that is about to be made. None where nothing is about to run, such as when a stored result is read: then policies
-    /// see no earlier calls.
+    /// The call that is about to be made; `None` if no call is about to run, for example when a stored result is read.
+    /// In that case, policies see no earlier calls.
     pub(crate) call: Option<CallReference>,
-    /// What the counters say that the decision depends on.
+    /// The values of the counters on which the decision depends.
     pub(crate) counts: Result<CallCounts, HistoryFault>,
 }
 
 impl EarlierCalls {
-    /// Where nothing is about to run.
+    /// Creates the value for a decision after which no call runs.
     pub(crate) fn disregarded() -> Self {
         Self {
             call: None,
@@ -290,12 +290,12 @@ impl EarlierCalls {
     }
 }
 
-/// Until when calls are counted.
+/// The calls that are counted, by time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum CountedUntil {
-    /// Those before the call, by their intents, as of now.
+    /// The calls whose intent was recorded before this call, as of now.
     Now(Timestamp),
-    /// Those that were on record at that time.
+    /// The calls that were on record at that time.
     Then(Timestamp),
 }
 
@@ -341,7 +341,7 @@ mod tests {
             ("context.time < datetime(\"2027-01-01\")", vec![]),
             ("context.arguments.hasTag(\"history\")", vec![]),
             ("context has client_ip", vec![]),
-            // Whatever could read one of them counts as reading all.
+            // An expression that could read any counter counts as reading all of them.
             ("context.history == context.history", vec!["a", "b"]),
             ("context has history", vec!["a", "b"]),
             ("[context].contains(context)", vec!["a", "b"]),

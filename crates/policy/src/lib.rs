@@ -1,4 +1,4 @@
-//! Decides who may call what, and signs what it allowed.
+//! The policy service, which decides who may call which tool and signs permits for allowed calls.
 //!
 //! ```text
 //!   *.cedar, *.cedarschema ──load: limits → parse → validate → try──▶ PolicySet
@@ -11,10 +11,10 @@
 //!                       which columns? (`show_*`, per class) ──▶ Permit, signed
 //! ```
 //!
-//! One job: answer with a decision that needs nobody's trust but the signature's. Cedar is the rule
-//! language and the engine; this crate adds what a deployment needs around it: files that are checked
-//! before they count, caller and tool as Cedar entities, and an answer that is a denial whenever
-//! anything at all went wrong.
+//! A permit can be verified by its signature alone, so a service that runs a call need not trust the service that
+//! delivers the permit. Cedar provides the policy language and the evaluation. This crate adds what a deployment needs
+//! in addition: validation of files before they take effect, conversion of callers and tools to Cedar entities, and a
+//! denial whenever anything goes wrong.
 
 mod access_question;
 mod approval;

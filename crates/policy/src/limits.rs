@@ -1,46 +1,46 @@
-//! What a policy file may cost, checked before Cedar's parser sees it.
+//! Limits on the size and complexity of policy files, checked before Cedar parses them.
 //!
-//! Cedar's parser and validator recurse with the text they read, and a stack overflow ends the process
-//! instead of returning an error. So nothing that could overflow the compiler's stack reaches it.
+//! Cedar's parser and validator are recursive, and a stack overflow ends the process instead of returning an error.
+//! Therefore nothing that could overflow the compiler's stack may reach them.
 
-/// Longest file, in bytes.
+/// Maximum length of a file, in bytes.
 pub(crate) const MAX_FILE_BYTES: usize = 1 << 20;
-/// Most files in a directory.
+/// Maximum number of files in a directory.
 pub(crate) const MAX_FILES: usize = 256;
-/// Deepest expression, the clauses of a policy counted in. Cedar type-checks and evaluates on the thread
-/// that asks, and this much fits into an ordinary stack of 2 MiB with room to spare, even in a debug
-/// build, where a level takes some 40 KiB (measured).
+/// Maximum depth of an expression, including the clauses of the policy. Cedar type-checks and evaluates on the calling
+/// thread. This depth fits into an ordinary stack of 2 MiB with a margin, even in a debug build, in which a level takes
+/// about 40 KiB (measured).
 pub(crate) const MAX_EXPRESSION_DEPTH: usize = 24;
-/// Stack of the thread that compiles.
+/// Stack size of the thread that compiles policies, in bytes.
 pub(crate) const COMPILER_STACK_BYTES: usize = 64 << 20;
 
-/// Deepest nesting of brackets.
+/// Maximum nesting depth of brackets.
 const MAX_NESTING: usize = 64;
-/// Most operators in one policy: a chain of them nests as deep as it is long.
+/// Maximum number of operators in one policy. A chain of operators nests as deep as it is long.
 const MAX_OPERATORS: usize = 1_000;
-/// Most declarations in a schema.
+/// Maximum number of declarations in a schema.
 const MAX_DECLARATIONS: usize = 512;
-/// Most `type` declarations in a schema: each may double the size of the one before.
+/// Maximum number of `type` declarations in a schema. Each may double the size of the previous one.
 const MAX_COMMON_TYPES: usize = 16;
 
-/// Which language a text is in.
+/// The language of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CedarLanguage {
     Policies,
     Schema,
 }
 
-/// A text that exceeds a limit.
+/// An error for a text that exceeds a limit.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct LimitExcess {
-    /// Byte offset of the first token too many.
+    /// The byte offset of the first token beyond the limit.
     pub(crate) offset: usize,
-    /// What is exceeded.
+    /// The limit that is exceeded.
     pub(crate) problem: String,
 }
 
-/// Checks `text` and gives the byte offset at which each statement starts. Comments and strings do not
-/// count; what is no Cedar at all is left to the parser.
+/// Checks the limits of `text` and returns the byte offset at which each statement starts. Comments and the contents of
+/// strings do not count. A text that is not Cedar is not rejected here but by the parser.
 pub(crate) fn check(text: &str, dialect: CedarLanguage) -> Result<Vec<usize>, LimitExcess> {
     let mut starts = Vec::new();
     let (mut depth, mut operators, mut types, mut in_statement) = (0_usize, 0, 0, false);
@@ -98,7 +98,7 @@ enum CedarToken {
     Other,
 }
 
-/// Splits a text into tokens, as coarsely as counting allows.
+/// A tokenizer that splits a text only as precisely as the limits require.
 struct CedarTokens<'a> {
     text: &'a str,
     at: usize,
@@ -151,7 +151,7 @@ impl<'a> CedarTokens<'a> {
             CedarLanguage::Policies if matches!(word, "if" | "has" | "in" | "is" | "like") => {
                 CedarToken::Operator
             }
-            // An attribute may be called `type` too; then a colon or a question mark follows.
+            // An attribute may also be called `type`; it is followed by a colon or a question mark.
             CedarLanguage::Schema if word == "type" => {
                 self.skip_blank();
                 match self.rest() {

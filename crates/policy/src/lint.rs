@@ -1,4 +1,4 @@
-//! What of a policy set is valid and still looks like a mistake.
+//! Warnings about policies that are valid but probably mistaken.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,25 +11,25 @@ use crate::error::{Finding, Position};
 use crate::explanation::parts;
 use crate::set::PolicySet;
 
-/// A policy, as far as it can be compared with others.
+/// A policy in a form that can be compared with other policies.
 struct ComparablePolicy<'a> {
     policy: &'a Policy,
     json: Value,
     /// The conditions of scope and body, all of which must hold.
     conditions: BTreeSet<String>,
-    /// The actions with the types of resources that it can apply to.
+    /// The pairs of action and resource type to which the policy can apply.
     questions: BTreeSet<(String, String)>,
 }
 
 impl ComparablePolicy<'_> {
-    /// Whether a call that both permit is made as freely by the other alone.
+    /// Returns whether, for a call that both policies permit, `other` alone allows it with no stricter approval.
     fn allows_no_more_than(&self, other: &Self) -> bool {
         !needs_approval(other.policy)
             || (needs_approval(self.policy)
                 && approver_role(self.policy) == approver_role(other.policy))
     }
 
-    /// Whether the other applies wherever this one does.
+    /// Returns whether `other` applies wherever this policy does.
     fn is_covered_by(&self, other: &Self) -> bool {
         other.conditions.is_subset(&self.conditions)
             && self.questions.is_subset(&other.questions)
@@ -38,8 +38,8 @@ impl ComparablePolicy<'_> {
 }
 
 impl PolicySet {
-    /// Warnings in the order of the files. `offers` are the tools and sources of the catalogue, and `roles` those that
-    /// issuers give; where they are empty, names are not compared with them.
+    /// Returns the warnings in the order of the files. `offers` are the tools and sources of the catalogue, and `roles`
+    /// those that issuers assign. If one of them is empty, the corresponding names are not checked.
     pub fn lint(&self, offers: &[ToolFacts], roles: &[String]) -> Vec<Finding> {
         let policies = self.comparable_policies();
         let mut found = Vec::new();
@@ -80,7 +80,8 @@ impl PolicySet {
         policies
     }
 
-    /// The policy that makes this one do nothing: a forbid, or a permit or forbid as wide.
+    /// Returns a warning if another policy makes this one ineffective: a forbid, or a permit, that applies at least as
+    /// widely.
     fn covering(
         &self,
         id: &str,
@@ -89,7 +90,7 @@ impl PolicySet {
     ) -> Option<Finding> {
         let is_as_wide = |(other_id, other): &(&String, &ComparablePolicy<'_>)| {
             let differs = other_id.as_str() != id && policy.is_covered_by(other);
-            // Of two that are the same, the later one is told.
+            // Of two equivalent policies, only the later one is reported.
             let is_first = !other.is_covered_by(policy) || other_id.as_str() < id;
             differs
                 && (other.policy.effect() == Effect::Forbid
@@ -184,7 +185,7 @@ impl PolicySet {
         found
     }
 
-    /// The tools whose earlier calls a policy counts.
+    /// Returns the tools whose earlier calls a policy counts.
     fn tools_counted_by(&self, policy: &Policy) -> impl Iterator<Item = String> {
         let counters = self.history_readers.get(policy.id()).into_iter().flatten();
         let declared = self.vocabulary.counters(OfferKind::Tool);

@@ -1,4 +1,4 @@
-//! May the caller do what is no use of a tool: read the record, decide what becomes of it, revoke access, manage tools?
+//! Decisions about operator actions: reading or managing the record, revoking access, and managing tools.
 
 use cedar_policy::Entity;
 use wardgate_domain::OperatorAction;
@@ -9,14 +9,14 @@ use crate::fault::DecisionFault;
 use crate::set::PolicySet;
 use crate::vocabulary::uid;
 
-/// There is one record.
+/// The id of the only `Audit` entity.
 const RECORD: &str = "record";
 
-/// The question, for faults.
+/// The name of the question in faults.
 const WHAT: &str = "the question what an operator may do";
 
 impl PolicySet {
-    /// Decides for `caller`, an entity that knows its roles.
+    /// Decides for `caller`, an entity whose parents are its roles.
     pub(crate) fn operator(
         &self,
         caller: Entity,

@@ -1,4 +1,4 @@
-//! Table tests beside the policies: what is expected of callers and tools, compared with what the engine says.
+//! Policy tests in YAML files, which compare expected decisions about callers and tools with those of the engine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -16,189 +16,189 @@ use crate::history::CallCounts;
 use crate::set::PolicyLocation;
 use crate::simulator::{PartDecision, SimulatedAccess, SimulatedCall, Simulation, Simulator};
 
-/// One file of tests.
+/// A file of policy tests.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TestFile {
-    /// Tools that the tests speak of, by name, besides those of the catalogue.
+    /// The tools that the tests use in addition to those of the catalogue, by name.
     #[serde(default)]
     pub tools: BTreeMap<String, ToolSample>,
-    /// The time zone of `context.local` and of times without an offset; `UTC` where nothing is said.
+    /// The time zone of `context.local` and of times without an offset; `UTC` if missing.
     #[serde(default)]
     pub time_zone: Option<String>,
-    /// Callers by a name of their own.
+    /// The callers, by a name that only the tests use.
     pub callers: BTreeMap<String, CallerSample>,
     /// The tests.
     pub tests: Vec<PolicyTest>,
 }
 
-/// A tool, as far as policies know it.
+/// The facts about a tool that policies see.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolSample {
-    /// Its tags.
+    /// The tags.
     #[serde(default)]
     pub tags: Vec<String>,
-    /// It is declared with `readOnlyHint: true`.
+    /// Whether the tool is declared with `readOnlyHint: true`.
     #[serde(default)]
     pub read_only: bool,
-    /// The type of its rows.
+    /// The entity type of the rows.
     #[serde(default)]
     pub entity: Option<String>,
-    /// The classes of its columns.
+    /// The classes of the columns.
     #[serde(default)]
     pub classes: Vec<String>,
 }
 
-/// A caller: what a token says of them.
+/// A caller, as described by a token.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CallerSample {
-    /// Subject.
+    /// The subject.
     pub subject: String,
-    /// Roles.
+    /// The roles.
     #[serde(default)]
     pub roles: Vec<String>,
-    /// Tenant, empty where there are none.
+    /// The tenant; empty if there are no tenants.
     #[serde(default)]
     pub tenant: String,
-    /// Attributes by the names that the schema gives them: texts, whole numbers, booleans, lists of texts.
+    /// The attributes by the names in the schema: strings, integers, booleans, lists of strings.
     #[serde(default)]
     pub attributes: Map<String, Value>,
 }
 
-/// What a caller asks for.
+/// The action that a caller asks for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TestedAction {
     /// Calls a tool.
     #[default]
     CallTool,
-    /// Uses a source's own route.
+    /// Connects to a source through its own route.
     Connect,
     /// Reads a resource of a source.
     ReadResource,
     /// Gets a prompt of a source.
     GetPrompt,
-    /// Reads the record of what everybody did.
+    /// Reads the records of everybody.
     ReadRecord,
-    /// Reads the record of what they did themselves.
+    /// Reads the records of the caller.
     ReadOwnRecord,
-    /// Decides what becomes of the record.
+    /// Manages the record.
     ManageRecord,
     /// Revokes tokens, subjects and sign-ins.
     RevokeAccess,
-    /// Turns tools off and on, and forgets connections.
+    /// Disables and enables tools, and deletes connections.
     ManageTools,
     /// Reads a conversation of somebody else.
     Recall,
 }
 
-/// One test: each of its callers with each of its tools or sources.
+/// One test, which is run for each combination of its callers and its tools or sources.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyTest {
-    /// What it promises, as a sentence.
+    /// The name of the test: a sentence that states what it checks.
     pub name: String,
-    /// What the callers ask for; `call_tool` where nothing is said.
+    /// The action that the callers ask for; `call_tool` if missing.
     #[serde(default)]
     pub action: TestedAction,
-    /// Names of callers.
+    /// The names of callers.
     pub callers: Vec<String>,
-    /// Names of tools, or of sources, as the action has it.
+    /// The names of tools or of sources, depending on the action.
     #[serde(default)]
     pub tools: Vec<String>,
-    /// The owner of the conversation that is recalled: a name of a caller.
+    /// The owner of the conversation that is recalled: the name of a caller.
     #[serde(default)]
     pub owner: Option<String>,
     /// The arguments of the call.
     #[serde(default)]
     pub arguments: Map<String, Value>,
-    /// The client's address; unknown where nothing is said.
+    /// The address of the client; unknown if missing.
     #[serde(default)]
     pub client_ip: String,
-    /// When it is decided, as `2026-01-07T12:00` in the time zone of the file or as RFC 3339. Where nothing is said, that time:
-    /// a Wednesday's noon.
+    /// The time of the decision, as `2026-01-07T12:00` in the time zone of the file or in RFC 3339 format. If missing,
+    /// it is noon on a Wednesday, the time of this example.
     #[serde(default)]
     pub time: Option<String>,
-    /// What the counters of `entity History` say, by name; 0 where nothing is said.
+    /// The values of the counters of `entity History`, by name; 0 for a counter that is missing.
     #[serde(default)]
     pub history: CallCounts,
-    /// What must come of it.
+    /// The expected result.
     pub expect: Expectation,
 }
 
-/// What must come of a test.
+/// The expected result of a test.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expectation {
-    /// What is decided; where nothing is said, that `approval` is needed.
+    /// The expected decision. If missing, the expectation is that `approval` is needed.
     #[serde(default)]
     pub decision: Option<ExpectedAccess>,
-    /// Somebody whose approval is enough: a role, or `caller`.
+    /// The approver whose approval must be sufficient: a role, or `caller`.
     #[serde(default)]
     pub approval: Option<String>,
-    /// The ids of the policies that decide it, all of them.
+    /// The ids of all policies that determine the decision.
     #[serde(default)]
     pub decided_by: Option<Vec<String>>,
-    /// Rows of the result, and whether each leaves.
+    /// The rows of the result, and whether each is released.
     #[serde(default)]
     pub rows: Vec<ExpectedRow>,
-    /// Column classes, and the tier of each.
+    /// The column classes, and the tier of each.
     #[serde(default)]
     pub columns: BTreeMap<String, ExpectedTier>,
 }
 
-/// What is expected of a call.
+/// The expected decision about a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExpectedAccess {
-    /// It may be made.
+    /// The call may be made.
     Allowed,
-    /// It may be made once somebody has approved it.
+    /// The call may be made once it is approved.
     NeedsApproval,
-    /// It may not, and with other arguments, at another time or from another address it might.
+    /// The call may not be made, but it might be with other arguments, at another time or from another address.
     Refused,
-    /// The tool does not exist for the caller.
+    /// The caller does not see the tool.
     Hidden,
 }
 
-/// A row, and what is expected of it.
+/// A row, and the expected decision about it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExpectedRow {
-    /// Its columns; one that is missing is NULL.
+    /// The columns of the row. A column that is missing is NULL.
     pub row: Map<String, Value>,
-    /// Whether it leaves.
+    /// Whether the row is expected to be released.
     pub decision: ExpectedRelease,
-    /// The ids of the policies that decide it, all of them.
+    /// The ids of all policies that determine the decision.
     #[serde(default)]
     pub decided_by: Option<Vec<String>>,
 }
 
-/// What is expected of a row.
+/// The expected decision about a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExpectedRelease {
-    /// It leaves.
+    /// The row is released.
     Released,
-    /// It does not.
+    /// The row is withheld.
     Withheld,
 }
 
-/// The tier that is expected of a column class.
+/// The expected tier of a column class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExpectedTier {
-    /// As stored.
+    /// The value is released as stored.
     Clear,
-    /// Recognisable, not usable.
+    /// The value is shortened so that it can be recognised but not used.
     Partial,
-    /// A token.
+    /// The value is replaced by a token.
     Pseudonym,
-    /// Made coarser.
+    /// The value is made less precise.
     Generalised,
-    /// Left out.
+    /// The value is left out.
     Dropped,
 }
 
@@ -214,37 +214,37 @@ impl ExpectedTier {
     }
 }
 
-/// What came of all tests.
+/// The results of all tests.
 #[derive(Debug)]
 pub struct TestReport {
-    /// Each test, in the order of the files.
+    /// The result of each test, in the order of the files.
     pub results: Vec<TestResult>,
-    /// The policies that decided nothing in any test, by id.
+    /// The policies that did not determine any decision in any test, by id.
     pub untested: BTreeMap<String, PolicyLocation>,
-    /// How many policies there are.
+    /// The number of policies.
     pub policies: usize,
 }
 
-/// What came of one test.
+/// The result of one test.
 #[derive(Debug)]
 pub struct TestResult {
-    /// Its file.
+    /// The file of the test.
     pub file: PathBuf,
-    /// Its name.
+    /// The name of the test.
     pub name: String,
-    /// What came out otherwise than expected, a sentence each; empty where the test passed.
+    /// The differences from the expected result, one sentence each; empty if the test passed.
     pub differences: Vec<String>,
 }
 
 impl TestReport {
-    /// How many tests failed.
+    /// Returns the number of failed tests.
     pub fn failed(&self) -> usize {
         let failed = |result: &&TestResult| !result.differences.is_empty();
         self.results.iter().filter(failed).count()
     }
 }
 
-/// Runs the tests of `files`; `offers` are the tools and sources of the catalogue.
+/// Runs the tests of `files`. `offers` are the tools and sources of the catalogue.
 pub fn run_tests(
     simulator: &Simulator,
     offers: &[ToolFacts],
@@ -283,7 +283,7 @@ pub fn run_tests(
     }
 }
 
-/// The caller that a sample describes.
+/// Creates the caller that a sample describes.
 pub fn sample_caller(sample: &CallerSample) -> Result<Caller, String> {
     let attributes = sample.attributes.iter().map(|(name, value)| {
         attribute(value)
@@ -318,7 +318,7 @@ fn attribute(value: &Value) -> Option<AttributeValue> {
     }
 }
 
-/// The tool that a sample describes.
+/// Creates the tool that a sample describes.
 fn sample_tool(name: &str, kind: OfferKind, sample: &ToolSample) -> Result<ToolFacts, String> {
     let classes = sample.classes.iter().map(|class| {
         class
@@ -339,7 +339,7 @@ fn sample_tool(name: &str, kind: OfferKind, sample: &ToolSample) -> Result<ToolF
     })
 }
 
-/// One test as it runs.
+/// One test that is being run.
 struct TestRun<'a> {
     simulator: &'a Simulator,
     offers: &'a [ToolFacts],
@@ -618,13 +618,13 @@ impl TestRun<'_> {
     }
 }
 
-/// The time of tests that say none.
+/// The default time of a test.
 const USUAL_TIME: &str = "2026-01-07T12:00";
 
-/// The key of every conversation that is made up.
+/// The key of the conversation in a test.
 const CONVERSATION: &str = "00000000-0000-0000-0000-000000000000";
 
-/// The policies that decided, as a sentence ends.
+/// Returns the end of a sentence that names the policies that determined a decision.
 fn by(policies: &[String]) -> String {
     if policies.is_empty() {
         "by no policy".to_owned()
@@ -633,7 +633,7 @@ fn by(policies: &[String]) -> String {
     }
 }
 
-/// A column tier in a word.
+/// Returns the name of a column tier.
 pub fn tier_word(tier: ColumnTier) -> &'static str {
     match tier {
         ColumnTier::Clear => "clear",
@@ -644,8 +644,8 @@ pub fn tier_word(tier: ColumnTier) -> &'static str {
     }
 }
 
-/// The files of tests of the policies in `dir`: `*.test.yaml` beside them, and `*.yaml` of the directory `tests`; in the
-/// order of their names.
+/// Returns the test files of the policies in `dir`, sorted by path: `*.test.yaml` files beside the policies, and
+/// `*.yaml` files in the directory `tests`.
 pub fn test_files(dir: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for (directory, suffix) in [(dir.to_owned(), ".test.yaml"), (dir.join("tests"), ".yaml")] {

@@ -1,6 +1,7 @@
-//! What reaches nobody: questions about everyone at once, asked with the caller unknown.
+//! Detection of tools, rows and columns that no caller can reach, by evaluating policies with an unknown caller.
 //!
-//! The answers are for warnings. A policy that cannot be evaluated without its caller counts as one that lets somebody.
+//! The results are for warnings only. If a policy cannot be evaluated without its caller, some caller is assumed to
+//! have access.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,12 +16,12 @@ use crate::fault::DecisionFault;
 use crate::set::PolicySet;
 use crate::vocabulary::uid;
 
-/// What reaches nobody, and what to do about it. Shown as `problem; fix`.
+/// A warning that something is out of reach of every caller, with its fix. Displayed as `problem; fix`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advice {
-    /// What is wrong.
+    /// The problem.
     pub problem: String,
-    /// What to do.
+    /// The fix.
     pub fix: String,
 }
 
@@ -31,7 +32,7 @@ impl fmt::Display for Advice {
 }
 
 impl PolicySet {
-    /// Whether there can be a caller who may call `tool` in some context.
+    /// Returns whether some caller may call `tool` in some context.
     pub fn lets_anyone_call(&self, tool: &ToolFacts) -> bool {
         let (action, entity) = self.vocabulary.question(tool.kind);
         let Some(policies) = self.uses.get(&tool.kind) else {
@@ -44,7 +45,7 @@ impl PolicySet {
             .unwrap_or(true)
     }
 
-    /// Whether there can be a caller to whom columns of `class` are shown, in whatever tier.
+    /// Returns whether columns of `class` are shown to some caller, in any tier.
     pub fn shows_anyone(&self, class: &ColumnClass) -> bool {
         let vocabulary = &self.vocabulary;
         let resource = PartialEntityUid::from_concrete(vocabulary.class(class.as_str()));
@@ -61,7 +62,7 @@ impl PolicySet {
             })
     }
 
-    /// Whether there can be a caller who may read a row of the type `entity`; `None` where the schema has no such rows.
+    /// Returns whether some caller may read a row of the type `entity`, or `None` if the schema has no such row type.
     pub(crate) fn lets_anyone_read(&self, entity: &str) -> Option<bool> {
         let vocabulary = &self.vocabulary;
         let row = vocabulary.rows.get(entity)?;
@@ -71,7 +72,7 @@ impl PolicySet {
         Some(allowed.unwrap_or(true))
     }
 
-    /// That nobody may call `tool`, and the rule or the tag that would change it.
+    /// Returns the warning that nobody may call `tool`, with the policy or tag that would change it.
     pub fn advice_on_tool(&self, tool: &ToolFacts) -> Advice {
         let name = &tool.name;
         let tags = self.tags_of_calls();
@@ -93,7 +94,7 @@ impl PolicySet {
         }
     }
 
-    /// That nobody may read rows of the type `entity`; none where somebody may.
+    /// Returns the warning that nobody may read rows of the type `entity`, or `None` if some caller may.
     pub fn advice_on_rows(&self, entity: &str) -> Option<Advice> {
         match self.lets_anyone_read(entity) {
             Some(true) => None,
@@ -124,7 +125,7 @@ impl PolicySet {
         }
     }
 
-    /// The tags by which policies permit calls, in alphabetical order.
+    /// Returns the tags by which policies permit calls, in alphabetical order.
     fn tags_of_calls(&self) -> BTreeSet<String> {
         let policies = self.uses.get(&OfferKind::Tool);
         let policies = policies.into_iter().flat_map(Policies::policies);
@@ -134,7 +135,7 @@ impl PolicySet {
         tags.map(|tag| tag.id().unescaped().to_owned()).collect()
     }
 
-    /// The names of the row types that the schema knows.
+    /// Returns the names of the row types that the schema declares.
     pub(crate) fn row_types(&self) -> impl Iterator<Item = &str> {
         self.vocabulary.rows.keys().map(String::as_str)
     }

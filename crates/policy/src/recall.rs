@@ -1,4 +1,4 @@
-//! May the caller read a conversation of somebody else?
+//! Decisions whether a caller may read a conversation of somebody else.
 
 use std::collections::HashMap;
 
@@ -12,11 +12,11 @@ use crate::fault::DecisionFault;
 use crate::set::PolicySet;
 use crate::vocabulary::{OWNER, TENANT, uid};
 
-/// The question, for faults.
+/// The name of the question in faults.
 const WHAT: &str = "the question whether a conversation may be recalled";
 
 impl PolicySet {
-    /// Decides for `caller`, an entity that knows its roles.
+    /// Decides for `caller`, an entity whose parents are its roles.
     pub(crate) fn recall(
         &self,
         caller: Entity,

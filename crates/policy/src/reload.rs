@@ -1,4 +1,4 @@
-//! Takes up a changed policy directory, if what it holds is usable.
+//! Reloading of the policy directory when its files change.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,21 +16,21 @@ use crate::files::Files;
 use crate::set::PolicySet;
 use crate::shadow::ShadowEvaluator;
 
-/// The state of the directory at the last reload, so that a set is tried once and a fault is logged once.
+/// The state of the directory at the last reload. It ensures that a set is compiled once and a fault is logged once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DirectoryState {
-    /// Not read yet.
+    /// The directory has not been read yet.
     Unread,
     Files(Digest),
     Unreadable(String),
 }
 
-/// What a look at the directory found.
+/// The result of checking the directory for changes.
 #[derive(Debug)]
 pub(crate) enum DirectoryChange {
     None,
     Policies(Box<PolicySet>),
-    /// They changed, and are not usable.
+    /// The files changed and are not usable.
     Refused(Error),
 }
 
@@ -39,18 +39,18 @@ pub(crate) enum DirectoryChange {
 pub(crate) enum ReloadOutcome {
     Unchanged,
     Swapped,
-    /// The set in force stays.
+    /// The changed files are not usable. The current set stays in force.
     Refused(Error),
 }
 
-/// Loads the policies of `dir` for the first time.
+/// Loads the policies of `dir` when the service starts.
 pub(crate) fn first(dir: &Path) -> Result<(PolicySet, DirectoryState), Error> {
     let files = Files::read(dir)?;
     PolicySet::compile(&files).map(|set| (set, DirectoryState::Files(files.hash())))
 }
 
 impl DirectoryState {
-    /// Reads `dir`, and puts its policies in force if they changed and are usable as a whole.
+    /// Reads `dir`, and puts its policies in force if they have changed and are usable as a whole.
     pub(crate) fn reload(&mut self, dir: &Path, authorizer: &PolicyAuthorizer) -> ReloadOutcome {
         match self.look(dir) {
             DirectoryChange::None => ReloadOutcome::Unchanged,
@@ -62,7 +62,7 @@ impl DirectoryState {
         }
     }
 
-    /// Reads `dir`, and gives its policies if they changed and are usable as a whole.
+    /// Reads `dir`, and returns its policies if they have changed and are usable as a whole.
     pub(crate) fn look(&mut self, dir: &Path) -> DirectoryChange {
         let files = match Files::read(dir) {
             Ok(files) => files,
@@ -81,7 +81,8 @@ impl DirectoryState {
             return DirectoryChange::None;
         }
         let compiled = PolicySet::compile(&files);
-        // Files that changed meanwhile may have been read half before and half after: look again later.
+        // The files changed during compilation, so they may be a mixture of two versions. The next interval checks them
+        // again.
         if !Files::read(dir).is_ok_and(|again| again.hash() == files.hash()) {
             return DirectoryChange::None;
         }
@@ -93,7 +94,7 @@ impl DirectoryState {
     }
 }
 
-/// Has `reload` look at `dir` every `interval`, for as long as `target` is in use.
+/// Calls `reload` for `dir` every `interval`, as long as `target` is in use.
 pub(crate) fn watch<T: Send + Sync + 'static>(
     target: &Arc<T>,
     dir: PathBuf,
@@ -112,7 +113,6 @@ pub(crate) fn watch<T: Send + Sync + 'static>(
                 return;
             };
             let (dir, before, reload) = (dir.clone(), state.clone(), reload.clone());
-            // On a thread that may block.
             let reloaded = tokio::task::spawn_blocking(move || {
                 let mut state = before;
                 reload(&target, &mut state, &dir);
@@ -123,7 +123,7 @@ pub(crate) fn watch<T: Send + Sync + 'static>(
     });
 }
 
-/// Reads `dir`, puts its policies in force if they changed and are usable, and tells `readiness` where they are not.
+/// Reads `dir`, puts its policies in force if they have changed and are usable, and updates `readiness`.
 pub(crate) fn reload_policies(
     authorizer: &PolicyAuthorizer,
     state: &mut DirectoryState,
@@ -134,7 +134,8 @@ pub(crate) fn reload_policies(
     report(&outcome, authorizer, readiness);
 }
 
-/// Reads `dir`, and takes its policies for the candidate if they changed. Where they are not usable there is none.
+/// Reads `dir`, and makes its policies the candidate if they have changed. If they are not usable, there is no
+/// candidate.
 pub(crate) fn reload_candidate(shadow: &ShadowEvaluator, state: &mut DirectoryState, dir: &Path) {
     match state.look(dir) {
         DirectoryChange::None => {}

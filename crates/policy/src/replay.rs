@@ -1,8 +1,8 @@
-//! Decides recorded calls anew by other policies, from what is on record: who called what, when and from where, and not with
-//! which arguments.
+//! Replay of recorded calls with other policies. The record states who called which tool, when and from where, but not
+//! with which arguments.
 //!
-//! The record has no attributes of the caller and no arguments, so both stay unknown. An answer counts only where it holds
-//! whatever they were; anything else is said to be undetermined and never guessed.
+//! The record contains neither the attributes of the caller nor the arguments, so both are unknown. An answer is
+//! returned only if it is the same for all their possible values; otherwise the result is undetermined.
 
 use std::sync::Arc;
 
@@ -16,32 +16,33 @@ use crate::fault::DecisionFault;
 use crate::set::PolicySet;
 use crate::simulator::Simulator;
 
-/// A recorded call, decided anew.
+/// The result of replaying a recorded call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReplayedCall {
-    /// Allowed by these policies, whatever its arguments and the caller's attributes were.
+    /// These policies allow the call, whatever its arguments and the caller's attributes were.
     Allowed(Vec<String>),
-    /// Allowed by these with an approval, and not without one.
+    /// These policies allow the call with an approval, and no policy allows it without one.
     NeedsApproval(Vec<String>),
-    /// Denied by these, whatever they were; by none where nothing permits it.
+    /// These policies deny the call, whatever its arguments and the caller's attributes were. The list is empty if no
+    /// policy permits the call.
     Denied(Vec<String>),
-    /// The answer depends on what is not on record.
+    /// The answer depends on information that is not on record.
     Undetermined,
 }
 
-/// What these policies say of a recorded caller and a tool, worked out once for all their calls.
+/// The rights of a recorded caller to a tool, computed once for all calls of that caller.
 #[derive(Debug)]
 pub struct ReplayedRights(Rights);
 
 #[derive(Debug)]
 enum Rights {
-    /// Whenever and from wherever a call was made.
+    /// The answer does not depend on the context of a call.
     Settled(ReplayedCall),
-    /// It depends on that, and perhaps on what is not on record.
+    /// The answer depends on the context, and possibly on information that is not on record.
     ByContext(Box<OpenRights>),
 }
 
-/// What it takes to decide once it is known when and from where a call was made.
+/// The state that is needed to decide once the context of a call is known.
 #[derive(Debug)]
 struct OpenRights {
     set: Arc<PolicySet>,
@@ -50,23 +51,24 @@ struct OpenRights {
     entities: PartialEntities,
     access: Access,
     approvable: Option<Access>,
-    /// The caller and the tool, where the policies that can still decide look at nothing that is not on record: plain
-    /// evaluation is many times as fast as partial evaluation.
+    /// The entities of the caller and the tool. It is `None` if the policies that can still decide read information
+    /// that is not on record. Otherwise plain evaluation is used, which is many times as fast as partial evaluation.
     known: Option<Entities>,
 }
 
 impl Simulator {
-    /// What the policies say of `caller`, whose subject, tenant and roles are on record and whose attributes count as unknown,
-    /// and of `tool`, with the definition that it had.
+    /// Returns the rights of `caller` to `tool`. The caller's subject, tenant and roles are on record, and the
+    /// attributes count as unknown. The tool has the definition that it had at the time of the call.
     pub fn replay(&self, caller: &Caller, tool: &ToolFacts) -> ReplayedRights {
         let Ok(open) = self.open_rights(caller, tool) else {
-            // A policy that fails may fail only for want of an attribute.
+            // A policy may fail only because an attribute is missing.
             return ReplayedRights(Rights::Settled(ReplayedCall::Undetermined));
         };
         let accesses = (&open.access, open.approvable.as_ref());
         let depends = accesses.0.open().is_some() || accesses.1.and_then(Access::open).is_some();
         let counters = open.set.counters_read(accesses);
-        // What went before a recorded call is not counted anew.
+        // The earlier calls of a recorded call are not counted again, so a decision that depends on counters is
+        // undetermined.
         if depends && counters.is_empty() && open.set.access_reads_context(tool) {
             return ReplayedRights(Rights::ByContext(Box::new(open)));
         }
@@ -100,12 +102,12 @@ impl Simulator {
 }
 
 impl ReplayedRights {
-    /// Whether a decision depends on when and from where the call was made.
+    /// Returns whether a decision depends on the context of the call.
     pub fn depends_on_context(&self) -> bool {
         matches!(self.0, Rights::ByContext(_))
     }
 
-    /// Decides a call; a `context` that is none counts as unknown.
+    /// Decides a call. `context` is `None` if it is unknown.
     pub fn decide(&self, context: Option<&CallContext>) -> ReplayedCall {
         match (&self.0, context) {
             (Rights::Settled(settled), _) => settled.clone(),
@@ -120,9 +122,9 @@ impl ReplayedRights {
 impl OpenRights {
     fn decide(&self, context: &CallContext) -> Result<ReplayedCall, DecisionFault> {
         let set = &self.set;
-        // What the arguments are is left out of the entities, and so unknown.
+        // The entity of the arguments is missing from the entities, so the arguments are unknown.
         let context = context.to_cedar(Some(set.vocabulary.call_parts(self.tool.kind)))?;
-        // Of the policies, those that can still decide.
+        // Only the policies that can still decide are evaluated.
         let settle = |access: &Access| match access {
             Access::Settled(_) => Ok(access.clone()),
             Access::ByContext(policies) => match &self.known {
@@ -141,7 +143,7 @@ impl OpenRights {
         Ok(set.replayed(access, approvable))
     }
 
-    /// Decides by policies that look at nothing that is not on record.
+    /// Decides by policies that read only information that is on record.
     fn evaluate(
         &self,
         policies: &cedar_policy::PolicySet,
@@ -158,7 +160,7 @@ impl OpenRights {
     }
 }
 
-/// Whether a policy may look at the arguments of a call or at attributes of the caller.
+/// Returns whether a policy may read the arguments of a call or attributes of the caller.
 fn looks_at_unknown(policies: &cedar_policy::PolicySet) -> bool {
     policies.policies().any(|policy| {
         let json = policy.to_json();
@@ -166,7 +168,8 @@ fn looks_at_unknown(policies: &cedar_policy::PolicySet) -> bool {
     })
 }
 
-/// In conditions of policies: any use of the principal, and of the context whatever is not the time or the address.
+/// Returns whether conditions of policies use the principal, or any part of the context other than the time and the
+/// address.
 fn reads_unknown(json: &Value) -> bool {
     match json {
         Value::Object(members) => {
@@ -204,14 +207,15 @@ impl PolicySet {
         }
     }
 
-    /// A caller who lacks an attribute that the schema requires is denied everything.
+    /// Returns whether the schema requires an attribute of callers. A caller who lacks a required attribute is denied
+    /// everything.
     fn requires_attributes(&self) -> bool {
         let mut attributes = self.vocabulary.caller_attributes.values();
         attributes.any(|attribute| attribute.required)
     }
 }
 
-/// The caller and the tool as far as they are on record.
+/// Returns the entities of the caller and the tool as far as they are on record.
 fn recorded_entities(
     set: &PolicySet,
     caller: &Caller,
@@ -220,7 +224,7 @@ fn recorded_entities(
     let vocabulary = &set.vocabulary;
     let refused = || DecisionFault::Refused("the entities of a recorded call");
     let around = vocabulary.around(Some(tool), &tool.classes)?;
-    // With the schema they would have its actions among them, which have no form as partial entities.
+    // With the schema, the entities would include its actions, which cannot be converted to partial entities.
     let entities = Entities::from_entities(around, None).map_err(|_| refused())?;
     let mut entities = entities.to_json_value().map_err(|_| refused())?;
     let roles = caller.roles().iter();

@@ -1,4 +1,4 @@
-//! What partial evaluation leaves of a policy, as a rule that stands alone.
+//! Conversion of the residuals of partial evaluation to policies that stand alone.
 
 use cedar_policy::Policy;
 use serde_json::{Value, json};
@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use crate::fault::DecisionFault;
 use crate::set::depth;
 
-/// Deepest JSON of a rule, about 12 levels of expression once chains are balanced: Cedar reads it on an
-/// ordinary thread of 2 MiB even in a debug build, which takes 95 KiB of stack a level (measured).
+/// Maximum JSON depth of a rule, about 12 levels of expression after balancing. Cedar can parse this depth on an
+/// ordinary thread with a stack of 2 MiB, even in a debug build, in which a level takes 95 KiB of stack (measured).
 const MAX_JSON_DEPTH: usize = 28;
 
-/// A residual as JSON, when it can be decided by looking at the row alone.
+/// Returns a residual as JSON, or an error if it cannot be decided from the row alone.
 pub(crate) fn stand_alone(residual: &Policy) -> Result<String, DecisionFault> {
     let not_by_row = |problem| DecisionFault::NotByRow {
         policy: residual.id().to_string(),
@@ -35,16 +35,16 @@ pub(crate) fn stand_alone(residual: &Policy) -> Result<String, DecisionFault> {
     if depth(&json) > MAX_JSON_DEPTH {
         return Err(not_by_row("it nests too deeply"));
     }
-    // Permits travel with every call: of the annotations only the id is worth it.
+    // Permits are sent with every call, so only the id is kept of the annotations.
     if let Some(annotations) = json.get_mut("annotations").and_then(Value::as_object_mut) {
         annotations.retain(|name, _| name == "id");
     }
     Ok(json.to_string())
 }
 
-/// Cuts what can never be reached: behind `… && false` no `&&` goes on, behind `… || true` no `||`.
-/// Partial evaluation leaves such branches, and where it could not even evaluate them, an error in
-/// them: `resource.open && principal has ward && …` of a caller without a ward ends so.
+/// Removes operands that are never evaluated: those after `… && false` in a chain of `&&`, and those after `… || true`
+/// in a chain of `||`. Partial evaluation leaves such operands in the residual, and replaces those that it cannot
+/// evaluate by an error. An example is `resource.open && principal has ward && …` for a caller without a ward.
 fn cut_unreachable(expression: &mut Value) {
     match expression {
         Value::Array(items) => items.iter_mut().for_each(cut_unreachable),
@@ -61,8 +61,8 @@ fn cut_unreachable(expression: &mut Value) {
     }
 }
 
-/// Makes chains of `&&` and `||` as shallow as they can be, since Cedar reads JSON recursively, at many
-/// kilobytes of stack a level. Operands keep their order, so the outcome stays the same, errors included.
+/// Makes chains of `&&` and `||` as shallow as possible, since Cedar parses JSON recursively and uses many kilobytes of
+/// stack per level. The operands keep their order, so the result is the same, including errors.
 fn balance(expression: Value) -> Value {
     match expression {
         Value::Array(items) => items.into_iter().map(balance).collect(),
@@ -83,7 +83,7 @@ fn balance(expression: Value) -> Value {
     }
 }
 
-/// The operands of a chain of `operator`, from left to right.
+/// Collects the operands of a chain of `operator`, from left to right.
 fn chain(operator: &str, mut expression: Value, operands: &mut Vec<Value>) {
     match expression.get_mut(operator).map(Value::take) {
         Some(mut sides) => {
@@ -94,7 +94,7 @@ fn chain(operator: &str, mut expression: Value, operands: &mut Vec<Value>) {
     }
 }
 
-/// The shallowest tree over `operands`.
+/// Returns the shallowest tree of `operator` over `operands`.
 fn tree(operator: &str, mut operands: Vec<Value>) -> Value {
     if operands.len() < 2 {
         return operands.pop().unwrap_or_default();
@@ -104,7 +104,7 @@ fn tree(operator: &str, mut operands: Vec<Value>) -> Value {
     Value::Object([(operator.to_owned(), sides)].into_iter().collect())
 }
 
-/// True when `expression` is known to have no other outcome than `!truth`, if it has one at all.
+/// Returns whether `expression` is known never to evaluate to `truth`, although it may evaluate to an error.
 fn is_never(expression: &Value, truth: bool) -> bool {
     let side =
         |operands: &Value, side| operands.get(side).is_some_and(|side| is_never(side, truth));
@@ -135,9 +135,9 @@ fn is_never(expression: &Value, truth: bool) -> bool {
     }
 }
 
-/// Walks an expression of Cedar's JSON format. Only what is listed passes: attributes may be taken of
-/// the resource alone, because no other entity will be there, and then Cedar answers `in` with false
-/// and everything else with an error.
+/// Checks that an expression in Cedar's JSON format needs only the row. Only the listed operations are allowed.
+/// Attributes may be read only of the resource, because there is no other entity when the rule is evaluated. For other
+/// entities, Cedar would evaluate `in` to false and everything else to an error.
 fn needs_only_the_row(expression: &Value) -> Result<(), &'static str> {
     let mut fields = expression.as_object().into_iter().flatten();
     let (Some((operator, operands)), None) = (fields.next(), fields.next()) else {
@@ -166,7 +166,7 @@ fn needs_only_the_row(expression: &Value) -> Result<(), &'static str> {
         "if-then-else" => walk(&["if", "then", "else"]),
         "is" if operands.get("in").is_none() => walk(&["left"]),
         "." | "has" if operands.get("attr").is_some_and(Value::is_string) => of_the_row(),
-        // Rows are in nothing but themselves; the schema allows no parents.
+        // A row is in no entity but itself, because the schema allows no parents.
         "in" => of_the_row().and_then(|()| walk(&["right"])),
         _ => Err("it uses an operation that rows do not support"),
     }

@@ -1,4 +1,4 @@
-//! Which rows may leave: what is left of `read` when only the row is unknown.
+//! Row rules: the residual of `read` when only the row is unknown.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use crate::schema_shape::{Record, Type};
 use crate::set::PolicySet;
 use crate::vocabulary::Vocabulary;
 
-/// The attributes of the row that `policies` mention, with the types they are declared with.
+/// Returns the attributes of the row that `policies` mention, with their declared types.
 fn mentioned(
     policies: &[String],
     declared: &Record,
@@ -44,7 +44,7 @@ fn mentioned(
     typed.collect()
 }
 
-/// Names in `{"." | "has": {"left": {"Var": "resource"}, "attr": NAME}}`, wherever they stand.
+/// Collects the names in `{"." | "has": {"left": {"Var": "resource"}, "attr": NAME}}` anywhere in the JSON value.
 fn collect(json: &Value, names: &mut BTreeSet<String>) {
     match json {
         Value::Object(members) => {
@@ -66,8 +66,8 @@ fn collect(json: &Value, names: &mut BTreeSet<String>) {
 }
 
 impl Vocabulary {
-    /// Whether `rule` admits `row`, decided the way its reader does: by the stable authorizer, with nothing but the row
-    /// as its entities. A fault names the policies by the ids that their author gave them.
+    /// Returns whether `rule` admits `row`, with the same evaluation as in the tool-runner: Cedar's standard authorizer
+    /// with the row as the only entity. A fault names the policies by the ids that their authors gave them.
     pub(crate) fn admits(
         &self,
         principal: &EntityUid,
@@ -109,8 +109,8 @@ impl Vocabulary {
 }
 
 impl PolicySet {
-    /// The rule for rows of type `entity`. It holds for this caller and this context only, and can be decided by the stable
-    /// authorizer with nothing but the one row as its entities.
+    /// Returns the rule for rows of the type `entity`. The rule is valid only for this caller and this context, and it
+    /// can be evaluated by Cedar's standard authorizer with the row as the only entity.
     pub(crate) fn row_rule(
         &self,
         principal: &EntityUid,
@@ -149,8 +149,8 @@ impl PolicySet {
             Some(Decision::Allow) => rule.all = true,
             Some(Decision::Deny) => {}
             None => {
-                // A permit that is already true is part of the rule too: without it the forbids that
-                // are left would have nothing to take away from.
+                // A permit that is already true is part of the rule as well. Without it, the remaining forbids would
+                // have nothing to restrict.
                 let already_true = response
                     .true_permits()
                     .filter_map(|id| response.get_policy(id));

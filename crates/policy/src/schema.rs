@@ -1,4 +1,4 @@
-//! The schema of a set: the words that are built in, and what the files of its directory add to them.
+//! The schema of a policy set: the built-in declarations, and the declarations in the files of its directory.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,14 @@ use crate::limits::CedarLanguage;
 use crate::schema_shape::{Declarations, Record, Type};
 use crate::vocabulary::{ARGUMENTS, CALL_TOOL, READ, SUBJECT, TENANT, USER, Vocabulary};
 
-/// The entity whose attributes are counters of earlier calls. There is no such entity: the context of a call has them.
+/// The name of the entity whose attributes declare counters of earlier calls. No such entity exists at run time; the
+/// counters are part of the context of a call.
 const COUNTERS: &str = "History";
 
-/// The words in which Wardgate asks.
+/// The built-in schema, which declares the entities and actions in Wardgate's requests.
 pub(crate) const BASE: &str = include_str!("base.cedarschema");
 
-/// What a directory adds attributes to.
+/// The kind of entity to which a directory adds attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Holder {
     Row,
@@ -27,7 +28,7 @@ enum Holder {
 }
 
 impl Holder {
-    /// Whether something gives an attribute of it a value of this type.
+    /// Returns whether an attribute of this kind of entity can have a value of this type.
     fn takes(self, r#type: &Type) -> bool {
         match (self, r#type) {
             (_, Type::Text | Type::Integer | Type::Boolean) | (Self::Arguments, Type::Decimal) => {
@@ -42,7 +43,7 @@ impl Holder {
         }
     }
 
-    /// Those types.
+    /// Returns the supported types, as a text for findings.
     fn types(self) -> &'static str {
         match self {
             Self::Row => "String, Long, Bool",
@@ -52,7 +53,7 @@ impl Holder {
     }
 }
 
-/// The words for the questions, over the built-in schema and what `files` add to it.
+/// Merges the built-in schema with the declarations in `files`.
 pub(crate) fn compose(files: &[SourceFile<'_>]) -> Result<Vocabulary, Findings> {
     let mut composition = Composition::new()?;
     for file in files {
@@ -63,26 +64,26 @@ pub(crate) fn compose(files: &[SourceFile<'_>]) -> Result<Vocabulary, Findings> 
     composition.finish(files)
 }
 
-/// A schema in the making, in Cedar's JSON format.
+/// A schema that is being merged, in Cedar's JSON format.
 struct Composition<'a> {
     base: FileDeclarations,
-    /// Of `User` and `Arguments`, besides those that are built in, with where the directory speaks of them.
+    /// The additional attributes of `User` and `Arguments`, with the position of their declaration.
     extensions: BTreeMap<&'static str, SchemaEntry<'a>>,
     counters: CallCounters,
-    /// Where they are declared.
+    /// The position of the declaration of the counters.
     counters_place: Option<DeclarationPosition<'a>>,
     rows: BTreeMap<String, SchemaEntry<'a>>,
     common_types: BTreeMap<String, SchemaEntry<'a>>,
     found: Vec<Finding>,
 }
 
-/// A declaration of a file.
+/// A declaration in a file.
 struct SchemaEntry<'a> {
     json: Value,
     place: DeclarationPosition<'a>,
 }
 
-/// Where a declaration stands.
+/// The position of a declaration.
 #[derive(Clone, Copy)]
 struct DeclarationPosition<'a> {
     file: &'a SourceFile<'a>,
@@ -100,7 +101,7 @@ impl DeclarationPosition<'_> {
     }
 }
 
-/// What one text declares outside any namespace.
+/// The declarations of one text outside any namespace.
 #[derive(Default)]
 struct FileDeclarations {
     entities: Map<String, Value>,
@@ -258,7 +259,7 @@ impl<'a> Composition<'a> {
         }
     }
 
-    /// Adds attributes to an entity that is built in.
+    /// Adds attributes to a built-in entity.
     fn extend_entity(&mut self, name: &'static str, json: &Value, place: DeclarationPosition<'a>) {
         let parts = [
             ("memberOfTypes", "in […]"),
@@ -307,7 +308,7 @@ impl<'a> Composition<'a> {
         }
     }
 
-    /// The schema over everything added, from `files`.
+    /// Builds the schema from everything that was added from `files`.
     fn finish(mut self, files: &[SourceFile<'_>]) -> Result<Vocabulary, Findings> {
         if !self.found.is_empty() {
             return Err(Findings(self.found));
@@ -348,7 +349,7 @@ impl<'a> Composition<'a> {
         })
     }
 
-    /// The whole schema in Cedar's JSON format.
+    /// Returns the whole schema in Cedar's JSON format.
     fn merged(&mut self) -> Value {
         let FileDeclarations {
             mut entities,
@@ -387,7 +388,8 @@ impl<'a> Composition<'a> {
     }
 }
 
-/// What of a schema Cedar cannot resolve, at the word that it names last.
+/// Returns a finding for an error in resolving the schema, at the position of the last name in Cedar's message that
+/// occurs in a file.
 fn unresolved(error: &dyn miette::Diagnostic, files: &[SourceFile<'_>]) -> Findings {
     let problem = error.to_string();
     let words = problem.rsplit(|character: char| !is_of_word(character));
@@ -411,7 +413,7 @@ fn is_of_word(character: char) -> bool {
     character.is_alphanumeric() || character == '_'
 }
 
-/// Where `word` stands in `text`, not as a part of another.
+/// Returns the position of `word` in `text` where it is not part of a longer word.
 fn whole_word(text: &str, word: &str) -> Option<usize> {
     let mut found = text.match_indices(word).map(|(at, _)| at);
     found.find(|at| {
@@ -422,7 +424,7 @@ fn whole_word(text: &str, word: &str) -> Option<usize> {
     })
 }
 
-/// Where the statement begins that declares `name` by `keyword`, of the statements that begin at `starts`.
+/// Returns the start of the statement that declares `name` with `keyword`. `starts` are the starts of all statements.
 fn declaration(text: &str, starts: &[usize], keyword: &str, name: &str) -> Option<usize> {
     let ends = starts.iter().skip(1).copied().chain([text.len()]);
     let mut statements = starts.iter().copied().zip(ends);
@@ -462,7 +464,7 @@ fn twice(
     second.finding(problem, "keep one of the two")
 }
 
-/// The attributes of entity `name` whose types nothing gives a value of.
+/// Returns a finding for each attribute of the entity `name` whose type is not supported.
 fn misfits(
     name: &str,
     attributes: &Record,

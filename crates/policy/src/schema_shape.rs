@@ -1,6 +1,7 @@
-//! What a schema declares, read from Cedar's JSON schema format, with common types resolved.
+//! The declarations of a schema, read from Cedar's JSON schema format, with common types resolved.
 //!
-//! Cedar's own `Schema` validates but tells no shapes; the JSON form of the same text does.
+//! Cedar's own `Schema` validates requests but does not expose the declared types, so this module reads them from the
+//! JSON form.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,7 +24,7 @@ struct EntityJson {
     shape: Option<Value>,
 }
 
-/// A type, as far as Wardgate distinguishes them.
+/// A type, to the extent that Wardgate distinguishes types.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Type {
     Text,
@@ -36,10 +37,10 @@ pub(crate) enum Type {
     Other,
 }
 
-/// The attributes of an entity.
+/// The attributes of an entity or record, by name.
 pub(crate) type Record = BTreeMap<String, Attribute>;
 
-/// One attribute.
+/// An attribute of an entity or record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Attribute {
     pub(crate) r#type: Type,
@@ -47,7 +48,7 @@ pub(crate) struct Attribute {
 }
 
 impl Declarations {
-    /// From a whole schema in Cedar's JSON format; `None` when it cannot be read.
+    /// Reads the declarations of a whole schema in Cedar's JSON format. Returns `None` if it cannot be read.
     pub(crate) fn read(schema: &Value) -> Option<Self> {
         match schema.get("") {
             Some(outside) => Self::deserialize(outside).ok(),
@@ -55,7 +56,7 @@ impl Declarations {
         }
     }
 
-    /// The attributes of the entity type `name`; none where there is no such type.
+    /// Returns the attributes of the entity type `name`. The result is empty if there is no such type.
     pub(crate) fn attributes(&self, name: &str) -> Record {
         let entity = self.entity_types.get(name);
         self.record(entity.and_then(|entity| entity.shape.as_ref()))
@@ -79,7 +80,7 @@ impl Declarations {
         attributes.into_iter().flatten().map(attribute).collect()
     }
 
-    /// Follows names of common types. Cedar refuses cycles before it comes to this.
+    /// Resolves names of common types. Cedar has already rejected cycles.
     fn expand<'a>(&'a self, json: &'a Value) -> &'a Value {
         let tag = json.get("type").and_then(Value::as_str).unwrap_or_default();
         let name = match tag {
@@ -107,7 +108,7 @@ impl Declarations {
             "Record" => Type::Record(self.record(Some(json))),
             "Extension" if name == "decimal" => Type::Decimal,
             "Entity" => Type::Entity(name.to_owned()),
-            // An entity type of the same name hides a built-in one (Cedar RFC 24).
+            // An entity type with the name of a built-in type shadows it (Cedar RFC 24).
             "EntityOrCommon" if self.entity_types.contains_key(name) => {
                 Type::Entity(name.to_owned())
             }

@@ -1,4 +1,5 @@
-//! The gRPC methods: verify whose the token is, convert, decide, convert.
+//! The gRPC methods of the policy service: each verifies the caller's token, converts the request, decides, and
+//! converts the response.
 
 use std::path::Path;
 use std::pin::Pin;
@@ -26,9 +27,10 @@ use crate::reload::DirectoryState;
 use crate::shadow::ShadowEvaluator;
 use crate::{Config, Error, reload};
 
-/// The policy service over the policies of `config`, which counts earlier calls at `history`. Fails when the policies are not
-/// usable, or the keys of its issuers; afterwards a changed directory is taken up when it is usable and otherwise left alone;
-/// the service stays ready and says so. Call it inside a Tokio runtime.
+/// Creates the policy service for the policies of `config`. It counts earlier calls with `history`. The function fails
+/// if the policies, or the keys of the issuers, are not usable. Later, a changed directory is put in force if it is
+/// usable and ignored otherwise; in that case the service stays ready and reports the fault in its readiness. Must be
+/// called inside a Tokio runtime.
 pub async fn service(
     config: Config,
     signer: PermitSigner,
@@ -65,7 +67,7 @@ pub async fn service(
         let dir = shadow.policies;
         let shadow = ShadowEvaluator::new(history.clone());
         let mut state = DirectoryState::Unread;
-        // Before the first call: a permit that is used again is not compared later.
+        // This runs before the first call, because a permit that is used again is not compared later.
         reload::reload_candidate(&shadow, &mut state, &dir);
         let interval = config.reload_interval;
         reload::watch(&shadow, dir, state, interval, reload::reload_candidate);
@@ -103,7 +105,7 @@ pub async fn service(
     })
 }
 
-/// Ready while the issuers' keys can be used and the policies are in force.
+/// Returns a readiness that is ready if the keys of the issuers can be used and the policies are in force.
 fn both_ready(
     mut keys: watch::Receiver<Readiness>,
     mut policies: watch::Receiver<Readiness>,
@@ -132,19 +134,21 @@ fn both_ready(
     (readiness, AbortOnDropHandle::new(following))
 }
 
-/// The handler of the policy service's methods.
+/// The implementation of the gRPC methods.
 struct PolicyHandler {
     authorizer: Arc<PolicyAuthorizer>,
     auth: Authenticator,
-    /// Roles and attributes besides those of the tokens.
+    /// The lookup of roles and attributes in addition to those of the tokens.
     lookup: Option<CallerLookup>,
-    /// Held, so that the readiness keeps its last value for as long as the service lives.
+    /// The sender of the policies' readiness, kept so that the readiness keeps its last value as long as the service
+    /// lives.
     _readiness_sender: watch::Sender<Readiness>,
     _following: AbortOnDropHandle<()>,
 }
 
 impl PolicyHandler {
-    /// Who asks, by their own token and what is looked up of them. The peer's word is not taken for it.
+    /// Verifies the caller's own token and looks up the caller's rights. Claims of the peer about the caller are not
+    /// used.
     async fn caller(&self, token: &str) -> Result<Arc<Caller>, CallError> {
         let verified = self.auth.verify_token(token).await;
         let known = match (verified, &self.lookup) {
@@ -179,7 +183,7 @@ impl Authorizer for PolicyHandler {
     }
 }
 
-/// A request without a token that verifies.
+/// An error for a request whose token does not verify.
 #[derive(Debug, thiserror::Error)]
 #[error("the caller cannot be verified: {0}")]
 struct UnverifiedCaller(TokenRefusal);
@@ -324,7 +328,7 @@ impl server::PolicyService for PolicyHandler {
         };
         let permitted = operator.check_permitted();
         permitted.map_err(|refused| CallError::from(&refused))?;
-        // An operator without a tenant belongs to whoever runs the whole.
+        // An operator without a tenant may see the differences of all tenants.
         let tenant = Some(operator.caller.tenant()).filter(|it| !it.is_empty());
         let report = self.authorizer.shadow_report(tenant);
         Ok(Response::new(report.into()))

@@ -1,4 +1,4 @@
-//! A policy set, as its questions need it; unchangeable.
+//! An immutable, compiled policy set, organised by the questions that it answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -13,29 +13,30 @@ use crate::arguments;
 use crate::history::collect_counters;
 use crate::vocabulary::Vocabulary;
 
-/// Where a policy stands.
+/// The location of a policy.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PolicyLocation {
     /// The file.
     pub file: PathBuf,
-    /// The line where it begins, from 1.
+    /// The line where the policy begins, counted from 1.
     pub line: usize,
 }
 
-/// A schema and policies that were checked as a whole: within limits, valid under strict validation,
-/// speaking of everything Wardgate asks, and tried once.
+/// A schema and policies that were checked as a whole: they are within the limits, valid under strict validation, cover
+/// everything that Wardgate asks, and were tried once.
 #[derive(Debug)]
 pub struct PolicySet {
     hash: Digest,
     locations: Arc<BTreeMap<String, PolicyLocation>>,
-    /// The policies that look at the context: the time, the client's address or earlier calls.
+    /// The policies that read the context: the time, the client's address or earlier calls.
     context_readers: Arc<BTreeSet<PolicyId>>,
-    /// The policies that look at earlier calls, with the counters that they read.
+    /// The policies that read earlier calls, with the counters that they read.
     pub(crate) history_readers: Arc<BTreeMap<PolicyId, BTreeSet<String>>>,
     pub(crate) vocabulary: Arc<Vocabulary>,
-    /// The policies that can apply to a question, apart, so that each question costs only its own.
+    /// The policies that can apply to each kind of use, kept separately so that a decision evaluates only relevant
+    /// policies.
     pub(crate) uses: BTreeMap<OfferKind, cedar::PolicySet>,
-    /// Those about calls of tools without the permits that need an approval; none where no permit needs one.
+    /// The policies about tool calls without the permits that require an approval, or `None` if no permit requires one.
     pub(crate) without_approval: Option<cedar::PolicySet>,
     pub(crate) read: BTreeMap<String, cedar::PolicySet>,
     pub(crate) show: [cedar::PolicySet; 4],
@@ -44,17 +45,17 @@ pub struct PolicySet {
 }
 
 impl PolicySet {
-    /// SHA-256 over file names and contents: the version that decisions and permits carry.
+    /// Returns the SHA-256 digest of file names and contents: the version that decisions and permits state.
     pub fn hash(&self) -> Digest {
         self.hash
     }
 
-    /// The ids of the policies, sorted.
+    /// Returns the ids of the policies, sorted.
     pub fn policy_ids(&self) -> Vec<&str> {
         self.locations.keys().map(String::as_str).collect()
     }
 
-    /// Every policy, once for each question that it can apply to.
+    /// Returns every policy, once for each question to which it can apply.
     pub(crate) fn policies_of_questions(&self) -> impl Iterator<Item = &Policy> {
         let sets = self.uses.values().chain(self.read.values());
         let sets = sets.chain(&self.show).chain([&self.recall]);
@@ -62,7 +63,7 @@ impl PolicySet {
         sets.flat_map(cedar::PolicySet::policies)
     }
 
-    /// Those of whom one has to approve a call that only these policies permit.
+    /// Returns the people who may approve a call that only these policies permit.
     pub(crate) fn approvers(&self, ids: &[String]) -> Approvers {
         let mut approvers = Approvers::default();
         let policies = self.uses.get(&OfferKind::Tool);
@@ -80,17 +81,17 @@ impl PolicySet {
         approvers
     }
 
-    /// Where each policy stands, by its id.
+    /// Returns the location of each policy, by its id.
     pub fn locations(&self) -> &BTreeMap<String, PolicyLocation> {
         &self.locations
     }
 
-    /// Whether the use of `tool` can depend on the context.
+    /// Returns whether the use of `tool` can depend on the context.
     pub(crate) fn access_reads_context(&self, tool: &ToolFacts) -> bool {
         self.read_context(self.uses.get(&tool.kind))
     }
 
-    /// Whether the rows or columns of `tool` can depend on the context.
+    /// Returns whether the rows or columns of `tool` can depend on the context.
     pub(crate) fn view_reads_context(&self, tool: &ToolFacts) -> bool {
         let rows = tool.entity.as_ref();
         let rows = rows.and_then(|entity| self.read.get(entity));
@@ -103,8 +104,8 @@ impl PolicySet {
         policies.any(|policy| self.context_readers.contains(policy.id()))
     }
 
-    /// The same without the policies whose scope asks for a role that is none of `roles`: what a caller with these roles is
-    /// decided by. Cedar looks at every policy of a set, so that a decision costs as much as there are.
+    /// Returns the set without the policies whose scope requires a role that is not in `roles`. Decisions about a
+    /// caller with these roles are the same, but faster, because Cedar evaluates every policy of a set.
     pub(crate) fn for_roles(&self, roles: &[String]) -> Self {
         let applies = |policy: &&Policy| match policy.principal_constraint() {
             PrincipalConstraint::In(group) | PrincipalConstraint::IsIn(_, group) => {
@@ -135,7 +136,7 @@ impl PolicySet {
         }
     }
 
-    /// Sorts the policies by the questions they can apply to.
+    /// Creates a set, with the policies grouped by the questions to which they can apply.
     pub(crate) fn new(
         hash: Digest,
         mut vocabulary: Vocabulary,
@@ -143,7 +144,7 @@ impl PolicySet {
         locations: BTreeMap<String, PolicyLocation>,
     ) -> Self {
         let reads = PolicyReads::of(policies, &vocabulary);
-        // Only what a policy looks at has to have the type that is declared.
+        // Only arguments that a policy reads have to have their declared type.
         vocabulary
             .argument_types
             .retain(|name, _| reads.arguments.contains(name));
@@ -217,10 +218,10 @@ impl PolicySet {
     }
 }
 
-/// What the policies of a set look at.
+/// The arguments, context and counters that the policies of a set read.
 #[derive(Default)]
 struct PolicyReads {
-    /// The names of arguments.
+    /// The names of the arguments that any policy reads.
     arguments: BTreeSet<String>,
     context_readers: BTreeSet<PolicyId>,
     history_readers: BTreeMap<PolicyId, BTreeSet<String>>,
@@ -240,7 +241,8 @@ impl PolicyReads {
                 }
                 collect_counters(&json, counters, &mut read);
             } else {
-                // Compiling refuses a policy that has no JSON form; without it, everything counts as read.
+                // The compiler rejects a policy without a JSON form. If one occurred, it would count as reading
+                // everything.
                 let arguments = vocabulary.argument_types.keys().cloned();
                 reads.arguments.extend(arguments);
                 reads.context_readers.insert(id.clone());
@@ -254,7 +256,7 @@ impl PolicyReads {
     }
 }
 
-/// Ids are unique already, so adding cannot fail.
+/// Creates a Cedar policy set. Adding a policy cannot fail, because the ids are already unique.
 pub(crate) fn gather(policies: impl IntoIterator<Item = Policy>) -> cedar::PolicySet {
     let mut set = cedar::PolicySet::new();
     for policy in policies {
@@ -263,7 +265,7 @@ pub(crate) fn gather(policies: impl IntoIterator<Item = Policy>) -> cedar::Polic
     set
 }
 
-/// Whether an expression reads anything of the context but the arguments.
+/// Returns whether an expression reads any part of the context other than the arguments.
 fn reads_context(json: &Value) -> bool {
     match json {
         Value::Object(members) => {
@@ -279,7 +281,7 @@ fn reads_context(json: &Value) -> bool {
     }
 }
 
-/// How deep a JSON value nests; a scalar has depth 0.
+/// Returns the nesting depth of a JSON value. A scalar has depth 0.
 pub(crate) fn depth(json: &Value) -> usize {
     match json {
         Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),

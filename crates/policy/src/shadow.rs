@@ -1,13 +1,13 @@
-//! A candidate set that decides beside the one in force, and what it would change.
+//! The shadow evaluation of a candidate policy set, whose decisions are compared with those of the set in force.
 //!
 //! ```text
-//!   authorize ──answer──▶ whoever asked
-//!      │ what was asked: room for 256, and what does not fit is counted
+//!   authorize ──answer──▶ client
+//!      │ queue of 256 calls; calls that do not fit are counted as skipped
 //!      ▼
-//!   one task: asked of both sets ──▶ counters, and the list of differences
+//!   one task: evaluates both sets ──▶ metrics, and the list of differences
 //! ```
 //!
-//! Nothing leads back: the candidate is not asked before the answer is made, and nobody waits for it.
+//! The comparison has no effect on answers: a call is queued without waiting, and no caller waits for the result.
 
 mod flip_list;
 
@@ -27,17 +27,17 @@ use crate::simulator::{SimulatedAccess, SimulatedCall, Simulation, Simulator};
 
 use self::flip_list::FlipList;
 
-/// Calls that wait to be compared.
+/// Maximum number of calls that wait to be compared.
 const QUEUE: usize = 256;
 
-/// Arguments of more bytes are not kept for a comparison, so that what waits is 16 MiB of them at most.
+/// Maximum size of the arguments of a call that is compared, in bytes. It bounds the queue to 16 MiB of arguments.
 const MAX_ARGUMENTS: usize = 64 * 1024;
 
-/// A candidate, what waits for it, and what it would change.
+/// A candidate policy set, the queue of calls to compare, and the differences found so far.
 #[derive(Debug)]
 pub(crate) struct ShadowEvaluator {
     queue: mpsc::Sender<ComparedCall>,
-    /// Whether there is a candidate: known without a lock, since every call asks.
+    /// Whether there is a candidate. This is an atomic because every call reads it.
     is_in_force: AtomicBool,
     skipped: AtomicU64,
     state: Mutex<ShadowState>,
@@ -48,23 +48,24 @@ pub(crate) struct ShadowEvaluator {
 struct ShadowState {
     candidate: Option<Arc<Engine>>,
     fault: String,
-    /// What the candidate was compared with last.
+    /// The engine with which the candidate was last compared.
     in_force: Option<Arc<Engine>>,
     equal: u64,
     flips: FlipList,
 }
 
-/// A call that was decided by `engine`.
+/// A call that `engine` decided, and that is to be compared.
 #[derive(Debug)]
 struct ComparedCall {
     engine: Arc<Engine>,
     call: SimulatedCall,
-    /// The call that was about to be made; none where nothing was about to run.
+    /// The call that was about to be made, or `None` if no call was about to run.
     reference: Option<CallReference>,
 }
 
 impl ShadowEvaluator {
-    /// One without a candidate, which counts earlier calls at `history`. Call it inside a Tokio runtime.
+    /// Creates an evaluator without a candidate, which counts earlier calls with `history`. Must be called inside a
+    /// Tokio runtime.
     pub(crate) fn new(history: CallHistory) -> Arc<Self> {
         let (queue, waiting) = mpsc::channel(QUEUE);
         let shadow = Arc::new(Self {
@@ -79,7 +80,7 @@ impl ShadowEvaluator {
         shadow
     }
 
-    /// Has a call compared that `engine` decides, or counts it where there is no room.
+    /// Queues a call that `engine` decides for comparison, or counts it as skipped if the queue is full.
     pub(crate) fn submit(
         &self,
         engine: &Arc<Engine>,
@@ -108,7 +109,7 @@ impl ShadowEvaluator {
         });
     }
 
-    /// Begins anew with another candidate, or without one.
+    /// Replaces the candidate, or removes it, and starts a new comparison.
     pub(crate) fn replace(&self, candidate: Option<PolicySet>, fault: String) {
         let candidate = candidate.map(|set| Arc::new(Engine::new(set)));
         let is_in_force = candidate.is_some();
@@ -122,7 +123,7 @@ impl ShadowEvaluator {
         metrics::gauge!(names::POLICY_SHADOW).set(if is_in_force { 1.0 } else { 0.0 });
     }
 
-    /// What was found out, as far as it is about callers of `tenant`, where that is named.
+    /// Returns the differences found so far, limited to callers of `tenant` if one is given.
     pub(crate) fn report(&self, tenant: Option<&str>) -> ShadowReport {
         let state = self.lock();
         ShadowReport {
@@ -140,7 +141,8 @@ impl ShadowEvaluator {
         count("skipped");
     }
 
-    /// The candidate, and what its counters said when `call` was decided; none without a candidate, and where nobody says.
+    /// Returns the candidate with the values of its counters at the time of `call`. The result is `None` if there is no
+    /// candidate, or if the calls cannot be counted.
     async fn prepare(
         &self,
         ComparedCall {
@@ -161,7 +163,7 @@ impl ShadowEvaluator {
         Some((candidate, counts))
     }
 
-    /// Asks both sets about a call, and keeps how their decisions differ.
+    /// Evaluates both sets for a call, and stores the differences between their decisions.
     fn compare(
         &self,
         ComparedCall { engine, call, .. }: &ComparedCall,
@@ -170,14 +172,14 @@ impl ShadowEvaluator {
         let mut asked_of_candidate = call.clone();
         asked_of_candidate.context.counts = counts;
         let sets = [engine, &candidate].map(|it| Simulator::over(Arc::clone(it)));
-        // What they would log of a fault speaks of a call that was denied.
+        // Logging is disabled, because a fault would be logged as the denial of a call.
         let compared = tracing::subscriber::with_default(NoSubscriber::default(), || {
             let decided = sets[0].call(call).ok()?;
             let would = sets[1].call(&asked_of_candidate).ok()?;
             let changes = changes([(&sets[0], &decided), (&sets[1], &would)]);
             Some((changes, [decided, would]))
         });
-        // The arguments were read when the call was decided.
+        // The arguments are valid, because they were parsed when the call was decided, so this does not happen.
         let Some((changes, decisions)) = compared else {
             return;
         };
@@ -213,7 +215,7 @@ fn count(outcome: &'static str) {
     metrics::counter!(names::POLICY_SHADOW_DECISIONS, "outcome" => outcome).increment(1);
 }
 
-/// Compares what waits, one call at a time on a thread that may be busy, for as long as `shadow` is in use.
+/// Compares the queued calls one by one on a blocking thread, as long as `shadow` is in use.
 async fn compare_waiting(shadow: Weak<ShadowEvaluator>, mut waiting: mpsc::Receiver<ComparedCall>) {
     while let Some(call) = waiting.recv().await {
         let Some(shadow) = shadow.upgrade() else {
@@ -229,7 +231,7 @@ async fn compare_waiting(shadow: Weak<ShadowEvaluator>, mut waiting: mpsc::Recei
     }
 }
 
-/// How the second decision differs from the first.
+/// Returns the differences between the first and the second decision.
 fn changes([(before, had), (after, has)]: [(&Simulator, &Simulation); 2]) -> Vec<DecisionChange> {
     use DecisionChange as Change;
     use SimulatedAccess::{Allowed, Hidden, NeedsApproval, Refused};
@@ -259,7 +261,7 @@ fn changes([(before, had), (after, has)]: [(&Simulator, &Simulation); 2]) -> Vec
     changes
 }
 
-/// What a row rule says, without the names of its policies: these alone change no row.
+/// Returns the contents of a row rule without the names of its policies, because the names do not affect the rows.
 fn row_conditions(rule: &RowRule) -> (&str, bool, Vec<String>) {
     let without_names = |policy: &String| {
         let mut json: serde_json::Value = serde_json::from_str(policy).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Asks a policy set outside the service: the same engine, and besides its answers the policies that decided about each
-//! row and column.
+//! Evaluation of a policy set outside the service. It uses the same engine, and also returns the policies that
+//! determined the decision about each row and column.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -21,48 +21,49 @@ use crate::schema_shape::Type;
 use crate::set::PolicySet;
 use crate::vocabulary::uid;
 
-/// The id of a row that is made up.
+/// The id of the row in a simulation.
 const ROW: &str = "row";
 
-/// A policy set that is asked what it would decide.
+/// A simulator of the decisions of a policy set.
 #[derive(Debug)]
 pub struct Simulator {
     engine: Arc<Engine>,
 }
 
-/// The use of a tool, or of what else a source offers.
+/// The use of a tool, or of another offer of a source.
 #[derive(Debug, Clone)]
 pub struct SimulatedCall {
-    /// Who calls.
+    /// The caller.
     pub caller: Caller,
-    /// What.
+    /// The tool or other offer.
     pub tool: ToolFacts,
-    /// One JSON object.
+    /// The arguments, one JSON object.
     pub arguments: Vec<u8>,
-    /// When and from where.
+    /// The context of the call.
     pub context: CallContext,
 }
 
-/// The access to a tool, as a caller notices it.
+/// The access to a tool, as the caller perceives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SimulatedAccess {
     /// The call may be made.
     Allowed,
-    /// It may be made once somebody has approved it.
+    /// The call may be made once it is approved.
     NeedsApproval,
-    /// It may not; other arguments, another time or another address could be allowed, so the caller sees the tool.
+    /// The call may not be made. Other arguments, another time or another address could be allowed, so the caller sees
+    /// the tool.
     Refused,
-    /// No call would be allowed: to the caller the tool does not exist.
+    /// No call would be allowed, so the caller does not see the tool.
     Hidden,
 }
 
 impl SimulatedAccess {
-    /// Whether the call may be made, at once or once it is approved.
+    /// Returns whether the call may be made, immediately or after an approval.
     pub fn is_possible(self) -> bool {
         matches!(self, Self::Allowed | Self::NeedsApproval)
     }
 
-    /// The access in words.
+    /// Returns the name of the access.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Allowed => "allowed",
@@ -73,49 +74,49 @@ impl SimulatedAccess {
     }
 }
 
-/// What would be decided about one call.
+/// The decision about one simulated call.
 #[derive(Debug, Clone)]
 pub struct Simulation {
-    /// Whether the call may be made.
+    /// The access that the caller has.
     pub access: SimulatedAccess,
-    /// Those of whom one has to approve it; none of a call that needs no approval.
+    /// The people who may approve the call, or `None` if it needs no approval.
     pub approvers: Option<Approvers>,
-    /// Why not.
+    /// The reason for the denial, or `None` if the call is not denied.
     pub reason: Option<DenialReason>,
-    /// The ids of the policies that decided, or that failed.
+    /// The ids of the policies that determined the decision, or that failed.
     pub policies: Vec<String>,
-    /// The answer, or the view of the result, holds for these arguments, this time and this address only.
+    /// Whether the answer, or the view of the result, is valid only for these arguments, this time and this address.
     pub depends_on_context: bool,
     context: CallContext,
     pub(crate) rights: Arc<ToolRights>,
 }
 
-/// What would be decided about one row or one column.
+/// The decision about one row or one column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartDecision<T> {
-    /// What.
+    /// The decision.
     pub decision: T,
-    /// The ids of the policies that decided.
+    /// The ids of the policies that determined the decision.
     pub policies: Vec<String>,
 }
 
 impl Simulator {
-    /// Asks `set`.
+    /// Creates a simulator for `set`.
     pub fn new(set: PolicySet) -> Self {
         Self::over(Arc::new(Engine::new(set)))
     }
 
-    /// Asks a set that is at work.
+    /// Creates a simulator for the set of an existing engine.
     pub(crate) fn over(engine: Arc<Engine>) -> Self {
         Self { engine }
     }
 
-    /// The policies that are asked.
+    /// Returns the policy set.
     pub fn set(&self) -> &PolicySet {
         self.engine.set()
     }
 
-    /// The same counts of earlier calls, where the policies declare a counter for each.
+    /// Returns the counts unchanged if the policies declare a counter for each of them, and an error otherwise.
     pub fn check_counts(&self, counts: &CallCounts) -> Result<CallCounts, String> {
         let declared = self.set().vocabulary.counters(OfferKind::Tool);
         let mut names = counts.keys();
@@ -125,12 +126,12 @@ impl Simulator {
         }
     }
 
-    /// The policies for a caller with these roles.
+    /// Returns the policies that can apply to a caller with these roles.
     pub(crate) fn slice(&self, roles: &[String]) -> Arc<PolicySet> {
         self.engine.slice(roles)
     }
 
-    /// What would be decided about `call`. Fails where the arguments are not one JSON object.
+    /// Returns the decision about `call`. Fails if the arguments are not one JSON object.
     pub fn call(&self, call: &SimulatedCall) -> Result<Simulation, InvalidMessage> {
         let Ruling {
             answer,
@@ -165,18 +166,18 @@ impl Simulator {
         })
     }
 
-    /// What would be decided about what operators do.
+    /// Returns the decision about an operator action.
     pub fn operator(&self, caller: &Caller, action: OperatorAction) -> PartDecision<bool> {
         reading(self.engine.operator(caller, action))
     }
 
-    /// What would be decided about reading a conversation of somebody else.
+    /// Returns the decision about reading a conversation of somebody else.
     pub fn recall(&self, caller: &Caller, conversation: &ConversationFacts) -> PartDecision<bool> {
         reading(self.engine.recall(caller, conversation))
     }
 
-    /// The tier of each column class of the tool, where the call is allowed. The policies are those that give the tier, and
-    /// those that forbid the milder ones.
+    /// Returns the tier of each column class of the tool, if the call is allowed. The policies are those that allow the
+    /// tier, and those that forbid milder tiers.
     pub fn columns(
         &self,
         simulation: &Simulation,
@@ -201,8 +202,8 @@ impl Simulator {
         Ok(columns)
     }
 
-    /// Whether `row` would leave, where the call is allowed: decided by the row rule of the permit, as the tool-runner
-    /// does. An attribute that the row lacks is NULL.
+    /// Returns whether `row` would be released, if the call is allowed. The row rule of the permit is evaluated as in
+    /// the tool-runner. An attribute that is missing in the row is NULL.
     pub fn row(
         &self,
         simulation: &Simulation,
@@ -219,7 +220,8 @@ impl Simulator {
         let admitted = vocabulary
             .admits(&rights.principal, rule, entity.clone())
             .map_err(|fault| fault.to_string())?;
-        // The rule in the permit is what is left of the policies; these say which of them decided.
+        // The rule in the permit is a residual. The full policies are evaluated as well, to find out which of them
+        // decided.
         let answer = self
             .ask_about_row(simulation, &rule.entity, entity)
             .map_err(|fault| fault.to_string())?;
@@ -269,7 +271,7 @@ impl Simulator {
         Ok(found)
     }
 
-    /// A row as an entity. Columns that the schema does not declare are nothing to the policies.
+    /// Converts a row to an entity. Columns that the schema does not declare are left out.
     pub(crate) fn row_entity(
         &self,
         entity: &str,

@@ -1,5 +1,5 @@
-//! Tries a policy set before it counts: every question is asked once for made-up callers, so that what
-//! validation cannot see (an overflow, a rule that cannot be decided by row) shows before it matters.
+//! Trial of a policy set before it is put in force. Every question is asked once for made-up callers, to find faults
+//! that validation cannot detect, such as an overflow or a rule that cannot be decided from a row.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -22,25 +22,25 @@ use crate::schema_shape::{Attribute, Record, Type};
 use crate::set::PolicySet;
 use crate::vocabulary::{SUBJECT, TENANT, uid};
 
-/// Roles, and tools, that are tried each by itself; all of them are tried together in any case.
+/// Maximum number of roles, and of tools, that are tried individually. All roles are tried together in any case.
 const TRIED_ALONE: usize = 64;
 
-/// What the counters of earlier calls say at most, where they say much.
+/// The value of the counters of earlier calls in the trial with many calls.
 const MANY_CALLS: u64 = 10_000;
 
-/// Id of every made-up entity.
+/// The id of every made-up entity.
 const MADE_UP: &str = "self-check";
 
 /// A problem that the trial found.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TrialFinding {
-    /// The policy at fault, when it is one.
+    /// The policy at fault, or `None` if it is not a single policy.
     pub(crate) policy: Option<String>,
     pub(crate) problem: String,
     pub(crate) fix: Option<&'static str>,
 }
 
-/// Asks everything of `set`, whose policies are `policies`.
+/// Asks all questions of `set`, which consists of `policies`.
 pub(crate) fn run(set: &PolicySet, policies: &cedar::PolicySet) -> Vec<TrialFinding> {
     let literals: BTreeSet<_> = policies
         .policies()
@@ -121,7 +121,7 @@ fn made_up_conversation() -> Result<ConversationFacts, DecisionFault> {
     })
 }
 
-/// The extent of the optional attributes that a made-up entity has.
+/// Which optional attributes a made-up entity has: none, or all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AttributeExtent {
     Least,
@@ -198,7 +198,7 @@ impl Trial<'_> {
         let policies = self.set.policies(tool.kind)?;
         let access = (self.set).access(policies, &principal, tool, &partial, None)?;
         if let Access::ByContext(policies) = access {
-            // Allowed or denied: what counts is that it was decided.
+            // The answer does not matter, only that there is one.
             let arguments = made_up_arguments(&vocabulary.argument_types, extent);
             let _decided = self
                 .set
@@ -220,7 +220,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Applies a row rule the way its reader does.
+    /// Evaluates a row rule in the same way as the tool-runner.
     fn admit(
         &self,
         principal: &EntityUid,
@@ -233,14 +233,14 @@ impl Trial<'_> {
         let row = uid(&row_type.name, MADE_UP);
         let attributes = made_up_attributes(&row_type.attributes, extent);
         let entity = Entity::new(row, attributes, [].into()).map_err(|_| refused())?;
-        // Admitted or withheld: what counts is that it was decided.
+        // The answer does not matter, only that there is one.
         let _admitted = vocabulary.admits(principal, rule, entity)?;
         Ok(())
     }
 }
 
-/// A Sunday's midnight from nowhere before any call, or a Wednesday's noon from an address of the documentation (RFC 5737) after
-/// many.
+/// Returns a context for the trial: midnight on a Sunday with an unknown address and no earlier calls, or noon on a
+/// Wednesday with an address for documentation (RFC 5737) and many earlier calls.
 fn made_up_context(extent: AttributeExtent, counters: &CallCounters) -> CallContext {
     let (seconds, client_ip, count) = match extent {
         AttributeExtent::Least => (1_767_484_800, None, 0),

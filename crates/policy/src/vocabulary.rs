@@ -1,4 +1,4 @@
-//! The words in which Wardgate asks its questions, as names of Cedar.
+//! The vocabulary of Wardgate's requests: the Cedar names of entity types and actions.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use wardgate_domain::{ColumnTier, OfferKind, OperatorAction};
 use crate::history::CallCounters;
 use crate::schema_shape::Record;
 
-/// A schema that has every word, and the words.
+/// A schema that declares all required names, and these names.
 #[derive(Debug)]
 pub(crate) struct Vocabulary {
     pub(crate) schema: Schema,
@@ -28,19 +28,19 @@ pub(crate) struct Vocabulary {
     pub(crate) read: EntityUid,
     pub(crate) operator: BTreeMap<OperatorAction, EntityUid>,
     pub(crate) recall: EntityUid,
-    /// Mildest first: the order in which tiers are tried.
+    /// The actions that show a column in each tier, mildest first, which is the order in which they are tried.
     pub(crate) show: [(ColumnTier, EntityUid); 4],
-    /// What a deployment adds to its callers.
+    /// The attributes of callers that a deployment declares.
     pub(crate) caller_attributes: Record,
     /// The attributes of a call's arguments that a deployment declares.
     pub(crate) argument_types: Record,
     /// The counters of earlier calls that a deployment declares.
     counters: CallCounters,
-    /// Row types by name.
+    /// The row types by name.
     pub(crate) rows: BTreeMap<String, RowType>,
 }
 
-/// The type of a tool's rows.
+/// The entity type of the rows of a tool.
 #[derive(Debug)]
 pub(crate) struct RowType {
     pub(crate) name: EntityTypeName,
@@ -48,7 +48,7 @@ pub(crate) struct RowType {
 }
 
 impl Vocabulary {
-    /// The words of `schema`; `None` where it lacks one.
+    /// Looks up all names in `schema`. Returns `None` if it lacks one.
     pub(crate) fn new(
         schema: Schema,
         caller_attributes: Record,
@@ -110,7 +110,7 @@ impl Vocabulary {
         })
     }
 
-    /// The question whether something of this kind may be used: its action and the type of its resource.
+    /// Returns the action and the resource type of the question whether an offer of this kind may be used.
     pub(crate) fn question(&self, kind: OfferKind) -> (&EntityUid, &EntityTypeName) {
         match kind {
             OfferKind::Tool => (&self.call_tool, &self.tool),
@@ -120,7 +120,7 @@ impl Vocabulary {
         }
     }
 
-    /// The counters of earlier calls that policies about this kind can read.
+    /// Returns the counters of earlier calls that policies about this kind can read.
     pub(crate) fn counters(&self, kind: OfferKind) -> &CallCounters {
         static NONE: CallCounters = CallCounters::new();
         match kind {
@@ -129,23 +129,23 @@ impl Vocabulary {
         }
     }
 
-    /// The caller with this subject.
+    /// Returns the entity id of the caller with this subject.
     pub(crate) fn user(&self, subject: &str) -> EntityUid {
         uid(&self.user, subject)
     }
 
-    /// The arguments of the call that is asked about.
+    /// Returns the entity id of the arguments of the current call.
     pub(crate) fn call_arguments(&self) -> EntityUid {
         uid(&self.arguments, "of this call")
     }
 
-    /// The column class of this name.
+    /// Returns the entity id of the column class with this name.
     pub(crate) fn class(&self, name: &str) -> EntityUid {
         uid(&self.class, name)
     }
 }
 
-/// The entity `id` of type `name`.
+/// Returns the id of the entity `id` of the type `name`.
 pub(crate) fn uid(name: &EntityTypeName, id: &str) -> EntityUid {
     EntityUid::from_type_name_and_id(name.clone(), EntityId::new(id))
 }
@@ -156,15 +156,15 @@ pub(crate) const USER: &str = "User";
 /// The entity type of a call's arguments, to which a directory may add attributes.
 pub(crate) const ARGUMENTS: &str = "Arguments";
 
-/// Attributes that every caller has.
+/// The attributes that every caller has.
 pub(crate) const SUBJECT: &str = "subject";
 pub(crate) const TENANT: &str = "tenant";
 
-/// The action of calls of tools.
+/// The action of tool calls.
 pub(crate) const CALL_TOOL: &str = "call_tool";
 
 /// The action whose resources are the row types.
 pub(crate) const READ: &str = "read";
 
-/// The attribute of a conversation that says whose it is; the other is [`TENANT`].
+/// The attribute of a conversation that contains its owner. Its other attribute is [`TENANT`].
 pub(crate) const OWNER: &str = "owner";

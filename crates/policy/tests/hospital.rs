@@ -1,5 +1,5 @@
-//! The demo's policies, as tables: what each role may call, which rows it reads, how columns leave. Asked
-//! through the service, as its neighbours ask it.
+//! The policies of the hospital example as tables: which tools each role may call, which rows it may read, and the tier
+//! of each column class. The tests use the service in the same way as other services do.
 
 #![expect(
     clippy::unwrap_used,
@@ -28,7 +28,7 @@ mod samples;
 use issuer::Issuer;
 use samples::{Row, admits, caller, caller_with, row, text};
 
-/// The policy service over the demo's policies.
+/// The policy service with the policies of the hospital example.
 struct HospitalPolicy {
     client: PolicyClient,
     issuer: Issuer,
@@ -157,7 +157,7 @@ fn auditor() -> Caller {
 const OWN: &str = r#"{"patient_id": "NUGWI"}"#;
 const FOREIGN: &str = r#"{"patient_id": "ABCDE"}"#;
 
-/// For each tool: A allowed, v denied but visible, - denied and invisible.
+/// Returns one letter for each tool: A allowed, v denied but visible, - denied and hidden.
 async fn calls(desk: &HospitalPolicy, caller: &Caller, arguments: &str) -> String {
     let mut calls = String::new();
     for (name, ..) in TOOLS {
@@ -256,7 +256,7 @@ async fn a_denial_says_its_kind_and_the_policies_that_decided() {
     );
 }
 
-/// For each row: y admitted, . withheld.
+/// Returns one letter for each row: y admitted, . withheld.
 async fn reads(desk: &HospitalPolicy, caller: &Caller, name: &str, rows: &[Row]) -> String {
     let rule = desk
         .permit(caller, &tool(name), OWN)
@@ -423,7 +423,7 @@ async fn a_caller_with_two_roles_reads_the_rows_of_both() {
 #[tokio::test]
 async fn each_role_sees_each_column_class_in_its_tier() {
     let desk = HospitalPolicy::open().await;
-    // One letter a class, in the order of CLASSES: Clear, Partial, pSeudonym, Generalised, - dropped.
+    // One letter for each class, in the order of CLASSES: Clear, Partial, pSeudonym, Generalised, - dropped.
     let table = [
         (doctor(), "CCCCCCCCCCC-"),
         (nurse(), "CPPPCCC-----"),

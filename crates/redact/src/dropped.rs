@@ -1,16 +1,16 @@
-//! Which columns a result lost, and why.
+//! The columns that were left out of a result, and the reasons.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use wardgate_domain::ColumnClass;
 
-/// Why a column does not leave.
+/// The reason why a column was left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DropReason {
-    /// Its author gave it no class, and no policy shows the caller columns without one.
+    /// The column has no class, and no policy shows the caller columns without one.
     Unclassified,
-    /// It has a class that the caller's tiers do not show.
+    /// The column has a class that the caller's tiers do not show.
     NotPermitted,
 }
 
@@ -24,24 +24,24 @@ impl DropReason {
     }
 }
 
-/// The columns that were left out of a result, by name. Names can be values where rows are JSON objects with
-/// arbitrary members, so whoever shows them has to know where they come from.
+/// The columns that were left out of a result, by name. If rows are JSON objects with arbitrary members, names can be
+/// values, so before showing them, make sure that they are column names.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DroppedColumns(BTreeMap<Arc<str>, DropReason>);
 
 impl DroppedColumns {
-    /// How many columns were left out for `reason`.
+    /// Returns how many columns were left out for `reason`.
     pub fn count(&self, reason: DropReason) -> u64 {
         self.names(reason).count() as u64
     }
 
-    /// The names of the columns that were left out for `reason`, in alphabetical order.
+    /// Returns the names of the columns that were left out for `reason`, in alphabetical order.
     pub fn names(&self, reason: DropReason) -> impl Iterator<Item = &str> {
         let columns = self.0.iter();
         columns.filter_map(move |(name, why)| (*why == reason).then_some(&**name))
     }
 
-    /// Whether nothing was left out.
+    /// Returns whether no column was left out.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

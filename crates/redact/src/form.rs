@@ -1,62 +1,62 @@
-//! What of a value may be shown: the forms that partial and generalised values have.
+//! The forms of partial and generalised values: how much of a value is shown.
 
 use std::fmt;
 
 use bigdecimal::{BigDecimal, RoundingMode};
 use wardgate_json::decimal_of_text;
 
-/// Stands for hidden characters, always this many.
+/// The replacement of hidden characters. Its width is fixed.
 pub(crate) const MASK: &str = "•••";
-/// Stands for a value of which nothing can be shown.
+/// The replacement of a value of which nothing can be shown.
 pub(crate) const WITHHELD: &str = "[withheld]";
-/// Values shorter than this show nothing of themselves.
+/// Minimum number of characters of a value that is shown in part.
 const SHOWABLE: usize = 4;
-/// From this age on there is one band (45 CFR 164.514(b)(2)(i)(C)).
+/// Age from which on there is only one band (45 CFR 164.514(b)(2)(i)(C)).
 const OLDEST: u8 = 90;
 
-/// What is left of a value.
+/// The form in which a value is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Form {
-    /// Nothing: `[withheld]` of a text, and no value at all where a number is generalised.
+    /// Nothing: `[withheld]` for a text, and no value at all for a generalised number.
     Withheld,
-    /// That there is a value: `•••`.
+    /// Only that there is a value: `•••`.
     Masked,
-    /// So many last characters, never more than two fifths of all.
+    /// This number of last characters, but never more than two fifths of all.
     Last(usize),
-    /// So many last digits, never more than two fifths of all.
+    /// This number of last digits, but never more than two fifths of all.
     LastDigits(usize),
     /// The first letter of each word of three characters or more.
     Initials,
-    /// Of an e-mail address the first letter and the top-level domain.
+    /// The first letter and the top-level domain of an e-mail address.
     Outline,
-    /// So many first characters of a value that has two more at least.
+    /// This number of first characters of a value that has at least two more.
     First(usize),
-    /// Of an ISO 8601 date the year and the month.
+    /// The year and month of an ISO 8601 date.
     Month,
-    /// Of an ISO 8601 date the year and the quarter.
+    /// The year and quarter of an ISO 8601 date.
     Quarter,
-    /// Of an ISO 8601 date the year.
+    /// The year of an ISO 8601 date.
     Year,
-    /// Of an ISO 8601 date the first year of its ten.
+    /// The decade of an ISO 8601 date.
     Decade,
-    /// Of an age the band of so many years; from 90 on `90+`.
+    /// The band of this many years that contains an age; from 90 on `90+`.
     AgeBand(u8),
-    /// The nearest multiple of a number.
+    /// A number rounded to the nearest multiple of this one.
     Rounded(BigDecimal),
-    /// So many digits behind the point.
+    /// A number rounded to this many decimal digits.
     Decimals(i64),
-    /// The two neighbours of these, in ascending order, that a number is between.
+    /// The band of a number between two neighbours of these edges, which are in ascending order.
     Bands(Vec<BigDecimal>),
 }
 
 impl Form {
-    /// `value`, of which only as much is left.
+    /// Returns `value` in this form.
     pub(crate) fn apply(&self, value: &str) -> String {
         self.shown(value)
             .unwrap_or_else(|| self.nothing().to_owned())
     }
 
-    /// Whether a number or a boolean can be made coarser so.
+    /// Returns whether this form can generalise a number.
     pub(crate) fn takes_numbers(&self) -> bool {
         matches!(
             self,
@@ -68,12 +68,12 @@ impl Form {
         )
     }
 
-    /// Whether what is left of a number is a number.
+    /// Returns whether the form of a number is a number.
     pub(crate) fn keeps_numbers(&self) -> bool {
         matches!(self, Self::Rounded(_) | Self::Decimals(_))
     }
 
-    /// Stands for a value that has not the form.
+    /// Returns the replacement of a value that does not have the expected format.
     pub(crate) fn nothing(&self) -> &'static str {
         match self {
             Self::Masked | Self::Last(_) | Self::LastDigits(_) | Self::Initials | Self::Outline => {
@@ -115,7 +115,7 @@ impl Form {
     }
 }
 
-/// In words, as they stand in a table.
+/// Describes the form in words, for tables.
 impl fmt::Display for Form {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plural = |is_one: bool| if is_one { "" } else { "s" };
@@ -146,7 +146,7 @@ impl fmt::Display for Form {
     }
 }
 
-/// The last `visible` characters, but never more than two fifths of all.
+/// Returns the last `visible` characters, but never more than two fifths of all.
 fn last(
     characters: impl DoubleEndedIterator<Item = char> + Clone,
     visible: usize,
@@ -161,7 +161,8 @@ fn last(
     Some(masked)
 }
 
-/// The first letter of each word; words of one or two characters would be told by it and show nothing.
+/// Returns the first letter of each word. A word of one or two characters is masked completely, because its first
+/// letter would reveal most of it.
 fn initials(value: &str) -> Option<String> {
     value.chars().nth(SHOWABLE - 1)?;
     let mut masked = String::with_capacity(value.len());
@@ -181,7 +182,7 @@ fn initials(value: &str) -> Option<String> {
     (!masked.is_empty()).then_some(masked)
 }
 
-/// `jane@example.com` as `j•••@•••.com`.
+/// Masks `jane@example.com` as `j•••@•••.com`.
 fn outline(value: &str) -> Option<String> {
     let (mailbox, domain) = value.rsplit_once('@')?;
     let mut masked = String::with_capacity(24);
@@ -204,7 +205,7 @@ fn outline(value: &str) -> Option<String> {
     Some(masked)
 }
 
-/// `2025-11` of an ISO 8601 calendar date, with or without a time of day.
+/// Returns for example `2025-11` of an ISO 8601 calendar date, with or without a time of day.
 fn year_and_month(value: &str) -> Option<&str> {
     let bytes = value.as_bytes();
     let digits = |range: std::ops::Range<usize>| {
@@ -221,7 +222,7 @@ fn year_and_month(value: &str) -> Option<&str> {
     if is_date { value.get(..7) } else { None }
 }
 
-/// `2025-Q4` of a date in November 2025.
+/// Returns for example `2025-Q4` of a date in November 2025.
 fn quarter(value: &str) -> Option<String> {
     let (year, month) = year_and_month(value)?.split_once('-')?;
     let month: u8 = month
@@ -231,7 +232,8 @@ fn quarter(value: &str) -> Option<String> {
     Some(format!("{year}-Q{}", (month - 1) / 3 + 1))
 }
 
-/// The first characters of a value that has two more at least: three of a postcode of five (45 CFR 164.514(b)(2)(i)(B)).
+/// Returns the first characters of a value that has at least two more, such as three of a five-digit postcode (45 CFR
+/// 164.514(b)(2)(i)(B)).
 fn first(value: &str, count: usize) -> Option<&str> {
     value.chars().nth(count + 1)?;
     let (end, _) = value.char_indices().nth(count)?;
@@ -247,14 +249,14 @@ fn age_band(value: &str, years: u8) -> Option<String> {
     })
 }
 
-/// The multiple of `step` that is nearest; of two, the one further from zero.
+/// Returns the nearest multiple of `step`; if two are equally near, the one further from zero.
 fn rounded(value: &str, step: &BigDecimal) -> Option<String> {
     let number = decimal_of_text(value)?;
     let multiples = (number / step).with_scale_round(0, RoundingMode::HalfUp);
     Some((multiples * step).normalized().to_plain_string())
 }
 
-/// `<0`, `0-<1000` or `1000+` for the edges 0 and 1000.
+/// Returns `<0`, `0-<1000` or `1000+` for the edges 0 and 1000.
 fn band(value: &str, edges: &[BigDecimal]) -> Option<String> {
     let number = decimal_of_text(value)?;
     let above = edges.partition_point(|edge| *edge <= number);

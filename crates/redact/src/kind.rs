@@ -1,4 +1,4 @@
-//! The forms of a class: by its last word, unless a deployment gives it others.
+//! The forms of a class, which depend on its last word unless the deployment configures others.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,16 +7,16 @@ use wardgate_domain::ColumnClass;
 
 use crate::Form;
 
-/// What is left of the values of a class in the two tiers that depend on it.
+/// The forms of the values of a class in the two tiers that depend on the class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClassForms {
-    /// Where a value is to be recognised and not used.
+    /// The form in the partial tier, in which a value can be recognised but not used.
     pub partial: Form,
-    /// Where a value is made coarser.
+    /// The form in the generalised tier, in which a value is less precise.
     pub generalised: Form,
 }
 
-/// A kind of value, which the last word of a class names.
+/// A kind of value, which is determined by the last word of a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Identifiers.
@@ -33,7 +33,7 @@ pub enum Kind {
     Postcode,
     /// Ages in years.
     Age,
-    /// Free text, addresses, codes, numbers, and whatever has no shorter form that is known to be safe.
+    /// Free text, addresses, codes, numbers, and everything else that has no shorter form that is known to be safe.
     Opaque,
 }
 
@@ -50,7 +50,7 @@ impl Kind {
         Self::Opaque,
     ];
 
-    /// The word for it.
+    /// Returns the name of the kind.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Identifier => "identifier",
@@ -64,7 +64,7 @@ impl Kind {
         }
     }
 
-    /// The last words of classes of this kind.
+    /// Returns the last words of the classes of this kind.
     pub fn words(self) -> &'static [&'static str] {
         match self {
             Self::Identifier => &["id", "insurance", "account", "number"],
@@ -78,7 +78,7 @@ impl Kind {
         }
     }
 
-    /// A value of this kind, for tables.
+    /// Returns an example of a value of this kind, for tables.
     pub fn example(self) -> &'static str {
         match self {
             Self::Identifier => "NUGWI",
@@ -92,7 +92,8 @@ impl Kind {
         }
     }
 
-    /// The kind of a class, by its last word. One of the family `id` whose last word is no other kind holds identifiers.
+    /// Returns the kind of a class, by its last word. A class of the family `id` whose last word names no other kind
+    /// holds identifiers.
     pub fn of(class: &ColumnClass) -> Self {
         let word = class.as_str().rsplit('.').next().unwrap_or_default();
         let named = Self::ALL
@@ -105,7 +106,7 @@ impl Kind {
         })
     }
 
-    /// The forms of its values.
+    /// Returns the forms of values of this kind.
     pub fn forms(self) -> ClassForms {
         let (partial, generalised) = match self {
             Self::Identifier => (Form::Last(2), Form::Withheld),
@@ -124,25 +125,25 @@ impl Kind {
     }
 }
 
-/// The forms that a deployment gives its classes, besides those that their words have.
+/// The forms that a deployment configures for classes, instead of those of their kinds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConfiguredForms(BTreeMap<ColumnClass, ClassForms>);
 
 impl ConfiguredForms {
-    /// None: every class has the forms of its word.
+    /// No configured forms: every class has the forms of its kind.
     pub const NONE: &'static Self = &Self(BTreeMap::new());
 
-    /// From classes with their forms, which hold for the classes below them too.
+    /// Creates the forms from classes and their forms, which also apply to the classes below them.
     pub fn new(forms: BTreeMap<ColumnClass, ClassForms>) -> Self {
         Self(forms)
     }
 
-    /// The classes with forms of their own, in alphabetical order.
+    /// Returns the classes with configured forms, in alphabetical order.
     pub fn iter(&self) -> impl Iterator<Item = (&ColumnClass, &ClassForms)> {
         self.0.iter()
     }
 
-    /// The forms of `class`: its own, those of the nearest family that has some, or those of its word.
+    /// Returns the forms of `class`: those configured for it or else for its nearest family, or those of its kind.
     pub fn of(&self, class: &ColumnClass) -> Cow<'_, ClassForms> {
         let mut name = Some(class.as_str());
         while let Some(this) = name.filter(|_| !self.0.is_empty()) {
@@ -157,7 +158,7 @@ impl ConfiguredForms {
 }
 
 impl ClassForms {
-    /// What is left of the text `value` where it is to be recognised, and where it is made coarser.
+    /// Returns the text `value` in the partial and in the generalised form.
     pub fn show(&self, value: &str) -> [String; 2] {
         [&self.partial, &self.generalised].map(|form| form.apply(value))
     }

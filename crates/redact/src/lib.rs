@@ -10,12 +10,12 @@
 //!      dropped      nothing           │
 //! ```
 //!
-//! One job: value in, [`Redacted`] out. What happens to a field depends on its tier (the permit's) and
-//! on its class, whose last dotted word is its kind:
+//! What happens to a field depends on its tier, which the permit sets, and on its class, whose last dotted word
+//! determines its kind:
 //!
 //! | kind | words | partial | generalised |
 //! |---|---|---|---|
-//! | identifier | family `id`, unless the last word names another kind; `id`, `insurance`, `account`, `number` | last two characters | `[withheld]` |
+//! | identifier | `id`, `insurance`, `account`, `number`; other words of the family `id` | last two characters | `[withheld]` |
 //! | name | `name` | first letter of each word of three characters or more | `[withheld]` |
 //! | phone | `phone`, `fax` | last four digits | `[withheld]` |
 //! | e-mail | `email` | first letter and top-level domain | `[withheld]` |
@@ -24,17 +24,17 @@
 //! | age | `age` | `•••` | ten years (`40-49`), `90+` |
 //! | anything else | `text`, `address`, `code`, … | `[withheld]` | `[withheld]` |
 //!
-//! - Pseudonyms are the same for every kind: the last word of the class and 64 bits of
-//!   HMAC-SHA-256 (RFC 2104) under a key of the tenant. Equal values of one class and tenant give equal tokens.
-//! - A partial value never shows more than two fifths of an identifier or a phone number, and nothing of
-//!   a value of one to three characters. What does not have the form of its kind is withheld whole.
-//! - A deployment can give classes other [`Form`]s: numbers rounded or in bands, coordinates with fewer digits, dates by quarter
-//!   or decade, shorter postcodes.
-//! - `null` and the empty text stay as they are. Numbers are masked as their JSON text, and of booleans nothing is left; those whose class has
-//!   no coarser form of numbers are left out when generalised. In arrays and objects every leaf is masked by the class of the column; the names of
-//!   members are kept.
-//! - The mask has a fixed width, so it does not tell how long the value was. Characters are Unicode scalar
-//!   values; nothing is ever cut inside one.
+//! - Pseudonyms look the same for every kind: the last word of the class and 64 bits of HMAC-SHA-256 (RFC 2104) under a
+//!   key of the tenant. Equal values of one class and tenant have equal pseudonyms.
+//! - A partial value never shows more than two fifths of an identifier or a phone number, and nothing of a value of one
+//!   to three characters. A value that does not have the format of its kind is withheld completely.
+//! - A deployment can configure other [`Form`]s for classes: rounded numbers or bands, coordinates with fewer digits,
+//!   dates by quarter or decade, shorter postcodes.
+//! - `null` and the empty text are not changed. Numbers are masked as their JSON text, and booleans are masked
+//!   completely. Generalised numbers and booleans are left out if their class has no form for numbers. In arrays and
+//!   objects every leaf is masked by the class of the column; the names of members are kept.
+//! - The mask has a fixed width, so it does not reveal the length of the value. Characters are Unicode scalar values,
+//!   which are never split.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -1,16 +1,16 @@
-//! Keyed tokens in place of values.
+//! Pseudonyms: keyed tokens that replace values.
 
 use std::fmt::{self, Write};
 
 use aws_lc_rs::hmac;
 use wardgate_domain::ColumnClass;
 
-/// The secret all pseudonyms of a deployment come from. Whoever has it can test guesses against tokens;
-/// whoever changes it changes every token.
+/// The secret from which all pseudonyms of a deployment are derived. Anyone who knows it can test guesses against
+/// tokens. If it changes, every token changes.
 pub struct PseudonymKey([u8; 32]);
 
 impl PseudonymKey {
-    /// From 32 random bytes.
+    /// Creates the key from 32 random bytes.
     pub fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
@@ -22,15 +22,15 @@ impl fmt::Debug for PseudonymKey {
     }
 }
 
-/// Hexadecimal digits of a token: 64 bits, so that among a billion values two share a token with a
-/// probability of about 1 in 37.
+/// Number of hexadecimal digits of a token. These are 64 bits, so the probability that any two of a billion values
+/// share a token is about 1 in 37.
 const DIGITS: usize = 16;
 
-/// The tokens of one tenant.
+/// The pseudonyms of one tenant.
 pub(crate) struct Pseudonyms(hmac::Key);
 
 impl Pseudonyms {
-    /// The tenant's own key keeps tokens of different tenants apart.
+    /// Derives the key of the tenant, so that equal values of different tenants have different tokens.
     pub(crate) fn new(key: &PseudonymKey, tenant: &str) -> Self {
         let root = hmac::Key::new(hmac::HMAC_SHA256, &key.0);
         let mut context = hmac::Context::with_key(&root);
@@ -39,10 +39,10 @@ impl Pseudonyms {
         Self(hmac::Key::new(hmac::HMAC_SHA256, context.sign().as_ref()))
     }
 
-    /// For example `[NAME_7f3a9c0be1d24a58]`.
+    /// Returns the token of a value, for example `[NAME_7f3a9c0be1d24a58]`.
     pub(crate) fn token(&self, class: &ColumnClass, value: &str) -> String {
         let mut context = hmac::Context::with_key(&self.0);
-        // A class holds no NUL, so no two pairs of class and value give the same bytes.
+        // A class contains no NUL, so different pairs of class and value give different bytes.
         context.update(class.as_str().as_bytes());
         context.update(&[0]);
         context.update(value.as_bytes());
@@ -54,7 +54,7 @@ impl Pseudonyms {
         token.push_str(&kind.to_ascii_uppercase());
         token.push('_');
         for byte in &tag.as_ref()[..DIGITS / 2] {
-            // Writing to a `String` does not fail.
+            // Writing to a `String` cannot fail.
             let _ = write!(token, "{byte:02x}");
         }
         token.push(']');
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn tokens_survive_a_new_version() {
-        // Computed apart: HMAC-SHA-256(HMAC-SHA-256(key, label || tenant), class || 0 || value).
+        // Computed independently: HMAC-SHA-256(HMAC-SHA-256(key, label || tenant), class || 0 || value).
         assert_eq!(
             token(1, "a", "phi.name", "Jane Doe"),
             "[NAME_5e4cd8dd92298551]"

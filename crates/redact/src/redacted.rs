@@ -1,11 +1,11 @@
-//! The mark that a value went through redaction.
+//! A wrapper type that marks values as redacted.
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// A value whose fields were redacted. Only [`crate::Redactor::rows`] makes one, and only this crate makes another of one,
-/// from what is in it alone, so a function that takes it cannot be handed anything raw:
+/// A value whose fields were redacted. Only [`crate::Redactor::rows`] creates one from raw rows, and only this crate
+/// derives others from it, using only what it contains. So a function that takes this type cannot receive raw values:
 ///
 /// ```compile_fail,E0423
 /// let raw = wardgate_redact::Redacted(vec!["Jane Doe"]);
@@ -27,23 +27,23 @@ use serde::{Serialize, Serializer};
 /// # }
 /// ```
 ///
-/// Fields of tier clear are in it as stored; its `Debug` form therefore shows nothing.
+/// Fields of the clear tier are contained unchanged, so the `Debug` output shows nothing.
 #[derive(Clone, PartialEq)]
 pub struct Redacted<T>(T);
 
 impl<T> Redacted<T> {
-    /// The only constructor. Call it with what every field's tier was applied to, or with what is computed from such values
-    /// alone.
+    /// Wraps a value. This is the only constructor. Call it only with a value to which every field's tier was applied,
+    /// or with a value that is computed only from such values.
     pub(crate) fn new(value: T) -> Self {
         Self(value)
     }
 
-    /// The value.
+    /// Returns the value.
     pub fn get(&self) -> &T {
         &self.0
     }
 
-    /// The value, for what this crate makes of it.
+    /// Returns the value, for operations of this crate.
     pub(crate) fn into_inner(self) -> T {
         self.0
     }

@@ -1,4 +1,4 @@
-//! Applies tiers to fields and rows.
+//! Redaction of fields and rows according to their tiers.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,32 +10,33 @@ use crate::dropped::{DropReason, DroppedColumns};
 use crate::pseudonym::Pseudonyms;
 use crate::{ClassForms, ConfiguredForms, Form, PseudonymKey, Redacted, Row};
 
-/// What redaction did to a result, without any of its values.
+/// A summary of what redaction did to a result, without any of its values.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RedactionCounts {
-    /// Fields that were changed or left out because of their tier.
+    /// The number of fields that were changed or left out because of their tier.
     pub fields_redacted: u64,
-    /// A released row holds a field, not null, whose class is health information
-    /// ([`ColumnClass::is_phi`]), in clear or masked.
+    /// Whether a released row contains a field, not null, whose class is health information ([`ColumnClass::is_phi`]),
+    /// in clear or masked.
     pub phi: bool,
-    /// Columns that were left out of one row at least.
+    /// The columns that were left out of at least one row.
     pub dropped: DroppedColumns,
 }
 
-/// Redacts for one tenant. Making one costs two HMACs; keep it for as long as the tenant is served.
+/// Redacts the results of one tenant. Creating one costs two HMACs, so keep it for as long as the tenant is served.
 pub struct Redactor {
     pseudonyms: Pseudonyms,
 }
 
 impl Redactor {
-    /// For `tenant`, which is empty where a deployment has only one.
+    /// Creates a redactor for `tenant`, which is empty if the deployment has no tenants.
     pub fn new(key: &PseudonymKey, tenant: &str) -> Self {
         Self {
             pseudonyms: Pseudonyms::new(key, tenant),
         }
     }
 
-    /// `value` as `tier` lets it leave, in the form that `forms` give its class; `None` when it must not.
+    /// Returns `value` as `tier` permits it, in the form that `forms` has for its class, or `None` if it must be left
+    /// out.
     pub fn field(
         &self,
         class: &ColumnClass,
@@ -46,8 +47,9 @@ impl Redactor {
         Column::of((class, tier), forms).release(&self.pseudonyms, value)
     }
 
-    /// Rows as the tiers let them leave, their remaining columns in the same order. `classify` gives class
-    /// and tier of a column name; it is asked once per column where rows share the names. `forms` are those of the classes.
+    /// Returns the rows as the tiers permit them, with the remaining columns in the same order. `classify` returns
+    /// class and tier of a column name; it is called once per column if the rows share their names. `forms` are the
+    /// forms of the classes.
     pub fn rows<'c>(
         &self,
         rows: impl IntoIterator<Item = Row>,
@@ -106,7 +108,7 @@ impl std::fmt::Debug for Redactor {
     }
 }
 
-/// What happens to the fields of one column.
+/// How the fields of one column are redacted.
 struct Column<'c> {
     class: &'c ColumnClass,
     tier: ColumnTier,
@@ -139,9 +141,9 @@ impl<'c> Column<'c> {
     }
 }
 
-/// A value without parts, as text.
+/// A value that is neither an array nor an object, as text.
 enum Leaf<'v> {
-    /// A text.
+    /// A string.
     Text(&'v str),
     /// A number or a boolean.
     Scalar(&'v str),
@@ -154,9 +156,9 @@ impl<'v> Leaf<'v> {
         }
     }
 
-    /// What `form` leaves of it; of a number a number, where the form keeps them.
+    /// Returns the value in `form`. If the form keeps numbers, a number remains a number.
     fn shown(&self, form: &Form) -> Value {
-        // A part of one of two values tells which one it is.
+        // A part of one of only two values would reveal the value.
         if let Self::Scalar("true" | "false") = self {
             return Value::String(form.nothing().to_owned());
         }
@@ -168,7 +170,7 @@ impl<'v> Leaf<'v> {
     }
 }
 
-/// `value` with every leaf in it replaced; leaves without a replacement are left out.
+/// Replaces every leaf of `value`. Leaves without a replacement are left out.
 fn mask(value: Value, replace: &impl Fn(Leaf<'_>) -> Option<Value>) -> Option<Value> {
     match value {
         Value::Null => Some(Value::Null),

@@ -1,4 +1,4 @@
-//! One row of a result.
+//! The rows of a result.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,28 +6,29 @@ use std::sync::Arc;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-/// A row: columns with their values, in the order of the result. Column names are shared between rows.
-/// Serialises as one JSON object. Its `Debug` form shows the names of the columns only.
+/// A row: columns with their values, in the order of the result. Rows share the column names. A row is serialised as
+/// one JSON object, and its `Debug` output contains only the names of the columns.
 #[derive(Clone, PartialEq, Default)]
 pub struct Row(Vec<(Arc<str>, Value)>);
 
 impl Row {
-    /// From columns in order. Names should be distinct, as they become the members of one JSON object.
+    /// Creates a row from columns in order. Names should be distinct, because they become the members of one JSON
+    /// object.
     pub fn new(fields: Vec<(Arc<str>, Value)>) -> Self {
         Self(fields)
     }
 
-    /// Columns and values in order.
+    /// Returns the columns and values in order.
     pub fn fields(&self) -> &[(Arc<str>, Value)] {
         &self.0
     }
 
-    /// Columns and values in order.
+    /// Returns the columns and values in order.
     pub fn into_fields(self) -> Vec<(Arc<str>, Value)> {
         self.0
     }
 
-    /// The value of `column`.
+    /// Returns the value of `column`, or `None` if there is no such column.
     pub fn get(&self, column: &str) -> Option<&Value> {
         self.0
             .iter()

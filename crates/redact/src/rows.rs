@@ -1,5 +1,5 @@
-//! What can be done with redacted rows: taking some of them, in another order, in part, and figures about them. Whatever
-//! comes out was in them or is computed from them alone, and no caller brings a value of its own.
+//! Operations on redacted rows: filtering, sorting, paging, projection and aggregation. Their results consist only of
+//! the rows or are computed from them alone, so no caller can add a value.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -11,27 +11,27 @@ use wardgate_json::{exact_number, number_of};
 
 use crate::{Redacted, Row};
 
-/// Significant digits of a mean that has no end.
+/// Number of significant digits of a mean whose decimal expansion is longer.
 const MEAN_DIGITS: u64 = 34;
 
-/// A figure about the rows of a group.
+/// An aggregate function over the rows of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Aggregate {
-    /// How many rows there are.
+    /// The number of rows.
     Count,
-    /// The sum of a column. What is no number counts for nothing.
+    /// The sum of a column. Values that are not numbers are ignored.
     Sum,
-    /// The mean of a column's numbers; null where there are none.
+    /// The mean of a column's numbers, or null if there are none.
     Avg,
-    /// The least value of a column.
+    /// The minimum of a column.
     Min,
-    /// The greatest value of a column.
+    /// The maximum of a column.
     Max,
 }
 
 impl Redacted<Vec<Row>> {
-    /// The rows that `keep` accepts, in their order.
+    /// Returns the rows that `keep` accepts, in their order.
     #[must_use]
     pub fn filter(self, keep: impl FnMut(&Row) -> bool) -> Self {
         let mut rows = self.into_inner();
@@ -39,7 +39,7 @@ impl Redacted<Vec<Row>> {
         Self::new(rows)
     }
 
-    /// The rows in the order of `compare`; equal ones stay as they are.
+    /// Returns the rows in the order of `compare`. The sort is stable.
     #[must_use]
     pub fn sort_by(self, compare: impl FnMut(&Row, &Row) -> Ordering) -> Self {
         let mut rows = self.into_inner();
@@ -47,20 +47,20 @@ impl Redacted<Vec<Row>> {
         Self::new(rows)
     }
 
-    /// At most `limit` rows after the first `offset`.
+    /// Returns at most `limit` rows after the first `offset`.
     #[must_use]
     pub fn page(self, offset: usize, limit: usize) -> Self {
         let rows = self.into_inner().into_iter();
         Self::new(rows.skip(offset).take(limit).collect())
     }
 
-    /// The rows before the first one that `keep` does not accept.
+    /// Returns the rows before the first one that `keep` does not accept.
     #[must_use]
     pub fn take_while(self, keep: impl FnMut(&Row) -> bool) -> Self {
         Self::new(self.into_inner().into_iter().take_while(keep).collect())
     }
 
-    /// The columns whose names `keep` accepts.
+    /// Returns the rows with only the columns whose names `keep` accepts.
     #[must_use]
     pub fn columns(self, keep: impl Fn(&str) -> bool) -> Self {
         let project = |row: Row| {
@@ -70,9 +70,9 @@ impl Redacted<Vec<Row>> {
         Self::new(self.into_inner().into_iter().map(project).collect())
     }
 
-    /// One row for each value of the column `group_by`, or one for all rows: that value, and the figure under the name of
-    /// the aggregate. `compare` orders the values that the figure is about, `compare_groups` those of `group_by`, which may be
-    /// absent. Null counts for nothing. Sums and means are exact.
+    /// Returns one row for each value of the column `group_by`, or one row for all rows. It contains that value, and
+    /// the aggregate under the name of its function. `compare` orders the aggregated values, and `compare_groups` those
+    /// of `group_by`, which may be absent. Null is ignored. Sums and means are exact.
     #[must_use]
     pub fn figures(
         self,
@@ -88,7 +88,7 @@ impl Redacted<Vec<Row>> {
         } else {
             vec![rows.as_slice()]
         };
-        // The name is the rows' own too: a column that none of them has is left out.
+        // The name of the column is taken from the rows. A column that no row has is left out.
         let mut names = self.get().iter().flat_map(Row::fields);
         let name = question
             .group_by
@@ -110,16 +110,16 @@ impl Redacted<Vec<Row>> {
     }
 }
 
-/// Which figure, and of what.
+/// An aggregation.
 #[derive(Debug, Clone, Copy)]
 pub struct FigureQuestion<'a> {
-    /// Which figure.
+    /// The aggregate function.
     pub aggregate: Aggregate,
-    /// The column that it is about; none for a count of rows.
+    /// The aggregated column, or `None` for a count of rows.
     pub of: Option<&'a str>,
-    /// The column whose values make the groups.
+    /// The column whose values form the groups, or `None` for a single group.
     pub group_by: Option<&'a str>,
-    /// Whether sums and means are written as texts, as databases give exact decimals.
+    /// Whether sums and means are written as texts, like databases return exact decimals.
     pub is_text: bool,
 }
 
@@ -165,7 +165,7 @@ fn mean(sum: &BigDecimal, count: u64) -> BigDecimal {
 }
 
 impl Aggregate {
-    /// The column that holds the figure.
+    /// Returns the name of the column that holds the aggregate.
     pub fn name(self) -> &'static str {
         match self {
             Self::Count => "count",

@@ -1,4 +1,4 @@
-//! Work that is done by whoever waits for it, and goes on when nobody waits any more.
+//! Work that is driven by the future that waits for it, and continues in a task if that future is dropped.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -7,12 +7,12 @@ use std::task::{Context, Poll, ready};
 use futures::future::BoxFuture;
 use tokio::runtime::Handle;
 
-/// Work that must be done to its end. Whoever waits for it works on it, without a task; when this is dropped before the
-/// end, the rest gets a task of its own. A panic ends the work, and not whoever waits for it.
+/// Work that must run to its end. The task that awaits this future also does the work. If this future is dropped before
+/// the end, the rest runs in a new task. A panic ends the work but does not propagate to the waiting task.
 pub struct AttachedWork(Option<BoxFuture<'static, ()>>);
 
 impl AttachedWork {
-    /// Work that begins when it is first waited for.
+    /// Creates work that begins when it is first polled.
     pub fn new(work: BoxFuture<'static, ()>) -> Self {
         Self(Some(work))
     }

@@ -1,4 +1,5 @@
-//! Keeps calls away from a source that only fails, and tries it with one call at a time until it answers.
+//! A circuit breaker: keeps calls away from a failing source, and probes the source with one call at a time until it
+//! answers.
 //!
 //! ```text
 //!             N failures in a row                  probe_after
@@ -20,12 +21,13 @@ use wardgate_telemetry::names;
 
 use super::jitter;
 
-/// `breaker` of a source.
+/// The settings of `breaker` of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BreakerSettings {
-    /// So many failures in a row open it, at least one. Of time-outs, one caller contributes half of them at most.
+    /// Number of consecutive failures that open the breaker, at least one. The timeouts of a single caller count for
+    /// half of them at most.
     pub failures: u32,
-    /// At most so long after it opened, one call is let through.
+    /// Maximum time between the opening of the breaker and the next probe.
     pub probe_after: Duration,
 }
 
@@ -38,47 +40,47 @@ impl Default for BreakerSettings {
     }
 }
 
-/// What an operator sees.
+/// The state of a breaker, as shown to operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BreakerState {
-    /// Calls go through.
+    /// Calls are admitted.
     Closed,
-    /// No call goes through.
+    /// No calls are admitted.
     Open {
-        /// The last failure.
+        /// The time of the failure that opened the breaker.
         since: Timestamp,
     },
-    /// One call is trying whether the source is back.
+    /// One call is probing the source.
     HalfOpen {
-        /// The last failure.
+        /// The time of the failure that opened the breaker.
         since: Timestamp,
     },
 }
 
-/// No call goes through now; one may after this long.
+/// The breaker is open. The next call may be admitted after `retry_after`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct OpenCircuit {
     pub(super) retry_after: Duration,
 }
 
-/// Why an attempt failed.
+/// The reason why an attempt failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FailureCause {
-    /// The source could not be reached, broke off, or said that it cannot work.
+    /// The source could not be reached, broke the connection, or reported that it cannot work.
     Source,
-    /// The source did not answer in time. That may be the work that this caller asks for: a healthy source is not
-    /// closed to everybody because of one caller's requests.
+    /// The source did not answer in time. The reason may be the work that this caller requests, and the requests of one
+    /// caller should not make a healthy source unavailable to everybody.
     Timeout { caller: Digest },
 }
 
 impl FailureCause {
-    /// A time-out, of `caller` where the source was used for one.
+    /// Returns the cause for a timeout, which belongs to `caller` if the source was used for one.
     pub(super) fn timeout(caller: Option<Digest>) -> Self {
         caller.map_or(Self::Source, |caller| Self::Timeout { caller })
     }
 }
 
-/// The breaker of one source.
+/// The circuit breaker of one source.
 #[derive(Debug)]
 pub(super) struct Breaker {
     source: String,
@@ -90,30 +92,31 @@ pub(super) struct Breaker {
 #[derive(Debug)]
 enum CircuitState {
     Closed(FailureCount),
-    /// The next call after the wait probes.
+    /// The next call after `wait` is a probe.
     Open {
         since: Timestamp,
         waits_from: Instant,
         wait: Duration,
     },
-    /// A probe that hangs keeps its place no longer than `probe_after`: the source may be back meanwhile.
+    /// If a probe hangs for `probe_after`, the next call is another probe, because the source may be back in the
+    /// meantime.
     HalfOpen {
         since: Timestamp,
         probes_from: Instant,
     },
 }
 
-/// The failures since the last success.
+/// The number of failures since the last success.
 #[derive(Debug, Default)]
 struct FailureCount {
     counted: u32,
-    /// The time-outs among them, by caller. Each entry stands for at least one counted failure, so there are never
-    /// more entries than the settings allow failures.
+    /// The counted timeouts by caller. Each entry stands for at least one counted failure, so there are never more
+    /// entries than the settings allow failures.
     timeouts: HashMap<Digest, u32>,
 }
 
 impl FailureCount {
-    /// Counts one failure, unless it is a time-out of a caller that has used up its share.
+    /// Counts a failure, unless it is a timeout of a caller whose share is used up.
     fn add(&mut self, cause: FailureCause, threshold: u32) {
         if let FailureCause::Timeout { caller } = cause {
             let of_caller = self.timeouts.entry(caller).or_default();
@@ -145,7 +148,7 @@ impl Breaker {
         }
     }
 
-    /// Lets one attempt through, or none.
+    /// Admits one attempt, or refuses it while the breaker is open.
     pub(super) fn admit(&self) -> Result<Trial<'_>, OpenCircuit> {
         let mut state = self.lock();
         let (since, retry_after) = match *state {
@@ -186,7 +189,7 @@ impl Breaker {
                 gauge!(names::BREAKER_OPEN, "source" => self.source.clone()).set(0);
                 info!("the source `{}` answers again", self.source);
             }
-            // An answer to a call from before it opened.
+            // The response belongs to a call that began before the breaker opened.
             CircuitState::Open { .. } | CircuitState::HalfOpen { .. } => {}
         }
     }
@@ -211,7 +214,7 @@ impl Breaker {
         }
     }
 
-    /// The next caller probes at once.
+    /// Lets the next call probe at once, because the caller of the probe went away.
     fn probe_left(&self) {
         let mut state = self.lock();
         if let CircuitState::HalfOpen { since, .. } = *state {
@@ -223,7 +226,7 @@ impl Breaker {
         }
     }
 
-    /// The last fifth of the wait is random, so that replicas do not probe together.
+    /// Returns the open state. The last fifth of its wait is random, so that replicas do not probe at the same time.
     fn open(&self, since: Timestamp) -> CircuitState {
         let fifth = self.settings.probe_after / 5;
         CircuitState::Open {
@@ -239,13 +242,13 @@ impl Breaker {
 }
 
 impl Drop for Breaker {
-    /// A source that is no longer configured is not down.
+    /// Resets the metric, because a source that is no longer configured is not down.
     fn drop(&mut self) {
         gauge!(names::BREAKER_OPEN, "source" => self.source.clone()).set(0);
     }
 }
 
-/// An attempt that was let through. Dropped without a word about how it went, it counts for nothing.
+/// An admitted attempt. If it is dropped without a result, it does not count.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Trial<'a> {
@@ -254,13 +257,13 @@ pub(super) struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    /// The source did its work, whatever the call thinks of the answer.
+    /// Records that the source did its work, whether or not the response is useful for the call.
     pub(super) fn succeeded(mut self) {
         self.breaker.succeeded(self.is_probe);
         self.is_probe = false;
     }
 
-    /// The source did not do its work.
+    /// Records that the source did not do its work.
     pub(super) fn failed(mut self, cause: FailureCause) {
         self.breaker.failed(self.is_probe, cause);
         self.is_probe = false;

@@ -1,4 +1,4 @@
-//! One call, from its turn to its last attempt: limits, then breaker, then attempt, then perhaps a retry.
+//! One call from its admission to its last attempt: limits, then circuit breaker, then attempt, then possibly a retry.
 
 use std::time::Duration;
 
@@ -12,90 +12,91 @@ use super::breaker::{Breaker, BreakerSettings, BreakerState, FailureCause, OpenC
 use super::limits::{LimitReached, Slot, ToolLimits};
 use super::retry::RetrySettings;
 
-/// Runs the attempts of a tool's calls. A tool without a source has limits only.
+/// Runs the attempts of a tool's calls. For a tool without a source only the limits apply.
 pub struct Guard<'a> {
-    /// None: what is done is no call of the tool.
+    /// The limits of the tool, or `None` for work that is not a call of the tool.
     pub limits: Option<&'a ToolLimits>,
-    /// That of the source that the call goes to.
+    /// The guard of the source to which the call goes.
     pub source: Option<&'a SourceGuard>,
 }
 
-/// A call, as far as it decides on its attempts.
+/// The properties of a call that decide on its attempts.
 pub struct GuardedCall<'a> {
-    /// Whose limits count.
+    /// The caller to whom the limits apply.
     pub caller: &'a Caller,
-    /// To run it twice is as good as once: its tool is read-only or idempotent.
+    /// Whether the call may run twice, because its tool is read-only or idempotent.
     pub repeatable: bool,
-    /// When the tool's own time limit ends. A source that lets it pass has failed, so it must be none that the
-    /// caller chose: a caller in a hurry would shut the source for everyone. Such a one drops the future instead.
+    /// The end of the tool's own time limit. A source that misses it counts as failed, so it must not be a deadline of
+    /// the caller's choice: a caller in a hurry would make the source unavailable to everyone. For a caller's own
+    /// deadline, drop the future instead.
     pub deadline: Instant,
 }
 
-/// The work of a call, to be done once or more often.
+/// The work of a call, which may be done several times.
 ///
-/// A trait and no async closure: an attempt lends out the call's output, and the compiler cannot yet tell that the
-/// future of such a closure may change threads.
+/// This is a trait and not an async closure, because an attempt lends out the call's output, and the compiler cannot
+/// yet prove that the future of such a closure is `Send`.
 pub trait Attempt {
-    /// What a successful attempt gives.
+    /// The result of a successful attempt.
     type Success;
-    /// What a failed attempt gives.
+    /// The error of a failed attempt.
     type Error;
 
-    /// Does it once, from the start. Dropping the future ends it.
+    /// Makes one attempt from the start. Dropping the future cancels it.
     fn make(
         &mut self,
     ) -> impl Future<Output = Result<Self::Success, FailedAttempt<Self::Error>>> + Send;
 }
 
-/// What a failed attempt says about its source.
+/// What a failed attempt shows about its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Health {
-    /// It did not do its work: unreachable, or broken midway.
+    /// The source did not do its work: it was unreachable, or the connection broke.
     Down,
-    /// It did not answer in time. The caller may have asked for too much work.
+    /// The source did not answer in time. The caller may have requested too much work.
     TimedOut,
-    /// It is up, and asks not to be called again before this long.
+    /// The source works, and asks not to be called again for this long.
     Busy(Duration),
-    /// It is up: it answered, and would answer the same again.
+    /// The source works: it answered, and a retry would get the same response.
     Up,
 }
 
 /// A failed attempt.
 #[derive(Debug)]
 pub struct FailedAttempt<E> {
-    /// Of the attempt.
+    /// The error of the attempt.
     pub error: E,
-    /// What it shows of the source.
+    /// What the attempt shows about the source.
     pub health: Health,
-    /// Some of its output went on already, so that no other attempt may follow.
+    /// Whether some of the output has been passed on already, so that there must be no retry.
     pub partial: bool,
 }
 
-/// Why a call was not done.
+/// The reason why a call failed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum GuardError<E> {
-    /// It came too soon. Nothing was attempted.
+    /// A limit was reached. Nothing was attempted.
     Limited(LimitReached),
-    /// Its source has been failing and gets no calls for now. Nothing was attempted.
+    /// The circuit breaker of the source is open. Nothing was attempted.
     SourceUnavailable {
-        /// When it may be tried again.
+        /// The time after which the caller may retry.
         retry_after: Duration,
     },
-    /// Its deadline passed during an attempt.
+    /// The deadline passed during an attempt.
     TimedOut,
     /// The last attempt failed.
     Failed(E),
 }
 
-/// The right to use a source once, until dropped; for work that is more than one attempt can hold.
+/// The right to use a source once, until it is dropped, for work that does not fit an [`Attempt`].
 pub struct SourceUse<'a> {
     slot: Option<Slot<'a>>,
     trial: Option<(Trial<'a>, MeasuredUse<'a>)>,
-    /// The caller that the source is used for, if it is for one.
+    /// The caller for whom the source is used, if there is one.
     caller: Option<Digest>,
 }
 
-/// One use of a source, under way.
+/// The measurement of one use of a source in progress.
 struct MeasuredUse<'a> {
     source: &'a str,
     started: Instant,
@@ -110,12 +111,12 @@ impl MeasuredUse<'_> {
 }
 
 impl SourceUse<'_> {
-    /// Gives the place among the tool's running calls to another call.
+    /// Releases the concurrency slot of the tool.
     pub fn leave(&mut self) {
         self.slot = None;
     }
 
-    /// What the use says about the source. Only the first word counts.
+    /// Reports the health of the source. Only the first report counts.
     pub fn shows(&mut self, health: Health) {
         let Some((trial, measured)) = self.trial.take() else {
             return;
@@ -139,7 +140,7 @@ impl SourceUse<'_> {
 }
 
 impl<'a> Guard<'a> {
-    /// The same for what is no call of the tool.
+    /// Returns this guard without limits, for work that is not a call of the tool.
     #[must_use]
     pub fn without_limits(self) -> Self {
         Self {
@@ -148,7 +149,7 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// Lets a call in that is tried once only.
+    /// Admits a call that has only one attempt.
     pub async fn enter<E>(
         &self,
         caller: &Caller,
@@ -178,7 +179,7 @@ impl<'a> Guard<'a> {
         slot.map(Some).map_err(GuardError::Limited)
     }
 
-    /// Makes as many attempts as it takes and as are allowed. Dropping the future ends the one under way.
+    /// Makes as many attempts as are necessary and allowed. Dropping the future cancels the current attempt.
     pub async fn run<A: Attempt>(
         &self,
         call: &GuardedCall<'_>,
@@ -195,20 +196,20 @@ impl<'a> Guard<'a> {
     }
 }
 
-/// What all calls to one source share.
+/// The state that all calls to one source share.
 #[derive(Debug)]
 pub struct SourceGuard {
     source: String,
     retry: RetrySettings,
     breaker: Breaker,
-    /// A fifth of the calls of the last ten seconds, and a hundred in ten seconds besides: callers that retry three times do not turn
-    /// a slow source into one with four times its load.
+    /// The budget of retries: a fifth of the calls of the last ten seconds, plus a hundred in ten seconds. Without it,
+    /// callers that retry three times would multiply the load of a slow source by four.
     retry_budget: TpsBudget,
     ambient: Ambient,
 }
 
 impl SourceGuard {
-    /// Nothing has failed yet. `source` is its name, for logs and metrics.
+    /// Creates a guard with a closed breaker. `source` is the name of the source in logs and metrics.
     pub fn new(
         source: String,
         retry: RetrySettings,
@@ -224,12 +225,12 @@ impl SourceGuard {
         }
     }
 
-    /// Whether calls go through to the source.
+    /// Returns the state of the circuit breaker.
     pub fn breaker_state(&self) -> BreakerState {
         self.breaker.state()
     }
 
-    /// Lets a use of the source in that is no call of a tool.
+    /// Admits a use of the source that is not a call of a tool.
     pub fn enter<E>(&self, caller: Option<Digest>) -> Result<SourceUse<'_>, GuardError<E>> {
         let trial = self.admit()?;
         Ok(SourceUse {
@@ -308,7 +309,8 @@ impl SourceGuard {
         }
     }
 
-    /// `None` where the failure is final. The budget is asked last: only retries that are made cost it.
+    /// Returns the time to wait before a retry, or `None` if the failure is final. The budget is checked last, because
+    /// only retries that are made may count.
     fn pause_before_retry<E>(
         &self,
         call: &GuardedCall<'_>,

@@ -1,10 +1,10 @@
-//! Random waits, so that callers and replicas that fail together do not come back together.
+//! Random waits (jitter), so that callers and replicas that fail at the same time do not retry at the same time.
 
 use std::time::Duration;
 
 use wardgate_domain::Ambient;
 
-/// Any length of time from zero to `longest`, each as likely.
+/// Returns a uniformly distributed duration from zero to `longest`.
 pub fn up_to(longest: Duration, ambient: &Ambient) -> Duration {
     let nanos = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
     let fraction = u64::from_ne_bytes(ambient.random());
@@ -35,7 +35,7 @@ mod tests {
             let wait = up_to(longest, &Ambient::system());
             tenths[usize::try_from(wait.as_millis() / 100).unwrap()] += 1;
         }
-        // 1,000 expected in each; 800 is more than six standard deviations away.
+        // The expected count is 1,000 in each tenth; 800 is more than six standard deviations away.
         assert!(tenths.iter().all(|&count| count > 800), "{tenths:?}");
     }
 }

@@ -1,4 +1,5 @@
-//! What stands between a call and its source, so that neither callers nor a failing source harm one another.
+//! Resilience between callers and sources: limits, circuit breakers, retries and a cache protect both from overload and
+//! failures.
 //!
 //! ```text
 //!   call ─▶ limits ──▶ breaker ──▶ attempt ──▶ done
@@ -7,8 +8,9 @@
 //!                      through      retry  for repeatable calls only
 //! ```
 //!
-//! `guard.rs` puts these parts together; each part knows nothing of the others, and the result cache stands before them
-//! all. [`quota`] limits what callers use over all replicas. [`concurrency`] is how many calls a service works on at once, whoever they are for.
+//! `guard.rs` combines these parts, which are independent of each other. The result cache is in front of all of them.
+//! [`quota`] limits the usage of callers over all replicas. [`concurrency`] limits the number of calls a service works
+//! on at once, regardless of their callers.
 
 mod attached_work;
 mod breaker;

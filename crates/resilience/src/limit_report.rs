@@ -1,5 +1,5 @@
-//! What the limits that count a request have left, in the words of the HTTP fields `RateLimit-Policy` and `RateLimit`
-//! (draft-ietf-httpapi-ratelimit-headers-11).
+//! The remaining capacity of the limits that apply to a request, in the format of the HTTP fields `RateLimit-Policy`
+//! and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-11).
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -7,10 +7,10 @@ use std::time::Duration;
 use super::rate::Rate;
 use super::shared_rate::RateStatus;
 
-/// What the fields call the rate limit of each caller. No quota has this name.
+/// The name of the rate limit of each caller in the fields. No quota may have this name.
 pub const REQUESTS_PER_MINUTE: &str = "requests_per_minute";
 
-/// What the limits that count one HTTP request have left.
+/// The remaining capacity of the limits that apply to one HTTP request.
 #[derive(Debug, Default)]
 pub struct LimitReport(Mutex<Vec<ReportedLimit>>);
 
@@ -22,7 +22,7 @@ struct ReportedLimit {
 }
 
 impl LimitReport {
-    /// Adds what the limit `name` has left. Where a batch is counted several times, the least that was left stays.
+    /// Adds what is left of the limit `name`. If a batch is counted several times, the smallest remainder is kept.
     pub fn add(&self, name: &str, rate: Rate, status: RateStatus) {
         let mut limits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match limits.iter_mut().find(|limit| limit.name == name) {
@@ -36,7 +36,7 @@ impl LimitReport {
         }
     }
 
-    /// The values of `RateLimit-Policy` and `RateLimit`. None where no limit counted the request.
+    /// Returns the values of `RateLimit-Policy` and `RateLimit`, or `None` if no limit applied to the request.
     pub fn fields(&self) -> Option<(String, String)> {
         let limits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if limits.is_empty() {
@@ -54,13 +54,13 @@ impl LimitReport {
     }
 }
 
-/// Whether a name stands in the fields as it is: visible ASCII without quotes and backslashes.
+/// Returns whether a name needs no escaping in the fields: visible ASCII without quotes and backslashes.
 pub(crate) fn is_name(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\');
     !name.is_empty() && name.bytes().all(is_plain)
 }
 
-/// Rounded up, as `Retry-After` is: the window may not end later than that says.
+/// Rounds up to whole seconds, like `Retry-After`, so that the window does not end later than the field says.
 fn whole_seconds(window: Duration) -> u64 {
     window.as_secs() + u64::from(window.subsec_nanos() > 0)
 }

@@ -1,4 +1,4 @@
-//! Limits and what is used of them, in words.
+//! The limits and their usage, in a readable form.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,31 +8,31 @@ use wardgate_domain::Caller;
 
 use super::rate::Rate;
 
-/// Whose requests a bucket counts, and for which limit.
+/// The owner of a bucket: the limit, and the requests that the bucket counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BucketOwner {
     /// The name of the limit.
     pub limit: String,
-    /// The tenant whose requests alone it counts, which may be the empty one; none: those of every tenant.
+    /// The tenant whose requests the bucket counts, which may be the empty one, or `None` for every tenant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// Who names the person.
+    /// The issuer of the person's tokens, or `None` for every person.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub issuer: Option<String>,
-    /// The person whose requests alone it counts.
+    /// The person whose requests the bucket counts, or `None` for every person.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    /// The tool whose requests alone it counts, or the source of prompts and resources.
+    /// The tool whose requests the bucket counts, or the source of prompts and resources; `None` for all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// The values of claims whose requests alone it counts.
+    /// The claims of the callers whose requests the bucket counts, with their values.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub claims: BTreeMap<String, String>,
 }
 
 impl BucketOwner {
-    /// Requests of this person alone.
+    /// Restricts the bucket to the requests of this person.
     pub fn set_person(&mut self, caller: &Caller) {
         self.tenant = Some(caller.tenant().to_owned());
         self.issuer = Some(caller.issuer().to_owned());
@@ -40,41 +40,41 @@ impl BucketOwner {
     }
 }
 
-/// A bucket that is not full.
+/// The usage of a bucket that is not full.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BucketUse {
-    /// Whose it is.
+    /// The owner of the bucket.
     pub owner: BucketOwner,
-    /// The time after which it is full, if nobody takes more.
+    /// The time after which the bucket is full if nothing more is taken.
     pub full_in: Duration,
 }
 
-/// A limit that is configured.
+/// The description of a configured limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LimitOverview {
-    /// Its name.
+    /// The name of the limit.
     pub name: String,
-    /// What it allows.
+    /// The rate that the limit allows.
     pub rate: Rate,
-    /// Whose requests are counted together, in words.
+    /// The keys by which requests are counted together.
     pub per: Vec<String>,
 }
 
-/// What is used of a limit.
+/// The usage of a limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitState {
-    /// Whose requests are counted; of these the name is that of the limit.
+    /// The owner, whose name is that of the limit.
     #[serde(flatten)]
     pub owner: BucketOwner,
-    /// What it allows.
+    /// The rate that the limit allows.
     pub rate: Rate,
-    /// Whose requests are counted together.
+    /// The keys by which requests are counted together.
     pub per: Vec<String>,
-    /// Cost units that have not flowed back yet. Those that a replica has leased count.
+    /// Cost units that have not flowed back yet, including those that a replica has leased.
     pub used: u32,
     /// Cost units that may be used at once.
     pub left: u32,
-    /// The seconds after which all of it may be used at once again, rounded up.
+    /// The number of seconds after which all of the limit is available again, rounded up.
     pub resets_in_seconds: u64,
 }
 

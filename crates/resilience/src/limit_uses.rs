@@ -1,11 +1,11 @@
-//! What is used of limits, and by whom: for operators who look.
+//! The usage of limits and its owners, for operators.
 //!
 //! ```text
-//!   request ─▶ bucket, a digest ──▶ LimitUses::note: whose it is ──▶ memory, or the store that replicas share
+//!   request ─▶ bucket, a digest ──▶ LimitUses::note: its owner ──▶ memory, or the store that replicas share
 //!   operator ─▶ LimitUses::list ◀── buckets that are not full, with their owners
 //! ```
 //!
-//! The counts are those of the buckets themselves. Noting an owner delays no request.
+//! The counts are those of the buckets themselves. Noting an owner does not delay the request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,22 +20,23 @@ use super::quota::{Quota, QuotaUse};
 use super::rate::BUCKETS;
 use super::shared_rate::{LeaseStoreUnavailable, SharedRateLimiter};
 
-/// How often an owner is noted again, so that the store knows which are of use.
+/// Interval after which an owner is noted again, so that the store can tell which owners are still in use.
 const NOTE_AGAIN: Duration = Duration::from_mins(10);
 
-/// Buckets that one look shows, at most.
+/// Maximum number of buckets in a list.
 const MOST_USES: u32 = 1_000;
 
-/// What replicas that share buckets know of their owners.
+/// The store of bucket owners for replicas that share buckets.
 pub trait OwnerStore: Send + Sync + 'static {
-    /// Notes whose bucket it is.
+    /// Stores the owner of a bucket.
     fn note(
         &self,
         bucket: Digest,
         owner: Arc<BucketOwner>,
     ) -> BoxFuture<'_, Result<(), LeaseStoreUnavailable>>;
 
-    /// At most `most` buckets that are not full, those that take the longest first; with a tenant, only its own.
+    /// Returns at most `most` buckets that are not full, those that take longest to fill first. If `tenant` is set,
+    /// returns only the buckets of that tenant.
     fn uses(
         &self,
         tenant: Option<&str>,
@@ -43,16 +44,16 @@ pub trait OwnerStore: Send + Sync + 'static {
     ) -> BoxFuture<'_, Result<Vec<BucketUse>, LeaseStoreUnavailable>>;
 }
 
-/// The owners of buckets, and what they used.
+/// The owners of buckets and their usage.
 pub struct LimitUses {
     rates: Arc<SharedRateLimiter>,
-    /// With the instant at which each was noted in the store.
+    /// The owner by bucket, and when it was last noted in the store.
     owners: Cache<Digest, (Arc<BucketOwner>, Instant)>,
     store: Option<Arc<dyn OwnerStore>>,
 }
 
 impl LimitUses {
-    /// The uses of the buckets of `rates`, which replicas with `store` share.
+    /// Creates the usage of the buckets of `rates`, which are shared by the replicas that use `store`.
     pub fn new(rates: Arc<SharedRateLimiter>, store: Option<Arc<dyn OwnerStore>>) -> Self {
         Self {
             rates,
@@ -61,7 +62,7 @@ impl LimitUses {
         }
     }
 
-    /// Notes whose bucket it is, unless that is known.
+    /// Notes the owner of a bucket, unless it is known.
     pub fn note(&self, bucket: Digest, owner: impl FnOnce() -> BucketOwner) {
         let known = self.owners.get(&bucket);
         let owner = match known {
@@ -73,20 +74,20 @@ impl LimitUses {
         self.owners.insert(bucket, noted);
         if let Some(store) = &self.store {
             let store = Arc::clone(store);
-            // The request does not wait for it. A failure is told by the store, and what is missing is noted the next time.
+            // The request does not wait. A failure is logged by the store, and the owner is noted again later.
             tokio::spawn(async move { store.note(bucket, owner).await });
         }
     }
 
-    /// Notes whose buckets a request takes from.
+    /// Notes the owners of the buckets that a request uses.
     pub fn note_quotas(&self, quotas: &[Quota], request: QuotaUse<'_>) {
         for quota in quotas.iter().filter(|quota| quota.counts(request)) {
             self.note(quota.bucket(request), || quota.owner(request));
         }
     }
 
-    /// What is used of `limits`, or with a tenant, what that tenant used of those that count it alone. A limit of which
-    /// nothing is used is in the list too, without an owner.
+    /// Returns the usage of `limits`. If `tenant` is set, returns only what that tenant used of limits that count it
+    /// separately. An unused limit is listed without an owner.
     pub async fn list(
         &self,
         limits: &[LimitOverview],

@@ -1,4 +1,4 @@
-//! `limits` of a tool: how many calls of it run at once, and how often each caller may use it.
+//! The settings `limits` of a tool: its concurrent calls, and the rate of each caller.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -13,33 +13,34 @@ use wardgate_telemetry::{labels, names};
 use super::rate::Rate;
 use super::shared_rate::SharedRateLimiter;
 
-/// How long a call waits for its turn before it is refused, and is told to stay away.
+/// Maximum time for which a call waits for a slot before it is refused. Refused callers are told to retry after the
+/// same time.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// `limits` of a tool in `tools.yaml`; what is not set is not limited.
+/// The settings `limits` of a tool in `tools.yaml`. What is not set is not limited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LimitSettings {
-    /// Calls at once, of all callers together.
+    /// Maximum number of concurrent calls of all callers.
     pub concurrency: Option<NonZeroU32>,
-    /// Calls of each caller.
+    /// Maximum rate of calls of each caller.
     pub per_caller: Option<Rate>,
 }
 
-/// Which limit.
+/// The kind of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
-    /// The caller's own rate.
+    /// The rate of the caller.
     Rate,
-    /// Calls at once.
+    /// The number of concurrent calls.
     Concurrency,
 }
 
-/// A call came too soon; it may come again after `retry_after`.
+/// A limit was reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LimitReached {
-    /// Which one.
+    /// The limit that was reached.
     pub limit: Limit,
-    /// When it may be tried again.
+    /// The time after which the caller may retry.
     pub retry_after: Duration,
 }
 
@@ -52,7 +53,7 @@ pub struct ToolLimits {
     rates: Arc<SharedRateLimiter>,
 }
 
-/// The right to run one call, until dropped.
+/// The right to run one call, until it is dropped.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Slot<'a> {
@@ -60,7 +61,7 @@ pub(super) struct Slot<'a> {
 }
 
 impl ToolLimits {
-    /// The limits of `tool`, with the rates of all tools.
+    /// Creates the limits of `tool`. `rates` holds the buckets of all tools.
     pub fn new(tool: String, settings: LimitSettings, rates: Arc<SharedRateLimiter>) -> Self {
         Self {
             tool,
@@ -72,7 +73,7 @@ impl ToolLimits {
         }
     }
 
-    /// Lets a call in, when it is its turn: first come, first served.
+    /// Admits a call when it is its turn: first come, first served.
     pub(super) async fn enter(
         &self,
         caller: &Caller,
@@ -94,7 +95,8 @@ impl ToolLimits {
         }
     }
 
-    /// By who the caller is, not by all claims: another token of the same person is no fresh bucket.
+    /// Returns the bucket of the caller. It depends on the identity and not on all claims, so that another token of the
+    /// same person does not get a new bucket.
     fn bucket(&self, caller: &Caller) -> Digest {
         let (issuer, tenant) = (caller.issuer(), caller.tenant());
         Digest::of_texts(&[&self.tool, issuer, tenant, caller.subject()])

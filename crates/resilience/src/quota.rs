@@ -1,6 +1,7 @@
-//! Quotas: how much of a deployment a caller, a team or a tenant may use, counted over all replicas.
+//! Quotas: limits on how much of a deployment a caller, a team or a tenant may use, counted over all replicas.
 //!
-//! A quota has a rate, the requests that count, what one of them costs, and whose requests are counted together.
+//! A quota has a rate, a selection of requests, a cost for each request, and keys by which requests are counted
+//! together.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -16,30 +17,34 @@ use super::limit_state::{BucketOwner, LimitOverview};
 use super::rate::Rate;
 use super::shared_rate::SharedRateLimiter;
 
-/// The methods that count where a quota names none.
+/// The methods that count by default.
 const METHODS: [&str; 3] = ["tools/call", "prompts/get", "resources/read"];
 
-/// One quota, as a configuration has it.
+/// A configured quota.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quota {
-    /// What refusals, headers and metrics call it.
+    /// The name of the quota in refusals, headers and metrics.
     pub name: String,
-    /// Cost units in a second, minute, hour or day: `1000/d`. So many may be used at once, and they flow back evenly.
+    /// Cost units per second, minute, hour or day, such as `1000/d`. This number may be used at once, and flows back
+    /// evenly.
     pub rate: Rate,
-    /// Whose requests share the rate. Empty: everyone's.
+    /// The keys by which requests share the rate. If empty, all requests share it.
     #[serde(default)]
     pub per: Vec<QuotaKey>,
-    /// The methods that count, with `*` for any ending. Default `tools/call`, `prompts/get` and `resources/read`.
+    /// The methods that count, with `*` for any suffix. The default is `tools/call`, `prompts/get` and
+    /// `resources/read`.
     #[serde(default = "default_methods")]
     pub methods: Vec<String>,
-    /// The tools that count, with `*` for any ending; for prompts and resources the name of their source. Default all.
+    /// The tools that count, with `*` for any suffix; for prompts and resources the name of their source. The default
+    /// is all.
     #[serde(default = "any_name")]
     pub tools: Vec<String>,
-    /// Only callers with one of these roles. Default everyone.
+    /// The roles of which a caller must have one for its requests to count. The default is all callers.
     #[serde(default)]
     pub roles: Vec<String>,
-    /// What one request of a tool costs, by name with `*` for any ending; the longest name counts. Default 1.
+    /// The cost of a request by tool name, with `*` for any suffix. The longest matching name applies. The default is
+    /// 1.
     #[serde(default)]
     pub costs: BTreeMap<String, NonZeroU32>,
 }
@@ -52,42 +57,42 @@ fn any_name() -> Vec<String> {
     vec!["*".to_owned()]
 }
 
-/// Whose requests are counted together.
+/// A key by which requests are counted together.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QuotaKey {
-    /// Those of one person: tenant, issuer and subject.
+    /// One person: tenant, issuer and subject.
     Caller,
-    /// Those of one tenant.
+    /// One tenant.
     Tenant,
-    /// Those of one tool.
+    /// One tool.
     Tool,
-    /// Those of callers with the same value of this claim, for example a team. Callers without it are counted together.
+    /// Callers with the same value of this claim, for example a team. Callers without the claim are counted together.
     Claim(String),
 }
 
-/// One request, as quotas see it.
+/// The properties of a request that quotas use.
 #[derive(Debug, Clone, Copy)]
 pub struct QuotaUse<'a> {
-    /// Who makes it.
+    /// The caller of the request.
     pub caller: &'a Caller,
     /// The MCP method.
     pub method: &'a str,
-    /// The tool, or the source of a prompt or resource. Empty where there is none.
+    /// The tool, or the source of a prompt or resource; empty if there is none.
     pub tool: &'a str,
 }
 
-/// A quota that is used up.
+/// A quota is used up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuotaReached {
-    /// Which one.
+    /// The name of the quota.
     pub quota: String,
-    /// When a request of this cost may be made again.
+    /// The time after which a request of this cost may be made again.
     pub retry_after: Duration,
 }
 
 impl Quota {
-    /// What is wrong with a list of quotas, if anything.
+    /// Checks a list of quotas. Returns what is wrong as an error.
     pub fn validate(quotas: &[Self]) -> Result<(), String> {
         let mut names = std::collections::BTreeSet::from([REQUESTS_PER_MINUTE]);
         for quota in quotas {
@@ -128,7 +133,7 @@ impl Quota {
         longest.map_or(NonZeroU32::MIN, |(_, cost)| *cost)
     }
 
-    /// Whose requests are counted with this one, for operators.
+    /// Returns the owner of the request's bucket, for operators.
     pub(crate) fn owner(&self, request: QuotaUse<'_>) -> BucketOwner {
         let mut owner = BucketOwner {
             limit: self.name.clone(),
@@ -148,7 +153,7 @@ impl Quota {
         owner
     }
 
-    /// The limit, for operators.
+    /// Returns the description of the limit, for operators.
     pub fn overview(&self) -> LimitOverview {
         let per = self.per.iter().map(|key| match key {
             QuotaKey::Caller => "caller".to_owned(),
@@ -163,7 +168,8 @@ impl Quota {
         }
     }
 
-    /// The bucket of a request. It does not depend on the rate, so that a changed rate fills no bucket.
+    /// Returns the bucket of a request. It does not depend on the rate, so that a change of the rate does not fill
+    /// buckets.
     pub(crate) fn bucket(&self, request: QuotaUse<'_>) -> Digest {
         let mut parts = vec!["quota".to_owned(), self.name.clone()];
         for key in &self.per {
@@ -187,8 +193,8 @@ impl Quota {
     }
 }
 
-/// Takes the cost of a request from every quota that counts it, or from none. What is left then, or what the quota has left that
-/// refuses it, goes into `report`.
+/// Takes the cost of a request from every quota that counts it, or from none if one of them is used up. Adds what is
+/// left to `report`, or on a refusal what is left of the quota that refused.
 pub async fn charge(
     quotas: &[Quota],
     limiter: &SharedRateLimiter,

@@ -1,7 +1,7 @@
-//! How often each caller may use a tool: `60/m` is 60 calls at once, then one more every second.
+//! Rate limits of callers: `60/m` allows 60 calls at once, then one more every second.
 //!
-//! The generic cell rate algorithm: a token bucket that is one number a caller, the instant at which the bucket
-//! would be full again.
+//! This is the generic cell rate algorithm: a token bucket that is stored as one number, the instant at which the
+//! bucket is full again.
 
 use std::num::NonZeroU32;
 use std::str::FromStr;
@@ -12,21 +12,21 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use wardgate_domain::Digest;
 
-/// Buckets kept, about 8 MB when all are in use. The ones used least make room: they are the fullest.
+/// Maximum number of buckets, which take about 8 MB. The least used ones are evicted, because they are the fullest.
 pub(crate) const BUCKETS: usize = 65_536;
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// So many calls in a length of time, as configurations have it: `10/s`, `60/m`, `1000/h`, `5000/d`.
+/// A number of calls in a period, as in configurations: `10/s`, `60/m`, `1000/h`, `5000/d`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Rate {
     calls: NonZeroU32,
-    /// Nanoseconds.
+    /// The period in nanoseconds.
     per: u64,
 }
 
-/// A rate that cannot be read.
+/// The text is not a rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "write a rate as calls per second, minute, hour or day: `10/s`, `60/m`, `1000/h` or `5000/d`, with a whole number above 0"
@@ -77,7 +77,7 @@ impl From<Rate> for String {
 }
 
 impl Rate {
-    /// So many calls in a minute; 0 counts as 1.
+    /// Creates a rate of calls per minute; 0 counts as 1.
     pub fn per_minute(calls: u32) -> Self {
         Self {
             calls: NonZeroU32::new(calls).unwrap_or(NonZeroU32::MIN),
@@ -85,38 +85,39 @@ impl Rate {
         }
     }
 
-    /// The calls of a full bucket.
+    /// Returns the number of calls of a full bucket.
     pub(crate) fn calls(self) -> u32 {
         self.calls.get()
     }
 
-    /// The time in which an empty bucket fills, in seconds.
+    /// Returns the time in which an empty bucket fills, in seconds.
     pub(crate) fn window(self) -> u64 {
         self.per / NANOS_PER_SECOND
     }
 
-    /// The calls left in a bucket that is full at `full_at`, at the instant `now`, both in nanoseconds.
+    /// Returns the number of calls left at the instant `now` in a bucket that is full at `full_at`, both in
+    /// nanoseconds.
     pub(crate) fn remaining(self, full_at: u64, now: u64) -> u32 {
         let used = full_at.saturating_sub(now).div_ceil(self.interval());
         let used = u32::try_from(used).unwrap_or(u32::MAX);
         self.calls().saturating_sub(used)
     }
 
-    /// The calls that a bucket lacks which is full after this time, at most all. In microseconds, as stores count them: a call
-    /// takes no less there than it does here.
+    /// Returns the number of calls that a bucket lacks if it is full after this time, at most all. It is computed in
+    /// microseconds, like in stores, where the interval of a call is not shorter than here.
     pub(crate) fn used(self, full_in: Duration) -> u32 {
         let interval = u128::from(self.interval().div_ceil(1_000));
         let used = full_in.as_micros().div_ceil(interval);
         u32::try_from(used).unwrap_or(u32::MAX).min(self.calls())
     }
 
-    /// The time in which one call flows into the bucket, nanoseconds. Rounded up, so that no rounding ever allows more
-    /// than the rate.
+    /// Returns the time in which one call flows into the bucket, in nanoseconds. It is rounded up, so that the rate is
+    /// never exceeded.
     pub(crate) fn interval(self) -> u64 {
         self.per.div_ceil(u64::from(self.calls.get()))
     }
 
-    /// The part of the rate that each of `replicas` may use, at least one call.
+    /// Returns the share of the rate that each of `replicas` may use, at least one call.
     pub(crate) fn share(self, replicas: u32) -> Self {
         let calls = self.calls.get() / replicas.max(1);
         Self {
@@ -125,8 +126,8 @@ impl Rate {
         }
     }
 
-    /// Takes `cost` calls, at most a full bucket, out of a bucket that is full at `full_at`, at the instant `now`, both
-    /// in nanoseconds. Gives the instant at which the bucket is full after that, or how long the caller has to wait.
+    /// Takes `cost` calls, at most a full bucket, at the instant `now` out of a bucket that is full at `full_at`, both
+    /// in nanoseconds. Returns the instant at which the bucket is full after that, or how long the caller has to wait.
     pub(crate) fn take(self, cost: u32, full_at: u64, now: u64) -> Result<u64, Duration> {
         let (interval, cost) = (self.interval(), cost.min(self.calls()));
         let full_at = full_at.max(now);
@@ -138,16 +139,16 @@ impl Rate {
     }
 }
 
-/// The buckets of all tools and callers. Outlives a changed catalogue, so that a reload fills no bucket.
+/// The buckets of all tools and callers. They outlive a reload of the catalogue, so that a reload does not fill them.
 #[derive(Debug)]
 pub struct RateLimiter {
     started: Instant,
-    /// When each bucket is full again, in nanoseconds since the start.
+    /// The instant at which each bucket is full again, in nanoseconds since the start.
     buckets: Cache<Digest, u64>,
 }
 
 impl Default for RateLimiter {
-    /// Every bucket is full.
+    /// Creates a limiter in which all buckets are full.
     fn default() -> Self {
         Self {
             started: Instant::now(),
@@ -157,7 +158,7 @@ impl Default for RateLimiter {
 }
 
 impl RateLimiter {
-    /// Takes one call out of a bucket, or says how long to wait.
+    /// Takes one call out of a bucket. If it is empty, returns how long to wait as an error.
     pub fn take(&self, bucket: Digest, rate: Rate) -> Result<(), Duration> {
         let now = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let entry = self.buckets.entry(&bucket, None, |_, full_at| {
@@ -171,11 +172,11 @@ impl RateLimiter {
             EntryResult::Retained(taken) => taken.map(drop),
             EntryResult::Vacant(guard) => {
                 let taken = rate.take(1, now, now)?;
-                // Fails only where the bucket was removed meanwhile, and none ever is.
+                // The insertion fails only if the entry was removed in the meantime, which never happens.
                 let _ = guard.insert(taken);
                 Ok(())
             }
-            // What the closure never asks for: a removal, a replacement or a time limit.
+            // The closure never asks for a removal, a replacement or a time limit.
             EntryResult::Removed(..) | EntryResult::Replaced(..) | EntryResult::Timeout => Ok(()),
         }
     }
@@ -284,7 +285,7 @@ mod tests {
                 });
             }
         });
-        // One more every 7.2 s: the loop takes far less.
+        // One call flows back every 7.2 s, which is far longer than the loop takes.
         assert_eq!(taken.into_inner(), 500);
     }
 

@@ -1,11 +1,11 @@
-//! Results of read-only tools that ask for it, kept for a while; the same call made many times at once runs once.
+//! A cache of the results of read-only tools that enable it. Concurrent identical calls run only once.
 //!
 //! ```text
-//!   get_or_run ─▶ fresh? ───────────────▶ the kept result
+//!   get_or_run ─▶ fresh? ───────────────▶ the cached result
 //!                 └ no ─▶ running? ─────▶ wait ─▶ its result
 //!                         │               ├ its caller left: the next one runs
-//!                         │               └ it failed: everyone for himself, as if there were no cache
-//!                         └ no ─▶ run ──▶ keep, unless it failed
+//!                         │               └ it failed: each caller runs its own call, as without a cache
+//!                         └ no ─▶ run ──▶ cache, unless it failed
 //! ```
 
 use std::time::Duration;
@@ -16,13 +16,14 @@ use quick_cache::sync::Cache;
 use wardgate_domain::{Ambient, Digest, Timestamp};
 use wardgate_telemetry::names;
 
-/// Decides into how many parts the cache divides itself: few, so that each has room for large results.
+/// Expected number of entries, which determines the number of shards. It is small, so that each shard has room for
+/// large results.
 const EXPECTED_ENTRIES: usize = 128;
 
-/// What an entry takes besides its result.
+/// Size of an entry in addition to its result, in bytes.
 const ENTRY_BYTES: usize = 128;
 
-/// Results by a digest of everything they depend on.
+/// A cache of results by a digest of everything they depend on.
 pub struct ResultCache<T> {
     entries: Cache<Digest, CacheEntry<T>, EntryWeigher<T>>,
     ambient: Ambient,
@@ -34,7 +35,7 @@ enum CacheEntry<T> {
         value: T,
         stored_at: Timestamp,
     },
-    /// Only there to tell those who waited for it.
+    /// The call failed. This entry only notifies the callers that wait for the result.
     Failed,
 }
 
@@ -44,7 +45,7 @@ impl<T> CacheEntry<T> {
     }
 }
 
-/// Measures entries.
+/// Determines the size of entries.
 struct EntryWeigher<T>(fn(&T) -> usize);
 
 impl<T> Clone for EntryWeigher<T> {
@@ -64,7 +65,7 @@ impl<T> Weighter<Digest, CacheEntry<T>> for EntryWeigher<T> {
 }
 
 impl<T: Clone> ResultCache<T> {
-    /// Keeps up to `max_bytes`, as `bytes` measures results.
+    /// Creates a cache of up to `max_bytes`. `bytes` returns the size of a result.
     pub fn new(max_bytes: usize, bytes: fn(&T) -> usize, ambient: Ambient) -> Self {
         Self {
             entries: Cache::with_weighter(EXPECTED_ENTRIES, max_bytes as u64, EntryWeigher(bytes)),
@@ -72,11 +73,11 @@ impl<T: Clone> ResultCache<T> {
         }
     }
 
-    /// The result kept under `key` if it is younger than `ttl`, else that of `run`. It may wait for the same call
-    /// of someone else; bound it by the call's deadline.
+    /// Returns the result cached under `key` if it is younger than `ttl`, or else the result of `run`. This may wait
+    /// for the same call of another caller, so bound it by the deadline of the call.
     ///
-    /// Whoever shares the key gets the same result: it must cover tool definition, arguments and all of the
-    /// permit that the result depends on.
+    /// All callers with the same key get the same result. The key must cover the tool's definition, the arguments and
+    /// all parts of the permit on which the result depends.
     pub async fn get_or_run<E>(
         &self,
         key: Digest,
@@ -107,7 +108,7 @@ impl<T: Clone> ResultCache<T> {
                         },
                         Err(_) => CacheEntry::Failed,
                     };
-                    // Fails only where the place was removed meanwhile, and none ever is.
+                    // The insertion fails only if the placeholder was removed in the meantime, which never happens.
                     let _ = place.insert(entry);
                     self.entries
                         .remove_if(&key, |entry| matches!(entry, CacheEntry::Failed));
@@ -117,7 +118,7 @@ impl<T: Clone> ResultCache<T> {
         }
     }
 
-    /// After a clock was set back nothing is known about an age.
+    /// Returns whether a result is young enough. If the clock was set back, its age is unknown, and it is not.
     fn is_fresh(&self, stored_at: Timestamp, ttl: Duration) -> bool {
         let now = self.ambient.now();
         stored_at <= now && now < stored_at.plus(ttl)

@@ -1,4 +1,4 @@
-//! When a failed attempt is made again: exponential backoff with full jitter.
+//! Retries of failed attempts: exponential backoff with full jitter.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use wardgate_domain::Ambient;
 
 use super::jitter;
 
-/// `retry` of a source.
+/// The settings of `retry` of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetrySettings {
-    /// Attempts in all, the first one included; there is always that one.
+    /// Maximum number of attempts including the first one, which is always made.
     pub attempts: u32,
-    /// The longest wait before the second attempt; it doubles for every further one.
+    /// Maximum wait before the second attempt. It doubles for every further attempt.
     pub first: Duration,
-    /// No wait is longer, unless the source asked for it.
+    /// Maximum backoff. The wait is longer only if the source asked for it.
     pub longest: Duration,
 }
 
@@ -28,8 +28,8 @@ impl Default for RetrySettings {
 }
 
 impl RetrySettings {
-    /// How long to wait before the attempt after the `made`th; never less than the source asked for. `None`
-    /// when those were all.
+    /// Returns the time to wait after `made` attempts, which is never less than the source asked for, or `None` if
+    /// there are no more attempts.
     pub fn pause(&self, made: u32, asked_for: Duration, ambient: &Ambient) -> Option<Duration> {
         if made >= self.attempts {
             return None;

@@ -1,22 +1,22 @@
-//! One rate for all replicas of a service: each takes calls out of a shared bucket in small leases.
+//! A rate limit shared by all replicas of a service: each replica takes calls out of a shared bucket in small leases.
 //!
 //! ```text
-//!   call ─▶ leased calls left? ──yes──▶ through
+//!   call ─▶ leased calls left? ──yes──▶ admitted
 //!                │ no
 //!                ▼
 //!           bucket known to be empty? ──yes──▶ wait
 //!                │ no
 //!                ▼
-//!           lease store ──calls──▶ through     (a call at least, at most a hundredth of the rate)
-//!                │ does not answer
+//!           lease store ──calls──▶ admitted     (at least one call, at most a hundredth of the rate)
+//!                │ unavailable
 //!                ▼
-//!           this replica's share of the bucket as it was last known; what is used of it is reported afterwards
+//!           this replica's share of the last known bucket; its usage is reported afterwards
 //! ```
 //!
-//! Once the store answers again, each replica keeps to its share for a while: others may not have reported yet, and what they
-//! used would be given out twice.
+//! When the store is available again, each replica keeps to its share for a while: other replicas may not have reported
+//! their usage yet, so those calls would be given out twice.
 //!
-//! Without a lease store there is one replica, and a bucket is a number in its memory.
+//! Without a lease store there is only one replica, and a bucket is a number in its memory.
 
 use std::convert::Infallible;
 use std::num::NonZeroU32;
@@ -32,109 +32,111 @@ use wardgate_domain::{Ambient, Digest};
 
 use super::rate::{BUCKETS, Rate};
 
-/// How long a call waits for a lease before its replica decides alone.
+/// Maximum time for which a call waits for a lease before its replica decides alone.
 const LEASE_LIMIT: Duration = Duration::from_millis(250);
 
-/// For how long a store that did not answer is not asked again.
+/// Time for which an unavailable store is not asked again.
 const STORE_PAUSE: Duration = Duration::from_secs(1);
 
-/// For how long a replica keeps to its share after the store is back. By then the others have asked it too: each does not for a
-/// pause, and possibly once more for one, where a connection broke.
+/// Time for which a replica keeps to its share after the store is available again. By then the other replicas have
+/// asked the store too: each pauses for [`STORE_PAUSE`], and possibly a second time if a connection broke.
 const SHARE_AFTERWARDS: Duration = Duration::from_millis(2_500);
 
-/// How long leased calls can be used. What is left of them then is lost, so that a quiet replica hoards nothing.
+/// Lifetime of leased calls. Calls that are left after it are lost, so that an idle replica does not hoard them.
 const LEASE_LIFE: Duration = Duration::from_secs(5);
 
-/// How often a replica announces itself, at most.
+/// Minimum interval between two announcements of a replica.
 const ANNOUNCE_EVERY: Duration = Duration::from_secs(5);
 
-/// The part of a full bucket that one lease takes, at most.
+/// Divisor of the rate that gives the size of a lease, unless a single call costs more.
 const LEASES_PER_BUCKET: u32 = 100;
 
-/// What a replica asks the lease store for.
+/// A request to the lease store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeaseRequest {
-    /// Whose calls.
+    /// The bucket.
     pub bucket: Digest,
-    /// How many calls to take, if the bucket has so many, at most a full bucket. 0 only reports `spent`.
+    /// The number of calls to take if the bucket has as many, at most a full bucket. 0 only reports `spent`.
     pub calls: u32,
-    /// The fewest that are of use. With fewer in the bucket none is taken.
+    /// The smallest useful number of calls. If the bucket has fewer, none is taken.
     pub least: u32,
     /// The time in which one call flows into the bucket.
     pub interval: Duration,
-    /// The calls of a full bucket.
+    /// The number of calls of a full bucket.
     pub capacity: u32,
-    /// Calls that the replica let through while the store could not be asked. They are taken in any case.
+    /// The number of calls that the replica admitted while the store was unavailable. They are taken in any case.
     pub spent: u32,
 }
 
-/// What the lease store answers.
+/// The response of the lease store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
-    /// The calls that the replica may let through. 0 where the bucket has too few.
+    /// The number of calls that the replica may admit, or 0 if the bucket has too few.
     pub calls: u32,
-    /// The time after which the bucket is full, if nobody takes more.
+    /// The time after which the bucket is full if nothing more is taken.
     pub full_in: Duration,
 }
 
-/// What a bucket has left, as one replica knows it.
+/// What is left of a bucket, as far as one replica knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateStatus {
-    /// The calls that the bucket had when the replica last asked, with those of its lease. While the store does not answer, and
-    /// for a while after that, the calls of the replica's share.
+    /// The number of calls in the bucket when the replica last asked, plus the rest of its lease. While the store is
+    /// unavailable, and for a while after that, the calls of the replica's share.
     pub remaining: u32,
-    /// The time for which there are no more: until the bucket is full, or until the next call where none is left or the last
-    /// was refused.
+    /// The time until the bucket is full, or until the next call is available if none is left or the last one was
+    /// refused.
     pub window: Duration,
 }
 
-/// The lease store does not answer.
+/// The lease store is unavailable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the store of shared limits does not answer")]
 pub struct LeaseStoreUnavailable;
 
-/// The buckets that all replicas share.
+/// The store of the buckets that all replicas share.
 pub trait LeaseStore: Send + Sync + 'static {
-    /// Takes calls out of a bucket, all or nothing below `least`.
+    /// Takes calls out of a bucket. Takes none if it has fewer than `least`.
     fn lease(&self, request: LeaseRequest) -> BoxFuture<'_, Result<Lease, LeaseStoreUnavailable>>;
 
-    /// Says that the replica runs, and learns how many do, itself included.
+    /// Announces that the replica is running, and returns the number of running replicas including it.
     fn announce(&self, replica: [u8; 16]) -> BoxFuture<'_, Result<u32, LeaseStoreUnavailable>>;
 }
 
-/// The buckets of all limits and callers. Outlives a changed configuration, so that a reload fills no bucket.
+/// The buckets of all limits and callers. They outlive a reload of the configuration, so that a reload does not fill
+/// them.
 pub struct SharedRateLimiter {
     started: Instant,
     buckets: Cache<Digest, Arc<Mutex<Bucket>>>,
     store: Option<StoreLink>,
 }
 
-/// The lease store, and what is known of it.
+/// The lease store and its state.
 struct StoreLink {
     leases: Arc<dyn LeaseStore>,
     replica: [u8; 16],
-    /// The replicas at the last announcement.
+    /// The number of replicas at the last announcement.
     replicas: AtomicU32,
-    /// Nanoseconds since the start: the next announcement, and until when the store is not asked.
+    /// The time of the next announcement, and the end of the pause of an unavailable store, in nanoseconds since the
+    /// start.
     announce_at: AtomicU64,
     paused_until: AtomicU64,
-    /// Until when this replica keeps to its share. The greatest number: the store is away.
+    /// The time until which this replica keeps to its share. `u64::MAX` means that the store is unavailable.
     share_until: AtomicU64,
 }
 
-/// What a replica knows of one bucket. Instants are nanoseconds since the limiter was made.
+/// What a replica knows about one bucket. Instants are in nanoseconds since the limiter was created.
 #[derive(Debug, Default)]
 struct Bucket {
-    /// When the bucket is full, as last known.
+    /// The last known instant at which the bucket is full.
     full_at: u64,
     leased: u32,
     leased_until: u64,
-    /// Calls let through while the store could not be asked.
+    /// The number of calls that were admitted while the store was unavailable.
     spent: u32,
 }
 
 impl SharedRateLimiter {
-    /// A limiter for one replica, or for all that have `store`.
+    /// Creates a limiter for a single replica, or for all replicas that use `store`.
     pub fn new(store: Option<Arc<dyn LeaseStore>>, ambient: &Ambient) -> Self {
         Self {
             started: Instant::now(),
@@ -150,12 +152,13 @@ impl SharedRateLimiter {
         }
     }
 
-    /// Takes `cost` calls out of a bucket, or says how long to wait. A cost above a full bucket is a full bucket.
+    /// Takes `cost` calls out of a bucket. If it has too few, returns how long to wait as an error. A cost above a full
+    /// bucket counts as a full bucket.
     pub async fn take(&self, bucket: Digest, rate: Rate, cost: NonZeroU32) -> Result<(), Duration> {
         self.take_and_report(bucket, rate, cost).await.0
     }
 
-    /// As [`Self::take`], with what is left afterwards.
+    /// Like [`Self::take`], but also returns what is left.
     pub async fn take_and_report(
         &self,
         bucket: Digest,
@@ -164,7 +167,7 @@ impl SharedRateLimiter {
     ) -> (Result<(), Duration>, RateStatus) {
         let make = || Ok::<_, Infallible>(Arc::default());
         let Ok(held) = self.buckets.get_or_insert_with(&bucket, make);
-        // First come, first served: whoever waits for the same lease finds its calls when it is there.
+        // The lock is fair, so calls that wait for the same lease find its calls when it arrives.
         let mut held = held.lock().await;
         let taken = self.take_from(&mut held, bucket, rate, cost).await;
         (taken, self.status(&held, rate, taken))
@@ -208,7 +211,7 @@ impl SharedRateLimiter {
             }
             return self.take_of_share(store, held, rate, cost);
         }
-        // A shared bucket fills no faster than its rate, so one that was too empty for this is so still.
+        // A shared bucket fills no faster than its rate, so a bucket that had too few calls still has.
         rate.take(cost, held.full_at, now)?;
         let Some(lease) = store.lease(request, now).await else {
             return self.take_of_share(store, held, rate, cost);
@@ -225,7 +228,7 @@ impl SharedRateLimiter {
         Err(wait.unwrap_or(Duration::from_nanos(rate.interval())))
     }
 
-    /// Takes calls without the store, which learns of them afterwards.
+    /// Takes calls without the store, which receives a report afterwards.
     fn take_of_share(
         &self,
         store: &StoreLink,
@@ -239,7 +242,7 @@ impl SharedRateLimiter {
         Ok(())
     }
 
-    /// What is left in the bucket that is `held`, of which a call was `taken`.
+    /// Returns what is left of the bucket `held` after the result `taken`.
     fn status(&self, held: &Bucket, rate: Rate, taken: Result<(), Duration>) -> RateStatus {
         let now = self.now();
         let store = self.store.as_ref();
@@ -263,7 +266,7 @@ impl SharedRateLimiter {
         RateStatus { remaining, window }
     }
 
-    /// The time after which a bucket is full, as this replica knows.
+    /// Returns the time after which a bucket is full, as far as this replica knows.
     pub(crate) async fn full_in(&self, bucket: Digest) -> Duration {
         match self.buckets.get(&bucket) {
             Some(held) => {
@@ -296,7 +299,7 @@ impl SharedRateLimiter {
 }
 
 impl StoreLink {
-    /// Whether this replica lets through its share alone: while the store is away, and for a while after that.
+    /// Returns whether this replica admits only its share: while the store is unavailable, and for a while after that.
     fn keeps_to_share(&self, now: u64) -> bool {
         now < self.share_until.load(Ordering::Relaxed)
     }
@@ -305,7 +308,7 @@ impl StoreLink {
         self.share_until.load(Ordering::Relaxed) == u64::MAX
     }
 
-    /// A lease, unless the store does not answer in time, or did not a moment ago.
+    /// Requests a lease. Returns `None` if the store does not answer in time, or did not a moment ago.
     async fn lease(&self, request: LeaseRequest, now: u64) -> Option<Lease> {
         if now < self.paused_until.load(Ordering::Relaxed) {
             return None;

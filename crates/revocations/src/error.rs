@@ -1,11 +1,11 @@
-//! Why nothing was changed, and how a client hears of it.
+//! The errors of revocations, and their JSON-RPC errors.
 
 use wardgate_domain::Reason;
 use wardgate_gateway_store::StoreError;
 use wardgate_mcp_server::{RpcError, sentence};
 use wardgate_rpc::client::CallError;
 
-/// Why revocations were neither listed nor changed.
+/// The reason why revocations were neither listed nor changed.
 #[derive(Debug, thiserror::Error)]
 pub enum RevocationError {
     /// The store cannot be used.
@@ -14,22 +14,22 @@ pub enum RevocationError {
     /// The policy service did not decide.
     #[error(transparent)]
     Policy(CallError),
-    /// By the policies the caller may not.
+    /// The policies do not permit it.
     #[error("the policies do not permit you `revoke_access`")]
     Denied,
-    /// The change could not be recorded, and was not made.
+    /// The change could not be recorded and was not made.
     #[error("the change could not be recorded")]
     NotRecorded,
-    /// There are as many revocations as can be kept.
+    /// The maximum number of revocations is reached.
     #[error("there are too many revocations. Lift those of tokens that have ended")]
     TooMany,
-    /// What is to be lifted is not revoked.
+    /// The revocation to remove does not exist.
     #[error("nothing of this kind, name and issuer is revoked")]
     Unknown,
 }
 
 impl RevocationError {
-    /// The error for the client.
+    /// Returns the JSON-RPC error for the client.
     pub fn to_rpc_error(&self) -> RpcError {
         match self {
             Self::Store(_) => RpcError::internal(

@@ -1,4 +1,4 @@
-//! The revocations in force at this gateway, followed in the store.
+//! Follows the revocations in the store, so that the current ones are known at this gateway.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -10,32 +10,32 @@ use wardgate_edge::RevocationWatch;
 use wardgate_gateway_store::{Store, StoreError};
 use wardgate_rpc::Readiness;
 
-/// Short enough that what another gateway revoked is refused here well within a second.
+/// Interval between two polls, so that a token that another gateway revoked is refused here well within a second.
 const POLL: Duration = Duration::from_millis(250);
 
-/// From a failure to the next look, so that a store that is away is not asked in vain four times a second.
+/// Interval between a failure and the next poll. It is longer, so that an unavailable store gets fewer requests.
 const POLL_AFTER_FAILURE: Duration = Duration::from_millis(500);
 
-/// Follows the revocations as long as it lives.
+/// Follows the revocations until it is dropped.
 pub struct RevocationFollower {
     store: Arc<Store>,
-    /// None until they were read once.
+    /// The current revocations, or `None` until they were read once.
     current: watch::Sender<Option<Arc<RevocationSet>>>,
     readiness: watch::Sender<Readiness>,
     last: Mutex<LastRefresh>,
 }
 
-/// What one refresh leaves to the next.
+/// The state between two refreshes.
 #[derive(Default)]
 struct LastRefresh {
-    /// The version that the revocations were read at.
+    /// The version of the revocations that were read last.
     version: Option<i64>,
     failed: bool,
 }
 
 impl RevocationFollower {
-    /// Reads the revocations of `store` and follows them. While the store is away the last known ones stay in force; until they
-    /// were read once, nobody knows whose tokens are good.
+    /// Reads the revocations of `store` and follows them. While the store is unavailable, the last known revocations
+    /// stay in force. Until they were read once, it is unknown which tokens are valid, and the gateway is not ready.
     pub async fn open(store: &Arc<Store>) -> Arc<Self> {
         let unread = Readiness::NotReady("the revocations were not read yet".to_owned());
         let follower = Arc::new(Self {
@@ -44,23 +44,23 @@ impl RevocationFollower {
             readiness: watch::Sender::new(unread),
             last: Mutex::default(),
         });
-        // A failure is told there, and tried again.
+        // A failure is logged by the refresh, and the next poll retries.
         let _ = follower.refresh().await;
         tokio::spawn(follow(Arc::downgrade(&follower)));
         follower
     }
 
-    /// The revocations in force, for whoever verifies tokens.
+    /// Returns the revocations in force, for the verification of tokens.
     pub fn watch(&self) -> RevocationWatch {
         RevocationWatch::new(self.current.subscribe())
     }
 
-    /// Ready once the revocations were read.
+    /// Returns the readiness: ready once the revocations were read.
     pub fn readiness(&self) -> watch::Receiver<Readiness> {
         self.readiness.subscribe()
     }
 
-    /// Looks whether the revocations changed, and publishes them if so.
+    /// Polls the store, and publishes the revocations if they have changed.
     pub(crate) async fn refresh(&self) -> Result<(), StoreError> {
         let mut last = self.last.lock().await;
         let refreshed = self.read(&mut last).await;
@@ -80,7 +80,7 @@ impl RevocationFollower {
     }
 
     async fn read(&self, last: &mut LastRefresh) -> Result<(), StoreError> {
-        // The version first: what changes in between is read now and once more.
+        // The version is read first, so that a change in between is read by the next poll.
         let version = self.store.revocations_version().await?;
         if last.version == Some(version) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Tokens, subjects and sign-ins that operators revoke.
+//! Revocation of tokens, subjects and sign-ins by operators.
 //!
 //! ```text
 //!  revocations/add · remove ─▶ policy: may this operator? ─▶ record ─▶ store ─┐
@@ -6,7 +6,7 @@
 //!  a request's token ─▶ edge: verified ─▶ revoked? ◀── RevocationSet ◀────────┘
 //! ```
 //!
-//! One job: what one operator revokes at one gateway is refused at every gateway within a second.
+//! What an operator revokes at one gateway is refused at every gateway within a second.
 
 mod error;
 mod follower;
@@ -24,7 +24,7 @@ pub use error::RevocationError;
 pub use follower::RevocationFollower;
 pub use method::RevocationMethod;
 
-/// What operators change.
+/// The methods by which operators list and change revocations.
 pub struct Revocations {
     follower: Arc<RevocationFollower>,
     store: Arc<Store>,
@@ -34,7 +34,7 @@ pub struct Revocations {
 }
 
 impl Revocations {
-    /// Over what the gateway shares.
+    /// Creates the methods over the shared state of the gateway.
     pub fn new(
         (follower, store): (Arc<RevocationFollower>, &Arc<Store>),
         policy: PolicyClient,
@@ -50,7 +50,7 @@ impl Revocations {
         })
     }
 
-    /// The revocations in force.
+    /// Returns the revocations in force.
     pub fn watch(&self) -> RevocationWatch {
         self.follower.watch()
     }

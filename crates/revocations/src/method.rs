@@ -1,4 +1,4 @@
-//! The JSON-RPC methods of operators, each answered for the person whose token the request brings.
+//! The JSON-RPC methods of operators, authorized by the token of the request.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use wardgate_rpc::client::IdentifiedOperator;
 
 use crate::{RevocationError, Revocations};
 
-/// Longest name, issuer, tenant or reason, in bytes.
+/// Maximum length of a name, issuer, tenant or reason, in bytes.
 const MAX_TEXT: usize = 512;
 
-/// A method about revocations.
+/// A JSON-RPC method about revocations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RevocationMethod {
-    /// Those in force.
+    /// Lists the revocations in force.
     List,
     /// Revokes a token, a subject or a sign-in.
     Add,
@@ -30,12 +30,12 @@ pub enum RevocationMethod {
 impl RevocationMethod {
     const ALL: [Self; 3] = [Self::List, Self::Add, Self::Remove];
 
-    /// The method of this name.
+    /// Returns the method with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|method| method.as_str() == name)
     }
 
-    /// The name.
+    /// Returns the name of the method.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::List => "revocations/list",
@@ -45,7 +45,7 @@ impl RevocationMethod {
     }
 }
 
-/// A change that an operator asks for.
+/// A change that an operator requests.
 enum RevocationChange {
     Add {
         target: RevocationTarget,
@@ -57,7 +57,7 @@ enum RevocationChange {
 }
 
 impl Revocations {
-    /// Answers `request` of `operator`, which is of `method`.
+    /// Handles a `request` of `operator` for `method`.
     pub async fn answer(
         self: &Arc<Self>,
         request: &JsonRpcRequest<'_>,
@@ -93,7 +93,7 @@ impl Revocations {
         Ok(McpResponse::result(request.id, version, inner(&members)))
     }
 
-    /// Those that `operator` may see: all, or those of the operator's tenant.
+    /// Returns the revocations that `operator` may see: all of them, or only those of the operator's tenant.
     async fn list(&self, operator: &Caller) -> Result<Vec<Revocation>, RevocationError> {
         if !self.authorize(operator).await?.decision.allowed {
             return Err(RevocationError::Denied);
@@ -110,7 +110,7 @@ impl Revocations {
         change: RevocationChange,
     ) -> Result<serde_json::Value, RpcError> {
         let (revocations, operator) = (Arc::clone(self), Arc::clone(operator));
-        // Its own task: whoever hangs up, what was recorded is done or recorded as failed.
+        // A separate task, so that a recorded change is made or recorded as failed even if the client disconnects.
         let made =
             tokio::spawn(async move { revocations.record_and_make(&operator, &change).await });
         let made = made.await;
@@ -125,23 +125,24 @@ impl Revocations {
         change: &RevocationChange,
     ) -> Result<(), RevocationError> {
         let operator = self.authorize(caller).await?;
-        // Who tried is on record, too.
+        // A refused attempt is recorded too.
         self.record(&operator, change, false).await?;
         if !operator.decision.allowed {
             return Err(RevocationError::Denied);
         }
         let made = self.change_store(caller, change).await;
         if made.is_err() {
-            // Perhaps it was made and only the answer was lost; the record says that nobody knows.
+            // The change may have been made although the response was lost. The second record says that the outcome is
+            // unknown.
             self.record(&operator, change, true).await?;
             return made;
         }
-        // It is made. If it cannot be read back now, the next look will find it.
+        // The change has been made. If it cannot be read now, the next poll reads it.
         let _ = self.follower.refresh().await;
         Ok(())
     }
 
-    /// What the policy says of `caller` as an operator.
+    /// Asks the policy service whether `caller` may revoke access.
     async fn authorize(&self, caller: &Caller) -> Result<IdentifiedOperator, RevocationError> {
         let action = OperatorAction::RevokeAccess;
         let operator = IdentifiedOperator::ask(&self.policy, caller.clone(), action).await;
@@ -183,7 +184,8 @@ impl Revocations {
         };
         let event = Event::AdminChange(AdminChange {
             scope: target.tenant.clone().unwrap_or_default(),
-            // An operator's words may name patients; the record cannot forget them.
+            // A reason may contain names of patients, which could not be erased from the record, so only its digest is
+            // recorded.
             detail_digest: (!reason.is_empty()).then(|| Digest::of(reason.as_bytes())),
             failed,
             ..operator.change(
@@ -201,7 +203,7 @@ fn own_tenant(operator: &Caller) -> Option<String> {
     (!tenant.is_empty()).then(|| tenant.to_owned())
 }
 
-/// An operator of a tenant revokes within it, whatever the request says.
+/// Parses the target of a change. The operator of a tenant can only revoke within that tenant.
 fn read_target(
     params: &ObjectMembers<'_>,
     operator: &Caller,
@@ -220,7 +222,7 @@ fn read_target(
     })
 }
 
-/// A text that tokens or people could have.
+/// Parses a text of 1 to [`MAX_TEXT`] bytes without control characters.
 fn plain_text(params: &ObjectMembers<'_>, name: &str) -> Result<Option<String>, RpcError> {
     let text = params.text(name)?;
     let is_plain =

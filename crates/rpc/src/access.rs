@@ -1,4 +1,4 @@
-//! Who calls, and whether the table of methods lets them.
+//! Access control of calls: identifies the peer, and checks it against the table of methods.
 
 use tonic::transport::server::{TcpConnectInfo, TlsConnectInfo};
 use wardgate_proto::common::v1::ErrorReason;
@@ -7,18 +7,18 @@ use crate::methods::{self, Method};
 use crate::peer::Peer;
 use crate::status::with_reason;
 
-/// How the peers of a server are known.
+/// The way in which a server identifies its peers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trust {
-    /// By client certificate; a connection without one is nobody's.
+    /// By client certificate. A connection without a certificate may not call anything.
     Certificate,
-    /// The whole loopback interface is trusted, because the configuration says so.
+    /// Every process on the loopback interface is trusted, as the configuration allows explicitly.
     Loopback,
-    /// Whoever gets through is the operator.
+    /// Every connection is the operator's.
     Operator,
 }
 
-/// Refuses `request` unless the table lets its peer call its method, which it gives.
+/// Returns the method that `request` calls, or an error if the table of methods does not allow its peer to call it.
 pub(crate) fn check<B>(
     request: &http::Request<B>,
     trust: Trust,
@@ -32,7 +32,7 @@ pub(crate) fn check<B>(
     })
 }
 
-/// Refuses `peer` unless the table lets it call the method at `path`, which it gives.
+/// Returns the method at `path`, or an error if the table of methods does not allow `peer` to call it.
 pub(crate) fn check_peer(path: &str, peer: Peer) -> Result<&'static Method, tonic::Status> {
     check_method(path, |method| method.callers.contains(&peer))
 }
@@ -68,7 +68,7 @@ fn names(peers: &[Peer]) -> String {
         .join(", ")
 }
 
-/// Who sent `request`: the peer a local link noted, or the names in the client certificate.
+/// Returns the sender of `request`: the peer that a local link noted, or those named in the client certificate.
 fn peers<B>(request: &http::Request<B>) -> Vec<Peer> {
     if let Some(peer) = request.extensions().get::<Peer>() {
         return vec![*peer];

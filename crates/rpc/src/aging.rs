@@ -1,7 +1,8 @@
-//! Connections that grow old are made anew, so that they spread over replicas and no stream holds one for ever.
+//! Maximum age of connections. Old connections are replaced, so that calls spread over replicas and no stream lasts forever.
 //!
-//! At its age the server says that it goes away: what is open goes on, what is new comes by a new connection. After a grace
-//! the old one is closed, whatever is still open on it: streams as long as that are watches, which are opened anew.
+//! A connection that reaches its age gets GOAWAY: open calls continue, and new calls use a new connection. After a
+//! grace period the old connection is closed with everything that is still open on it. Streams that last this long
+//! are watches, which clients reopen.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -14,18 +15,18 @@ use tokio::time::{Sleep, sleep};
 use tonic::transport::server::{Connected, TcpConnectInfo};
 use wardgate_domain::Ambient;
 
-/// The age that connections reach.
+/// The maximum age of connections.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ConnectionAge {
-    /// Until the server says that it goes away.
+    /// Time until the server sends GOAWAY.
     pub(crate) age: Duration,
-    /// From then until the connection is closed.
+    /// Time from then until the connection is closed.
     pub(crate) grace: Duration,
 }
 
 impl ConnectionAge {
-    /// Half an hour, give or take a tenth, so that servers started together do not turn all their clients away together;
-    /// and a quarter, which is longer than any call waits for a person.
+    /// Returns an age of 30 minutes ± 10 %, so that servers that started together do not disconnect all their clients together,
+    /// and a grace period of 15 minutes, which is longer than any call waits for a person.
     pub(crate) fn with_jitter(ambient: &Ambient) -> Self {
         let share = f64::from(u16::from_be_bytes(ambient.random())) / f64::from(u16::MAX);
         Self {
@@ -34,6 +35,7 @@ impl ConnectionAge {
         }
     }
 
+    /// Wraps a new connection, whose age begins now.
     pub(crate) fn begin(self, stream: TcpStream) -> AgedStream {
         AgedStream {
             stream,
@@ -42,7 +44,7 @@ impl ConnectionAge {
     }
 }
 
-/// A connection that ends when it is too old.
+/// A connection whose reads fail when its age and grace period are over.
 #[derive(Debug)]
 pub(crate) struct AgedStream {
     stream: TcpStream,

@@ -1,4 +1,4 @@
-//! Why a call of another service failed, whether it was a function call or came over a wire.
+//! Errors of calls to other services, whether they are function calls or gRPC calls.
 
 use tonic::Status;
 use wardgate_domain::InvalidMessage;
@@ -6,7 +6,7 @@ use wardgate_proto::common::v1::ErrorReason;
 
 use crate::status::{ServiceError, reason_of, status, with_reason};
 
-/// A call to another service that failed.
+/// The error of a call to another service.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct CallError {
@@ -15,11 +15,12 @@ pub struct CallError {
 }
 
 impl CallError {
-    /// What a program should make of it.
+    /// Returns the reason, for programs to act on.
     pub fn reason(&self) -> ErrorReason {
         self.reason
     }
 
+    /// Creates the error for a call whose deadline passed.
     pub(crate) fn late() -> Self {
         Self {
             reason: ErrorReason::DeadlineExceeded,
@@ -28,8 +29,8 @@ impl CallError {
     }
 }
 
-/// As the callers of a service get it, in whichever process they are: without the causes of internal faults, which are
-/// logged here.
+/// Converts an error of a service to the form that its callers get, in this process or another one. Causes of internal faults are
+/// logged here and left out.
 impl<E: ServiceError + 'static> From<&E> for CallError {
     fn from(error: &E) -> Self {
         status(error).into()

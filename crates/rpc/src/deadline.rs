@@ -1,4 +1,4 @@
-//! How long a call may take: what it leads to, on whichever machine, ends a little before it.
+//! Propagation of deadlines: the calls that a call leads to, on any machine, end a little before it.
 //!
 //! ```text
 //!  caller ── grpc-timeout: what is left − 10 ms ──▶ stack ── within ──▶ handler ── left() ──▶ its own calls
@@ -14,38 +14,38 @@ use wardgate_proto::common::v1::ErrorReason;
 
 use crate::status::with_reason;
 
-/// For the answer to come back, so that it says what was late rather than be late itself.
+/// Time reserved for the response to come back, so that a service can report what was late before its caller's deadline passes.
 const MARGIN: Duration = Duration::from_millis(10);
 
 tokio::task_local! {
     static END: Instant;
 }
 
-/// Runs `work` for a call that may take `limit`, or what is left of the call that this one serves; none if it took
-/// longer.
+/// Runs `work` for a call with `limit`, or the time left of the call that is being served, if that is less. Returns `None` if the
+/// time is over before `work` ends.
 pub(crate) async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
     let end = Instant::now() + left(limit);
     END.scope(end, timeout_at(end, work)).await.ok()
 }
 
-/// `limit`, or what is left of the call that is being served, if that is less.
+/// Returns `limit`, or the time left of the call that is being served, if that is less.
 pub(crate) fn left(limit: Duration) -> Duration {
     let left = END.try_with(|end| end.saturating_duration_since(Instant::now()));
     left.map_or(limit, |left| left.min(limit))
 }
 
-/// What the other side is told of a `limit`.
+/// Returns the timeout to send for a call with `limit`, which leaves time for the response.
 pub(crate) fn in_header(limit: Duration) -> Duration {
     limit.saturating_sub(MARGIN).max(limit / 2)
 }
 
-/// Puts what is left until `end` into `headers`, instead of what they say.
+/// Sets `grpc-timeout` in `headers` to the time left until `end`.
 pub(crate) fn renew(headers: &mut HeaderMap, end: Instant) {
     let left = end.saturating_duration_since(Instant::now());
     headers.insert("grpc-timeout", header(left));
 }
 
-/// What whoever takes too long is told.
+/// Returns the status of a call whose deadline passed.
 pub(crate) fn late() -> tonic::Status {
     with_reason(
         ErrorReason::DeadlineExceeded,
@@ -53,7 +53,7 @@ pub(crate) fn late() -> tonic::Status {
     )
 }
 
-/// The time left by `grpc-timeout`: at most eight digits and a unit (gRPC over HTTP/2, "Requests").
+/// Returns the timeout in `grpc-timeout`: at most eight digits and a unit (gRPC over HTTP/2, "Requests").
 pub(crate) fn of(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get("grpc-timeout")?.to_str().ok()?;
     let unit = text.chars().last()?;
@@ -73,13 +73,13 @@ pub(crate) fn of(headers: &HeaderMap) -> Option<Duration> {
     })
 }
 
-/// `left` as `grpc-timeout` has it.
+/// Formats `left` as the value of `grpc-timeout`.
 fn header(left: Duration) -> HeaderValue {
     const DIGITS: u128 = 100_000_000;
     let units = [(left.as_micros(), 'u'), (left.as_millis(), 'm')];
     let fits = units.into_iter().find(|(amount, _)| *amount < DIGITS);
     let (amount, unit) = fits.unwrap_or((u128::from(left.as_secs()).min(DIGITS - 1), 'S'));
-    // Digits and a letter always are a header's value.
+    // Digits with a letter are always a valid header value.
     HeaderValue::try_from(format!("{amount}{unit}")).unwrap_or(HeaderValue::from_static("0u"))
 }
 

@@ -1,4 +1,4 @@
-//! Readiness over a wire: `grpc.health.v1`, both ends.
+//! Readiness over gRPC: the server and the client of `grpc.health.v1`.
 
 use std::time::Duration;
 
@@ -14,16 +14,17 @@ use tonic_health::server::HealthReporter;
 
 use crate::readiness::Readiness;
 
-/// A server that works says within this how it is.
+/// Maximum time until a working server sends its first health status.
 const FIRST: Duration = Duration::from_secs(3);
-/// How often one is asked that says nothing new, and when it counts as silent. Together no longer than it may take until
-/// a process that hangs is told from one that is ready.
+/// Interval of health checks of a server whose watch stream is quiet. The sum with [`ANSWER_LIMIT`] is at most the time within
+/// which a process that hangs must be distinguished from a ready one.
 const ASK_EVERY: Duration = Duration::from_millis(500);
+/// Maximum time for the response to a health check, after which the server counts as silent.
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
-/// Who is silent for so long more is given up, with its connection.
+/// Maximum time for the response to a further health check of a silent server, after which its connection is given up.
 const LOST_LIMIT: Duration = Duration::from_secs(5);
 
-/// Reports `readiness` as the status of the service `name`, until its sender is gone.
+/// Reports `readiness` as the status of the service `name`, until the sender of `readiness` is dropped.
 pub(crate) async fn report(
     reporter: HealthReporter,
     name: &'static str,
@@ -47,13 +48,13 @@ pub(crate) async fn report(
 pub(crate) enum ServiceHealth {
     /// The readiness that it reports.
     Reported(Readiness),
-    /// It reported something before, and does not answer now.
+    /// The service reported its readiness before, and does not respond now.
     Silent,
 }
 
-/// Tells what the service `name` behind `channel` says of itself, until it says no more; and why that ended.
+/// Calls `told` with the health of the service `name` behind `channel`, until the connection fails. Returns the reason.
 ///
-/// A stream on which nothing comes may be one of a service that hangs. So it is asked as well, again and again.
+/// A quiet watch stream may belong to a service that hangs, so the service also gets periodic health checks.
 pub(crate) async fn follow(
     channel: Channel,
     name: &str,
@@ -64,7 +65,7 @@ pub(crate) async fn follow(
     };
     let mut asking = HealthClient::new(channel);
     let mut watching = asking.clone();
-    // Who says nothing at all is as good as away.
+    // A server that does not send a first status counts as unreachable.
     let first = timeout(FIRST, async {
         let mut statuses = watching.watch(request.clone()).await?.into_inner();
         let first = statuses.message().await?;
@@ -81,7 +82,7 @@ pub(crate) async fn follow(
         let unless_silent = async {
             loop {
                 sleep(ASK_EVERY).await;
-                // Any answer will do; what it says comes on the stream.
+                // Any response is enough, because changes of the status arrive on the stream.
                 if timeout(ANSWER_LIMIT, asking.check(request.clone()))
                     .await
                     .is_err()
@@ -102,7 +103,7 @@ pub(crate) async fn follow(
                         if !answers {
                             return format!("{name} does not answer");
                         }
-                        // Unchanged, or the stream would have said so.
+                        // The status is unchanged, because a change would have arrived on the stream.
                         next = Some(status);
                         continue;
                     }

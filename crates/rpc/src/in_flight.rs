@@ -1,6 +1,6 @@
-//! The calls a server has begun and not finished, so that it can end once they are.
+//! The calls that a server has begun and not finished, so that it can wait for them when it shuts down.
 //!
-//! Streams that last as long as their client (health and `Watch…`) do not count: waiting for them would mean never to end.
+//! Streams that last as long as their client (health and `Watch…`) do not count, because a shutdown would wait for them forever.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -11,11 +11,11 @@ use tokio::sync::watch;
 use tonic::body::Body;
 use wardgate_resilience::concurrency::Slot;
 
-/// Counts calls; cheap to clone.
+/// A counter of open calls, cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct InFlight(watch::Sender<usize>);
 
-/// One call, until dropped.
+/// An open call, which counts until this guard is dropped.
 #[derive(Debug)]
 pub(crate) struct CallGuard(Option<watch::Sender<usize>>);
 
@@ -24,7 +24,7 @@ impl InFlight {
         Self(watch::Sender::new(0))
     }
 
-    /// Counts a call of the method at `path`, unless it is a watch.
+    /// Counts a call of the method at `path`, unless the method is a watch.
     pub(crate) fn begin(&self, path: &str) -> CallGuard {
         if is_watch(path) {
             return CallGuard(None);
@@ -35,12 +35,12 @@ impl InFlight {
 
     /// Waits until no call is open.
     pub(crate) async fn idle(&self) {
-        // The sender is held here, so waiting cannot fail.
+        // The wait cannot fail because `self` holds the sender.
         let _ = self.0.subscribe().wait_for(|count| *count == 0).await;
     }
 }
 
-/// Whether the method at `path` answers for as long as its client likes.
+/// Returns whether the response of the method at `path` is a stream that lasts as long as its client.
 pub(crate) fn is_watch(path: &str) -> bool {
     let method = path.rsplit('/').next().unwrap_or_default();
     method.starts_with("Watch")
@@ -55,13 +55,13 @@ impl Drop for CallGuard {
 }
 
 impl CallGuard {
-    /// Keeps the call open, and its place among those worked on, until the response is sent or given up.
+    /// Keeps the call counted, and its concurrency slot occupied, until the response is sent or given up.
     pub(crate) fn until_sent(
         self,
         response: Response<Body>,
         place: Option<(Slot, &'static str)>,
     ) -> Response<Body> {
-        // A failure takes as long as it takes to fail, which says nothing of how long the work takes.
+        // The duration of a failed call is not measured, because it says nothing about the duration of the work.
         let has_failed = response.headers().contains_key("grpc-status");
         response.map(|body| {
             Body::new(CountedBody {
@@ -73,11 +73,11 @@ impl CallGuard {
     }
 }
 
-/// A body whose call counts until its end.
+/// A response body whose call counts until the body is dropped.
 struct CountedBody {
     body: Body,
     _call: CallGuard,
-    /// With the kind of call it is.
+    /// The concurrency slot of the call, with the kind of the call.
     place: Option<(Slot, &'static str)>,
 }
 

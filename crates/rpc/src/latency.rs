@@ -1,22 +1,23 @@
-//! Time limits that follow how long the work they bound takes where it runs.
+//! Time limits that adapt to the measured latency of the work that they bound.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The limit allows this many times the slowest recent run: one that was under way already, the work itself, and a
+/// Factor from the latency of the slowest recent run to the limit. It covers a run that was under way already, the work itself,
+/// and a
 /// checkpoint of the store between the two.
 const HEADROOM: u32 = 3;
 
-/// The time after which a slow run counts for half of what it took.
+/// Time after which the weight of a slow run has halved.
 const HALF_LIFE: Duration = Duration::from_mins(5);
 
-/// A time limit that follows the measured latency of the work it bounds.
+/// A time limit that adapts to the measured latency of the work that it bounds.
 ///
-/// The limit is the floor on a store that works as fast as stores usually do. Where the slowest of the recent runs took
-/// more than a sixth of the floor, the limit grows to half of the floor and [`HEADROOM`] times that run, up to the
-/// ceiling. Only runs that succeed are measured, so work that never ends raises no limit.
+/// The limit is the floor for a store of usual speed. If the slowest recent run took more than a sixth of the floor, the limit
+/// grows to half of the floor plus [`HEADROOM`] times that run, up to the ceiling. Only successful runs are measured, so that
+/// work that never ends does not raise the limit.
 #[derive(Debug)]
 pub struct LatencyLimit {
     floor: Duration,
@@ -31,7 +32,7 @@ struct Measurement {
 }
 
 impl Measurement {
-    /// What it counts for at `now`.
+    /// Returns the latency of this run with its weight at `now`.
     fn weight(self, now: Instant) -> Duration {
         let half_lives = now.duration_since(self.at).div_duration_f64(HALF_LIFE);
         self.latency.mul_f64((-half_lives).exp2())
@@ -39,7 +40,7 @@ impl Measurement {
 }
 
 impl LatencyLimit {
-    /// A limit between `floor` and `ceiling` that has measured nothing yet.
+    /// Creates a limit between `floor` and `ceiling` without measurements.
     pub fn new(floor: Duration, ceiling: Duration) -> Self {
         Self {
             floor,
@@ -48,19 +49,19 @@ impl LatencyLimit {
         }
     }
 
-    /// How long the next run may take.
+    /// Returns the limit for the next run.
     pub fn current(&self) -> Duration {
         let slowest = *self.slowest.lock().unwrap_or_else(PoisonError::into_inner);
         let slowest = slowest.map_or(Duration::ZERO, |slowest| slowest.weight(Instant::now()));
         (self.floor / 2 + slowest * HEADROOM).clamp(self.floor, self.ceiling)
     }
 
-    /// The longest that [`LatencyLimit::current`] ever is.
+    /// Returns the maximum of [`LatencyLimit::current`].
     pub fn ceiling(&self) -> Duration {
         self.ceiling
     }
 
-    /// Takes note of a run that succeeded after `latency`.
+    /// Records the latency of a successful run.
     pub fn observe(&self, latency: Duration) {
         let now = Instant::now();
         let mut slowest = self.slowest.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! One service, two ways to reach it: by function calls in one process, by gRPC between processes.
+//! Links between services: function calls within one process, gRPC between processes.
 //!
 //! ```text
 //!                       ┌──────────── local ─────────────┐
@@ -9,12 +9,12 @@
 //!  operator ───socket──▶└────────────────────────────────┘
 //! ```
 //!
-//! The methods on the path of every call are functions in one process; the others go through the generated server there
-//! too, without socket and HTTP/2.
+//! The methods on the path of every tool call are called as functions within one process. The other methods use the generated
+//! server there too, but without a socket and HTTP/2.
 //!
-//! One job: give a service the same surroundings whether it is called inside the process or over the
-//! network, and give its callers the same client either way. [`client`] wraps the generated clients in
-//! the types of `wardgate-domain`, so no service sees another's wire types.
+//! The crate gives a service the same environment whether it is called within the process or over the network, and gives callers
+//! the same client in both cases. [`client`] wraps the generated clients in the types of `wardgate-domain`, so that no service
+//! depends on the wire types of another.
 
 pub mod client;
 pub mod link;

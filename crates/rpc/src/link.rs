@@ -1,4 +1,4 @@
-//! Links: the same client transport to a service in this process or to one behind a socket.
+//! Links: client transports to a service in this process or behind a socket.
 
 mod answer;
 mod balance;
@@ -40,15 +40,15 @@ use crate::peer::Peer;
 use crate::readiness::{Readiness, Service};
 use crate::stack::Stack;
 
-/// A client transport to one service; cheap to clone.
+/// A client transport to one service, cheap to clone.
 pub type Link = BoxCloneSyncService<Request<Body>, Response<Body>, tonic::transport::Error>;
 
-/// The way to a service: its transport and, where it is in this process, the methods that are called as functions.
+/// A connection to a service: its transport and, if it is in this process, the methods that are called as functions.
 #[derive(Debug, Clone)]
 pub struct ServiceLink<L = ()> {
-    /// For the methods that are not in `L`, and for a service in another process.
+    /// The transport for methods that are not in `L`, and for services in other processes.
     pub transport: Link,
-    /// The service in this process, and who calls it.
+    /// The methods of the service in this process, and the peer that calls it.
     pub(crate) local: Option<(L, Peer)>,
 }
 
@@ -61,46 +61,46 @@ impl<L> From<Link> for ServiceLink<L> {
     }
 }
 
-/// A service that this process may call, and whether it is ready.
+/// A service that this process may call, and its readiness.
 #[derive(Debug, Clone)]
 pub struct LinkedService<L = ()> {
-    /// Where calls go.
+    /// The link for calls to the service.
     pub link: ServiceLink<L>,
-    /// Whether it can do its work, as last heard.
+    /// The last known readiness of the service.
     pub readiness: watch::Receiver<Readiness>,
 }
 
-/// A link that cannot be made.
+/// The error for a link that cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Not a URL, or not one of http or https.
+    /// The address is not an `http` or `https` URL.
     #[error("`{url}` is not a service address; write https://host:port")]
     Address {
-        /// What was configured.
+        /// The configured URL.
         url: String,
     },
-    /// Plain text was not asked for, or not to this machine.
+    /// The URL is plain text, which was not requested or does not lead to a loopback address.
     #[error(
         "`{url}` is plain text: use https and `tls`, or a loopback address with `plaintext: true`"
     )]
     PlainText {
-        /// What was configured.
+        /// The configured URL.
         url: String,
     },
-    /// Certificates or a key.
+    /// A certificate or key file is not usable.
     #[error(transparent)]
     Tls(#[from] wardgate_tls::Error),
 }
 
-/// Certificates of one service: its own, its key, and the authority that signed its peers'.
+/// The certificate files of one service.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TlsFiles {
-    /// Authority, PEM.
+    /// The authority that signs the certificates of peers, PEM.
     pub ca: PathBuf,
-    /// Own certificate chain, PEM; its DNS name says which part of the platform this is.
+    /// The service's own certificate chain, PEM. Its DNS name identifies the component of the platform.
     pub cert: PathBuf,
-    /// Private key, PEM.
+    /// The private key, PEM.
     pub key: PathBuf,
 }
 
@@ -114,11 +114,11 @@ impl From<&TlsFiles> for Files {
     }
 }
 
-/// HTTP/2 as TLS names it (RFC 7301).
+/// HTTP/2 in ALPN (RFC 7301).
 pub(crate) const HTTP2: &[u8] = b"h2";
 
-/// A link to a service in this process, for calls by `caller`. The methods of `L` are called as functions; the messages of
-/// the others are encoded, without socket and HTTP/2.
+/// Creates a link to a service in this process, for calls by `caller`. The methods of `L` are called as functions. Messages of
+/// other methods are encoded, but without a socket and HTTP/2.
 pub fn local<S, L>(service: Service<S, L>, caller: Peer) -> LinkedService<L>
 where
     S: TowerService<Request<Body>, Response = Response<Body>, Error = std::convert::Infallible>
@@ -131,7 +131,7 @@ where
 {
     let link = Stack::new(service.server, Trust::Certificate)
         .map_request(move |mut request: Request<Body>| {
-            // Over a wire nothing but the message arrives; here neither.
+            // Extensions are removed because over a network, only the message arrives.
             request.extensions_mut().clear();
             request.extensions_mut().insert(caller);
             request
@@ -146,9 +146,9 @@ where
     }
 }
 
-/// A link to the service `name` (its proto name) at `url`: `https://host:port` with certificates, or
-/// plain `http://` to a loopback address when `tls` is none. Calls are spread over every address that the host has,
-/// and connections are made anew whenever they are lost.
+/// Creates a link to the service `name` (its protobuf name) at `url`: `https://host:port` with certificates, or
+/// `http://` with a loopback address if `tls` is `None`. Calls are balanced over all addresses of the host, and lost
+/// connections are reestablished.
 pub fn connect<L>(
     url: &str,
     server_name: Peer,
@@ -203,8 +203,8 @@ fn balanced<L>(
     }
 }
 
-/// The certificate that a service shows at `address` just now, which need not be the one in its file. None where the
-/// service is not reached or not trusted.
+/// Returns the certificate that a service presents at `address` now, which may differ from the one in its file. Returns `None` if
+/// the service is unreachable or not trusted.
 pub async fn served_certificate(
     address: SocketAddr,
     server_name: Peer,
@@ -227,44 +227,45 @@ pub async fn served_certificate(
     }
 }
 
-/// A connection on which nothing came for so long is asked whether it lives, and has as long again to answer: what is
-/// lost without a word, with its node or its network, is noticed after twice this.
+/// Time without traffic after which a connection is pinged, and the time that it then has to respond. A connection that is lost
+/// silently, with its node or its network, is detected after twice this time.
 const SILENT: Duration = Duration::from_secs(2);
 
-/// A replica that does not take a connection in this time is dead: it must be told from a slow one well within a second.
+/// Maximum time to connect to a replica. It is short so that a dead replica is distinguished from a slow
+/// one well within a second.
 const CONNECTS_WITHIN: Duration = Duration::from_millis(500);
-/// The same for the handshake that follows, which costs a busy server more.
+/// Maximum time for the TLS handshake after that, which takes a busy server longer.
 const SHAKES_HANDS_WITHIN: Duration = Duration::from_secs(5);
 
-/// A connection to a replica, plain or within TLS.
+/// A connection to a replica, in plain text or with TLS.
 type ReplicaStream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
-/// The connector to the replicas of one service.
+/// A connector to the replicas of one service.
 #[derive(Debug, Clone)]
 struct ReplicaConnector {
-    /// What the service is called, whatever its address.
+    /// The URL of the service, which is the same for all addresses.
     origin: Uri,
     tls: Option<ReplicaTls>,
 }
 
-/// How the replicas of one service are verified, and what they are shown.
+/// The TLS configuration for connections to the replicas of one service.
 #[derive(Debug, Clone)]
 struct ReplicaTls {
     config: LiveConfig<ClientConfig>,
-    /// The name in the certificate of each.
+    /// The name in the certificate of every replica.
     server_name: ServerName<'static>,
 }
 
 impl ReplicaConnector {
-    /// Connects to the replica at `address`. A connection that this channel makes later, when this one is lost or its server
-    /// goes away, has the certificates of that moment.
+    /// Connects to the replica at `address`. When the connection is lost or closed by the server, the channel reconnects with the
+    /// certificates that are current then.
     async fn connect(&self, address: SocketAddr) -> Result<Channel, tonic::transport::Error> {
         let connector = self.clone();
         let dial = service_fn(move |_: Uri| {
             let connector = connector.clone();
             async move { connector.dial(address).await }
         });
-        // Plain to the library: TLS is the connector's work.
+        // The endpoint is plain text because the connector performs TLS itself.
         Endpoint::from_shared(format!("http://{address}"))?
             .origin(self.origin.clone())
             .http2_keep_alive_interval(SILENT)

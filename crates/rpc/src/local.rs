@@ -1,4 +1,4 @@
-//! Calls of a service in this process: a function call, with what the stack does for one that comes over a wire.
+//! Calls to a service in this process as functions, with the same steps that the stack performs for gRPC calls.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -15,16 +15,16 @@ use crate::peer::Peer;
 use crate::red::CallMeasurement;
 use crate::{access, deadline, status};
 
-/// One method of a service in this process, as one of its callers reaches it.
+/// A method of a service in this process, for the calls of one peer.
 #[derive(Debug, Clone)]
 pub(crate) struct LocalMethod<L> {
     pub(crate) service: L,
-    /// The error of a peer that may not call it.
+    /// The method, or the error if the peer may not call it.
     method: Result<&'static Method, CallError>,
 }
 
 impl<L> LocalMethod<L> {
-    /// The method at `path` of the service, for calls by the peer.
+    /// Creates the method at `path` of the service, for calls by `caller`.
     pub(crate) fn new((service, caller): (L, Peer), path: &str) -> Self {
         Self {
             service,
@@ -32,7 +32,8 @@ impl<L> LocalMethod<L> {
         }
     }
 
-    /// The answer of `work`, which calls the method. It may take `limit`, or what is left of the call that this one serves.
+    /// Awaits `work`, which calls the method. It may take `limit`, or the time left of the call that is being
+    /// served, if that is less.
     pub(crate) fn call<T, W>(
         &self,
         limit: Duration,
@@ -49,7 +50,7 @@ impl<L> LocalMethod<L> {
         }
     }
 
-    /// The stream that `work`, which calls the method, answers with. It may take `limit` to begin.
+    /// Awaits `work`, which calls the method and returns a stream. The stream must begin within `limit`.
     pub(crate) async fn open<T>(
         &self,
         limit: Duration,
@@ -60,7 +61,8 @@ impl<L> LocalMethod<L> {
     }
 }
 
-/// The answer of `work`, in the order in which the stack does it, and the measurement of the call, which goes on.
+/// Awaits `work` with the same steps in the same order as the stack. Returns its result, and the measurement of
+/// the call, which continues.
 async fn begin<T>(
     method: Result<&'static Method, CallError>,
     limit: Duration,
@@ -84,7 +86,7 @@ async fn begin<T>(
     answer.map(|answer| (answer, measured))
 }
 
-/// The stream of a call, which is measured until its end. A panic in it is its reader's to catch.
+/// The response stream of a call, which is measured until its end. A panic in the stream is not caught here.
 pub(crate) struct LocalStream<T> {
     events: BoxStream<'static, Result<T, CallError>>,
     measured: CallMeasurement,

@@ -1,44 +1,44 @@
-//! Every method: who may call it, what it answers with, and whether it may be made twice. One table, so that a method
-//! nobody decided about is refused by servers, and made once by clients.
+//! The table of all methods: who may call a method, how it responds, and whether a call may be retried. Servers refuse a method
+//! without an entry, and clients never retry it.
 //!
-//! A call that never reached a server is made again in any case; that is the link's business.
+//! The link always retries a call that never reached a server, whatever the table says.
 
 use crate::peer::Peer;
 
-/// A method of one of the services.
+/// A method of a service.
 #[derive(Debug)]
 pub struct Method {
-    /// As requests name it: `/PACKAGE.SERVICE/METHOD`.
+    /// The path of requests: `/PACKAGE.SERVICE/METHOD`.
     pub path: &'static str,
-    /// Who may call it.
+    /// The peers that may call the method.
     pub callers: &'static [Peer],
-    /// What it answers with.
+    /// The kind of the response.
     pub answer: ResponseKind,
-    /// Whether a client may make a call of it twice.
+    /// Whether a client may retry a call.
     pub repeat: RetryPolicy,
 }
 
 /// The kind of a method's response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResponseKind {
-    /// One message.
+    /// A single message.
     Whole,
-    /// A stream: what has begun is not begun again.
+    /// A stream. A call whose stream has begun is not retried.
     Stream,
 }
 
-/// The retry policy of a method: whether a call may be made twice when it is not known whether the first was carried out.
+/// The retry policy of a method: whether a call may be retried when the outcome of the first attempt is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryPolicy {
-    /// Twice does no harm.
+    /// Calls may be retried, because a repetition does no harm.
     Always,
-    /// Only if the request is marked as having a key, or as one that only reads.
+    /// A call may be retried only if its request is marked as idempotent: it has an idempotency key or only reads.
     IfMarked,
-    /// Once.
+    /// Calls are never retried.
     Never,
 }
 
-/// An extension of a request that has a key, or only reads, and so may be made twice.
+/// A marker in the extensions of a request that may be retried, because it has an idempotency key or only reads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IdempotentRequest;
 
@@ -53,8 +53,8 @@ macro_rules! methods {
     };
 }
 
-/// Health and reflection, which are not ours, are open to every peer with a certificate. Reasons stand where one might
-/// expect otherwise.
+/// The table of methods. The standard services for health and reflection are not listed, and open to every peer with a
+/// certificate. Comments explain the entries that one might not expect.
 pub const METHODS: &[Method] = methods! {
     "wardgate.policy.v1.PolicyService" {
         Identify:            Gateway | ToolRunner | Memory | Audit, Whole, Always;
@@ -62,21 +62,21 @@ pub const METHODS: &[Method] = methods! {
         Approve:             Gateway,                Whole,  Always;
         ListVisible:         Gateway,                Whole,  Always;
         AuthorizeRecall:     Memory,                 Whole,  Always;
-        // The gateway shows limits to whoever may read the record, and revokes access for operators.
+        // The gateway calls this before it shows limits or, for operators, revokes access.
         AuthorizeOperator:   Gateway | ToolRunner | Memory | Audit | Console, Whole, Always;
-        // It brings the operator's token.
+        // The request carries the operator's token.
         ListShadowFlips:     Operator,               Whole,  Always;
         WatchVersion:        Gateway,                Stream, Always;
     }
     "wardgate.toolrunner.v1.ToolRunnerService" {
         ListTools:           Gateway | Operator,     Whole,  Always;
         WatchCatalogue:      Gateway,                Stream, Always;
-        // A tool-runner hands on what waits on another replica.
+        // A tool-runner forwards calls that wait on another replica.
         CallTool:            Gateway | ToolRunner,   Stream, IfMarked;
         ListContent:         Gateway,                Whole,  Always;
         GetContent:          Gateway | ToolRunner,   Whole,  IfMarked;
         WatchResources:      Gateway,                Stream, Always;
-        // Each is on record.
+        // Each call is recorded.
         SetSwitch:           Operator,               Whole,  Never;
         ListSwitches:        Operator,               Whole,  Never;
         DescribeConnection:  Gateway,                Whole,  Always;
@@ -86,15 +86,15 @@ pub const METHODS: &[Method] = methods! {
         RemoveConnections:   Operator,               Whole,  Never;
     }
     "wardgate.audit.v1.AuditService" {
-        // Whoever appends does it again with `retry`, which also settles what has no call's id.
+        // Callers retry with `retry` set, which also prevents duplicates of records without a call id.
         Append:              Gateway | ToolRunner | Memory | Console, Whole, Never;
-        // Whom the console shows it, it asks the policy.
+        // The console asks the policy service who may see the records.
         Query:               Console,                Stream, Always;
         CountCalls:          Policy,                 Whole,  Always;
         GetCheckpoint:       Console,                Whole,  Always;
-        // It has the record in it.
+        // The proof contains the record.
         GetProof:            Console,                Whole,  Always;
-        // Each brings the operator's token, and is on record.
+        // Each request carries the operator's token and is recorded.
         ReadRecords:         Operator,               Stream, Never;
         WatchRecords:        Operator,               Stream, Never;
         ReadCheckpoint:      Operator,               Whole,  Never;
@@ -106,13 +106,13 @@ pub const METHODS: &[Method] = methods! {
         EraseDataSubject:    Operator,               Whole,  Never;
     }
     "wardgate.memory.v1.MemoryService" {
-        // Without an id each makes a new conversation.
+        // Without an id, each call creates another conversation.
         GetOrCreate:         Gateway | ToolRunner,   Whole,  IfMarked;
         GetContext:          Gateway | ToolRunner,   Whole,  Always;
-        // Messages have ids; what is there already counts as appended.
+        // Messages have ids, and a message that exists already counts as appended.
         AddMessages:         Gateway | ToolRunner,   Whole,  Always;
         GetTurn:             Gateway,                Whole,  Always;
-        // In between a message may have come that was not to be erased.
+        // A retry could erase a message that was added after the first attempt.
         Clear:               Gateway,                Whole,  Never;
         Delete:              Gateway,                Whole,  Never;
         ListConversations:   Gateway | ToolRunner,   Whole,  Always;
@@ -122,7 +122,7 @@ pub const METHODS: &[Method] = methods! {
         Subscribe:           Gateway,                Whole,  Always;
         Unsubscribe:         Gateway,                Whole,  Always;
         ListSubscriptions:   Gateway,                Whole,  Always;
-        // Each is on record.
+        // Each call is recorded.
         Survey:              Operator,               Whole,  Never;
         Erase:               Operator,               Whole,  Never;
         SetHold:             Operator,               Whole,  Never;
@@ -130,13 +130,13 @@ pub const METHODS: &[Method] = methods! {
     }
 };
 
-/// The method at `path`, if somebody decided about it.
+/// Returns the method at `path`, or `None` if the table has no entry for it.
 pub(crate) fn find(path: &str) -> Option<&'static Method> {
     METHODS.iter().find(|method| method.path == path)
 }
 
 impl Method {
-    /// Whether people at the command line may call it.
+    /// Returns whether operators may call the method from the command line.
     pub(crate) fn is_for_operators(&self) -> bool {
         self.callers.contains(&Peer::Operator)
     }
@@ -156,7 +156,7 @@ mod tests {
             for service in &file.service {
                 for method in &service.method {
                     let path = format!("/{}.{}/{}", file.package(), service.name(), method.name());
-                    // The link keeps the one message of a request for the case that it sends it again.
+                    // The link buffers a request for retries, and supports only a single message.
                     assert!(!method.client_streaming(), "{path}");
                     declared.push((path, method.server_streaming()));
                 }

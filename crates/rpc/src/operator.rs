@@ -1,7 +1,7 @@
-//! The operator's door of a system in one process: a Unix socket that only its owner can open.
+//! The operator's socket of a single-process deployment: a Unix socket that only its owner and root can use.
 //!
-//! Whoever opens it is [`Peer::Operator`](crate::Peer::Operator), and may call what the table of methods lets an
-//! operator call. Split services have no such door: there the operator shows a certificate.
+//! A process that connects is [`Peer::Operator`](crate::Peer::Operator), and may call what the table of methods allows an
+//! operator. Split services have no such socket; there, the operator needs a certificate.
 
 use std::convert::Infallible;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
@@ -26,27 +26,27 @@ use crate::link::Link;
 use crate::readiness::Service;
 use crate::stack::Stack;
 
-/// A path with its closing NUL must fit into `sockaddr_un`.
+/// Maximum length of the path in bytes: with its closing NUL, it must fit into `sockaddr_un`.
 const MAX_PATH: usize = 107;
 
-/// A socket that cannot be had.
+/// An error of the operator's socket.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Unix limits the length of a socket's path.
+    /// The path is longer than the system allows for a socket.
     #[error("{} is longer than the {MAX_PATH} bytes of a socket's path; use a directory with a shorter one", .0.display())]
     TooLong(PathBuf),
-    /// Some other process answers on it.
+    /// Another process serves the socket.
     #[error("another process serves {}", .0.display())]
     Taken(PathBuf),
-    /// There is something else of that name.
+    /// The path exists and is not a socket.
     #[error("{} is there and is no socket; remove it", .0.display())]
     NoSocket(PathBuf),
-    /// Anything else.
+    /// The socket or its file cannot be used.
     #[error("cannot use {}: {source}", path.display())]
     Io {
-        /// Which socket.
+        /// The path of the socket.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
     /// The transport failed.
@@ -54,12 +54,12 @@ pub enum Error {
     Transport(#[from] tonic::transport::Error),
 }
 
-/// The services an operator can reach.
+/// The services that an operator can call.
 #[derive(Debug, Default, Clone)]
 pub struct OperatorServices(Routes);
 
 impl OperatorServices {
-    /// Adds one.
+    /// Adds a service.
     #[must_use]
     pub fn with<S, L>(self, service: Service<S, L>) -> Self
     where
@@ -76,26 +76,26 @@ impl OperatorServices {
     }
 }
 
-/// A socket, not yet serving. The file goes when this, or the future that serves it, is dropped.
+/// A bound socket that does not serve yet. The file is removed when this, or the future that serves it, is dropped.
 #[derive(Debug)]
 pub struct OperatorSocket {
     listener: UnixListener,
     file: SocketFile,
 }
 
-/// Removes the file when dropped.
+/// A socket file that is removed on drop.
 #[derive(Debug)]
 struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // Gone already is gone.
+        // The file may have been removed already.
         let _ = fs::remove_file(&self.0);
     }
 }
 
 impl OperatorSocket {
-    /// Takes the place of a socket that a process left behind, never that of a living one.
+    /// Binds the socket. Replaces a socket file that a terminated process left behind, but not the socket of a running process.
     pub fn bind(path: &Path) -> Result<Self, Error> {
         let failed = |source| Error::Io {
             path: path.to_owned(),
@@ -120,7 +120,7 @@ impl OperatorSocket {
         Ok(Self { listener, file })
     }
 
-    /// Serves until dropped.
+    /// Serves until the future is dropped.
     pub async fn serve(self, operator_services: OperatorServices) -> Result<(), Error> {
         let Self { listener, file } = self;
         let owner = fs::metadata(&file.0).map(|file| file.uid());
@@ -128,7 +128,8 @@ impl OperatorSocket {
             path: file.0.clone(),
             source,
         })?;
-        // The mode was set a moment after the socket was made, and some systems do not look at it.
+        // The user of each connection is checked as well, because the mode was set after the socket was created, and
+        // some systems ignore it.
         let own = UnixListenerStream::new(listener).filter(move |connection| {
             let may = match connection {
                 Ok(stream) => stream
@@ -147,7 +148,7 @@ impl OperatorSocket {
     }
 }
 
-/// A link to whatever serves the socket; connects when first used.
+/// Creates a link to the process that serves the socket. The link connects on first use.
 pub fn connect(path: &Path) -> Result<Link, Error> {
     let endpoint = Endpoint::from_shared(format!("unix:{}", path.display()))?;
     Ok(BoxCloneSyncService::new(endpoint.connect_lazy()))
@@ -172,7 +173,7 @@ mod tests {
     async fn a_stale_socket_is_replaced_and_a_living_one_is_not() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("operator.sock");
-        // As after a kill: the file is there and nobody listens.
+        // As after a kill: the file exists and nothing listens on it.
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         assert!(path.exists());
         let living = OperatorSocket::bind(&path).unwrap();

@@ -1,11 +1,11 @@
-//! The parts of the platform, as certificates name them.
+//! The components of the platform, as named in certificates.
 
 use std::str::FromStr;
 
-/// A part of the platform, by the name in its certificate (a DNS subject alternative name).
+/// A component of the platform, identified by the name in its certificate (a DNS subject alternative name).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Peer {
-    /// The HTTP edge.
+    /// The gateway, which serves HTTP.
     Gateway,
     /// The policy service.
     Policy,
@@ -13,16 +13,16 @@ pub enum Peer {
     ToolRunner,
     /// The audit service.
     Audit,
-    /// The conversations.
+    /// The memory service, which stores conversations.
     Memory,
-    /// The web pages.
+    /// The console, which serves web pages.
     Console,
-    /// A person at the command line.
+    /// An operator at the command line.
     Operator,
 }
 
 impl Peer {
-    /// Every peer.
+    /// All peers.
     pub const ALL: [Self; 7] = [
         Self::Gateway,
         Self::Policy,
@@ -33,7 +33,7 @@ impl Peer {
         Self::Operator,
     ];
 
-    /// The name in certificates.
+    /// Returns the name in certificates.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Gateway => "gateway",

@@ -1,7 +1,7 @@
-//! `/health`, `/ready` and `/metrics` over HTTP, for every process alike.
+//! The HTTP endpoints `/health`, `/ready` and `/metrics` of every process.
 //!
-//! `/metrics` names tools and sources, so it is never served where clients are. There stand [`states`], or where the probes'
-//! own address is one that others reach as well, [`alive`] alone: it tells strangers nothing.
+//! `/metrics` names tools and sources, so it is never served on a client-facing address. Such an address serves [`states`], or
+//! only [`alive`], which tells strangers nothing, if the address of the probes is reachable by others as well.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use wardgate_telemetry::{Exposition, Metrics};
 use crate::readiness::Readiness;
 use crate::routes::{self, GET, Route, RouteInfo};
 
-/// The name and the readiness of a part of this process, or of a service that it depends on.
+/// A component of this process, or a service that it depends on: its name and its readiness.
 pub type ProbedComponent = (&'static str, watch::Receiver<Readiness>);
 
 const EVERYBODY: &str = "everybody";
 
-/// Whether the process answers.
+/// Liveness routes.
 const ALIVE: &[Route<()>] = &[
     Route {
         info: RouteInfo::new(
@@ -37,7 +37,7 @@ const ALIVE: &[Route<()>] = &[
     },
 ];
 
-/// Whether every part can do its work.
+/// Readiness routes.
 const READY: &[Route<Arc<Vec<ProbedComponent>>>] = &[
     Route {
         info: RouteInfo::new(
@@ -54,7 +54,7 @@ const READY: &[Route<Arc<Vec<ProbedComponent>>>] = &[
     },
 ];
 
-/// What is never where clients are.
+/// The metrics route, which is never served on a client-facing address.
 const METRICS: &[Route<Metrics>] = &[Route {
     info: RouteInfo::new(
         "/metrics",
@@ -65,7 +65,7 @@ const METRICS: &[Route<Metrics>] = &[Route {
     handler: |metrics, _| metrics_route(metrics),
 }];
 
-/// The probe routes and `/metrics`, for the reference.
+/// Returns the descriptions of the probe routes and `/metrics`, for the reference.
 pub fn listed_routes() -> Vec<&'static RouteInfo> {
     [
         routes::describe(ALIVE),
@@ -75,22 +75,23 @@ pub fn listed_routes() -> Vec<&'static RouteInfo> {
     .concat()
 }
 
-/// The probe routes and `/metrics`.
+/// Builds a router with the probe routes and `/metrics`.
 pub fn router(parts: Vec<ProbedComponent>, metrics: &Metrics) -> Router {
     states(parts).merge(routes::build_router(METRICS, metrics))
 }
 
-/// The probe routes alone. Alive means that the process answers; ready, that every part can do its work.
+/// Builds a router with the probe routes only. Liveness means that the process responds; readiness, that
+/// every component can work.
 pub fn states(parts: Vec<ProbedComponent>) -> Router {
     alive().merge(routes::build_router(READY, &Arc::new(parts)))
 }
 
-/// Whether a probe is served at `path`.
+/// Returns whether `path` is a probe route or `/metrics`.
 pub fn is_probe(path: &str) -> bool {
     listed_routes().iter().any(|route| route.path == path)
 }
 
-/// Whether the process answers, and nothing else.
+/// Builds a router with the liveness routes only.
 pub fn alive() -> Router {
     routes::build_router(ALIVE, &())
 }
@@ -118,7 +119,7 @@ fn ready(parts: &[ProbedComponent]) -> Response {
     let states: serde_json::Map<String, serde_json::Value> = parts
         .iter()
         .map(|(name, readiness)| {
-            // Why is for the log: anyone may ask here, and causes name hosts and users.
+            // The cause is only logged, because anyone may request this path and causes name hosts and users.
             let state = match &*readiness.borrow() {
                 Readiness::Ready => "ready".to_owned(),
                 Readiness::Outdated(what) => format!("ready: {what}"),

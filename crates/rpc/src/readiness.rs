@@ -1,34 +1,33 @@
-//! Whether a service can do its work now.
+//! Readiness of services.
 
 use tokio::sync::watch;
 
-/// Whether a service can do its work now. Liveness is another matter: a service whose database is gone
-/// is alive and not ready.
+/// Whether a service can do its work now. This differs from liveness: a service without its database is alive, but not ready.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Readiness {
-    /// It can.
+    /// The service can do its work.
     Ready,
-    /// It can, with what was in force before: what that was changed to has a fault. The text says so much; it is
-    /// fixed, since anyone may read it.
+    /// The service can do its work, with its previous configuration because the new one is faulty. The text describes the
+    /// problem; it is static because anyone may read it.
     Outdated(&'static str),
-    /// It cannot; the text says why, for operators.
+    /// The service cannot do its work. The text is the reason, for operators.
     NotReady(String),
 }
 
 impl Readiness {
-    /// True when the service can do its work.
+    /// Returns whether the service can do its work.
     pub fn is_ready(&self) -> bool {
         !matches!(self, Self::NotReady(_))
     }
 }
 
-/// A service: what its callers in this process call, its generated gRPC server for all others, and its readiness.
+/// A service: its functions for callers in this process, its generated gRPC server for other callers, and its readiness.
 #[derive(Debug, Clone)]
 pub struct Service<S, L = ()> {
-    /// The generated server.
+    /// The generated gRPC server.
     pub server: S,
-    /// The methods that callers in this process call as functions; `()` where there are none.
+    /// The methods that callers in this process call as functions, or `()` if there are none.
     pub local: L,
-    /// Its readiness, now and on every change.
+    /// The current readiness, with notification of changes.
     pub readiness: watch::Receiver<Readiness>,
 }

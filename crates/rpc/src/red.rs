@@ -1,7 +1,8 @@
-//! Rate, errors and duration of every method, by the names of OpenTelemetry's conventions for gRPC.
+//! RED metrics (rate, errors, duration) of every method, with the names of OpenTelemetry's conventions for gRPC.
 //!
-//! A call lasts until its last message is sent, and its code stands behind that, so this looks at the body as it
-//! passes. Streams that last as long as their client are not measured: they say nothing of the server.
+//! A call lasts until its last message is sent, and its status code follows in the trailers, so the response body is
+//! observed while it is sent. Streams that last as long as their client are not measured, because their duration says
+//! nothing about the server.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -18,7 +19,7 @@ use wardgate_telemetry::names;
 use crate::in_flight;
 use crate::status::{code_name, code_of};
 
-/// The measurement of one call, recorded when it is dropped.
+/// The measurement of one call, recorded on drop. Watches are not measured.
 #[derive(Debug)]
 pub(crate) struct CallMeasurement(Option<MeasuredCall>);
 
@@ -27,14 +28,16 @@ pub(crate) struct CallMeasurement(Option<MeasuredCall>);
 struct MeasuredCall {
     method: &'static str,
     started: Instant,
-    /// An exemplar leads to it.
+    /// The span that the exemplar of the measurement refers to.
     span: Span,
-    /// Until there is one, its end is that the caller left.
+    /// The status code of the call. It is `Cancelled` until another code is known, because a call without a code was
+    /// abandoned by its caller.
     code: Code,
 }
 
 impl CallMeasurement {
-    /// A call of `method`, named as in the table of methods, so that nobody makes names up.
+    /// Begins the measurement of a call of `method`, a path from the table of methods, so that labels
+    /// have a bounded set of values.
     pub(crate) fn begin(method: &'static str, span: &Span) -> Self {
         Self((!in_flight::is_watch(method)).then(|| MeasuredCall {
             method: method.trim_start_matches('/'),
@@ -44,7 +47,7 @@ impl CallMeasurement {
         }))
     }
 
-    /// Takes note of how the call ended: with the error of that reason, or well.
+    /// Sets the outcome of the call: an error with this reason, or success.
     pub(crate) fn ended(&mut self, error: Option<ErrorReason>) {
         if let Some(call) = &mut self.0 {
             call.code = error.map_or(Code::Ok, code_of);
@@ -59,7 +62,7 @@ impl CallMeasurement {
         }
     }
 
-    /// Goes on measuring until the response is sent or given up.
+    /// Continues the measurement until the response is sent or given up.
     pub(crate) fn until_sent(mut self, response: Response<Body>) -> Response<Body> {
         self.read(response.headers());
         if self.0.is_none() || response.body().is_end_stream() {
@@ -73,7 +76,7 @@ impl CallMeasurement {
         })
     }
 
-    /// Takes the code from headers that have it.
+    /// Takes the status code from `headers` if they contain it.
     fn read(&mut self, headers: &HeaderMap) {
         if let (Some(call), Some(code)) = (&mut self.0, headers.get("grpc-status")) {
             call.code = Code::from_bytes(code.as_bytes());
@@ -96,7 +99,7 @@ impl Drop for CallMeasurement {
     }
 }
 
-/// A body whose call is measured at its end.
+/// A response body whose call is measured until the body is dropped.
 struct MeasuredBody {
     body: Body,
     measured: CallMeasurement,
@@ -111,7 +114,7 @@ impl HttpBody for MeasuredBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
         let Self { body, measured } = self.get_mut();
-        // A stream does its work while it is read: that belongs to the call as well.
+        // A stream does its work while it is polled, which is a part of the call as well.
         let frame = ready!(measured.in_span(|| Pin::new(body).poll_frame(context)));
         if let Some(Ok(frame)) = &frame
             && let Some(trailers) = frame.trailers_ref()
@@ -141,7 +144,7 @@ mod tests {
 
     const METHOD: &str = "/wardgate.policy.v1.PolicyService/Authorize";
 
-    /// A message, and then a code.
+    /// Returns a response with one message followed by a status code.
     fn answer(code: &'static str) -> Response<Body> {
         let mut trailers = HeaderMap::new();
         trailers.insert("grpc-status", HeaderValue::from_static(code));
@@ -157,7 +160,7 @@ mod tests {
         CallMeasurement::begin(method, &Span::none())
     }
 
-    /// The counts by code after `calls`.
+    /// Returns the counts by code after `calls`.
     fn counted(calls: impl AsyncFnOnce()) -> Vec<String> {
         let recorder = PrometheusBuilder::new().build_recorder();
         let handle = recorder.handle();
@@ -182,7 +185,7 @@ mod tests {
             }
             let refused = tonic::Status::unavailable("later").into_http();
             assert_eq!(begin(METHOD).until_sent(refused).status(), StatusCode::OK);
-            // Nobody waits for the rest, or for anything.
+            // One response is dropped before its end, the other call before it has a response.
             drop(begin(METHOD).until_sent(answer("0")));
             drop(begin(METHOD));
         });

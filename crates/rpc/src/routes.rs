@@ -1,34 +1,34 @@
-//! Tables of HTTP routes. A router is built from its table and from nothing else, so the reference, which is generated
-//! from the tables, names every path that is served.
+//! Tables of HTTP routes. A router is built only from its table, so the reference, which is generated from the tables, lists
+//! every path that is served.
 
 use axum::Router;
 use axum::routing::MethodRouter;
 use http::Method;
 
-/// Reading alone.
+/// Only `GET`.
 pub const GET: &[Method] = &[Method::GET];
-/// Sending alone.
+/// Only `POST`.
 pub const POST: &[Method] = &[Method::POST];
-/// Both.
+/// `GET` and `POST`.
 pub const GET_AND_POST: &[Method] = &[Method::GET, Method::POST];
-/// Whatever the method: the path exists for its refusals.
+/// Every method, for a path that refuses requests.
 pub const ANY: &[Method] = &[];
 
-/// What the reference says of a route.
+/// The description of a route in the reference.
 #[derive(Debug)]
 pub struct RouteInfo {
     /// The path, with its parameters as `{name}`.
     pub path: &'static str,
-    /// Its methods; none: every method.
+    /// The methods, or empty for every method.
     pub methods: &'static [Method],
-    /// Who may call it.
+    /// A description of who may call the route.
     pub callers: &'static str,
-    /// What it is for and what it responds with, in Markdown.
+    /// The purpose and the responses, in Markdown.
     pub response: &'static str,
 }
 
 impl RouteInfo {
-    /// A route of `methods` at `path`.
+    /// Describes a route for `methods` at `path`.
     pub const fn new(
         path: &'static str,
         methods: &'static [Method],
@@ -44,16 +44,16 @@ impl RouteInfo {
     }
 }
 
-/// A route of a service whose handlers work with `S`.
+/// A route of a service whose handlers have the state `S`.
 #[derive(Debug)]
 pub struct Route<S> {
-    /// What the reference says of it.
+    /// The description in the reference.
     pub info: RouteInfo,
-    /// The handler, for the methods of `info`.
+    /// Creates the handler for the methods of `info`.
     pub handler: fn(&S, &'static [Method]) -> MethodRouter,
 }
 
-/// A router with the routes of the table, and no other.
+/// Builds a router with the routes of the table only.
 pub fn build_router<S>(table: &[Route<S>], state: &S) -> Router {
     table.iter().fold(Router::new(), |router, route| {
         let handler = (route.handler)(state, route.info.methods);
@@ -61,7 +61,7 @@ pub fn build_router<S>(table: &[Route<S>], state: &S) -> Router {
     })
 }
 
-/// What the reference says of the routes of a table.
+/// Returns the descriptions of the routes of a table.
 pub fn describe<S>(table: &'static [Route<S>]) -> Vec<&'static RouteInfo> {
     table.iter().map(|route| &route.info).collect()
 }

@@ -1,4 +1,4 @@
-//! A service behind a socket.
+//! gRPC servers on TCP sockets.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -30,27 +30,28 @@ use crate::readiness::Service;
 use crate::shutdown::Shutdown;
 use crate::{health, link, stack::Stack};
 
-/// Which program serves: one more name that health knows, so that an operator can ask whether an upgrade is complete.
+/// A service name that reports the running version through the health protocol, so that an operator can check whether
+/// an upgrade is complete.
 pub const VERSION: &str = concat!("wardgate/", env!("CARGO_PKG_VERSION"));
 
-/// How a service listens.
+/// The listener configuration of a service.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListenConfig {
     /// Address and port, for example `0.0.0.0:7001`.
     pub listen: SocketAddr,
-    /// Certificates; peers must show one of the same authority.
+    /// Certificates. Peers must present a certificate of the same authority.
     #[serde(default)]
     pub tls: Option<TlsFiles>,
-    /// Listen without TLS. Only on a loopback address, where every local process is then trusted.
+    /// Whether to listen without TLS, which is only possible on a loopback address. Every local process is then trusted.
     #[serde(default)]
     pub plaintext: bool,
 }
 
-/// A server that cannot start or went down.
+/// An error of a server that cannot start or that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Neither certificates nor an explicit wish for plain text, or plain text beyond this machine.
+    /// There are no certificates, and plain text was not requested or the address is not a loopback address.
     #[error(
         "{listen} has no `tls`: give certificates, or a loopback address with `plaintext: true`"
     )]
@@ -58,26 +59,26 @@ pub enum Error {
         /// The address.
         listen: SocketAddr,
     },
-    /// A certificate or key file.
+    /// A certificate or key file is not usable.
     #[error(transparent)]
     Tls(#[from] wardgate_tls::Error),
-    /// The address is taken or not ours.
+    /// The address cannot be bound.
     #[error("cannot listen on {listen}: {source}")]
     Listen {
         /// The address.
         listen: SocketAddr,
-        /// Why not.
+        /// The cause.
         source: std::io::Error,
     },
     /// The transport failed.
     #[error("the gRPC server failed: {0}")]
     Transport(#[from] tonic::transport::Error),
-    /// The descriptors do not decode.
+    /// The protobuf descriptors cannot be decoded.
     #[error("reflection cannot be offered: {0}")]
     Reflection(#[from] tonic_reflection::server::Error),
 }
 
-/// A listener with its certificates, not yet serving.
+/// A bound listener with its certificates, which does not serve yet.
 #[derive(Debug)]
 pub struct BoundServer {
     listener: TcpListener,
@@ -87,7 +88,7 @@ pub struct BoundServer {
 }
 
 impl BoundServer {
-    /// Takes the address and reads the certificates, so that what is wrong with them shows at start.
+    /// Binds the address and reads the certificates, so that problems with them are found at startup.
     pub async fn bind(config: &ListenConfig) -> Result<Self, Error> {
         let listen = config.listen;
         let tls = match &config.tls {
@@ -110,7 +111,7 @@ impl BoundServer {
         })
     }
 
-    /// The same, which turns away what is more than `limiter` lets in.
+    /// Sets a limiter. Calls that it does not admit are refused.
     #[must_use]
     pub fn limited(self, limiter: Limiter) -> Self {
         Self {
@@ -119,13 +120,12 @@ impl BoundServer {
         }
     }
 
-    /// The address it listens on, with the port the system chose if 0 was asked for.
+    /// Returns the address of the listener, with the port that the system chose if port 0 was requested.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves `service` with health and reflection beside it until `shutdown` closes, then finishes what is in
-    /// flight.
+    /// Serves `service`, together with health and reflection, until `shutdown` closes, and then finishes the calls in flight.
     pub async fn serve<S, L>(self, service: Service<S, L>, shutdown: Shutdown) -> Result<(), Error>
     where
         S: TowerService<Request<Body>, Response = Response<Body>, Error = Infallible>
@@ -150,14 +150,14 @@ impl BoundServer {
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
             .build_v1()?;
         let mut server = Server::builder()
-            // The defaults of h2 against rapid resets stay; these bound what one peer can hold.
+            // The defaults of h2 against rapid resets are kept. These settings limit what one peer can occupy.
             .max_concurrent_streams(1024)
             .http2_max_header_list_size(16 * 1024)
             .http2_keepalive_interval(Some(Duration::from_secs(10)))
             .max_connection_age(self.aging.age);
         let aging = self.aging;
         let incoming = TcpListenerStream::new(self.listener).map_ok(move |stream| {
-            // Answers are small and complete: none waits for more to send. Where that cannot be had, they only are slower.
+            // Responses are small and complete, so they do not wait for more data. Without this option they would only be slower.
             let _ = stream.set_nodelay(true);
             aging.begin(stream)
         });
@@ -176,7 +176,7 @@ impl BoundServer {
                 .serve_with_incoming_shutdown(incoming, closes)
                 .boxed(),
         };
-        // Watches never end by themselves, so the server ends when its calls have.
+        // Watches never end by themselves, so the server ends as soon as its other calls have ended.
         let grace = shutdown.grace();
         let finished = async move {
             shutdown.closes().await;
@@ -194,12 +194,12 @@ impl BoundServer {
     }
 }
 
-/// How long a client may take for its part of a handshake.
+/// Maximum time for the TLS handshake of a client.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// Handshakes that go on at the same time; further connections wait to be accepted.
+/// Maximum number of concurrent TLS handshakes. Further connections wait to be accepted.
 const HANDSHAKES: usize = 256;
 
-/// The connections whose handshake succeeded, each by the certificates of its moment.
+/// Returns the connections whose TLS handshake succeeded. Each handshake uses the current certificates.
 fn handshakes(
     incoming: impl Stream<Item = io::Result<AgedStream>> + Send + 'static,
     tls: LiveConfig<rustls::ServerConfig>,
@@ -223,10 +223,10 @@ fn handshakes(
         .try_filter_map(|stream| std::future::ready(Ok(stream)))
 }
 
-/// For the last answers to leave the socket, and for calls that raced the end to be counted.
+/// Time for the last responses to leave the socket, and for calls that race with the shutdown to be counted.
 const FLUSH: Duration = Duration::from_millis(100);
 
-/// Reports while the server runs; that reporting ended is no reason to stop serving.
+/// Awaits `report` and then never completes, because the end of the health reporting is no reason to stop serving.
 async fn forever(report: impl Future<Output = ()>) {
     report.await;
     std::future::pending::<()>().await;

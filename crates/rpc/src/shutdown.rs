@@ -1,4 +1,4 @@
-//! How a process ends, so that nobody notices.
+//! Graceful shutdown of a process.
 //!
 //! ```text
 //!   told ──── delay ────▶ closes ──── grace ────▶ gone
@@ -7,7 +7,7 @@
 //!    serves as before      what is in flight is finished
 //! ```
 //!
-//! The delay is for those who send: balancers and neighbours hear of a process that stops a while after it was told to.
+//! The delay gives load balancers and other services time to notice that the process stops.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::readiness::Readiness;
 
-/// How long each step may take.
+/// The duration of each step of a shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Drain {
-    /// Seconds to go on serving, as not ready, once told to stop.
+    /// Seconds during which the process continues to serve, as not ready, after the stop signal.
     pub delay_seconds: u64,
-    /// Seconds to finish what is in flight then.
+    /// Seconds after that to finish the calls in flight.
     pub grace_seconds: u64,
 }
 
@@ -37,7 +37,7 @@ impl Default for Drain {
 }
 
 impl Drain {
-    /// Where nobody has to hear of it first.
+    /// Returns durations without a delay, for a process that no load balancer sends requests to.
     pub fn at_once() -> Self {
         Self {
             delay_seconds: 0,
@@ -46,7 +46,7 @@ impl Drain {
     }
 }
 
-/// The end of a process, before and while it comes. Cheap to clone.
+/// The shutdown of a process. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Shutdown {
     told: CancellationToken,
@@ -55,7 +55,7 @@ pub struct Shutdown {
 }
 
 impl Shutdown {
-    /// One that begins with `signal`.
+    /// Creates a shutdown that begins when `signal` completes.
     pub fn at(signal: impl Future<Output = ()> + Send + 'static, drain: Drain) -> Self {
         let shutdown = Self {
             told: CancellationToken::new(),
@@ -72,32 +72,32 @@ impl Shutdown {
         shutdown
     }
 
-    /// One that closes with `signal`, at once.
+    /// Creates a shutdown without a delay that closes when `signal` completes.
     pub fn when(signal: impl Future<Output = ()> + Send + 'static) -> Self {
         Self::at(signal, Drain::at_once())
     }
 
-    /// Waits until the process is told to stop.
+    /// Waits for the stop signal.
     pub async fn is_told(self) {
         self.told.cancelled().await;
     }
 
-    /// Whether it was.
+    /// Returns whether the process received the stop signal.
     pub fn was_told(&self) -> bool {
         self.told.is_cancelled()
     }
 
-    /// Waits until nothing new is taken.
+    /// Waits until the process accepts no new connections or calls.
     pub async fn closes(self) {
         self.closes.cancelled().await;
     }
 
-    /// How long what is in flight may take from then on.
+    /// Returns the time for calls in flight after the process stops accepting new ones.
     pub fn grace(&self) -> Duration {
         self.grace
     }
 
-    /// `readiness`, until the process is told to stop: then it is not ready, whatever else it is.
+    /// Returns the value of `readiness` until the stop signal, and not ready after that.
     pub fn over(&self, mut readiness: watch::Receiver<Readiness>) -> watch::Receiver<Readiness> {
         let (tell, told) = watch::channel(readiness.borrow_and_update().clone());
         let stops = self.clone();
@@ -110,7 +110,7 @@ impl Shutdown {
                     () = &mut stopping => break,
                     () = tell.closed() => return,
                     changed = readiness.changed() => {
-                        // What it was last stays true once nobody says otherwise.
+                        // Without a sender, the last value stays valid until the stop signal.
                         if changed.is_err() {
                             stopping.as_mut().await;
                             break;

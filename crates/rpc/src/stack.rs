@@ -1,4 +1,4 @@
-//! What surrounds every generated server, in process and behind a socket alike.
+//! The middleware of every generated server, in process and behind a socket.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -22,17 +22,18 @@ use crate::methods::Method;
 use crate::red::CallMeasurement;
 use crate::status::{internal, overloaded};
 
-/// A generated server in its surroundings.
+/// A generated server with its middleware.
 #[derive(Debug, Clone)]
 pub(crate) struct Stack<S> {
     server: S,
     trust: Trust,
     in_flight: InFlight,
-    /// None: everything is taken.
+    /// The concurrency limiter, or `None` to accept all calls.
     limiter: Option<Limiter>,
 }
 
 impl<S> Stack<S> {
+    /// Wraps a generated server.
     pub(crate) fn new(server: S, trust: Trust) -> Self {
         Self {
             server,
@@ -42,12 +43,12 @@ impl<S> Stack<S> {
         }
     }
 
-    /// The same, which turns away what is more than it can do.
+    /// Sets the concurrency limiter.
     pub(crate) fn limited(self, limiter: Option<Limiter>) -> Self {
         Self { limiter, ..self }
     }
 
-    /// The calls begun and not finished.
+    /// Returns the counter of calls in flight.
     pub(crate) fn in_flight(&self) -> InFlight {
         self.in_flight.clone()
     }
@@ -73,25 +74,25 @@ where
         self.server.poll_ready(context)
     }
 
-    /// The ordered list.
+    /// Handles a request in seven steps, whose order matters.
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        // 1. Access first: a peer that may not call learns nothing, and costs nothing.
+        // 1. Access check: a peer that may not call the method learns nothing and causes no work.
         let method = match access::check(&request, self.trust) {
             Ok(method) => method,
             Err(refusal) => return Box::pin(async move { Ok(refusal.into_http()) }),
         };
-        // 2. The count: a server that is told to stop finishes what it has begun.
+        // 2. Count of calls in flight: a server that shuts down finishes the calls that it has begun.
         let call = self.in_flight.begin(method.path);
-        // 3. The span joins the caller's trace, and covers all that follows.
+        // 3. Span: it joins the caller's trace and covers all following steps.
         let span = tracing::debug_span!("rpc", rpc.method = method.path.trim_start_matches('/'));
         trace_context::adopt(&span, request.headers());
-        // 4. The measure within the span, so that an exemplar leads to it; all that is refused below counts as well.
+        // 4. Measurement, within the span so that an exemplar refers to it. Calls that are refused below are measured too.
         let measured = CallMeasurement::begin(method.path, &span);
-        // 5. The deadline, because tonic enforces it only on a socket.
+        // 5. Deadline, because tonic enforces it only for calls over a socket.
         let limit = deadline::of(request.headers());
-        // 6. The limit: what is more than can be done is turned away before anything was done for it.
+        // 6. Concurrency limit: excess calls are refused before any work is done for them.
         let limiter = self.limiter.clone().filter(|_| is_limited(method));
-        // 7. A panic becomes an answer: it must not take the caller in the same process with it.
+        // 7. Panic handler: a panic becomes an error response, so that it does not end a caller in the same process.
         let next = self.server.clone();
         let mut server = std::mem::replace(&mut self.server, next);
         let answer = async move {
@@ -123,7 +124,8 @@ where
     }
 }
 
-/// Streams that last as long as their client hold no place, and nobody who mends something is turned away.
+/// Returns whether calls of `method` are subject to the concurrency limit. Streams that last as long as their client occupy no
+/// slot, and operators are never refused, because they may be resolving the overload.
 fn is_limited(method: &Method) -> bool {
     !in_flight::is_watch(method.path) && !method.is_for_operators()
 }

@@ -1,7 +1,7 @@
-//! Errors to `tonic::Status` and back: the only maker of a status.
+//! Conversion between errors and `tonic::Status`. Every status is created here.
 //!
-//! A status carries `google.rpc.ErrorInfo` with the reason, so that callers act on a word, not on prose.
-//! Causes stay in the log of the service that had them.
+//! A status carries `google.rpc.ErrorInfo` with the reason, so that callers do not have to interpret messages. Causes are only
+//! logged by the service where they occurred.
 
 use std::collections::HashMap;
 
@@ -12,16 +12,16 @@ use wardgate_domain::InvalidMessage;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_resilience::concurrency::OverloadRefusal;
 
-/// The domain of every reason, as `google.rpc.ErrorInfo` wants one.
+/// The domain of every reason in `google.rpc.ErrorInfo`.
 const DOMAIN: &str = "wardgate.dev";
 
-/// An error that may cross a link.
+/// An error that can be sent over a link.
 pub trait ServiceError: std::error::Error {
-    /// What a program should make of it.
+    /// Returns the reason, for programs to act on.
     fn reason(&self) -> ErrorReason;
 }
 
-/// The name of a code in gRPC's specification.
+/// Returns the name of a status code in the gRPC specification.
 pub fn code_name(code: Code) -> &'static str {
     match code {
         Code::Ok => "OK",
@@ -44,7 +44,7 @@ pub fn code_name(code: Code) -> &'static str {
     }
 }
 
-/// The status of `error`. Internal faults are logged here, once, and sent without their cause.
+/// Returns the status for `error`. Internal faults are logged here, once, and sent without their cause.
 pub fn status(error: &(impl ServiceError + 'static)) -> Status {
     let reason = error.reason();
     if reason == ErrorReason::Internal {
@@ -57,7 +57,7 @@ pub fn status(error: &(impl ServiceError + 'static)) -> Status {
     with_reason(reason, &error.to_string())
 }
 
-/// The status of a message that does not convert.
+/// Returns the status for a message that cannot be converted.
 pub fn invalid(error: &InvalidMessage) -> Status {
     let details = ErrorDetails::with_error_info(
         ErrorReason::InvalidMessage.as_str_name(),
@@ -67,7 +67,7 @@ pub fn invalid(error: &InvalidMessage) -> Status {
     Status::with_error_details(Code::InvalidArgument, error.to_string(), details)
 }
 
-/// The reason a status carries; what brings none came from the transport.
+/// Returns the reason in a status. A status without a reason comes from the transport, and its reason follows from the code.
 pub fn reason_of(status: &Status) -> ErrorReason {
     let told = status
         .get_details_error_info()
@@ -80,7 +80,7 @@ pub fn reason_of(status: &Status) -> ErrorReason {
     })
 }
 
-/// A fault of the service itself, without its cause; log that where it is known.
+/// Returns the status for an internal fault, without the cause, which has to be logged where it is known.
 pub(crate) fn internal() -> Status {
     with_reason(
         ErrorReason::Internal,
@@ -88,10 +88,10 @@ pub(crate) fn internal() -> Status {
     )
 }
 
-/// How a server says when a call may be made again (gRPC proposal A6).
+/// Metadata key for the time after which a call may be retried (gRPC proposal A6).
 pub(crate) const PUSHBACK: &str = "grpc-retry-pushback-ms";
 
-/// There is more to do than can be done; nothing was done.
+/// Returns the status for a call that the concurrency limiter refused before any work was done.
 pub(crate) fn overloaded(refused: &OverloadRefusal) -> Status {
     let mut status = with_reason(ErrorReason::Overloaded, &refused.to_string());
     let pushback = MetadataValue::try_from(refused.retry_after.as_millis().to_string());
@@ -101,7 +101,7 @@ pub(crate) fn overloaded(refused: &OverloadRefusal) -> Status {
     status
 }
 
-/// The gRPC code of an error with the reason `reason`.
+/// Returns the gRPC status code for the reason `reason`.
 pub fn code_of(reason: ErrorReason) -> Code {
     match reason {
         ErrorReason::InvalidMessage => Code::InvalidArgument,

@@ -1,5 +1,5 @@
-//! One service, three ways to reach it: the same cases by function calls, over an in-memory duplex and over loopback TCP.
-//! What differs between them would be a difference between a laptop and a cluster.
+//! Tests that a service behaves in the same way by function calls, over an in-memory duplex and over TCP, as it would on a
+//! laptop and in a cluster.
 
 #![expect(
     clippy::unwrap_used,
@@ -34,7 +34,7 @@ use wardgate_rpc::server::{BoundServer, ListenConfig};
 use wardgate_rpc::{Link, Peer, Readiness, Service, ServiceError, ServiceLink, Shutdown, link};
 use wardgate_testkit::tool_facts;
 
-/// A policy service whose answer the caller's token determines.
+/// A policy service whose response depends on the caller's token.
 #[derive(Debug, Clone)]
 struct TokenDrivenPolicy;
 
@@ -48,7 +48,7 @@ impl ServiceError for StoreFull {
     }
 }
 
-/// What the service decides for the holder of `token`; none, which no service may answer.
+/// Returns the decision for the holder of `token`, or `None` for an invalid response without a decision.
 async fn decide(token: &str) -> Result<Option<Decision>, CallError> {
     match token {
         "decides" => Ok(Some(Decision {
@@ -180,7 +180,7 @@ fn listen(listen: &str, plaintext: bool) -> ListenConfig {
     }
 }
 
-/// The same service behind each door.
+/// Returns links to the same service over each transport.
 async fn doors() -> Vec<(&'static str, ServiceLink<LocalPolicy>)> {
     let local = link::local(service().1, Peer::Gateway).link;
 
@@ -302,7 +302,7 @@ async fn a_local_peer_that_may_not_call_is_refused() {
     );
 }
 
-/// Callers keep them in their own futures, which are copied when they are first awaited.
+/// Callers embed these futures in their own, which are copied when they are first awaited.
 #[tokio::test]
 async fn the_future_of_a_call_has_at_most_a_kibibyte() {
     let link = link::local(service().1, Peer::Gateway).link;
@@ -401,7 +401,7 @@ async fn what_is_more_than_a_server_can_do_is_turned_away_and_told_when_to_come_
     assert_eq!(status.code(), tonic::Code::Unavailable);
     let pushback = status.metadata().get("grpc-retry-pushback-ms").unwrap();
     assert!(pushback.to_str().unwrap().parse::<u64>().unwrap() > 0);
-    // Streams that last as long as their client take no place, and need none.
+    // Streams that last as long as their client occupy no slot.
     let versions = PolicyClient::new(link.clone(), AMPLE).watch_version().await;
     assert_eq!(versions.unwrap().count().await, 2);
 
@@ -417,7 +417,7 @@ async fn readiness_is_heard_over_a_wire_and_lost_with_the_connection() {
         .unwrap();
     let url = format!("http://{address}");
     let (said, service) = service();
-    // A runtime of its own, so that its connections end with it as a process's do.
+    // The server has a separate runtime, so that its connections end with it as with a process.
     let (stop, stopped) = oneshot::channel::<()>();
     let serving = std::thread::spawn(move || {
         let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -444,7 +444,7 @@ async fn readiness_is_heard_over_a_wire_and_lost_with_the_connection() {
     said.send_replace(Readiness::Ready);
     heard.wait_for(Readiness::is_ready).await.unwrap();
 
-    // The open watch does not keep the server from ending.
+    // The open watch does not prevent the server from ending.
     drop(stop);
     heard
         .wait_for(|readiness| !readiness.is_ready())

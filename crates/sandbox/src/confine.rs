@@ -1,4 +1,4 @@
-//! The last step before the program: the process limits itself, for good, and becomes it.
+//! The last step of a launch: the process permanently restricts itself and then executes the program.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::RawFd;
@@ -15,13 +15,13 @@ use super::landlock_rules;
 use super::launch_error::LaunchError;
 use super::launch_order::LaunchOrder;
 
-/// Only returns when the program cannot be run.
+/// Restricts this process and executes the program. Returns only if the program cannot be run.
 pub(super) fn become_program(
     order: &LaunchOrder,
     name: &OsStr,
     arguments: &[OsString],
 ) -> LaunchError {
-    // Made first: there is little memory to be had behind the limits.
+    // The command is built first, because little memory may be available once the limits apply.
     let mut program = Command::new(&order.program);
     program.arg0(name).args(arguments);
     if let Err(error) = confine(order) {
@@ -31,9 +31,9 @@ pub(super) fn become_program(
 }
 
 fn confine(order: &LaunchOrder) -> Result<(), LaunchError> {
-    // The supervisor's own mask would be the program's.
+    // The program would inherit the supervisor's signal mask.
     SigSet::empty().thread_set_mask()?;
-    // The supervisor dies last, unless something else kills it.
+    // The supervisor outlives the program unless it is killed; in that case the kernel kills the program too.
     set_pdeathsig(Signal::SIGKILL)?;
     set_no_new_privs()?;
     close_inherited().map_err(LaunchError::Inherited)?;
@@ -55,13 +55,13 @@ fn confine(order: &LaunchOrder) -> Result<(), LaunchError> {
     Ok(())
 }
 
-/// Whatever Wardgate itself was started with is none of the program's business.
+/// Closes all inherited file descriptors except the standard ones, because the program must not use them.
 fn close_inherited() -> io::Result<()> {
     let open: Vec<RawFd> = fs::read_dir("/proc/self/fd")?
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .collect();
     for descriptor in open.into_iter().filter(|&descriptor| descriptor > 2) {
-        // The one the list was read through is closed already.
+        // The descriptor through which the list was read is already closed.
         let _gone = close(descriptor);
     }
     Ok(())

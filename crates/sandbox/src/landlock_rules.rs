@@ -1,7 +1,7 @@
-//! What a program can reach, held by the kernel's Landlock.
+//! Access restrictions for programs, which the kernel enforces with Landlock.
 //!
-//! Every program is kept from sending signals to, tracing, or reading the memory and environment of
-//! processes outside of its own. One with a `sandbox` also reaches only the files and the network it names.
+//! No program can send signals to processes other than its own, trace them, or read their memory or environment. A
+//! program with a `sandbox` can also access only the files and the network that the sandbox names.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -16,9 +16,9 @@ use tracing::info;
 
 use super::launch_error::LaunchError;
 
-/// The newest rights asked for; an older kernel holds the program to those it knows.
+/// Landlock version whose access rights are requested. An older kernel enforces the rights that it knows.
 const NEWEST: ABI = ABI::V6;
-/// What any program needs to start: interpreters and libraries, readable and executable.
+/// Paths that any program needs to start, such as interpreters and libraries. They are readable and executable.
 const SYSTEM: [&str; 7] = [
     "/usr",
     "/bin",
@@ -28,23 +28,23 @@ const SYSTEM: [&str; 7] = [
     "/lib64",
     "/etc/ld.so.cache",
 ];
-/// Devices that hold nothing.
+/// Devices that contain no data.
 const DEVICES: [&str; 4] = ["/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"];
 
-/// The files and the network a program can reach.
+/// The files and the network that a program can access.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sandbox {
-    /// Files and directories to read and execute from.
+    /// Files and directories that the program can read and execute from.
     pub read: Vec<PathBuf>,
-    /// Files and directories to read and write, but not to execute from.
+    /// Files and directories that the program can read and write, but not execute from.
     pub write: Vec<PathBuf>,
-    /// Whether it may open TCP connections and ports.
+    /// Whether the program can open TCP connections and ports.
     pub network: bool,
-    /// Whether the program is refused where the kernel has no Landlock.
+    /// Whether the program is refused if the kernel has no Landlock.
     pub required: bool,
 }
 
-/// Confines this thread, and with it what it executes.
+/// Restricts this thread and everything that it executes.
 pub(super) fn enter(program: &Path, sandbox: Option<&Sandbox>) -> Result<(), LaunchError> {
     let status = restrict(program, sandbox)?;
     let required = sandbox.is_some_and(|sandbox| sandbox.required);
@@ -57,7 +57,8 @@ pub(super) fn enter(program: &Path, sandbox: Option<&Sandbox>) -> Result<(), Lau
 fn restrict(program: &Path, sandbox: Option<&Sandbox>) -> Result<RulesetStatus, RulesetError> {
     let ruleset = Ruleset::default().scope(Scope::Signal)?;
     let Some(sandbox) = sandbox else {
-        // A right that no program of a tool has a use for: Landlock confines nothing unless some right is given up.
+        // Landlock takes effect only if some access right is restricted. No program of a tool needs the right to create
+        // block devices.
         let ruleset = ruleset.handle_access(AccessFs::MakeBlock)?;
         return Ok(ruleset.create()?.restrict_self()?.ruleset);
     };
@@ -83,19 +84,19 @@ fn restrict(program: &Path, sandbox: Option<&Sandbox>) -> Result<RulesetStatus, 
     Ok(status.ruleset)
 }
 
-/// What this kernel's Landlock can hold a program to.
+/// The restrictions that this kernel's Landlock can enforce on a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KernelSupport {
-    /// To the files it may use.
+    /// Whether access to files can be restricted.
     pub files: bool,
-    /// To no TCP.
+    /// Whether TCP can be blocked.
     pub network: bool,
-    /// To signals for its own processes.
+    /// Whether signals can be restricted to the program's own processes.
     pub signals: bool,
 }
 
 impl KernelSupport {
-    /// Asks the kernel.
+    /// Queries the kernel.
     pub fn probe() -> Self {
         let strict = || Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
         let can = |asked: Result<Ruleset, RulesetError>| asked.and_then(Ruleset::create).is_ok();
@@ -106,7 +107,7 @@ impl KernelSupport {
         }
     }
 
-    /// Says once in the life of the process what this kernel enforces.
+    /// Logs what this kernel enforces, once per process.
     pub fn log() {
         static SAID: Once = Once::new();
         SAID.call_once(|| info!("this kernel holds programs of tools to {}", Self::probe()));

@@ -1,4 +1,4 @@
-//! The launcher: what this binary is when it is started again for a program.
+//! The launcher, which is the role of this binary when it is started again for a program.
 
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
@@ -7,8 +7,8 @@ use super::launch_error::LaunchError;
 use super::launch_order::LaunchOrder;
 use super::{confine, supervisor};
 
-/// Runs one step of launching a program; `words` are those behind `launch` on the command line. Only Wardgate
-/// itself writes them. The exit code is the program's, 128 + n when signal n ended it, or 125 to 127 when it
+/// Runs one step of launching a program. `words` are the command-line words after `launch`, which only Wardgate itself
+/// writes. The exit code is that of the program, 128 + n if signal n ended the program, or 125 to 127 if the program
 /// could not be run.
 pub fn launch(words: impl Iterator<Item = OsString>) -> ExitCode {
     let words: Vec<_> = words.collect();

@@ -1,11 +1,11 @@
-//! Why a program was not launched, and the exit code for that.
+//! Errors of launching a program, and their exit codes.
 
-/// The program ran into a limit of the launcher itself, or could not be run: what shells, `env` and `nice` use.
+/// Exit codes for a program that could not be launched, executed or found, as shells, `env` and `nice` use them.
 const LAUNCH_FAILED: u8 = 125;
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
-/// Why a program was not launched.
+/// The reason why a program was not launched.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LaunchError {
     #[error("the launcher is for Wardgate itself; configure a tool of type `command` instead")]

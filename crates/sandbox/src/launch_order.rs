@@ -1,4 +1,4 @@
-//! What is launched, as the command line of the launcher says it.
+//! The program to launch, as it is encoded on the command line of the launcher.
 
 use std::path::PathBuf;
 
@@ -6,44 +6,46 @@ use serde::{Deserialize, Serialize};
 
 use super::landlock_rules::Sandbox;
 
-/// The first word of the launcher's command line: a program that runs others must pass the words behind
-/// it to [`launch`](super::launch()) before it does anything else.
+/// First word of the launcher's command line. A program that runs other programs must pass the words after it to
+/// [`launch`](super::launch()) before it does anything else.
 pub const LAUNCH: &str = "launch";
-/// The program that is running, as its own launcher.
+/// Path of the running program, which is its own launcher.
 pub const THIS_BINARY: &str = "/proc/self/exe";
 
-/// What each process of the program may use; `None` is what Wardgate itself may use.
+/// The resource limits of each process of a program. `None` means the limit of Wardgate itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResourceLimits {
-    /// Seconds of CPU time.
+    /// The maximum CPU time, in seconds.
     pub cpu: Option<u64>,
-    /// Bytes of address space.
+    /// The maximum size of the address space, in bytes.
     pub memory: Option<u64>,
-    /// Open files.
+    /// The maximum number of open files.
     pub files: Option<u64>,
-    /// Processes and threads of the user, the program's among them. The kernel excepts root.
+    /// The maximum number of processes and threads of the user, including those of the program. The kernel does not
+    /// apply this limit to root.
     pub processes: Option<u64>,
-    /// Bytes of one written file.
+    /// The maximum size of a written file, in bytes.
     pub file_size: Option<u64>,
 }
 
-/// What to launch, as one word of the command line.
+/// The program to launch and its restrictions, as one word of the command line.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct LaunchOrder {
-    /// Absolute.
+    /// The absolute path of the program.
     pub(super) program: PathBuf,
-    /// Bytes for its standard input, which come first on the leash; none: its standard input is empty.
+    /// The number of bytes for the program's standard input, which are sent first on the leash. `None` means that
+    /// standard input is empty.
     pub(super) stdin: Option<usize>,
     pub(super) limits: ResourceLimits,
     pub(super) sandbox: Option<Sandbox>,
 }
 
-/// The two processes of a launch.
+/// The steps of a launch, each of which runs in its own process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LaunchStep {
-    /// Stays the program's parent until nothing of it is left.
+    /// Supervises the program as its parent until none of its processes is left.
     Keep,
-    /// Limits itself and becomes the program.
+    /// Restricts itself and then executes the program.
     Become,
 }
 

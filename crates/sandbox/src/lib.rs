@@ -7,9 +7,9 @@
 //!          cut: kill        │ whatever is left     └─ standard error ──▶ progress, log
 //! ```
 //!
-//! Both steps of the launcher are the same binary, started again: `/proc/self/exe launch …`. It needs no
-//! environment, so that the environment is the program's alone. The leash is cut when the call is dropped, at
-//! its deadline, or when Wardgate itself dies.
+//! Both steps of the launcher run the same binary again: `/proc/self/exe launch …`. The launcher needs no environment
+//! variables, so the environment is entirely that of the program. The leash, which is the standard input of the
+//! supervisor, is closed when the call is dropped, at its deadline, or when Wardgate itself dies.
 
 mod confine;
 mod landlock_rules;

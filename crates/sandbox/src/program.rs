@@ -1,4 +1,4 @@
-//! A program and one run of it.
+//! A configured program and the execution of one run.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -13,69 +13,70 @@ use super::landlock_rules::Sandbox;
 use super::launch_order::{LAUNCH, LaunchOrder, LaunchStep, ResourceLimits};
 use super::stderr::StandardError;
 
-/// Bytes read at once.
+/// Number of bytes read at once.
 const CHUNK: usize = 16 * 1_024;
 
 /// A program as configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
-    /// The first word of its command line: its name as configured.
+    /// The name of the program as configured, which is the first word of its command line.
     pub name: String,
-    /// Absolute.
+    /// The absolute path of the program.
     pub path: PathBuf,
-    /// What starts it: [`THIS_BINARY`](crate::THIS_BINARY), unless that has no launcher, as the binary of a test.
+    /// The binary that launches the program: [`THIS_BINARY`](crate::THIS_BINARY), unless that binary has no launcher,
+    /// like the binary of a test.
     pub launcher: PathBuf,
-    /// Where it runs.
+    /// The working directory.
     pub directory: PathBuf,
-    /// What each of its processes may use.
+    /// The resource limits of each process.
     pub limits: ResourceLimits,
-    /// Bytes of standard output one run may write.
+    /// The maximum size of the standard output of one run, in bytes.
     pub max_output: usize,
-    /// What it can reach; all that Wardgate itself can where there is none.
+    /// The restrictions on files and network, or `None` if the program can access everything that Wardgate itself can.
     pub sandbox: Option<Sandbox>,
 }
 
 /// The input of one run.
 #[derive(Default)]
 pub struct RunInput {
-    /// The words behind the program's name, each exactly one argument.
+    /// The words after the program's name, each of which is exactly one argument.
     pub words: Vec<String>,
-    /// The whole environment.
+    /// The complete environment.
     pub environment: Vec<(String, String)>,
-    /// The text on its standard input, which is empty without.
+    /// The text for standard input, or `None` for an empty standard input.
     pub stdin: Option<String>,
 }
 
-/// Where a run's output goes, as it comes.
+/// A receiver of a run's output as it is produced.
 pub trait OutputListener: Send {
-    /// Bytes of standard output; a break ends the program.
+    /// Receives bytes of standard output. Returning `Break` ends the program.
     fn output(&mut self, bytes: &[u8]) -> ControlFlow<()>;
-    /// A line of standard error.
+    /// Receives a line of standard error.
     fn error_line(&mut self, line: &str);
 }
 
-/// Why a run has no result.
+/// The reason why a run has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// Longer than the kernel takes (`E2BIG`).
+    /// The command line is longer than the kernel accepts (`E2BIG`).
     #[error("the arguments are too long for a command line")]
     ArgumentsTooLong,
-    /// No process was made.
+    /// The process could not be created.
     #[error("the program cannot be started")]
     NotStarted(#[source] io::Error),
-    /// Its output could not be read to the end.
+    /// The output of the program could not be read to its end.
     #[error("the connection to the program broke")]
     Broken(#[source] io::Error),
-    /// More than `max_output` bytes.
+    /// The program wrote more than `max_output` bytes.
     #[error("the program wrote more than it may")]
     TooLarge,
-    /// 128 + n where signal n ended it.
+    /// The program failed with this exit code, which is 128 + n if signal n ended the program.
     #[error("the program ended with code {0}")]
     Failed(i32),
 }
 
 impl Program {
-    /// Runs it to its end. Dropping the future ends the program and everything it started.
+    /// Runs the program until it ends. Dropping the future ends the program and every process that it started.
     pub async fn run(
         &self,
         input: RunInput,
@@ -90,7 +91,7 @@ impl Program {
             return Err(RunError::Broken(io::ErrorKind::BrokenPipe.into()));
         };
         let text = input.stdin.unwrap_or_default();
-        // A supervisor that could not start says so by its exit code.
+        // The error is ignored, because a supervisor that could not start reports that by its exit code.
         let _told = leash.write_all(text.as_bytes()).await;
         drop(text);
 
@@ -98,7 +99,7 @@ impl Program {
         let mut left = self.max_output;
         let (mut output, mut error) = (vec![0; CHUNK], vec![0; CHUNK]);
         let (mut is_output_open, mut is_error_open) = (true, true);
-        // Both end when the supervisor does, which is when nothing of the program is left.
+        // Both streams end when the supervisor does, which is when none of the program's processes is left.
         while is_output_open || is_error_open {
             tokio::select! {
                 read = stdout.read(&mut output), if is_output_open => {
@@ -121,9 +122,9 @@ impl Program {
             return Ok(());
         }
         debug!(program = %self.name, %status, "a program of a tool failed");
-        // It may hold arguments and results: only a filter that names the target lets it through.
+        // The text may contain arguments and results, so it is logged only if a filter names this target.
         debug!(target: "wardgate::standard_error", program = %self.name, text = %standard_error.end(), "a program wrote to standard error");
-        // Without a code the supervisor itself was killed.
+        // There is no exit code if the supervisor itself was killed.
         Err(RunError::Failed(status.code().unwrap_or(128 + 9)))
     }
 

@@ -1,8 +1,8 @@
-//! What a program says on its standard error: lines for progress, and the end of it for the log.
+//! Collects the standard error of a program: lines for progress, and the last part for the log.
 
 use std::collections::VecDeque;
 
-/// Bytes kept for the log, and of one line.
+/// Maximum number of bytes kept for the log, and maximum length of one line.
 const KEPT: usize = 4_096;
 
 #[derive(Debug, Default)]
@@ -12,7 +12,7 @@ pub(super) struct StandardError {
 }
 
 impl StandardError {
-    /// Takes what was read and hands every finished line on, cut to a bounded length.
+    /// Takes bytes that were read, and passes on every complete line, truncated to a maximum length.
     pub(super) fn take(&mut self, bytes: &[u8], mut on_line: impl FnMut(&str)) {
         for &byte in bytes {
             if self.end.len() == KEPT {
@@ -32,7 +32,7 @@ impl StandardError {
         }
     }
 
-    /// The last of it.
+    /// Returns the last part of the standard error.
     pub(super) fn end(&mut self) -> String {
         String::from_utf8_lossy(self.end.make_contiguous()).into_owned()
     }

@@ -1,6 +1,6 @@
-//! The supervisor: the program's parent, which ends when nothing of the program is left.
+//! The supervisor, which is the parent of the program and ends when none of the program's processes is left.
 //!
-//! It adopts what the program leaves behind, also what started a session of its own, and kills it.
+//! The supervisor adopts orphaned processes of the program, including those in another session, and kills them.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -20,7 +20,8 @@ use nix::unistd::Pid;
 use super::launch_error::LaunchError;
 use super::launch_order::{LAUNCH, LaunchOrder, LaunchStep, THIS_BINARY};
 
-/// Runs the program until it ends or the leash is cut, and ends whatever it left. The exit code is the program's.
+/// Runs the program until it ends or the leash is closed, and then kills the remaining processes. Returns the program's
+/// exit code.
 pub(super) fn supervise(order: &LaunchOrder, words: &[OsString]) -> Result<u8, LaunchError> {
     set_child_subreaper(true)?;
     let children = block_child_signals()?;
@@ -35,14 +36,14 @@ pub(super) fn supervise(order: &LaunchOrder, words: &[OsString]) -> Result<u8, L
     Ok(code?)
 }
 
-/// Waits until the program ends, and kills it when the leash is cut.
+/// Waits until the program ends, and kills it when the leash is closed.
 fn watch(program: Pid, leash: &mut (impl Read + AsFd), children: &SignalFd) -> nix::Result<u8> {
     loop {
         let ended = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         let code = match waitid(Id::All, ended)? {
             WaitStatus::StillAlive => {
                 if wait(leash, children)? && is_cut(leash) {
-                    // Not yet waited for, so the number is still the program's.
+                    // The program has not been waited for, so its PID still belongs to it.
                     let _gone = killpg(program, Signal::SIGKILL);
                     let _gone = kill(program, Signal::SIGKILL);
                 }
@@ -59,7 +60,7 @@ fn watch(program: Pid, leash: &mut (impl Read + AsFd), children: &SignalFd) -> n
     }
 }
 
-/// Ended children are told by what this returns becoming readable.
+/// Blocks `SIGCHLD`. The returned descriptor becomes readable when a child has ended.
 fn block_child_signals() -> nix::Result<SignalFd> {
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGCHLD);
@@ -80,13 +81,13 @@ fn spawn(words: &[OsString], text: Option<Vec<u8>>) -> Result<Pid, LaunchError> 
         .spawn()
         .map_err(LaunchError::Exec)?;
     if let (Some(mut stdin), Some(text)) = (program.stdin.take(), text) {
-        // A program need not read it, so nobody waits for this thread.
+        // The thread is not joined, because the program does not have to read its input.
         thread::spawn(move || stdin.write_all(&text));
     }
     Ok(Pid::from_raw(program.id().cast_signed()))
 }
 
-/// Waits for the leash or a child; whether it was the leash.
+/// Waits for the leash or a child, and returns whether the leash became ready.
 fn wait(leash: &impl AsFd, children: &SignalFd) -> nix::Result<bool> {
     let mut watched = [
         PollFd::new(leash.as_fd(), PollFlags::POLLIN),
@@ -98,13 +99,13 @@ fn wait(leash: &impl AsFd, children: &SignalFd) -> nix::Result<bool> {
     Ok(is_leash)
 }
 
-/// Nothing more is ever written to the leash.
+/// Returns whether the leash is closed, so that nothing more is written to it.
 fn is_cut(leash: &mut impl Read) -> bool {
     !matches!(leash.read(&mut [0; 64]), Ok(1..))
 }
 
-/// Kills what is left, generation by generation: the children of a killed child become this process's own.
-/// Only own children are killed: their numbers cannot come to mean another process before they are waited for.
+/// Kills the remaining processes generation by generation, because the children of a killed child become children of
+/// this process. Only direct children are killed: their PIDs cannot be reused before they are waited for.
 fn end_children() {
     while let Ok(children) = children() {
         for child in &children {

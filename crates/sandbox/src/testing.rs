@@ -1,4 +1,4 @@
-//! What tests of programs need.
+//! Support for tests that run programs.
 
 #![allow(
     clippy::expect_used,
@@ -7,11 +7,12 @@
 
 use std::path::{Path, PathBuf};
 
-/// The launcher for a test: its own binary has none, so `examples/launcher.rs` stands in.
+/// Returns the path of the launcher for a test. The test's own binary has no launcher, so `examples/launcher.rs` is
+/// used instead.
 ///
 /// # Panics
 ///
-/// Panics where that has not been built.
+/// Panics if the example has not been built.
 pub fn launcher() -> PathBuf {
     let test = std::env::current_exe().expect("a test");
     let output = test.parent().and_then(Path::parent);

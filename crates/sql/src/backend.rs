@@ -1,4 +1,4 @@
-//! What the runner needs of a database.
+//! The interface between the runner and the kinds of databases.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -15,9 +15,9 @@ use wardgate_redact::Row;
 use super::SourceError;
 use wardgate_catalogue::BoundValue;
 
-/// One kind of database.
+/// A kind of database.
 pub(super) trait Backend: Send + Sync + 'static {
-    /// Dropping it closes the connection.
+    /// A session. Dropping it closes its connection.
     type Session: Send + 'static;
     type Handle: Send + 'static;
     type Row: Send;
@@ -25,23 +25,23 @@ pub(super) trait Backend: Send + Sync + 'static {
 
     fn connect(&self) -> impl Future<Output = Result<Self::Session, sqlx::Error>> + Send;
 
-    /// True when a session that was idle for a while still works.
+    /// Returns whether a session that was idle for a while still works.
     fn is_alive(session: &mut Self::Session) -> impl Future<Output = bool> + Send;
 
-    /// What it takes to stop the work of a session from outside.
+    /// Returns the handle with which the work of a session can be stopped from outside.
     fn handle(session: &Self::Session) -> Self::Handle;
 
-    /// Tells the server to stop what a session did whose connection was closed in the middle of it.
+    /// Tells the server to stop the work of a session whose connection was closed before the work was done.
     fn stop(handle: Self::Handle) -> impl Future<Output = ()> + Send;
 
-    /// Prepares the statement, once per session, and runs it: one round trip.
+    /// Prepares the statement, once per session, and runs it in one round trip.
     fn fetch<'s>(
         session: &'s mut Self::Session,
         sql: Arc<str>,
         values: &[BoundValue],
     ) -> BoxStream<'s, Result<Self::Row, sqlx::Error>>;
 
-    /// What the columns of the first row tell about all rows.
+    /// Returns the layout of all rows, which the columns of the first row determine.
     fn layout(row: &Self::Row) -> Result<Self::Layout, SourceError>;
 
     fn read(layout: &Self::Layout, row: &Self::Row) -> Result<Row, SourceError>;
@@ -49,10 +49,11 @@ pub(super) trait Backend: Send + Sync + 'static {
     fn refusal(error: &dyn DatabaseError) -> SourceError;
 }
 
-/// A list came to a database without lists: its elements are bound one by one.
+/// Error message for a list that is bound on a database without lists. On such a database, elements are bound
+/// individually.
 pub(super) const NO_LISTS: &str = "this database has no lists to bind";
 
-/// The names of the columns, which must differ: they become the members of one object.
+/// Returns the names of the columns. They must differ because they become the members of one object.
 pub(super) fn distinct<'n>(
     names: impl Iterator<Item = &'n str>,
 ) -> Result<Vec<Arc<str>>, SourceError> {
@@ -68,7 +69,7 @@ pub(super) fn distinct<'n>(
         .collect()
 }
 
-/// A floating-point number; JSON has no form for the ones that are not finite, so those become texts.
+/// Converts a floating-point number. Numbers that are not finite become strings, because JSON has no form for them.
 pub(super) fn float(number: f64) -> Value {
     match Number::from_f64(number) {
         Some(number) => Value::Number(number),
@@ -78,7 +79,7 @@ pub(super) fn float(number: f64) -> Value {
     }
 }
 
-/// Single precision by its shortest decimal form: 0.1 stays 0.1.
+/// Converts a single-precision number by its shortest decimal form, so that 0.1 stays 0.1.
 pub(super) fn single(number: f32) -> Value {
     float(
         number
@@ -88,7 +89,7 @@ pub(super) fn single(number: f32) -> Value {
     )
 }
 
-/// RFC 3339; without an offset where the database has none.
+/// Converts an instant to RFC 3339, without an offset if the database type has no time zone.
 pub(super) fn timestamp(instant: OffsetDateTime, has_zone: bool) -> Result<Value, BoxDynError> {
     let mut text = instant.to_offset(time::UtcOffset::UTC).format(&Rfc3339)?;
     if !has_zone {

@@ -1,12 +1,12 @@
-//! Runs prepared statements on the databases of others: SQLite, PostgreSQL, MySQL and MariaDB.
+//! Runs prepared statements on external databases: SQLite, PostgreSQL, MySQL and MariaDB.
 //!
 //! ```text
 //!   Database ┬─ reader: Pool ── sessions that the database itself keeps from writing
 //!           └─ writer: Pool ── sessions for tools that do not declare `readOnlyHint`
 //! ```
 //!
-//! One job: a statement with bound values in, rows with values of JSON out, stopped in the database once nobody waits for
-//! them. Where a service keeps its own state is no matter of this crate.
+//! The crate takes a statement with bound values, returns rows of JSON values, and stops the statement in the database
+//! when the caller no longer waits for it. The state that a service keeps for itself is not handled by this crate.
 
 mod backend;
 mod mysql;
@@ -31,12 +31,12 @@ use postgres::Postgres;
 use sqlite::Sqlite;
 use wardgate_catalogue::{BoundValue, SqlDialect, SqlSettings};
 
-/// How much is read on after the last row that is wanted. To see the end of a result costs less than a new
+/// Limits for reading on after the last row that is wanted. Reading a result to its end is cheaper than opening a new
 /// session.
 const REST_ROWS: usize = 100;
 const REST_LIMIT: Duration = Duration::from_millis(5);
 
-/// A session of its own on a PostgreSQL database, whose every transaction is read-only.
+/// Opens a separate session on a PostgreSQL database in which every transaction is read-only.
 pub async fn postgres_reader(
     url: &str,
     statement_limit: Duration,
@@ -44,22 +44,22 @@ pub async fn postgres_reader(
     Postgres::reader(url, statement_limit)?.open().await
 }
 
-/// Why a source gave no result.
+/// The reason why a source gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// No connection could be made.
+    /// No connection could be established.
     #[error("the source cannot be reached: {0}")]
     Unreachable(#[source] sqlx::Error),
-    /// Every connection was taken, or making one took too long.
+    /// All connections were in use, or connecting took too long.
     #[error("no connection to the source was made or came free within {0:?}")]
     Busy(Duration),
-    /// It took longer than it may.
+    /// The statement exceeded its time limit.
     #[error("the database stopped the statement at its time limit")]
     Timeout,
     /// The database answered with an error.
     #[error("the database refused the statement: {0}")]
     Refused(Refusal),
-    /// Whether anything happened is open.
+    /// The connection broke. Whether the statement had an effect is not known.
     #[error("the connection broke: {0}")]
     Broken(#[source] sqlx::Error),
     /// The type of a column has no form in JSON.
@@ -69,15 +69,15 @@ pub enum SourceError {
     ColumnType {
         /// The name of the column.
         column: Arc<str>,
-        /// As the database calls it.
+        /// The name of the type in the database.
         type_name: String,
     },
-    /// A value has none.
+    /// A value has no form in JSON.
     #[error("a value of column `{column}`, type {type_name}, cannot be read as JSON")]
     Value {
         /// The name of the column.
         column: Arc<str>,
-        /// As the database calls it.
+        /// The name of the type in the database.
         type_name: String,
     },
     /// The driver does not know the type of a column.
@@ -85,13 +85,13 @@ pub enum SourceError {
         "a column has a type that the database driver does not know, as a multirange is; cast it to text in the statement"
     )]
     UnknownType,
-    /// Two columns would be one member of an object.
+    /// Two columns have the same name and would become the same member of an object.
     #[error("two columns are named `{0}`; rename one in the statement")]
     DuplicateColumn(Arc<str>),
 }
 
-/// A database error without anything that could hold a value: messages of constraint and conversion
-/// errors quote rows and arguments.
+/// A database error reduced to the parts that cannot contain a value. Messages of constraint and conversion errors
+/// quote rows and arguments, so they are left out.
 #[derive(Debug, thiserror::Error)]
 #[error("{code}{}", .message.as_deref().map(|text| format!(": {text}")).unwrap_or_default())]
 pub struct Refusal {
@@ -124,8 +124,8 @@ enum Lanes {
 }
 
 impl Database {
-    /// Connects to nothing yet. `statement_limit` is the longest any tool may take; the database ends a
-    /// statement then even if nobody is left to cancel it.
+    /// Creates the database without connecting to it. `statement_limit` is the longest time limit of any tool. The
+    /// database itself ends a statement after that time, even if it was not cancelled.
     pub fn new(settings: &SqlSettings, statement_limit: Duration) -> Result<Self, sqlx::Error> {
         let SqlSettings {
             dialect,
@@ -148,7 +148,7 @@ impl Database {
         }))
     }
 
-    /// Which SQL it speaks.
+    /// Returns the SQL dialect of the database.
     pub fn dialect(&self) -> SqlDialect {
         match self.0 {
             Lanes::Sqlite { .. } => SqlDialect::Sqlite,
@@ -157,7 +157,7 @@ impl Database {
         }
     }
 
-    /// Runs one statement and hands its rows to `sink` as they come, until it has enough. Dropping the
+    /// Runs one statement and passes its rows to `sink` as they arrive, until `sink` returns `Break`. Dropping the
     /// future stops the work in the database.
     pub async fn query(
         &self,
@@ -197,8 +197,8 @@ async fn run<B: Backend>(
             match rows.try_next().await {
                 Ok(None) => break Ok(()),
                 Ok(Some(row)) => {
-                    // Rows that are ready wake nobody: without this the time limit and a hang-up would not be
-                    // seen until the last of them.
+                    // Reading rows that are already available never yields to the runtime. Without this call, the time
+                    // limit and a disconnect would not take effect until the last of these rows.
                     tokio::task::consume_budget().await;
                     let layout = match &layout {
                         Some(layout) => layout,
@@ -208,7 +208,7 @@ async fn run<B: Backend>(
                         if ends_soon(&mut rows).await {
                             break Ok(());
                         }
-                        // What is left is never read, so the session is dropped with it.
+                        // The remaining rows are not read, so the session is dropped.
                         return Ok(());
                     }
                 }
@@ -230,7 +230,8 @@ async fn run<B: Backend>(
     }
 }
 
-/// Whether at most a few rows were left; they are read and forgotten.
+/// Reads and discards the remaining rows up to [`REST_ROWS`] and [`REST_LIMIT`], and returns whether the result ended
+/// within these limits.
 async fn ends_soon<R>(rows: &mut BoxStream<'_, Result<R, sqlx::Error>>) -> bool {
     let rest = async {
         for _ in 0..REST_ROWS {

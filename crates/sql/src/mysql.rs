@@ -1,7 +1,7 @@
-//! MySQL 8.0.17 and later, MariaDB 10.6 and later.
+//! The backend for MySQL 8.0.17 and later and MariaDB 10.6 and later.
 //!
-//! Statements are prepared, and the server prepares one statement at a time: a second one behind a `;` is an
-//! error, whatever the connection could do otherwise.
+//! Statements are prepared, and the server prepares only one statement at a time: a second statement after a `;` is an
+//! error, regardless of the capabilities of the connection.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -29,28 +29,28 @@ use super::backend::{Backend, NO_LISTS, base64, date, distinct, float, single, t
 use super::{Refusal, SourceError};
 use wardgate_catalogue::BoundValue;
 
-/// The one mode that `catalogue::statement` reads statements in, and strict: a value that does not fit its
-/// column is an error.
+/// SQL mode that `catalogue::statement` assumes when it parses statements. It is strict, so a value that does not fit
+/// its column is an error.
 const SQL_MODE: &str = "STRICT_ALL_TABLES,ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT,\
                         NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION";
 
-/// What a session is to the server. The number of one server may be that of another session on the next.
+/// Identifies a session on its server. The connection id alone could belong to another session on another server.
 const OWN_SESSION: &str =
     "SELECT VERSION(), CAST(CONNECTION_ID() AS UNSIGNED), CONCAT(@@hostname, ':', @@port)";
 
 const SERVER: &str = "SELECT CONCAT(@@hostname, ':', @@port)";
 
-/// How much longer than every tool the server lets a statement run: the last resort.
+/// Time that the server lets a statement run beyond the longest time limit, as a last resort.
 const STATEMENT_GRACE: Duration = Duration::from_secs(1);
 
-/// A statement was stopped: `ER_STATEMENT_TIMEOUT` of MariaDB, `ER_QUERY_TIMEOUT` of MySQL.
+/// Errors of a statement that was stopped: `ER_STATEMENT_TIMEOUT` of MariaDB, `ER_QUERY_TIMEOUT` of MySQL.
 const TIMEOUTS: [u16; 2] = [1969, 3024];
 
-/// `ER_NO_SUCH_THREAD`: the session that was to be stopped has ended.
+/// `ER_NO_SUCH_THREAD`: the session to be stopped has already ended.
 const NO_SUCH_SESSION: u16 = 1094;
 
-/// Errors whose messages name objects and never values: too many connections, access, unknown database, table or
-/// column, rights, lock time-out, deadlock, a server or a transaction that only reads.
+/// Errors whose messages name objects but never values: too many connections, access, unknown database, table or
+/// column, rights, lock timeout, deadlock, a read-only server or transaction.
 const VALUE_FREE_ERRORS: [u16; 15] = [
     1040, 1044, 1045, 1049, 1053, 1054, 1142, 1143, 1146, 1205, 1213, 1290, 1317, 1792, 1836,
 ];
@@ -62,7 +62,7 @@ pub(super) struct Mysql {
 }
 
 impl Mysql {
-    /// Sessions whose every transaction is read-only.
+    /// Creates a backend for sessions in which every transaction is read-only.
     pub(super) fn reader(url: &str, statement_limit: Duration) -> Result<Self, sqlx::Error> {
         let mut mysql = Self::writer(url, statement_limit)?;
         mysql.is_reader = true;
@@ -70,7 +70,7 @@ impl Mysql {
     }
 
     pub(super) fn writer(url: &str, statement_limit: Duration) -> Result<Self, sqlx::Error> {
-        // Texts are read as UTF-8 and TIMESTAMPs as UTC, whatever the URL says.
+        // Texts are read as UTF-8 and TIMESTAMPs as UTC, regardless of the URL.
         let options = strict_tls(MySqlConnectOptions::from_str(url)?)
             .charset("utf8mb4")
             .timezone("+00:00".to_owned())
@@ -84,10 +84,11 @@ impl Mysql {
         })
     }
 
-    /// The settings of a session, the same on every server.
+    /// Returns the statement that configures a session identically on every server.
     fn settings(&self, is_mariadb: bool) -> String {
         let limit = self.statement_limit.as_millis();
-        // Collations that compare to the letter: texts that no column is part of are compared as elsewhere.
+        // Binary collations, so that strings that do not come from a column are compared exactly, as on other
+        // databases.
         let (limit, collation) = if is_mariadb {
             let (seconds, millis) = (limit / 1_000, limit % 1_000);
             (
@@ -101,8 +102,9 @@ impl Mysql {
     }
 }
 
-/// Without `ssl-mode` in its URL the driver would fall back to plain text when TLS is refused, and check no
-/// certificate. That is good enough within one machine only.
+/// Requires a verified TLS connection for a remote server. Without `ssl-mode` in its URL, the driver would not check
+/// certificates and would fall back to plain text if the server refuses TLS, which is acceptable only within one
+/// machine.
 fn strict_tls(options: MySqlConnectOptions) -> MySqlConnectOptions {
     let is_here = options.get_socket().is_some() || is_this_machine(options.get_host());
     match options.get_ssl_mode() {
@@ -116,7 +118,7 @@ pub(super) struct MysqlSession {
     process: Arc<MysqlProcess>,
 }
 
-/// What works for a session in the server.
+/// The server process of a session.
 pub(super) struct MysqlProcess {
     options: MySqlConnectOptions,
     server: String,
@@ -237,8 +239,8 @@ fn number(error: &dyn DatabaseError) -> u16 {
 }
 
 impl MysqlProcess {
-    /// Ends the session with what it does, from a connection of its own. The server would notice only when it
-    /// has a row to send.
+    /// Ends the session and its work, from a separate connection. The server would notice a closed connection only when
+    /// it has a row to send.
     async fn kill(&self) -> Result<(), sqlx::Error> {
         let mut connection = MySqlConnection::connect_with(&self.options).await?;
         let server: String = sqlx::query_scalar(SERVER)
@@ -255,19 +257,19 @@ impl MysqlProcess {
     }
 }
 
-/// Turns a value that is not NULL into JSON.
+/// A function that converts a value that is not NULL to JSON.
 type ColumnReader = fn(MySqlValueRef<'_>) -> Result<Value, BoxDynError>;
 
 pub(super) struct MysqlColumn {
     name: Arc<str>,
-    /// `None` for a type without a form in JSON.
+    /// The reader of the column, or `None` for a type without a JSON form.
     read: Option<ColumnReader>,
 }
 
 impl MysqlColumn {
     fn value(&self, row: &MySqlRow, position: usize) -> Result<Value, SourceError> {
         let raw = row.try_get_raw(position).map_err(SourceError::Broken)?;
-        // A date of zeros is an absent one.
+        // A date of zeros counts as NULL.
         if raw.is_null() {
             return Ok(Value::Null);
         }
@@ -289,13 +291,14 @@ fn decode<'r, T: Decode<'r, sqlx::MySql>>(raw: MySqlValueRef<'r>) -> Result<T, B
     T::decode(raw)
 }
 
-/// How values of a type become JSON; none for types without a form that keeps everything.
+/// Returns the conversion to JSON for a type, or `None` for a type without a lossless JSON form.
 fn reader(kind: &MySqlTypeInfo) -> Option<ColumnReader> {
     let is_signed = <i64 as Type<sqlx::MySql>>::compatible(kind);
-    // The names of text types say what sorts them; this says whether they hold characters.
+    // The names of text types do not tell whether the values are characters or bytes, so their compatibility is checked
+    // instead.
     let is_text = <str as Type<sqlx::MySql>>::compatible(kind);
     Some(match kind.name() {
-        // TINYINT(1), which is what BOOLEAN is.
+        // TINYINT(1), which is the type of BOOLEAN.
         "BOOLEAN" if is_signed => |raw| {
             Ok(match decode::<i64>(raw)? {
                 0 => Value::Bool(false),
@@ -326,7 +329,7 @@ fn reader(kind: &MySqlTypeInfo) -> Option<ColumnReader> {
     })
 }
 
-/// `[-]hhh:mm:ss[.ffffff]`: a time of MySQL is one of day or as long as 838 hours.
+/// Formats a MySQL time as `[-]hhh:mm:ss[.ffffff]`. It is a time of day or a duration of up to 838 hours.
 fn duration(time: &MySqlTime) -> String {
     let sign = if time.sign().is_negative() { "-" } else { "" };
     let (hours, minutes, seconds) = (time.hours(), time.minutes(), time.seconds());

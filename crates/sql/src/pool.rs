@@ -1,7 +1,7 @@
-//! Sessions, kept between calls.
+//! A pool of sessions that are kept between calls.
 //!
-//! Unlike a general pool, it spends no round trip on a session that was in use a moment ago, and a session
-//! whose work was not finished is never used again: dropping its lease ends session and work together.
+//! Unlike a general pool, this one makes no round trip to test a session that was in use a moment ago. A session whose
+//! work was not finished is never reused: dropping its lease ends the session and its work.
 //!
 //! ```text
 //!   lease ─┬─ give_back ─▶ idle ─▶ the next lease
@@ -21,14 +21,14 @@ use wardgate_telemetry::names;
 use super::SourceError;
 use super::backend::Backend;
 
-/// How long a call waits for a free session, and how long connecting may take.
+/// Maximum time that a call waits for a free session, and maximum time for connecting.
 const ACQUIRE_LIMIT: Duration = Duration::from_secs(5);
 
-/// How long telling a server to stop may take. The slot stays taken meanwhile, so that work which was given up
-/// does not pile up there.
+/// Maximum time for telling a server to stop a statement. The slot stays in use meanwhile, so that abandoned work
+/// cannot accumulate on the server.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 
-/// A session idle for longer is tested before it is used: the server may have restarted.
+/// Idle time after which a session is tested before it is used, because the server may have restarted.
 const TRUSTED_IDLE: Duration = Duration::from_secs(1);
 
 pub(super) struct Pool<B: Backend> {
@@ -42,15 +42,16 @@ struct IdleSession<S> {
     since: Instant,
 }
 
-/// A session in use. Give it back when its work is done; dropped, it is closed and its work stopped.
+/// A session in use. Call `give_back` when its work is done. If the lease is dropped instead, the session is closed and
+/// its work is stopped.
 pub(super) struct Lease<'p, B: Backend> {
     pool: &'p Pool<B>,
-    /// Before `work`: its connection is closed first.
+    /// The session is declared before `work`, so that its connection is closed first.
     session: B::Session,
     work: LeasedWork<B>,
 }
 
-/// What a lease is for. Dropped before it is done, it is stopped in the database.
+/// The work of a lease. If it is dropped before it is done, it is stopped in the database.
 struct LeasedWork<B: Backend> {
     handle: Option<B::Handle>,
     slot: Option<OwnedSemaphorePermit>,
@@ -93,7 +94,7 @@ impl<B: Backend> Pool<B> {
         let busy = || SourceError::Busy(ACQUIRE_LIMIT);
         let free = Arc::clone(&self.free);
         let slot = timeout(ACQUIRE_LIMIT, free.acquire_owned()).await;
-        // The semaphore is never closed.
+        // The semaphore is never closed, so the only error is the timeout.
         let slot = slot.ok().and_then(Result::ok).ok_or_else(busy)?;
         let session = timeout(ACQUIRE_LIMIT, self.session()).await;
         let session = session

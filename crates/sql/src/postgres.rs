@@ -1,4 +1,4 @@
-//! PostgreSQL 14 and later.
+//! The backend for PostgreSQL 14 and later.
 
 mod text;
 mod value;
@@ -27,24 +27,25 @@ use text::with_texts;
 use value::ValueReader;
 use wardgate_catalogue::{BoundList, BoundValue};
 
-/// How often a server looks whether its client is still there, should it not be told to stop.
+/// Interval at which the server checks whether its client is still connected, in case the server is not told to stop.
 const CLIENT_CHECK_INTERVAL: &str = "500ms";
 
-/// How much longer than every tool the server lets a statement run: the last resort.
+/// Time that the server lets a statement run beyond the longest time limit, as a last resort.
 const STATEMENT_GRACE: Duration = Duration::from_secs(1);
 
-/// Names the process of a session: its number alone may be that of another one later, and on another server.
+/// Identifies the server process of a session. The PID alone could later belong to another process, or to one on
+/// another server.
 const OWN_PROCESS: &str =
     "SELECT pid, backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()";
 
 const CANCEL: &str = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity \
                       WHERE pid = $1 AND backend_start::text = $2";
 
-/// `query_canceled`: the statement time limit.
+/// `query_canceled`: the statement exceeded its time limit.
 const QUERY_CANCELED: &str = "57014";
 
-/// SQLSTATEs, or classes of them, whose messages name objects and never values: connection, transaction state,
-/// authorisation, unknown database, resources, operator intervention; a table, column or right that is missing.
+/// SQLSTATEs, or classes of SQLSTATEs, whose messages name objects but never values: connection, transaction state,
+/// authorisation, unknown database, resources, operator intervention; a missing table, column or right.
 const VALUE_FREE_CODES: [&str; 9] = [
     "08", "25", "28", "3D", "53", "57", "42P01", "42703", "42501",
 ];
@@ -54,7 +55,7 @@ pub(super) struct Postgres {
 }
 
 impl Postgres {
-    /// Sessions whose every transaction is read-only.
+    /// Creates a backend for sessions in which every transaction is read-only.
     pub(super) fn reader(url: &str, statement_limit: Duration) -> Result<Self, sqlx::Error> {
         let mut postgres = Self::writer(url, statement_limit)?;
         postgres.options = postgres
@@ -75,7 +76,7 @@ impl Postgres {
         Ok(Self { options })
     }
 
-    /// One connection.
+    /// Opens one connection.
     pub(super) async fn open(&self) -> Result<PgConnection, sqlx::Error> {
         PgConnection::connect_with(&self.options).await
     }
@@ -86,7 +87,7 @@ pub(super) struct PostgresSession {
     process: Arc<PostgresProcess>,
 }
 
-/// The process of the server that works for a session.
+/// The server process of a session.
 pub(super) struct PostgresProcess {
     options: PgConnectOptions,
     id: i32,
@@ -177,7 +178,7 @@ impl Backend for Postgres {
     }
 }
 
-/// The type that the placeholder of a value is declared as.
+/// Returns the type with which the placeholder of a value is declared.
 fn type_of(value: &BoundValue) -> PgTypeInfo {
     fn of<T: Type<sqlx::Postgres>>() -> PgTypeInfo {
         T::type_info()
@@ -217,7 +218,7 @@ fn arguments(values: &[BoundValue]) -> Result<PgArguments, BoxDynError> {
 }
 
 impl PostgresProcess {
-    /// Cancels what it does, from a connection of its own.
+    /// Cancels the work of the process, from a separate connection.
     async fn cancel(&self) -> Result<(), sqlx::Error> {
         let mut connection = PgConnection::connect_with(&self.options).await?;
         sqlx::query(CANCEL)
@@ -232,7 +233,7 @@ impl PostgresProcess {
 
 pub(super) struct PgColumn {
     name: Arc<str>,
-    /// `None` for a type without a form in JSON, of which not even the text could be asked for.
+    /// The reader of the column, or `None` for a type without a JSON form whose text could not be requested either.
     reader: Option<ValueReader>,
 }
 

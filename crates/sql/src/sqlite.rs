@@ -1,4 +1,5 @@
-//! SQLite: one thread per session, stopped by a flag that its progress handler watches.
+//! The backend for SQLite, with one thread per session. A session is stopped by a flag that its progress handler
+//! checks.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -23,14 +24,14 @@ use super::backend::{Backend, NO_LISTS, base64, distinct, float};
 use super::{Refusal, SourceError};
 use wardgate_catalogue::BoundValue;
 
-/// Instructions of the virtual machine between two looks at the flag: some tens of microseconds.
+/// Number of virtual machine instructions between two checks of the flag, which take some tens of microseconds.
 const STOP_CHECK_INTERVAL: i32 = 1_000;
 
-/// Primary codes whose messages never hold a value: busy, read-only, input and output, corrupt, full, cannot
-/// open, not a database. Under the others a function or a trigger can quote what it was given.
+/// Primary error codes whose messages never contain a value: busy, read-only, input and output, corrupt, full, cannot
+/// open, not a database. With other codes, a function or a trigger can quote its arguments.
 const VALUE_FREE_CODES: [i32; 7] = [5, 8, 10, 11, 13, 14, 26];
 
-/// Messages of the general error code that name an object and nothing else.
+/// Prefixes of messages of the general error code that name only an object.
 const VALUE_FREE_MESSAGES: [&str; 2] = ["no such table: ", "no such column: "];
 
 pub(super) struct Sqlite {
@@ -38,8 +39,8 @@ pub(super) struct Sqlite {
 }
 
 impl Sqlite {
-    /// Sessions whose statements cannot write. The file itself is not opened read-only: SQLite would then
-    /// refuse every read after a writer was killed, for want of the right to roll its journal back.
+    /// Creates a backend for sessions whose statements cannot write. The file itself is not opened read-only: after a
+    /// writer was killed, SQLite would then refuse every read, because it could not roll back the journal.
     pub(super) fn reader(url: &str) -> Result<Self, sqlx::Error> {
         let mut sqlite = Self::writer(url)?;
         sqlite.options = sqlite.options.pragma("query_only", "ON");
@@ -52,7 +53,7 @@ impl Sqlite {
     }
 }
 
-/// A connection that stops working when it is dropped.
+/// A connection whose work stops when it is dropped.
 pub(super) struct SqliteSession {
     connection: SqliteConnection,
     stop: Arc<AtomicBool>,
@@ -89,7 +90,7 @@ impl Backend for Sqlite {
 
     fn handle(_: &SqliteSession) {}
 
-    /// Dropping the session did.
+    /// Does nothing, because dropping the session has already stopped its work.
     async fn stop((): ()) {}
 
     fn fetch<'s>(
@@ -149,8 +150,9 @@ impl Backend for Sqlite {
     }
 }
 
-/// Adds a number without losing a digit. SQLite has no decimals: it is a REAL where the shortest decimal that reads as
-/// that double is the number itself, else an INTEGER where 64 bits hold it, else a TEXT.
+/// Binds a number without losing a digit. SQLite has no decimal type, so the number is bound as a REAL if the shortest
+/// decimal form of the double is exactly the number, otherwise as an INTEGER if it fits in 64 bits, otherwise as a
+/// TEXT.
 fn add_decimal(arguments: &mut SqliteArguments, number: &BigDecimal) -> Result<(), BoxDynError> {
     let text = number.to_plain_string();
     let double: f64 = text.parse()?;
@@ -168,7 +170,7 @@ fn add_decimal(arguments: &mut SqliteArguments, number: &BigDecimal) -> Result<(
 
 pub(super) struct SqliteColumn {
     name: Arc<str>,
-    /// Declared BOOLEAN, which SQLite stores as 0 and 1.
+    /// Whether the column is declared BOOLEAN, which SQLite stores as 0 and 1.
     is_boolean: bool,
 }
 
@@ -177,7 +179,7 @@ fn decode<'r, T: Decode<'r, sqlx::Sqlite>>(raw: SqliteValueRef<'r>) -> Result<T,
 }
 
 impl SqliteColumn {
-    /// The value by its storage class (<https://sqlite.org/datatype3.html>); texts as they are stored.
+    /// Converts the value by its storage class (<https://sqlite.org/datatype3.html>). Text is returned as it is stored.
     fn value(&self, row: &SqliteRow, position: usize) -> Result<Value, SourceError> {
         let raw = row.try_get_raw(position).map_err(SourceError::Broken)?;
         if raw.is_null() {

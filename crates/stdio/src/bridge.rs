@@ -1,4 +1,4 @@
-//! What becomes of each message, from either side.
+//! Handles each message from the client and from the gateway.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,28 +24,28 @@ use crate::pipes::Output;
 use crate::session::McpSession;
 use crate::{Error, MAX_MESSAGE_BYTES};
 
-/// How long the gateway may take to take note of what has no answer.
+/// Maximum time for the gateway to accept a message that has no response.
 const NOTICE_LIMIT: Duration = Duration::from_secs(10);
 
-/// How long the gateway may take to end a stream after the answer.
+/// Maximum time for the gateway to end a stream after the response, and for cancelled requests to end.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// How long taking leave of a session may take.
+/// Maximum time for ending a session.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// How often it is tried to take up the stream of a request.
+/// Maximum number of attempts to resume the stream of a request.
 const MAX_ATTEMPTS: u32 = 5;
 
-/// Carries messages between the client and the gateway.
+/// A bridge that carries messages between the client and the gateway.
 pub(crate) struct Bridge {
     gateway: GatewayClient,
     out: Output,
-    /// Of a legacy client, the last one.
+    /// The most recent session of a legacy client, or `None` if none was opened.
     session: Mutex<Option<Arc<McpSession>>>,
     mirrored_headers: MirroredHeaders,
     in_flight: InFlight,
     requests: TaskTracker,
-    /// The client, or the process, goes.
+    /// Cancelled when the client disconnects or the process shuts down.
     closing: CancellationToken,
 }
 
@@ -62,9 +62,9 @@ enum RequestMode {
         headers: HeaderMap,
         lists_tools: bool,
     },
-    /// Opens a session.
+    /// A request that opens a session.
     Initialize,
-    /// Of the session, if one is open: what is not allowed without one the gateway says.
+    /// Requests of the session, if one is open. The gateway decides what is allowed without a session.
     Legacy(Option<Arc<McpSession>>),
 }
 
@@ -81,7 +81,7 @@ impl Bridge {
         }
     }
 
-    /// Takes the client's lines until there are no more.
+    /// Handles the client's lines until there are no more.
     pub(crate) async fn serve(
         self: &Arc<Self>,
         lines: &mut mpsc::Receiver<Result<Bytes, Error>>,
@@ -92,14 +92,14 @@ impl Bridge {
         Ok(())
     }
 
-    /// Waits for the requests under way, but not for ever.
+    /// Waits until the requests in flight are finished, for at most `limit`.
     pub(crate) async fn finish(&self, limit: Duration) {
         self.in_flight.drop_listeners();
         self.requests.close();
         let _ = timeout(limit, self.requests.wait()).await;
     }
 
-    /// Drops what is left, with an error for each request that has no answer, and ends the session.
+    /// Cancels the remaining requests, answers each of them with an error, and ends the session.
     pub(crate) async fn close(&self) {
         self.closing.cancel();
         self.requests.close();
@@ -108,7 +108,7 @@ impl Bridge {
         if let Some(session) = session {
             session.over.cancel();
             if session.is_kept() {
-                // The gateway forgets a session it does not hear of, so a failure is none.
+                // A failure is ignored, because the gateway discards a session that is no longer used.
                 let _ = timeout(FAREWELL, self.gateway.delete(session.headers())).await;
             }
         }
@@ -162,8 +162,8 @@ impl Bridge {
         }
     }
 
-    /// Carries what has no answer. One after the other, and before the requests that follow: what a
-    /// notification says holds from then on.
+    /// Sends a line without requests. Such lines are sent one after the other and before the requests that follow,
+    /// because a notification applies to those requests.
     async fn note(self: &Arc<Self>, line: &MessageLine, text: Bytes) {
         if let MessageLine::One(ClientMessage::Notification {
             cancels: Some(id), ..
@@ -195,7 +195,7 @@ impl Bridge {
         }
     }
 
-    /// Carries requests, and sees to it that each has an answer, unless the client wants none any more.
+    /// Sends requests and makes sure that each is answered, unless the client cancelled them.
     async fn ask(self: Arc<Self>, mut exchange: Exchange) {
         let cancelled = exchange.guard.cancelled.clone();
         let outcome = tokio::select! {
@@ -236,7 +236,7 @@ impl Bridge {
         }
     }
 
-    /// Passes the messages of a stream on, up to the last answer.
+    /// Forwards the messages of a stream up to the last response.
     async fn follow(
         &self,
         mut events: Events,
@@ -250,7 +250,7 @@ impl Bridge {
                     heard = Instant::now();
                     self.deliver(&message, exchange, headers).await?;
                     if exchange.guard.all_answered() {
-                        // Only a stream that is read to its end leaves its connection to others.
+                        // The connection can be reused only if the stream is read to its end.
                         let rest = self.pass_on(&mut events);
                         let _ = timeout(LAST_WORDS, rest).await;
                         return Ok(());
@@ -261,7 +261,7 @@ impl Bridge {
                 Err(fault @ RequestFault::Lost) => fault,
                 Err(fault) => return Err(fault),
             };
-            // A legacy gateway may hang up and have the client come back for the answer.
+            // A legacy gateway may close the stream and let the client reconnect for the response.
             events = match &exchange.mode {
                 RequestMode::Legacy(Some(session)) if heard.elapsed() < SILENCE => {
                     self.resume(session, events, broken).await?
@@ -271,7 +271,7 @@ impl Bridge {
         }
     }
 
-    /// Takes up a stream that broke off, after its last event if that had an id.
+    /// Resumes a stream that was interrupted, after its last event. The stream cannot be resumed if no event had an id.
     async fn resume(
         &self,
         session: &McpSession,
@@ -293,7 +293,7 @@ impl Bridge {
         Err(broken)
     }
 
-    /// Passes on one message, or a batch of answers.
+    /// Forwards one message, or a batch of responses.
     async fn deliver(
         &self,
         text: &[u8],
@@ -307,7 +307,7 @@ impl Bridge {
             };
             match id {
                 Some(id) => exchange.guard.answered(id),
-                // It says what is wrong with the request, but not with which.
+                // The response is an error without an id, so it is not known which request it belongs to.
                 None => {
                     return Err(RequestFault::Refused {
                         status: StatusCode::OK,
@@ -324,7 +324,7 @@ impl Bridge {
         Ok(())
     }
 
-    /// What an answer says about the requests that follow.
+    /// Learns what a response states about the requests that follow.
     fn learn(&self, answer: &[u8], mode: &RequestMode, headers: &HeaderMap) {
         match mode {
             RequestMode::Initialize => {
@@ -341,7 +341,7 @@ impl Bridge {
         }
     }
 
-    /// Hears what the gateway says unasked, for as long as the session lasts.
+    /// Forwards the messages that the gateway sends on the session's own stream, until the session ends.
     async fn listen(self: Arc<Self>, session: Arc<McpSession>) {
         let listening = async {
             let mut reader = EventReader::new(MAX_MESSAGE_BYTES);
@@ -391,7 +391,7 @@ impl Bridge {
     }
 }
 
-/// A session that has ended is listened to no longer.
+/// Stops listening to a session that has ended.
 fn heed(session: Option<&McpSession>, fault: &RequestFault) {
     if let (Some(session), RequestFault::SessionEnded) = (session, fault) {
         session.over.cancel();

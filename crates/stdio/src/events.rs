@@ -1,4 +1,4 @@
-//! Streams of events, read event by event, none larger than a message may be.
+//! Reads streams of events event by event, and limits the size of each to that of a message.
 
 use std::time::Duration;
 
@@ -7,22 +7,22 @@ use wardgate_mcp::event_stream::EventReader;
 
 use crate::fault::RequestFault;
 
-/// The pause before a stream is taken up again, unless the gateway names one; and the longest.
+/// Pause before a stream is resumed, unless the gateway specifies one, and the maximum pause.
 pub(crate) const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// One stream.
+/// A stream of events.
 pub(crate) struct Events {
     pub(crate) response: Response,
     pub(crate) reader: EventReader,
 }
 
 impl Events {
-    /// The next message; none at the end.
+    /// Returns the data of the next event, or `None` at the end of the stream.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<u8>>, RequestFault> {
         loop {
             while let Some(data) = self.reader.next_event() {
-                // An event with empty data only has an id.
+                // An event with empty data carries only an id.
                 if !data.is_empty() {
                     return Ok(Some(data));
                 }
@@ -37,7 +37,7 @@ impl Events {
     }
 }
 
-/// The pause before the stream of `reader` is taken up again.
+/// Returns the pause before the stream of `reader` is resumed.
 pub(crate) fn pause(reader: &EventReader) -> Duration {
     reader.retry().unwrap_or(PAUSE).min(LONGEST_PAUSE)
 }

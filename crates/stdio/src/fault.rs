@@ -1,4 +1,4 @@
-//! Why a request has no answer of the gateway's, in words for whoever set the bridge up.
+//! Faults that end a request without a response from the gateway, with messages for the person who set up the bridge.
 
 use reqwest::StatusCode;
 use serde_json::value::RawValue;
@@ -30,12 +30,12 @@ pub(crate) enum RequestFault {
     SessionEnded,
     #[error("{0}")]
     Token(#[from] crate::Error),
-    /// A status that says no, with what its body gives as the reason.
+    /// The gateway answered with an error status. `reason` is the JSON-RPC error in the body, if there is one.
     #[error("The gateway answered HTTP {status}.")]
     Refused {
         status: StatusCode,
         reason: Option<Box<RawValue>>,
-        /// What to do about it.
+        /// Advice on how to correct the problem.
         advice: Option<String>,
     },
     #[error("The id is in use by a request under way.")]
@@ -47,7 +47,7 @@ pub(crate) enum RequestFault {
 }
 
 impl RequestFault {
-    /// Whether asking again would give the same.
+    /// Returns whether repeating the request would fail in the same way.
     pub(crate) fn is_final(&self) -> bool {
         match self {
             Self::NotMcp | Self::SessionEnded => true,
@@ -58,7 +58,7 @@ impl RequestFault {
         }
     }
 
-    /// The answer to the request `id`; without one, to what was no message.
+    /// Returns the error response to the request `id`, or to a line that is not a message if there is no id.
     pub(crate) fn answer(&self, id: Option<&Id>) -> String {
         let error = match self {
             Self::Refused {
@@ -87,7 +87,7 @@ fn error(code: i64, message: &str) -> String {
     json!({ "code": code, "message": message }).to_string()
 }
 
-/// The gateway's own words, and what to do about them.
+/// Returns the gateway's own error, with the advice appended to its message.
 fn described(reason: &RawValue, advice: Option<&str>) -> String {
     let Some(advice) = advice else {
         return reason.get().to_owned();

@@ -1,4 +1,4 @@
-//! The gateway's endpoint: requests with the holder's token, and which answers say no.
+//! A client for the gateway's endpoint, which sends requests with the user's token and detects error responses.
 
 use std::time::Duration;
 
@@ -14,17 +14,19 @@ use crate::message::{ClientMessage, MessageLine};
 use crate::token::TokenSource;
 use crate::{Error, MAX_MESSAGE_BYTES, Settings};
 
-/// How long a connection may take.
+/// Maximum time for connecting.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
-/// How long a gateway may be silent: longer than any call may take, and than any stream is without a sign.
+/// Maximum time that the gateway may be silent. It is longer than any call may take and than the keep-alive interval of
+/// any stream.
 pub(crate) const SILENCE: Duration = Duration::from_secs(600);
 
-/// After so much silence a connection is tried, so often, and then given up: its other end may be gone.
+/// Idle time after which a connection is probed, and number of failed probes after which it is closed, because the peer
+/// may be gone.
 const PROBE_AFTER: Duration = Duration::from_secs(30);
 const PROBES: u32 = 4;
 
-/// One gateway.
+/// A client for one gateway.
 #[derive(Debug)]
 pub(crate) struct GatewayClient {
     http: Client,
@@ -50,8 +52,8 @@ impl GatewayClient {
         if url.path() == "/" {
             url.set_path("/mcp");
         }
-        // The token goes to the gateway and nowhere else: not to where it redirects, and to a proxy of the environment
-        // (HTTPS_PROXY, NO_PROXY) only inside of TLS.
+        // The token must go only to the gateway: redirects are not followed, and a proxy of the environment
+        // (HTTPS_PROXY, NO_PROXY) is used only for TLS connections.
         let builder = if url.scheme() == "https" {
             Client::builder()
         } else {
@@ -87,7 +89,7 @@ impl GatewayClient {
         self.send(request).await
     }
 
-    /// Opens a stream, after the event `last` if one is named.
+    /// Opens a stream, after the event `last` if one is given.
     pub(crate) async fn get(
         &self,
         headers: HeaderMap,
@@ -115,8 +117,8 @@ impl GatewayClient {
         self.send(request).await.map(drop)
     }
 
-    /// Sends it, again if the token has changed since it was refused, and reads what an answer that says no
-    /// gives as the reason.
+    /// Sends a request, and repeats it if the token was refused and has changed since. If the response is an error, its
+    /// body is read for the reason.
     async fn send(&self, request: reqwest::Request) -> Result<Response, RequestFault> {
         let in_session = request.headers().contains_key(SESSION_ID);
         let token = self.token.read().await?;
@@ -159,7 +161,7 @@ impl GatewayClient {
         }
         self.http.execute(request).await.map_err(|error| {
             if error.is_connect() {
-                // Without its query, which may hold more than an address.
+                // The query is left out because it may contain more than an address.
                 let mut url = self.url.clone();
                 url.set_query(None);
                 RequestFault::Unreachable(url.to_string())
@@ -170,7 +172,7 @@ impl GatewayClient {
     }
 }
 
-/// The body, if it is no larger than a message may be.
+/// Returns the body, or an error if it is larger than a message may be.
 pub(crate) async fn whole(mut response: Response) -> Result<Vec<u8>, RequestFault> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|_| RequestFault::Lost)? {

@@ -1,11 +1,11 @@
-//! The headers in which 2026-07-28 repeats what a body says.
+//! The headers in which MCP 2026-07-28 repeats parts of the body.
 
 use reqwest::header::HeaderMap;
 use wardgate_mcp::header::{self, encode_value};
 
 use crate::message::ClientRequest;
 
-/// Those of a request that speaks `version`.
+/// Returns the headers of a request with the protocol version `version`.
 pub(crate) fn of_modern(request: &ClientRequest, version: &str) -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(header::PROTOCOL_VERSION, encode_value(version));

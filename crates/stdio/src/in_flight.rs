@@ -1,4 +1,4 @@
-//! Requests under way, so many at most.
+//! The requests in flight, whose number is limited.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,16 +11,16 @@ use tokio_util::sync::CancellationToken;
 use crate::fault::RequestFault;
 use crate::message::{ClientRequest, Id};
 
-/// Lines at a time. Each may hold a whole message, and so may its answer.
+/// Maximum number of lines in flight. Each line may contain a message of the maximum size, and so may its response.
 const MOST: usize = 64;
 
-/// How long one waits for its turn; the lines behind it wait too.
+/// Maximum time that a line waits until it is admitted. The lines after it wait too.
 const TURN: Duration = Duration::from_secs(30);
 
-/// The request that only a cancellation ends.
+/// Method of the request that ends only by cancellation.
 const LISTEN: &str = "subscriptions/listen";
 
-/// Every request under way, by its id.
+/// All requests in flight, by id.
 #[derive(Debug)]
 pub(crate) struct InFlight {
     pending: Arc<Mutex<HashMap<Id, PendingRequest>>>,
@@ -30,20 +30,20 @@ pub(crate) struct InFlight {
 /// A request under way.
 #[derive(Debug)]
 struct PendingRequest {
-    /// HTTP cancels it by dropping it.
+    /// Whether the request is modern, so that closing its HTTP exchange cancels it.
     is_modern: bool,
     listens: bool,
     cancelled: CancellationToken,
 }
 
-/// The requests of one line. Each is under way until it is answered, or this is dropped: then its id can be used
+/// The requests of one line. Each is in flight until it is answered or the guard is dropped. Its id can then be used
 /// again.
 #[derive(Debug)]
 pub(crate) struct RequestGuard {
     pending: Arc<Mutex<HashMap<Id, PendingRequest>>>,
-    /// Those without an answer.
+    /// The ids of the requests without a response.
     waiting: Vec<Id>,
-    /// The client wants no answer any more.
+    /// Cancelled when the client no longer wants a response.
     pub(crate) cancelled: CancellationToken,
     _turn: OwnedSemaphorePermit,
 }
@@ -56,7 +56,7 @@ impl InFlight {
         }
     }
 
-    /// Lets the requests of a line in when it is their turn.
+    /// Admits the requests of a line, when the number of lines in flight allows it.
     pub(crate) async fn enter(
         &self,
         requests: &[&ClientRequest],
@@ -89,7 +89,7 @@ impl InFlight {
         })
     }
 
-    /// Drops the modern request `id`. False when there is none: then the gateway must hear of it.
+    /// Cancels the modern request `id`. Returns `false` if there is none, in which case the gateway must be notified.
     pub(crate) fn drop_modern(&self, id: &Id) -> bool {
         let pending = lock(&self.pending);
         let place = pending.get(id).filter(|place| place.is_modern);
@@ -99,7 +99,7 @@ impl InFlight {
         place.is_some()
     }
 
-    /// Drops those that would never end.
+    /// Cancels the requests that would not end by themselves.
     pub(crate) fn drop_listeners(&self) {
         let pending = lock(&self.pending);
         for place in pending.values().filter(|place| place.listens) {
@@ -109,7 +109,7 @@ impl InFlight {
 }
 
 impl RequestGuard {
-    /// The answer to `id` is there, if it is one of these.
+    /// Marks the request `id` as answered, if it is one of these.
     pub(crate) fn answered(&mut self, id: &Id) {
         if let Some(at) = self.waiting.iter().position(|waiting| waiting == id) {
             self.waiting.swap_remove(at);
@@ -121,7 +121,7 @@ impl RequestGuard {
         self.waiting.is_empty()
     }
 
-    /// None of the rest will be answered.
+    /// Removes the requests that will not be answered, and returns their ids.
     pub(crate) fn give_up(mut self) -> Vec<Id> {
         self.clear()
     }

@@ -1,15 +1,15 @@
-//! A gateway as a stdio MCP server, for clients on a desktop.
+//! Exposes a gateway as a stdio MCP server, for desktop clients.
 //!
 //! ```text
 //!            a line, a message                          Streamable HTTP
 //!  client ──▶ stdin ──▶ pipes ──▶ bridge ── POST ──────────────────────▶ gateway
 //!         ◀── stdout ◀──┘ ◀──────────┤ ◀─── JSON, or a stream of events ──┘
-//!                                    └──── GET, of a legacy session: what comes unasked
+//!                                    └──── GET, of a legacy session: server messages
 //! ```
 //!
-//! One job: carry each message over, of either era, and see to it that every request has an end. It keeps the
-//! session of a legacy client and the names of repeated arguments, and decides nothing: a message goes as it
-//! came, with the holder's token.
+//! The crate forwards each message, of either protocol era, and makes sure that every request is answered. It keeps the
+//! session of a legacy client and the names of mirrored arguments, and makes no decisions: a message is forwarded
+//! unchanged, with the user's token.
 
 mod bridge;
 mod events;
@@ -34,54 +34,56 @@ pub use token::TokenSource;
 use bridge::Bridge;
 use gateway::GatewayClient;
 
-/// The longest line, and the longest message of the gateway: well above what a gateway takes and gives.
+/// Maximum size of a line and of a message from the gateway, in bytes. It is well above the sizes that a gateway
+/// accepts and sends.
 const MAX_MESSAGE_BYTES: usize = 8 << 20;
 
-/// How long requests may still run when the client closed its end.
+/// Maximum time that requests may continue after the client closed its end.
 const LAST_ANSWERS: Duration = Duration::from_secs(30);
 
-/// How long the client may take to read what was still said to it.
+/// Maximum time for the client to read the remaining output.
 const LAST_LINES: Duration = Duration::from_secs(2);
 
-/// A bridge that cannot start, or that lost its client.
+/// The reason why a bridge cannot start or lost its client.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The address cannot be a gateway's.
+    /// The URL cannot be that of a gateway.
     #[error("--url: {0}")]
     Url(&'static str),
     /// The token file cannot be used.
     #[error("the token file {path} cannot be used: {problem}")]
     TokenFile {
-        /// Its path, as it was named.
+        /// The path of the file, as it was given.
         path: String,
-        /// Why.
+        /// The reason.
         problem: String,
     },
-    /// `WARDGATE_TOKEN` is no token.
+    /// `WARDGATE_TOKEN` is not a token.
     #[error("WARDGATE_TOKEN is not a token")]
     TokenVariable,
-    /// The system has no certificates to check the gateway's with.
+    /// The system has no certificates to verify the gateway with.
     #[error("no TLS: the system's certificates cannot be read")]
     Tls,
-    /// A line that no gateway would take, from a client that would wait for its answer for ever.
+    /// The client sent a line that is longer than any gateway accepts. It is fatal because the client would wait for a
+    /// response forever.
     #[error("a message is longer than {} MiB", MAX_MESSAGE_BYTES >> 20)]
     LineTooLong,
-    /// Standard input failed.
+    /// Standard input could not be read.
     #[error("standard input cannot be read")]
     Input(#[source] io::Error),
 }
 
-/// Where the gateway is, and as whom to come.
+/// The address of the gateway, and the token to use.
 #[derive(Debug)]
 pub struct Settings {
-    /// Its MCP endpoint; without a path, `/mcp`.
+    /// The MCP endpoint of the gateway. If the URL has no path, `/mcp` is used.
     pub url: Url,
-    /// Where the holder's token is.
+    /// The source of the user's token.
     pub token: TokenSource,
 }
 
-/// Serves the client at `input` and `output` until it closes its end, or until `stop`. After that the requests
-/// under way have a while to end, with `stop` none; then the session ends.
+/// Serves the client at `input` and `output` until the client closes its end or `stop` completes. If the client closed
+/// its end, the requests in flight have limited time to finish; after `stop` they have none. Then the session ends.
 pub async fn run(
     settings: Settings,
     input: impl Read + Send + 'static,
@@ -111,7 +113,7 @@ pub async fn run(
     };
     bridge.close().await;
     drop((bridge, out, reading));
-    // A client that reads no more has seen what it wanted to see.
+    // A client that no longer reads does not need the remaining output.
     let _ = tokio::time::timeout(LAST_LINES, written).await;
     ended
 }

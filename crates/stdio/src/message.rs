@@ -1,4 +1,4 @@
-//! Messages, as far as the bridge must know them. They travel as they are written.
+//! The parts of messages that the bridge has to know. Messages are forwarded unchanged.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use wardgate_json::parse_object;
 use wardgate_mcp::message::Envelope;
 
-/// The id of a request as JSON text, the same however a string is spelt.
+/// The id of a request as JSON text. It is normalized, so that differently escaped forms of a string are equal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Id(String);
 
@@ -16,7 +16,7 @@ impl Id {
     fn of(raw: &RawValue) -> Option<Self> {
         match serde_json::from_str(raw.get()).ok()? {
             text @ Value::String(_) => Some(Self(text.to_string())),
-            // As written: no number is too large to come back as it was.
+            // A number is kept as it is written, so that even a very large number is returned unchanged.
             Value::Number(_) => Some(Self(raw.get().to_owned())),
             _ => None,
         }
@@ -27,46 +27,46 @@ impl Id {
     }
 }
 
-/// One message.
+/// A JSON-RPC message.
 #[derive(Debug)]
 pub(crate) enum ClientMessage {
     Request(ClientRequest),
     Notification {
         method: String,
-        /// The request that `notifications/cancelled` names.
+        /// The request that `notifications/cancelled` refers to.
         cancels: Option<Id>,
     },
-    /// To a request of the other side's; without an id, to what could not be read.
+    /// A response to a request of the other side. It has no id if that request could not be parsed.
     Response {
         id: Option<Id>,
-        /// Its `error`, if it has one.
+        /// The `error` member, if there is one.
         error: Option<Box<RawValue>>,
     },
 }
 
-/// One request.
+/// A JSON-RPC request.
 #[derive(Debug)]
 pub(crate) struct ClientRequest {
     pub(crate) id: Id,
     pub(crate) method: String,
-    /// What a modern request says of itself; of another, none.
+    /// The protocol version that a modern request states, or `None` for a legacy request.
     pub(crate) version: Option<String>,
-    /// What it is about, for `Mcp-Name`.
+    /// The name, URI or task id for the header `Mcp-Name`.
     pub(crate) subject: Option<String>,
-    /// The arguments of a call.
+    /// The arguments of a tool call.
     pub(crate) arguments: Option<Box<RawValue>>,
 }
 
-/// A line of the client, or what one event of the gateway holds.
+/// A line of the client, or the data of one event of the gateway.
 #[derive(Debug)]
 pub(crate) enum MessageLine {
     One(ClientMessage),
-    /// 2025-03-26 has them.
+    /// A batch, which only MCP 2025-03-26 supports.
     Batch(Vec<ClientMessage>),
 }
 
 impl MessageLine {
-    /// Reads it; none when it is no JSON-RPC.
+    /// Parses a line. Returns `None` if it is not JSON-RPC.
     pub(crate) fn read(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?;
         if !text.trim_start().starts_with('[') {
@@ -122,7 +122,7 @@ impl ClientMessage {
             });
         };
         let params = envelope.params.map(RawValue::get);
-        // What is wrong with them the gateway says.
+        // The gateway reports errors in the parameters.
         let params: MessageParams<'_> = params.and_then(parse_object).unwrap_or_default();
         let Some(id) = id else {
             let cancels = params

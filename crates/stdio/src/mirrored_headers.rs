@@ -1,4 +1,4 @@
-//! Arguments that a tool wants repeated as headers (`x-mcp-header` in its schema), as last listed.
+//! Arguments that a tool wants mirrored as headers (`x-mcp-header` in its schema), from the most recent list of tools.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use wardgate_mcp::mirrored_header::{MirroredHeader, of_arguments};
 
-/// Tools whose arguments are remembered.
+/// Maximum number of tools whose mirrored arguments are kept.
 const MOST: usize = 4_096;
 
 /// The mirrored headers, by tool.
@@ -35,14 +35,14 @@ struct ListedTool {
 }
 
 impl MirroredHeaders {
-    /// Learns from the answer to `tools/list`.
+    /// Updates the headers from the response to `tools/list`.
     pub(crate) fn learn(&self, answer: &[u8]) {
         let Ok(ListToolsResponse { result }) = serde_json::from_slice(answer) else {
             return;
         };
         let mut by_tool = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for tool in result.tools {
-            // A tool with a misplaced mark is the gateway's affair.
+            // An invalid annotation is not reported here, because the gateway reports it.
             let marks = MirroredHeader::of_schema(&tool.input_schema).unwrap_or_default();
             if marks.is_empty() {
                 by_tool.remove(&tool.name);
@@ -52,7 +52,7 @@ impl MirroredHeaders {
         }
     }
 
-    /// Adds those of a call of `tool`.
+    /// Adds the mirrored headers of a call of `tool`.
     pub(crate) fn add(&self, tool: &str, arguments: &RawValue, headers: &mut HeaderMap) {
         let by_tool = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(marks) = by_tool.get(tool) else {

@@ -1,7 +1,6 @@
-//! Standard input and output, a message a line.
+//! Standard input and output, with one message per line.
 //!
-//! Each has a thread of its own: a read that waits for a line, or a write that waits for a reader, must not
-//! keep the process from ending.
+//! Each has its own thread, so that a blocking read or write does not keep the process from exiting.
 
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::thread;
@@ -11,11 +10,11 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{Error, MAX_MESSAGE_BYTES};
 
-/// Lines that were read and not taken yet, and lines that wait to be written. Few: whoever is slow makes the
-/// other side wait.
+/// Maximum number of lines that were read but not handled, and of lines that wait to be written. The number is small,
+/// so that a slow side slows down the other.
 const QUEUE: usize = 8;
 
-/// The lines of `input` that are not empty, up to its end, or to one that is too long.
+/// Returns the non-empty lines of `input`, up to its end or to a line that is too long.
 pub(crate) fn lines(input: impl Read + Send + 'static) -> mpsc::Receiver<Result<Bytes, Error>> {
     let (sender, receiver) = mpsc::channel(QUEUE);
     thread::spawn(move || {
@@ -50,12 +49,13 @@ fn line(input: &mut impl BufRead) -> Option<Result<Bytes, Error>> {
     }
 }
 
-/// What is written to the client, each a whole line.
+/// The output to the client, which consists of whole lines.
 #[derive(Debug, Clone)]
 pub(crate) struct Output(mpsc::Sender<Vec<u8>>);
 
 impl Output {
-    /// Writes one JSON text. JSON has line ends only between its parts, where a space does as well.
+    /// Writes one JSON text as a line. Line breaks can occur only between JSON tokens, so they are replaced with
+    /// spaces.
     pub(crate) async fn write(&self, text: impl Into<Vec<u8>>) {
         let mut line = text.into();
         for byte in &mut line {
@@ -64,17 +64,18 @@ impl Output {
             }
         }
         line.push(b'\n');
-        // Without a reader there is nobody to tell.
+        // The error is ignored because it only means that the client no longer reads.
         let _ = self.0.send(line).await;
     }
 
-    /// Resolves when nobody reads any more.
+    /// Completes when the client no longer reads.
     pub(crate) async fn closed(&self) {
         self.0.closed().await;
     }
 }
 
-/// A way to write lines to `output`, and word of the end: everything is written, or nobody reads.
+/// Returns an output that writes lines to `output`, and a receiver that completes when everything is written or the
+/// client no longer reads.
 pub(crate) fn output(output: impl Write + Send + 'static) -> (Output, oneshot::Receiver<()>) {
     let (sender, mut lines) = mpsc::channel::<Vec<u8>>(QUEUE);
     let (end, ended) = oneshot::channel();
@@ -82,7 +83,7 @@ pub(crate) fn output(output: impl Write + Send + 'static) -> (Output, oneshot::R
         let mut output = BufWriter::new(output);
         while let Some(line) = lines.blocking_recv() {
             let written = output.write_all(&line);
-            // Flushed when nothing follows at once, so that bursts cost one write.
+            // The buffer is flushed only when no line is queued, so that a burst of lines costs one write.
             if written.is_err() || lines.is_empty() && output.flush().is_err() {
                 break;
             }

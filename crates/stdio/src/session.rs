@@ -1,4 +1,4 @@
-//! What a legacy client and the gateway agreed on with `initialize`.
+//! The session that a legacy client and the gateway agree on with `initialize`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,16 +8,16 @@ use tokio_util::sync::CancellationToken;
 use wardgate_json::parse_object;
 use wardgate_mcp::header;
 
-/// The first version whose requests name it in a header.
+/// First protocol version whose requests name the version in a header.
 const HEADER_SINCE: &str = "2025-06-18";
 
-/// One session; the gateway may keep none, then it is only the version.
+/// A session. If the gateway keeps no sessions, only the version is known.
 #[derive(Debug)]
 pub(crate) struct McpSession {
     version: String,
     id: Option<HeaderValue>,
     listens: AtomicBool,
-    /// Cancelled when it is over.
+    /// Cancelled when the session has ended.
     pub(crate) over: CancellationToken,
 }
 
@@ -33,7 +33,7 @@ struct InitializeResult {
 }
 
 impl McpSession {
-    /// The session that `answer`, with these headers, opens; none when it is an error.
+    /// Returns the session that the response `answer` with these headers opens, or `None` if the response is an error.
     pub(crate) fn opened(answer: &[u8], headers: &HeaderMap) -> Option<Self> {
         let InitializeResponse { result } = parse_object(std::str::from_utf8(answer).ok()?)?;
         let id = headers.get(header::SESSION_ID).cloned().map(|mut id| {
@@ -48,7 +48,7 @@ impl McpSession {
         })
     }
 
-    /// Those of every request in it.
+    /// Returns the headers of every request in the session.
     pub(crate) fn headers(&self) -> HeaderMap {
         let mut headers = HeaderMap::new();
         if *self.version >= *HEADER_SINCE {
@@ -63,12 +63,12 @@ impl McpSession {
         headers
     }
 
-    /// Whether the gateway knows of it.
+    /// Returns whether the gateway keeps the session.
     pub(crate) fn is_kept(&self) -> bool {
         self.id.is_some()
     }
 
-    /// Whether this is the first to ask; there is one stream.
+    /// Returns `true` on the first call and `false` afterwards, because a session has only one stream.
     pub(crate) fn begins_to_listen(&self) -> bool {
         !self.listens.swap(true, Ordering::Relaxed)
     }

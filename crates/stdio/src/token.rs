@@ -1,4 +1,4 @@
-//! The holder's token, as it is now.
+//! The user's token, which is read again for each request.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,21 +7,21 @@ use reqwest::header::HeaderValue;
 
 use crate::Error;
 
-/// Longer than any token.
+/// Maximum size of a token file, in bytes. It is larger than any token.
 const MAX_BYTES: u64 = 64 << 10;
 
-/// Where the token is.
+/// The source of the token.
 #[derive(Clone)]
 pub enum TokenSource {
-    /// A file, read anew for every request: whoever renews the token only writes it.
+    /// A file, which is read for every request, so that a renewed token only has to be written to the file.
     File(PathBuf),
-    /// The token itself, of the environment.
+    /// The token itself, from an environment variable.
     Variable(String),
-    /// Nowhere.
+    /// No token.
     None,
 }
 
-// Without the token.
+// Leaves out the token.
 impl fmt::Debug for TokenSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -33,7 +33,7 @@ impl fmt::Debug for TokenSource {
 }
 
 impl TokenSource {
-    /// The value of `Authorization`.
+    /// Returns the value of the header `Authorization`.
     pub(crate) async fn read(&self) -> Result<Option<HeaderValue>, Error> {
         match self {
             Self::File(path) => {
@@ -52,7 +52,7 @@ impl TokenSource {
         }
     }
 
-    /// What whoever was refused can do.
+    /// Returns advice for a user whose token was refused.
     pub(crate) fn advice(&self) -> String {
         match self {
             Self::File(path) => format!("Write a valid token to {}.", path.display()),
@@ -76,7 +76,7 @@ async fn read_file(path: &PathBuf) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// `text` as a bearer token, if it is one word of visible characters.
+/// Returns `text` as a bearer token, if it is one word of visible ASCII characters.
 fn bearer(text: &str) -> Option<HeaderValue> {
     let token = text.trim();
     if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {

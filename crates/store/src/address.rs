@@ -1,4 +1,4 @@
-//! Which store, as configured.
+//! The address of a store, as it is configured.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,25 +9,26 @@ use crate::DatabaseSettings;
 use crate::postgres::PostgresServer;
 use crate::tls::verify_server;
 
-/// A text that names no store.
+/// The error for a text that is not the address of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a store is given as `sqlite:PATH` or `postgres://…`")]
 pub struct NotAStore;
 
-/// `sqlite:PATH` or `postgres://…`.
+/// The address of a store: `sqlite:PATH` or `postgres://…`.
 #[derive(Clone)]
 pub enum Address {
-    /// A file.
+    /// The path of a SQLite file.
     Sqlite(PathBuf),
-    /// A server, and how to connect to it.
+    /// A PostgreSQL server and the options to connect to it.
     Postgres(Box<PostgresServer>),
 }
 
 impl Address {
-    /// The store that a service names, with what its section `database` says about connections.
+    /// Parses the address of a service's store. `settings` is the section `database` of the service, with the options
+    /// of its connections.
     pub fn new(text: &str, settings: &DatabaseSettings) -> Result<Self, NotAStore> {
         if let Some(path) = text.strip_prefix("sqlite:") {
-            // SQLite gives these two names a store in memory, which remembers nothing.
+            // With these two names SQLite opens a store in memory, whose content is lost when it is closed.
             if path.is_empty() || path == ":memory:" {
                 return Err(NotAStore);
             }
@@ -44,7 +45,7 @@ impl Address {
 }
 
 impl fmt::Display for Address {
-    /// Without credentials.
+    /// Formats the address without credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
@@ -63,7 +64,7 @@ impl fmt::Display for Address {
 }
 
 impl fmt::Debug for Address {
-    /// As it is displayed: the options of a server hold its password.
+    /// Formats the address as `Display` does, because the options of a server hold its password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")
     }

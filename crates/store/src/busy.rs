@@ -1,4 +1,4 @@
-//! Waiting, at a start, for a store that is there and busy.
+//! Waiting for a busy store at startup.
 
 use std::error::Error;
 use std::fmt;
@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-/// How long a start waits for a busy store.
+/// Maximum time for which startup waits for a busy store.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The time between two attempts.
+/// Interval between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How often the log says what is waited for.
+/// Interval between two log messages about the store that startup waits for.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Whether a store that says so may be free a moment later: somebody else has locked it, every connection is in use, or
-/// the server is starting.
+/// Returns whether a store that fails with `error` may be available a moment later, because another process has locked
+/// it, every connection is in use, or the server is starting.
 pub fn is_busy(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::PoolTimedOut => true,
@@ -34,7 +34,7 @@ pub fn is_busy(error: &sqlx::Error) -> bool {
     }
 }
 
-/// The wait of one start for one store.
+/// The wait of one startup for one store.
 ///
 /// ```text
 ///   loop { match prepare().await { Err(error) if is_busy(&error) && wait.pause(&error).await => {} done => return done } }
@@ -47,7 +47,7 @@ pub struct StartWait {
 }
 
 impl StartWait {
-    /// Begins to wait for `store`, as the log shall name it: without credentials.
+    /// Creates a wait for `store`. The log names it as it is displayed, so this must be without credentials.
     pub fn for_store(store: &impl fmt::Display) -> Self {
         Self {
             store: store.to_string(),
@@ -56,8 +56,8 @@ impl StartWait {
         }
     }
 
-    /// Waits until the next attempt is due, and logs from time to time what is waited for and why; false once the start
-    /// has waited for a minute.
+    /// Waits until the next attempt is due and returns true, or returns false once the wait has lasted a minute. From
+    /// time to time it logs the store and the cause of the wait.
     pub async fn pause(&mut self, cause: &(dyn Error + Send + Sync + 'static)) -> bool {
         let waited = self.began.elapsed();
         if waited >= PATIENCE {

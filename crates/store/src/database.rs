@@ -1,7 +1,7 @@
-//! The same statements on either backend.
+//! Statements that run on both SQLite and PostgreSQL.
 //!
-//! A statement is written once, as PostgreSQL reads it: with `$1` and with the schema before each table. For SQLite,
-//! which has neither schemas nor row locks, both are left out. Values are always bound.
+//! A statement is written once, in the syntax of PostgreSQL, with `$1` and with the schema before each table. For
+//! SQLite, which has neither schemas nor row locks, both are removed from the text. Values are always bound.
 
 use std::time::Duration;
 
@@ -73,15 +73,15 @@ impl From<Option<Vec<u8>>> for Value {
     }
 }
 
-/// A row of either backend can become this.
+/// A type that can be read from a row of either backend.
 pub trait Row: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin {}
 
 impl<T> Row for T where T: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin
 {}
 
-/// Makes a row of either backend readable as a struct, each of whose fields is the column of that name. Fields after `;` are
-/// structs that are read from the same row. It stands in for `derive(sqlx::FromRow)`, whose crate would build every driver
-/// a second time.
+/// Implements `sqlx::FromRow` for the rows of both backends. Each field of the struct is read from the column of the
+/// same name. Fields after `;` are structs that are read from the same row. The macro replaces `derive(sqlx::FromRow)`,
+/// whose crate would build every driver a second time.
 #[macro_export]
 macro_rules! from_row {
     ($type:ident { $($column:ident),+ $(,)? $(; $($part:ident),+)? }) => {
@@ -112,16 +112,16 @@ macro_rules! bound {
     };
 }
 
-/// A statement; where the backends differ in more than names and locks, two.
+/// A SQL statement, or two if the backends differ in more than schema names and row locks.
 #[derive(Debug, Clone, Copy)]
 pub enum Statement {
-    /// As PostgreSQL reads it.
+    /// One statement for both backends, in the syntax of PostgreSQL.
     Same(&'static str),
-    /// One for each.
+    /// A statement for each backend.
     Each {
-        /// As SQLite reads it.
+        /// The statement for SQLite.
         sqlite: &'static str,
-        /// As PostgreSQL reads it.
+        /// The statement for PostgreSQL.
         postgres: &'static str,
     },
 }
@@ -133,8 +133,8 @@ impl From<&'static str> for Statement {
 }
 
 impl Statement {
-    /// For a file that holds what is in `schema` elsewhere. The same text for the same statement, so each is prepared
-    /// once.
+    /// Returns the statement for a SQLite file, without the name of `schema`. The text of a statement is always the
+    /// same, so that it is prepared only once.
     pub fn for_sqlite(self, schema: &str) -> AssertSqlSafe<String> {
         AssertSqlSafe(match self {
             Self::Same(text) => text.replace(&format!("{schema}."), "").replace(LOCK, ""),
@@ -142,7 +142,7 @@ impl Statement {
         })
     }
 
-    /// For a server.
+    /// Returns the statement for PostgreSQL.
     pub fn for_postgres(self) -> &'static str {
         match self {
             Self::Same(text) => text,
@@ -151,10 +151,10 @@ impl Statement {
     }
 }
 
-/// How long a store may take to be prepared.
+/// Maximum time to prepare a store.
 const PREPARATION_LIMIT: Duration = Duration::from_mins(1);
 
-/// Connections to a store of one writer; cheap to clone.
+/// Connections to a store that has one writing service. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Database {
     layout: Layout,
@@ -169,7 +169,7 @@ enum Pool {
 }
 
 impl Database {
-    /// Connects on first use.
+    /// Creates the connections, which are opened on first use.
     pub fn new(address: &Address, layout: Layout, settings: &DatabaseSettings) -> Self {
         let Layout { schema, limit, .. } = layout;
         let pool = match address {
@@ -185,9 +185,9 @@ impl Database {
         }
     }
 
-    /// Brings it to its newest version, or where that is not this program's to do, sees that somebody did. Nothing else
-    /// works before. Takes up to a minute: under the limit of one statement, a migration on a slow disk would
-    /// begin anew each time.
+    /// Brings the store to its newest version or, if this service does not migrate, checks that this was done. It must
+    /// complete before any other method is used. It may take up to a minute, because with the timeout of a single
+    /// statement a migration on a slow disk would start anew each time.
     pub async fn prepare(&self) -> Result<(), MigrationError> {
         let prepared = tokio::time::timeout(PREPARATION_LIMIT, self.prepare_schema()).await;
         prepared.unwrap_or_else(|_| Err(sqlx::Error::PoolTimedOut.into()))
@@ -207,7 +207,7 @@ impl Database {
         }
     }
 
-    /// Until it is committed nothing of it has happened; dropped, nothing will have.
+    /// Begins a transaction, which takes effect when it is committed and is rolled back when it is dropped.
     pub async fn begin(&self) -> Result<Transaction, sqlx::Error> {
         match &self.pool {
             Pool::Sqlite(pool) => Transaction::write_sqlite(pool, self.layout.schema.name).await,
@@ -215,7 +215,7 @@ impl Database {
         }
     }
 
-    /// Rows changed by one statement, which is its own transaction.
+    /// Executes a statement in a transaction of its own, and returns the number of affected rows.
     pub async fn execute<const N: usize>(
         &self,
         statement: impl Into<Statement>,
@@ -235,7 +235,7 @@ impl Database {
         })
     }
 
-    /// What one statement gives, which is its own transaction.
+    /// Runs a query in a transaction of its own, and returns its rows.
     pub async fn rows<T: Row, const N: usize>(
         &self,
         statement: impl Into<Statement>,
@@ -255,32 +255,32 @@ impl Database {
     }
 }
 
-/// Statements that happen together.
+/// A transaction of either backend.
 #[derive(Debug)]
 pub enum Transaction {
-    /// In a file that holds what is in `schema` elsewhere.
+    /// A transaction on a SQLite file.
     Sqlite {
-        /// The transaction.
+        /// The transaction of the driver.
         begun: Begun<'static, Sqlite>,
-        /// Left out of statements.
+        /// The schema, whose name is removed from statements.
         schema: &'static str,
     },
-    /// At a server.
+    /// A transaction on a PostgreSQL server.
     Postgres(Begun<'static, Postgres>),
 }
 
 impl Transaction {
-    /// Begins one that writes.
+    /// Begins a transaction that may write.
     pub async fn write_sqlite(
         pool: &SqlitePool,
         schema: &'static str,
     ) -> Result<Self, sqlx::Error> {
-        // A reader that turns writer would fail when another writes in between.
+        // A read transaction that starts to write would fail if another connection wrote in between.
         let begun = pool.begin_with("BEGIN IMMEDIATE").await?;
         Ok(Self::Sqlite { begun, schema })
     }
 
-    /// Rows changed.
+    /// Executes a statement, and returns the number of affected rows.
     pub async fn execute<const N: usize>(
         &mut self,
         statement: impl Into<Statement>,
@@ -305,7 +305,7 @@ impl Transaction {
         })
     }
 
-    /// What it gives.
+    /// Runs a query, and returns its rows.
     pub async fn rows<T: Row, const N: usize>(
         &mut self,
         statement: impl Into<Statement>,
@@ -324,7 +324,7 @@ impl Transaction {
         }
     }
 
-    /// The first row, if there is one.
+    /// Runs a query, and returns its first row, if any.
     pub async fn row<T: Row, const N: usize>(
         &mut self,
         statement: impl Into<Statement>,
@@ -333,7 +333,7 @@ impl Transaction {
         Ok(self.rows(statement, values).await?.into_iter().next())
     }
 
-    /// Makes it happen.
+    /// Commits the transaction.
     pub async fn commit(self) -> Result<(), sqlx::Error> {
         match self {
             Self::Sqlite { begun, .. } => begun.commit().await,

@@ -1,4 +1,4 @@
-//! What a service has in a database, and how it gets there.
+//! The database schema of a service, and its migration.
 
 use std::time::Duration;
 
@@ -8,28 +8,28 @@ use crate::migration::{MigratedVersions, MigrationError, check};
 use crate::postgres::Schema;
 use crate::{Address, Role, sqlite};
 
-/// What a service has in a database.
+/// The database schema of a service.
 #[derive(Debug, Clone, Copy)]
 pub struct Layout {
-    /// In PostgreSQL.
+    /// The schema for PostgreSQL.
     pub schema: Schema,
-    /// In SQLite: version n of the schema is what the first n of these make; they never change once released.
+    /// The migrations for SQLite. The first n of them make version n. Released migrations never change.
     pub sqlite: &'static [&'static str],
-    /// How long one statement may take.
+    /// Maximum time that one statement may take.
     pub limit: Duration,
 }
 
-/// How long a migration waits for a table that somebody else uses: whoever comes after it waits as well.
+/// Maximum time for which a migration waits for the lock of a table, because later statements on the table wait behind it.
 const LOCK_TIMEOUT: &str = "5s";
 
 impl Layout {
-    /// Whether this program can work with a store of version `found` as it is.
+    /// Checks that this program can work with a store of version `found`.
     pub fn check(&self, found: i64) -> Result<(), MigrationError> {
         check(self.sqlite, found)
     }
 
-    /// Brings the store at `address` to its newest version, and lets `role` do with it what the service does. Takes as
-    /// long as it takes.
+    /// Brings the store at `address` to its newest version, and grants `role` the rights that the service needs. There
+    /// is no time limit.
     pub async fn migrate(
         &self,
         address: &Address,

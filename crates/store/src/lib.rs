@@ -1,13 +1,13 @@
-//! What every store of a service shares: which one is configured, how it comes to its schema, and how the same
-//! statements run on either backend.
+//! The common parts of the stores of all services: their addresses, their migrations, and statements that run on both
+//! SQLite and PostgreSQL.
 //!
 //! ```text
-//!   `sqlite:PATH` │ `postgres://…` ──▶ Address ──▶ Layout::migrate: versions 1 … n, and what the service's role may
-//!                                         └──▶ Database ──▶ Transaction ──▶ statements, values bound
+//!   `sqlite:PATH` │ `postgres://…` ──▶ Address ──▶ Layout::migrate: versions 1 … n, and the rights of the service's role
+//!                                         └──▶ Database ──▶ Transaction ──▶ statements with bound values
 //! ```
 //!
-//! One job: that services read the same setting alike, migrate alike and speak to either backend alike. Tables,
-//! statements and limits are each service's own; audit, whose one table is written in batches, has its own connections.
+//! All services parse the same settings, migrate and use both backends in the same way. Each service defines its
+//! tables, statements and limits. The audit service, whose only table is written in batches, opens its own connections.
 
 mod address;
 mod busy;

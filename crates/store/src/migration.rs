@@ -1,51 +1,52 @@
-//! Which migrations a store lacks.
+//! Versions of a store, and the migrations that it lacks.
 //!
-//! A program works with a store of its own version, or of the next: in a rolling upgrade the store is new before the last
-//! program is. So each release brings at most one version of a store, and what a migration makes may only add.
+//! A program works with a store of its own version or of the next one, because in a rolling upgrade the store is
+//! migrated before the last program is replaced. Therefore each release adds at most one version to a store, and a
+//! migration may only add to the schema.
 
-/// A store that cannot be brought to the schema of this program, or was not.
+/// The error for a store that cannot be brought to the schema of this program, or has not been.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrationError {
-    /// A program more than one version ahead wrote it.
+    /// The store was written by a program that is more than one version ahead.
     #[error(
         "the store has schema version {found}, this program knows {known}; use the newer program"
     )]
     Newer {
-        /// Version of the store.
+        /// The version of the store.
         found: i64,
-        /// Newest version this program knows.
+        /// The newest version that this program knows.
         known: usize,
     },
-    /// An older program wrote it, and it is not this one's to change.
+    /// The store was written by an older program, and this service is not allowed to migrate it.
     #[error(
         "the store has schema version {found}, this program needs {known}; run `wardgate migrate --config FILE` with the address of the owner of the tables, or set `migrate: true` under `database`"
     )]
     Older {
-        /// Version of the store.
+        /// The version of the store.
         found: i64,
-        /// Version this program needs.
+        /// The version that this program needs.
         known: usize,
     },
-    /// The role that owns the tables can do everything with them.
+    /// The configured role is the one that migrates, which owns the tables and so has every right to them.
     #[error(
         "`role` under `database` names the role that migrates; name the one that the service connects as"
     )]
     OwnRole,
-    /// The database says no, or does not answer.
+    /// The database returned an error or did not respond.
     #[error(transparent)]
     Database(#[from] sqlx::Error),
 }
 
-/// Versions of a store, before and after.
+/// The versions of a store before and after its migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MigratedVersions {
-    /// What it had; 0: it was not there.
+    /// The version before, or 0 if the store did not exist.
     pub from: i64,
-    /// What it has.
+    /// The version after.
     pub to: i64,
 }
 
-/// Those of `migrations` that a store of version `found` lacks. Version n is what the first n of them make.
+/// Returns the `migrations` that a store of version `found` lacks. The first n of them make version n.
 pub(crate) fn missing<'a>(
     migrations: &'a [&'static str],
     found: i64,
@@ -59,7 +60,7 @@ pub(crate) fn missing<'a>(
     }
 }
 
-/// Whether a program that knows `migrations` can work with a store of version `found` as it is.
+/// Checks that a program that knows `migrations` can work with a store of version `found`.
 pub(crate) fn check(migrations: &[&'static str], found: i64) -> Result<(), MigrationError> {
     if missing(migrations, found)?.is_empty() {
         return Ok(());
@@ -68,7 +69,7 @@ pub(crate) fn check(migrations: &[&'static str], found: i64) -> Result<(), Migra
     Err(MigrationError::Older { found, known })
 }
 
-/// The version after all of `migrations`, for a store of version `found`.
+/// Returns the version of a store after all of `migrations`, which is `found` if that is newer.
 pub(crate) fn version(migrations: &[&'static str], found: i64) -> i64 {
     found.max(i64::try_from(migrations.len()).unwrap_or(i64::MAX))
 }

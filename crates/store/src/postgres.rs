@@ -1,4 +1,4 @@
-//! PostgreSQL: each service has a schema of its own in any database, with its version in it.
+//! PostgreSQL stores: each service has its own schema in a database, which also records its version.
 
 mod server;
 
@@ -16,35 +16,36 @@ pub use server::{PostgresPool, PostgresServer};
 /// The schema of one service.
 #[derive(Debug, Clone, Copy)]
 pub struct Schema {
-    /// Its name in the database.
+    /// The name of the schema in the database.
     pub name: &'static str,
-    /// One start at a time; any number that no other program is likely to lock.
+    /// The key of the advisory lock that serializes migrations: any number that other programs are unlikely to use.
     pub lock: i64,
-    /// Version n is what the first n of these make; they never change once released.
+    /// The migrations. The first n of them make version n. Released migrations never change.
     pub migrations: &'static [&'static str],
-    /// What the service does with its tables.
+    /// The rights that the service needs on its tables.
     pub rights: Rights,
 }
 
-/// What a service does with its tables: all that its role may, where another role owns them.
+/// The rights of a service on its tables, granted to its role if another role owns the tables.
 #[derive(Debug, Clone, Copy)]
 pub enum Rights {
-    /// It reads, adds, changes and removes rows of all of them.
+    /// Reads, inserts, updates and deletes rows of all tables.
     Rows,
-    /// Of each table by itself, like `("record", "SELECT, INSERT")`.
+    /// The rights on each table, like `("record", "SELECT, INSERT")`.
     Tables(&'static [(&'static str, &'static str)]),
 }
 
-/// Connections of one pool.
+/// Default maximum number of connections in one pool.
 const CONNECTIONS: u32 = 8;
 
-/// A server that does not answer so long is not there, or the way to it is not.
+/// Timeout of a ping. A server that does not respond in this time is considered unreachable.
 const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
-/// A connection that lay unused for less is not asked: it answered when it was given back.
+/// Idle time up to which a connection is reused without a ping, because it was alive when it was released.
 const FRESH: Duration = Duration::from_millis(100);
 
-/// A pool that lets go of connections whose server fell silent, with its machine or with the network. The library asks
-/// them too, but waits for the answer as long as TCP does, which is a quarter of an hour, and as long they hold places.
+/// Configures a pool to close connections whose server no longer responds, for example after a failure of the host or
+/// the network. sqlx pings connections too, but waits for the response as long as TCP does, which is a quarter of an
+/// hour, and meanwhile these connections occupy the pool.
 pub fn only_living(options: PgPoolOptions) -> PgPoolOptions {
     options
         .test_before_acquire(false)
@@ -60,14 +61,15 @@ async fn answers(connection: &mut PgConnection) -> bool {
 }
 
 impl Schema {
-    /// Connects on first use, known to the server as `wardgate` and the service. No statement takes longer than `limit`.
+    /// Creates a pool that connects on first use. Its application name is `wardgate` and the name of the service. No
+    /// statement takes longer than `limit`.
     pub fn pool(
         &self,
         server: &PostgresServer,
         limit: Duration,
         settings: &DatabaseSettings,
     ) -> PostgresPool {
-        // The server gives a statement up no later than whoever waits for it.
+        // The server cancels a statement no later than its caller stops waiting for it.
         let statements = format!("{}ms", settings.statement_timeout(limit).as_millis());
         let name = format!("wardgate {}", self.name.replace('_', "-"));
         let pool = only_living(PgPoolOptions::new())
@@ -81,7 +83,7 @@ impl Schema {
         })
     }
 
-    /// Brings the schema to its newest version, or where that is not this program's to do, sees that somebody did.
+    /// Brings the schema to its newest version or, if this service does not migrate, checks that this was done.
     pub async fn prepare(
         &self,
         connection: &mut PgConnection,
@@ -94,7 +96,7 @@ impl Schema {
         }
     }
 
-    /// Brings the schema to its newest version, all or nothing, making it when it is absent.
+    /// Brings the schema to its newest version in one transaction. Creates the schema if it does not exist.
     pub async fn migrate(
         &self,
         connection: &mut PgConnection,
@@ -134,10 +136,11 @@ impl Schema {
         Ok(MigratedVersions { from, to })
     }
 
-    /// Which version it has; 0: it is not there.
+    /// Returns the version of the schema, or 0 if it does not exist.
     pub async fn version(&self, connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
         let Self { name, .. } = self;
-        // Looked up first: to create what may be there already asks for the right to create it.
+        // The table is looked up before it is created, because `CREATE … IF NOT EXISTS` requires the right to create
+        // even if it exists.
         let exists: bool = sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL")
             .bind(format!("{name}.schema_version"))
             .fetch_one(&mut *connection)
@@ -151,7 +154,7 @@ impl Schema {
             .await
     }
 
-    /// Lets `role` do what the service does, and nothing else, whatever it could before.
+    /// Grants `role` exactly the rights that the service needs, and revokes all others in the schema.
     pub async fn grant(
         &self,
         connection: &mut PgConnection,
@@ -181,7 +184,7 @@ impl Schema {
             }
         }
         statements.push_str(&format!("GRANT SELECT ON {name}.schema_version TO {role};"));
-        // Together: at no time can a service that runs do less than it needs.
+        // The statements run in one transaction, so that a running service always has the rights that it needs.
         let mut transaction = connection.begin().await?;
         sqlx::raw_sql(AssertSqlSafe(statements))
             .execute(&mut *transaction)

@@ -1,8 +1,8 @@
-//! The table of rates that the replicas of a service share, in PostgreSQL.
+//! The rate limits that the replicas of a service share in PostgreSQL.
 //!
-//! A bucket is one row: the instant at which it is full again (generic cell rate algorithm). All instants are those of
-//! the database, microseconds since 1970, so the clocks of the replicas do not matter. The tables `rate` and
-//! `rate_replica` stand in the schema of the service.
+//! A bucket is one row with the time at which the bucket will be full (generic cell rate algorithm). All times are
+//! those of the database, in microseconds since 1970, so the clocks of the replicas do not matter. The tables `rate`
+//! and `rate_replica` are in the schema of the service.
 
 use std::time::Duration;
 
@@ -10,29 +10,29 @@ use wardgate_resilience::{Lease, LeaseRequest};
 
 use crate::{Database, from_row};
 
-/// The statements for the tables in one schema; [`rate_statements!`](crate::rate_statements) makes them.
+/// The SQL statements for the tables of one schema, which [`rate_statements!`](crate::rate_statements) creates.
 #[derive(Debug, Clone, Copy)]
 pub struct RateStatements {
-    /// Takes calls out of a bucket.
+    /// Takes calls from a bucket.
     pub take: &'static str,
-    /// Announces a replica and counts those that run.
+    /// Records that a replica is running, and counts the running replicas.
     pub announce: &'static str,
     /// Removes buckets that are full.
     pub sweep: &'static str,
-    /// Removes replicas that do not run any more.
+    /// Removes replicas that are no longer running.
     pub sweep_replicas: &'static str,
 }
 
-/// What was taken.
+/// The row that the `take` statement returns.
 struct TakenCalls {
     taken: i64,
-    /// Microseconds after which the bucket is full.
+    /// Microseconds until the bucket is full.
     full_in: i64,
 }
 
 from_row!(TakenCalls { taken, full_in });
 
-/// The statements for the tables of `$schema`.
+/// Creates the [`RateStatements`](crate::RateStatements) for the tables of `$schema`.
 #[macro_export]
 macro_rules! rate_statements {
     ($schema:literal) => {
@@ -72,7 +72,7 @@ macro_rules! rate_statements {
 }
 
 impl Database {
-    /// Takes calls out of a bucket. Only of a PostgreSQL store: a file belongs to one replica.
+    /// Takes calls from a bucket. The store must be PostgreSQL, because a SQLite file is never shared by replicas.
     pub async fn lease_calls(
         &self,
         statements: RateStatements,
@@ -95,7 +95,7 @@ impl Database {
         })
     }
 
-    /// Says that `replica` runs. Gives the number of those that do, itself included.
+    /// Records that `replica` is running, and returns the number of running replicas including this one.
     pub async fn announce_replica(
         &self,
         statements: RateStatements,

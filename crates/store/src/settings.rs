@@ -1,4 +1,4 @@
-//! How a service uses its database, as configured beside its `store`.
+//! The section `database` of a service, which configures how the service uses its store.
 
 use std::fmt;
 use std::num::{NonZeroU8, NonZeroU32};
@@ -8,26 +8,27 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Section `database` of a service. In SQLite only `migrate` means anything.
+/// The section `database` of a service. For SQLite only `migrate` has an effect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DatabaseSettings {
-    /// Whether the service brings its store to its newest schema when it starts. Otherwise `wardgate migrate` does, and
-    /// the service refuses an older one.
+    /// Whether the service migrates its store to the newest schema when it starts. If not, `wardgate migrate` must be
+    /// run, and the service refuses to start with an older schema.
     pub migrate: bool,
-    /// The role that the service connects as, where another one owns the tables. `wardgate migrate` lets it do what the
-    /// service does, and nothing else.
+    /// The role that the service connects as, if another role owns the tables. `wardgate migrate` grants this role
+    /// exactly the rights that the service needs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
-    /// The file that holds the password, in the place of one in the address. It is read again when the server refuses what
-    /// was read.
+    /// The file that holds the password, which replaces a password in the address. It is read again when the server
+    /// refuses the password that was read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password_file: Option<PathBuf>,
-    /// Connections of one process at most; none: as many as the service chooses. Audit has one more, which writes.
+    /// Maximum number of connections of one process, or `None` for the default of the service. The audit service has
+    /// one more, for writes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connections: Option<NonZeroU8>,
-    /// How long one statement may take at the server; none, or more than the service itself waits: as long as it waits.
-    /// What audit writes with has a limit of its own.
+    /// Maximum time that one statement may take at the server. If it is `None` or longer than the timeout of the
+    /// service, the latter applies. The writes of the audit service have a limit of their own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub statement_timeout_ms: Option<NonZeroU32>,
 }
@@ -45,13 +46,13 @@ impl Default for DatabaseSettings {
 }
 
 impl DatabaseSettings {
-    /// Connections of one pool, of a service that would choose `own`.
+    /// Returns the maximum number of connections of one pool, for a service whose default is `own`.
     pub fn connections(&self, own: u32) -> u32 {
         self.connections
             .map_or(own, |connections| connections.get().into())
     }
 
-    /// How long the server works for a service that waits so long.
+    /// Returns the statement timeout at the server, for a service that waits for `waits` at most.
     pub fn statement_timeout(&self, waits: Duration) -> Duration {
         self.statement_timeout_ms.map_or(waits, |limit| {
             waits.min(Duration::from_millis(limit.get().into()))
@@ -59,12 +60,12 @@ impl DatabaseSettings {
     }
 }
 
-/// The name of a role, which can stand in a statement as it is displayed.
+/// The name of a PostgreSQL role, which can be inserted into a statement as it is displayed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Role(String);
 
-/// A text that is no name of a role.
+/// The error for a text that is not the name of a role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the name of a role has 1 to 63 characters: letters, digits, `_` and `-`")]
 pub struct NotARole;
@@ -97,14 +98,14 @@ impl From<Role> for String {
 }
 
 impl fmt::Display for Role {
-    /// Quoted, as PostgreSQL reads it.
+    /// Formats the name as a quoted identifier of PostgreSQL.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\"{}\"", self.0)
     }
 }
 
 impl Role {
-    /// As it was written.
+    /// Returns the name without quotes.
     pub fn as_str(&self) -> &str {
         &self.0
     }

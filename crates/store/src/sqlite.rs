@@ -1,4 +1,4 @@
-//! SQLite: one file beside its write-ahead log, which itself holds its version.
+//! SQLite stores: one file with a write-ahead log, which also records its version.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -15,21 +15,22 @@ use tokio::time::sleep;
 use crate::DatabaseSettings;
 use crate::migration::{MigratedVersions, MigrationError, check, missing, version};
 
-/// A file in which what was acknowledged is there, waited for no longer than `limit`.
+/// Returns options for a file in which acknowledged commits are durable. `limit` is the busy timeout.
 pub fn options(path: &Path, limit: Duration) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .filename(path)
         .journal_mode(SqliteJournalMode::Wal)
-        // FULL makes the write-ahead log durable at each commit.
+        // With `FULL`, the write-ahead log is synced to disk at each commit.
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true)
         .busy_timeout(limit)
 }
 
-/// Lets nobody but its owner read or write the file at `path` and what SQLite keeps beside it. SQLite gives what it makes
-/// there later the mode of the file.
+/// Restricts access to the file at `path`, and to those that SQLite keeps beside it, to their owner. SQLite creates
+/// later files beside it with the same mode.
 ///
-/// Nothing is opened: to close a file ends the locks of every connection that this process has to it.
+/// The function opens none of these files, because closing one would release the locks of every connection that this
+/// process has to it.
 pub fn restrict_access(path: &Path) {
     for suffix in ["", "-wal", "-shm", "-journal"] {
         let mut path = path.as_os_str().to_owned();
@@ -48,8 +49,9 @@ pub fn restrict_access(path: &Path) {
     }
 }
 
-/// Connects on first use, and makes the file when it is absent, for its owner alone. One connection: SQLite has one writer
-/// anyway, and waiting for it in line is fairer than waiting for its lock.
+/// Creates a pool of one connection, which is opened on first use. The file is created if it does not exist, with
+/// access for its owner only. SQLite has a single writer anyway, and waiting for the connection in a queue is fairer
+/// than waiting for the lock of the file.
 pub fn writer(options: SqliteConnectOptions, limit: Duration) -> SqlitePool {
     let path = options.get_filename().to_owned();
     SqlitePoolOptions::new()
@@ -62,18 +64,18 @@ pub fn writer(options: SqliteConnectOptions, limit: Duration) -> SqlitePool {
         .connect_lazy_with(options.create_if_missing(true))
 }
 
-/// Read and write for the owner, nothing for others.
+/// The mode that permits the owner to read and write, and others nothing.
 const OWNER_ONLY: u32 = 0o600;
 
-/// What SQLite says when another connection is in the way (`SQLITE_BUSY`).
+/// The error code of SQLite while another connection holds a lock (`SQLITE_BUSY`).
 const BUSY: &str = "5";
 
-/// How long to wait until it is out of it, and how often.
+/// Interval between attempts while the file is busy, and the maximum number of attempts.
 const PAUSE: Duration = Duration::from_millis(20);
 const PATIENCE: usize = 50;
 
-/// A connection to a file that another program may be opening for the first time as well: turning it to its write-ahead log
-/// waits for nobody, whatever the busy time-out.
+/// Opens a connection to a file that another program may be opening for the first time too. Switching the file to its
+/// write-ahead log does not wait for a lock, whatever the busy timeout is.
 pub async fn first(pool: &SqlitePool) -> Result<PoolConnection<Sqlite>, sqlx::Error> {
     for _ in 0..PATIENCE {
         match pool.acquire().await {
@@ -86,7 +88,7 @@ pub async fn first(pool: &SqlitePool) -> Result<PoolConnection<Sqlite>, sqlx::Er
     pool.acquire().await
 }
 
-/// Brings a file to its newest version, or where that is not this program's to do, sees that somebody did.
+/// Brings a file to its newest version or, if this service does not migrate, checks that this was done.
 pub async fn prepare(
     connection: &mut SqliteConnection,
     migrations: &[&'static str],
@@ -99,7 +101,8 @@ pub async fn prepare(
     }
 }
 
-/// Brings a file to the schema that `migrations` make, all or nothing; of two programs one waits for the other.
+/// Applies the missing `migrations` to a file in one transaction. If two programs do so at the same time, one waits for
+/// the other.
 pub async fn migrate(
     connection: &mut SqliteConnection,
     migrations: &[&'static str],
@@ -129,7 +132,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(30);
 
-    /// The files in a directory that others than the owner may use.
+    /// Returns the names of the files in a directory that others than their owner may use.
     fn shared(dir: &Path) -> Vec<String> {
         let entries = fs::read_dir(dir).unwrap().map(Result::unwrap);
         let shared = entries.filter(|entry| {
@@ -152,7 +155,7 @@ mod tests {
             .unwrap();
         assert!(path.with_extension("sqlite-wal").exists());
         assert_eq!(shared(dir.path()), [""; 0]);
-        // One of an earlier version, still open.
+        // The files have the modes of an earlier version, and a connection to them is still open.
         for entry in fs::read_dir(dir.path()).unwrap() {
             let path = entry.unwrap().path();
             fs::set_permissions(path, Permissions::from_mode(0o644)).unwrap();

@@ -1,19 +1,19 @@
-//! Which database servers are verified: one rule for stores and for sources of tools.
+//! Verification of the certificates of database servers, for stores and for sources of tools.
 
 use std::net::IpAddr;
 
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
-/// Whether `host` is this machine: what is sent there in clear does not leave it.
+/// Returns whether `host` is this machine, so that unencrypted traffic to it does not leave the machine.
 pub fn is_this_machine(host: &str) -> bool {
     let is_loopback = |ip: IpAddr| ip.is_loopback();
-    // In a URL an IPv6 address stands in brackets.
+    // In a URL an IPv6 address is enclosed in brackets.
     let address = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || host.starts_with('/') || address.parse().is_ok_and(is_loopback)
 }
 
-/// The options with `sslmode=verify-full`, unless they name a mode or lead to this machine. Left to itself the driver
-/// falls back to plain text where TLS is refused, and checks no certificate.
+/// Returns the options with `sslmode=verify-full`, unless they name a mode or the server is on this machine. By default
+/// the driver falls back to plain text if the server refuses TLS, and verifies no certificate.
 pub fn verify_server(options: PgConnectOptions) -> PgConnectOptions {
     let is_here = options.get_socket().is_some() || is_this_machine(options.get_host());
     match options.get_ssl_mode() {

@@ -1,8 +1,7 @@
-//! Exemplars: for the buckets of every histogram, the trace of one value each, so that a slow call on a dashboard leads
-//! to its trace.
+//! Exemplars: the trace of one value for each histogram bucket, so that a slow call on a dashboard links to its trace.
 //!
-//! The exporter has none, so this stands before it: it sees every value on its way, and adds to the text that the
-//! exporter renders. Only where traces are sent.
+//! The exporter does not support exemplars, so this recorder wraps it: it sees every value and adds to the rendered
+//! text. It is used only if traces are sent.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -19,25 +18,25 @@ use opentelemetry::trace::SpanContext;
 use crate::names::SECONDS_BUCKETS;
 use crate::trace_context;
 
-/// A recorder that remembers traces. Cheap to clone.
+/// A recorder of exemplars. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Exemplars(Arc<RwLock<HashMap<Key, Arc<Series>>>>);
 
-/// What goes before the exporter.
+/// A recorder that wraps the exporter's and adds exemplars.
 pub(crate) struct WithExemplars<R> {
     pub(crate) recorder: R,
     pub(crate) exemplars: Exemplars,
 }
 
-/// One series of a histogram.
+/// The exemplars of one histogram series.
 struct Series {
-    /// As the exporter begins each of its buckets: `name_bucket{label="value",`.
+    /// The beginning of each bucket in the exporter's text: `name_bucket{label="value",`.
     opening: String,
-    /// The newest of each range of [`SECONDS_BUCKETS`].
+    /// The newest exemplar of each range of [`SECONDS_BUCKETS`].
     newest: Mutex<[Option<Exemplar>; SECONDS_BUCKETS.len() + 1]>,
 }
 
-/// A value, and the span it was measured in.
+/// A value and the span in which it was measured.
 #[derive(Clone)]
 struct Exemplar {
     value: f64,
@@ -56,7 +55,7 @@ impl Exemplars {
         Arc::clone(series.or_insert_with(|| Arc::new(Series::new(key))))
     }
 
-    /// The exemplars there are now.
+    /// Returns the current exemplars.
     pub(crate) fn now(&self) -> ExemplarSnapshot {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let series = known.values().map(|series| {
@@ -71,7 +70,7 @@ impl Exemplars {
     }
 }
 
-/// The exemplars of one moment.
+/// A snapshot of all exemplars.
 #[derive(Default)]
 pub(crate) struct ExemplarSnapshot(HashMap<String, [Option<Exemplar>; SECONDS_BUCKETS.len() + 1]>);
 
@@ -82,7 +81,7 @@ impl ExemplarSnapshot {
         let mut fitting = newest.filter(|it| it.value > above && it.value <= up_to);
         if let Some(Exemplar { value, span }) = fitting.next() {
             let (trace, span) = (span.trace_id(), span.span_id());
-            // A string takes everything.
+            // Writing to a `String` cannot fail.
             let _ = write!(
                 line,
                 " # {{trace_id=\"{trace}\",span_id=\"{span}\"}} {value}"
@@ -99,7 +98,7 @@ impl Series {
                 sanitize_label_key(label.key()),
                 sanitize_label_value(label.value()),
             );
-            // A string takes everything.
+            // Writing to a `String` cannot fail.
             let _ = write!(opening, "{name}=\"{value}\",");
         }
         Self {
@@ -113,14 +112,14 @@ impl Series {
             return;
         };
         let range = SECONDS_BUCKETS.partition_point(|bound| *bound < value);
-        // One that cannot be kept at once is not worth waiting for.
+        // An exemplar is not worth waiting for the lock.
         if let Ok(mut newest) = self.newest.try_lock() {
             newest[range] = Some(Exemplar { value, span });
         }
     }
 }
 
-/// A histogram that shows its values on their way.
+/// A histogram that also records exemplars.
 struct ExemplarHistogram {
     histogram: Histogram,
     series: Arc<Series>,

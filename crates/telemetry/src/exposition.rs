@@ -1,19 +1,19 @@
-//! What `/metrics` answers: the exporter's Prometheus text, or `OpenMetrics`, which alone can carry exemplars.
+//! The formats of `/metrics`: the exporter's Prometheus text, or `OpenMetrics`, which supports exemplars.
 
 use crate::exemplars::ExemplarSnapshot;
 
-/// What a scraper gets.
+/// The response to a scraper.
 #[derive(Debug)]
 pub struct Exposition {
-    /// Of which type the text is.
+    /// The content type of the text.
     pub content_type: &'static str,
-    /// Everything measured so far.
+    /// All metrics.
     pub text: String,
 }
 
 const OPEN_METRICS: &str = "application/openmetrics-text";
 
-/// In the format that `accept`, the header of that name, asks for.
+/// Returns the metrics in the format that the `Accept` header `accept` asks for.
 pub(crate) fn negotiated(
     accept: &str,
     text: String,
@@ -32,8 +32,8 @@ pub(crate) fn negotiated(
     }
 }
 
-/// `text` as `OpenMetrics` has it: counters declared without their `_total`, bounds written as fractions, no empty lines,
-/// an end, and exemplars.
+/// Converts `text` to `OpenMetrics`: declares counters without their `_total`, writes bounds as fractions, removes
+/// empty lines, and adds exemplars and the end marker.
 fn open_metrics(text: &str, exemplars: &ExemplarSnapshot) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 4);
     let mut below = f64::NEG_INFINITY;
@@ -52,7 +52,7 @@ fn open_metrics(text: &str, exemplars: &ExemplarSnapshot) -> String {
             out.push_str("\"} ");
             out.push_str(count);
             exemplars.add_to(&mut out, opening, (below, up_to));
-            // The last bucket has no bound; the next is the first of another series.
+            // The last bucket has no bound. The next bucket is the first of another series.
             below = if up_to.is_finite() {
                 up_to
             } else {
@@ -67,7 +67,7 @@ fn open_metrics(text: &str, exemplars: &ExemplarSnapshot) -> String {
     out
 }
 
-/// A line `name_bucket{…,le="BOUND"} COUNT`, taken apart before and after its bound.
+/// Splits a line `name_bucket{…,le="BOUND"} COUNT` into the parts before and after its bound, and the bound.
 fn bucket(line: &str) -> Option<(&str, &str, &str)> {
     let at = line.rfind("le=\"")?;
     let (opening, rest) = line.split_at(at);
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
     use crate::exemplars::{Exemplars, WithExemplars};
 
-    /// Two counters, a gauge and a histogram, one value of which was measured in a span with the returned ids.
+    /// Records two counters, a gauge and a histogram, one value of which is measured in a span with the returned ids.
     fn measured() -> (String, Exemplars, [String; 2]) {
         let recorder = PrometheusBuilder::new()
             .set_buckets(&[0.1, 1.0])

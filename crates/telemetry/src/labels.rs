@@ -1,21 +1,22 @@
-//! Labels whose values come from outside: only so many are told apart, whatever anyone sends.
+//! Labels with external values, which are bounded: only a limited number of values is distinguished.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use metrics::SharedString;
 
-/// Tools, by the names of the catalogue, which upstream servers have a part in.
+/// Tool names from the catalogue, which upstream servers influence.
 pub static TOOLS: BoundedLabel = BoundedLabel::new(256);
-/// Sources, by the names in the configuration, which may change while the process runs.
+/// Source names from the configuration, which may change while the process runs.
 pub static SOURCES: BoundedLabel = BoundedLabel::new(64);
 
-/// The label of what there is no name for: what a client asked for is nobody's until the catalogue knows it.
+/// The label of a value without a known name. A tool name in a request is not used as a label before the catalogue
+/// confirms it.
 pub const UNKNOWN: &str = "unknown";
-/// The label of every value beyond those that are told apart.
+/// The label of all values beyond the maximum number.
 pub const OTHER: &str = "other";
 
-/// The first values of a label, up to a number.
+/// A label that keeps its first distinct values, up to a maximum number.
 #[derive(Debug)]
 pub struct BoundedLabel {
     known: RwLock<BTreeSet<Arc<str>>>,
@@ -30,7 +31,7 @@ impl BoundedLabel {
         }
     }
 
-    /// `value` as a label, if it is one of the first; else [`OTHER`].
+    /// Returns `value` as a label if it is one of the first values, or else [`OTHER`].
     pub fn label(&self, value: &str) -> SharedString {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(value) = known.get(value) {
@@ -42,7 +43,7 @@ impl BoundedLabel {
             return OTHER.into();
         }
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        // Others were as quick.
+        // Another thread may have added values in the meantime.
         if known.len() >= self.most && !known.contains(value) {
             return OTHER.into();
         }

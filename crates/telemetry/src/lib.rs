@@ -3,12 +3,12 @@
 //! ```text
 //!  tracing ──▶ standard error (text or JSON lines)
 //!     └──────▶ OpenTelemetry (OTLP over gRPC or HTTP), when an endpoint is configured
-//!  metrics ──▶ Prometheus text or `OpenMetrics`, served by whoever holds the [`Metrics`]
+//!  metrics ──▶ Prometheus text or `OpenMetrics`, rendered by [`Metrics`]
 //! ```
 //!
-//! One job: set all three up, and fix every name in [`names`], so that a dashboard or a search works for
-//! every service alike. What is never logged, measured or traced: tokens, keys, arguments, results, and
-//! anything a person typed; [`contents`] has the one exception, for traces of who asks for it.
+//! This crate sets up all three and defines every name in [`names`], so that a dashboard or a search works for all
+//! services. Tokens, keys, arguments, results, and anything a person typed are never logged, measured or traced. The
+//! only exception is [`contents`], for traces if the configuration enables it.
 
 mod exemplars;
 mod exposition;
@@ -42,24 +42,24 @@ pub use otlp::{OtlpError, OtlpProtocol};
 use exemplars::{Exemplars, WithExemplars};
 use otlp::Collector;
 
-/// How a process reports on itself.
+/// The telemetry settings of a process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// Least severe level that is logged, or a filter such as `info,wardgate_gateway=debug`. Lines of libraries below
-    /// `info` are never logged: they can hold what was sent.
+    /// The least severe level that is logged, or a filter such as `info,wardgate_gateway=debug`. Events of libraries
+    /// below `info` are never logged, because they can contain message contents.
     pub log: String,
-    /// Shape of a log line.
+    /// The format of log lines.
     pub log_format: LogFormat,
-    /// OTLP endpoint for traces, for example `http://127.0.0.1:4317`; none: no traces are sent.
+    /// The OTLP endpoint for traces, for example `http://127.0.0.1:4317`, or `None` if no traces are sent.
     pub otlp_endpoint: Option<String>,
-    /// What is spoken there.
+    /// The protocol of the endpoint.
     pub otlp_protocol: OtlpProtocol,
-    /// Authorities of an `https` endpoint, PEM; none: the system's.
+    /// A PEM file with the certificate authorities of an `https` endpoint, or `None` for the system's.
     pub otlp_ca_file: Option<PathBuf>,
-    /// Certificate that is shown there, PEM, with its key.
+    /// A PEM file with the client certificate. It requires `otlp_key_file`.
     pub otlp_cert_file: Option<PathBuf>,
-    /// Its key, PEM.
+    /// A PEM file with the private key of the client certificate.
     pub otlp_key_file: Option<PathBuf>,
 }
 
@@ -78,47 +78,47 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Checks what the types cannot.
+    /// Checks the constraints that the types cannot express.
     pub fn validate(&self) -> Result<(), Error> {
         logs::check(&self.log)?;
         Ok(())
     }
 }
 
-/// Shape of a log line.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// For people.
+    /// Text for people.
     Text,
-    /// One JSON object a line, with `trace_id` and `span_id`.
+    /// One JSON object per line, with `trace_id` and `span_id`.
     Json,
 }
 
-/// Telemetry that could not be set up.
+/// An error of the telemetry set-up.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// `telemetry.log` is no filter.
+    /// `telemetry.log` is not a level or filter.
     #[error("telemetry.log is not a level or filter: {0}")]
     Filter(#[from] ParseError),
-    /// The collector of traces cannot be used.
+    /// The trace collector cannot be used with these settings.
     #[error(transparent)]
     Otlp(#[from] OtlpError),
-    /// A second set-up in one process.
+    /// Logging was already set up in this process.
     #[error("logging is already set up: {0}")]
     Logging(#[from] TryInitError),
-    /// A histogram without bounds.
+    /// A histogram has no bounds.
     #[error("metrics cannot be set up: {0}")]
     Metrics(#[from] BuildError),
-    /// A second recorder in one process.
+    /// A metrics recorder was already set up in this process.
     #[error("metrics are already set up")]
     Recorder,
 }
 
-/// How often samples are folded into the histograms.
+/// Interval between two updates of the histograms with the recorded samples.
 const UPKEEP: Duration = Duration::from_secs(5);
 
-/// Renders the process's metrics. Cheap to clone.
+/// Renders the metrics of the process. Clones share them.
 #[derive(Clone)]
 pub struct Metrics {
     handle: PrometheusHandle,
@@ -126,7 +126,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Everything measured so far, in the format that `accept`, the header of that name, asks for.
+    /// Returns all metrics in the format that the `Accept` header `accept` asks for.
     pub fn render(&self, accept: &str) -> Exposition {
         exposition::negotiated(accept, self.handle.render(), || self.exemplars.now())
     }
@@ -138,7 +138,7 @@ impl std::fmt::Debug for Metrics {
     }
 }
 
-/// Keeps telemetry running; dropping it sends what is still buffered.
+/// Keeps telemetry running. Dropping it sends the traces that are still buffered.
 #[derive(Debug)]
 pub struct Guard {
     traces: Option<SdkTracerProvider>,
@@ -146,7 +146,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// The process's metrics.
+    /// Returns the metrics of the process.
     pub fn metrics(&self) -> Metrics {
         self.metrics.clone()
     }
@@ -160,12 +160,12 @@ impl Drop for Guard {
     }
 }
 
-/// Sets up logs, traces and metrics for this process; `role` becomes `service.name`. Call it once, inside
-/// the async runtime.
+/// Sets up logs, traces and metrics for this process. `role` becomes part of `service.name`. Call it once, inside the
+/// async runtime.
 pub fn init(config: &Config, role: &'static str) -> Result<Guard, Error> {
     let metrics = record(config.otlp_endpoint.is_some())?;
     let upkeep = metrics.clone();
-    // A histogram keeps every sample until then; not every process is scraped.
+    // A histogram keeps every sample until the upkeep runs, and not every process is scraped.
     tokio::spawn(async move {
         let mut ticks = tokio::time::interval(UPKEEP);
         loop {
@@ -194,7 +194,8 @@ pub fn init(config: &Config, role: &'static str) -> Result<Guard, Error> {
     });
     opentelemetry::global::set_text_map_propagator(TraceContextPropagator::new());
     let lines = tracing_subscriber::registry().with(logs::layer(config)?);
-    // Beside a layer that is `None`, what no layer wants is filtered anew each time instead of once.
+    // With a layer that is `None`, the interest in disabled call sites would not be cached, and every event would be
+    // filtered anew.
     match spans {
         Some(spans) => lines.with(spans).try_init()?,
         None => lines.try_init()?,
@@ -202,7 +203,7 @@ pub fn init(config: &Config, role: &'static str) -> Result<Guard, Error> {
     Ok(Guard { traces, metrics })
 }
 
-/// Sets the recorder up, with exemplars where there are traces to lead to.
+/// Sets up the recorder, with exemplars if traces are sent.
 fn record(has_traces: bool) -> Result<Metrics, Error> {
     let recorder = recorder()?;
     let metrics = Metrics {
@@ -240,8 +241,8 @@ fn recorder() -> Result<PrometheusRecorder, BuildError> {
         .build_recorder())
 }
 
-/// Nobody collects traces, and yet the lines of one call have one id in every service. A trace that a client
-/// samples goes on as sampled.
+/// Creates a provider that collects no traces, but gives the log lines of one call the same trace id in all services. A
+/// trace that a client sampled stays sampled.
 fn ids_alone() -> SdkTracerProvider {
     SdkTracerProvider::builder()
         .with_sampler(Sampler::ParentBased(Box::new(Sampler::AlwaysOff)))

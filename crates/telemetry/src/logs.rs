@@ -1,4 +1,4 @@
-//! Lines of the log: whose they are, and which trace they belong to.
+//! The log layer: filters events and adds trace ids.
 
 use std::fmt;
 use std::io::IsTerminal;
@@ -13,7 +13,7 @@ use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::{Config, LogFormat, names, trace_context};
 
-/// The layer that writes them to standard error.
+/// Creates the layer that writes log lines to standard error.
 pub(crate) fn layer<S>(config: &Config) -> Result<impl Layer<S> + use<S>, ParseError>
 where
     S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
@@ -28,33 +28,33 @@ where
     Ok(lines.with_filter(filter(&config.log)?))
 }
 
-/// Whether the user wants no colours (<https://no-color.org>).
+/// Returns whether the user disabled colours (<https://no-color.org>).
 fn is_color_refused() -> bool {
     std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
 }
 
-/// Whether `directives` is a level or filter.
+/// Checks that `directives` is a level or filter.
 pub(crate) fn check(directives: &str) -> Result<(), ParseError> {
     EnvFilter::try_new(directives).map(drop)
 }
 
-/// The target of what programs of tools and MCP servers write to standard error, which holds arguments and results.
+/// The target of the standard error output of tool programs and MCP servers, which contains arguments and results.
 const STANDARD_ERROR: &str = "wardgate::standard_error";
 
-/// What `directives` let through. Of libraries that is never more than `info`: below it some write whole messages. What
-/// programs write is there only where the directives name its target.
+/// Creates the filter of `directives`. Libraries are limited to `info`, because below it some of them log whole
+/// messages. Output of programs is logged only if the directives contain its target.
 fn filter<S>(directives: &str) -> Result<impl Filter<S> + use<S>, ParseError> {
     let names_programs = directives.contains(STANDARD_ERROR);
     let allowed = filter_fn(move |metadata| match metadata.target() {
         STANDARD_ERROR => names_programs,
         _ => is_ours(metadata) || *metadata.level() <= Level::INFO,
     });
-    // With a hint on either side, what is less severe than every directive costs one comparison wherever it stands.
+    // With a level hint on both sides, an event below the level of every directive costs only one comparison.
     let allowed = allowed.with_max_level_hint(LevelFilter::TRACE);
     Ok(EnvFilter::try_new(directives)?.and(allowed))
 }
 
-/// What belongs into a trace: our own spans, and the events among them that are no details.
+/// Creates the filter of traces: spans of Wardgate up to `debug`, and its events up to `info`.
 pub(crate) fn traced<S>() -> impl Filter<S> {
     filter_fn(|metadata| {
         let most = if metadata.is_span() {
@@ -71,7 +71,7 @@ fn is_ours(metadata: &Metadata<'_>) -> bool {
     metadata.target().starts_with("wardgate")
 }
 
-/// A JSON line with the ids of the span it was written in.
+/// A JSON formatter that adds the ids of the current span.
 struct WithTrace<F>(F);
 
 impl<S, N, F> FormatEvent<S, N> for WithTrace<F>

@@ -1,17 +1,17 @@
-//! Every metric and field name, in one place.
+//! The names of all metrics and fields.
 
-/// Upper bounds of every histogram in seconds: from a fast local call to the default time limit.
+/// Bucket bounds of all histograms in seconds, from a fast local call to the default time limit.
 pub const SECONDS_BUCKETS: &[f64] = &[
     0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
     5.0, 10.0, 30.0,
 ];
 
-/// The same for answers of language models, which may take minutes (OpenTelemetry GenAI conventions).
+/// Bucket bounds of durations of language model responses, which may take minutes (OpenTelemetry GenAI conventions).
 pub const GENAI_SECONDS_BUCKETS: &[f64] = &[
     0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92, 163.84,
     327.68,
 ];
-/// Upper bounds of histograms of tokens (OpenTelemetry GenAI conventions).
+/// Bucket bounds of token histograms (OpenTelemetry GenAI conventions).
 pub const GENAI_TOKENS_BUCKETS: &[f64] = &[
     1.0,
     4.0,
@@ -28,36 +28,36 @@ pub const GENAI_TOKENS_BUCKETS: &[f64] = &[
 
 // === fields of spans and log lines ===
 
-/// Trace of a line, in lower-case hexadecimal digits.
+/// Trace id of a log line, in lower-case hexadecimal digits.
 pub const TRACE_ID: &str = "trace_id";
-/// Span of a line, likewise.
+/// Span id of a log line, in lower-case hexadecimal digits.
 pub const SPAN_ID: &str = "span_id";
 
-/// Id of one tool call, the same in the record and in the answer.
+/// Id of a tool call, which is the same in the audit record and in the response.
 pub const CALL_ID: &str = "wardgate.call.id";
 /// Subject of the verified caller.
 pub const CALLER: &str = "user.id";
 /// Canonical name of the tool (OpenTelemetry GenAI conventions).
 pub const TOOL: &str = "gen_ai.tool.name";
-/// Bytes of a message, or of a part of one, that was just read as JSON. At level trace: a call that is passed on is read once
-/// each way.
+/// Size in bytes of a message, or of a part of one, that was parsed as JSON. Logged at level trace: a forwarded call is
+/// parsed once in each direction.
 pub const JSON_READ: &str = "wardgate.json.read";
 
 // === language models and agents: OpenTelemetry GenAI conventions, fields and labels ===
 
 /// `chat`, `execute_tool` or `invoke_agent`.
 pub const GENAI_OPERATION: &str = "gen_ai.operation.name";
-/// What is spoken with the provider, for example `openai`.
+/// Protocol of the provider, for example `openai`.
 pub const GENAI_PROVIDER: &str = "gen_ai.provider.name";
-/// The model, as it was asked for.
+/// Requested model.
 pub const GENAI_REQUEST_MODEL: &str = "gen_ai.request.model";
-/// What a model was told, in traces of who asks for contents.
+/// Input messages of a model, in traces if contents are enabled.
 pub const GENAI_INPUT_MESSAGES: &str = "gen_ai.input.messages";
-/// What it answered, likewise.
+/// Output messages of a model, in traces if contents are enabled.
 pub const GENAI_OUTPUT_MESSAGES: &str = "gen_ai.output.messages";
-/// Tokens a model read.
+/// Number of input tokens.
 pub const GENAI_INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
-/// Tokens a model wrote.
+/// Number of output tokens.
 pub const GENAI_OUTPUT_TOKENS: &str = "gen_ai.usage.output_tokens";
 /// `input` or `output`.
 pub const GENAI_TOKEN_TYPE: &str = "gen_ai.token.type";
@@ -65,9 +65,9 @@ pub const GENAI_TOKEN_TYPE: &str = "gen_ai.token.type";
 pub const GENAI_AGENT: &str = "gen_ai.agent.name";
 /// Id of the conversation.
 pub const GENAI_CONVERSATION: &str = "gen_ai.conversation.id";
-/// Id that a model gave its call of a tool.
+/// Id that a model assigned to its tool call.
 pub const GENAI_TOOL_CALL: &str = "gen_ai.tool.call.id";
-/// What went wrong, in one of few words.
+/// Kind of an error, as one of a few words.
 pub const ERROR_TYPE: &str = "error.type";
 
 /// Histogram: tokens of one answer by `gen_ai.token.type`.

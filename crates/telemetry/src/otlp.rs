@@ -1,4 +1,4 @@
-//! The way of traces to a collector: OTLP over gRPC or HTTP, in clear or within TLS.
+//! The exporter of traces to a collector: OTLP over gRPC or HTTP, with or without TLS.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,12 +14,12 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
-/// How long the collector may take to take a batch.
+/// Maximum time for the export of a batch.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Where a collector takes traces over HTTP, below the endpoint (OTLP specification 1.7, "OTLP/HTTP Request").
+/// Path for traces over HTTP, relative to the endpoint (OTLP specification 1.7, "OTLP/HTTP Request").
 const TRACES: &str = "/v1/traces";
 
-/// What is spoken with a collector.
+/// The protocol of a collector.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OtlpProtocol {
@@ -30,36 +30,36 @@ pub enum OtlpProtocol {
     Http,
 }
 
-/// A collector that cannot be used.
+/// An error of the collector's settings.
 #[derive(Debug, thiserror::Error)]
 pub enum OtlpError {
-    /// No URL.
+    /// The endpoint is not an http(s) URL.
     #[error(
         "telemetry.otlp_endpoint: `{0}` is no URL; write http://host:port or https://host:port"
     )]
     Endpoint(String),
-    /// A certificate or key.
+    /// A certificate or key file cannot be used.
     #[error("telemetry.{key}: cannot use {}: {reason}", path.display())]
     File {
-        /// The key of the configuration.
+        /// The key of the setting.
         key: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// A certificate without its key, or the other way round.
+    /// There is a certificate without its key, or a key without its certificate.
     #[error("telemetry: name both otlp_cert_file and otlp_key_file, or neither")]
     HalfIdentity,
-    /// The client of HTTP cannot be made.
+    /// The HTTP client cannot be created.
     #[error("telemetry.otlp_endpoint: {0}")]
     Client(#[from] reqwest::Error),
-    /// The exporter cannot be made.
+    /// The exporter cannot be created.
     #[error("telemetry.otlp_endpoint cannot be used: {0}")]
     Exporter(#[from] ExporterBuildError),
 }
 
-/// A collector, as it is configured.
+/// The settings of a collector.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Collector<'c> {
     pub(crate) endpoint: &'c str,
@@ -70,7 +70,7 @@ pub(crate) struct Collector<'c> {
 }
 
 impl Collector<'_> {
-    /// Sends to it. Further headers, such as a vendor's API key, come from `OTEL_EXPORTER_OTLP_HEADERS`.
+    /// Creates the exporter. Additional headers, such as a vendor's API key, come from `OTEL_EXPORTER_OTLP_HEADERS`.
     pub(crate) fn exporter(self) -> Result<SpanExporter, OtlpError> {
         let no_url = || OtlpError::Endpoint(self.endpoint.to_owned());
         let uri: Uri = self.endpoint.parse().map_err(|_| no_url())?;
@@ -166,7 +166,8 @@ fn unusable(key: &'static str, path: &Path, reason: String) -> OtlpError {
     }
 }
 
-/// Batches are sent by a thread of their own, outside the runtime that the client of HTTP needs.
+/// An HTTP client that runs in the async runtime. Batches are exported by a separate thread outside of it, but the
+/// client needs the runtime.
 struct RuntimeClient {
     client: reqwest::Client,
     runtime: Handle,

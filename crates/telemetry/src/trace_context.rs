@@ -1,4 +1,4 @@
-//! W3C trace context in headers, so that one call is one trace across processes.
+//! Propagation of the W3C trace context in headers, so that a call is one trace across processes.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use opentelemetry::propagation::{Extractor, Injector};
@@ -16,7 +16,7 @@ pub fn inject(headers: &mut HeaderMap) {
     });
 }
 
-/// The current span's context by its W3C names, for messages that have no headers.
+/// The context of a span in the W3C format, for messages without headers.
 #[derive(Debug, Default, Serialize)]
 pub struct TraceContext {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -26,7 +26,7 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// Of the span this code is in. Empty where calls are not traced.
+    /// Returns the context of the current span, which is empty if calls are not traced.
     pub fn current() -> Self {
         let mut headers = HeaderMap::new();
         inject(&mut headers);
@@ -37,7 +37,7 @@ impl TraceContext {
         }
     }
 
-    /// Whether there is nothing to say.
+    /// Returns whether there is no context.
     pub fn is_empty(&self) -> bool {
         self.traceparent.is_none()
     }
@@ -54,12 +54,12 @@ pub fn adopt(span: &Span, headers: &HeaderMap) {
     let _ = span.set_parent(context);
 }
 
-/// The id of the trace that this code runs in (W3C, 32 hexadecimal digits); none where calls are not traced.
+/// Returns the id of the current trace (W3C, 32 hexadecimal digits), or `None` if calls are not traced.
 pub fn trace_id() -> Option<String> {
     current().map(|span| span.trace_id().to_string())
 }
 
-/// The span this thread is in, where spans have ids.
+/// Returns the context of the current span, or `None` if it has no valid ids.
 pub(crate) fn current() -> Option<SpanContext> {
     Context::map_current(|context| {
         let span = context.span();

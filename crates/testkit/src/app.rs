@@ -1,4 +1,4 @@
-//! `wardgate up` on a directory of its own.
+//! A running `wardgate up` with a temporary directory.
 
 use std::path::{Path, PathBuf};
 
@@ -6,26 +6,26 @@ use tempfile::TempDir;
 
 use crate::{Client, System, WardgateProcess};
 
-/// One process with everything: the hospital demo, or another example.
+/// One process that runs all services, with the hospital demo or with another example.
 #[derive(Debug)]
 pub struct TestApp {
     binary: PathBuf,
     dir: TempDir,
-    /// What it runs, below `dir`.
+    /// The name of the example, which is also its directory below `dir`.
     example: &'static str,
     environment: Vec<(String, String)>,
-    /// The process.
+    /// The running process.
     pub process: WardgateProcess,
     client: Client,
 }
 
 impl TestApp {
-    /// `wardgate up` with the hospital demo.
+    /// Starts `wardgate up` with the hospital demo.
     pub fn start(binary: &str) -> Self {
         Self::start_with(binary, &[])
     }
 
-    /// The same, with environment variables.
+    /// Starts `wardgate up` with the hospital demo and these environment variables.
     pub fn start_with(binary: &str, environment: &[(&str, &str)]) -> Self {
         Self::start_in(
             tempfile::tempdir().expect("a directory"),
@@ -35,7 +35,7 @@ impl TestApp {
         )
     }
 
-    /// `wardgate up` with the configuration of another example, a copy of the directory `from`.
+    /// Starts `wardgate up` with the configuration of another example, of which `from` is copied.
     pub fn start_example(
         binary: &str,
         from: &Path,
@@ -47,7 +47,7 @@ impl TestApp {
         Self::start_in(dir, example, binary, environment)
     }
 
-    /// Another one, with the same keys and environment, on a directory of its own.
+    /// Starts another instance with the same keys and environment, in a directory of its own.
     #[must_use]
     pub fn replica(&self) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
@@ -83,7 +83,7 @@ impl TestApp {
         }
     }
 
-    /// Starts it again on the same directory, after it ended or was killed.
+    /// Starts the process again in the same directory, after it ended or was killed.
     pub fn restart(&mut self) {
         let environment = self.environment();
         self.process = up(&self.binary, self.dir.path(), self.example, &environment);
@@ -113,7 +113,7 @@ impl System for TestApp {
     }
 }
 
-/// What runs where no configuration is given.
+/// The example that `wardgate up` runs when no configuration is given.
 const DEMO: &str = "hospital";
 
 fn up(binary: &Path, dir: &Path, example: &str, environment: &[(&str, &str)]) -> WardgateProcess {
@@ -143,7 +143,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Where `…/metrics` of the `ready` line is.
+/// Returns the base URL of `…/metrics` in the `ready` line.
 pub(crate) fn probes_url(process: &WardgateProcess) -> String {
     let mut words = process.ready_line().split_whitespace();
     let url = words.find_map(|word| word.trim_end_matches([')', ';']).strip_suffix("/metrics"));
@@ -151,7 +151,7 @@ pub(crate) fn probes_url(process: &WardgateProcess) -> String {
         .to_owned()
 }
 
-/// The URL in `ready http://host:port/mcp …`.
+/// Returns the base URL of `ready http://host:port/mcp …`.
 pub(crate) fn base_url(process: &WardgateProcess) -> String {
     let url = process.ready_line().split_whitespace().nth(1);
     url.and_then(|url| url.strip_suffix("/mcp"))

@@ -1,4 +1,4 @@
-//! A person's browser, as far as a sign-in needs one.
+//! A minimal browser that follows a sign-in.
 
 use std::collections::HashMap;
 
@@ -6,31 +6,31 @@ use reqwest::header::{HeaderMap, LOCATION, SET_COOKIE};
 use reqwest::redirect::Policy;
 use reqwest::{RequestBuilder, Url};
 
-/// Keeps cookies by origin, follows redirects, and fills in the one form of a page. It goes to `http` of loopback alone:
-/// any other address is where a program or a site of others takes over, and where it stops.
+/// A browser that keeps cookies by origin, follows redirects and submits the only form of a page. It sends requests
+/// only to `http` URLs on loopback, and stops at any other address, which belongs to another program or site.
 #[derive(Debug)]
 pub struct TestBrowser {
     http: reqwest::Client,
     cookies: HashMap<String, HashMap<String, String>>,
-    /// The addresses that belong to programs on the same machine, where it stops too.
+    /// URL prefixes that belong to programs on the same machine, at which the browser stops too.
     programs: Vec<String>,
 }
 
-/// What a browser came to.
+/// The page at which a browser stopped.
 #[derive(Debug)]
 pub struct TestPage {
-    /// Where that is.
+    /// The URL of the page.
     pub url: Url,
-    /// Zero where it stopped before.
+    /// The HTTP status, or 0 if the browser did not open the URL.
     pub status: u16,
-    /// Of the response.
+    /// The headers of the response.
     pub headers: HeaderMap,
-    /// The HTML.
+    /// The HTML of the page.
     pub text: String,
 }
 
 impl TestBrowser {
-    /// A new one, without cookies. `program` is how redirect URIs begin at which it stops.
+    /// Creates a browser without cookies, which stops at URLs that begin with `program`.
     pub fn new(program: &str) -> Self {
         let http = reqwest::Client::builder()
             .no_proxy()
@@ -42,13 +42,13 @@ impl TestBrowser {
         }
     }
 
-    /// Opens a page and those that it is led to.
+    /// Opens a page and follows its redirects.
     pub async fn open(&mut self, url: &str) -> TestPage {
         let url = Url::parse(url).expect("a URL");
         self.follow(url, None).await
     }
 
-    /// Presses a button of the one form.
+    /// Submits the form of `page` with the button `name` of this value.
     pub async fn press(&mut self, page: &TestPage, name: &str, value: &str) -> TestPage {
         let action = page
             .url
@@ -144,7 +144,7 @@ impl TestBrowser {
 }
 
 impl TestPage {
-    /// A parameter of the address.
+    /// Returns the value of a query parameter of the URL.
     pub fn parameter(&self, name: &str) -> Option<String> {
         let mut pairs = self.url.query_pairs();
         let found = pairs.find(|(known, _)| known == name);
@@ -152,7 +152,7 @@ impl TestPage {
     }
 }
 
-/// The value of the first attribute of this name in some HTML.
+/// Returns the value of the first attribute of this name in some HTML.
 fn attribute<'a>(html: &'a str, name: &str) -> &'a str {
     let (_, rest) = html
         .split_once(&format!(" {name}=\""))

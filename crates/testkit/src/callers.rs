@@ -1,4 +1,4 @@
-//! Callers and tools, as the services know them.
+//! Callers, tokens and tools for tests of the services.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use wardgate_domain::{BearerToken, Caller, CallerClaims, Digest, OfferKind, Time
 
 use crate::token_message;
 
-/// The claims of somebody with these roles, for long: `https://issuer.example` says so.
+/// Returns claims of a subject with these roles, issued by `https://issuer.example`, which expire in the far future.
 pub fn claims(subject: &str, roles: &[&str]) -> CallerClaims {
     CallerClaims {
         issuer: "https://issuer.example".to_owned(),
@@ -22,12 +22,12 @@ pub fn claims(subject: &str, roles: &[&str]) -> CallerClaims {
     }
 }
 
-/// Somebody with these roles.
+/// Returns a verified caller with these roles.
 pub fn caller(subject: &str, roles: &[&str]) -> Caller {
     Caller::from_verified(claims(subject, roles))
 }
 
-/// A token of that subject and tenant for a fake that verifies nothing.
+/// Returns a token of this subject and tenant, for fakes that do not verify signatures.
 pub fn unverified_token(subject: &str, tenant: &str) -> String {
     let claims = json!({
         "iss": "https://issuer.example", "sub": subject, "tenant": tenant, "roles": ["Auditor"],
@@ -36,7 +36,7 @@ pub fn unverified_token(subject: &str, tenant: &str) -> String {
     format!("{}.signature", token_message(&json!({}), &claims))
 }
 
-/// Whose `token` is. Somebody has verified it by then.
+/// Returns the caller that `token` names, without verifying its signature.
 pub fn caller_of(token: &str) -> Caller {
     let payload = token.split('.').nth(1).expect("a token has three parts");
     let payload = URL_SAFE_NO_PAD.decode(payload).expect("a part is base64");
@@ -54,7 +54,7 @@ pub fn caller_of(token: &str) -> Caller {
     caller.with_token(BearerToken::new(token))
 }
 
-/// A tool that only reads.
+/// Returns the facts of a read-only tool.
 pub fn tool_facts(name: &str) -> ToolFacts {
     ToolFacts {
         kind: OfferKind::Tool,

@@ -1,4 +1,4 @@
-//! Randomness that a test knows.
+//! Randomness with values that a test knows.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use wardgate_domain::{Ambient, Entropy};
 
 use crate::TestClock;
 
-/// Randomness of one repeated byte.
+/// A source of randomness in which every byte is the same.
 struct ConstantEntropy(u8);
 
 impl Entropy for ConstantEntropy {
@@ -20,12 +20,12 @@ fn ambient(byte: u8) -> Ambient {
     Ambient::new(Arc::new(clock), Arc::new(ConstantEntropy(byte)))
 }
 
-/// An ambient in which every random wait is the shortest, and time stands still.
+/// Returns an ambient in which every random wait is the shortest and the time does not advance.
 pub fn lowest_chance() -> Ambient {
     ambient(0)
 }
 
-/// An ambient in which every random wait is the longest, and time stands still.
+/// Returns an ambient in which every random wait is the longest and the time does not advance.
 pub fn highest_chance() -> Ambient {
     ambient(u8::MAX)
 }

@@ -1,16 +1,16 @@
-//! A client that sends exactly what a test says.
+//! An HTTP client that sends exactly what a test specifies.
 
 use std::time::{Duration, Instant};
 
 use reqwest::header::HeaderMap;
 use serde_json::{Value, json};
 
-/// How long a request is made again that could not be recorded.
+/// Maximum time for which a request is repeated while it cannot be recorded.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Between two attempts.
+/// Interval between two attempts of a request.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// One HTTP answer.
+/// An HTTP response.
 #[derive(Debug)]
 pub struct Reply {
     /// Status code.
@@ -28,7 +28,7 @@ impl Reply {
             .unwrap_or_else(|error| panic!("not JSON ({error}): {} {:?}", self.status, self.body))
     }
 
-    /// `result` of a JSON-RPC answer.
+    /// Returns the `result` of a JSON-RPC response.
     pub fn result(&self) -> Value {
         match self.json() {
             Value::Object(mut answer) if answer.contains_key("result") => answer["result"].take(),
@@ -36,7 +36,7 @@ impl Reply {
         }
     }
 
-    /// `structuredContent.data` of a call's result.
+    /// Returns `structuredContent.data` of the result of a tool call.
     pub fn rows(&self) -> Vec<Value> {
         let result = self.result();
         assert_eq!(result["isError"], false, "{result}");
@@ -45,8 +45,8 @@ impl Reply {
             .clone()
     }
 
-    /// Whether nothing was released because it could not be recorded durably just then: who is told so tries again later,
-    /// as on a machine whose disk stalled.
+    /// Returns whether nothing was released because the call could not be recorded durably at the moment, for example
+    /// while a disk stalled. The caller is asked to try again later.
     fn says_try_again_later(&self) -> bool {
         let Ok(answer) = serde_json::from_str::<Value>(&self.body) else {
             return false;
@@ -56,7 +56,7 @@ impl Reply {
         error["data"]["reason"] == "not_durable" && message.ends_with("Try again later.")
     }
 
-    /// What a call's result says went wrong.
+    /// Returns the error text in the result of a tool call.
     pub fn tool_error(&self) -> String {
         let result = self.result();
         assert_eq!(result["isError"], true, "{result}");
@@ -65,7 +65,7 @@ impl Reply {
             .to_owned()
     }
 
-    /// `error` of a JSON-RPC answer: its code and its message.
+    /// Returns the code and the message of the `error` of a JSON-RPC response.
     pub fn error(&self) -> (i64, String) {
         let error = &self.json()["error"];
         match (error["code"].as_i64(), error["message"].as_str()) {
@@ -74,7 +74,7 @@ impl Reply {
         }
     }
 
-    /// What `_meta` of a result, or `data` of an error, says of the call: its id and its receipt.
+    /// Returns `_meta` of a result or `data` of an error, with the id of the call and its receipt.
     pub fn call(&self) -> Value {
         let answer = self.json();
         let result = &answer["result"]["_meta"];
@@ -86,7 +86,7 @@ impl Reply {
     }
 }
 
-/// Talks to one gateway.
+/// A client of one gateway.
 #[derive(Debug, Clone)]
 pub struct Client {
     http: reqwest::Client,
@@ -94,11 +94,12 @@ pub struct Client {
 }
 
 impl Client {
-    /// For the gateway at `base`, for example `http://127.0.0.1:8080`.
+    /// Creates a client of the gateway at `base`, for example `http://127.0.0.1:8080`.
     pub fn new(base: &str) -> Self {
         let http = reqwest::Client::builder()
             .timeout(Duration::from_secs(40))
-            // The server ends idle connections after ten seconds: a request must not meet that end.
+            // The server closes idle connections after ten seconds, and a request must not be sent on a connection that
+            // it is closing.
             .pool_idle_timeout(Duration::from_secs(3))
             .build()
             .expect("a client");
@@ -108,17 +109,17 @@ impl Client {
         }
     }
 
-    /// Where the gateway is.
+    /// Returns the base URL of the gateway.
     pub fn base(&self) -> &str {
         &self.base
     }
 
-    /// A GET.
+    /// Sends a GET request.
     pub async fn get(&self, path: &str) -> Reply {
         self.send("GET", path, &[], "").await
     }
 
-    /// A POST of `body` as it is, with JSON's media types and the headers given.
+    /// Sends `body` unchanged in a POST request, with the media types of JSON and these headers.
     pub async fn post(
         &self,
         path: &str,
@@ -131,7 +132,7 @@ impl Client {
             .expect("an answer")
     }
 
-    /// The same, where the connection may be refused or lost.
+    /// Sends a request as [`Self::post`] does, and returns an error if the connection is refused or lost.
     pub async fn try_post(
         &self,
         path: &str,
@@ -154,8 +155,8 @@ impl Client {
         answer(request).await
     }
 
-    /// A modern (2026-07-28) request on `/mcp`, with everything it must carry; made again when the answer says that it
-    /// cannot be recorded now.
+    /// Sends a modern (2026-07-28) request to `/mcp` with everything that such a request must carry, and repeats it
+    /// while the response says that it cannot be recorded now.
     pub async fn modern(&self, token: &str, method: &str, params: Value) -> Reply {
         let began = Instant::now();
         loop {
@@ -168,7 +169,7 @@ impl Client {
         }
     }
 
-    /// The same request once, where the connection may be refused or lost.
+    /// Sends such a request once, and returns an error if the connection is refused or lost.
     pub async fn try_modern(
         &self,
         token: &str,
@@ -195,13 +196,13 @@ impl Client {
             .await
     }
 
-    /// A modern `tools/call`, made again when the answer says that it cannot be recorded now.
+    /// Sends a modern `tools/call`, and repeats it while the response says that it cannot be recorded now.
     pub async fn call(&self, token: &str, tool: &str, arguments: Value) -> Reply {
         let params = json!({ "name": tool, "arguments": arguments });
         self.modern(token, "tools/call", params).await
     }
 
-    /// The same call once, where the connection may be refused or lost.
+    /// Sends such a call once, and returns an error if the connection is refused or lost.
     pub async fn try_call(
         &self,
         token: &str,
@@ -216,8 +217,8 @@ impl Client {
         .await
     }
 
-    /// A request of an older version on `/mcp`, which its header names; made again when the answer says that it cannot be
-    /// recorded now.
+    /// Sends a request of an older protocol version, which the header names, to `/mcp`, and repeats it while the
+    /// response says that it cannot be recorded now.
     pub async fn legacy(&self, token: &str, version: &str, method: &str, params: Value) -> Reply {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
         let (body, headers) = (body.to_string(), [("mcp-protocol-version", version)]);
@@ -232,7 +233,7 @@ impl Client {
         }
     }
 
-    /// The names a modern `tools/list` shows.
+    /// Returns the names in the result of a modern `tools/list`.
     pub async fn tool_names(&self, token: &str) -> Vec<String> {
         let result = self.modern(token, "tools/list", json!({})).await.result();
         let tools = result["tools"]
@@ -244,7 +245,7 @@ impl Client {
             .collect()
     }
 
-    /// A request of any method, headers and body.
+    /// Sends a request with any method, headers and body.
     pub async fn send(
         &self,
         method: &str,

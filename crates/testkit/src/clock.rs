@@ -1,4 +1,4 @@
-//! Time that a test sets.
+//! A clock that a test sets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -10,18 +10,18 @@ use wardgate_domain::{Ambient, Clock, SystemEntropy, Timestamp};
 #[derive(Debug, Clone)]
 pub struct TestClock {
     micros: Arc<AtomicI64>,
-    /// How many microseconds a reading moves it.
+    /// Microseconds by which each reading advances the clock.
     step: i64,
 }
 
 impl TestClock {
-    /// A clock that shows `seconds` since 1970.
+    /// Creates a clock that shows `seconds` since 1970.
     pub fn at(seconds: i64) -> Self {
         Self::stepping(seconds, 0)
     }
 
-    /// A clock that shows `seconds` since 1970 at first, and a microsecond more at each reading: no two readings are the
-    /// same.
+    /// Creates a clock that shows `seconds` since 1970 and advances by a microsecond at each reading, so that no two
+    /// readings are equal.
     pub fn ticking_from(seconds: i64) -> Self {
         Self::stepping(seconds, 1)
     }
@@ -34,19 +34,19 @@ impl TestClock {
         }
     }
 
-    /// Shows `seconds` since 1970 from now on.
+    /// Sets the clock to `seconds` since 1970.
     pub fn set(&self, seconds: i64) {
         let micros = Timestamp::from_seconds(seconds).as_micros();
         self.micros.store(micros, Ordering::SeqCst);
     }
 
-    /// Moves it forwards.
+    /// Advances the clock.
     pub fn advance(&self, by: Duration) {
         let micros = i64::try_from(by.as_micros()).expect("a duration of a test");
         self.micros.fetch_add(micros, Ordering::SeqCst);
     }
 
-    /// This clock, and true randomness.
+    /// Returns an ambient with this clock and with real randomness.
     pub fn ambient(&self) -> Ambient {
         Ambient::new(Arc::new(self.clone()), Arc::new(SystemEntropy))
     }

@@ -1,4 +1,4 @@
-//! Databases of a test's own.
+//! Temporary databases for tests.
 
 use std::path::PathBuf;
 
@@ -6,41 +6,41 @@ use sqlx::{AssertSqlSafe, Connection, Executor, MySqlConnection, PgConnection, S
 use tempfile::TempDir;
 use wardgate_domain::Ambient;
 
-/// An empty database of one test's own, which is removed with it.
+/// An empty database for one test, which is removed when the value is dropped.
 #[derive(Debug)]
 pub enum TestDatabase {
-    /// A file.
+    /// A SQLite file.
     Sqlite {
-        /// Where it is.
+        /// The directory of the file.
         dir: TempDir,
-        /// Which schema statements name, that SQLite has none of.
+        /// The schema that statements name, which is removed from them because SQLite has no schemas.
         schema: &'static str,
     },
-    /// On the server that `WARDGATE_TEST_POSTGRES` says.
+    /// A database of the PostgreSQL server that `WARDGATE_TEST_POSTGRES` names.
     Postgres {
-        /// The URL of another database there.
+        /// The URL of another database of the server.
         server: String,
-        /// Its name.
+        /// The name of the database.
         name: String,
     },
-    /// On the server that `WARDGATE_TEST_MYSQL` says.
+    /// A database of the MySQL server that `WARDGATE_TEST_MYSQL` names.
     Mysql {
-        /// The URL of another database there.
+        /// The URL of another database of the server.
         server: String,
-        /// Its name.
+        /// The name of the database.
         name: String,
     },
 }
 
 impl TestDatabase {
-    /// One of each kind that services keep things in and that is there, for statements with `schema` before each table.
+    /// Creates a database of each kind of store that is available, for statements with `schema` before each table.
     pub async fn each_store(schema: &'static str) -> Vec<Self> {
         let mut databases = vec![Self::sqlite(schema)];
         databases.extend(Self::postgres().await);
         databases
     }
 
-    /// A file, for statements with `schema` before each table; an empty one where they name none.
+    /// Creates a SQLite file, for statements with `schema` before each table. `schema` is empty if the statements name none.
     pub fn sqlite(schema: &'static str) -> Self {
         Self::Sqlite {
             dir: TempDir::new().unwrap(),
@@ -48,7 +48,7 @@ impl TestDatabase {
         }
     }
 
-    /// None without a server to put it on.
+    /// Creates a PostgreSQL database, or returns `None` without a server.
     pub async fn postgres() -> Option<Self> {
         let server = database_server("WARDGATE_TEST_POSTGRES")?;
         let name = new_name();
@@ -58,7 +58,7 @@ impl TestDatabase {
         Some(Self::Postgres { server, name })
     }
 
-    /// None without a server to put it on.
+    /// Creates a MySQL database, or returns `None` without a server.
     pub async fn mysql() -> Option<Self> {
         let server = database_server("WARDGATE_TEST_MYSQL")?;
         let name = new_name();
@@ -68,7 +68,7 @@ impl TestDatabase {
         Some(Self::Mysql { server, name })
     }
 
-    /// What configurations call its kind.
+    /// Returns the name of the kind in configurations.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Sqlite { .. } => "sqlite",
@@ -77,12 +77,12 @@ impl TestDatabase {
         }
     }
 
-    /// Whether it is a file.
+    /// Returns whether this is a SQLite file.
     pub fn is_sqlite(&self) -> bool {
         matches!(self, Self::Sqlite { .. })
     }
 
-    /// What its server calls it.
+    /// Returns the name of the database at its server.
     pub fn name(&self) -> &str {
         match self {
             Self::Sqlite { .. } => "main",
@@ -90,7 +90,7 @@ impl TestDatabase {
         }
     }
 
-    /// Where it is.
+    /// Returns the URL of the database.
     pub fn url(&self) -> String {
         match self {
             Self::Sqlite { dir, .. } => format!("sqlite:{}", dir.path().join("test.db").display()),
@@ -110,7 +110,7 @@ impl TestDatabase {
         })
     }
 
-    /// Runs statements, which may fail.
+    /// Runs statements and returns their error, if any.
     pub async fn try_execute(&self, sql: &str) -> Result<(), sqlx::Error> {
         let (sql, url) = (sqlx::raw_sql(self.sql(sql)), self.url());
         match self {
@@ -133,12 +133,12 @@ impl TestDatabase {
         }
     }
 
-    /// Runs statements.
+    /// Runs statements, and panics if they fail.
     pub async fn execute(&self, sql: &str) {
         self.try_execute(sql).await.unwrap();
     }
 
-    /// The one whole number that `sql` gives.
+    /// Returns the integer that the query `sql` returns.
     pub async fn number(&self, sql: &str) -> i64 {
         let (sql, url) = (self.sql(sql), self.url());
         match self {
@@ -158,7 +158,7 @@ impl TestDatabase {
         .unwrap()
     }
 
-    /// Every byte of the files, where there are some.
+    /// Returns every byte of the files of a SQLite database; empty for other kinds.
     pub fn files(&self) -> Vec<u8> {
         let Self::Sqlite { dir, .. } = self else {
             return Vec::new();
@@ -170,19 +170,19 @@ impl TestDatabase {
     }
 }
 
-/// A role of PostgreSQL that connects with a password, which stands in a file. It owns the database that it is made for.
+/// A PostgreSQL role that connects with a password in a file. It owns the database for which it is made.
 #[derive(Debug)]
 pub struct PasswordRole {
-    /// How the server calls it.
+    /// The name of the role at the server.
     pub name: String,
-    /// The database of the role, without the password.
+    /// The URL of the database for the role, without the password.
     pub url: String,
     server: String,
     file: TempDir,
 }
 
 impl PasswordRole {
-    /// A role for the database at `url`, of which the server is one that `tests/postgres` starts.
+    /// Creates a role for the database at `url`, on a server that `tests/postgres` starts.
     pub async fn make(url: &str) -> Self {
         let (server, database) = url.rsplit_once('/').expect("a URL names a database");
         let (scheme, _) = url.split_once("://").expect("a URL has a scheme");
@@ -210,7 +210,7 @@ impl PasswordRole {
         role
     }
 
-    /// Where its password stands.
+    /// Returns the path of the file that holds the password.
     pub fn password_file(&self) -> PathBuf {
         self.file.path().join("password")
     }
@@ -220,26 +220,26 @@ impl PasswordRole {
         let path = self.password_file();
         let new = path.with_extension("new");
         std::fs::write(&new, format!("{password}\n")).unwrap();
-        // At once, as mounted secrets are replaced.
+        // The file is replaced atomically, as mounted secrets are.
         std::fs::rename(new, path).unwrap();
     }
 
-    /// Gives the role another password at the server.
+    /// Changes the password of the role at the server.
     pub async fn alter(&self, password: &str) {
         self.execute(&format!("ALTER ROLE {} PASSWORD '{password}'", self.name))
             .await;
     }
 
-    /// Ends every connection of the role. Returns how many there were.
+    /// Ends every connection of the role, and returns how many there were.
     pub async fn disconnect(&self) -> i64 {
         let mut connection = PgConnection::connect(&self.server).await.unwrap();
-        // The server waits, in milliseconds, until each of them is gone: it only tells it to go otherwise.
+        // With a timeout, in milliseconds, the server waits until the backend has ended. Without one it only sends the signal.
         let ended = "SELECT count(pg_terminate_backend(pid, 60000)) FROM pg_stat_activity WHERE usename = $1";
         let ended = sqlx::query_scalar(ended).bind(&self.name);
         ended.fetch_one(&mut connection).await.unwrap()
     }
 
-    /// Removes it and what it owns.
+    /// Removes the role and gives what it owns to the current user.
     pub async fn remove(self) {
         let name = &self.name;
         self.disconnect().await;
@@ -256,8 +256,7 @@ impl PasswordRole {
     }
 }
 
-/// The URL of a database server in the environment variable of that name. Without it a test skips its cases, but not
-/// under CI.
+/// Returns the URL of a database server in this environment variable. Without it a test skips its cases, but under CI it fails.
 pub fn database_server(variable: &str) -> Option<String> {
     let url = std::env::var(variable).ok();
     if url.is_none() {
@@ -282,7 +281,7 @@ impl Drop for TestDatabase {
         let how = if is_mysql { "" } else { " WITH (FORCE)" };
         let sql = AssertSqlSafe(format!("DROP DATABASE {name}{how}"));
         let url = server.clone();
-        // A test may end in a panic, on a runtime that ends with it.
+        // The drop runs on its own thread and runtime, because a test that panics ends its runtime.
         let dropping = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()

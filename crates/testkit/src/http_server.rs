@@ -1,11 +1,11 @@
-//! An HTTP server of a test.
+//! An HTTP server for tests.
 
 use std::net::SocketAddr;
 
 use axum::Router;
 use tokio::net::TcpListener;
 
-/// Serves `router` on a free port of loopback for as long as the test's runtime lives.
+/// Serves `router` on a free port of loopback until the runtime of the test ends.
 pub async fn serve(router: Router) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await;
     let listener = listener.expect("a port of loopback is free");

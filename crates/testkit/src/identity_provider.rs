@@ -1,5 +1,5 @@
-//! Identity providers with the particulars of those that people have, as far as an OAuth client sees them. Each checks
-//! everything that it is sent, and none registers a client by itself.
+//! Fake identity providers that behave to an OAuth client like the real products of that name. Each checks every
+//! parameter that it receives, and none offers dynamic client registration.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -21,29 +21,30 @@ use wardgate_domain::Ambient;
 
 use crate::{TestKey, base64url};
 
-/// By which every provider knows the gateway.
+/// The client ID of the gateway at every provider.
 const CLIENT: &str = "b7c0ffee-0000-4000-8000-00000000cafe";
 const SECRET: &str = "the secret: of a gateway";
 
-/// How long an access token lasts, in seconds.
+/// Lifetime of an access token, in seconds.
 const LIFETIME: i64 = 3_600;
 
-/// Whose particulars a provider has.
+/// The product that a fake provider behaves like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProviderKind {
-    /// Roles in `realm_access`; says who it is (RFC 9207); refuses anonymous registration; looks at no `resource`.
+    /// Puts roles into `realm_access`, sends `iss` (RFC 9207), refuses anonymous registration and ignores `resource`.
     Keycloak,
-    /// Encrypted access tokens without `audience`; replaces refresh tokens; an issuer that ends with a slash.
+    /// Encrypts access tokens without `audience`, rotates refresh tokens and has an issuer that ends with a slash.
     Auth0,
-    /// Metadata below the authorization server's path; scopes as an array; refuses scopes that it does not know.
+    /// Has its metadata below the path of the authorization server, sends scopes as an array and refuses unknown scopes.
     Okta,
-    /// Refuses `resource` and scopes without its prefix; a token without an API's scope is another's; names no PKCE.
+    /// Refuses `resource` and scopes without its prefix, issues a token for another API without a scope of this one,
+    /// and has metadata without PKCE.
     Entra,
-    /// Opaque access tokens; refresh tokens for two parameters instead of a scope, and once.
+    /// Issues opaque access tokens, and one refresh token in response to two parameters instead of a scope.
     Google,
 }
 
-/// A code or refresh token, and what it was given for.
+/// What a code or a refresh token was issued for.
 #[derive(Clone)]
 struct ProviderGrant {
     person: String,
@@ -66,7 +67,7 @@ struct ProviderState {
     says_issuer: Option<String>,
 }
 
-/// A provider on loopback. Whoever comes is signed in as the person that the test named last.
+/// A provider on loopback, which signs every user in as the person that the test set last.
 pub struct FakeIdentityProvider {
     kind: ProviderKind,
     address: SocketAddr,
@@ -76,7 +77,7 @@ pub struct FakeIdentityProvider {
 }
 
 impl FakeIdentityProvider {
-    /// Signs `ann` in. Its tokens have the times of `ambient`.
+    /// Starts a provider that signs `ann` in. The times in its tokens are those of `ambient`.
     pub async fn start(kind: ProviderKind, ambient: Ambient) -> Arc<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let state = ProviderState {
@@ -96,7 +97,7 @@ impl FakeIdentityProvider {
         provider
     }
 
-    /// Its name, to the letter.
+    /// Returns the exact issuer identifier.
     pub fn issuer(&self) -> String {
         let path = match self.kind {
             ProviderKind::Keycloak => "/realms/hospital",
@@ -108,7 +109,7 @@ impl FakeIdentityProvider {
         format!("http://{}{path}", self.address)
     }
 
-    /// The entry of `gateway.auth.issuers` that fits it.
+    /// Returns the entry of `gateway.auth.issuers` for this provider.
     pub fn trust(&self) -> Value {
         let (audience, roles_claim) = match self.kind {
             ProviderKind::Keycloak => (CLIENT, "realm_access.roles"),
@@ -120,7 +121,7 @@ impl FakeIdentityProvider {
         json!({ "issuer": self.issuer(), "audience": audience, "roles_claim": roles_claim })
     }
 
-    /// The section `gateway.authorization` that fits it; writes its secret into `directory`.
+    /// Returns the section `gateway.authorization` for this provider, and writes the client secret into `directory`.
     pub fn authorization(&self, directory: &Path) -> Value {
         let secret = directory.join("provider.secret");
         std::fs::write(&secret, format!("{SECRET}\n")).expect("a file to write to");
@@ -152,42 +153,42 @@ impl FakeIdentityProvider {
         section
     }
 
-    /// Whether its tokens say which scopes their holder has.
+    /// Returns whether access tokens of this provider name their scopes.
     pub fn has_scopes(&self) -> bool {
         self.kind != ProviderKind::Google
     }
 
-    /// Adds a redirect URI of the gateway, as its operator does at the provider.
+    /// Registers a redirect URI of the gateway.
     pub fn allow_redirect(&self, uri: &str) {
         self.state().redirect_uris.push(uri.to_owned());
     }
 
-    /// Who is signed in from now on; `nobody` refuses.
+    /// Sets the person who is signed in from now on. `nobody` refuses consent.
     pub fn sign_in_as(&self, person: &str) {
         person.clone_into(&mut self.state().person);
     }
 
-    /// Whether it answers requests for tokens with 503 from now on.
+    /// Sets whether token requests are answered with 503 from now on.
     pub fn set_away(&self, is_away: bool) {
         self.state().is_away = is_away;
     }
 
-    /// Has it send browsers back with this `iss`.
+    /// Makes the provider send this `iss` in redirects to the client.
     pub fn say_issuer(&self, issuer: &str) {
         self.state().says_issuer = Some(issuer.to_owned());
     }
 
-    /// Ends every refresh token, as an administrator does.
+    /// Revokes every refresh token, as an administrator does.
     pub fn end_sessions(&self) {
         self.state().refresh_tokens.clear();
     }
 
-    /// How many refresh tokens are good.
+    /// Returns the number of valid refresh tokens.
     pub fn sessions(&self) -> usize {
         self.state().refresh_tokens.len()
     }
 
-    /// The parameters of each request so far whose path ends so.
+    /// Returns the parameters of each request so far whose path ends with `path`.
     pub fn requests(&self, path: &str) -> Vec<HashMap<String, String>> {
         let state = self.state();
         let of_path = state.requests.iter().filter(|(at, _)| at.ends_with(path));
@@ -234,7 +235,7 @@ impl FakeIdentityProvider {
                 self.state().refresh_tokens.remove(&token);
                 StatusCode::OK.into_response()
             }
-            // Keycloak's policy for anonymous registration, and Okta's demand for an API token.
+            // This is the refusal of anonymous registration by Keycloak, and that of Okta without an API token.
             "register" => axum_json(
                 StatusCode::FORBIDDEN,
                 &json!({ "error": "insufficient_scope", "error_description": "Host not trusted." }),
@@ -243,7 +244,7 @@ impl FakeIdentityProvider {
         }
     }
 
-    /// Where its one metadata document is.
+    /// Returns the URL of the only metadata document.
     fn metadata_url(&self) -> String {
         let issuer = self.issuer();
         let issuer = issuer.trim_end_matches('/');
@@ -282,7 +283,7 @@ impl FakeIdentityProvider {
                 metadata["revocation_endpoint"] = at("revoke").into();
                 metadata["code_challenge_methods_supported"] = json!(["S256"]);
             }
-            // Nothing about PKCE, no registration, no revocation.
+            // The metadata of Entra mentions neither PKCE nor registration nor revocation.
             ProviderKind::Entra => {
                 metadata["token_endpoint_auth_methods_supported"] =
                     json!(["client_secret_post", "private_key_jwt"]);
@@ -291,7 +292,7 @@ impl FakeIdentityProvider {
         metadata
     }
 
-    /// Sends the browser back with a code, or shows it a page with what is wrong.
+    /// Redirects the browser with a code or an error, or shows a page with the error.
     fn authorize(&self, parameters: &HashMap<String, String>) -> Response {
         let get = |name: &str| parameters.get(name).map_or("", String::as_str);
         let mut state = self.state();
@@ -343,7 +344,7 @@ impl FakeIdentityProvider {
         } else {
             let code = self.unique(&mut state, "code");
             let offline = match self.kind {
-                // As long as the session lasts.
+                // A refresh token of Keycloak is valid as long as the session.
                 ProviderKind::Keycloak => true,
                 ProviderKind::Google => {
                     get("access_type") == "offline" && get("prompt") == "consent"
@@ -427,7 +428,7 @@ impl FakeIdentityProvider {
         Ok(tokens)
     }
 
-    /// RFC 6749 §2.3.1, by either method.
+    /// Returns whether the client authenticated as the gateway (RFC 6749 §2.3.1), by either method.
     fn is_gateway(&self, headers: &HeaderMap, parameters: &HashMap<String, String>) -> bool {
         if self.kind == ProviderKind::Entra || !headers.contains_key(header::AUTHORIZATION) {
             return parameters.get("client_id").is_some_and(|it| it == CLIENT)
@@ -475,7 +476,7 @@ impl FakeIdentityProvider {
                 claims["https://hospital.example/roles"] = json!(["Doctor"]);
                 claims["jti"] = unique.into();
                 if grant.audience.is_none() {
-                    // Encrypted for Auth0 itself: five parts, the second empty.
+                    // The token is encrypted for Auth0 itself: it has five parts, and the second is empty.
                     answer["access_token"] =
                         "eyJhbGciOiJkaXIiLCJlbmMiOiJBMjU2R0NNIn0..AAAA.AAAA.AAAA".into();
                     return answer;
@@ -491,7 +492,7 @@ impl FakeIdentityProvider {
                 claims["groups"] = json!(["Everyone", "Doctor"]);
             }
             ProviderKind::Entra if of_api.is_empty() => {
-                // For Microsoft Graph, whose tokens nobody else can verify.
+                // The token is for Microsoft Graph, and only Microsoft Graph can verify it.
                 claims["aud"] = "00000003-0000-0000-c000-000000000000".into();
             }
             ProviderKind::Entra => {

@@ -1,4 +1,4 @@
-//! Keys that sign: of issuers and their clients, of permits, of servers.
+//! Keys, tokens and certificates of issuers, clients, permit signers and servers.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -16,41 +16,41 @@ use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 use wardgate_domain::{PermitSigner, PermitVerifier};
 
-/// A key pair. Signs by aws-lc itself, not by the libraries that verify.
+/// A key pair. It signs with aws-lc directly, not with the libraries that verify.
 #[derive(Debug)]
 pub enum TestKey {
-    /// Of `EdDSA`.
+    /// A key for `EdDSA`.
     Ed25519(Ed25519KeyPair),
-    /// Of `ES256`.
+    /// A key for `ES256`.
     P256(EcdsaKeyPair),
-    /// Of `ES384`.
+    /// A key for `ES384`.
     P384(EcdsaKeyPair),
-    /// Of `RS256` or `PS256`.
+    /// A key for `RS256` or `PS256`.
     Rsa(&'static RsaKeyPair, &'static dyn RsaEncoding),
 }
 
 impl TestKey {
-    /// A new key.
+    /// Creates a new key for `EdDSA`.
     pub fn ed25519() -> Self {
         Self::Ed25519(Ed25519KeyPair::generate().expect("a key"))
     }
 
-    /// A new key.
+    /// Creates a new key for `ES256`.
     pub fn p256() -> Self {
         Self::P256(EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).expect("a key"))
     }
 
-    /// A new key.
+    /// Creates a new key for `ES384`.
     pub fn p384() -> Self {
         Self::P384(EcdsaKeyPair::generate(&ECDSA_P384_SHA384_FIXED_SIGNING).expect("a key"))
     }
 
-    /// Always the same key: making one takes long.
+    /// Returns the RSA key for `RS256`, which is always the same, because it takes long to create one.
     pub fn rsa() -> Self {
         Self::Rsa(Self::the_rsa_key(), &RSA_PKCS1_SHA256)
     }
 
-    /// The same key, which pads its signatures in the other way.
+    /// Returns the same RSA key for `PS256`.
     pub fn rsa_pss() -> Self {
         Self::Rsa(Self::the_rsa_key(), &RSA_PSS_SHA256)
     }
@@ -60,7 +60,7 @@ impl TestKey {
         KEY.get_or_init(|| RsaKeyPair::generate(KeySize::Rsa2048).expect("a key"))
     }
 
-    /// The private key, as PKCS #8 writes it.
+    /// Returns the private key as PKCS #8, in DER.
     pub fn private_der(&self) -> Vec<u8> {
         match self {
             Self::Ed25519(pair) => pair.to_pkcs8v1().expect("PKCS #8").as_ref().to_vec(),
@@ -74,12 +74,12 @@ impl TestKey {
         }
     }
 
-    /// The same as text.
+    /// Returns the private key as PKCS #8, in PEM.
     pub fn private_pem(&self) -> String {
         pem("PRIVATE KEY", &self.private_der())
     }
 
-    /// The public key, as X.509 writes it: what an attacker would take for an HMAC secret.
+    /// Returns the public key as X.509 `SubjectPublicKeyInfo`, in DER, which an attacker would use as an HMAC secret.
     pub fn public_der(&self) -> Vec<u8> {
         match self {
             Self::Ed25519(pair) => pair.public_key().as_der().expect("DER").as_ref().to_vec(),
@@ -90,19 +90,19 @@ impl TestKey {
         }
     }
 
-    /// The same as text.
+    /// Returns the public key in PEM.
     pub fn public_pem(&self) -> String {
         pem("PUBLIC KEY", &self.public_der())
     }
 
-    /// The public key in a key set.
+    /// Returns the public key as an entry of a key set.
     pub fn jwk(&self, id: &str) -> Value {
         match self {
             Self::Ed25519(pair) => {
                 json!({ "kty": "OKP", "crv": "Ed25519", "kid": id, "x": base64url(pair.public_key().as_ref()) })
             }
             Self::P256(pair) | Self::P384(pair) => {
-                // One byte says that both coordinates follow.
+                // The first byte says that both coordinates follow.
                 let (_, point) = pair.public_key().as_ref().split_at(1);
                 let (x, y) = point.split_at(point.len() / 2);
                 let curve = if x.len() == 32 { "P-256" } else { "P-384" };
@@ -134,7 +134,7 @@ impl TestKey {
         }
     }
 
-    /// A token of just this header and payload, which need not be good ones.
+    /// Returns a signed token with exactly this header and payload, which need not be valid.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "the tables of tests read better without ampersands"
@@ -146,7 +146,7 @@ impl TestKey {
     }
 }
 
-/// The two parts of a token that are signed.
+/// Returns the two parts of a token that are signed.
 pub fn token_message(header: &impl ToString, payload: &impl ToString) -> String {
     format!(
         "{}.{}",
@@ -155,12 +155,12 @@ pub fn token_message(header: &impl ToString, payload: &impl ToString) -> String 
     )
 }
 
-/// Base64 as tokens have it.
+/// Encodes bytes as base64url without padding, as in tokens.
 pub fn base64url(bytes: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// The text of a key set.
+/// Returns the JSON text of a key set.
 pub fn key_set(keys: &[Value]) -> String {
     json!({ "keys": keys }).to_string()
 }
@@ -170,7 +170,7 @@ fn pem(label: &str, der: &[u8]) -> String {
     format!("-----BEGIN {label}-----\n{body}\n-----END {label}-----\n")
 }
 
-/// An issuer of tokens with one key, `k`, whose key set is a file.
+/// A token issuer with one key, `k`, whose key set is a file.
 #[derive(Debug)]
 pub struct TestIssuer {
     url: String,
@@ -179,7 +179,7 @@ pub struct TestIssuer {
 }
 
 impl TestIssuer {
-    /// The issuer at this URL.
+    /// Creates an issuer at this URL.
     pub fn new(url: &str) -> Self {
         let key = TestKey::ed25519();
         let file = NamedTempFile::new().expect("a temporary file");
@@ -191,13 +191,12 @@ impl TestIssuer {
         }
     }
 
-    /// Where its public key stands.
+    /// Returns the path of the key set.
     pub fn key_set(&self) -> &Path {
         self.key_set.path()
     }
 
-    /// A token with these claims, for `wardgate` unless they name another audience, and from this issuer unless they name
-    /// another.
+    /// Returns a token with these claims. Unless the claims name others, the audience is `wardgate` and the issuer is this one.
     pub fn token(&self, claims: &Value) -> String {
         let mut all = json!({ "iss": self.url, "aud": "wardgate" });
         for (name, value) in claims.as_object().expect("claims are an object") {
@@ -208,27 +207,27 @@ impl TestIssuer {
     }
 }
 
-/// A new signer of permits.
+/// Creates a permit signer with a new key.
 pub fn permit_signer() -> PermitSigner {
     PermitSigner::from_pkcs8(&TestKey::ed25519().private_der()).expect("a key of this kind")
 }
 
-/// What takes the permits of `signer`.
+/// Returns a verifier that accepts the permits of `signer`.
 pub fn permit_verifier(signer: &PermitSigner) -> PermitVerifier {
     PermitVerifier::new([signer.public_key().try_into().expect("32 bytes")])
 }
 
-/// A server's certificate, which vouches for itself alone.
+/// A self-signed certificate of a server.
 #[derive(Debug)]
 pub struct TestCertificate {
-    /// The certificate, as PEM.
+    /// The certificate, in PEM.
     pub certificate: String,
-    /// Its private key, as PEM.
+    /// The private key, in PEM.
     pub key: String,
 }
 
 impl TestCertificate {
-    /// A new one of `localhost`.
+    /// Creates a new certificate for `localhost`.
     pub fn localhost() -> Self {
         let names = ["localhost".to_owned()];
         let made = rcgen::generate_simple_self_signed(names).expect("a certificate");

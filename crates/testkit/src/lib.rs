@@ -1,18 +1,18 @@
-//! The real binary, started for a test; and one clock, one key set and one fake of each service for the crates' own tests.
+//! Test helpers: the real binary as child processes, and a fake of each service, of the clock and of the keys.
 //!
 //! ```text
 //!  TestApp ──spawns──▶ wardgate up --data-dir <temporary> --listen 127.0.0.1:0
-//!  Separate ─spawns──▶ wardgate policy · tool-runner · audit · gateway, linked by mTLS
-//!     └─ both are a System: token, client, records, through the command line and HTTP, as a user would
+//!  SeparateProcesses ─spawns─▶ wardgate policy · tool-runner · audit · memory · gateway, linked by mTLS
+//!     └─ both implement System: tokens, client, records, through the command line and HTTP, as a user has them
 //!
 //!  FakePolicy · FakeToolRunner · FakeAudit · FakeMemory ◀──local links── the crate under test
-//!     └─ do as they are told, and note what they were asked (Log)
+//!     └─ behave as the test configures them, and record their requests (Log)
 //!  FakeIdentityProvider ◀── TestBrowser: a person signs in
 //!  TestClock · TestKey, TestIssuer, TestCertificate, permit_signer · caller, tool_facts · serve, until
 //! ```
 //!
-//! One job: let a journey read as what a person does. Nothing here reaches into a service; a process that
-//! outlives its test is killed. For tests only, so a failure panics with what the process said.
+//! The helpers let an end-to-end test read as the actions of a user. They do not access the internals of a service, and
+//! they kill a process that outlives its test. They are for tests only, so a failure panics with the output of the process.
 
 #![allow(
     clippy::expect_used,

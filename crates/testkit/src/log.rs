@@ -1,4 +1,4 @@
-//! What a fake saw.
+//! A log of the requests that a fake received.
 
 use std::fmt::Debug;
 
@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use crate::PATIENCE;
 
-/// What was seen, in order; a test can wait for more. Clones share it.
+/// A log of observed values, in order. A test can wait for more of them. Clones share the log.
 #[derive(Debug, Clone)]
 pub struct Log<T>(watch::Sender<Vec<T>>);
 
@@ -17,27 +17,27 @@ impl<T> Default for Log<T> {
 }
 
 impl<T: Clone + Debug> Log<T> {
-    /// Adds what was seen.
+    /// Appends a value.
     pub fn push(&self, seen: T) {
         self.0.send_modify(|all| all.push(seen));
     }
 
-    /// Everything so far.
+    /// Returns every value so far.
     pub fn all(&self) -> Vec<T> {
         self.0.borrow().clone()
     }
 
-    /// How many were seen so far.
+    /// Returns the number of values so far.
     pub fn count(&self) -> usize {
         self.0.borrow().len()
     }
 
-    /// Waits until so many were seen, and gives them all.
+    /// Waits until there are at least `count` values, and returns all of them.
     pub async fn reaches(&self, count: usize) -> Vec<T> {
         self.until(|all| all.len() >= count).await
     }
 
-    /// Waits until what was seen fits, and gives it.
+    /// Waits until the values satisfy `fits`, and returns them.
     pub async fn until(&self, fits: impl Fn(&[T]) -> bool) -> Vec<T> {
         let mut receiver = self.0.subscribe();
         let reached = receiver.wait_for(|all| fits(all));

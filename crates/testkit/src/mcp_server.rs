@@ -1,4 +1,4 @@
-//! What every fake MCP server needs: the message of a request, and answers to it.
+//! Helpers of fake MCP servers: the message of a request, and responses to it.
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -6,7 +6,7 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
-/// The head of a request and its message; null where the body is no JSON.
+/// Returns the head of a request and its message, which is null if the body is not JSON.
 pub async fn mcp_message(request: Request) -> (Parts, Value) {
     let (parts, body) = request.into_parts();
     let body = axum::body::to_bytes(body, 1 << 20).await;
@@ -14,18 +14,18 @@ pub async fn mcp_message(request: Request) -> (Parts, Value) {
     (parts, message.unwrap_or_default())
 }
 
-/// What a server of 2026-07-28 with these capabilities says of itself.
+/// Returns the discovery result of a 2026-07-28 server with these capabilities.
 pub fn mcp_discovery(capabilities: &Value) -> Value {
     json!({ "supportedVersions": ["2026-07-28"], "capabilities": capabilities })
 }
 
-/// The response with this result of `message`.
+/// Returns the response to `message` with this result.
 pub fn mcp_result(message: &Value, result: &Value) -> Response {
     let answer = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
     json_response(answer.to_string())
 }
 
-/// A response of JSON.
+/// Returns a response with this JSON body.
 pub fn json_response(json: impl Into<Body>) -> Response {
     ([("content-type", "application/json")], json.into()).into_response()
 }

@@ -1,4 +1,4 @@
-//! Child processes: one that says when it is ready, and one that runs to its end.
+//! Child processes: servers that announce when they are ready, and commands that run to completion.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-/// How long a start, or a command, may take on a machine that is busy building.
+/// Maximum time for a start or a command, on a machine that is busy with builds.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// A small server in Python that prints its URL once it serves; killed when dropped.
+/// A small Python server that prints its URL once it serves, and is killed when dropped.
 #[derive(Debug)]
 pub struct PythonServer {
     child: Child,
-    /// Where it answers.
+    /// The URL of the server.
     pub url: String,
 }
 
@@ -61,7 +61,7 @@ impl WardgateProcess {
         let log = OutputLog::of(child.stderr.take());
         let (sender, lines) = mpsc::channel();
         let stdout = child.stdout.take().expect("stdout is piped");
-        // Reads to the end, so that the process never blocks on a full pipe.
+        // The thread reads to the end, so that the process never blocks on a full pipe.
         thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 let _ = sender.send(line);
@@ -81,27 +81,27 @@ impl WardgateProcess {
         Self { child, ready, log }
     }
 
-    /// The `ready` line.
+    /// Returns the `ready` line.
     pub fn ready_line(&self) -> &str {
         &self.ready
     }
 
-    /// Everything on standard error so far.
+    /// Returns everything on standard error so far.
     pub fn log(&self) -> String {
         self.log.text()
     }
 
-    /// What came on standard error since this was last asked, which [`Self::log`] no longer has: for long runs.
+    /// Removes and returns the standard error output that [`Self::log`] has, so that it does not grow in long runs.
     pub fn take_log(&self) -> String {
         std::mem::take(&mut *self.log.lines.lock().expect("log"))
     }
 
-    /// What the operating system calls it.
+    /// Returns the process ID.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends a signal, by its name without `SIG`.
+    /// Sends a signal, which is named without `SIG`.
     pub fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
         let sent = Command::new("kill").args(["-s", name, &id]).status();
@@ -111,24 +111,24 @@ impl WardgateProcess {
         );
     }
 
-    /// SIGKILL, and waits until it is gone.
+    /// Sends SIGKILL, and waits until the process has ended.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// SIGTERM, and waits until it ended by itself.
+    /// Sends SIGTERM, and waits until the process has ended.
     pub fn terminate(&mut self) -> ExitStatus {
         self.signal("TERM");
         self.ended()
     }
 
-    /// Waits until it ended by itself.
+    /// Waits until the process has ended by itself.
     pub fn ended(&mut self) -> ExitStatus {
         self.child.wait().expect("the process ends")
     }
 
-    /// Whether it still runs.
+    /// Returns whether the process is still running.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
@@ -140,19 +140,19 @@ impl Drop for WardgateProcess {
     }
 }
 
-/// A command that ended.
+/// The result of a command that has ended.
 #[derive(Debug)]
 pub struct ProcessExit {
-    /// Exit code; none when a signal ended it.
+    /// The exit code, or `None` if a signal ended the process.
     pub code: Option<i32>,
-    /// Standard output.
+    /// Everything on standard output.
     pub stdout: String,
-    /// Standard error.
+    /// Everything on standard error.
     pub stderr: String,
 }
 
 impl ProcessExit {
-    /// What it printed, once it succeeded.
+    /// Returns the standard output, and panics unless the exit code is 0.
     pub fn success(self) -> String {
         assert_eq!(self.code, Some(0), "{}", self.stderr);
         self.stdout
@@ -164,7 +164,7 @@ impl ProcessExit {
             OutputLog::of(child.stdout.take()),
             OutputLog::of(child.stderr.take()),
         );
-        // Whoever closes both streams has ended, or is about to.
+        // A process that closes both streams has ended or is about to end.
         if !(stdout.ended() && stderr.ended()) {
             let _ = child.kill();
             let _ = child.wait();
@@ -183,12 +183,12 @@ impl ProcessExit {
     }
 }
 
-/// Runs `binary` to its end; one that does not come to it fails the test.
+/// Runs `binary` to completion, and panics if it does not end in time.
 pub fn run(binary: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> ProcessExit {
     ProcessExit::of(command(binary, arguments, environment))
 }
 
-/// The developer's own database has no place in a test.
+/// Returns a command without the environment variables of the developer's own database.
 fn command(binary: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Command {
     let mut command = Command::new(binary);
     command
@@ -209,7 +209,7 @@ fn spawn(command: &mut Command) -> Child {
         .unwrap_or_else(|error| panic!("{command:?}: {error}"))
 }
 
-/// What a stream said so far.
+/// The output of a stream so far.
 #[derive(Debug)]
 struct OutputLog {
     lines: Arc<Mutex<String>>,
@@ -237,7 +237,7 @@ impl OutputLog {
         self.lines.lock().expect("log").clone()
     }
 
-    /// Waits until the stream is closed.
+    /// Waits until the stream is closed, and returns whether it was closed in time.
     fn ended(&self) -> bool {
         self.end.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Disconnected)
     }

@@ -1,4 +1,4 @@
-//! The five services as five processes, linked by mTLS.
+//! The five services as separate processes, linked by mTLS.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use crate::app::{base_url, probes_url};
 use crate::{Client, ProcessExit, System, WardgateProcess, run};
 
-/// The hospital demo as the shipped example `deploy/examples/separate` runs it.
+/// The hospital demo as the example `deploy/examples/separate` runs it.
 #[derive(Debug)]
 pub struct SeparateProcesses {
     binary: PathBuf,
@@ -26,7 +26,7 @@ pub struct SeparateProcesses {
     /// The gateway.
     pub gateway: WardgateProcess,
     client: Client,
-    /// Where probes and metrics of the four behind the gateway are.
+    /// The names of the four services behind the gateway and the addresses of their probes and metrics.
     probes: Vec<(String, String)>,
 }
 
@@ -36,7 +36,7 @@ impl SeparateProcesses {
         Self::start_with(binary, repository, &[]).await
     }
 
-    /// The same, with environment variables.
+    /// Starts the five processes with these environment variables.
     pub async fn start_with(binary: &str, repository: &Path, environment: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         copy_example(repository, dir.path());
@@ -77,7 +77,7 @@ impl SeparateProcesses {
         separate
     }
 
-    /// Starts a service again, by its subcommand, with the port and the files it had.
+    /// Restarts the service with this subcommand, on the same port and with the same files.
     pub fn restart(&mut self, name: &str) {
         let place = match name {
             "policy" => &mut self.policy,
@@ -87,14 +87,15 @@ impl SeparateProcesses {
             "gateway" => &mut self.gateway,
             _ => panic!("no service is called {name}"),
         };
-        // The old one must be gone before the new one takes its port.
+        // The old process must have ended before the new one binds its port.
         place.kill();
         *place = service(&self.binary, self.dir.path(), &self.environment, name);
-        // Connections to the old gateway are dead.
+        // Connections to the old gateway are closed.
         self.client = Client::new(&base_url(&self.gateway));
     }
 
-    /// All five, the gateway first: so they end, since each still writes to those behind it.
+    /// Returns all five processes, the gateway first. They are stopped in this order because each still writes to those
+    /// after it.
     pub fn processes(&mut self) -> [&mut WardgateProcess; 5] {
         [
             &mut self.gateway,
@@ -105,14 +106,14 @@ impl SeparateProcesses {
         ]
     }
 
-    /// Clients of the addresses where probes and metrics of all five are.
+    /// Returns a client for the probes and metrics of each of the five processes.
     pub fn all_probes(&self) -> Vec<Client> {
         let behind = self.probes.iter();
         let behind = behind.map(|(_, at)| Client::new(&format!("http://{at}")));
         behind.chain([self.probes()]).collect()
     }
 
-    /// The configuration file of all five.
+    /// Returns the path of the configuration file of all five processes.
     pub fn config(&self) -> PathBuf {
         self.dir.path().join("separate/wardgate.yaml")
     }
@@ -139,7 +140,7 @@ impl System for SeparateProcesses {
         Client::new(&probes_url(&self.gateway))
     }
 
-    /// The record is where the configuration and the environment say.
+    /// Runs `audit` with the configuration and the environment, which name the store of the records.
     fn audit(&self, arguments: &[&str]) -> ProcessExit {
         let config = self.config().display().to_string();
         let arguments = [&["audit"], arguments, &["--config", &config]].concat();
@@ -162,7 +163,7 @@ fn service(
     WardgateProcess::start(binary, &[name, "--config", &config], &lent(environment))
 }
 
-/// Certificates and keys as the example's own comment says, and the database that `wardgate up` makes.
+/// Creates the certificates and keys as the comment in the example describes, and the database that `wardgate up` creates.
 fn make_data(binary: &Path, data: &Path) {
     let dir = data.display().to_string();
     let mut up = WardgateProcess::start(
@@ -174,7 +175,7 @@ fn make_data(binary: &Path, data: &Path) {
     run(binary, &["certs", "dev", "--data-dir", &dir], &[]).success();
 }
 
-/// Copies the example with free ports in the place of its own.
+/// Copies the example and replaces its ports by free ports.
 fn copy_example(repository: &Path, dir: &Path) {
     let examples = repository.join("deploy/examples");
     let config = examples.join("separate/wardgate.yaml");
@@ -198,8 +199,8 @@ fn copy_example(repository: &Path, dir: &Path) {
     );
 }
 
-/// A port below those the system gives to outgoing connections, so that it is still free when a killed
-/// server comes back to it; each test process begins elsewhere.
+/// Returns a free port below the range of ephemeral ports, so that it is still free when a killed server is restarted
+/// on it. Each test process begins with a different port.
 pub fn free_port() -> u16 {
     const FIRST: u16 = 20_000;
     const COUNT: u16 = 12_000;

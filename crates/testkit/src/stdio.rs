@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// How long a line, or the end, may take on a machine that is busy building.
+/// Maximum time until the next line or the end, on a machine that is busy with builds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running bridge, killed when dropped.
@@ -47,25 +47,25 @@ impl StdioClient {
         }
     }
 
-    /// Says a message.
+    /// Sends a message.
     pub fn say(&mut self, message: &Value) {
         let input = self.input.as_mut().expect("its input is open");
         writeln!(input, "{message}").expect("it reads");
     }
 
-    /// The next message.
+    /// Receives the next message.
     pub fn hear(&mut self) -> Value {
         let line = self.lines.recv_timeout(PATIENCE).expect("a line");
         serde_json::from_str(&line).expect("a line is JSON")
     }
 
-    /// Says a request, and gives the next message.
+    /// Sends a request, and receives the next message.
     pub fn ask(&mut self, message: &Value) -> Value {
         self.say(message);
         self.hear()
     }
 
-    /// Closes its input, and gives the exit code and what it still said.
+    /// Closes the input, and returns the exit code and the remaining lines of the output.
     pub fn end(mut self) -> (Option<i32>, Vec<String>) {
         self.input = None;
         let mut rest = Vec::new();

@@ -1,4 +1,4 @@
-//! What every running system offers, however many processes it is.
+//! The interface of every running system, whether it is one process or several.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,28 +9,28 @@ use crate::{Client, ProcessExit, run, until};
 
 /// A running system.
 pub trait System {
-    /// The binary it was started from.
+    /// Returns the path of the binary from which the system was started.
     fn binary(&self) -> &Path;
 
-    /// Keys, the record and the hospital's database.
+    /// Returns the directory with the keys, the records and the database of the hospital.
     fn data_dir(&self) -> PathBuf;
 
-    /// The hospital's catalogue and policies, a copy of its own that it reads again when it changes.
+    /// Returns the directory with the system's copy of the catalogue and policies, which it reloads when they change.
     fn example_dir(&self) -> PathBuf;
 
-    /// A client of its gateway.
+    /// Returns a client of the gateway.
     fn client(&self) -> &Client;
 
-    /// A client of the address where probes and metrics of its gateway are.
+    /// Returns a client for the probes and metrics of the gateway.
     fn probes(&self) -> Client;
 
-    /// What its gateway has measured so far, as Prometheus reads it.
+    /// Returns the metrics of the gateway so far, in the Prometheus text format.
     fn metrics(&self) -> impl Future<Output = String> {
         let probes = self.probes();
         async move { probes.get("/metrics").await.body }
     }
 
-    /// Waits until `/ready` says so, or says no longer so.
+    /// Waits until `/ready` reports this readiness.
     fn until_ready(&self, ready: bool) -> impl Future<Output = ()> {
         let what = format!("/ready says {ready}");
         async move {
@@ -42,7 +42,7 @@ pub trait System {
         }
     }
 
-    /// Until the gateway itself knows that this part of `/ready` is away.
+    /// Waits until `/ready` of the gateway reports that this part is not ready.
     fn until_part_is_away(&self, part: &str) -> impl Future<Output = ()> {
         let what = format!("/ready says that {part} is not ready");
         async move {
@@ -54,12 +54,12 @@ pub trait System {
         }
     }
 
-    /// A token of its local issuer, good for an hour.
+    /// Returns a token of the local issuer that expires after an hour.
     fn token(&self, subject: &str, role: &str, claims: &[(&str, &str)]) -> String {
         self.token_for("1h", subject, role, claims)
     }
 
-    /// A token that lives as long as `ttl` says.
+    /// Returns a token of the local issuer that expires after `ttl`.
     fn token_for(&self, ttl: &str, subject: &str, role: &str, claims: &[(&str, &str)]) -> String {
         let mut command = Command::new(self.binary());
         command.args(["token", "--sub", subject, "--role", role, "--ttl", ttl]);
@@ -70,24 +70,24 @@ pub trait System {
         ProcessExit::of(command).success().trim().to_owned()
     }
 
-    /// Every record, oldest first, as `audit query -o jsonl` prints them.
+    /// Returns every record, oldest first, as `audit query -o jsonl` prints them.
     fn records(&self) -> Vec<Value> {
         self.records_with(&[])
     }
 
-    /// The records that further options of `audit query` leave.
+    /// Returns the records that `audit query` prints with further options.
     fn records_with(&self, options: &[&str]) -> Vec<Value> {
         let text = self.query(&[&["-o", "jsonl"], options].concat()).success();
         let record = |line| serde_json::from_str(line).expect("a record is JSON");
         text.lines().map(record).collect()
     }
 
-    /// `audit query` with these options.
+    /// Runs `audit query` with these options.
     fn query(&self, options: &[&str]) -> ProcessExit {
         self.audit(&[&["query"], options].concat())
     }
 
-    /// `audit` with these arguments, on the record of this system.
+    /// Runs `audit` with these arguments on the records of this system.
     fn audit(&self, arguments: &[&str]) -> ProcessExit {
         let dir = self.data_dir().display().to_string();
         let arguments = [&["audit"], arguments, &["--data-dir", &dir]].concat();

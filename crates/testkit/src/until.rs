@@ -1,13 +1,13 @@
-//! Waiting for what the product does not announce.
+//! Polling for conditions that the product does not announce.
 
 use std::time::{Duration, Instant};
 
-/// Longer than anything takes, on a machine that is busy building.
+/// A timeout longer than anything takes, on a machine that is busy with builds.
 pub const PATIENCE: Duration = Duration::from_mins(2);
-/// Between two looks.
+/// Interval between two polls.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Looks again and again until there is something, and fails as `what` when there never is.
+/// Polls `look` until it returns a value, and panics with `what` if it never does.
 pub async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -19,7 +19,7 @@ pub async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T
     }
 }
 
-/// The same until it `is_so`.
+/// Polls `is_so` until it returns true.
 pub async fn until_true(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     until(what, async || is_so().await.then_some(())).await;
 }

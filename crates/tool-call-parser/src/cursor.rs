@@ -1,29 +1,29 @@
-//! Reads what a model wrote from left to right, and tells "not so" from "not so far".
+//! A cursor that parses a model's text from left to right and distinguishes "no match" from "incomplete".
 //!
-//! Everything that reads calls is built of these few moves. None of them ever looks at where the text ends other
-//! than to say [`ParseStop::Incomplete`]; so an answer, once given, stays the same however the text goes on. That is why
-//! it does not matter how a stream was cut into pieces.
+//! All forms are built from the few methods of the cursor. The end of the text affects their results only by
+//! [`ParseStop::Incomplete`], so any other result stays the same however the text continues. The results therefore do not depend
+//! on how a stream is split into pieces.
 
 use std::cell::Cell;
 
-/// Why reading stopped before its end.
+/// The reason why parsing stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ParseStop {
-    /// The text ends here; more of it may decide.
+    /// The text ends here, and more text is required for a decision.
     Incomplete,
-    /// It is something else, whatever follows.
+    /// The text does not match, whatever follows.
     No,
 }
 
-/// What was read, or why nothing was.
+/// A parsed value, or the reason why there is none.
 pub(super) type ParseResult<T> = Result<T, ParseStop>;
 
-/// A place in a text.
+/// A position in a text.
 #[derive(Debug, Clone)]
 pub(super) struct Cursor<'a> {
     text: &'a str,
     at: usize,
-    /// Bytes read so far by this cursor and its clones, again and again ones included.
+    /// The number of bytes parsed by this cursor and its clones, counting bytes that were parsed repeatedly every time.
     steps: &'a Cell<usize>,
 }
 
@@ -32,17 +32,17 @@ impl<'a> Cursor<'a> {
         Self { text, at: 0, steps }
     }
 
-    /// Bytes from the start.
+    /// Returns the number of bytes from the start of the text.
     pub(super) fn at(&self) -> usize {
         self.at
     }
 
-    /// What is left, as far as it is known.
+    /// Returns the rest of the text that has arrived so far.
     pub(super) fn rest(&self) -> &'a str {
         &self.text[self.at..]
     }
 
-    /// So many bytes, which are known to be there.
+    /// Advances by `bytes`, which must not exceed the rest of the text.
     pub(super) fn take(&mut self, bytes: usize) {
         self.advance(bytes);
     }
@@ -62,7 +62,7 @@ impl<'a> Cursor<'a> {
         Ok(next)
     }
 
-    /// Exactly this.
+    /// Parses exactly `literal`.
     pub(super) fn literal(&mut self, literal: &str) -> ParseResult<()> {
         if self.optional(literal)? {
             Ok(())
@@ -71,7 +71,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// This, if it is next.
+    /// Parses `literal` if it is next, and returns whether it was.
     pub(super) fn optional(&mut self, literal: &str) -> ParseResult<bool> {
         let rest = self.rest();
         if rest.starts_with(literal) {
@@ -84,7 +84,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The first of these that is next. A literal that another one starts with comes after it.
+    /// Parses the first of `literals` that is next. A literal must precede its own prefixes.
     pub(super) fn any_of<'l>(&mut self, literals: &[&'l str]) -> ParseResult<&'l str> {
         for literal in literals {
             if self.optional(literal)? {
@@ -94,17 +94,17 @@ impl<'a> Cursor<'a> {
         Err(ParseStop::No)
     }
 
-    /// White space, line ends included.
+    /// Skips white space, including line ends.
     pub(super) fn blanks(&mut self) {
         self.take_while(char::is_whitespace);
     }
 
-    /// White space of one line.
+    /// Skips white space within a line.
     pub(super) fn spaces(&mut self) {
         self.take_while(|c| matches!(c, ' ' | '\t' | '\u{a0}'));
     }
 
-    /// The end of a line, after spaces, and blanks after it.
+    /// Parses spaces, a line end, and the white space after it.
     pub(super) fn line_end(&mut self) -> ParseResult<()> {
         self.spaces();
         match self.peek()? {
@@ -116,7 +116,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// All of such characters.
+    /// Skips all characters that match.
     pub(super) fn skip(&mut self, matches: impl Fn(char) -> bool) {
         self.take_while(matches);
     }
@@ -128,7 +128,7 @@ impl<'a> Cursor<'a> {
         &rest[..end]
     }
 
-    /// At least one such character, and the one that ends them is known.
+    /// Parses at least one matching character, up to a character that does not match.
     pub(super) fn run_of(&mut self, matches: impl Fn(char) -> bool) -> ParseResult<&'a str> {
         let run = self.take_while(matches);
         self.peek()?;
@@ -139,13 +139,13 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The name of a tool: letters, digits and `_ - . / :`.
+    /// Parses the name of a tool: letters, digits and `_ - . / :`.
     pub(super) fn name(&mut self) -> ParseResult<&'a str> {
         self.run_of(is_in_name)
     }
 
-    /// Everything before the first of these, which is consumed, and which one it was. They all start with the same
-    /// character.
+    /// Parses everything up to the first of `ends`, which is consumed, and returns it with the end that was found. All `ends`
+    /// must start with the same character.
     pub(super) fn until<'l>(&mut self, ends: &[&'l str]) -> ParseResult<(&'a str, &'l str)> {
         let from = self.at;
         let first = ends
@@ -162,18 +162,18 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Moves back over a literal that was just read.
+    /// Moves back over a literal that was just parsed.
     pub(super) fn back(&mut self, literal: &str) {
         self.at -= literal.len();
     }
 
-    /// Whether the text ends here. Only for whole texts: in a stream it may go on.
+    /// Returns whether the text ends here. Only for complete texts, because a stream may continue.
     pub(super) fn is_done(&self) -> bool {
         self.rest().is_empty()
     }
 }
 
-/// Whether a tool's name may hold this.
+/// Returns whether `c` may occur in a tool name.
 pub(super) fn is_in_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ':')
 }

@@ -1,15 +1,15 @@
-//! Takes what a model writes, piece by piece, and parts it into text and calls.
+//! Splits the text of a model, which arrives in pieces, into text and calls.
 //!
 //! ```text
-//!  push ─▶ pending ──▶ at each place where a form may begin, read it:
-//!                        a whole call   ─▶ Call, then closing tokens and blanks are passed over
-//!                        not so         ─▶ one character of Text, and on
-//!                        not so far     ─▶ wait for more; at the end of all: Text
+//!  push ─▶ pending ──▶ at each position where a form may begin, parse it:
+//!                        complete call  ─▶ Call, then skip closing tokens and white space
+//!                        no call        ─▶ one character of Text, then continue
+//!                        incomplete     ─▶ wait for more; at the end of the text: Text
 //! ```
 //!
-//! What comes out depends on the text alone, not on how it was cut (see [`super::cursor`]); only *when* it comes
-//! out does. Work is linear: reading an unfinished form again is paid from what came in since, and forms that end in
-//! nothing may be read again from inside only so often.
+//! The result depends only on the text and not on how it was split into pieces (see [`super::cursor`]), except for *when* each
+//! part is returned. The work is linear: parsing an unfinished form again uses up an allowance that grows with the input, and the
+//! number of times that a failed form is parsed again from inside is limited.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -25,47 +25,47 @@ use super::unreadable::{self, UnreadableCall};
 use super::{CallSyntax, Piece};
 use crate::Function;
 
-/// A call longer than this is none. Bounds what is held back.
+/// Maximum length of a call, in bytes, which limits how much text is held back. Longer text is not a call.
 const MAX_CALL: usize = 256 * 1024;
 
-/// How much may be read again for each byte, and what is free.
+/// Number of bytes that may be parsed again per byte of input, and an initial allowance.
 const AGAIN_PER_BYTE: usize = 8;
 const AGAIN_FREE: usize = 64 * 1024;
 
-/// Parts a model's text into text and calls.
+/// Splits a model's text into text and calls.
 #[derive(Debug)]
 pub struct Extractor {
-    /// What was learned from the model's own template. It is tried first.
+    /// The call format learned from the model's chat template. It is tried before the forms of the family.
     format: Option<Arc<CallFormat>>,
     forms: Vec<&'static Form>,
-    /// What a form can begin with, or where none is looked for.
+    /// The characters that a form, or a section without calls, can begin with.
     starts: String,
     tools: ToolSchemas,
-    /// Not yet decided.
+    /// The text that is not decided yet.
     pending: String,
-    /// White space after a call: dropped if nothing but calls or the end follows.
+    /// White space after a call, which is dropped if only calls or the end of the text follow.
     blanks: String,
     state: ParserState,
-    /// What may be spent on reading unfinished forms again.
+    /// The remaining allowance, in bytes, for parsing unfinished forms again.
     waiting: usize,
-    /// Where the last call that cannot be read ends, in bytes decided on.
+    /// The end of the last unreadable call, as a number of decided bytes.
     unreadable_until: usize,
-    /// Bytes decided on, and bytes of forms that ended in nothing.
+    /// The number of decided bytes, and the number of bytes of failed forms.
     decided: usize,
     failed: usize,
-    /// Bytes read, in all.
+    /// The total number of bytes parsed.
     steps: Cell<usize>,
 }
 
-/// The next step through the text.
+/// A step through the text.
 enum ExtractionStep {
-    /// So many bytes of text.
+    /// This number of bytes is text.
     Text(usize),
-    /// So many bytes that are none.
+    /// This number of bytes is not text.
     Passed(usize, PassedText),
-    /// So many bytes of text, with which a call begins that cannot be read.
+    /// This number of bytes is text, and an unreadable call begins with it.
     Unreadable(usize, UnreadableCall),
-    /// Only more text can tell.
+    /// The decision requires more text.
     Undecided,
 }
 
@@ -74,12 +74,12 @@ enum PassedText {
     Blanks,
     /// A token that closes a call.
     Closing,
-    /// Calls.
+    /// One or more calls.
     Found(FoundCalls),
 }
 
 impl Extractor {
-    /// For what a model writes that has this syntax and may call these functions.
+    /// Creates an extractor for a model with this syntax that may call these functions.
     pub fn new(syntax: impl Into<CallSyntax>, functions: &[Function]) -> Self {
         let CallSyntax { family, format } = syntax.into();
         let forms = family.forms();
@@ -107,7 +107,7 @@ impl Extractor {
         }
     }
 
-    /// Takes more text; gives what is decided by it.
+    /// Appends text and returns the pieces that it decides.
     pub fn push(&mut self, text: &str) -> Vec<Piece> {
         self.pending.push_str(text);
         self.waiting += text.len() * AGAIN_PER_BYTE;
@@ -121,7 +121,7 @@ impl Extractor {
         pieces
     }
 
-    /// The text has ended. What is still undecided is text: half a call is none.
+    /// Ends the text and returns the remaining pieces. Everything undecided is text, because an incomplete call is not a call.
     pub fn finish(mut self) -> Vec<Piece> {
         let mut pieces = self.decide();
         let rest = std::mem::take(&mut self.pending);
@@ -132,13 +132,13 @@ impl Extractor {
         pieces
     }
 
-    /// Bytes read so far, again and again ones included.
+    /// Returns the number of bytes parsed so far, counting bytes that were parsed repeatedly every time.
     #[cfg(test)]
     pub(super) fn steps(&self) -> usize {
         self.steps.get()
     }
 
-    /// Bytes held back until more is known.
+    /// Returns the number of bytes that are held back.
     #[cfg(test)]
     pub(super) fn held(&self) -> usize {
         self.pending.len()
@@ -178,7 +178,7 @@ impl Extractor {
         pieces
     }
 
-    /// What is no text.
+    /// Handles a stretch that is not text.
     fn pass(&mut self, stretch: &str, passed: PassedText, pieces: &mut Vec<Piece>) {
         match passed {
             PassedText::Blanks => self.blanks.push_str(stretch),
@@ -194,7 +194,7 @@ impl Extractor {
         }
     }
 
-    /// Text that is decided on, and the blanks before it.
+    /// Appends decided text, preceded by the white space that was held back.
     fn show(&mut self, text: &str, pieces: &mut Vec<Piece>) {
         if text.is_empty() {
             return;
@@ -207,7 +207,8 @@ impl Extractor {
         }
     }
 
-    /// The call that surely is meant here and cannot be read. What was read of it in vain holds no other one.
+    /// Returns the unreadable call that was certainly meant here, if any. The text that was parsed in vain contains no further
+    /// one.
     fn unreadable(&mut self, rest: &str, reached: usize, is_whole: bool) -> Option<UnreadableCall> {
         if self.state.is_quoted()
             || self.state.quiet.is_some()
@@ -222,14 +223,14 @@ impl Extractor {
         Some(unreadable)
     }
 
-    /// Decides on what begins here.
+    /// Decides on the beginning of `rest`.
     fn next(&mut self, rest: &str) -> ExtractionStep {
         let Some(first) = rest.chars().next() else {
             return ExtractionStep::Undecided;
         };
         if let Some(ends) = self.state.quiet {
             match self.quiet(rest, ends) {
-                // Their end may begin a form.
+                // The token that ends the section may also begin a form.
                 ExtractionStep::Text(0) => self.state.quiet = None,
                 next => return next,
             }
@@ -256,7 +257,7 @@ impl Extractor {
         self.read(rest, first)
     }
 
-    /// Text in which no call is looked for, up to where that ends or may end.
+    /// Returns the text of a section without calls, up to a token that ends or may end the section.
     fn quiet(&self, rest: &str, ends: &[&str]) -> ExtractionStep {
         for (at, _) in rest.char_indices() {
             let mut cursor = Cursor::new(&rest[at..], &self.steps);
@@ -283,7 +284,7 @@ impl Extractor {
         Err(ParseStop::No)
     }
 
-    /// A token that closes what called.
+    /// Parses a token that closes a call.
     fn closing(&mut self, rest: &str) -> ParseResult<usize> {
         let mut cursor = Cursor::new(rest, &self.steps);
         if self.state.fence == Fence::Dropped && cursor.optional("```")? {
@@ -302,11 +303,11 @@ impl Extractor {
     }
 
     fn may_start(&self, first: char) -> bool {
-        // A line may begin with the name of a tool.
+        // A line may begin with a tool name.
         self.starts.contains(first) || (self.state.line_start && is_in_name(first))
     }
 
-    /// The length of the text here in which nothing begins.
+    /// Returns the length of the text in which no form can begin.
     fn plain(&self, rest: &str) -> usize {
         let begins = |c: char| c == '\n' || self.starts.contains(c);
         let mut chars = rest.char_indices();
@@ -316,7 +317,7 @@ impl Extractor {
         }
     }
 
-    /// Reads a form that may begin here.
+    /// Parses a form that may begin here.
     fn read(&mut self, rest: &str, first: char) -> ExtractionStep {
         let mut window = MAX_CALL.min(rest.len());
         while !rest.is_char_boundary(window) {
@@ -360,7 +361,7 @@ impl Extractor {
         if let Some(unreadable) = self.unreadable(&rest[..window], reached, false) {
             return ExtractionStep::Unreadable(first.len_utf8(), unreadable);
         }
-        // It may begin anew inside what was read, but not for ever.
+        // Another form may begin inside the text of the failed form, but the number of repetitions is limited.
         self.failed += reached;
         if self.failed > AGAIN_FREE + self.decided * AGAIN_PER_BYTE {
             ExtractionStep::Text(reached.max(first.len_utf8()))

@@ -1,18 +1,18 @@
-//! JSON as models write it.
+//! A lenient parser of JSON as models write it.
 //!
-//! Mended is only what has one meaning: trailing commas, single quotes, Python's `True`, `False` and `None`, keys
-//! without quotes, comments, braces doubled by a prompt's template, line ends and stray backslashes in strings.
-//! Nothing is made up: what is not closed is not there. Numbers keep their digits.
+//! Errors with only one possible meaning are repaired: trailing commas, single quotes, Python's `True`, `False` and `None`, keys
+//! without quotes, comments, braces doubled by a prompt template, and line ends and stray backslashes in strings. Nothing is
+//! invented: an unclosed value is not accepted. Numbers keep their digits.
 
 use super::cursor::{Cursor, ParseResult, ParseStop};
 
-/// Deeper than any arguments are.
+/// Maximum nesting depth of a value.
 const MAX_DEPTH: usize = 64;
 
-/// A value, ready to be written as JSON again.
+/// A JSON value that can be serialized again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Json {
-    /// A number, `true`, `false` or `null`, as JSON writes it.
+    /// A number, `true`, `false` or `null`, in JSON notation.
     Plain(String),
     Text(String),
     List(Vec<Json>),
@@ -20,7 +20,7 @@ pub(super) enum Json {
 }
 
 impl Json {
-    /// The first member of that name.
+    /// Returns the first member named `name`.
     pub(super) fn member(&self, name: &str) -> Option<&Json> {
         match self {
             Self::Object(members) => members.iter().find(|it| it.0 == name).map(|it| &it.1),
@@ -39,7 +39,7 @@ impl Json {
         matches!(self, Self::Plain(word) if word == "null")
     }
 
-    /// The value as JSON text.
+    /// Returns the value as JSON text.
     pub(super) fn to_json(&self) -> String {
         let mut out = String::new();
         self.write(&mut out);
@@ -80,10 +80,10 @@ fn write_text(text: &str, out: &mut String) {
     out.push_str(&serde_json::Value::from(text).to_string());
 }
 
-/// The value of a whole text.
+/// Parses a text that consists of a single value.
 pub(super) fn whole(text: &str) -> Option<Json> {
     let steps = std::cell::Cell::new(0);
-    // A number ends where something else begins.
+    // The parser recognizes the end of a number only by a following character.
     let text = format!("{} ", text.trim());
     let mut cursor = Cursor::new(&text, &steps);
     let value = value(&mut cursor).ok()?;
@@ -91,7 +91,7 @@ pub(super) fn whole(text: &str) -> Option<Json> {
     cursor.is_done().then_some(value)
 }
 
-/// The value that a text begins with, and its length in bytes. A number at the very end of the text is none.
+/// Parses the value at the start of a text and returns it with its length in bytes. Fails for a number at the end of the text.
 pub(super) fn value_at_start(text: &str) -> Option<(Json, usize)> {
     let steps = std::cell::Cell::new(0);
     let mut cursor = Cursor::new(text, &steps);
@@ -99,12 +99,12 @@ pub(super) fn value_at_start(text: &str) -> Option<(Json, usize)> {
     Some((value, cursor.at()))
 }
 
-/// One value.
+/// Parses a value.
 pub(super) fn value(cursor: &mut Cursor) -> ParseResult<Json> {
     value_at(cursor, 0)
 }
 
-/// One object.
+/// Parses an object.
 pub(super) fn object(cursor: &mut Cursor) -> ParseResult<Json> {
     if cursor.peek()? == '{' {
         value(cursor)
@@ -174,7 +174,7 @@ fn items(cursor: &mut Cursor, depth: usize) -> ParseResult<Json> {
     Ok(Json::List(items))
 }
 
-/// Whether a comma came, and with it perhaps another one of what is listed.
+/// Parses a separator and returns whether it was a comma, after which another element may follow.
 fn separated(cursor: &mut Cursor, close: char) -> ParseResult<bool> {
     blanks_and_comments(cursor)?;
     match cursor.peek()? {
@@ -227,14 +227,14 @@ fn word(cursor: &mut Cursor) -> ParseResult<Json> {
 
 fn number(cursor: &mut Cursor) -> ParseResult<String> {
     let number = cursor.run_of(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '+' | '.'))?;
-    // The same rule that reads it later.
+    // `serde_json` decides, because it parses the number again later.
     match serde_json::from_str::<serde_json::Number>(number) {
         Ok(_) => Ok(number.to_owned()),
         Err(_) => Err(ParseStop::No),
     }
 }
 
-/// A string in either sort of quotes.
+/// Parses a string in single or double quotes.
 pub(super) fn text(cursor: &mut Cursor) -> ParseResult<String> {
     let quote @ ('"' | '\'') = cursor.next()? else {
         return Err(ParseStop::No);
@@ -258,13 +258,13 @@ fn escaped(cursor: &mut Cursor, text: &mut String) -> ParseResult<()> {
         'r' => text.push('\r'),
         't' => text.push('\t'),
         'u' => text.push(code_point(cursor)?),
-        // A stray backslash, as in a regular expression.
+        // A stray backslash, as in a regular expression, is kept.
         c => text.extend(['\\', c]),
     }
     Ok(())
 }
 
-/// The character of `\uXXXX`, or of two of them. Half of one is none.
+/// Parses the character of `\uXXXX` or of a surrogate pair of two of them. A single surrogate is rejected.
 fn code_point(cursor: &mut Cursor) -> ParseResult<char> {
     let high = hex4(cursor)?;
     let code = if (0xd800..0xdc00).contains(&high) {

@@ -1,15 +1,15 @@
-//! Reads the tool calls of models that write them as text.
+//! Parses tool calls that language models write as text.
 //!
 //! ```text
-//!  text of the model, piece by piece ─▶ Extractor ─▶ Text, Call, Text …
-//!                                          │ forms of the model's family
-//!                                          ▼
-//!                                  families/*: one file for each way to write a call
-//!                                          │
-//!                            cursor · json · shape: what they are built of
+//!  text of the model, in pieces ─▶ Extractor ─▶ Text, Call, Text …
+//!                                     │ forms of the model's family
+//!                                     ▼
+//!                             families/*: one file per notation of calls
+//!                                     │
+//!                       cursor · json · shape: building blocks of the notations
 //! ```
 //!
-//! Only what a model says is ever given to it; never what a tool gave or a person wrote.
+//! Only calls in the model's own output are genuine. Never run calls that were parsed from tool results or user messages.
 
 mod cursor;
 mod extractor;
@@ -37,35 +37,36 @@ pub use syntax::CallSyntax;
 pub use template::TemplateError;
 pub use unreadable::UnreadableCall;
 
-/// JSON that a model wrote by its own rules, as JSON; none where it can have no one meaning.
+/// Converts JSON in the notation of a model to valid JSON, or returns `None` if it does not have exactly one meaning.
 pub fn mended(text: &str) -> Option<String> {
     json::whole(text).map(|value| value.to_json())
 }
 
-/// A tool as models know it. The name is one that every provider takes: 1 to 64 of `[A-Za-z0-9_-]`.
+/// A tool as models know it. Every provider accepts its name: 1 to 64 of `[A-Za-z0-9_-]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Function {
-    /// What calls name it by.
+    /// The name by which calls refer to the function.
     pub name: String,
-    /// What it is for, in words for the model.
+    /// The description for the model.
     pub description: String,
-    /// JSON Schema of its arguments, an object at the root.
+    /// The JSON Schema of the arguments, whose root is an object.
     pub parameters: Value,
 }
 
-/// What a model's text is made of, in order.
+/// A piece of a model's text, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {
-    /// Byte for byte as the model wrote it.
+    /// Text, byte for byte as the model wrote it.
     Text(String),
-    /// A whole call.
+    /// A complete call.
     Call {
-        /// Of the function.
+        /// The name of the function.
         name: String,
-        /// JSON text of an object.
+        /// The arguments as JSON text of an object.
         arguments: String,
     },
-    /// Takes up none of the text: here begins what surely was meant as a call, and is none.
+    /// Marks the position in the text where an unreadable call begins: a call that was certainly meant but cannot be parsed. The
+    /// text of the call itself follows as [`Piece::Text`].
     Unreadable(UnreadableCall),
 }
 

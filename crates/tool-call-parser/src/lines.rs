@@ -1,4 +1,4 @@
-//! Extraction as a filter of JSON lines: texts in, calls out.
+//! A filter of JSON lines that extracts the calls from texts.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, Read, Write};
@@ -11,14 +11,14 @@ use super::template::TemplateError;
 use super::{CallSyntax, Extractor, Family, Piece};
 use crate::Function;
 
-/// Longer lines are refused.
+/// Maximum length of a line, in bytes. Longer lines are rejected.
 const MAX_LINE: u64 = 16 * 1024 * 1024;
 
-/// How many lines could not be used.
+/// The number of lines that were rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FailedLines(pub usize);
 
-/// Why a line cannot be used. Nothing of it is repeated.
+/// The reason why a line is rejected. Error messages do not repeat any content of the line.
 #[derive(Debug, thiserror::Error)]
 enum LineFault {
     #[error("the line is longer than 16 MiB")]
@@ -59,7 +59,7 @@ struct ExtractedLine<'a> {
 #[derive(Serialize)]
 struct ExtractedCall {
     name: String,
-    /// As they are, digit for digit.
+    /// The arguments, with the digits of numbers unchanged.
     arguments: Box<RawValue>,
 }
 
@@ -70,9 +70,9 @@ struct RefusedLine<'a> {
     error: String,
 }
 
-/// Reads lines `{"id", "text", "tools", "family"?, "template"?}`, tools as the chat completions API has them, and writes a line
-/// `{"id", "calls": [{"name", "arguments"}], "text"}` for each, or `{"id", "error"}` for one that cannot be used.
-/// `syntax` is for lines that name no family and hold no template.
+/// Reads lines `{"id", "text", "tools", "family"?, "template"?}`, with tools in the format of the Chat Completions API. For each
+/// line, writes a line `{"id", "calls": [{"name", "arguments"}], "text"}`, or `{"id", "error"}` if the line is rejected. `syntax`
+/// applies to lines that contain neither a family nor a template.
 pub fn extract_calls(
     input: &mut impl BufRead,
     output: &mut impl Write,
@@ -102,7 +102,7 @@ pub fn extract_calls(
     Ok(FailedLines(failed))
 }
 
-/// The next line that is not blank.
+/// Returns the next line that is not blank.
 fn next_line(input: &mut impl BufRead) -> io::Result<Option<Result<Vec<u8>, LineFault>>> {
     loop {
         let mut line = Vec::new();
@@ -134,11 +134,11 @@ fn parse(line: &[u8]) -> Result<Value, LineFault> {
     }
 }
 
-/// What was learned of the templates of lines: many lines have the same.
+/// A cache of the call formats learned from templates, because many lines contain the same template.
 #[derive(Default)]
 struct LearnedTemplates(HashMap<String, Result<CallSyntax, TemplateError>>);
 
-/// So many templates are remembered at a time.
+/// Maximum number of cached templates.
 const MAX_TEMPLATES: usize = 64;
 
 impl LearnedTemplates {
@@ -206,7 +206,7 @@ fn extract_line<'l>(
     Ok(extracted)
 }
 
-/// A tool of the chat completions API, or the function in it alone.
+/// Converts a tool of the Chat Completions API, or only its `function` member.
 fn function(tool: &Value) -> Option<Function> {
     let function = tool.get("function").unwrap_or(tool);
     let text = |key| function.get(key).and_then(Value::as_str);

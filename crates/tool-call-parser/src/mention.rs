@@ -1,20 +1,20 @@
-//! "I will use the `X` tool": a last resort for models in text mode that name a tool and write no call.
+//! Finds mentions like "I will use the `X` tool", as a last resort for models in text mode that write no call.
 
 use super::cursor::is_in_name;
 
-/// Whoever only names a tool says little; also bounds the work.
+/// Maximum length of a text that is searched, in bytes, which limits the work. A text that only names a tool is short.
 const MAX_TEXT: usize = 16 * 1024;
 
-/// Words that turn "use the X tool" into the opposite, beside all that end in "n't".
+/// Words that negate "use the X tool", in addition to all words that end in "n't".
 const NEGATIONS: [&str; 6] = ["not", "never", "without", "avoid", "cannot", "than"];
 
-/// What makes "no" one of them.
+/// Words that make a preceding "no" a negation, as in "no need".
 const NO: [&str; 4] = ["need", "reason", "longer", "point"];
 
-/// The tools of which a text says that they are used, in order, each once. Their calls have no arguments.
+/// Returns the tools that a text says it will use, in order and without duplicates. Their calls have no arguments.
 ///
-/// Not what is negated in its sentence, asked, quoted, or part of a longer name. Only for a text in which no call was
-/// found; an assistant may leave it off.
+/// Mentions that are negated, part of a question, quoted or part of a longer name do not count. To be used only for a text in
+/// which no call was found.
 pub fn mentioned<'t>(text: &str, tools: &[&'t str]) -> Vec<&'t str> {
     let mut found: Vec<&'t str> = Vec::new();
     if text.len() > MAX_TEXT {
@@ -41,7 +41,7 @@ pub fn mentioned<'t>(text: &str, tools: &[&'t str]) -> Vec<&'t str> {
     found
 }
 
-/// Each with the mark that ends it. A dot within a name ends none.
+/// Returns the sentences of a line, each with its punctuation mark. A dot within a name does not end a sentence.
 fn sentences(line: &str) -> impl Iterator<Item = &str> {
     let mut rest = line;
     std::iter::from_fn(move || {
@@ -64,7 +64,7 @@ fn sentences(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Where each "use the X tool" begins, and what is written for X.
+/// Returns the positions of all phrases "use the X tool" and the text of each X.
 fn uses(sentence: &str) -> Vec<(usize, &str)> {
     let mut uses = Vec::new();
     let mut words = WordSpans {
@@ -94,7 +94,7 @@ fn uses(sentence: &str) -> Vec<(usize, &str)> {
     uses
 }
 
-/// Words between white space, with their places.
+/// An iterator over the words of a text, with their positions.
 struct WordSpans<'a> {
     rest: &'a str,
     at: usize,
@@ -125,7 +125,7 @@ fn is_negated(before: &str) -> bool {
     words.iter().any(negates) || words.windows(2).any(is_no)
 }
 
-/// Whether a quotation was opened and not closed.
+/// Returns whether a quotation was opened but not closed.
 fn is_quoted(before: &str) -> bool {
     let count = |quote: char| before.chars().filter(|c| *c == quote).count();
     let single = before

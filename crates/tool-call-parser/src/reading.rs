@@ -1,73 +1,73 @@
-//! What the forms have in common: where they may stand, and what of it becomes a call.
+//! The common parts of all forms: where a form may begin, and how its content becomes a call.
 
 use super::cursor::{Cursor, ParseResult, ParseStop, is_in_name};
 use super::json::{self, Json};
 use super::shape;
 use super::tools::ToolSchemas;
 
-/// Longer than any tool's name is.
+/// Maximum length of a tool name, in bytes.
 const MAX_NAME: usize = 128;
 
-/// A whole call.
+/// A complete call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ParsedCall {
     pub(super) name: String,
-    /// JSON text of an object.
+    /// The arguments as JSON text of an object.
     pub(super) arguments: String,
 }
 
-/// One way to write calls.
+/// A notation of calls.
 #[derive(Debug)]
 pub(super) struct Form {
-    /// Characters that it can begin with; empty: any.
+    /// The characters that the form can begin with. Empty means any character.
     pub(super) starts: &'static str,
     pub(super) place: StartPosition,
     pub(super) read: fn(&mut Cursor, &FormReader) -> ParseResult<FoundCalls>,
 }
 
-/// Where a form may begin.
+/// A position where a form may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StartPosition {
-    /// Its opening is like nothing else.
+    /// Anywhere, because the opening of the form is unique.
     Anywhere,
     /// Not within a word.
     Word,
-    /// First on its line.
+    /// At the start of a line.
     Line,
 }
 
-/// What was read.
+/// The calls that a form yielded.
 #[derive(Debug, Default)]
 pub(super) struct FoundCalls {
-    /// In order. None: the stretch that was read is text, whatever it looks like inside.
+    /// The calls, in order. If there are none, the parsed stretch is plain text, and no call is looked for inside it.
     pub(super) calls: Vec<ParsedCall>,
-    /// Whether a code fence was opened and not closed.
+    /// Whether the form opened a code fence without closing it.
     pub(super) fenced: bool,
 }
 
-/// How sure the opening makes it that a call is meant.
+/// The certainty, given an opening, that a call is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CallCertainty {
-    /// A token that means nothing else: a name that no tool has is a call too, so that the model can be told.
+    /// The opening is a token with no other meaning. A call with an unknown name is also returned, so that the model can be told.
     Unmistakable,
-    /// It could be anything; the name must be a tool's.
+    /// The opening can mean anything, so the name must be that of a tool.
     Common,
 }
 
-/// What is known where a form is read.
+/// The context in which a form is parsed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FormReader<'a> {
-    /// What is looked for, in order.
+    /// The forms to try, in order.
     pub(super) forms: &'a [&'static Form],
     pub(super) tools: &'a ToolSchemas,
-    /// In a code block or in quotes, where people show what calls look like.
+    /// Whether the position is in a code block or in quotes, where calls are often only examples.
     pub(super) quoted: bool,
-    /// First on its line, or after a sentence, a colon or a tag.
+    /// Whether the position is at the start of a line or after a sentence, a colon or a tag.
     pub(super) announced: bool,
 }
 
 impl FormReader<'_> {
-    /// The first form that fits what comes next.
+    /// Parses the first admitted form that matches at the cursor.
     pub(super) fn any_form(
         &self,
         cursor: &mut Cursor,
@@ -77,7 +77,7 @@ impl FormReader<'_> {
         first_of(cursor, forms.map(|form| form.read), self)
     }
 
-    /// A call of that name, if it may be one.
+    /// Returns a call with this name and these arguments if both are acceptable.
     pub(super) fn call(
         &self,
         name: &str,
@@ -94,7 +94,7 @@ impl FormReader<'_> {
         })
     }
 
-    /// The name of the tool that is meant.
+    /// Returns the name of the tool that `name` refers to.
     pub(super) fn resolve<'n>(
         &self,
         name: &'n str,
@@ -115,7 +115,7 @@ impl FormReader<'_> {
         }
     }
 
-    /// The calls that a JSON value spells.
+    /// Returns the calls that a JSON value represents.
     pub(super) fn spelled(&self, value: &Json, opening: CallCertainty) -> ParseResult<FoundCalls> {
         let shaped = shape::calls(value).ok_or(ParseStop::No)?;
         if shaped.is_empty() {
@@ -127,14 +127,14 @@ impl FormReader<'_> {
             .map(|it| match (&it.arguments, opening) {
                 (Some(arguments), _) => self.call(&it.name, arguments, opening),
                 (None, CallCertainty::Unmistakable) => self.call(&it.name, &none, opening),
-                // A name alone could be anything.
+                // A name without arguments could be anything.
                 (None, CallCertainty::Common) => Err(ParseStop::No),
             })
             .collect();
         Ok(FoundCalls::calls(calls?))
     }
 
-    /// The calls of the JSON value that comes next, after a token.
+    /// Parses the JSON value after a token and returns its calls.
     pub(super) fn json(&self, cursor: &mut Cursor) -> ParseResult<FoundCalls> {
         cursor.blanks();
         let fenced = maybe_fenced(cursor)?;
@@ -143,7 +143,7 @@ impl FormReader<'_> {
         Ok(FoundCalls { fenced, ..found })
     }
 
-    /// A call whose arguments come next, as an object.
+    /// Parses an object with the arguments of a call to `name`.
     pub(super) fn object(
         &self,
         cursor: &mut Cursor,
@@ -174,7 +174,7 @@ impl From<ParsedCall> for FoundCalls {
     }
 }
 
-/// The first of these ways that fits what comes next.
+/// Returns the result of the first of these parsers that matches at the cursor.
 pub(super) fn first_of<T>(
     cursor: &mut Cursor,
     ways: impl IntoIterator<Item = fn(&mut Cursor, &FormReader) -> ParseResult<T>>,
@@ -199,7 +199,7 @@ pub(super) fn first_of<T>(
     Err(ParseStop::No)
 }
 
-/// The opening of a code fence, with a word or without.
+/// Parses the opening of a code fence, with or without an info string.
 pub(super) fn fence(cursor: &mut Cursor) -> ParseResult<()> {
     cursor.literal("```")?;
     while cursor.peek()?.is_alphanumeric() || matches!(cursor.peek()?, '_' | '-') {
@@ -209,7 +209,7 @@ pub(super) fn fence(cursor: &mut Cursor) -> ParseResult<()> {
     Ok(())
 }
 
-/// The opening of a code fence, if there is one.
+/// Parses the opening of a code fence if there is one, and returns whether there was.
 pub(super) fn maybe_fenced(cursor: &mut Cursor) -> ParseResult<bool> {
     let fenced = cursor.peek()? == '`';
     if fenced {

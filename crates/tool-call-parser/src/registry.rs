@@ -1,4 +1,4 @@
-//! Which family writes calls in which forms.
+//! The families of models and the forms in which they write calls.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,23 +10,23 @@ use super::families::{
 };
 use super::reading::Form;
 
-/// Models that write calls alike.
+/// A family of models that write calls in the same forms.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Family(Option<&'static KnownFamily>);
 
 #[derive(Debug)]
 struct KnownFamily {
-    /// The first one is its name; the others are how names of its models begin.
+    /// The name of the family, followed by prefixes of the names of its models.
     names: &'static [&'static str],
     forms: &'static [&'static Form],
 }
 
 const UNKNOWN: &str = "unknown";
 
-/// What any model may write, whatever its family: what the prompt asks for, and plain JSON.
+/// The forms that models of any family may write: the form that the prompt asks for, and plain JSON.
 static COMMON: [&Form; 3] = [&tool_parameters::FORM, &fenced::FORM, &bare_json::FORM];
 
-/// Each family's own forms. Where two of them begin alike, the stricter one stands first.
+/// The forms of each family. If two forms begin alike, the stricter one precedes the other.
 static FAMILIES: [KnownFamily; 23] = [
     KnownFamily {
         names: &[
@@ -154,16 +154,16 @@ static FAMILIES: [KnownFamily; 23] = [
 ];
 
 impl Family {
-    /// Any of them, told by their openings.
+    /// An unknown family, for which the forms of all families are tried.
     pub const UNKNOWN: Self = Self(None);
 
-    /// The names of all families.
+    /// Returns the names of all families.
     pub fn names() -> Vec<&'static str> {
         let each = FAMILIES.iter().filter_map(|it| it.names.first().copied());
         std::iter::once(UNKNOWN).chain(each).collect()
     }
 
-    /// Its forms, in the order in which they are tried.
+    /// Returns the forms of the family, in the order in which they are tried.
     pub(super) fn forms(self) -> Vec<&'static Form> {
         let own: Vec<&KnownFamily> = match self.0 {
             Some(known) => vec![known],
@@ -187,7 +187,7 @@ impl fmt::Display for Family {
     }
 }
 
-/// A family that is not in the registry.
+/// An error for a family that is not in the registry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown family of models; use one of {}", Family::names().join(", "))]
 pub struct UnknownFamily;
@@ -195,14 +195,14 @@ pub struct UnknownFamily;
 impl FromStr for Family {
     type Err = UnknownFamily;
 
-    /// A family's name, or the name of a model of it, such as `Qwen/Qwen3-Coder-30B`.
+    /// Parses the name of a family, or the name of one of its models, such as `Qwen/Qwen3-Coder-30B`.
     fn from_str(text: &str) -> Result<Self, UnknownFamily> {
         let model = text.trim().rsplit('/').next().unwrap_or_default();
         let model = model.to_ascii_lowercase().replace(['_', '.', ' '], "-");
         if matches!(model.as_str(), UNKNOWN | "auto") {
             return Ok(Self::UNKNOWN);
         }
-        // The longest name is the closest one.
+        // The longest matching name is the most specific one.
         let named = |known: &KnownFamily| {
             let fits = known.names.iter().filter(|it| model.starts_with(**it));
             fits.map(|it| it.len()).max()

@@ -1,8 +1,8 @@
-//! The shapes in which models put a call into JSON.
+//! The shapes of calls in JSON.
 
 use super::json::{self, Json};
 
-/// Where the name stands, and where the arguments may stand beside it.
+/// The keys of the name, each with the possible keys of the arguments.
 const SHAPES: [(&str, &[&str]); 7] = [
     (
         "name",
@@ -26,15 +26,15 @@ const SHAPES: [(&str, &[&str]); 7] = [
     ("function", &["arguments", "parameters", "args"]),
 ];
 
-/// A name and the arguments beside it.
+/// A name and the arguments that belong to it.
 #[derive(Debug)]
 pub(super) struct ShapedCall {
     pub(super) name: String,
-    /// An object; none if the model wrote none.
+    /// The arguments as an object, or `None` if the model wrote none.
     pub(super) arguments: Option<Json>,
 }
 
-/// The calls that a value spells, or none if it is anything else. Of a list, every item must be one.
+/// Returns the calls that a value represents, or `None` if it represents anything else. All items of a list must be calls.
 pub(super) fn calls(value: &Json) -> Option<Vec<ShapedCall>> {
     match value {
         Json::List(items) => {
@@ -58,7 +58,7 @@ pub(super) fn calls(value: &Json) -> Option<Vec<ShapedCall>> {
     }
 }
 
-/// Whether a value has the shape of a call, or of several, and the name of one is `null` or empty.
+/// Returns whether a value has the shape of one or more calls of which one has the name `null` or an empty name.
 pub(super) fn lacks_name(value: &Json) -> bool {
     if let Json::List(items) = value {
         return items.iter().any(lacks_name);
@@ -98,7 +98,7 @@ fn call(object: &Json) -> Option<ShapedCall> {
     Some(ShapedCall { name, arguments })
 }
 
-/// The object that stands for the arguments: itself, or JSON in a text as the chat completions API has it.
+/// Returns the arguments as an object: the value itself, or the JSON in a string, as in the Chat Completions API.
 pub(super) fn arguments(value: &Json) -> Option<Json> {
     match value {
         Json::Object(_) => Some(value.clone()),
@@ -109,7 +109,7 @@ pub(super) fn arguments(value: &Json) -> Option<Json> {
     }
 }
 
-/// Whether this tells what a tool is, as in a list of tools that a model repeats.
+/// Returns whether an object defines a tool, as in a list of tools that a model repeats.
 fn is_definition(object: &Json, parameters: &Json) -> bool {
     object.member("description").is_some()
         || (parameters.member("type").and_then(Json::as_text) == Some("object")

@@ -1,38 +1,38 @@
-//! What is known of the text so far: where its line, its code fence and its thoughts stand.
+//! The state of the parser: its position in a line, in a code fence, and in sections without calls.
 
 use super::cursor::is_in_name;
 use super::reading::StartPosition;
 
-/// Where the text stands that was decided on.
+/// The state after the decided text.
 #[derive(Debug)]
 pub(super) struct ParserState {
     last: Option<char>,
     /// The last character that is not white space.
     last_visible: Option<char>,
-    /// Nothing but spaces since the line began.
+    /// Whether only spaces precede the position in its line.
     pub(super) line_start: bool,
-    /// Backticks that began the line.
+    /// The number of backticks at the start of the line.
     ticks: u8,
     pub(super) fence: Fence,
     pub(super) after_call: bool,
-    /// After a call, and before what ends a series of calls.
+    /// Whether the position is after a call and before a token that ends a series of calls.
     continues: bool,
-    /// Where no call is looked for before one of these.
+    /// The tokens that end the current section without calls, or `None` outside such sections.
     pub(super) quiet: Option<&'static [&'static str]>,
 }
 
-/// Whether the text is in a code fence.
+/// Whether the position is in a code fence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fence {
     None,
-    /// Its opening is text.
+    /// In a fence whose opening is part of the text.
     Shown,
-    /// Its opening went with a call, and so does its end.
+    /// In a fence whose opening was removed together with a call, as its end will be.
     Dropped,
 }
 
 impl ParserState {
-    /// Before all text.
+    /// Creates the state before any text.
     pub(super) fn new() -> Self {
         Self {
             last: None,
@@ -46,7 +46,7 @@ impl ParserState {
         }
     }
 
-    /// More text.
+    /// Advances the state over `text`.
     pub(super) fn note(&mut self, text: &str) {
         self.after_call = false;
         self.continues = false;
@@ -80,7 +80,7 @@ impl ParserState {
         }
     }
 
-    /// Calls were read, up to here.
+    /// Advances the state over calls.
     pub(super) fn called(&mut self, fenced: bool) {
         self.last = None;
         self.last_visible = None;
@@ -93,27 +93,27 @@ impl ParserState {
         }
     }
 
-    /// In a code fence, or after a backtick.
+    /// Returns whether the position is in a code fence or after a backtick.
     pub(super) fn is_quoted(&self) -> bool {
         self.fence != Fence::None || self.last == Some('`')
     }
 
-    /// First on its line, or after a sentence, a colon or a tag.
+    /// Returns whether the position is at the start of a line or after a sentence, a colon or a tag.
     pub(super) fn is_announced(&self) -> bool {
         self.line_start || matches!(self.last_visible, Some(':' | '.' | '!' | '?' | '>'))
     }
 
-    /// The series of calls is over.
+    /// Ends the series of calls.
     pub(super) fn end_series(&mut self) {
         self.continues = false;
     }
 
-    /// Whether another call may follow without its opening.
+    /// Returns whether another call may follow without an opening.
     pub(super) fn continues(&self) -> bool {
         self.continues
     }
 
-    /// Whether signs that could mean anything may open a call here, or a name without any signs before it.
+    /// Returns whether ambiguous characters may open a call here, or, if `has_none`, a name without any opening.
     pub(super) fn admits_signs(&self, has_none: bool) -> bool {
         if has_none {
             self.line_start

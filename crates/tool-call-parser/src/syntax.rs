@@ -1,11 +1,11 @@
-//! How a model writes calls as text: by the habits of its family, and by its own chat template where there is one.
+//! The syntax in which a model writes calls as text, given by its family and its chat template.
 
 use std::sync::Arc;
 
 use super::Family;
 use super::template::{CallFormat, TemplateError};
 
-/// How a model writes calls.
+/// The syntax in which a model writes calls.
 #[derive(Debug, Clone, Default)]
 pub struct CallSyntax {
     pub(super) family: Family,
@@ -13,8 +13,7 @@ pub struct CallSyntax {
 }
 
 impl CallSyntax {
-    /// The same, with what the model's chat template (Jinja) shows of its calls. It is tried before the forms of the
-    /// family.
+    /// Adds the call format of the model's chat template (in Jinja), which is tried before the forms of the family.
     pub fn with_template(self, source: &str) -> Result<Self, TemplateError> {
         let format = CallFormat::learn(source)?;
         Ok(Self {
@@ -23,7 +22,7 @@ impl CallSyntax {
         })
     }
 
-    /// The same, for a model of this family.
+    /// Sets the family of the model.
     #[must_use]
     pub fn with_family(self, family: Family) -> Self {
         Self { family, ..self }

@@ -1,6 +1,6 @@
-//! Tokens that stand around calls.
+//! Tokens that surround calls.
 
-/// Where no call is looked for, before one of the words that end it: thoughts, and results that a model makes up.
+/// The openings and ends of sections without calls: reasoning, and tool results that a model makes up.
 pub(super) const QUIET: [(&str, &[&str]); 16] = [
     ("<think>", &["</think>"]),
     ("<thinking>", &["</thinking>"]),
@@ -23,7 +23,7 @@ pub(super) const QUIET: [(&str, &[&str]); 16] = [
     ("<|START_TOOL_RESULT|>", &["<|END_TOOL_RESULT|>"]),
 ];
 
-/// What follows a call and belongs to it. It needs not be there: servers cut at such tokens.
+/// Tokens that follow a call and belong to it. They are optional, because servers stop generating at such tokens.
 pub(super) const CLOSINGS: [&str; 44] = [
     "</tool_call>",
     "</tool_calls>",
@@ -66,7 +66,7 @@ pub(super) const CLOSINGS: [&str; 44] = [
     "<end_function_call>",
     "<end_of_turn>",
     "<tool_call|>",
-    // One too many, or what stands between objects.
+    // A surplus brace, or a separator between objects.
     "}",
     ",",
     ";",

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::json::{self, Json};
 use crate::Function;
 
-/// What is known of the tools, by their names.
+/// The schemas of the tools' arguments, by tool name.
 #[derive(Debug)]
 pub(super) struct ToolSchemas(HashMap<String, Value>);
 
@@ -24,8 +24,8 @@ impl ToolSchemas {
         self.0.contains_key(name)
     }
 
-    /// A value written as plain text, as the tool's schema types it: what may be a string stays one, everything else
-    /// is read as JSON. Text that is no such value is left for the validation to complain about.
+    /// Converts a value written as plain text according to the tool's schema: a value that may be a string stays text, anything
+    /// else is parsed as JSON. Text that does not fit is left unchanged, so that the validation reports it.
     pub(super) fn typed(&self, tool: &str, parameter: &str, text: &str) -> Json {
         let schema = self
             .0
@@ -39,7 +39,7 @@ impl ToolSchemas {
             return Json::Text(text.to_owned());
         }
         match json::whole(text) {
-            // A quoted text is one only where nothing says what it should be.
+            // A quoted text is parsed as a JSON string only if the schema names no type.
             Some(Json::Text(inner)) if types.is_empty() && text.trim().starts_with('"') => {
                 Json::Text(inner)
             }
@@ -49,7 +49,7 @@ impl ToolSchemas {
     }
 }
 
-/// The types that a schema names, in itself or in its alternatives.
+/// Returns the types of a schema, including those of its alternatives.
 fn types_of(schema: &Value) -> Vec<&str> {
     let mut types = match schema.get("type") {
         Some(Value::String(one)) => vec![one.as_str()],

@@ -1,14 +1,14 @@
-//! Calls that a model surely meant and that cannot be read. They are no calls, but the model has to be told.
+//! Calls that a model certainly meant but that cannot be parsed. They are not run, but the model has to be told.
 
 use super::cursor::is_in_name;
 use super::json;
 use super::shape;
 use super::template::CallFormat;
 
-/// How much of what was written the model is shown again.
+/// Maximum length of an unreadable call's text that is shown to the model again, in bytes.
 const MAX_SHOWN: usize = 2 * 1024;
 
-/// Tokens that mean nothing but a call, where JSON or a name follows.
+/// Tokens that can only mean a call if JSON follows.
 const OPENINGS: [&str; 19] = [
     "<tool_call>",
     "<tool_calls>",
@@ -31,16 +31,17 @@ const OPENINGS: [&str; 19] = [
     "[TOOL_CALLS]",
 ];
 
-/// A call that cannot be read.
+/// A call that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnreadableCall {
-    /// As the model wrote it, or `null` where it wrote none.
+    /// The name as the model wrote it, or `null` if there is none.
     pub name: String,
-    /// What the model wrote after the name, or all of it.
+    /// The text after the name, or the complete text of the call.
     pub written: String,
 }
 
-/// The call that surely is meant at the start of `text`, which is none that can be read. `is_whole`: nothing follows.
+/// Returns the unreadable call at the start of `text`, if a call is certainly meant there. `is_whole` states that no text
+/// follows.
 pub(super) fn meant(
     text: &str,
     format: Option<&CallFormat>,
@@ -52,7 +53,7 @@ pub(super) fn meant(
         .or_else(|| nameless(text))
 }
 
-/// `TOOL:` in capitals, and `PARAMETERS:` on one of the next lines; or at the end of all, a tool without parameters.
+/// Matches `TOOL:` in capitals, followed by `PARAMETERS:` on a later line, or by the end of the text for a known tool.
 fn tool_parameters(
     text: &str,
     knows: impl Fn(&str) -> bool,
@@ -72,7 +73,7 @@ fn tool_parameters(
     })
 }
 
-/// What follows a keyword and its colon.
+/// Returns the text after a keyword and its colon.
 fn keyword<'a>(text: &'a str, word: &str) -> Option<&'a str> {
     let rest = text.trim_start_matches('*').strip_prefix(word)?;
     let rest = rest.trim_start_matches(['*', ' ', '\t']);
@@ -83,14 +84,14 @@ fn after_token(text: &str, format: Option<&CallFormat>) -> Option<UnreadableCall
     let opening = OPENINGS.iter().find_map(|it| text.strip_prefix(it));
     let opening = opening.or_else(|| format?.after_opening(text));
     let rest = opening?.trim_start();
-    // A token alone may be one that a person asked about.
+    // A token alone may occur in an explanation, so JSON has to follow.
     rest.starts_with(['{', '[']).then(|| UnreadableCall {
         name: name_in(rest),
         written: shown(rest),
     })
 }
 
-/// JSON of a call whose name is `null` or empty, or of several calls one of which is such.
+/// Matches JSON of one or several calls of which one has the name `null` or an empty name.
 fn nameless(text: &str) -> Option<UnreadableCall> {
     if !text.starts_with(['{', '[']) {
         return None;
@@ -102,7 +103,7 @@ fn nameless(text: &str) -> Option<UnreadableCall> {
     })
 }
 
-/// The name in JSON that may be broken.
+/// Returns the name in JSON that may be invalid.
 fn name_in(text: &str) -> String {
     let name = text.split_once("\"name\"").and_then(|(_, rest)| {
         let rest = rest.trim_start().strip_prefix(':')?.trim_start();

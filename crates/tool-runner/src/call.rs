@@ -1,10 +1,10 @@
-//! The story of one call, read from top to bottom.
+//! Runs one tool call, from its admission to its result.
 //!
 //! ```text
 //!   admit:  tool ─▶ permit ─▶ AdmittedCall          refused: nothing ran
 //!   run:    arguments ─▶ execute ⇄ row rule ─▶ redact ─▶ result
-//!                          ├ an MCP server may ask the client first ─▶ what it waits for
-//!                          └ or go on by itself ─▶ a task, to be looked after by the same call with a step
+//!                          ├ the MCP server asks the client ─▶ the call waits for input
+//!                          └ the MCP server continues on its own ─▶ a task, followed up by the same call
 //! ```
 
 mod idempotency;
@@ -45,30 +45,30 @@ use crate::sorted_arguments::sorted;
 use wardgate_mcp_client::{TaskStatus, UpstreamRpcError};
 use wardgate_resilience::{Attempt, FailedAttempt, GuardError, GuardedCall};
 
-/// The column whose class governs the words an upstream fails in.
+/// Column whose class governs the error messages of an upstream.
 pub(crate) const ERROR: &str = "error";
 
-/// Rows of a large result that its answer shows.
+/// Number of rows of a large result that the response shows.
 const SAMPLE: usize = 20;
 
-/// A call as the service was asked for it, its fields checked.
+/// A request to call a tool, with its fields checked.
 pub(crate) struct CallRequest {
     pub(crate) id: CallId,
     pub(crate) caller: Arc<Caller>,
-    /// Canonical name.
+    /// The canonical name of the tool.
     pub(crate) tool: String,
-    /// One JSON object, byte for byte what the policy decided on.
+    /// The arguments as one JSON object, byte for byte what the policy service decided on.
     pub(crate) arguments: Bytes,
     pub(crate) permit: Option<SignedPermit>,
-    /// The caller's bearer token, where the tool needs it. It is never logged.
+    /// The caller's bearer token, if the tool needs it. The token is never logged.
     pub(crate) caller_token: Option<String>,
-    /// The same key and arguments never run a tool that writes twice.
+    /// The idempotency key: a tool that writes never runs twice with the same key and arguments.
     pub(crate) idempotency_key: Option<String>,
-    /// What the client can take part in; read only where the tool's source may talk to it.
+    /// What the client can take part in. The field is read only if the tool's source may talk to the client.
     pub(crate) interaction: Option<UncheckedInteraction>,
 }
 
-/// A call that may run. Only [`admit`] makes one.
+/// A call that may run. Only [`admit`] creates one.
 pub(crate) struct AdmittedCall {
     id: CallId,
     caller: Arc<Caller>,
@@ -83,7 +83,7 @@ pub(crate) struct AdmittedCall {
     stopwatch: Stopwatch,
 }
 
-/// Finds the tool and turns the signed permit into the right to run it once.
+/// Finds the tool and verifies the signed permit, which allows one run of the tool.
 pub(crate) fn admit(
     call: CallRequest,
     loaded: &Arc<LoadedCatalogue>,
@@ -125,17 +125,17 @@ pub(crate) fn admit(
 }
 
 impl AdmittedCall {
-    /// Canonical name of its tool.
+    /// Returns the canonical name of the tool.
     pub(crate) fn tool(&self) -> &str {
         self.tool.tool.facts().name.as_str()
     }
 
-    /// Whether it may change something.
+    /// Returns whether the tool may change something.
     pub(crate) fn may_write(&self) -> bool {
         !self.tool.tool.facts().read_only
     }
 
-    /// What the record says of it.
+    /// Returns the facts of this call for its audit record.
     pub(crate) fn execution(&self) -> CallFacts {
         execution_facts(
             self.id,
@@ -146,13 +146,14 @@ impl AdmittedCall {
         )
     }
 
-    /// Runs the tool and tells `listener` what it says meanwhile. Dropping the future stops the work in the source.
+    /// Runs the tool and sends its progress and messages to `listener`. Dropping the future stops the work in the
+    /// source.
     pub(crate) async fn run(
         mut self,
         shared: &SharedState,
         listener: &mpsc::Sender<CallEvent>,
     ) -> CallEnd {
-        // The line of a call is the one that the gateway writes at its end.
+        // The call is logged at debug level because the gateway writes the one log line per call when the call ends.
         debug!(
             { names::CALL_ID } = %self.id,
             { names::TOOL } = self.tool(),
@@ -165,12 +166,12 @@ impl AdmittedCall {
             Err(invalid) => return self.fail(&Failure::invalid(invalid.to_string()), 0).end,
         };
         let deadline = Instant::now() + self.tool.time_limit;
-        // What a client takes part in is its own.
+        // A result that depends on the client's input is not shared.
         let is_shared = self.interaction.as_ref().is_none_or(Interaction::is_idle);
         let kept_for = self.tool.tool.cache().filter(|_| is_shared);
         let key = self.idempotency_key.take();
         match (key.filter(|_| !self.is_task_request()), kept_for) {
-            // To run what reads twice is no harm.
+            // Only a tool that writes needs the key: a second run of a tool that reads does no harm.
             (Some(key), _) if !self.tool.tool.facts().read_only => {
                 Box::pin(self.run_once(&key, &arguments, deadline, shared, listener)).await
             }
@@ -179,7 +180,7 @@ impl AdmittedCall {
                 let run = async {
                     let performing = self.perform(&arguments, None, deadline, shared, listener);
                     match performing.await.end {
-                        // A failure is never kept, nor what is none yet.
+                        // Neither failures nor unfinished calls are cached.
                         CallEnd::Result(result) if !result.is_error => Ok(result),
                         other => Err(other),
                     }
@@ -210,8 +211,8 @@ impl AdmittedCall {
         Ok(arguments)
     }
 
-    /// Everything that the result depends on. Callers share one only where neither the rows nor the source can
-    /// tell them apart.
+    /// Returns the cache key, which covers everything that the result depends on. Callers share an entry only if
+    /// neither the row rule nor the source distinguishes between them.
     fn cache_key(&self, arguments: &Map<String, Value>) -> Digest {
         let terms = self.permit.terms();
         let is_personal = terms.row_rule.as_ref().is_some_and(|rule| !rule.all)
@@ -225,7 +226,8 @@ impl AdmittedCall {
         Digest::of_texts(&[&definition, &policy, &shown, &sorted(arguments), &who])
     }
 
-    /// What decides how much of a result may be seen: definition, policies, rows and columns.
+    /// Returns what decides how much of a result may be seen: the definition, the policies, the row rule and the
+    /// columns.
     fn terms(&self) -> [String; 3] {
         let terms = self.permit.terms();
         [
@@ -235,7 +237,7 @@ impl AdmittedCall {
         ]
     }
 
-    /// Runs it past its limits and its source's breaker, and makes a result of what came out.
+    /// Runs the tool within its limits and the circuit breaker of its source, and turns the outcome into a result.
     async fn perform(
         mut self,
         arguments: &Map<String, Value>,
@@ -265,7 +267,7 @@ impl AdmittedCall {
         let elicitation = elicitation.filter(|_| !audience.is_restricted());
         let mut output = Output::new(tool.tool.result(), gate, tool.caps(), Some(audience))
             .with_page(tool.page(arguments));
-        // A look at a task is no call of its tool.
+        // A request about a task is not counted as a call of its tool.
         let guard = if self.is_task_request() {
             tool.guard().without_limits()
         } else {
@@ -273,7 +275,7 @@ impl AdmittedCall {
         };
         let call = GuardedCall {
             caller: &self.caller,
-            // What a client answered is used once.
+            // The client's answers are used only once, so an attempt that uses them is not repeated.
             repeatable: tool.tool.is_repeatable()
                 && !elicitation.as_ref().is_some_and(Elicitation::resumes),
             deadline,
@@ -313,7 +315,7 @@ impl AdmittedCall {
             .await
     }
 
-    /// Makes a result of what came out.
+    /// Turns the outcome of the run into a result.
     async fn conclude(
         self,
         outcome: Result<(), GuardError<ExecutorError>>,
@@ -332,7 +334,8 @@ impl AdmittedCall {
                 Failure::undecided()
             }
             Ok(()) => {
-                // Of all rows: those beyond the answer can be asked for by its handle.
+                // The data subjects are those of all rows, because the rows beyond the response can be requested by its
+                // handle.
                 let rows = retained.rows.iter().chain(&retained.overflow);
                 let subjects = self.tool.tool.result().data_subjects(rows, arguments);
                 let handle = Box::pin(self.store_large_result(&mut retained, shared)).await;
@@ -347,7 +350,7 @@ impl AdmittedCall {
             }
             Err(error) => {
                 if let GuardError::Failed(error) = &error {
-                    // It holds no value of a row or an argument.
+                    // The error contains no value of a row or an argument.
                     warn!({ names::CALL_ID } = %self.id, %error, "a tool failed in its source");
                 }
                 let call = FailedCall {
@@ -361,7 +364,7 @@ impl AdmittedCall {
         self.fail(&failure, retained.withheld)
     }
 
-    /// Where the tool's source may talk to the client.
+    /// Returns the exchange with the client if the tool's source may talk to the client.
     fn elicitation<'a>(
         &'a self,
         arguments: &'a Map<String, Value>,
@@ -380,7 +383,7 @@ impl AdmittedCall {
             &self.caller,
             request,
         );
-        // A key stands for one result: who repeats the call would not get the task again.
+        // An idempotency key stands for one result, and a caller that repeats the call would not get the task again.
         Some(elicitation.with_task_if(key.is_none()))
     }
 
@@ -409,7 +412,7 @@ impl AdmittedCall {
         }
     }
 
-    /// Nothing ran: the caller has to let the source act in their name first.
+    /// Ends a call that did not run because the caller has to let the source act in their name first.
     fn connect(self, scope: Option<String>) -> EndedRun {
         let connect = ConnectTarget {
             source: self.tool.tool.source().unwrap_or_default().to_owned(),
@@ -427,7 +430,7 @@ impl AdmittedCall {
         }
     }
 
-    /// The round is over; the call goes on with the client's answers.
+    /// Ends this round of the call. The call goes on with the client's answers.
     fn suspend(self, round: SuspendedRound) -> EndedRun {
         let facts = result::facts(Status::Ok, "", self.stopwatch.into_stages());
         EndedRun {
@@ -436,8 +439,8 @@ impl AdmittedCall {
         }
     }
 
-    /// Keeps a result that is too large for an answer, and leaves a sample of it. What cannot be kept is cut, and
-    /// the answer says so.
+    /// Stores a result that is too large for a response, and keeps a sample of its rows. If the result cannot be
+    /// stored, it is truncated and the response says that it is.
     async fn store_large_result(
         &self,
         retained: &mut RetainedRows,
@@ -471,7 +474,7 @@ impl AdmittedCall {
         }
     }
 
-    /// Makes the result of what goes on as it is.
+    /// Creates the result from an upstream result that is released unchanged.
     fn release_unchanged(mut self, unchanged: UnchangedResult, subjects: DataSubjects) -> EndedRun {
         self.stopwatch.lap("redact");
         let (status, kind) = status_of(unchanged.is_error);
@@ -491,7 +494,7 @@ impl AdmittedCall {
         }
     }
 
-    /// Redacts what was kept and makes the result of it.
+    /// Redacts the retained rows and creates the result from them.
     fn release(
         mut self,
         retained: RetainedRows,
@@ -505,7 +508,7 @@ impl AdmittedCall {
             && retained.released.is_none()
             && let Some(template) = &shape.empty_error
         {
-            // A text placeholder of a message takes any value.
+            // A text placeholder of a message accepts any value.
             let text = template.fill_plain(arguments).unwrap_or_default();
             return self.fail(&Failure::new(Reason::NO_ROWS, text), retained.withheld);
         }
@@ -548,8 +551,8 @@ impl AdmittedCall {
         }
     }
 
-    /// Logs how many columns were left out and why; and, once for each tool of a catalogue, which of them have no class
-    /// and where they would get one.
+    /// Logs how many columns were left out and why. The first time for each tool of a catalogue, also logs which of
+    /// those columns have no class and where to give them one.
     fn log_dropped_columns(&self, dropped: &DroppedColumns) {
         if dropped.is_empty() {
             return;
@@ -572,7 +575,7 @@ impl AdmittedCall {
         }
     }
 
-    /// The upstream's own words, as far as the permit lets them out.
+    /// Turns the error message of an upstream into a failure, redacted as the permit requires.
     fn reported(&self, words: String) -> Failure {
         let shape = self.tool.tool.result();
         let class = shape.class(ERROR);
@@ -589,7 +592,7 @@ impl AdmittedCall {
         }
     }
 
-    /// The JSON-RPC error of an upstream, as far as the permit lets it out.
+    /// Turns the JSON-RPC error of an upstream into a failure, redacted as the permit requires.
     fn protocol_error(self, error: UpstreamRpcError) -> EndedRun {
         let released = self.released_error(&error);
         let phi = self.tool.tool.result().class(ERROR).is_phi();
@@ -619,7 +622,7 @@ impl AdmittedCall {
     }
 }
 
-/// What the record says of a result that may say itself that it is a failure.
+/// Returns the status and error kind that are recorded for a result, which may itself report a failure.
 fn status_of(is_error: bool) -> (Status, &'static str) {
     if is_error {
         (Status::Error, Reason::TOOL_ERROR.as_str())
@@ -628,24 +631,24 @@ fn status_of(is_error: bool) -> (Status, &'static str) {
     }
 }
 
-/// What comes of a call.
+/// The outcome of a call.
 pub(crate) enum CallEnd {
     Result(ToolResult),
-    /// It waits for its client.
+    /// The call waits for input from its client.
     InputRequired(InputRequired),
-    /// It goes on as a task, or is about one.
+    /// The call goes on as a task, or was a request about a task.
     Task(Box<Task>),
 }
 
-/// How a run ended.
+/// The outcome of a run, and whether the run had an effect.
 struct EndedRun {
     end: CallEnd,
     effect: ToolEffect,
 }
 
-/// What a guard runs, once or more often.
+/// The attempt that a guard makes once or several times.
 struct Execution<'a, 'o> {
-    /// How often it was made.
+    /// The number of attempts made so far.
     attempts: &'a mut u32,
     executor: &'a dyn Executor,
     invocation: Invocation<'a>,

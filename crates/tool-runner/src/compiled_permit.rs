@@ -1,4 +1,4 @@
-//! What was once worked out for a signed permit.
+//! The results of compiling a signed permit, which are computed once and reused.
 
 use wardgate_domain::{ColumnClass, ColumnTier, Permit, VerifiedTerms};
 use wardgate_redact::Redactor;
@@ -6,19 +6,20 @@ use wardgate_redact::Redactor;
 use crate::pushdown::PushedCondition;
 use crate::row_rule::RowGate;
 
-/// A verified permit, compiled for its tool, or for what a source offers besides tools.
+/// A verified permit, compiled for its tool or for the prompts and resources of a source.
 pub(crate) struct CompiledPermit {
     pub(crate) verified: VerifiedTerms,
-    /// `None` where rows are not governed.
+    /// The row rule, or `None` if rows are not governed.
     pub(crate) gate: Option<RowGate>,
-    /// The rule in the terms of the source, where it can leave rows out itself.
+    /// The row rule in the language of the source, or `None` if the source cannot filter rows itself.
     pub(crate) pushed: Option<PushedCondition>,
     pub(crate) redactor: Redactor,
 }
 
 impl CompiledPermit {
-    /// Whether anything of what can come is not to be seen as it is. Then nothing goes on that no rule of the permit is
-    /// about: no words besides the result, and no question. `classes` are those that can come.
+    /// Returns whether the permit restricts any of the data that can be returned. If it does, nothing is released that
+    /// the permit has no rule for, such as messages besides the result and questions to the client. `classes` are the
+    /// classes that a result can have.
     pub(crate) fn restricts(&self, permit: &Permit, classes: &[ColumnClass]) -> bool {
         let has_rule = self.gate.as_ref().and_then(RowGate::policies).is_some();
         let is_hidden = |class| permit.tier(class) != ColumnTier::Clear;

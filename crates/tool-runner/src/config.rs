@@ -11,45 +11,46 @@ use wardgate_store::DatabaseSettings;
 
 use crate::Error;
 
-/// Section `tool_runner`. Lengths of time are written like `30s` or as whole seconds.
+/// The section `tool_runner`. Durations are written like `30s` or as whole seconds.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The `tools.yaml`.
+    /// The path of the `tools.yaml`.
     pub catalogue: PathBuf,
-    /// Values for `${NAME}` in sources, looked up before the environment. They can hold passwords, so they
+    /// Values for `${NAME}` in sources, which take precedence over the environment. They may contain passwords, so they
     /// are never shown.
     #[serde(skip_serializing)]
     pub variables: BTreeMap<String, String>,
-    /// What must outlive the process and be shared by replicas: `sqlite:PATH`, the file created when absent, or
-    /// `postgres://…`. It can hold a password, so it is never shown.
+    /// The address of the store, which outlives the process and is shared by replicas: `sqlite:PATH`, whose file is
+    /// created if it does not exist, or `postgres://…`. The address may contain a password, so it is never shown.
     #[serde(skip_serializing)]
     pub store: String,
-    /// How the store is used.
+    /// The settings of the store's database.
     pub database: DatabaseSettings,
-    /// Where the other replicas of this service reach this one, like `https://10.1.2.3:7002`; only where there are
-    /// others. A call of an MCP server that waits for its client waits on one replica; the others hand the client's
-    /// answers on to it.
+    /// The address at which the other replicas of this service reach this one, such as `https://10.1.2.3:7002`. It is
+    /// needed only if there are other replicas. A call of an MCP server that waits for its client waits on one replica,
+    /// and the other replicas forward the client's answers to it.
     pub advertise: Option<String>,
-    /// Lets the database apply row rules where it can. Every row is checked again either way.
+    /// Whether the database applies row rules where it can. Every row is checked again in either case.
     pub pushdown: bool,
-    /// Rows one call may return, unless the tool says otherwise.
+    /// The maximum number of rows that one call may return, unless the tool sets its own.
     pub max_rows: usize,
-    /// Bytes of JSON one call may return.
+    /// The maximum size of a call's result, in bytes of JSON.
     pub max_result_bytes: usize,
-    /// Rows kept of one result that is too large for an answer, where some tool reads such results.
+    /// The maximum number of rows that are stored of a result that is too large for a response, if any tool reads such
+    /// results.
     pub kept_rows: usize,
-    /// Bytes of JSON kept of one such result.
+    /// The maximum size of a stored result, in bytes of JSON.
     pub kept_bytes: usize,
-    /// How long it is kept.
+    /// The time for which a large result is stored.
     #[serde(with = "duration")]
     pub kept_for: Duration,
-    /// Bytes of results that tools with `cache` may keep, all together.
+    /// The maximum total size of the cached results of tools with `cache`, in bytes.
     pub result_cache_bytes: usize,
-    /// How long one call may take, unless the tool says otherwise.
+    /// The time limit of one call, unless the tool sets its own.
     #[serde(with = "duration")]
     pub time_limit: Duration,
-    /// How often the catalogue is looked at for changes.
+    /// The interval at which the catalogue is checked for changes.
     #[serde(with = "duration")]
     pub reload_interval: Duration,
 }
@@ -75,7 +76,7 @@ impl fmt::Debug for Config {
 }
 
 impl Config {
-    /// Refuses what the types do not.
+    /// Checks the settings that the types alone do not validate.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let Some(url) = &self.advertise else {
             return Ok(());
@@ -99,7 +100,7 @@ impl Default for Config {
         Self {
             catalogue: PathBuf::from("tools.yaml"),
             variables: BTreeMap::new(),
-            // There is no place that fits every machine; without one the service does not start.
+            // No default location fits every machine; without one the service does not start.
             store: String::new(),
             database: DatabaseSettings::default(),
             advertise: None,

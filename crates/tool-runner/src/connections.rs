@@ -1,4 +1,4 @@
-//! What people let sources do in their name.
+//! Connections of people to sources, which let the sources act in their name.
 //!
 //! ```text
 //!   describe ─▶ start ─▶ the person at the authorization server ─▶ finish: record ─▶ tokens ─▶ store
@@ -66,7 +66,7 @@ pub(crate) async fn finish(
     Ok(())
 }
 
-/// Every connection, for an operator.
+/// Returns every connection to an operator, and records that the operator has read them.
 pub(crate) async fn list(
     switchboard: &Switchboard,
     operator: &IdentifiedOperator,
@@ -76,8 +76,8 @@ pub(crate) async fn list(
     Ok(switchboard.store().connections().await?)
 }
 
-/// Returns the number of connections that were removed, also of sources that are not configured any more. What was
-/// granted to the others is taken back at their servers.
+/// Removes connections, including those of sources that are no longer configured, and returns their number. Grants of
+/// sources that are still configured are also revoked at the authorization server.
 pub(crate) async fn remove(
     loaded: &LoadedCatalogue,
     switchboard: &Switchboard,
@@ -108,7 +108,8 @@ pub(crate) async fn remove(
     }
 }
 
-/// What is to be taken back, of sources that are configured. What cannot be read is forgotten all the same.
+/// Returns the grants to revoke at sources that are configured. A grant that cannot be read is skipped; its connection
+/// is deleted all the same.
 async fn grants(
     loaded: &LoadedCatalogue,
     store: &ToolRunnerStore,
@@ -138,7 +139,7 @@ fn per_user_of<'a>(
     })
 }
 
-/// The operator reads what to mend; nothing in it is the person's.
+/// Converts an error. The message tells the operator what to correct and contains no data of the person.
 fn connect_failure(source: &str, error: &ConnectError) -> Error {
     warn!(source, %error, "a source could not be connected for a caller");
     let reason = match error {

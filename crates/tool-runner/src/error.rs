@@ -1,4 +1,4 @@
-//! What can go wrong before a tool runs. What goes wrong while it runs is a result.
+//! Errors that occur before a tool runs. An error that occurs while a tool runs is a result.
 
 use wardgate_domain::{InvalidMessage, PermitRefusal};
 use wardgate_proto::common::v1::ErrorReason;
@@ -9,41 +9,41 @@ use crate::row_rule::RowRuleError;
 use crate::store::StoreError;
 use wardgate_catalogue::Fault;
 
-/// Why the service did not start, or did not run a call.
+/// The reason why the service did not start, or did not run a call.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The `tools.yaml` has faults.
     #[error("the tool catalogue has faults:\n{}", lines(.0))]
     Catalogue(Vec<Fault>),
-    /// A source's settings were accepted and then not.
+    /// A database source could not be set up although its settings passed validation.
     #[error("a source cannot be set up")]
     Source(#[source] sqlx::Error),
-    /// The settings of an HTTP source were accepted and then not.
+    /// An HTTP source could not be set up although its settings passed validation.
     #[error("an HTTP source cannot be set up: {0}")]
     HttpSource(String),
-    /// The settings of a gRPC source were accepted and then not.
+    /// A gRPC source could not be set up although its settings passed validation.
     #[error("a gRPC source cannot be set up: {0}")]
     GrpcSource(String),
-    /// No address of a replica.
+    /// The configured address of this replica is invalid.
     #[error(
         "tool_runner.advertise: write scheme, host and port, like https://10.1.2.3:7002, instead of `{0}`"
     )]
     Advertise(String),
-    /// A tool works on a source that there is not, or one of another type.
+    /// A tool refers to a source that does not exist or has another type.
     #[error("there is no source `{0}` of the type its tools need")]
     NoSource(String),
-    /// A tool is about conversations, and there is no memory service.
+    /// A tool queries conversations, and no memory service is configured.
     #[error(
         "tool_runner.links.memory is missing: a tool asks the interface `memory`, so name the memory service's address, for example https://127.0.0.1:7004"
     )]
     NoMemory,
-    /// No tool of that canonical name is configured.
+    /// No tool with that canonical name is configured.
     #[error("no tool of that name is configured; list the tools")]
     UnknownTool,
     /// The call carries no permit.
     #[error("the call carries no permit; ask the policy service for one")]
     NoPermit,
-    /// What is said of the client's part is not understood, or the tool knows none.
+    /// The client's part in the interaction is invalid, or the tool does not support any.
     #[error("the client cannot take part like that: {0}")]
     Interaction(#[from] InvalidMessage),
     /// The permit does not cover the call.
@@ -52,38 +52,38 @@ pub enum Error {
     /// The permit's row rule does not fit the tool.
     #[error(transparent)]
     RowRule(#[from] RowRuleError),
-    /// The switches were not read yet.
+    /// The switches have not been read yet.
     #[error("it is not known yet which tools are switched off; try again later")]
     SwitchesUnknown,
-    /// An operator who is refused.
+    /// The operator is refused.
     #[error(transparent)]
     Operator(#[from] OperatorError),
-    /// A switch for something that is not configured.
+    /// A switch was set for a target that is not configured.
     #[error("there is no {kind} `{name}`; use the name that `tools.yaml` gives it, not an alias")]
     NoSuchTarget {
-        /// What kind of thing.
+        /// The kind of the target.
         kind: &'static str,
-        /// Its name.
+        /// The name of the target.
         name: String,
     },
-    /// A person's grant could not be begun or finished.
+    /// A person's grant could not be started or finished.
     #[error("{text}")]
     Connection {
-        /// What a program should make of it.
+        /// The machine-readable reason.
         reason: ErrorReason,
-        /// Why.
+        /// The reason as text.
         text: String,
     },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// What cannot be recorded is not done.
+    /// The change could not be recorded, so it was not made.
     #[error("the change cannot be recorded durably, so it is not made; try again later")]
     NotRecorded(#[source] CallError),
-    /// What cannot be recorded is not run, or not let out.
+    /// The execution could not be recorded, so the call was not run or its result was not released.
     #[error("the call cannot be recorded durably, so nothing of it is released; try again later")]
     ExecutionNotRecorded(#[source] CallError),
-    /// The work ended in a panic.
+    /// The task that made the change panicked.
     #[error("the change was interrupted; list the switches to see whether it was made")]
     Interrupted,
 }

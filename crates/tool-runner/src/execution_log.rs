@@ -1,7 +1,8 @@
-//! The tool-runner's own record of what other processes ask it to run.
+//! The tool-runner's own audit record of the calls that other processes ask it to run.
 //!
-//! The gateway records every call too. Whoever has the gateway's certificate can leave that out; this they cannot: what may
-//! write is on record before it runs, and no other result leaves before its execution is on record.
+//! The gateway records every call too, but a process that has the gateway's certificate could skip that. It cannot skip
+//! this record: a call that may write is recorded before it runs, and the result of any other call is released only
+//! after its execution is recorded.
 
 use std::time::{Duration, Instant};
 
@@ -12,10 +13,11 @@ use wardgate_rpc::client::{AuditClient, CallError, CallEvents};
 
 use crate::Error;
 
-/// An append that failed sooner than this is made once more: a call without a durable record ends within a second.
+/// Time within which a failed append is retried once. It is short because a call without a durable record has to end
+/// within a second.
 const RETRY_WITHIN: Duration = Duration::from_millis(100);
 
-/// Appends executions to the record.
+/// Appends executions to the audit log.
 #[derive(Debug, Clone)]
 pub(crate) struct ExecutionLog {
     audit: AuditClient,
@@ -27,7 +29,7 @@ impl ExecutionLog {
         Self { audit, ambient }
     }
 
-    /// Makes the execution durable.
+    /// Appends the execution durably.
     pub(crate) fn append(
         &self,
         call: CallFacts,
@@ -48,7 +50,7 @@ impl ExecutionLog {
     }
 }
 
-/// What the record says of a call that `permit` covers.
+/// Returns the facts of a call under `permit` for the audit record.
 pub(crate) fn execution_facts(
     id: CallId,
     caller: &Caller,
@@ -72,8 +74,8 @@ pub(crate) fn execution_facts(
     }
 }
 
-/// `events` with nothing of them let out before `recorded` is done; both go on at the same time. Where it fails, the stream
-/// is that error alone, and the work is given up.
+/// Holds back `events` until `recorded` is complete; both futures run concurrently. If `recorded` fails, the stream
+/// contains only that error, and the work is cancelled.
 pub(crate) fn held_until(
     recorded: impl Future<Output = Result<(), Error>> + Send + 'static,
     events: CallEvents,

@@ -1,4 +1,4 @@
-//! Why a tool that ran gave nothing.
+//! Errors of a tool that ran without giving a result.
 
 use std::time::Duration;
 
@@ -10,82 +10,82 @@ use wardgate_mcp_client::UpstreamRpcError;
 use wardgate_resilience::Health;
 use wardgate_sql::SourceError;
 
-/// The time limit that ended.
+/// The time limit that was exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TimeLimit {
-    /// That of the call, which is its tool's.
+    /// The limit of the call, which is the limit of its tool.
     #[error("the time limit of the call ended")]
     Call,
-    /// That of the source, for one attempt.
+    /// The limit of the source for one attempt.
     #[error("the source did not answer within {0:?}")]
     Source(Duration),
-    /// One that the source sets itself.
+    /// A limit that the source itself sets.
     #[error("the source stopped at a time limit of its own")]
     Unstated,
 }
 
-/// A failure of one run. What is meant for the log holds no value of a row or an argument; what the caller
-/// reads besides holds no internals.
+/// The failure of one run. The texts for the log contain no value of a row or an argument; the texts for the caller
+/// contain no internals either.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ExecutorError {
-    /// Nothing was sent, so nothing can have happened.
+    /// The source cannot be reached. Nothing was sent, so nothing can have happened.
     #[error("the source cannot be reached: {0}")]
     Unreachable(String),
-    /// The source has no room for another call now; it asks to be left alone for so long.
+    /// The source has no capacity for another call now, and asks for a pause of this length.
     #[error("the source is busy, and asks for a pause of {0:?}")]
     Busy(Duration),
-    /// Nothing was done: the caller has to let this source act in their name first. Where the source says so, with
-    /// these scopes besides those they granted.
+    /// The caller has to let this source act in their name first, so nothing was done. `scope` holds the scopes that
+    /// the source requires in addition to those that the caller granted, if it names any.
     #[error("the caller has not connected the source yet")]
     NotConnected { scope: Option<String> },
-    /// It took too long.
+    /// A time limit was exceeded.
     #[error("{0}")]
     Timeout(TimeLimit),
-    /// Nothing was sent: the MCP server offers another tool under this name than the one that was approved.
+    /// The MCP server offers another tool under this name than the one that was approved, so nothing was sent.
     #[error("the upstream server offers another tool under this name than was approved")]
     ToolChanged,
-    /// It failed midway: whether anything happened is open.
+    /// The source failed midway. Whether anything happened is not known.
     #[error("the source failed midway: {0}")]
     Broken(String),
-    /// The source answered, and the answer is no.
+    /// The source refused the request.
     #[error("the source refused: {cause}")]
     Refused {
-        /// Machine-readable, for the record.
+        /// The machine-readable reason for the audit record.
         kind: Reason,
-        /// For the caller.
+        /// The text for the caller.
         text: String,
-        /// For the log.
+        /// The text for the log.
         cause: String,
     },
-    /// The source answered that it cannot do its work now.
+    /// The source answered that it cannot process requests now.
     #[error("the source is unavailable: {text}")]
     Unavailable {
-        /// For the caller and the log.
+        /// The text for the caller and the log.
         text: String,
-        /// For how long it asks to be left alone, where that is all it says.
+        /// The pause that the source asks for, if it reports no other problem.
         pause: Option<Duration>,
     },
-    /// A value that the target cannot take; the text names the argument, never the value.
+    /// The target does not accept a value. The text names the argument, never the value.
     #[error("{text}")]
     BadArgument { text: String },
-    /// What came back cannot be shown.
+    /// The result cannot be shown.
     #[error("the result cannot be shown: {0}")]
     BadResult(String),
-    /// What came back is not what the tool's configuration says of it. The text is for the caller too: it names columns
-    /// and places of the configuration, never a value.
+    /// The result does not have the shape that the tool's configuration states. The text is also shown to the caller:
+    /// it names columns and places in the configuration, never a value.
     #[error("{0}")]
     Misshapen(String),
-    /// What came back is larger than a result may be.
+    /// The result exceeds the maximum size.
     #[error("the result is larger than a result may be")]
     TooLarge,
-    /// What was to go on waits for nobody any more; whether it happened in part is open.
+    /// No suspended exchange waits for the client's answers. Whether the call ran in part is not known.
     #[error("nothing waits for these answers")]
     NotWaiting,
-    /// The source failed in words of its own. They may hold anything, so they are governed like the column
-    /// `error` of a row, and never logged.
+    /// The source reported an error in its own words. The message may contain anything, so it is governed like the
+    /// column `error` of a row and is never logged.
     #[error("the source reported an error")]
     Reported(String),
-    /// An MCP server answered with a JSON-RPC error. Its words are governed like those of [`Self::Reported`].
+    /// An MCP server answered with a JSON-RPC error. Its message is governed like that of [`Self::Reported`].
     #[error("the upstream server answered with JSON-RPC error {}", .0.code)]
     Protocol(UpstreamRpcError),
 }
@@ -95,7 +95,7 @@ impl From<SourceError> for ExecutorError {
         let cause = error.to_string();
         match error {
             SourceError::Unreachable(_) => Self::Unreachable(cause),
-            // It has waited already.
+            // The pool has already waited for a connection, so no further pause is requested.
             SourceError::Busy(_) => Self::Busy(Duration::ZERO),
             SourceError::Timeout => Self::Timeout(TimeLimit::Unstated),
             SourceError::Broken(_) => Self::Broken(cause),
@@ -113,7 +113,7 @@ impl From<SourceError> for ExecutorError {
 }
 
 impl ExecutorError {
-    /// What it says of the source.
+    /// Returns what the error implies for the health of the source.
     pub(crate) fn health(&self) -> Health {
         match self {
             Self::Unreachable(_) | Self::Broken(_) => Health::Down,
@@ -142,7 +142,7 @@ impl From<UnfitValue> for ExecutorError {
     }
 }
 
-/// What the caller of a tool reads; the log gets all of it.
+/// Gives the caller only a general text; the full cause goes to the log.
 impl From<EgressError> for ExecutorError {
     fn from(error: EgressError) -> Self {
         let cause = error.to_string();

@@ -1,4 +1,4 @@
-//! Failures of a call, in the words the client may read.
+//! Failures of a call, in words that the client may read.
 
 use std::time::Duration;
 
@@ -9,23 +9,23 @@ use crate::result;
 use crate::store::keyed::KeyedCallState;
 use wardgate_resilience::{GuardError, Limit, LimitReached};
 
-/// What is said of a call in its failure.
+/// The facts about a call that its failure message mentions.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct FailedCall<'a> {
-    /// Its own time limit.
+    /// The time limit of the call.
     pub(crate) limit: Duration,
-    /// Name of the source that it was made to.
+    /// The name of the source that was called, or `None` if the tool has no source.
     pub(crate) source: Option<&'a str>,
-    /// How often that was called.
+    /// The number of attempts made at calling the source.
     pub(crate) attempts: u32,
 }
 
-/// A failure as the client may know it.
+/// A failure as the client may see it.
 pub(crate) struct Failure {
     pub(crate) text: String,
     pub(crate) status: Status,
     pub(crate) kind: Reason,
-    /// When it may be tried again, where that is known.
+    /// The time after which the call may be retried, or `None` if it is not known.
     pub(crate) retry_after: Option<Duration>,
     pub(crate) effect: ToolEffect,
 }
@@ -41,7 +41,7 @@ impl Failure {
         }
     }
 
-    /// Nothing was done for it.
+    /// Marks the failure as one that had no effect.
     pub(crate) fn without_effect(self) -> Self {
         Self {
             effect: ToolEffect::None,
@@ -49,7 +49,7 @@ impl Failure {
         }
     }
 
-    /// Whether anything was done is open.
+    /// Marks the failure as one that may have had an effect.
     pub(crate) fn with_possible_effect(self) -> Self {
         Self {
             effect: ToolEffect::Possible,
@@ -68,7 +68,8 @@ impl Failure {
         }
     }
 
-    /// Every row was withheld for want of a decision: that is a fault of the configuration, not an empty result.
+    /// Creates the failure for a result whose rows were all withheld because the rule could not decide on them. This is
+    /// a fault of the configuration, not an empty result.
     pub(crate) fn undecided() -> Self {
         Self::tool(Reason::BAD_RESULT, "its rows do not fit the policies")
     }
@@ -80,7 +81,7 @@ impl Failure {
         }
     }
 
-    /// Names the limit that ended: a source's is for each of the attempts that were made.
+    /// Creates the failure for the given time limit. The limit of a source applies to each attempt.
     fn timed_out(limit: TimeLimit, call: &FailedCall<'_>) -> Self {
         let source = match call.source {
             Some(name) => format!("the source `{name}`"),
@@ -113,7 +114,7 @@ impl Failure {
         )
     }
 
-    /// A key that does not let the call run.
+    /// Creates the failure for a key whose state does not let the call run.
     pub(crate) fn keyed(state: &KeyedCallState) -> Self {
         match state {
             KeyedCallState::SameKeyOtherArguments => Self::tool(
@@ -128,7 +129,7 @@ impl Failure {
                 Reason::IDEMPOTENCY_DONE,
                 "it ran before, and the rules for its result have changed since",
             ),
-            // The others are answered where they are found.
+            // The caller of this function handles the other states.
             KeyedCallState::Fresh(_)
             | KeyedCallState::Waiting(_)
             | KeyedCallState::Done(_)
@@ -172,7 +173,8 @@ impl Failure {
         }
     }
 
-    /// What a client answered comes too late, twice, or to something else than what asked.
+    /// Creates the failure for answers of a client that came too late, came twice, or do not belong to the request that
+    /// asked for them.
     pub(crate) fn not_waiting() -> Self {
         Self::tool(
             Reason::NOT_WAITING,
@@ -222,7 +224,7 @@ impl Failure {
                 )
             }
             ExecutorError::NotWaiting => Self::not_waiting(),
-            // Its words are released by [`AdmittedCall::reported`].
+            // [`AdmittedCall::reported`] releases the words of these errors.
             ExecutorError::Reported(_) | ExecutorError::Protocol(_) => {
                 Self::tool(Reason::TOOL_ERROR, "the tool reported an error")
             }

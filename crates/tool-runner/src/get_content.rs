@@ -1,7 +1,7 @@
-//! A request for one prompt, resource or completion, from top to bottom.
+//! Handles a request for one prompt, resource or completion, from its admission to its result.
 //!
 //! ```text
-//!   admit:  source ─▶ permit ─▶ Admitted          refused: nothing was got
+//!   admit:  source ─▶ permit ─▶ AdmittedContent   refused: nothing was requested
 //!   get:    own text, or the server ─▶ redact ─▶ result
 //! ```
 
@@ -33,22 +33,22 @@ use crate::result::{self, Stopwatch};
 use released::{ContentRedactor, count};
 use wardgate_catalogue::FileContent;
 
-/// What is asked for, its fields checked.
+/// A request for content, with its fields checked.
 pub(crate) struct ContentQuery {
     pub(crate) id: CallId,
     pub(crate) caller: Caller,
     pub(crate) source: String,
     pub(crate) permit: Option<SignedPermit>,
-    /// What the policy decided on, byte for byte.
+    /// The JSON that the policy service decided on, byte for byte.
     pub(crate) decided: Bytes,
     pub(crate) target: ContentTarget,
-    /// Where the source exchanges it.
+    /// The caller's token, if the source exchanges it.
     pub(crate) caller_token: Option<String>,
     /// What the client can take part in.
     pub(crate) interaction: Option<Interaction>,
 }
 
-/// What is wanted, each by the source's own name for it.
+/// The requested content. All names are the source's own.
 pub(crate) enum ContentTarget {
     Prompt {
         name: String,
@@ -61,7 +61,7 @@ pub(crate) enum ContentTarget {
         of: DecisionSubject,
         wanted: CompletionRequest,
     },
-    /// By the URI of its SKILL.md.
+    /// A skill, by the URI of its SKILL.md.
     Skill {
         uri: String,
     },
@@ -72,7 +72,7 @@ pub(crate) enum ContentTarget {
 }
 
 impl ContentTarget {
-    /// The right that it takes.
+    /// Returns the kind of offer that the caller needs a permit for.
     fn kind(&self) -> OfferKind {
         match self {
             Self::Prompt { .. }
@@ -91,37 +91,37 @@ impl ContentTarget {
     }
 }
 
-/// What came of a request, redacted.
+/// The answer to a request, redacted.
 pub(crate) struct ContentAnswer {
     pub(crate) outcome: ContentOutcome,
     pub(crate) facts: ResultFacts,
 }
 
 pub(crate) enum ContentOutcome {
-    /// The MCP result and its `_meta`: JSON objects, the second empty where there is none.
+    /// The MCP result and its `_meta` as JSON objects. `meta` is empty if there is none.
     Result { result: String, meta: String },
-    /// Nothing yet: it goes on with the client's answers.
+    /// The source needs the client's answers first.
     InputRequired(SuspendedRound),
-    /// Why there is none, in words for the client, and the JSON-RPC error that an MCP server answered with: a JSON
-    /// object, empty where there is none that the caller may see.
+    /// The reason for the failure in words for the client, and the JSON-RPC error of the MCP server as a JSON object.
+    /// `error` is empty if there is none that the caller may see.
     Failure { text: String, error: String },
 }
 
-/// What may be got. Only [`admit`] makes one.
+/// A request that may be answered. Only [`admit`] creates one.
 pub(crate) struct AdmittedContent {
     query: ContentQuery,
     origin: Origin,
     permit: Permit,
     compiled: Arc<CompiledPermit>,
     forms: Arc<ConfiguredForms>,
-    /// The permit restricts what may be seen.
+    /// Whether the permit restricts what may be seen.
     is_restricted: bool,
     suspended_exchanges: Arc<SuspendedExchanges>,
     max_bytes: usize,
     stopwatch: Stopwatch,
 }
 
-/// Finds the source and turns the signed permit into the right to get this of it once.
+/// Finds the source and verifies the signed permit, which allows getting this content once.
 pub(crate) fn admit(
     mut query: ContentQuery,
     loaded: &LoadedCatalogue,
@@ -158,7 +158,7 @@ pub(crate) fn admit(
 }
 
 impl AdmittedContent {
-    /// What the record says of it.
+    /// Returns the facts of this request for its audit record.
     pub(crate) fn execution(&self) -> CallFacts {
         let ContentQuery {
             id,
@@ -170,7 +170,7 @@ impl AdmittedContent {
         execution_facts(*id, caller, target.kind(), decided, &self.permit)
     }
 
-    /// Gets it. Dropping the future stops the work at the source.
+    /// Gets the content. Dropping the future stops the work at the source.
     pub(crate) async fn get(mut self) -> ContentAnswer {
         info!(
             { names::CALL_ID } = %self.query.id,
@@ -236,7 +236,7 @@ impl AdmittedContent {
             (ContentTarget::Resource { uri }, Origin::Upstream(of)) => {
                 return of.read_resource(uri, elicitation, self.is_restricted).await;
             }
-            // Where not every text is shown as it is, what an entry says of them is not true.
+            // An entry lists sizes and digests of files, which would be wrong if the texts are not shown unchanged.
             (ContentTarget::Skill { .. }, _) if self.is_restricted => {
                 return Err(GetError::Unknown);
             }
@@ -263,7 +263,8 @@ impl AdmittedContent {
         found.map(UpstreamContent::Value)
     }
 
-    /// Where the source may talk to the client. What waited goes on only there.
+    /// Returns the exchange with the client if the source may talk to the client. A request that resumes an exchange is
+    /// an error otherwise.
     fn elicitation(&self) -> Result<Option<Elicitation<'_>>, GetError> {
         let Some(interaction) = &self.query.interaction else {
             return Ok(None);
@@ -296,7 +297,7 @@ impl AdmittedContent {
         Ok(None)
     }
 
-    /// Redacts what was found and makes the result of it.
+    /// Redacts the content and creates the answer.
     fn release(&mut self, found: Value) -> Result<ContentAnswer, GetError> {
         let class = self.origin.class();
         let mut content_redactor = ContentRedactor {
@@ -324,7 +325,7 @@ impl AdmittedContent {
                     content_redactor.phi(),
                 )
             }
-            // What an argument may be is part of its definition.
+            // The possible values of an argument are part of the definition, which is not redacted.
             (ContentTarget::Completion { .. }, Origin::Own(_)) => {
                 let parts = count(&found["completion"], "values");
                 (found, parts, false)
@@ -337,7 +338,7 @@ impl AdmittedContent {
                     content_redactor.phi(),
                 )
             }
-            // What is said of files is given as it is.
+            // Skills and directories are returned unchanged.
             (ContentTarget::Skill { .. } | ContentTarget::Directory { .. }, _) => (found, 1, false),
         };
         let facts = ResultFacts {
@@ -349,7 +350,7 @@ impl AdmittedContent {
         self.released(result.to_string(), String::new(), facts)
     }
 
-    /// The answer with a result, unless that is too large.
+    /// Creates the answer with a result, or an error if the result is too large.
     fn released(
         &mut self,
         result: String,
@@ -367,7 +368,7 @@ impl AdmittedContent {
     }
 }
 
-/// The values of an argument of the file's own.
+/// Returns the completions of an argument that the catalogue file defines.
 fn complete(
     own: &FileContent,
     of: &DecisionSubject,

@@ -1,11 +1,11 @@
-//! Results that were too large for an answer: kept for a while for the caller who got them.
+//! Results that were too large for a response, stored for a limited time for the caller who received them.
 //!
 //! ```text
 //!   store: every admitted row, before redaction, sealed ─▶ a handle
 //!   read:  handle ─▶ same caller, policies and definition? ─▶ row rule again ─▶ redact ─▶ rows
 //! ```
 //!
-//! A handle is worth nothing to anybody else, nor once the policies, the tool or the caller's claims changed.
+//! A handle is useless to other callers, and becomes invalid when the policies, the tool or the caller's claims change.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use crate::store::stored_results::NewStoredResult;
 use crate::store::{StoreError, ToolRunnerStore};
 use crate::wire;
 
-/// Rows that are sealed and read together.
+/// Number of rows that are sealed and read together.
 const CHUNK: usize = 500;
 
-/// Stores `rows` for the caller of `terms` until `expires_at`; returns the handle.
+/// Stores `rows` for the caller of `terms` until `expires_at`, and returns the handle.
 pub(crate) async fn store_rows<'r>(
     store: &ToolRunnerStore,
     caller: &Caller,
@@ -33,7 +33,7 @@ pub(crate) async fn store_rows<'r>(
     expires_at: Timestamp,
 ) -> Result<String, StoreError> {
     let rows: Vec<_> = rows.collect();
-    // Rows always have a JSON form: their members are named by texts.
+    // Serialization cannot fail because all keys of a row are strings.
     let seal = |rows: &[&Row]| serde_json::to_vec(rows).unwrap_or_default();
     let chunks: Vec<_> = rows.chunks(CHUNK).map(seal).collect();
     store
@@ -49,20 +49,20 @@ pub(crate) async fn store_rows<'r>(
         .await
 }
 
-/// Where a call may look for results of its caller.
+/// Access to the stored results of a call's caller.
 #[derive(Clone, Copy)]
 pub(crate) struct LargeResults<'a> {
     pub(crate) store: &'a ToolRunnerStore,
     /// The tools in force, by name.
     pub(crate) tools: &'a HashMap<String, Arc<Tool>>,
     pub(crate) redactor: &'a Redactor,
-    /// The policies in force for the call that reads.
+    /// The policies in force for the call that reads the result.
     pub(crate) policy_hash: Digest,
     pub(crate) now: Timestamp,
 }
 
 impl LargeResults<'_> {
-    /// The rows under `handle`, as far as the terms they were got under let them out.
+    /// Returns the rows under `handle`, as far as the terms of the original call allow.
     pub(crate) async fn read(
         &self,
         handle: &str,
@@ -116,7 +116,7 @@ impl LargeResults<'_> {
     }
 }
 
-/// A row with the names that others have too.
+/// Converts a row, and shares the names of its columns with other rows.
 fn row(members: Map<String, Value>, names: &mut HashMap<String, Arc<str>>) -> Row {
     members
         .into_iter()

@@ -1,4 +1,4 @@
-//! Tools from `tools.yaml`, run under a permit only.
+//! Runs the tools that `tools.yaml` configures, and only under a permit.
 //!
 //! ```text
 //!   tools.yaml ──▶ catalogue ──▶ loaded (tools, sources, permits seen)
@@ -7,8 +7,8 @@
 //!                      └ refused: nothing ran          └ sql, http, command, grpc, mcp …
 //! ```
 //!
-//! One job: run a configured tool for a call that the policy service permitted, and let nothing leave that
-//! the permit does not cover. No code here knows any tool; `call` is the story of one call.
+//! The crate runs a configured tool for a call that the policy service permitted, and releases nothing that the permit
+//! does not cover. No code here knows any particular tool. The module `call` contains the steps of one call.
 
 mod call;
 mod compiled_permit;

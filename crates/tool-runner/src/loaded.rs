@@ -1,4 +1,4 @@
-//! A catalogue in force: its tools with their sources, and the permits seen under it.
+//! A catalogue in force, with its tools, their sources, and the permits used with it.
 
 mod compiled_permits;
 
@@ -32,25 +32,25 @@ use wardgate_resilience::{Guard, ResultCache, SharedRateLimiter, SourceGuard, To
 
 use compiled_permits::CompiledPermits;
 
-/// A tool and all that one call of it needs.
+/// A tool with everything that a call of it needs.
 pub(crate) struct RunnableTool {
     pub(crate) tool: Arc<Tool>,
-    /// Names of the toolsets it is in.
+    /// The names of the toolsets that contain the tool.
     pub(crate) toolsets: Vec<String>,
     pub(crate) executor: Arc<dyn Executor>,
     pub(crate) time_limit: Duration,
     pub(crate) max_rows: usize,
     pub(crate) max_result_bytes: usize,
-    /// What is kept of a result that is too large for an answer.
+    /// The limits on what is stored of a result that is too large for a response, or `None` if nothing is stored.
     overflow: Option<RetentionLimit>,
     limits: ToolLimits,
     source: Option<Arc<SourceGuard>>,
-    /// Somebody was told of columns without a class since this catalogue is in force.
+    /// Whether a warning about columns without a class was logged since this catalogue is in force.
     warned: AtomicBool,
 }
 
 impl RunnableTool {
-    /// How much one result may be.
+    /// Returns the limits on the size of one result.
     pub(crate) fn caps(&self) -> Caps {
         Caps {
             rows: self.max_rows,
@@ -60,7 +60,7 @@ impl RunnableTool {
         }
     }
 
-    /// How many rows the caller asks for, where an argument says so. Less than none is none.
+    /// Returns the number of rows that the caller requests, if an argument states it. A negative number counts as zero.
     pub(crate) fn page(&self, arguments: &Map<String, Value>) -> Option<usize> {
         match &self.tool.result().max_rows {
             Some(MaxRows::Argument { name, .. }) => {
@@ -71,7 +71,7 @@ impl RunnableTool {
         }
     }
 
-    /// The switches that concern it.
+    /// Returns the switches that apply to the tool.
     pub(crate) fn switches(&self, all: &Switches) -> ToolSwitches {
         let toolsets = self.toolsets.iter().map(String::as_str);
         all.of_tool(
@@ -81,7 +81,7 @@ impl RunnableTool {
         )
     }
 
-    /// What its calls pass on their way to the source.
+    /// Returns the guard with the limits of the tool and the circuit breaker of its source.
     pub(crate) fn guard(&self) -> Guard<'_> {
         Guard {
             limits: Some(&self.limits),
@@ -89,46 +89,46 @@ impl RunnableTool {
         }
     }
 
-    /// Whether to warn of columns without a class: at the first result that has some.
+    /// Returns whether to warn about columns without a class, which is true only for the first call of this method.
     pub(crate) fn warns_of_unclassified_columns(&self) -> bool {
         !self.warned.swap(true, Ordering::Relaxed)
     }
 }
 
-/// What is in force until the file changes. Permits are remembered here, so that none outlives the
-/// definitions it was compiled for.
+/// A catalogue that is in force until its files change. Compiled permits are cached here, so that none outlives the
+/// definitions that it was compiled for.
 pub(crate) struct LoadedCatalogue {
     tools: HashMap<String, Arc<RunnableTool>>,
-    /// The same in configured order.
+    /// The same tools in the configured order.
     listed: Vec<Arc<RunnableTool>>,
     definitions: HashMap<String, Arc<Tool>>,
     toolsets: Vec<Toolset>,
     sources: Sources,
     offers: BTreeMap<String, SourceOffers>,
-    /// MCP servers whose tools are listed and that do not answer.
+    /// The MCP servers whose tools are listed but that do not answer.
     missing: Vec<String>,
     version: Digest,
     shown: Digest,
     contents: Contents,
-    /// What becomes of the values of classes.
+    /// The configured forms of redacted values, by class.
     pub(crate) forms: Arc<ConfiguredForms>,
     secret_files: Vec<AttachedFile>,
     compiled: CompiledPermits,
     upstreams: BTreeMap<String, Arc<Upstream>>,
 }
 
-/// What a source offers besides tools, with what its server says of itself and of its lists.
+/// The offers of a source besides tools, with the instructions of its server and the lifetimes of its lists.
 pub(crate) struct SourceOffers {
     pub(crate) offers: Offers,
-    /// What an MCP server says of itself, as somebody approved it; empty where there is nothing.
+    /// The approved instructions of an MCP server. Empty if there are none.
     pub(crate) instructions: String,
-    /// How long the server lets its lists be kept, where it says so.
+    /// The time for which the server allows its lists to be cached, if the server states one.
     ttls: BTreeMap<OfferKind, Duration>,
 }
 
 impl SourceOffers {
-    /// Where the tools of a server are not imported they are configured one by one, and its own list of them is of no
-    /// concern.
+    /// Collects the offers of a source. If the tools of a server are not imported, they are configured individually,
+    /// and the lifetime of the server's own list is not used.
     fn new(
         offers: Offers,
         sources: &Sources,
@@ -149,13 +149,13 @@ impl SourceOffers {
         }
     }
 
-    /// How long the server lets its list of this kind be kept.
+    /// Returns the time for which the server allows its list of this kind to be cached.
     pub(crate) fn ttl(&self, kind: OfferKind) -> Option<Duration> {
         self.ttls.get(&kind).copied()
     }
 }
 
-/// What outlives every catalogue.
+/// The state that outlives every catalogue.
 #[derive(Clone)]
 pub(crate) struct SharedState {
     pub(crate) ambient: Ambient,
@@ -163,17 +163,17 @@ pub(crate) struct SharedState {
     pub(crate) rates: Arc<SharedRateLimiter>,
     pub(crate) results: Arc<ResultCache<ToolResult>>,
     pub(crate) store: ToolRunnerStore,
-    /// Prompts and resources of MCP servers.
+    /// The prompts and resources of MCP servers.
     pub(crate) following: Arc<FollowedContent>,
-    /// How long results that are too large for an answer are kept.
+    /// The time for which results that are too large for a response are stored.
     pub(crate) kept_for: Duration,
-    /// Calls that wait for their clients.
+    /// The exchanges that wait for their clients.
     pub(crate) suspended_exchanges: Arc<SuspendedExchanges>,
-    /// Where those are that wait on another replica.
+    /// The other replicas, which may hold exchanges that wait for their clients.
     pub(crate) replicas: Arc<Replicas>,
-    /// Records what is run; none where the callers are in this process, whose gateway records it.
+    /// The log of executions, or `None` if the callers are in this process, because its gateway records the calls.
     pub(crate) executions: Option<ExecutionLog>,
-    /// Where tools about conversations ask; none where there are no conversations.
+    /// The memory service that tools about conversations query, or `None` if there is none.
     pub(crate) memory: Option<MemoryClient>,
 }
 
@@ -204,7 +204,7 @@ impl SharedState {
     }
 }
 
-/// What every catalogue is put in force with.
+/// The keys that every catalogue uses.
 #[derive(Clone)]
 pub(crate) struct Keys {
     pub(crate) permits: PermitVerifier,
@@ -212,7 +212,7 @@ pub(crate) struct Keys {
 }
 
 impl LoadedCatalogue {
-    /// Sources that did not change are taken over from `previous` with their connections.
+    /// Loads a catalogue. Sources that did not change are taken over from `previous` together with their connections.
     pub(crate) fn new(
         catalogue: Catalogue,
         config: &Config,
@@ -262,7 +262,7 @@ impl LoadedCatalogue {
             .into_iter()
             .map(|name| Ok((name.clone(), sources.mcp(&name)?)))
             .collect::<Result<_, Error>>()?;
-        // Only where some tool reads them.
+        // Large results are stored only if some tool reads them.
         let overflow = tools.iter().any(|tool| tool.plan().reads_kept_results());
         let overflow = overflow.then_some(RetentionLimit {
             rows: config.kept_rows,
@@ -316,27 +316,27 @@ impl LoadedCatalogue {
         })
     }
 
-    /// By canonical name only.
+    /// Returns the tool with the given canonical name. Aliases are not looked up.
     pub(crate) fn tool(&self, name: &str) -> Option<&Arc<RunnableTool>> {
         self.tools.get(name)
     }
 
-    /// The tools by canonical name.
+    /// Returns the tools by canonical name.
     pub(crate) fn definitions(&self) -> &HashMap<String, Arc<Tool>> {
         &self.definitions
     }
 
-    /// What the source of this name offers besides tools.
+    /// Returns the offers of the named source besides tools.
     pub(crate) fn offers(&self, source: &str) -> Option<&Offers> {
         self.offers.get(source).map(|of| &of.offers)
     }
 
-    /// The same of every source, in the order of their names.
+    /// Returns the offers of every source, sorted by name.
     pub(crate) fn source_offers(&self) -> impl Iterator<Item = &SourceOffers> {
         self.offers.values()
     }
 
-    /// The tools in configured order.
+    /// Returns the tools in the configured order.
     pub(crate) fn listed_tools(&self) -> &[Arc<RunnableTool>] {
         &self.listed
     }
@@ -345,27 +345,27 @@ impl LoadedCatalogue {
         &self.toolsets
     }
 
-    /// Names of the MCP servers whose tools are listed and that do not answer.
+    /// Returns the names of the MCP servers whose tools are listed but that do not answer.
     pub(crate) fn missing_upstreams(&self) -> &[String] {
         &self.missing
     }
 
-    /// Prompts and resources.
+    /// Returns the prompts and resources.
     pub(crate) fn contents(&self) -> &Contents {
         &self.contents
     }
 
-    /// Files beside the catalogue that make it another one when they change.
+    /// Returns the files whose changes make a new catalogue, in addition to the catalogue itself.
     pub(crate) fn attached_files(&self) -> Vec<AttachedFile> {
         [self.contents.files(), self.secret_files.clone()].concat()
     }
 
-    /// What callers granted the source of that name to do in their name, where it is one of those.
+    /// Returns the grants of callers to the named source, or `None` if the source does not use such grants.
     pub(crate) fn per_user(&self, source: &str) -> Option<&Arc<UserGrants>> {
         self.sources.per_user(source)
     }
 
-    /// What the MCP server of that name declared when it was connected to.
+    /// Returns the capabilities that the named MCP server declared when it was connected.
     pub(crate) fn capabilities(&self, source: &str) -> Option<ServerCapabilities> {
         let declared = self
             .sources
@@ -381,24 +381,24 @@ impl LoadedCatalogue {
         })
     }
 
-    /// Whether calls of this tool may become tasks.
+    /// Returns whether calls of this tool may become tasks.
     pub(crate) fn may_be_task(&self, tool: &RunnableTool) -> bool {
         let source = tool.tool.source().filter(|_| tool.tool.plan().talks());
         let server = source.and_then(|source| self.sources.mcp(source).ok());
         server.is_some_and(|server| server.observed().borrow().has_tasks)
     }
 
-    /// The MCP servers whose tools are imported, by name of their source.
+    /// Returns the MCP servers whose tools are imported, by the names of their sources.
     pub(crate) fn upstreams(&self) -> &BTreeMap<String, Arc<Upstream>> {
         &self.upstreams
     }
 
-    /// Every MCP server, whether its tools are imported or configured one by one.
+    /// Returns every MCP server, whether its tools are imported or configured individually.
     pub(crate) fn servers(&self) -> Vec<Arc<Upstream>> {
         self.sources.servers().cloned().collect()
     }
 
-    /// Whether there is anything a switch of this target could concern.
+    /// Returns whether a switch of this target would apply to anything.
     pub(crate) fn has(&self, target: &SwitchTarget) -> bool {
         let name = target.name.as_str();
         match target.kind {
@@ -408,12 +408,12 @@ impl LoadedCatalogue {
         }
     }
 
-    /// Differs where anything does that others learn of this.
+    /// Returns the version, which changes whenever anything changes that other services learn about the catalogue.
     pub(crate) fn version(&self) -> Digest {
         self.version
     }
 
-    /// Differs where anything does that callers are shown.
+    /// Returns the version of what callers are shown.
     pub(crate) fn shown(&self) -> Digest {
         self.shown
     }
@@ -423,7 +423,7 @@ impl LoadedCatalogue {
     }
 }
 
-/// The longest that any tool of the source may take.
+/// Returns the longest time limit of the source's tools.
 fn longest(tools: &[Tool], source: &str, default: Duration) -> Duration {
     tools
         .iter()
@@ -433,14 +433,15 @@ fn longest(tools: &[Tool], source: &str, default: Duration) -> Duration {
         .unwrap_or(default)
 }
 
-/// Of what clients must declare to be shown each tool, which is no part of the tool's definition.
+/// Returns a digest of the capabilities that clients must declare to be shown each tool. They are not part of the
+/// tool's definition.
 fn of_required(tools: &[Tool]) -> Digest {
     let required = tools.iter().map(Tool::required_capabilities);
     let required: Vec<_> = required.map(RequiredCapabilities::to_wire).collect();
     Digest::of(format!("{required:?}").as_bytes())
 }
 
-/// How long lists of sources may be kept.
+/// Returns a digest of the times for which lists of sources may be cached.
 fn of_ttls<'a>(offers: impl Iterator<Item = &'a SourceOffers>) -> Digest {
     let ttls: Vec<_> = offers.map(|of| &of.ttls).collect();
     Digest::of(format!("{ttls:?}").as_bytes())

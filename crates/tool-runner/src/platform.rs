@@ -1,4 +1,4 @@
-//! What this process knows of itself, across catalogues.
+//! Information about this process that is kept across catalogues.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use wardgate_domain::ToolFacts;
 
 use wardgate_catalogue::Toolset;
 
-/// Counts calls and knows the catalogue in force.
+/// Counters of calls, and an overview of the catalogue in force.
 pub(crate) struct Platform {
     started: Instant,
     overview: ArcSwap<Overview>,
@@ -18,20 +18,20 @@ pub(crate) struct Platform {
     counts: Mutex<BTreeMap<String, Counts>>,
 }
 
-/// The catalogue in force.
+/// An overview of the catalogue in force.
 #[derive(Default)]
 pub(crate) struct Overview {
     pub(crate) tools: Vec<KnownTool>,
     pub(crate) toolsets: Vec<Toolset>,
 }
 
-/// One tool of it.
+/// A tool of the catalogue in force.
 pub(crate) struct KnownTool {
     pub(crate) facts: ToolFacts,
     pub(crate) source: Option<String>,
 }
 
-/// What became of the calls of one tool.
+/// Counters of the calls of one tool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) calls: u64,
@@ -39,7 +39,7 @@ pub(crate) struct Counts {
     pub(crate) busy: Duration,
 }
 
-/// What became of all calls.
+/// Counters of all calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Load {
     pub(crate) in_flight: u64,
@@ -69,7 +69,7 @@ impl Platform {
         self.overview.store(Arc::new(overview));
     }
 
-    /// Counts one call of `tool` until it is dropped.
+    /// Counts one call of `tool`, which runs until the returned value is dropped.
     pub(crate) fn begin(self: &Arc<Self>, tool: &str) -> CountedCall {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         CountedCall {
@@ -98,7 +98,7 @@ impl Platform {
     }
 }
 
-/// A call that is running. One that is dropped before it said how it went has failed.
+/// A running call. A call that is dropped before [`CountedCall::ended`] counts as failed.
 pub(crate) struct CountedCall {
     platform: Arc<Platform>,
     tool: String,

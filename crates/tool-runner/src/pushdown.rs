@@ -1,17 +1,17 @@
-//! A row rule as SQL, so that the database leaves out most of what would be withheld.
+//! Translates a row rule into SQL, so that the database leaves out most of the rows that would be withheld.
 //!
 //! ```text
 //!   permit … when { resource.doctor == "d7" }   ─▶   (COALESCE(m.doctor = $2, FALSE))
 //!   forbid … when { resource.sealed }           ─▶   AND NOT COALESCE(m.sealed, FALSE)
 //! ```
 //!
-//! Only an optimisation: what it lets through is checked again by [`crate::row_rule`], so it may let
-//! through too much but should not leave out a row that the rule admits. A permit with anything that is
-//! not understood lets every row through, a forbid with it leaves none out. NULL is an absent attribute:
-//! Cedar fails on it and the row is withheld, SQL makes the clause unknown and `COALESCE` makes it false.
+//! This is only an optimisation: [`crate::row_rule`] checks the remaining rows again, so the condition may let too many
+//! rows through but should not leave out a row that the rule admits. A permit with an unsupported expression lets every
+//! row through, and a forbid with one leaves no row out. NULL is an absent attribute: Cedar fails to evaluate it and
+//! the row is withheld, while SQL makes the clause unknown and `COALESCE` makes it false.
 //!
-//! Cedar compares texts to the letter. MySQL does it by the collation of a column, where `D1` may be `d1` and
-//! `d1 ` too, so there the bytes are compared.
+//! Cedar compares strings exactly. MySQL compares them by the collation of a column, where `D1` may equal `d1` and even
+//! `d1 `, so the bytes are compared there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,15 +24,15 @@ use cedar_policy::{Policy, PolicySet};
 
 use wardgate_catalogue::{BoundValue, SqlDialect};
 
-/// A row rule as a condition, and the values of its placeholders.
+/// A row rule as an SQL condition, and the values of its placeholders.
 #[derive(Debug, PartialEq)]
 pub(crate) struct PushedCondition {
     pub(crate) sql: String,
     pub(crate) values: Vec<BoundValue>,
 }
 
-/// The condition of `policies`. `expressions` gives the SQL of an attribute; placeholders are numbered
-/// behind the `taken` ones of the statement.
+/// Translates `policies` into a condition. `expressions` maps an attribute to its SQL. Placeholders are numbered after
+/// the `taken` ones of the statement.
 pub(crate) fn condition(
     policies: &PolicySet,
     expressions: &BTreeMap<String, String>,
@@ -46,7 +46,7 @@ pub(crate) fn condition(
         values: Vec::new(),
     };
     let of = |effect| policies.policies().filter(move |it| it.effect() == effect);
-    // In the order of the text: the placeholders of MySQL take their values in it.
+    // Clauses are written in the order of the text, because MySQL assigns values to placeholders in that order.
     let permits: Vec<_> = of(cedar_policy::Effect::Permit)
         .map(|policy| match writer.clause(policy) {
             Some(sql) => format!("COALESCE({sql}, FALSE)"),
@@ -75,7 +75,7 @@ struct ConditionWriter<'a> {
     values: Vec<BoundValue>,
 }
 
-/// Each method gives `None` for what it does not understand.
+/// Each method returns `None` for an expression that it does not support.
 impl ConditionWriter<'_> {
     fn clause(&mut self, policy: &Policy) -> Option<String> {
         let bound = self.values.len();
@@ -88,7 +88,7 @@ impl ConditionWriter<'_> {
     }
 
     fn policy(&mut self, policy: &Template) -> Option<String> {
-        // The scope was settled when the residual was made, or is checked again with the row.
+        // The scope of a permit was settled when the residual was made, or is checked again with the row.
         let is_open = policy.principal == PrincipalConstraint::Any
             && policy.action == ActionConstraint::Any
             && policy.resource == ResourceConstraint::Any;
@@ -164,15 +164,15 @@ impl ConditionWriter<'_> {
         ))
     }
 
-    /// Whether both sides may be texts, and the server compares those by a collation.
+    /// Returns whether both sides may be strings that the server compares by a collation.
     fn is_by_collation(&self, sides: [&Expr; 2]) -> bool {
         let is_no_text =
             |side: &Expr| matches!(side, Expr::Literal(Literal::Bool(_) | Literal::Long(_)));
         self.dialect == SqlDialect::Mysql && !sides.into_iter().any(is_no_text)
     }
 
-    /// Two texts that are the same to the letter. Such texts are equal under a collation too, and by that an
-    /// index can find them.
+    /// Returns a condition for two strings that are identical byte for byte. Identical strings are also equal under a
+    /// collation, so a comparison by the collation is added where possible, because an index can serve it.
     fn same_text(&mut self, left: &Expr, right: &Expr) -> Option<String> {
         let mut equal = String::new();
         if is_ascii(left) || is_ascii(right) {
@@ -186,7 +186,7 @@ impl ConditionWriter<'_> {
         ))
     }
 
-    /// A set of literals that contains an attribute.
+    /// Returns a condition for a set of literals that contains an attribute.
     fn contains(&mut self, set: &Expr, item: &Expr) -> Option<String> {
         let Expr::Set(members) = set else {
             return None;
@@ -247,12 +247,13 @@ impl ConditionWriter<'_> {
     }
 }
 
-/// A text that every character set can hold: the server refuses to compare one with a column that cannot.
+/// Returns whether `expr` is an ASCII literal, which every character set can hold. MySQL refuses to compare a literal
+/// with a column whose character set cannot hold it.
 fn is_ascii(expr: &Expr) -> bool {
     matches!(expr, Expr::Literal(Literal::String(text)) if text.is_ascii())
 }
 
-/// The bytes of a text in UTF-8.
+/// Returns SQL for the UTF-8 bytes of a string.
 fn bytes_of(sql: &str) -> String {
     format!("CAST(CONVERT({sql} USING utf8mb4) AS BINARY)")
 }

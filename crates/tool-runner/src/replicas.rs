@@ -1,5 +1,5 @@
-//! The other replicas of this service: an exchange that one of them suspended can go on only there, so the client's
-//! answers are forwarded to it.
+//! Forwards requests to the other replicas of this service. An exchange that one replica suspended can go on only
+//! there, so the client's answers are forwarded to that replica.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,18 +12,18 @@ use wardgate_rpc::{Link, LinkedService, link};
 
 use crate::interaction::ResumptionState;
 
-/// Makes the link to the replica at an address.
+/// A function that creates the link to the replica at an address.
 pub type Dial =
     Arc<dyn Fn(&str) -> Result<LinkedService<LocalToolRunner>, link::Error> + Send + Sync>;
 
-/// Says that another replica has handed a request on: whoever gets it does not hand it on again.
+/// Metadata key of a request that another replica has forwarded. Such a request is not forwarded again.
 const FORWARDED: &str = "x-wardgate-handed-on";
 
-/// Links that are kept. There are more only where replicas come and go.
+/// Maximum number of links that are kept. More are needed only if replicas are replaced often.
 const MAX_LINKS: usize = 64;
 
 pub(crate) struct Replicas {
-    /// Where others reach this one.
+    /// The address at which other replicas reach this one.
     own: Option<String>,
     dial: Option<Dial>,
     links: Mutex<HashMap<String, LinkedService<LocalToolRunner>>>,
@@ -38,7 +38,8 @@ impl Replicas {
         }
     }
 
-    /// The link to the replica that holds what goes on with `state`, unless it is this one.
+    /// Returns the link to the replica that holds the exchange of `state`, or `None` if this replica should handle the
+    /// request.
     pub(crate) fn holding(&self, state: Option<&[u8]>, metadata: &MetadataMap) -> Option<Link> {
         let state = ResumptionState::decode(state?)?;
         let url = state
@@ -63,14 +64,15 @@ impl Replicas {
     }
 }
 
-/// `message` for another replica, with the trace and the deadline of the one that came.
+/// Returns `message` as a request to another replica, with the trace and the deadline of the original request.
 pub(crate) fn forwarded_request<M>(metadata: &MetadataMap, message: M) -> Request<M> {
     let mut metadata = metadata.clone();
     metadata.insert(FORWARDED, MetadataValue::from_static("1"));
     Request::from_parts(metadata, Extensions::default(), message)
 }
 
-/// What the replica says; none where it is gone, so that this one says what that means.
+/// Returns the answer of the replica, or `None` if the replica is unavailable, in which case this replica answers the
+/// request.
 pub(crate) fn unless_unavailable<T>(answer: Result<T, Status>) -> Option<Result<T, Status>> {
     match answer {
         Err(status) if status.code() == Code::Unavailable => {

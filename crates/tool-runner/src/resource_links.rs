@@ -1,6 +1,6 @@
-//! The URIs in what servers give, as clients know them.
+//! Rewrites the resource URIs in the output of MCP servers to the URIs that clients know.
 //!
-//! What is no URI of a resource, or cannot be one, stays as it is.
+//! A value that is not the URI of a resource, or cannot be rewritten, stays as it is.
 
 use std::borrow::Cow;
 
@@ -9,21 +9,22 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use wardgate_domain::source_uri;
 
-/// In blocks of content: links to resources, and resources that stand in them.
+/// Rewrites the URIs in blocks of content, which are links to resources and embedded resources.
 pub(crate) fn in_content(source: &str, blocks: &mut Value) {
     for block in blocks.as_array_mut().into_iter().flatten() {
         in_block(source, block);
     }
 }
 
-/// The same in the JSON of the blocks. Every other byte stays, and so does what cannot be read.
+/// Rewrites the URIs in blocks of content that are given as JSON text. Every other byte stays as it is, and so does
+/// text that cannot be parsed.
 pub(crate) fn in_content_text(source: &str, blocks: &str) -> String {
     let each: Vec<&RawValue> = serde_json::from_str(blocks).unwrap_or_default();
     let uris = each.into_iter().filter_map(uri_of_block);
     source_uri::outward_in(source, blocks, uris)
 }
 
-/// The same in the JSON of the messages of a prompt.
+/// Rewrites the URIs in the messages of a prompt that are given as JSON text.
 pub(crate) fn in_messages_text(source: &str, messages: &str) -> String {
     #[derive(Deserialize)]
     struct MessageContent<'a> {
@@ -38,14 +39,15 @@ pub(crate) fn in_messages_text(source: &str, messages: &str) -> String {
     source_uri::outward_in(source, messages, uris)
 }
 
-/// The same in the JSON of the contents of a resource.
+/// Rewrites the URIs in the contents of a resource that are given as JSON text.
 pub(crate) fn in_contents_text(source: &str, contents: &str) -> String {
     let each: Vec<&RawValue> = serde_json::from_str(contents).unwrap_or_default();
     let uris = each.into_iter().filter_map(uri_of_contents);
     source_uri::outward_in(source, contents, uris)
 }
 
-/// The URI in a block of content, where it is a link to a resource or holds one.
+/// Returns the URI in a block of content, or `None` if the block is neither a link to a resource nor an embedded
+/// resource.
 fn uri_of_block(block: &RawValue) -> Option<&RawValue> {
     #[derive(Deserialize)]
     struct Block<'a> {
@@ -74,7 +76,7 @@ fn uri_of_contents(contents: &RawValue) -> Option<&RawValue> {
     Some(contents.uri)
 }
 
-/// In the messages of a prompt.
+/// Rewrites the URIs in the messages of a prompt.
 pub(crate) fn in_messages(source: &str, messages: &mut Value) {
     for message in messages.as_array_mut().into_iter().flatten() {
         if let Some(content) = message.get_mut("content") {
@@ -83,7 +85,7 @@ pub(crate) fn in_messages(source: &str, messages: &mut Value) {
     }
 }
 
-/// In the contents of a resource.
+/// Rewrites the URIs in the contents of a resource.
 pub(crate) fn in_contents(source: &str, contents: &mut Value) {
     for contents in contents.as_array_mut().into_iter().flatten() {
         at(source, contents, "/uri");

@@ -1,4 +1,4 @@
-//! From what a tool gave to what is sent.
+//! Converts the output of tools into the results that are sent to clients.
 
 use std::time::Duration;
 
@@ -12,39 +12,39 @@ use wardgate_rpc::client::{DroppedColumns, ResultFacts, ToolResult};
 
 use wardgate_catalogue::{ResultShape, Shape, VALUE};
 
-/// Column of content that an upstream gave whole, and member of an MCP result.
+/// Column of content that an upstream returned as a whole, and member of an MCP result.
 pub(crate) const CONTENT: &str = "content";
 /// Column of the structured part of such content.
 pub(crate) const STRUCTURED_CONTENT: &str = "structuredContent";
 
-/// What is said of a result as a whole.
+/// A description of a result as a whole.
 #[derive(Debug)]
 pub(crate) struct ResultSummary {
-    /// There was more.
+    /// Whether the result was truncated.
     pub(crate) truncated: bool,
-    /// Where the rest is.
+    /// The handle of the stored result, or `None` if it was not stored.
     pub(crate) handle: Option<Handle>,
-    /// It was one thing, no list of them.
+    /// Whether the result is a single value and not a list.
     pub(crate) single: bool,
-    /// The tool itself says that it failed.
+    /// Whether the tool itself reports that it failed.
     pub(crate) is_error: bool,
 }
 
-/// Where a result is kept that is too large for an answer.
+/// The handle of a stored result that is too large for a response.
 #[derive(Debug, Serialize)]
 pub(crate) struct Handle {
     #[serde(rename = "handle")]
     pub(crate) text: String,
-    /// All of its rows.
+    /// The total number of rows.
     pub(crate) rows: usize,
-    /// Nothing was left out.
+    /// Whether the stored result contains all rows.
     pub(crate) complete: bool,
     pub(crate) columns: Vec<ColumnType>,
-    /// RFC 3339.
+    /// The time of expiry in RFC 3339 form.
     pub(crate) expires_at: String,
 }
 
-/// What a column holds, by JSON's names, as far as the rows shown tell.
+/// The JSON type of a column, as far as the rows shown reveal it.
 #[derive(Debug, Serialize)]
 pub(crate) struct ColumnType {
     name: String,
@@ -53,7 +53,7 @@ pub(crate) struct ColumnType {
 }
 
 impl Handle {
-    /// With the columns that `sample` shows.
+    /// Adds the columns that `sample` contains.
     pub(crate) fn described(self, sample: &[Row]) -> Self {
         let mut columns: Vec<ColumnType> = Vec::new();
         for (name, value) in sample.iter().flat_map(Row::fields) {
@@ -70,7 +70,7 @@ impl Handle {
     }
 }
 
-/// The number of columns that were left out, by reason.
+/// Returns the number of columns that were left out, by reason.
 pub(crate) fn dropped_columns(dropped: &wardgate_redact::DroppedColumns) -> DroppedColumns {
     DroppedColumns {
         unclassified: dropped.count(DropReason::Unclassified),
@@ -78,7 +78,7 @@ pub(crate) fn dropped_columns(dropped: &wardgate_redact::DroppedColumns) -> Drop
     }
 }
 
-/// The facts of a result without rows. An empty `error_kind` is that of a success.
+/// Returns the facts of a result without rows. `error_kind` is empty for a success.
 pub(crate) fn facts(status: Status, error_kind: &str, stages: Vec<StageTime>) -> ResultFacts {
     ResultFacts {
         status,
@@ -98,15 +98,15 @@ pub(crate) fn facts(status: Status, error_kind: &str, stages: Vec<StageTime>) ->
 #[derive(Serialize)]
 struct StructuredRows<'a, T> {
     data: &'a T,
-    /// Present when rows were left out because there were too many.
+    /// Whether rows were left out because there were too many.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     truncated: bool,
-    /// Present when they are kept.
+    /// The handle, if the result is stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     kept: Option<&'a Handle>,
 }
 
-/// One MCP content block.
+/// An MCP content block of type text.
 #[derive(Serialize)]
 struct TextBlock<'a> {
     #[serde(rename = "type")]
@@ -114,7 +114,7 @@ struct TextBlock<'a> {
     text: &'a str,
 }
 
-/// A result of released rows, in the tool's shape.
+/// Creates a result from released rows, in the shape that the tool declares.
 pub(crate) fn released(
     shape: &ResultShape,
     rows: &Redacted<Vec<Row>>,
@@ -135,7 +135,7 @@ pub(crate) fn released(
         }
         Shape::Value => {
             let data = &value(rows.get(), whole.single);
-            // A value always has a JSON form.
+            // Serialization of a JSON value cannot fail.
             let text = serde_json::to_string_pretty(data).unwrap_or_default();
             (
                 text_content(&text),
@@ -171,21 +171,21 @@ pub(crate) fn released(
     }
 }
 
-/// The result of an MCP server for a caller who may see all of it, each part byte for byte.
+/// The result of an MCP server for a caller who may see all of it, with each part byte for byte.
 pub(crate) struct UnchangedResult {
-    /// A JSON array.
+    /// The content as a JSON array.
     pub(crate) content: String,
-    /// Any JSON; none: there is no structured content.
+    /// The structured content as JSON, or `None` if there is none.
     pub(crate) structured: Option<Box<RawValue>>,
     pub(crate) is_error: bool,
-    /// The other members, a JSON object.
+    /// The other members as a JSON object.
     pub(crate) others: Option<String>,
-    /// Its `_meta`, a JSON object.
+    /// The `_meta` as a JSON object.
     pub(crate) meta: Option<String>,
 }
 
 impl UnchangedResult {
-    /// Bytes of all parts.
+    /// Returns the total size of all parts, in bytes.
     pub(crate) fn size(&self) -> usize {
         let structured = self.structured.as_ref().map_or(0, |it| it.get().len());
         let others = [&self.others, &self.meta].into_iter().flatten();
@@ -193,7 +193,7 @@ impl UnchangedResult {
     }
 }
 
-/// The result of an MCP server, as it is.
+/// Creates a result that passes on the result of an MCP server unchanged.
 pub(crate) fn unchanged(result: UnchangedResult, facts: ResultFacts) -> ToolResult {
     let structured = result.structured.map(Box::<str>::from);
     ToolResult {
@@ -205,7 +205,7 @@ pub(crate) fn unchanged(result: UnchangedResult, facts: ResultFacts) -> ToolResu
     }
 }
 
-/// What the document was, as far as it was released.
+/// Returns the released part of the original document.
 fn value(rows: &[Row], single: bool) -> Value {
     let plain = |row: &Row| match row.fields() {
         [(name, value)] if &**name == VALUE => value.clone(),
@@ -220,7 +220,7 @@ fn value(rows: &[Row], single: bool) -> Value {
     }
 }
 
-/// Each row by the tool's template; a column that was not released leaves nothing.
+/// Fills the tool's template with each row. A column that was not released leaves nothing.
 fn texts(shape: &ResultShape, rows: &[Row]) -> String {
     let text = |row: &Row| {
         let values = row
@@ -229,14 +229,14 @@ fn texts(shape: &ResultShape, rows: &[Row]) -> String {
             .map(|(name, value)| (name.to_string(), value.clone()))
             .collect();
         let template = shape.text.as_ref()?;
-        // The texts of results have plain placeholders, which take any value.
+        // Text templates of results have plain placeholders, which accept any value.
         template.fill_plain(&values).ok()
     };
     let texts: Vec<_> = rows.iter().filter_map(text).collect();
     texts.join(&shape.separator)
 }
 
-/// Content as the upstream gave it, where it was released.
+/// Returns the released content and structured content of an upstream.
 pub(crate) fn content(rows: &[Row]) -> (Bytes, String) {
     let released = |column| rows.first().and_then(|row| row.get(column));
     let structured = released(STRUCTURED_CONTENT).map(json);
@@ -248,11 +248,11 @@ pub(crate) fn content(rows: &[Row]) -> (Bytes, String) {
 }
 
 fn json<T: Serialize + ?Sized>(value: &T) -> String {
-    // Rows and values always have a JSON form: their members are named by texts.
+    // Serialization cannot fail because all keys of rows and values are strings.
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// A result that says what went wrong.
+/// Creates a result with an error message.
 pub(crate) fn error(text: &str, facts: ResultFacts) -> ToolResult {
     ToolResult {
         is_error: true,
@@ -260,7 +260,7 @@ pub(crate) fn error(text: &str, facts: ResultFacts) -> ToolResult {
     }
 }
 
-/// A result that has nothing but content.
+/// Creates a result that has only content.
 fn plain(content: Bytes, facts: ResultFacts) -> ToolResult {
     ToolResult {
         content,
@@ -273,19 +273,19 @@ fn plain(content: Bytes, facts: ResultFacts) -> ToolResult {
     }
 }
 
-/// The text of a call that took longer than `limit`.
+/// Returns the message of a call that exceeded `limit`.
 pub(crate) fn timeout_text(limit: Duration) -> String {
     format!("Timeout after {}", duration::show(limit))
 }
 
 fn text_content(text: &str) -> Bytes {
-    // A text always has a JSON form.
+    // Serialization of a string cannot fail.
     serde_json::to_vec(&[TextBlock { kind: "text", text }])
         .unwrap_or_default()
         .into()
 }
 
-/// How many bytes `row` takes as JSON.
+/// Returns the size of `row` as JSON, in bytes.
 pub(crate) fn json_size(row: &Row) -> usize {
     struct Counter(usize);
 
@@ -301,15 +301,15 @@ pub(crate) fn json_size(row: &Row) -> usize {
     }
 
     let mut counter = Counter(0);
-    // Counting does not fail.
+    // The counter never returns an error.
     let _ = serde_json::to_writer(&mut counter, row);
     counter.0
 }
 
-/// The name of a stage, and how long it took.
+/// The name of a stage and its duration.
 pub(crate) type StageTime = (String, Duration);
 
-/// When each stage of a call began, to tell how long it took.
+/// A stopwatch that measures the stages of a call.
 pub(crate) struct Stopwatch {
     stage_began: std::time::Instant,
     stages: Vec<StageTime>,
@@ -323,12 +323,12 @@ impl Stopwatch {
         }
     }
 
-    /// Ends the current stage under this name.
+    /// Ends the current stage and records it under this name.
     pub(crate) fn lap(&mut self, stage: &str) {
         self.lap_with(stage, Duration::ZERO, None);
     }
 
-    /// Ends the current stage, of which `inner` took place in a stage of its own.
+    /// Ends the current stage. `inner` is the part of it that is recorded as the separate stage `inner_stage`.
     pub(crate) fn lap_with(&mut self, stage: &str, inner: Duration, inner_stage: Option<&str>) {
         let now = std::time::Instant::now();
         let whole = now.duration_since(self.stage_began);

@@ -1,6 +1,6 @@
-//! The row rule of a permit: which rows of a result may leave.
+//! Applies the row rule of a permit, which decides which rows of a result may be released.
 //!
-//! Every row is put before Cedar's stable authorizer, whatever the database was asked to leave out.
+//! Cedar's stable authorizer decides on every row, even if the database has already filtered the rows.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::str::FromStr;
@@ -15,33 +15,34 @@ use wardgate_redact::Row;
 
 use wardgate_catalogue::RowEntity;
 
-/// Why a permit's row rule cannot be applied; the call is refused.
+/// The reason why a permit's row rule cannot be applied. The call is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RowRuleError {
-    /// The tool's rows are governed, and the permit brings no rule for them.
+    /// The tool's rows are governed, and the permit has no rule for them.
     #[error("the permit has no row rule, and the tool's rows are governed")]
     Missing,
-    /// The permit brings a rule for a tool whose rows are not governed.
+    /// The permit has a rule for a tool whose rows are not governed.
     #[error("the permit has a row rule, and the tool's rows are not governed")]
     Unexpected,
-    /// The rule is for another type of row.
+    /// The rule is for another type of entity.
     #[error("the permit's row rule is for another entity type")]
     Entity,
-    /// The rule is not what a policy service writes.
+    /// The rule does not have the form that a policy service writes.
     #[error("the permit's row rule cannot be read")]
     Unreadable,
 }
 
-/// What the rule says of one row.
+/// The decision of the rule on one row.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum RowVerdict {
     Admitted,
     Withheld,
-    /// Withheld because the rule cannot tell; the statement or the tool's `result` does not fit the policies.
+    /// The row is withheld because the rule cannot decide on it: the statement or the tool's `result` does not fit the
+    /// policies.
     Undecided(RowRuleUndecided),
 }
 
-/// Why the rule cannot tell. Names columns, never values.
+/// The reason why the rule cannot decide. The messages name columns, never values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RowRuleUndecided {
     #[error("column `{0}`, the key of a row, is not there or neither text nor number")]
@@ -55,13 +56,13 @@ pub(crate) enum RowRuleUndecided {
 }
 
 impl RowRuleUndecided {
-    /// True when no row can be decided until the tool or the policies are mended.
+    /// Returns whether no row can be decided until the tool or the policies are corrected.
     pub(crate) fn is_schema_mismatch(&self) -> bool {
         !matches!(self, Self::Evaluation)
     }
 }
 
-/// A row rule, ready to be applied.
+/// A row rule that is ready to be applied.
 pub(crate) struct RowGate {
     rule: Rule,
 }
@@ -82,7 +83,7 @@ struct Residual {
 }
 
 impl RowGate {
-    /// The gate of one permit for one tool; `None` where rows are not governed.
+    /// Creates the gate of one permit for one tool. Returns `None` if the tool's rows are not governed.
     pub(crate) fn new(
         rule: Option<&RowRule>,
         entity: Option<&RowEntity>,
@@ -119,7 +120,7 @@ impl RowGate {
         }))
     }
 
-    /// The policies to push down; none when every row is admitted.
+    /// Returns the policies to push down to the source, or `None` if every row is admitted.
     pub(crate) fn policies(&self) -> Option<&PolicySet> {
         match &self.rule {
             Rule::All => None,
@@ -127,7 +128,7 @@ impl RowGate {
         }
     }
 
-    /// Whether `row`, with all its columns, may leave. Any doubt withholds it.
+    /// Decides whether `row`, with all its columns, may be released. A row that cannot be decided is withheld.
     pub(crate) fn verdict(&self, row: &Row) -> RowVerdict {
         match &self.rule {
             Rule::All => RowVerdict::Admitted,
@@ -173,7 +174,7 @@ impl Residual {
         let response = self
             .authorizer
             .is_authorized(&request, &self.policies, &entities);
-        // A forbid that fails to evaluate would otherwise not forbid.
+        // Without this check, a forbid that fails to evaluate would not forbid.
         if response.diagnostics().errors().next().is_some() {
             return Err(RowRuleUndecided::Evaluation);
         }
@@ -181,8 +182,8 @@ impl Residual {
     }
 }
 
-/// A column as the attribute that the policies were checked with; NULL is an absent one. A value of another
-/// type is none: `==` would quietly be false, and a forbid would not forbid.
+/// Converts a column to an attribute of the type that the policies were checked with. NULL is an absent attribute. A
+/// value of another type is an error, because `==` would silently be false and a forbid would not forbid.
 fn attribute(
     value: &Value,
     kind: AttributeType,

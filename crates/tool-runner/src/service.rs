@@ -54,27 +54,27 @@ use wardgate_catalogue::Catalogue;
 use wardgate_catalogue::Files;
 use wardgate_mcp_client::Upstream;
 
-/// What the service calls.
+/// The services that the tool-runner calls.
 pub struct Links {
-    /// Records changes of switches, and executions.
+    /// The audit log, which records changes of switches, and executions.
     pub audit: AuditClient,
-    /// Each execution is recorded here: calls come from other processes, and nobody's word is taken for their being on
-    /// record already.
+    /// Whether each execution is recorded here. This is needed if calls come from other processes, because the
+    /// tool-runner cannot rely on them to have recorded the call.
     pub record_executions: bool,
-    /// Says which operators may manage tools; none: none may.
+    /// The policy service, which decides whether an operator may manage tools. Without it no operator may.
     pub policy: Option<PolicyClient>,
-    /// Tools about conversations ask it.
+    /// The memory service, which tools about conversations query.
     pub memory: Option<MemoryClient>,
-    /// Links to its other replicas, where there can be any.
+    /// The function that creates links to other replicas, or `None` if there are no other replicas.
     pub replicas: Option<Dial>,
 }
 
-/// Loads the catalogue and serves it; a faulty one is an error here. Afterwards the file is looked at
-/// every [`Config::reload_interval`], and a faulty change leaves the catalogue in force. Sources are
-/// connected to when they are first used, so a dead one stops nothing but its own tools.
+/// Loads the catalogue and serves it. A faulty catalogue is an error here. Afterwards the file is checked for changes
+/// every [`Config::reload_interval`], and a faulty change leaves the current catalogue in force. A source is connected
+/// to when it is first used, so an unavailable source affects only its own tools.
 ///
-/// It is ready once it knows which tools are switched off, and says so when a change of the file is faulty.
-/// What it starts is ended by the [`ServiceCloser`].
+/// The service is ready once it knows which tools are switched off, and reports through its readiness when a change of
+/// the file is faulty. The [`ServiceCloser`] stops everything that the service started.
 pub async fn service(
     config: Config,
     permits: PermitVerifier,
@@ -127,7 +127,8 @@ pub async fn service(
     Ok((service, closing))
 }
 
-/// Reads and checks what [`service`] would load, without connecting to anything: the catalogue and its lock file.
+/// Reads and checks what [`service`] would load, which is the catalogue and its lock file, without connecting to
+/// anything.
 pub fn check(config: &Config) -> Result<Catalogue, Error> {
     config.check()?;
     let catalogue =
@@ -136,7 +137,7 @@ pub fn check(config: &Config) -> Result<Catalogue, Error> {
     Ok(catalogue)
 }
 
-/// The loaded runner, its files and switches followed.
+/// Loads the catalogue, creates the runner, and starts the tasks that follow its files and switches.
 pub(crate) fn start(
     config: Config,
     keys: Keys,
@@ -151,7 +152,7 @@ pub(crate) fn start(
     importer.import(&mut catalogue, &seen.lock)?;
     let loaded = LoadedCatalogue::new(catalogue, &config, &keys, &shared, None)?;
     seen.attached = loaded.attached_files();
-    // Before anyone can answer.
+    // The subscriptions are made before any server can answer, so that no change is missed.
     let mut upstreams = vec![importer.changes()];
     upstreams.extend(shared.following.changes());
     importer.follow(loaded.upstreams());
@@ -178,7 +179,7 @@ pub(crate) fn start(
     Ok(runner)
 }
 
-/// Logs what of a changed file is probably not meant, with file, line and what to do.
+/// Logs the warnings about a changed file, with the file, the line and the remedy.
 fn log_warnings(catalogue: &Catalogue) {
     let unclassified = catalogue.unclassified_columns();
     for warning in catalogue.warnings().iter().chain(&unclassified) {
@@ -186,13 +187,13 @@ fn log_warnings(catalogue: &Catalogue) {
     }
 }
 
-/// The service's state.
+/// The state of the service.
 pub(crate) struct Runner {
     loaded: Arc<ArcSwap<LoadedCatalogue>>,
-    /// Of catalogue and switches together.
+    /// The version of the catalogue and the switches together.
     version: watch::Sender<Digest>,
     readiness: watch::Sender<Readiness>,
-    /// What the files say now is not in force, since it has faults.
+    /// Whether the current files have faults and so are not in force.
     is_outdated: AtomicBool,
     shared: SharedState,
     config: Config,
@@ -387,7 +388,7 @@ impl ToolRunnerService for Runner {
         let mut request = request.into_inner();
         let person = connections::person(request.person.take()).map_err(invalid)?;
         let (loaded, switchboard) = (self.loaded.load_full(), Arc::clone(&self.switchboard));
-        // Its own task: a code is good once, whoever hangs up.
+        // A separate task, because an authorization code can be used only once, even if the caller disconnects.
         let finishing = tokio::spawn(async move {
             let callback = connections::grant_callback(&request, &person).map_err(invalid)?;
             let finished = grants::finish(&loaded, &switchboard, &request.source, callback).await;
@@ -417,7 +418,8 @@ impl ToolRunnerService for Runner {
         let request = request.into_inner();
         let operator = self.operator(&request.caller_token).await?;
         let (loaded, switchboard) = (self.loaded.load_full(), Arc::clone(&self.switchboard));
-        // Its own task: what is forgotten here is taken back there, whoever hangs up.
+        // A separate task, because a grant that is deleted here has to be revoked at the source even if the caller
+        // disconnects.
         let removing = tokio::spawn(async move {
             let remove = connections::remove_connections(&request).map_err(invalid)?;
             let removed = grants::remove(&loaded, &switchboard, &operator, &remove).await;
@@ -444,15 +446,15 @@ fn refused(error: &Error) -> CallError {
 
 #[tonic::async_trait]
 impl ToolCaller for Runner {
-    /// What waits on another replica is of a tool-runner in another process: it comes as a message.
+    /// Runs the call on this replica. Only calls that arrive as gRPC messages can belong to another replica.
     async fn call_tool(&self, call: CallTool<'_>) -> Result<CallEvents, CallError> {
         self.run_call(call.into()).await
     }
 }
 
 impl Runner {
-    /// Runs a call under its permit: what may write begins once it is on record, of what only reads nothing is let out before
-    /// that. In one process its caller records it.
+    /// Runs a call under its permit. A call that may write starts once its execution is recorded; the events of a call
+    /// that only reads are held back until then. Within one process the caller records the execution instead.
     async fn run_call(&self, call: CallRequest) -> Result<CallEvents, CallError> {
         let loaded = self.loaded.load_full();
         let admitted = self
@@ -474,12 +476,12 @@ impl Runner {
         })
     }
 
-    /// Until they were read once nobody knows what is off, and nothing may run.
+    /// Returns the switches in force. Until the switches have been read once, nothing may run.
     fn switches(&self) -> Result<Arc<Switches>, Error> {
         self.switchboard.current().ok_or(Error::SwitchesUnknown)
     }
 
-    /// A tool that is off for its caller is answered like one that does not exist.
+    /// Checks that the tool is switched on for the caller. A tool that is off is reported like one that does not exist.
     fn check_switch(&self, call: &CallRequest, loaded: &LoadedCatalogue) -> Result<(), Error> {
         let switches = self.switches()?;
         match loaded.tool(&call.tool) {
@@ -488,7 +490,8 @@ impl Runner {
         }
     }
 
-    /// A source that is off for its caller is answered like one that does not exist.
+    /// Checks that the source is switched on for the caller. A source that is off is reported like one that does not
+    /// exist.
     fn check_source(&self, source: &str, caller: &Caller) -> Result<(), Error> {
         let switches = self.switches()?.of_source(source);
         if switches.allow(caller) {
@@ -498,13 +501,13 @@ impl Runner {
         }
     }
 
-    /// Whose `token` is, and whether they may manage tools.
+    /// Identifies the operator of `token` and checks whether the operator may manage tools.
     async fn operator(&self, token: &str) -> Result<IdentifiedOperator, Status> {
         let operator = self.operators.decide(token, OperatorAction::ManageTools);
         operator.await.map_err(|error| wardgate_rpc::status(&error))
     }
 
-    /// Every switch, as stored.
+    /// Returns every stored switch, and records that the operator has read them.
     async fn list_for(&self, operator: &IdentifiedOperator) -> Result<Vec<Switch>, Error> {
         let board = &self.switchboard;
         let reading = operator.change("switch.list", "*");
@@ -512,8 +515,8 @@ impl Runner {
         board.list().await
     }
 
-    /// A switch for what does not exist would be a slip of the hand that nobody notices. One that is left
-    /// over can be taken away all the same.
+    /// Changes a switch. A switch for a target that does not exist is refused, because it is probably a typing error
+    /// that would go unnoticed. A leftover switch can be reset even if its target no longer exists.
     async fn set(&self, operator: &IdentifiedOperator, change: SwitchChange) -> Result<(), Error> {
         let record = switch_record(&change, operator);
         let log = self.switchboard.log();
@@ -528,7 +531,7 @@ impl Runner {
         self.switchboard.set(change, record).await
     }
 
-    /// Tells whoever watches when catalogue or switches are others than before.
+    /// Publishes the version of the catalogue and the switches if it has changed.
     fn publish_version(&self) {
         self.version.send_if_modified(|current| {
             let switches = self.switchboard.current();
@@ -543,17 +546,17 @@ impl Runner {
         self.readiness.subscribe()
     }
 
-    /// Ends every call that waits for its client.
+    /// Ends every call that waits for input from its client.
     pub(crate) fn end_waiting(&self) {
         self.shared.suspended_exchanges.clear();
     }
 
-    /// The MCP servers of the catalogue in force.
+    /// Returns the MCP servers of the catalogue in force.
     pub(crate) fn upstreams(&self) -> Vec<Arc<Upstream>> {
         self.loaded.load().servers()
     }
 
-    /// Tells whoever watches when it is ready in another way than before.
+    /// Publishes the readiness if it has changed.
     fn publish_readiness(&self) {
         self.readiness.send_if_modified(|current| {
             let readiness = if self.switchboard.current().is_none() {
@@ -571,12 +574,12 @@ impl Runner {
         });
     }
 
-    /// Puts the files in force if they differ from what was `seen` last and have no faults. True if it did.
+    /// Puts the files in force if they differ from those last `seen` and have no faults. Returns whether it did.
     pub(crate) async fn reload(&self, seen: &mut Files) -> bool {
         let path = self.config.catalogue.clone();
         let attached = seen.attached.clone();
         let read = tokio::task::spawn_blocking(move || Files::read(&path, &attached)).await;
-        // A file that is gone for the moment, while it is being replaced, changes nothing.
+        // A file that is missing while it is being replaced changes nothing.
         let Ok(Ok(found)) = read else {
             return false;
         };
@@ -602,7 +605,7 @@ impl Runner {
         }
     }
 
-    /// Takes in what upstreams offer now, beside the files that are in force.
+    /// Imports what upstreams offer now, in addition to the files that are in force.
     fn reimport(&self, files: &Files) {
         match self.try_reload(files, |_| {}) {
             Ok(version) => info!(%version, "the tools of upstreams were looked at again"),
@@ -634,7 +637,7 @@ impl Runner {
     }
 }
 
-/// Whatever a list of the tools says, this tells it from every other list.
+/// Returns the version of the list of tools, which differs for any two lists with different contents.
 fn version(loaded: &LoadedCatalogue, switches: Option<&Switches>) -> Digest {
     let servers = loaded.servers();
     let servers = servers.iter();
@@ -651,7 +654,7 @@ fn version(loaded: &LoadedCatalogue, switches: Option<&Switches>) -> Digest {
     ])
 }
 
-/// The same of what of it callers are shown.
+/// Returns the version of the part of the list that callers are shown.
 fn shown(loaded: &LoadedCatalogue, switches: Option<&Switches>) -> Digest {
     let switches = switches.map_or(0, Switches::version).to_be_bytes();
     Digest::of_parts([loaded.shown().as_bytes().as_slice(), &switches])

@@ -1,12 +1,12 @@
-//! Arguments as a text that is the same for the same arguments.
+//! A canonical text form of arguments, which is equal for equal arguments.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// The arguments as JSON, in the order of their names.
+/// Returns the arguments as JSON, sorted by name.
 pub(crate) fn sorted(arguments: &Map<String, Value>) -> String {
     let sorted: BTreeMap<_, _> = arguments.iter().collect();
-    // It always has a JSON form: its members are named by texts.
+    // Serialization cannot fail because all keys are strings.
     serde_json::to_string(&sorted).unwrap_or_default()
 }

@@ -1,12 +1,12 @@
-//! The switches in force on this replica: the last known ones, followed in the store.
+//! The switches in force on this replica, which follow those in the store.
 //!
 //! ```text
 //!   set:     record ─▶ store ─▶ refresh      not recorded: not made
 //!   follow:  every 250 ms: version changed? ─▶ read all ─▶ publish
 //! ```
 //!
-//! While the store is away the last known switches stay in force. Until they were read once, nobody knows
-//! which tools are off, and no tool may run.
+//! While the store is unavailable, the last known switches stay in force. Until they have been read once, it is not
+//! known which tools are off, and no tool may run.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -25,10 +25,11 @@ use wardgate_telemetry::names;
 use crate::Error;
 use crate::store::{StoreError, ToolRunnerStore};
 
-/// Short enough that a change made on another replica is in force here well within a second.
+/// Interval between two checks of the store. It is short, so that a change made on another replica takes effect here
+/// well within a second.
 const POLL: Duration = Duration::from_millis(250);
 
-/// How often expired entries of the store are removed.
+/// Interval between two removals of expired entries from the store.
 const SWEEP: Duration = Duration::from_mins(1);
 
 /// All switches, as read at one moment.
@@ -50,19 +51,19 @@ impl Switches {
         Self { version, by_target }
     }
 
-    /// Differs whenever any switch differs.
+    /// Returns the version, which changes whenever a switch changes.
     pub(crate) fn version(&self) -> i64 {
         self.version
     }
 
-    /// Those that concern one tool.
+    /// Returns the switches that apply to one tool.
     pub(crate) fn of_tool<'a>(
         &self,
         tool: &str,
         toolsets: impl IntoIterator<Item = &'a str>,
         upstream: Option<&str>,
     ) -> ToolSwitches {
-        // The common case has no switch at all.
+        // The common case is that there are no switches.
         if self.by_target.is_empty() {
             return ToolSwitches::default();
         }
@@ -84,7 +85,7 @@ impl Switches {
         ToolSwitches::of(switches.into_iter().flatten())
     }
 
-    /// Those that concern a source as a whole.
+    /// Returns the switches that apply to a source as a whole.
     pub(crate) fn of_source(&self, name: &str) -> ToolSwitches {
         let target = SwitchTarget {
             kind: SwitchKind::Upstream,
@@ -94,17 +95,17 @@ impl Switches {
     }
 }
 
-/// Follows the switches and changes them.
+/// Follows the switches in the store and changes them.
 pub(crate) struct Switchboard {
     store: ToolRunnerStore,
     log: OperatorLog,
     ambient: Ambient,
-    /// None until the switches were read once.
+    /// The switches in force, or `None` until they have been read once.
     current: watch::Sender<Option<Arc<Switches>>>,
     refreshing: Mutex<RefreshState>,
 }
 
-/// What one refresh leaves to the next.
+/// The state that one refresh passes on to the next.
 #[derive(Default)]
 struct RefreshState {
     prepared: bool,
@@ -112,8 +113,8 @@ struct RefreshState {
 }
 
 impl Switchboard {
-    /// Reads the switches and follows them as long as the board lives. A server that is away is waited for;
-    /// a file that cannot be used, or a store of a newer program, is an error here.
+    /// Reads the switches and follows them until the switchboard is dropped. A database server that is unavailable is
+    /// retried; a file that cannot be used, or a store with the schema of a newer program, is an error here.
     pub(crate) async fn open(
         store: ToolRunnerStore,
         audit: AuditClient,
@@ -138,35 +139,36 @@ impl Switchboard {
         Ok(board)
     }
 
-    /// Where they are kept.
+    /// Returns the store.
     pub(crate) fn store(&self) -> &ToolRunnerStore {
         &self.store
     }
 
-    /// The switches in force; none until they were read once.
+    /// Returns the switches in force, or `None` until they have been read once.
     pub(crate) fn current(&self) -> Option<Arc<Switches>> {
         self.current.borrow().clone()
     }
 
-    /// The switches in force, now and on every change.
+    /// Returns a channel with the switches in force, which receives every change.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Option<Arc<Switches>>> {
         self.current.subscribe()
     }
 
-    /// Every switch, as stored.
+    /// Returns every switch in the store.
     pub(crate) async fn list(&self) -> Result<Vec<Switch>, Error> {
         Ok(self.store.switches().await?)
     }
 
-    /// Makes a change: first on record as `record`, then in the store, then in force here. What cannot be recorded is
-    /// not made.
+    /// Changes a switch: the change is recorded as `record`, stored, and then put in force here. A change that cannot
+    /// be recorded is not made.
     pub(crate) async fn set(
         self: &Arc<Self>,
         change: SwitchChange,
         record: AdminChange,
     ) -> Result<(), Error> {
         let board = Arc::clone(self);
-        // Its own task: whoever hangs up, what was recorded is done or recorded as failed.
+        // A separate task, so that a recorded change is either made or recorded as failed even if the caller
+        // disconnects.
         let setting = tokio::spawn(async move { board.record_and_set(&change, record).await });
         setting.await.unwrap_or(Err(Error::Interrupted))
     }
@@ -182,22 +184,22 @@ impl Switchboard {
         self.log.settle(record, set).await?;
         let (kind, name) = (change.target.kind.as_str(), change.target.name.as_str());
         info!(kind, name, scope = %change.scope, action = change.action.as_str(), "a switch was set");
-        // It is made. If it cannot be read back now, the next look will find it.
+        // The change has been made. If it cannot be read back now, the next refresh will read it.
         let _ = self.refresh().await;
         Ok(())
     }
 
-    /// The log of what operators do.
+    /// Returns the log of what operators do.
     pub(crate) fn log(&self) -> &OperatorLog {
         &self.log
     }
 
-    /// Puts a change on record.
+    /// Records a change.
     pub(crate) async fn record_change(&self, change: AdminChange) -> Result<(), Error> {
         self.log.append(change).await.map_err(Error::NotRecorded)
     }
 
-    /// Looks whether the switches changed, and publishes them if so.
+    /// Checks whether the switches have changed, and publishes them if they have.
     async fn refresh(&self) -> Result<(), StoreError> {
         let mut refreshing = self.refreshing.lock().await;
         let refreshed = self.read(&mut refreshing).await;
@@ -219,7 +221,7 @@ impl Switchboard {
             self.store.prepare().await?;
             refreshing.prepared = true;
         }
-        // The version first: what changes in between is read now and once more.
+        // The version is read first, so that a change made in between is read now and again at the next refresh.
         let version = self.store.switches_version().await?;
         if self.current().is_some_and(|held| held.version == version) {
             return Ok(());
@@ -230,7 +232,7 @@ impl Switchboard {
     }
 
     async fn sweep(&self) {
-        // Bounded: what is left waits for the next time.
+        // The number of rounds is limited. Remaining entries are removed the next time.
         for _ in 0..50 {
             match self.store.sweep(self.ambient.now()).await {
                 Ok(true) => {}
@@ -245,7 +247,7 @@ impl Switchboard {
     }
 }
 
-/// What the record says of a change of a switch that `operator` asks for.
+/// Returns the audit record of a switch change that `operator` requests.
 pub(crate) fn switch_record(change: &SwitchChange, operator: &IdentifiedOperator) -> AdminChange {
     let SwitchTarget { kind, name } = &change.target;
     let action = format!("{}.{}", kind.as_str(), change.action.as_str());
@@ -255,7 +257,7 @@ pub(crate) fn switch_record(change: &SwitchChange, operator: &IdentifiedOperator
     }
 }
 
-/// Looks again and again, as long as the board lives.
+/// Refreshes the switches at every interval until the switchboard is dropped.
 async fn follow(board: Weak<Switchboard>) {
     let mut swept = Instant::now();
     loop {
@@ -263,7 +265,7 @@ async fn follow(board: Weak<Switchboard>) {
         let Some(board) = board.upgrade() else {
             return;
         };
-        // A failure is told and counted where it happens.
+        // `refresh` logs and counts a failure itself.
         let refreshed = board.refresh().await;
         if refreshed.is_ok() && swept.elapsed() >= SWEEP {
             board.sweep().await;

@@ -1,10 +1,10 @@
-//! Hearing when resources change, for as long as the permits to read them hold.
+//! Watches resources for changes for as long as the permits to read them are valid.
 //!
 //! ```text
-//!   admit:  source ─▶ a permit for each ─▶ Admitted        refused: nothing is watched
-//!   watch:  which can be ─▶ changed ─▶ changed ─▶ …        till the first permit ends
-//!             own:    what is read now, against what was read before
-//!             server: its `updated`
+//!   admit:  source ─▶ a permit for each ─▶ AdmittedWatch   refused: nothing is watched
+//!   watch:  watched URIs ─▶ changed ─▶ changed ─▶ …        until the first permit expires
+//!             own:    compares the contents with those read before
+//!             server: its `updated` notifications
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,42 +25,42 @@ use crate::switchboard::Switchboard;
 use wardgate_catalogue::FileContent;
 use wardgate_mcp_client::{ResourceListener, Upstream};
 
-/// Most resources of one request.
+/// Maximum number of resources in one request.
 pub(crate) const MAX_RESOURCES: usize = 256;
 
-/// How long a server may take to say which it tells of.
+/// Maximum time that a server may take to say which resources it accepts to watch.
 const ACCEPTANCE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// From one message to the next: what changes meanwhile needs no second word.
+/// Minimum interval between two messages. Changes in between are combined into one message.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What is asked for, its fields checked.
+/// A request to watch resources, with its fields checked.
 pub(crate) struct WatchRequest {
     pub(crate) caller: Caller,
     pub(crate) source: String,
     pub(crate) resources: Vec<WatchedResource>,
-    /// The caller's bearer token, where the source needs it.
+    /// The caller's bearer token, if the source needs it.
     pub(crate) token: Option<String>,
 }
 
 pub(crate) struct WatchedResource {
     pub(crate) uri: String,
-    /// What the policy decided on, byte for byte.
+    /// The JSON that the policy service decided on, byte for byte.
     pub(crate) decided: Bytes,
     pub(crate) permit: Option<SignedPermit>,
 }
 
-/// What may be watched, and how long. Only [`admit`] makes one.
+/// The resources that may be watched, and the time until which they may. Only [`admit`] creates one.
 pub(crate) struct AdmittedWatch {
     caller: Caller,
     source: String,
     uris: BTreeSet<String>,
-    /// Where credentials are made of it.
+    /// The caller's token, if the source's credentials are derived from it.
     token: Option<String>,
     until: Instant,
 }
 
-/// Turns signed permits into the right to hear of what they let read.
+/// Verifies the signed permits, which allow watching the resources that they allow reading.
 pub(crate) fn admit(
     request: WatchRequest,
     loaded: &LoadedCatalogue,
@@ -94,16 +94,17 @@ pub(crate) fn admit(
     })
 }
 
-/// What is in force now and later.
+/// Access to the catalogue and the switches that are in force now and later.
 pub(crate) struct InForce {
     pub(crate) loaded: Arc<ArcSwap<LoadedCatalogue>>,
     pub(crate) switchboard: Arc<Switchboard>,
-    /// Changes when either does.
+    /// A channel that changes when the catalogue or the switches do.
     pub(crate) changes: watch::Receiver<Digest>,
 }
 
 impl AdmittedWatch {
-    /// Watches: gives the URIs that are watched, then again and again those that changed. Dropping the stream ends it.
+    /// Watches the resources. The stream first yields the URIs that are watched, then the URIs that have changed each
+    /// time. Dropping the stream ends the watch.
     pub(crate) fn run(self, in_force: InForce) -> impl Stream<Item = BTreeSet<String>> {
         let watching = ResourceWatch {
             admitted: self,
@@ -118,18 +119,18 @@ impl AdmittedWatch {
     }
 }
 
-/// One watch under way.
+/// A running watch.
 struct ResourceWatch {
     admitted: AdmittedWatch,
     in_force: InForce,
-    /// None before the first message.
+    /// The source of changes, or `None` before the first message.
     watched: Option<ChangeSource>,
     next_message_at: Instant,
 }
 
-/// How it is heard of changes.
+/// How changes are detected.
 enum ChangeSource {
-    /// What was last read at each URI; none where there was nothing.
+    /// The digest of what was last read at each URI, or `None` if there was nothing.
     Own(BTreeMap<String, Option<Digest>>),
     Server {
         upstream: Weak<Upstream>,
@@ -138,7 +139,7 @@ enum ChangeSource {
 }
 
 impl ResourceWatch {
-    /// What to say next; none when the permits ended, or the source is off or gone.
+    /// Returns the URIs of the next message, or `None` when a permit has expired or the source is off or gone.
     async fn next(&mut self) -> Option<BTreeSet<String>> {
         let until = self.admitted.until;
         tokio::select! {
@@ -167,7 +168,7 @@ impl ResourceWatch {
         Some(uris)
     }
 
-    /// Waits until there is something to look at.
+    /// Waits until there may be a change.
     async fn wait(&mut self) -> Option<()> {
         let changes = self.in_force.changes.changed();
         match &mut self.watched {
@@ -179,7 +180,7 @@ impl ResourceWatch {
         }
     }
 
-    /// What is to be said now, if anything: at first what is watched, then what changed.
+    /// Returns the URIs to report now, if there are any: at first the watched resources, then the changed ones.
     async fn observe(&mut self, contents: &Contents) -> Option<BTreeSet<String>> {
         let AdmittedWatch {
             caller,
@@ -205,7 +206,7 @@ impl ResourceWatch {
                 let changed: BTreeSet<_> = changed.collect();
                 (!changed.is_empty()).then_some(changed)
             }
-            // For the first time, or of another origin than before: then anything may have changed.
+            // This is the first message, or the origin is another one than before, so any resource may have changed.
             (Some(Origin::Own(own)), watched) => {
                 let mut read = uris.iter().map(|uri| (uri.clone(), None)).collect();
                 let there = changes(own, &mut read);
@@ -215,7 +216,7 @@ impl ResourceWatch {
             (Some(Origin::Upstream(of)), watched) => {
                 let offered = uris.iter().filter(|uri| of.offers_resource(uri)).cloned();
                 let mut listener = of.upstream.listen(offered.collect());
-                // One that does not say so in time tells of none.
+                // A server that does not answer in time does not watch any resource.
                 let settled = async {
                     of.upstream.connect().await;
                     listener.settled().await;
@@ -232,7 +233,7 @@ impl ResourceWatch {
         }
     }
 
-    /// Whether the source is there for the caller.
+    /// Returns whether the source exists and is switched on for the caller.
     fn is_on(&self) -> bool {
         let AdmittedWatch { caller, source, .. } = &self.admitted;
         let is_there = self
@@ -247,7 +248,7 @@ impl ResourceWatch {
     }
 }
 
-/// Reads each of `read` again, and gives those that are others than before.
+/// Reads each resource of `read` again, and returns the URIs of those that differ from before.
 fn changes(own: &FileContent, read: &mut BTreeMap<String, Option<Digest>>) -> BTreeSet<String> {
     let mut changed = BTreeSet::new();
     for (uri, before) in read {

@@ -1,4 +1,4 @@
-//! What the store keeps as Protobuf bytes: results, questions to clients, and the terms of permits.
+//! Protobuf encoding of what the store keeps: results, requests for client input, and the terms of permits.
 
 use prost::Message as _;
 use wardgate_domain::PermitTerms;

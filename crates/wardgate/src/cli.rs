@@ -1,4 +1,4 @@
-//! The command line.
+//! The command-line interface: commands, their arguments and their options.
 
 mod agent;
 mod api_key;
@@ -478,7 +478,7 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// The words of a line as a shell splits them; `None` where a quote is open.
+    /// Splits a line into words as a shell does. Returns `None` if a quote is not closed.
     fn words(line: &str) -> Option<Vec<String>> {
         let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
         for c in line.chars() {
@@ -496,7 +496,7 @@ mod tests {
         quote.is_none().then_some(words)
     }
 
-    /// The commands of this program in the shell blocks of a page.
+    /// Returns the commands of this program in the shell blocks of a Markdown page.
     fn commands(page: &str) -> Vec<Vec<String>> {
         let mut is_shell = false;
         let mut found = Vec::new();
@@ -550,7 +550,7 @@ mod tests {
         for page in pages {
             for command in commands(&std::fs::read_to_string(&page).unwrap()) {
                 let error = Cli::try_parse_from(&command).err();
-                // `KEY` stands for a value, and is none.
+                // Placeholders such as `KEY` are not valid values, so errors about values are ignored.
                 let error = error.filter(|error| error.kind() != ErrorKind::ValueValidation);
                 let error = error.map(|error| error.to_string());
                 assert_eq!(error, None, "{}: {command:?}", page.display());

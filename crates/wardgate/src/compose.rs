@@ -1,4 +1,4 @@
-//! Putting services together: the only place that knows where a neighbour is.
+//! Composition of the services: the only module that knows where each service is.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,13 +26,13 @@ use wardgate_tool_runner::{SealingKey, ServiceCloser};
 use crate::Failure;
 use crate::config::{AgentWiring, ConsoleWiring, GatewayWiring};
 
-/// How long a reader of conversations waits for the policy.
+/// Timeout of a request to the policy service for the rights of a reader.
 const RIGHTS_LIMIT: Duration = Duration::from_secs(1);
 
-/// How long a tool waits for the memory service.
+/// Timeout of a request to the memory service.
 const CONVERSATIONS_LIMIT: Duration = Duration::from_secs(5);
 
-/// How long a change that is not a call waits for the record.
+/// Timeout of recording a change that is not a call.
 const RECORD_LIMIT: Duration = Duration::from_secs(1);
 
 /// The configurations and keys of the services of one process.
@@ -52,26 +52,27 @@ pub(crate) struct ServiceConfigs {
 
 /// The services of this process.
 pub(crate) struct LocalServices {
-    /// For the gateway, each behind a local link.
+    /// The services for the gateway, each behind a local link.
     pub(crate) neighbours: Neighbours,
-    /// For the console.
+    /// The links of the console to the policy and the record.
     pub(crate) record: RecordLinks,
-    /// For the operator.
+    /// The services for operators.
     pub(crate) operator_services: OperatorServices,
-    /// What ends what they started.
+    /// Stops the background work of the services.
     pub(crate) closing: LocalCloser,
 }
 
-/// Ends what the services of this process started.
+/// Stops the background work of the services of this process.
 pub(crate) struct LocalCloser {
-    /// The policy service's link to the audit service, which links to the policy service itself.
+    /// The policy service's link to the audit service. It is cut first because the audit service also links to the policy
+    /// service.
     history: CallHistory,
     tool_runner: ServiceCloser,
     log: LogCloser,
 }
 
 impl LocalCloser {
-    /// Call it once nothing is served any more.
+    /// Stops the background work. Must be called after the last request is served.
     pub(crate) async fn close(self) {
         self.history.disconnect();
         self.tool_runner.close().await;
@@ -116,7 +117,8 @@ pub(crate) async fn local(
         parts.sealing_key,
         wardgate_tool_runner::Links {
             audit: record(link::local(audit.clone(), Peer::ToolRunner)),
-            // Whoever could leave the gateway's records out could leave these out too: it is one process.
+            // The tool-runner records executions because it cannot rely on callers in other processes. Here all services
+            // share one process, so code that could omit the gateway's records could omit these too.
             record_executions: false,
             policy: Some(rights(link::local(policy.clone(), Peer::ToolRunner))),
             memory: Some(conversations(link::local(memory.clone(), Peer::ToolRunner))),
@@ -152,7 +154,7 @@ pub(crate) async fn local(
     })
 }
 
-/// Every service behind a socket.
+/// Connects to every service over the network.
 pub(crate) fn remote(wiring: &GatewayWiring) -> Result<Neighbours, Failure> {
     let tls = wiring.tls.as_ref();
     let links = &wiring.links;
@@ -167,7 +169,7 @@ pub(crate) fn remote(wiring: &GatewayWiring) -> Result<Neighbours, Failure> {
     })
 }
 
-/// The agent on the address of a gateway in this process, which it calls without a socket.
+/// Creates the agent on the address of a gateway in this process, which the agent calls without a socket.
 pub(crate) async fn local_agent(
     config: &wardgate_agent::Config,
     approvals: ApprovalKey,
@@ -182,7 +184,7 @@ pub(crate) async fn local_agent(
     })
 }
 
-/// The agent on an address of its own.
+/// Creates the agent of a separate service.
 pub(crate) async fn remote_agent(
     config: &wardgate_agent::Config,
     approvals: ApprovalKey,
@@ -209,7 +211,7 @@ pub(crate) async fn remote_agent(
     })
 }
 
-/// The console on the address of a gateway in this process, which it calls without a socket, as it does the agent.
+/// Creates the console on the address of a gateway in this process. It calls the gateway and the agent without a socket.
 pub(crate) fn local_console(
     gateway: &Arc<Gateway>,
     agent: Option<Router>,
@@ -232,7 +234,7 @@ pub(crate) fn local_console(
     Console::new(links, admission, store, sign_in, public_url, ambient)
 }
 
-/// How the console signs people in, where `config` says that a provider does. Browsers come back to `public_url`.
+/// Returns the sign-in of the console if `config` names a provider. Browsers are redirected back to `public_url`.
 pub(crate) async fn console_sign_in(
     config: Option<&SignInConfig>,
     public_url: Option<&str>,
@@ -245,10 +247,10 @@ pub(crate) async fn console_sign_in(
     Ok(Some(opened.map_err(|error| format!("console.{error}"))?))
 }
 
-/// What the console says it is.
+/// Client name of the console.
 pub(crate) const CONSOLE: &str = "wardgate-console";
 
-/// The console on an address of its own, and whether it knows whose tokens it takes.
+/// Creates the console of a separate service, and the receiver of whether the keys of its issuers are available.
 pub(crate) async fn remote_console(
     wiring: ConsoleWiring,
     store: Arc<ConsoleStore>,
@@ -292,12 +294,12 @@ pub(crate) async fn remote_console(
     Ok((console, keys))
 }
 
-/// The policy behind a socket, for the rights of readers.
+/// Connects to the policy service, for requests about the rights of readers.
 pub(crate) fn remote_rights(url: &str, tls: Option<&TlsFiles>) -> Result<PolicyClient, Failure> {
     Ok(rights(policy(url, tls)?))
 }
 
-/// The conversations behind a socket, for tools about them.
+/// Connects to the memory service, for tools about conversations.
 pub(crate) fn remote_conversations(
     url: &str,
     tls: Option<&TlsFiles>,
@@ -305,7 +307,7 @@ pub(crate) fn remote_conversations(
     Ok(conversations(memory(url, tls)?))
 }
 
-/// The record behind a socket, for changes that are not calls.
+/// Connects to the audit service, for recording changes that are not calls.
 pub(crate) fn remote_record(url: &str, tls: Option<&TlsFiles>) -> Result<AuditClient, Failure> {
     Ok(record(audit(url, tls)?))
 }
@@ -322,7 +324,7 @@ fn conversations(memory: LinkedService) -> MemoryClient {
     MemoryClient::new(memory.link, CONVERSATIONS_LIMIT)
 }
 
-/// What the service of `peer` is called in its proto; empty of those that serve none.
+/// Returns the gRPC name of the service of `peer`, or an empty string if `peer` serves none.
 pub(crate) fn proto_name(peer: Peer) -> &'static str {
     match peer {
         Peer::Policy => "wardgate.policy.v1.PolicyService",
@@ -345,7 +347,7 @@ fn policy(url: &str, tls: Option<&TlsFiles>) -> Result<LinkedService<LocalPolicy
     connect(url, Peer::Policy, tls)
 }
 
-/// The audit service behind a socket.
+/// Connects to the audit service.
 pub(crate) fn audit(
     url: &str,
     tls: Option<&TlsFiles>,
@@ -353,12 +355,12 @@ pub(crate) fn audit(
     connect(url, Peer::Audit, tls)
 }
 
-/// The memory service behind a socket.
+/// Connects to the memory service.
 pub(crate) fn memory(url: &str, tls: Option<&TlsFiles>) -> Result<LinkedService, link::Error> {
     connect(url, Peer::Memory, tls)
 }
 
-/// The tool-runner behind a socket.
+/// Connects to the tool-runner.
 pub(crate) fn tool_runner(
     url: &str,
     tls: Option<&TlsFiles>,

@@ -1,7 +1,7 @@
-//! The configuration: one file for every service, each reading its own section.
+//! The configuration: one file for all services, each of which reads its own section.
 //!
-//! Defaults, then the file, then the environment (`WARDGATE_GATEWAY__LISTEN` is `gateway.listen`). Relative
-//! paths are relative to the file. A key nobody knows is an error.
+//! Values come from the defaults, then the file, then the environment (`WARDGATE_GATEWAY__LISTEN` is `gateway.listen`).
+//! Relative paths are relative to the file. An unknown key is an error.
 
 mod console;
 mod error;
@@ -30,7 +30,7 @@ pub(crate) use console::{ConsoleWiring, LocalConsole};
 pub(crate) use error::{Error, SECTIONS, ValueOrigin};
 pub(crate) use witness::WitnessWiring;
 
-/// What a service's section holds for this binary rather than for the service.
+/// Keys of a service's section that this binary reads instead of the service.
 const WIRING: [&str; 17] = [
     "concurrency",
     "drain",
@@ -51,7 +51,7 @@ const WIRING: [&str; 17] = [
     "links",
 ];
 
-/// The same of an agent that runs by itself.
+/// Keys of the section of a separate agent that this binary reads instead of the agent.
 const AGENT_WIRING: [&str; 12] = [
     "drain",
     "listen",
@@ -67,19 +67,19 @@ const AGENT_WIRING: [&str; 12] = [
     "links",
 ];
 
-/// A configuration, loaded but not yet taken apart.
+/// A configuration that is loaded but not yet split into sections.
 #[derive(Debug)]
 pub(crate) struct Settings {
     figment: Figment,
-    /// For messages.
+    /// The path of the file, for messages.
     file: String,
-    /// None where only its values can be read.
+    /// The parsed document with positions, or `None` if only its values could be parsed.
     document: Option<Node>,
-    /// What relative paths are relative to.
+    /// The directory that relative paths are relative to.
     base: PathBuf,
 }
 
-/// How the gateway reaches its neighbours.
+/// Wiring of a separate gateway: its listener and its links to the other services.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GatewayWiring {
@@ -88,22 +88,22 @@ pub(crate) struct GatewayWiring {
     pub(crate) tls: Option<TlsFiles>,
     #[serde(default)]
     pub(crate) session_key_file: Option<PathBuf>,
-    /// The certificate by which it terminates TLS; none: plain HTTP.
+    /// The certificate for TLS termination, or `None` for plain HTTP.
     #[serde(default)]
     pub(crate) https: Option<HttpsFiles>,
-    /// Who is believed about whom it speaks for.
+    /// The proxies whose statements about the client's address are trusted.
     #[serde(default)]
     pub(crate) trusted_proxies: TrustedProxies,
-    /// Address of probes and `/metrics`; then `/ready` is not served beside the paths for clients. None: port 9090 of
-    /// loopback, or another one if that is taken.
+    /// Address of probes and `/metrics`. If it is set, `/ready` is not served on the address for clients. If it is `None`,
+    /// port 9090 of loopback is used, or another port if that one is taken.
     #[serde(default)]
     pub(crate) probes: Option<SocketAddr>,
-    /// How it ends.
+    /// Timing of the graceful shutdown.
     #[serde(default)]
     pub(crate) drain: Drain,
 }
 
-/// How an edge listens, besides its address.
+/// Settings of an edge's listener besides its address.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct ListenerWiring {
     #[serde(default)]
@@ -114,19 +114,19 @@ pub(crate) struct ListenerWiring {
     pub(crate) trusted_proxies: TrustedProxies,
 }
 
-/// Addresses of the services.
+/// URLs of the services that a gateway calls.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Links {
     pub(crate) policy: String,
     pub(crate) tool_runner: String,
     pub(crate) audit: String,
-    /// None: there are no conversations.
+    /// The memory service, or `None` if there are no conversations.
     #[serde(default)]
     pub(crate) memory: Option<String>,
 }
 
-/// How a gRPC service listens, and where its keys are.
+/// Wiring of a separate gRPC service: its listener, its key files and its links.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ServiceWiring {
@@ -135,7 +135,7 @@ pub(crate) struct ServiceWiring {
     pub(crate) tls: Option<TlsFiles>,
     #[serde(default)]
     pub(crate) plaintext: bool,
-    /// Address of `/health`, `/ready` and `/metrics`; none: they are not served.
+    /// Address of `/health`, `/ready` and `/metrics`, or `None` if they are not served.
     #[serde(default)]
     pub(crate) probes: Option<SocketAddr>,
     #[serde(default)]
@@ -154,76 +154,77 @@ pub(crate) struct ServiceWiring {
     pub(crate) master_key_file: Option<PathBuf>,
     #[serde(default)]
     pub(crate) links: ServiceLinks,
-    /// How many calls it works on at once, and how many wait for their turn.
+    /// Number of calls that are processed concurrently, and number of calls that are queued.
     #[serde(default)]
     pub(crate) concurrency: Option<Concurrency>,
-    /// How it ends.
+    /// Timing of the graceful shutdown.
     #[serde(default)]
     pub(crate) drain: Drain,
 }
 
-/// Neighbours of a service that is not the gateway; which of them it needs, it says.
+/// URLs of the services that a service other than the gateway calls. The service decides which of them it requires.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ServiceLinks {
-    /// Where the tool-runner and the memory service record changes, and the policy service counts earlier calls.
+    /// The audit service: the tool-runner and the memory service record changes there, and the policy service counts
+    /// earlier calls.
     #[serde(default)]
     pub(crate) audit: Option<String>,
-    /// Where the memory service asks who may read what, and where the tool-runner, the audit and the memory service ask what
-    /// operators may do.
+    /// The policy service: the memory service asks it for the rights of readers, and the tool-runner, the audit and the
+    /// memory service ask it for the rights of operators.
     #[serde(default)]
     pub(crate) policy: Option<String>,
-    /// Where tools about conversations ask.
+    /// The memory service, for tools about conversations.
     #[serde(default)]
     pub(crate) memory: Option<String>,
 }
 
-/// How an agent that runs by itself listens, whom it lets in, and where its gateway is. In `up` it shares the
-/// gateway's address, and the gateway's settings hold.
+/// Wiring of a separate agent: its listener, its admission of clients and its gateway. In `up` the agent shares the
+/// gateway's address and settings.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AgentWiring {
     #[serde(default = "agent_listen")]
     pub(crate) listen: SocketAddr,
-    /// The certificate by which it terminates TLS; none: plain HTTP.
+    /// The certificate for TLS termination, or `None` for plain HTTP.
     #[serde(default)]
     pub(crate) https: Option<HttpsFiles>,
-    /// Who is believed about whom it speaks for.
+    /// The proxies whose statements about the client's address are trusted.
     #[serde(default)]
     pub(crate) trusted_proxies: TrustedProxies,
-    /// Address of probes and `/metrics`; then `/ready` is not served beside the paths for clients. None: port 9090 of
-    /// loopback, or another one if that is taken.
+    /// Address of probes and `/metrics`. If it is set, `/ready` is not served on the address for clients. If it is `None`,
+    /// port 9090 of loopback is used, or another port if that one is taken.
     #[serde(default)]
     pub(crate) probes: Option<SocketAddr>,
-    /// How clients reach it; its host may be named.
+    /// The URL at which clients reach the agent. Its host is allowed in `Host` headers.
     #[serde(default)]
     pub(crate) public_url: Option<String>,
-    /// Hosts clients may name, without port, besides loopback and the public URL's.
+    /// Additional hosts that are allowed in `Host` headers, without port, besides loopback and the host of the public URL.
     #[serde(default)]
     pub(crate) allowed_hosts: Vec<String>,
-    /// Origins of web pages that may call, besides those on an allowed host.
+    /// Additional origins of web pages that may call, besides those on an allowed host.
     #[serde(default)]
     pub(crate) allowed_origins: Vec<String>,
     #[serde(default)]
     pub(crate) limits: HttpLimits,
-    /// Whose tokens are accepted; the same issuers as the gateway's, which gets the same tokens.
+    /// The issuers whose tokens are accepted. They must be those of the gateway, because it receives the same tokens.
     pub(crate) auth: AuthConfig,
     #[serde(default)]
     pub(crate) approval_key_file: Option<PathBuf>,
     pub(crate) links: AgentLinks,
-    /// How it ends.
+    /// Timing of the graceful shutdown.
     #[serde(default)]
     pub(crate) drain: Drain,
 }
 
-/// Whom an agent calls.
+/// URLs of the services that an agent calls.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AgentLinks {
-    /// Where the gateway's paths begin.
+    /// The base URL of the gateway.
     #[serde(deserialize_with = "url")]
     pub(crate) gateway: Url,
-    /// The authorities of the gateway's certificate; none: the system's.
+    /// The authorities of the gateway's certificate, or `None` for those of the system.
     #[serde(default)]
     pub(crate) ca: Option<PathBuf>,
 }
@@ -237,7 +238,7 @@ fn agent_listen() -> SocketAddr {
     (Ipv4Addr::LOCALHOST, 8081).into()
 }
 
-/// How an operator reaches services that run by themselves.
+/// Wiring for the commands of operators of separate services.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OperatorWiring {
@@ -246,22 +247,22 @@ pub(crate) struct OperatorWiring {
     pub(crate) tls: Option<TlsFiles>,
 }
 
-/// Addresses of what an operator calls.
+/// URLs of the services that an operator calls.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OperatorLinks {
     pub(crate) tool_runner: String,
     #[serde(default)]
     pub(crate) memory: Option<String>,
-    /// Where the record is read.
+    /// The audit service, for reading the record.
     #[serde(default)]
     pub(crate) audit: Option<String>,
-    /// Where the policy service tells what a candidate would change.
+    /// The policy service, for reading what a candidate would change.
     #[serde(default)]
     pub(crate) policy: Option<String>,
 }
 
-/// Where a service keeps its state, and how.
+/// The store of a service and the settings of its database connection.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct StoreSettings {
     pub(crate) store: String,
@@ -270,7 +271,7 @@ pub(crate) struct StoreSettings {
 }
 
 impl StoreSettings {
-    /// The file of a data directory.
+    /// Creates the settings of a store in a data directory.
     pub(crate) fn file(store: String) -> Self {
         Self {
             store,
@@ -283,8 +284,8 @@ impl StoreSettings {
     }
 }
 
-/// How many calls a service works on at once, as its section sets it; none for the record, which turns nothing away: what
-/// it can take is part of what the gateway lets in.
+/// Returns the limit of concurrent calls of a service, as its section sets it. Returns `None` for the audit service, which
+/// rejects no calls for load: the gateway's limit accounts for its capacity.
 pub(crate) fn concurrency(
     section: &str,
     set: Option<Concurrency>,
@@ -312,11 +313,11 @@ impl ServiceWiring {
     }
 }
 
-/// What the tokens of the local issuer may say besides roles.
+/// Claims that the tokens of the local issuer may have besides roles.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LocalIssuer {
-    /// Attribute name to claim.
+    /// Names of claims by attribute name.
     #[serde(default)]
     pub(crate) attributes: std::collections::BTreeMap<String, String>,
 }
@@ -338,7 +339,7 @@ impl Settings {
             })?;
         let settings = Self {
             figment: Figment::from(Serialized::defaults(sections)).merge(
-                // Only names with a section in them: other tools use the prefix too.
+                // Other tools use the prefix too, so only names that contain a section are read.
                 Env::prefixed("WARDGATE_")
                     .filter(|name| name.as_str().contains("__"))
                     .split("__"),
@@ -360,7 +361,7 @@ impl Settings {
         }
     }
 
-    /// A section that has defaults for everything.
+    /// Reads a section that has defaults for all of its keys.
     pub(crate) fn optional<T: DeserializeOwned + Default>(&self, name: &str) -> Result<T, Error> {
         if !self.has(name) {
             return Ok(T::default());
@@ -372,12 +373,12 @@ impl Settings {
         self.read(name, section)
     }
 
-    /// Whether the file or the environment has the section or key.
+    /// Returns whether the file or the environment has the section or key.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.figment.find_value(name).is_ok()
     }
 
-    /// A service's section in two halves: its own settings, and the wiring of this binary.
+    /// Reads a service's section in two halves: the service's own settings, and the wiring that this binary reads.
     pub(crate) fn service<T: DeserializeOwned, W: DeserializeOwned>(
         &self,
         name: &str,
@@ -386,13 +387,13 @@ impl Settings {
         Ok((self.read(name, own)?, self.read(name, wiring)?))
     }
 
-    /// A section that is wiring alone.
+    /// Reads a section that has only wiring.
     pub(crate) fn wiring<W: DeserializeOwned>(&self, name: &str) -> Result<W, Error> {
         self.read(name, self.section(name)?)
     }
 
-    /// The service's own settings, where this process does the wiring itself; `fill` adds what the file
-    /// leaves out.
+    /// Reads the service's own settings if this process does the wiring itself. `fill` adds values that the file does not
+    /// set.
     pub(crate) fn unwired<T: DeserializeOwned>(
         &self,
         name: &str,
@@ -407,7 +408,8 @@ impl Settings {
         self.read(name, own)
     }
 
-    /// Where the service of this section keeps its state, if the configuration says so, whatever else it says or lacks.
+    /// Reads the store of the service of this section, or `None` if the configuration sets none. Other keys of the section
+    /// are not checked.
     pub(crate) fn store(&self, name: &str) -> Result<Option<StoreSettings>, Error> {
         if !self.has(&format!("{name}.store")) {
             return Ok(None);
@@ -417,7 +419,7 @@ impl Settings {
         self.read(name, section).map(Some)
     }
 
-    /// How the edge of this section listens, where this process does the rest of the wiring itself.
+    /// Reads the listener settings of an edge if this process does the rest of the wiring itself.
     pub(crate) fn listener(&self, name: &str) -> Result<ListenerWiring, Error> {
         if !self.has(name) {
             return Ok(ListenerWiring::default());
@@ -427,14 +429,14 @@ impl Settings {
         self.read(name, section)
     }
 
-    /// The whole configuration.
+    /// Returns the whole configuration.
     pub(crate) fn all(&self) -> Result<Value, Error> {
         self.figment
             .extract()
             .map_err(|error| self.wrong("", &error))
     }
 
-    /// A section, its paths made whole.
+    /// Reads a section and resolves its relative paths.
     fn section(&self, name: &str) -> Result<Dict, Error> {
         let mut section: Dict = self
             .figment
@@ -462,10 +464,10 @@ impl Settings {
             .map_err(|error| self.wrong(name, &error))
     }
 
-    /// Makes the paths of a section relative to the file they stand in.
+    /// Resolves the paths of a section relative to the directory of the file.
     fn resolve(&self, key: &str, value: &mut Value) {
         match value {
-            // Keys of these are anybody's words.
+            // The keys of these members are chosen by users and may look like keys of paths.
             Value::Dict(..) if matches!(key, "attributes" | "variables") => {}
             Value::Dict(_, inner) => {
                 for (key, value) in inner {
@@ -493,7 +495,7 @@ impl Settings {
         }
     }
 
-    /// Adds to `error`, which names a key with its section (`gateway.public_url: …`), where that key stands.
+    /// Adds the position of a key to `error`, which names the key with its section (`gateway.public_url: …`).
     pub(crate) fn located(&self, section: &str, error: &dyn std::error::Error) -> Error {
         let message = crate::with_causes(error);
         let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '[' | ']');
@@ -518,7 +520,7 @@ impl Settings {
         document.is_some_and(|it| it.get(section).is_some_and(|it| it.get(key).is_some()))
     }
 
-    /// Where the value at `path` comes from: the environment where it has the variable, else the file.
+    /// Returns the origin of the value at `path`: the environment if it has the variable, else the file.
     fn origin(&self, path: &[&str]) -> ValueOrigin {
         let variable = format!("WARDGATE_{}", path.join("__").to_uppercase());
         if path.len() > 1 && std::env::var_os(&variable).is_some() {
@@ -552,13 +554,14 @@ impl Settings {
     }
 }
 
-/// The steps of a key such as `gateway.auth.issuers[0].issuer`.
+/// Splits a key such as `gateway.auth.issuers[0].issuer` into its steps.
 fn steps(key: &str) -> Vec<&str> {
     let steps = key.split(['.', '[', ']']);
     steps.filter(|step| !step.is_empty()).collect()
 }
 
-/// What is wrong with which key. The library's own text tells where in this program the value was made.
+/// Returns which keys are faulty and why. The error's own text would name the place in this program where the value was
+/// created.
 fn plainly(error: &figment::Error) -> String {
     let faults: Vec<String> = error
         .clone()
@@ -571,8 +574,8 @@ fn plainly(error: &figment::Error) -> String {
     faults.join("; ")
 }
 
-/// `scheme://host:port` with brackets around an IPv6 address (RFC 3986, section 3.2.2): Kubernetes gives a pod its address
-/// without any, whichever family it is of, and puts it between a scheme and a port as it is.
+/// Puts brackets around an IPv6 address in `scheme://host:port` (RFC 3986, section 3.2.2). Kubernetes substitutes the
+/// address of a pod without brackets, whichever its family.
 fn with_bracketed_host(url: &str) -> String {
     let parts = url
         .split_once("://")
@@ -585,7 +588,7 @@ fn with_bracketed_host(url: &str) -> String {
     }
 }
 
-/// Keys whose values are paths.
+/// Returns whether values of `key` are paths.
 fn is_path(key: &str) -> bool {
     matches!(
         key,

@@ -1,4 +1,4 @@
-//! The data directory: keys, the record, the demo. Everything `up` needs and nothing else.
+//! The data directory, with the keys, the record and the demo that `wardgate up` needs.
 
 use std::fs;
 use std::io::Write;
@@ -38,7 +38,7 @@ pub(crate) enum Error {
 pub(crate) struct DataDir(PathBuf);
 
 impl DataDir {
-    /// Makes the directory when it is absent; only its owner may look inside.
+    /// Opens the directory, and creates it if it is missing. Only its owner can access it.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         let dir = Self(path.to_owned());
         for path in [dir.0.clone(), dir.keys()] {
@@ -51,12 +51,13 @@ impl DataDir {
         Ok(dir)
     }
 
-    /// The names below a directory, whether or not it is there.
+    /// Returns the directory at `path`, whether or not it exists.
     pub(crate) fn at(path: &Path) -> Self {
         Self(path.to_owned())
     }
 
-    /// A directory that is there; a mistyped name must not make an empty one.
+    /// Opens an existing directory. Returns an error if it is missing, so that a mistyped name does not create an empty
+    /// one.
     pub(crate) fn existing(path: &Path) -> Result<Self, Error> {
         match fs::metadata(path) {
             Ok(_) => Ok(Self(path.to_owned())),
@@ -81,7 +82,7 @@ impl DataDir {
         format!("sqlite:{}", self.0.join("gateway.sqlite").display())
     }
 
-    /// Store URL of what the tool-runner remembers.
+    /// Store URL of the tool-runner's state.
     pub(crate) fn tool_runner_store(&self) -> String {
         format!("sqlite:{}", self.0.join("tool-runner.sqlite").display())
     }
@@ -91,12 +92,12 @@ impl DataDir {
         format!("sqlite:{}", self.0.join("memory.sqlite").display())
     }
 
-    /// Store URL of what came of calls in the console.
+    /// Store URL of the console, with its sessions and the results of calls.
     pub(crate) fn console_store(&self) -> String {
         format!("sqlite:{}", self.0.join("console.sqlite").display())
     }
 
-    /// Where an operator reaches a running system.
+    /// Path of the socket on which a running system serves operators.
     pub(crate) fn operator_socket(&self) -> PathBuf {
         self.0.join("operator.sock")
     }
@@ -109,7 +110,7 @@ impl DataDir {
         self.keys().join("jwks.json")
     }
 
-    /// The digests of the API keys.
+    /// Path of the file with the digests of the API keys.
     pub(crate) fn api_keys(&self) -> PathBuf {
         self.keys().join("api-keys.json")
     }
@@ -162,7 +163,7 @@ impl DataDir {
         self.0.join("keys")
     }
 
-    /// Makes the keys that are absent, with a line for each: a key is never defaulted silently.
+    /// Creates the missing keys, and prints a line for each, so that no key is created silently.
     pub(crate) fn make_keys(&self, ambient: &Ambient) -> Result<(), Error> {
         if !self.permit_key().exists() {
             let pair = new_ed25519(&self.permit_key())?;
@@ -191,7 +192,7 @@ impl DataDir {
     }
 }
 
-/// Makes an Ed25519 key and writes it as PKCS#8 PEM.
+/// Generates an Ed25519 key and writes it as PKCS#8 PEM.
 pub(crate) fn new_ed25519(path: &Path) -> Result<Ed25519KeyPair, Error> {
     let bad = || Error::Key {
         path: path.to_owned(),
@@ -205,7 +206,7 @@ pub(crate) fn new_ed25519(path: &Path) -> Result<Ed25519KeyPair, Error> {
     Ok(pair)
 }
 
-/// The DER of a PKCS#8 PEM file.
+/// Reads the DER of a PKCS#8 PEM file.
 pub(crate) fn read_pkcs8(path: &Path) -> Result<Vec<u8>, Error> {
     let text = fs::read_to_string(path).map_err(|source| Error::Io {
         path: path.to_owned(),
@@ -227,7 +228,7 @@ pub(crate) fn read_pkcs8(path: &Path) -> Result<Vec<u8>, Error> {
         })
 }
 
-/// The policy service's signing key.
+/// Reads the key with which the policy service signs permits.
 pub(crate) fn permit_signer(path: &Path) -> Result<PermitSigner, Error> {
     PermitSigner::from_pkcs8(&read_pkcs8(path)?).map_err(|_| Error::Key {
         path: path.to_owned(),
@@ -235,7 +236,7 @@ pub(crate) fn permit_signer(path: &Path) -> Result<PermitSigner, Error> {
     })
 }
 
-/// The keys permits may be signed under.
+/// Reads the public keys that verify permits.
 pub(crate) fn permit_verifier(paths: &[PathBuf]) -> Result<PermitVerifier, Error> {
     let keys = paths
         .iter()
@@ -244,27 +245,28 @@ pub(crate) fn permit_verifier(paths: &[PathBuf]) -> Result<PermitVerifier, Error
     Ok(PermitVerifier::new(keys))
 }
 
-/// The key of pseudonyms.
+/// Reads the key of pseudonyms.
 pub(crate) fn pseudonym_key(path: &Path) -> Result<PseudonymKey, Error> {
     read_32_bytes(path).map(PseudonymKey::new)
 }
 
-/// The key of what the tool-runner keeps of results, derived of the one secret its replicas share anyway.
+/// Reads the key that seals the results that the tool-runner keeps. It is derived from the secret of pseudonyms, which the
+/// replicas share already.
 pub(crate) fn sealing_key(pseudonym_key: &Path) -> Result<SealingKey, Error> {
     read_32_bytes(pseudonym_key).map(|bytes| SealingKey::derive(&bytes))
 }
 
-/// The key of the record's keyed digests.
+/// Reads the key of the record's keyed digests.
 pub(crate) fn mac_key(path: &Path) -> Result<MacKey, Error> {
     read_32_bytes(path).map(|bytes| MacKey::from_bytes(&bytes))
 }
 
-/// The key of the details of calls.
+/// Reads the key that encrypts the details of calls.
 pub(crate) fn details_key(path: &Path) -> Result<DetailsKey, Error> {
     read_32_bytes(path).map(|bytes| DetailsKey::from_bytes(&bytes))
 }
 
-/// The key that the record's checkpoints are signed with.
+/// Reads the key that signs the record's checkpoints.
 pub(crate) fn log_key(path: &Path) -> Result<LogKey, Error> {
     LogKey::from_pkcs8(&read_pkcs8(path)?).map_err(|_| Error::Key {
         path: path.to_owned(),
@@ -272,33 +274,33 @@ pub(crate) fn log_key(path: &Path) -> Result<LogKey, Error> {
     })
 }
 
-/// The key of sessions.
+/// Reads the key of the gateway's sessions.
 pub(crate) fn session_key(path: &Path) -> Result<SessionKey, Error> {
     read_32_bytes(path).map(|bytes| SessionKey::from_bytes(&bytes))
 }
 
-/// The key that calls waiting for a person are sealed under.
+/// Reads the key that seals calls waiting for an approval.
 pub(crate) fn approval_key(path: &Path) -> Result<ApprovalKey, Error> {
     read_32_bytes(path).map(|bytes| ApprovalKey::from_bytes(&bytes))
 }
 
-/// The key that the console's sessions are sealed under.
+/// Reads the key that seals the console's sessions.
 pub(crate) fn cookie_key(path: &Path) -> Result<CookieKey, Error> {
     read_32_bytes(path).map(|bytes| CookieKey::from_bytes(&bytes))
 }
 
-/// The key that wraps the keys of conversations.
+/// Reads the key that wraps the keys of conversations.
 pub(crate) fn memory_key(path: &Path) -> Result<MasterKey, Error> {
     read_32_bytes(path).map(|bytes| MasterKey::from_bytes(&bytes))
 }
 
-/// 32 bytes, written as 64 hexadecimal digits.
+/// Reads 32 bytes that are written as 64 hexadecimal digits.
 pub(crate) fn read_32_bytes(path: &Path) -> Result<[u8; 32], Error> {
     let text = fs::read_to_string(path).map_err(|source| Error::Io {
         path: path.to_owned(),
         source,
     })?;
-    // A digest is written in the same way.
+    // A digest has the same format.
     let bytes: Result<Digest, _> = text.trim().parse();
     let bytes = bytes.map_err(|_| Error::Key {
         path: path.to_owned(),
@@ -313,10 +315,10 @@ fn hex(bytes: &[u8]) -> String {
         .fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
-/// Replaces a file as a whole, so that others read the former one or this one. Who could read the former one can read this
-/// one; where there was none, only its owner may.
+/// Replaces a file atomically, so that readers see either the old file or the new one. The new file keeps the owner and the
+/// permissions of the old one. If there was no file, only its owner can read the new one.
 pub(crate) fn replace(path: &Path, content: &[u8], ambient: &Ambient) -> Result<(), Error> {
-    // What a link leads to is replaced, and not the link.
+    // The target of a symbolic link is replaced, not the link.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let random = u64::from_be_bytes(ambient.random());
     let unfinished = target.with_extension(format!("{random:016x}"));
@@ -333,7 +335,7 @@ pub(crate) fn replace(path: &Path, content: &[u8], ambient: &Ambient) -> Result<
         }
         file.sync_all()?;
         fs::rename(&unfinished, &target)?;
-        // The change itself is durable only with its directory.
+        // The rename is durable only after the directory is synced.
         let directory = target.parent().filter(|it| !it.as_os_str().is_empty());
         fs::File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
     };
@@ -346,7 +348,7 @@ pub(crate) fn replace(path: &Path, content: &[u8], ambient: &Ambient) -> Result<
     })
 }
 
-/// Writes a file only its owner may read; an existing one is left alone and reported.
+/// Writes a new file that only its owner can read. Returns an error if the file exists.
 pub(crate) fn write_new(path: &Path, content: &[u8]) -> Result<(), Error> {
     let failed = |source| Error::Io {
         path: path.to_owned(),

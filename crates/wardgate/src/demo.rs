@@ -1,4 +1,4 @@
-//! Demos: example directories of `deploy/examples`, embedded so that one binary is enough.
+//! Demos: example directories of `deploy/examples`, embedded in the binary.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::Failure;
 use crate::cli::Demo;
 use crate::data_dir::DataDir;
 
-/// One file of a demo.
+/// Embeds one file of a demo.
 macro_rules! file {
     ($path:literal) => {
         (
@@ -40,21 +40,21 @@ const HOSPITAL: [(&str, &str); 14] = [
 /// A demo whose files are unpacked.
 #[derive(Debug)]
 pub(crate) struct UnpackedDemo {
-    /// Its configuration file.
+    /// The path of the demo's configuration file.
     pub(crate) config: PathBuf,
-    /// What its catalogue's variables stand for.
+    /// The values of the variables of the demo's catalogue.
     pub(crate) variables: Vec<(String, String)>,
-    /// Whom to show tokens for, and what to try first.
+    /// The people for whom tokens are printed, and an example of a call.
     pub(crate) people: DemoPeople,
 }
 
-/// The people of a demo, and a first call.
+/// The people of a demo, and an example of a call.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DemoPeople {
-    /// Some of its people, the first of them for the first call.
+    /// Some people of the demo. The first one makes the first call.
     pub(crate) people: Vec<DemoPerson>,
-    /// A call to begin with.
+    /// The call that is printed as an example.
     pub(crate) first_call: FirstCall,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct DemoPerson {
     pub(crate) role: String,
     #[serde(default)]
     pub(crate) claims: std::collections::BTreeMap<String, String>,
-    /// What they may see, in a few words.
+    /// A short description of the data that the person may see.
     pub(crate) sees: String,
 }
 
@@ -76,8 +76,8 @@ pub(crate) struct FirstCall {
     pub(crate) arguments: serde_json::Value,
 }
 
-/// Unpacks `demo` into the data directory and makes its database, unless they are there: what a person
-/// changed stays changed.
+/// Unpacks `demo` into the data directory and creates its database. Existing files are kept, because a user may have
+/// changed them.
 pub(crate) async fn unpack(demo: Demo, dir: &DataDir) -> Result<UnpackedDemo, Failure> {
     let Demo::Hospital = demo;
     let target = dir.path().join("hospital");
@@ -90,7 +90,7 @@ pub(crate) async fn unpack(demo: Demo, dir: &DataDir) -> Result<UnpackedDemo, Fa
     }
     let people = serde_saphyr::from_str(&fs::read_to_string(target.join("people.yaml"))?)
         .map_err(|error| format!("{}: {error}", target.join("people.yaml").display()))?;
-    // A database of one's own is filled by hand; see the demo's README.
+    // A database that the user names is filled by hand; see the demo's README.
     let variables = if std::env::var_os("HOSPITAL_DB_URL").is_some() {
         Vec::new()
     } else {
@@ -111,7 +111,8 @@ pub(crate) async fn unpack(demo: Demo, dir: &DataDir) -> Result<UnpackedDemo, Fa
     })
 }
 
-/// Makes the database of `scripts` beside its place and moves it there whole, so that a crash leaves none half filled.
+/// Creates the database of `scripts` under a temporary name and renames it when it is complete, so that a crash leaves no
+/// partly filled one.
 pub(crate) async fn fill(database: &Path, scripts: &[PathBuf]) -> Result<(), Failure> {
     let unfinished = database.with_extension("sqlite.new");
     if unfinished.exists() {
@@ -122,7 +123,7 @@ pub(crate) async fn fill(database: &Path, scripts: &[PathBuf]) -> Result<(), Fai
         .create_if_missing(true);
     let mut connection = options.connect().await?;
     wardgate_store::sqlite::restrict_access(&unfinished);
-    // One transaction: one flush to disk instead of one for each statement.
+    // One transaction needs one flush to disk instead of one for each statement.
     let mut filling = connection.begin().await?;
     for script in scripts {
         let sql = fs::read_to_string(script)?;

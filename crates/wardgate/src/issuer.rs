@@ -1,5 +1,5 @@
-//! The local issuer: an Ed25519 key in the data directory, for a laptop and for tests. A deployment
-//! configures its own issuers instead.
+//! The local issuer of tokens: an Ed25519 key in the data directory, for laptops and tests. A deployment configures its own
+//! issuers instead.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use crate::Failure;
 use crate::config::LocalIssuer;
 use crate::data_dir::{self, DataDir};
 
-/// `iss` of its tokens.
+/// Claim `iss` of the local issuer's tokens.
 const ISSUER: &str = "https://issuer.wardgate.internal";
-/// `aud` of its tokens.
+/// Claim `aud` of the local issuer's tokens.
 const AUDIENCE: &str = "wardgate";
 
-/// Who a token is for and what it says.
+/// The subject, roles, claims and lifetime of a token to issue.
 #[derive(Debug)]
 pub(crate) struct TokenRequest<'a> {
     pub(crate) subject: &'a str,
@@ -29,7 +29,7 @@ pub(crate) struct TokenRequest<'a> {
     pub(crate) ttl: Duration,
 }
 
-/// Makes the issuer's key and publishes its key set, unless both are there; and a file for API keys, with none.
+/// Creates the issuer's key and an empty file of API keys if they are missing, and writes the key set.
 pub(crate) fn prepare(dir: &DataDir) -> Result<(), Failure> {
     if !dir.issuer_key().exists() {
         data_dir::new_ed25519(&dir.issuer_key())?;
@@ -55,7 +55,7 @@ pub(crate) fn prepare(dir: &DataDir) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How the gateway trusts it.
+/// Returns the authentication settings with which the gateway trusts the local issuer.
 pub(crate) fn trust(dir: &DataDir, local: LocalIssuer) -> AuthConfig {
     let mut issuer = IssuerConfig::new(ISSUER, AUDIENCE, JwksSource::File(dir.jwks()));
     issuer.attributes = local.attributes;
@@ -67,7 +67,7 @@ pub(crate) fn trust(dir: &DataDir, local: LocalIssuer) -> AuthConfig {
     }
 }
 
-/// A signed token (RFC 9068).
+/// Issues a signed token (RFC 9068).
 pub(crate) fn token(
     dir: &DataDir,
     request: &TokenRequest<'_>,
@@ -114,7 +114,7 @@ fn key(dir: &DataDir) -> Result<Ed25519KeyPair, Failure> {
         .map_err(|_| format!("{} is not an Ed25519 key", path.display()).into())
 }
 
-/// A name for the key that changes with it.
+/// Returns a key ID that changes with the key.
 fn kid(key: &Ed25519KeyPair) -> String {
     Digest::of(key.public_key().as_ref()).to_string()[..16].to_owned()
 }

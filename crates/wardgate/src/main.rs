@@ -1,16 +1,18 @@
-//! `wardgate`: every service and every tool of an operator, as subcommands of one binary.
+//! `wardgate`: all services and all commands for operators, as subcommands of one binary.
 //!
 //! ```text
-//!  main ─▶ cli ─▶ commands/up ────────▶ compose: policy · tool-runner · audit · memory by local links ─▶ gateway (─▶ agent) ─▶ console
+//!  main ─▶ cli ─▶ commands/up ────────▶ compose: policy · tool-runner · audit · memory by local links
+//!            │                           └─▶ gateway (─▶ agent) ─▶ console
 //!            ├──▶ commands/serve ─────▶ one service behind a socket, or the gateway with its links
 //!            ├──▶ commands/{agent, console} ─▶ the agent or the console, with its gateway over HTTP
 //!            ├──▶ commands/init ──────▶ a project to begin with
-//!            ├──▶ commands/{login, token, stdio, call, bench, audit, tools, policy, certs, config, doctor, migrate, health, shell}
+//!            ├──▶ commands/{login, token, stdio, call, bench, audit, tools, policy, certs, config, doctor, migrate, health,
+//!            │     shell}
 //!            └──▶ launch: becomes a program of a tool, within its limits
 //! ```
 //!
-//! One job: put the parts together. [`compose`] is the only place that knows whether a neighbour is in this
-//! process or behind mTLS.
+//! This crate puts the parts together. [`compose`] is the only module that knows whether a service is in this process or
+//! behind mTLS.
 
 mod cli;
 mod commands;
@@ -29,10 +31,10 @@ use clap::Parser;
 
 use cli::{Cli, Command, LogVerbosity};
 
-/// Anything a command can fail with; shown to a person, so it says what to do.
+/// The error of a command, whose message is shown to a person and should name a remedy.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Most of a request is small pieces of memory, taken by one thread and given back by another.
+/// The allocator. Most memory of a request consists of small blocks that one thread allocates and another frees.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -42,14 +44,15 @@ fn main() -> ExitCode {
         .next()
         .is_some_and(|word| word == wardgate_sandbox::LAUNCH)
     {
-        // Started by the tool-runner for a program of a tool, whose words are no options of ours.
+        // The tool-runner started this process to run a tool's program, so the remaining words are not options of
+        // `wardgate`.
         return wardgate_sandbox::launch(words);
     }
     let Cli { verbosity, command } = Cli::parse();
     match run(command, verbosity) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // A cause may repeat what an upstream or a file said.
+            // A cause may contain text from an upstream or a file.
             let failure = with_causes(failure.as_ref());
             eprintln!("wardgate: {}", wardgate_domain::mark_invisible(&failure));
             ExitCode::FAILURE
@@ -92,7 +95,7 @@ async fn run(command: Command, verbosity: LogVerbosity) -> Result<(), Failure> {
     }
 }
 
-/// An error and what it came from, in one line.
+/// Formats an error and its causes in one line.
 fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,5 +1,5 @@
-//! Pages of the book that follow from the code: a test keeps each of them current, and writes it where
-//! `WARDGATE_WRITE_DOCS` is set. Of some pages only parts follow from the code; these stand between marks.
+//! Generated reference pages of the book. A test checks that each page is current, and writes it if `WARDGATE_WRITE_DOCS`
+//! is set. Some pages are generated only between marks.
 
 mod errors;
 mod grpc;
@@ -18,7 +18,7 @@ fn file(name: &str) -> PathBuf {
     Path::new(directory).join(name)
 }
 
-/// Asserts that the page `name` of the book's reference is `page`, or writes it.
+/// Asserts that the page `name` of the book's reference equals `page`, or writes it.
 pub(crate) fn assert_current(name: &str, page: &str) {
     let file = file(name);
     if std::env::var_os("WARDGATE_WRITE_DOCS").is_some() {
@@ -31,8 +31,8 @@ pub(crate) fn assert_current(name: &str, page: &str) {
     );
 }
 
-/// Asserts that what stands in the page `name` between `<!-- generated: SECTION -->` and `<!-- end -->` is the text of that
-/// section, or writes it. The page has marks for each of `sections`, and for no other.
+/// Asserts that the text between `<!-- generated: SECTION -->` and `<!-- end -->` in the page `name` is the text of that
+/// section, or writes it. The page must have marks for each of `sections` and for no others.
 pub(crate) fn assert_sections_current(name: &str, sections: &[(String, String)]) {
     const END: &str = "<!-- end -->";
     let written = std::fs::read_to_string(file(name)).unwrap();
@@ -48,7 +48,7 @@ pub(crate) fn assert_sections_current(name: &str, sections: &[(String, String)])
     assert_current(name, &page);
 }
 
-/// What a value may be, in a word or two; `link` makes a link of the name of a definition.
+/// Describes the type of a value in a word or two. `link` formats the name of a definition as a link.
 pub(crate) fn kind(schema: &Value, link: &dyn Fn(&str) -> String) -> String {
     let quoted = |value: &Value| format!("`{}`", value.as_str().unwrap_or_default());
     if let Some(name) = reference(schema) {
@@ -104,12 +104,12 @@ fn alternatives(schema: &Value) -> Option<&Vec<Value>> {
         .filter(|all| all.iter().any(|one| one.get("type").is_some()))
 }
 
-/// A text in a cell of a table.
+/// Escapes a text for a cell of a Markdown table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', " ")
 }
 
-/// The keys of `schema` and of what is inside, a row of a table each: `type` first, then by name.
+/// Appends a row for each key of `schema` and of its nested members: `type` first, then by name.
 fn rows(page: &mut String, schema: &Value, before: &str) {
     let Some(members) = schema["properties"].as_object() else {
         return;
@@ -138,7 +138,7 @@ fn rows(page: &mut String, schema: &Value, before: &str) {
     }
 }
 
-/// The rows of what a member holds: its own members, those of its items, of its entries, or of one of its forms.
+/// Appends the rows of the content of a member: its own members, and those of its items, its entries or its alternatives.
 fn inner_rows(page: &mut String, member: &Value, path: &str) {
     rows(page, member, &format!("{path}."));
     rows(page, &member["items"], &format!("{path}[]."));
@@ -163,7 +163,7 @@ fn description(page: &mut String, schema: &Value) {
     }
 }
 
-/// What tells a form of a definition from the others.
+/// Returns a name that distinguishes an alternative of a definition from the others.
 fn form_name(form: &Value) -> String {
     let of_type = &form["properties"]["type"];
     match (of_type["const"].as_str(), of_type["enum"].as_array()) {
@@ -260,7 +260,8 @@ fn the_page_of_every_key_of_a_catalogue_is_current() {
     assert_current("tools-yaml.md", &tools_yaml());
 }
 
-/// The properties below `schema` that have no description, by path. A reference to a definition that has one is enough.
+/// Collects the paths of the properties in `schema` that have no description. A reference to a described definition is
+/// enough.
 fn without_description(schema: &Value, whole: &Value, path: &str, found: &mut Vec<String>) {
     match schema {
         Value::Object(members) => {
@@ -272,7 +273,7 @@ fn without_description(schema: &Value, whole: &Value, path: &str, found: &mut Ve
                         let is_described = property.get("description").is_some()
                             || property.get("const").is_some()
                             || of_definition.is_some_and(|it| it.get("description").is_some());
-                        // Conditions repeat properties that stand elsewhere.
+                        // Conditions repeat properties that are described elsewhere.
                         let is_condition = ["/if/", "/not/", "/dependentSchemas/"]
                             .iter()
                             .any(|it| path.contains(it));

@@ -1,16 +1,16 @@
-//! When to stop: the first SIGTERM or SIGINT drains, the second ends at once.
+//! Shutdown of the process: the first SIGTERM or SIGINT drains, the second exits immediately.
 
 use tokio::signal::unix::{SignalKind, signal};
 use wardgate_rpc::{Drain, Shutdown};
 
 use crate::Failure;
 
-/// The end of this process, which begins with the first signal.
+/// Returns the shutdown of this process, which begins with the first signal.
 pub(crate) fn shutdown(drain: Drain) -> Result<Shutdown, Failure> {
     Ok(Shutdown::at(signals()?, drain))
 }
 
-/// Resolves at the first signal. From then on a second one ends the process without ceremony.
+/// Returns a future that resolves at the first signal. After that, a second signal exits the process immediately.
 pub(crate) fn signals() -> Result<impl Future<Output = ()>, Failure> {
     let mut term = signal(SignalKind::terminate())?;
     let mut int = signal(SignalKind::interrupt())?;

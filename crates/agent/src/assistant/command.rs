@@ -1,4 +1,4 @@
-//! Calls that the configuration asks for, not the model.
+//! Tool calls that the configuration triggers instead of the model.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use serde_json::{Map, Value};
 use super::prompt::Template;
 use super::settings::CommandAnswer;
 
-/// A call with holes in its arguments.
+/// A tool call whose arguments are templates.
 #[derive(Debug, Clone)]
 pub(crate) struct ConfiguredCall {
-    /// The model's name for the tool.
+    /// The model's name of the tool.
     pub(crate) tool: String,
     pub(crate) arguments: BTreeMap<String, Argument>,
 }
 
-/// A value with holes in its texts.
+/// A value whose strings are templates.
 #[derive(Debug, Clone)]
 pub(crate) enum Argument {
     Text(Template),
@@ -25,7 +25,7 @@ pub(crate) enum Argument {
 }
 
 impl Argument {
-    /// Checks every text of `value`: its syntax, and that it names nothing but `known`.
+    /// Parses every string of `value` as a template and checks that it refers only to names in `known`.
     pub(super) fn parse(value: &Value, known: &[&str]) -> Result<Self, String> {
         Ok(match value {
             Value::String(text) => Self::Text(Template::parse(text, known)?),
@@ -57,7 +57,7 @@ impl Argument {
 }
 
 impl ConfiguredCall {
-    /// The arguments as JSON text, as a model would write them.
+    /// Renders the arguments as JSON text, as a model would write them.
     fn fill(&self, words: &BTreeMap<&str, &str>) -> Option<String> {
         let filled = self
             .arguments
@@ -68,34 +68,34 @@ impl ConfiguredCall {
     }
 }
 
-/// A word with a slash, and what it calls.
+/// A slash command and the call that it triggers.
 #[derive(Debug, Clone)]
 pub(crate) struct Command {
-    /// With its slash.
+    /// The name, including the slash.
     pub(crate) name: String,
     pub(crate) words: Vec<String>,
     pub(crate) call: ConfiguredCall,
     pub(crate) answer: CommandAnswer,
 }
 
-/// What the configuration makes of a message before any model is asked.
+/// What the configuration does with a message before a model is asked.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum MessageOpening {
-    /// Nothing: the model decides.
+    /// Nothing: the model handles the message.
     None,
-    /// A call, as if the model had asked for it.
+    /// A tool call is made as if the model had requested it.
     Call {
         tool: String,
         arguments: String,
         answer: CommandAnswer,
-        /// The person wrote it as a command.
+        /// Whether the user wrote a command.
         is_command: bool,
     },
-    /// A command that lacks a word, and how it is written.
+    /// A command lacks a word. The text shows the syntax of the command.
     Usage(String),
 }
 
-/// What `message` opens with.
+/// Returns what the configuration does with `message`.
 pub(crate) fn opening(
     message: &str,
     commands: &[Command],
@@ -143,7 +143,7 @@ impl Command {
         }
     }
 
-    /// `/record <uuid>`
+    /// Returns the syntax of the command, for example `/record <uuid>`.
     fn usage(&self) -> String {
         let words = self.words.iter().map(|word| format!("<{word}>"));
         std::iter::once(self.name.clone())

@@ -1,11 +1,11 @@
-//! What is wrong with an `assistants.yaml`, and where.
+//! Faults of an `assistants.yaml` and their positions.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use wardgate_yaml::Position;
 
-/// One fault of an assistants file, shown as `FILE:LINE:COLUMN: problem`.
+/// A fault of an assistants file, displayed as `FILE:LINE:COLUMN: problem`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AssistantFault {
     file: PathBuf,
@@ -20,7 +20,7 @@ impl fmt::Display for AssistantFault {
     }
 }
 
-/// The faults found so far; reading goes on after each, so that one run shows them all.
+/// The faults found so far. Parsing continues after a fault, so that one run reports all of them.
 #[derive(Debug, Default)]
 pub(crate) struct AssistantFaults {
     file: PathBuf,
@@ -28,7 +28,7 @@ pub(crate) struct AssistantFaults {
 }
 
 impl AssistantFaults {
-    /// What is found from here on is in this file.
+    /// Sets the file of the faults that are added from now on.
     pub(crate) fn in_file(&mut self, file: &Path) {
         file.clone_into(&mut self.file);
     }
@@ -41,7 +41,7 @@ impl AssistantFaults {
         });
     }
 
-    /// All of them, a line each; none: there is no fault.
+    /// Returns all faults, one per line, or `None` if there are none.
     pub(crate) fn into_text(mut self) -> Option<String> {
         self.found
             .sort_by(|a, b| (&a.file, a.at).cmp(&(&b.file, b.at)));

@@ -1,14 +1,14 @@
-//! Which language a person writes in.
+//! Detects the language of a message.
 
 use std::collections::BTreeMap;
 
 use whatlang::{Detector, Lang};
 
-/// A language, by its two letters (ISO 639-1), or three (ISO 639-3) where it has no two.
+/// A language, identified by its ISO 639-1 code, or by its ISO 639-3 code if it has no two-letter code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Language(Lang);
 
-/// Two letters of the languages that can be told apart; those left out have three only.
+/// The two-letter codes of the languages that can be detected. Languages that are missing here have only a three-letter code.
 const TWO_LETTERS: [(&str, Lang); 66] = [
     ("af", Lang::Afr),
     ("am", Lang::Amh),
@@ -79,7 +79,7 @@ const TWO_LETTERS: [(&str, Lang); 66] = [
 ];
 
 impl Language {
-    /// By two or three letters.
+    /// Returns the language with a two-letter or three-letter code.
     pub(crate) fn from_code(code: &str) -> Option<Self> {
         let two = TWO_LETTERS.iter().find(|(two, _)| *two == code);
         two.map(|(_, lang)| *lang)
@@ -87,7 +87,7 @@ impl Language {
             .map(Self)
     }
 
-    /// Two letters, or three where there are no two.
+    /// Returns the two-letter code, or the three-letter code if there is no two-letter code.
     pub(crate) fn code(self) -> &'static str {
         TWO_LETTERS
             .iter()
@@ -95,13 +95,13 @@ impl Language {
             .map_or(self.0.code(), |(two, _)| two)
     }
 
-    /// In English.
+    /// Returns the English name of the language.
     pub(crate) fn name(self) -> &'static str {
         self.0.eng_name()
     }
 }
 
-/// Texts by language, one of them for everybody else.
+/// Texts by language, with a default language.
 #[derive(Debug, Clone)]
 pub(crate) struct ByLanguage<T> {
     default: String,
@@ -109,7 +109,7 @@ pub(crate) struct ByLanguage<T> {
 }
 
 impl<T> ByLanguage<T> {
-    /// `default` is one of `texts`.
+    /// Creates the texts, or returns `None` if `texts` has no text for `default`.
     pub(crate) fn new(default: &str, texts: BTreeMap<String, T>) -> Option<Self> {
         texts.contains_key(default).then(|| Self {
             default: default.to_owned(),
@@ -117,7 +117,7 @@ impl<T> ByLanguage<T> {
         })
     }
 
-    /// The text in `language`, or the default one.
+    /// Returns the text for `language`, or for the default language if there is none.
     pub(crate) fn of(&self, language: Option<Language>) -> Option<&T> {
         language
             .and_then(|language| self.texts.get(language.code()))
@@ -129,11 +129,11 @@ impl<T> ByLanguage<T> {
     }
 }
 
-/// A guess at another language with this confidence, of 0 to 1, is not overruled by what is expected.
+/// The confidence, from 0 to 1, above which a guess at an unexpected language excludes the expected languages.
 const DOUBT: f64 = 0.5;
 
-/// The language of `text` if that is sure, among all languages or at least among the `expected` ones; else none, so that
-/// the default is used. Short texts say little: `thanks` and `lisinopril dose?` look like Vietnamese.
+/// Returns the language of `text` if it is detected reliably, either among all languages or among the `expected` ones, or `None`,
+/// so that the default is used. Short texts are unreliable: `thanks` and `lisinopril dose?` look like Vietnamese.
 pub(crate) fn detect<'a>(text: &str, expected: impl Iterator<Item = &'a str>) -> Option<Language> {
     let guess = whatlang::detect(text)?;
     if guess.is_reliable() {
@@ -143,7 +143,7 @@ pub(crate) fn detect<'a>(text: &str, expected: impl Iterator<Item = &'a str>) ->
         .filter_map(Language::from_code)
         .map(|language| language.0)
         .collect();
-    // An empty list would allow every language.
+    // An empty allow list would permit every language.
     if expected.is_empty() || (!expected.contains(&guess.lang()) && guess.confidence() > DOUBT) {
         return None;
     }

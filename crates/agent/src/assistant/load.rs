@@ -1,4 +1,4 @@
-//! Reads and checks `assistants.yaml`, whole.
+//! Reads `assistants.yaml` and validates it completely.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -20,22 +20,22 @@ use crate::clients::ModelClient;
 use wardgate_tool_call_parser::{CallSyntax, Family};
 use wardgate_yaml::{NotYaml, Spanned};
 
-/// Opens a provider by its name and settings. The error says what is wrong with them.
+/// Opens a provider by its name and settings. The error describes why the settings are invalid.
 pub(crate) type OpenProvider =
     dyn Fn(&str, Value) -> Result<Arc<dyn ModelClient>, String> + Send + Sync;
 
-/// The extension of chat templates.
+/// The file extension of chat templates.
 const TEMPLATE: &str = "jinja";
 
-/// A file as it was read.
+/// The path and the content of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Text {
     pub(crate) path: PathBuf,
     pub(crate) text: String,
 }
 
-/// Reads a file, or every `*.yaml` and `*.yml` of a directory in the order of their names; and the chat templates
-/// (`*.jinja`) beside them.
+/// Reads a file, or all files `*.yaml` and `*.yml` of a directory in the order of their names, and the chat templates (`*.jinja`)
+/// in the same directory.
 pub(crate) fn texts(path: &Path) -> std::io::Result<Vec<Text>> {
     let mut paths = Vec::new();
     let is_directory = path.is_dir();
@@ -78,16 +78,16 @@ type Provider = Result<Arc<dyn ModelClient>, MissingVariables>;
 struct AssistantsReader<'a> {
     faults: AssistantFaults,
     variables: &'a BTreeMap<String, String>,
-    /// Where the files of the assistants are.
+    /// The directory of the assistants' files.
     directory: PathBuf,
     secret_files: &'a mut SecretFiles,
-    /// `None`: at fault, which is said already.
+    /// The providers by name; `None` for an invalid provider whose fault is already recorded.
     providers: BTreeMap<String, Option<Provider>>,
     templates: Vec<&'a Text>,
 }
 
-/// Checks what was read, with the files that it names, which are noted in `secret_files`. Every fault that can be told apart is
-/// in the error.
+/// Parses and validates assistants. The secret files that they refer to are read and added to `secret_files`. The error lists all
+/// faults that can be told apart.
 pub(crate) fn parse(
     texts: &[Text],
     variables: &BTreeMap<String, String>,
@@ -133,7 +133,7 @@ pub(crate) fn parse(
     }
 }
 
-/// Fills in the texts of a provider, and puts what the files of its `tls` hold in the place of their names.
+/// Replaces the variables in a provider's settings, and the file names in `tls` by the content of the files.
 fn fill_provider(settings: &mut Value, variables: &mut Variables<'_>) -> Result<(), VariableError> {
     variables.fill(settings)?;
     let tls = settings.get_mut("tls").and_then(Value::as_object_mut);
@@ -354,7 +354,7 @@ impl AssistantsReader<'_> {
         Some((questions?, refusals?))
     }
 
-    /// Texts by language. Without a `default` the only one is it, or English.
+    /// Parses texts by language. Without `default`, the default is the only language, or English if there are several.
     fn texts<T>(
         &mut self,
         texts: Spanned<Texts>,

@@ -1,4 +1,4 @@
-//! Assistants: `assistants.yaml`, read, checked whole, and turned into what a turn needs.
+//! Assistants: `assistants.yaml`, parsed, completely validated, and converted to the form that a turn uses.
 
 mod command;
 mod fault;
@@ -25,38 +25,38 @@ use crate::clients::ModelClient;
 use crate::request::Model;
 use wardgate_tool_call_parser::CallSyntax;
 
-/// All of them, in the order of their files.
+/// All assistants, in the order of their files.
 #[derive(Debug, Default)]
 pub(crate) struct Assistants(Vec<Arc<Assistant>>);
 
-/// One assistant.
+/// An assistant.
 #[derive(Debug)]
 pub(crate) struct Assistant {
     pub(crate) name: String,
     pub(crate) description: String,
     pub(crate) model: ModelChoice,
     pub(crate) calls: Calls,
-    /// How its model writes calls as text.
+    /// The syntax in which the assistant's model writes calls as text.
     pub(crate) syntax: CallSyntax,
     pub(crate) tools: ToolSelection,
     pub(crate) prompts: ByLanguage<Prompt>,
     pub(crate) context: Context,
     pub(crate) limits: TurnLimits,
     pub(crate) guardrail: Option<Guardrail>,
-    /// Of what a person says.
+    /// Checks of the user's messages.
     pub(crate) input: Vec<Check>,
-    /// Of what the model says.
+    /// Checks of the model's answers.
     pub(crate) output: Vec<Check>,
     pub(crate) approval: Approval,
     pub(crate) commands: Vec<Command>,
     pub(crate) opening: Option<ConfiguredCall>,
 }
 
-/// A model, and where it is asked.
+/// A model and the client that reaches it.
 #[derive(Clone)]
 pub(crate) struct ModelChoice {
     pub(crate) client: Result<Arc<dyn ModelClient>, MissingVariables>,
-    /// As the provider calls it.
+    /// The provider's name of the model.
     pub(crate) model: String,
     pub(crate) temperature: Option<f64>,
     pub(crate) max_output_tokens: Option<u32>,
@@ -70,12 +70,12 @@ impl std::fmt::Debug for ModelChoice {
     }
 }
 
-/// Variables that are not set and without which there is no model. An example starts without them, and reports them when
-/// it is asked.
+/// The variables that are not set but required for a model. An assistant without a model can still be loaded, so that examples
+/// start without these variables; the missing names are reported when the assistant is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MissingVariables(pub(crate) BTreeSet<String>);
 
-/// A question about every message.
+/// A guardrail: a question to a model about every message.
 #[derive(Debug)]
 pub(crate) struct Guardrail {
     pub(crate) model: ModelChoice,
@@ -83,7 +83,7 @@ pub(crate) struct Guardrail {
     pub(crate) refusals: ByLanguage<String>,
 }
 
-/// A text that must not be said, and what is said instead.
+/// A forbidden pattern, and the text that is sent instead.
 #[derive(Debug)]
 pub(crate) struct Check {
     pub(crate) pattern: Regex,
@@ -91,7 +91,7 @@ pub(crate) struct Check {
 }
 
 impl Assistants {
-    /// By its public name; without one the first.
+    /// Returns the assistant with the public name `name`, or the first assistant if `name` is `None`.
     pub(crate) fn find(&self, name: Option<&str>) -> Option<&Arc<Assistant>> {
         self.0
             .iter()
@@ -118,7 +118,7 @@ impl Assistant {
         }
     }
 
-    /// The language of what a person says, as far as it tells.
+    /// Returns the language of a message, or `None` if it cannot be determined.
     pub(crate) fn language(&self, message: &str) -> Option<Language> {
         let guardrail = self.guardrail.iter().flat_map(|it| it.refusals.codes());
         detect(message, self.prompts.codes().chain(guardrail))

@@ -1,6 +1,7 @@
-//! System prompts: templates that know who asks, and no word of what is asked.
+//! Templates of system prompts, arguments and questions.
 //!
-//! What a person or a tool says never gets into a system prompt: there it would be an instruction.
+//! A system prompt contains nothing of the user's message or of tool results, because there they would act as instructions. Only
+//! the summary is derived from the conversation.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,19 +11,19 @@ use wardgate_domain::{AttributeValue, Caller, Timestamp};
 
 use super::language::Language;
 
-/// What a template may name.
+/// The variables that a prompt may use.
 const KNOWN: [&str; 4] = ["user", "summary", "now", "language"];
-/// And of `user`.
+/// The members of `user` that a prompt may use.
 const KNOWN_OF_USER: [&str; 4] = ["subject", "tenant", "roles", "attributes"];
 
-/// A checked template.
+/// A validated template of a system prompt.
 #[derive(Clone)]
 pub(crate) struct Prompt {
     environment: Arc<Environment<'static>>,
     shows_summary: bool,
 }
 
-/// What a prompt is filled in with.
+/// The values that fill a prompt.
 pub(crate) struct PromptFacts<'a> {
     pub(crate) caller: &'a Caller,
     pub(crate) summary: &'a str,
@@ -33,7 +34,7 @@ pub(crate) struct PromptFacts<'a> {
 const NAME: &str = "prompt";
 
 impl Prompt {
-    /// Checks `text`: its syntax, and that it names nothing but what it is given.
+    /// Parses `text` and checks that it uses only known variables.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let environment = environment(text, NAME)?;
         let template = environment
@@ -58,12 +59,12 @@ impl Prompt {
         Ok(prompt)
     }
 
-    /// Whether the summary stands in it already.
+    /// Returns whether the prompt contains the summary.
     pub(crate) fn shows_summary(&self) -> bool {
         self.shows_summary
     }
 
-    /// The text for one turn.
+    /// Renders the prompt for one turn.
     pub(crate) fn render(&self, facts: &PromptFacts<'_>) -> Result<String, String> {
         let caller = facts.caller;
         let user = context! {
@@ -106,14 +107,14 @@ fn listed(items: &[String]) -> minijinja::Value {
     items.iter().map(String::as_str).collect()
 }
 
-/// A text with holes for named values, for arguments and questions.
+/// A template with named variables, for arguments and questions.
 #[derive(Clone)]
 pub(crate) struct Template {
     environment: Arc<Environment<'static>>,
 }
 
 impl Template {
-    /// Checks `text`: its syntax, and that it names nothing but `known`.
+    /// Parses `text` and checks that it uses only variables in `known`.
     pub(crate) fn parse(text: &str, known: &[&str]) -> Result<Self, String> {
         let environment = environment(text, NAME)?;
         let template = environment
@@ -131,7 +132,7 @@ impl Template {
         })
     }
 
-    /// The text with the values of `values` in it.
+    /// Renders the template with `values`.
     pub(crate) fn render(&self, values: &BTreeMap<&str, &str>) -> Result<String, String> {
         render(
             &self.environment,

@@ -1,25 +1,25 @@
-//! Files that an `assistants.yaml` names: keys of providers and certificates.
+//! Files that an `assistants.yaml` refers to: keys of providers, and certificates.
 
 use std::path::{Path, PathBuf};
 
 use wardgate_domain::Digest;
 
-/// Of one file at most.
+/// Maximum size of a file, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// The files that were read, and how to tell whether one of them is another by now.
+/// The files that were read, with digests to detect changes.
 #[derive(Debug, Default)]
 pub(crate) struct SecretFiles(Vec<SecretFile>);
 
 #[derive(Debug)]
 struct SecretFile {
     path: PathBuf,
-    /// Of what was read; none of a file that could not be read.
+    /// Digest of the content, or `None` if the file could not be read.
     content: Option<Digest>,
 }
 
 impl SecretFiles {
-    /// The text of the file at `path`. The error says what is wrong with it.
+    /// Returns the content of the file at `path`. The error describes why the file cannot be used.
     pub(crate) fn read(&mut self, path: PathBuf) -> Result<String, String> {
         let text = read_text(&path);
         self.0.push(SecretFile {
@@ -29,7 +29,7 @@ impl SecretFiles {
         text
     }
 
-    /// Whether one of them has another text than when it was read.
+    /// Returns whether the content of any file has changed since it was read.
     pub(crate) fn are_changed(&self) -> bool {
         self.0.iter().any(|file| {
             let now = read_text(&file.path).ok();

@@ -1,4 +1,4 @@
-//! `assistants.yaml` as it is written.
+//! The format of `assistants.yaml`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use wardgate_domain::duration;
 use wardgate_yaml::Spanned;
 
-/// One file.
+/// One file of assistants.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
@@ -34,7 +34,7 @@ pub(super) struct Assistant {
     pub(super) calls: Calls,
     #[serde(default)]
     pub(super) family: Option<Spanned<String>>,
-    /// The file beside this one that holds the model's chat template.
+    /// The name of the file with the model's chat template, in the same directory.
     #[serde(default)]
     pub(super) template: Option<Spanned<String>>,
     #[serde(default)]
@@ -56,29 +56,29 @@ pub(super) struct Assistant {
     pub(super) opening: Option<Spanned<OpeningCall>>,
 }
 
-/// Texts by language; `default` names the one for everybody else.
+/// Texts by language. The key `default` names the language to use for all other languages.
 pub(super) type Texts = BTreeMap<String, Spanned<String>>;
 
-/// How the model is told of tools, and asks for them.
+/// How the model learns about tools and calls them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Calls {
-    /// As functions of the provider's wire. Calls in the text are understood too.
+    /// By the functions of the provider's API. Calls in the model's text are understood too.
     #[default]
     Native,
-    /// In the prompt, and in the text.
+    /// By a description in the prompt and calls in the model's text.
     Text,
 }
 
-/// Which of the caller's tools the assistant has.
+/// The selection of an assistant's tools from those of the caller.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ToolSelection {
-    /// Those of these toolsets; none: of all.
+    /// The toolsets to select from. Empty means all tools.
     pub(crate) toolsets: Vec<String>,
-    /// Those with these names; `*` stands for any characters.
+    /// Patterns of allowed tool names, in which `*` matches any sequence of characters.
     pub(crate) allow: Vec<String>,
-    /// The model's name for a tool, and the tool's own.
+    /// The tools' own names, by the names for the model.
     pub(crate) rename: BTreeMap<String, String>,
 }
 
@@ -92,15 +92,15 @@ impl Default for ToolSelection {
     }
 }
 
-/// How much of a conversation the model sees.
+/// The part of a conversation that the model sees.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Context {
-    /// At most so many messages.
+    /// Maximum number of messages.
     pub(crate) messages: u32,
-    /// At most so many tokens; 0 is no limit.
+    /// Maximum number of tokens; 0 means no limit.
     pub(crate) tokens: u32,
-    /// Whether the assistant's model sums up what falls out.
+    /// Whether the assistant's model summarizes messages that leave the window.
     pub(crate) summarise: bool,
 }
 
@@ -114,35 +114,35 @@ impl Default for Context {
     }
 }
 
-/// What one turn may take. On each but `parallel`, the model gets one last round without tools.
+/// Limits of one turn. When any limit except `parallel` is reached, the model gets one last round without tools.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct TurnLimits {
-    /// Rounds of calls.
+    /// Maximum number of rounds of tool calls.
     pub(crate) turns: u32,
-    /// How often the same tool may run with the same arguments.
+    /// Maximum number of calls of the same tool with the same arguments.
     pub(crate) identical_calls: u32,
-    /// Tokens, read and written.
+    /// Maximum number of input and output tokens.
     pub(crate) tokens: u64,
     pub(crate) seconds: u64,
-    /// Money; none: it is not counted.
+    /// Maximum cost. `None` means that the cost is not limited.
     pub(crate) cost: Option<Cost>,
-    /// Calls at a time.
+    /// Maximum number of concurrent calls.
     pub(crate) parallel: usize,
 }
 
-/// What a turn may cost, in whatever currency the prices are in.
+/// The maximum cost of a turn and the prices of tokens, all in one currency.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Cost {
     pub(crate) most: Amount,
-    /// Of a million tokens read.
+    /// The price of a million input tokens.
     pub(crate) input: Amount,
-    /// Of a million tokens written.
+    /// The price of a million output tokens.
     pub(crate) output: Amount,
 }
 
-/// An amount of money: a number, not below zero.
+/// An amount of money: a finite number that is not negative.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(try_from = "f64")]
 pub(crate) struct Amount(pub(crate) f64);
@@ -172,16 +172,16 @@ impl Default for TurnLimits {
     }
 }
 
-/// A question to a model about every message, before anything else.
+/// A question to a model about every message, which is asked before anything else.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Guardrail {
-    /// None: the assistant's.
+    /// The provider of the guardrail's model. `None` means the assistant's provider.
     #[serde(default)]
     pub(super) provider: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) model: Option<Spanned<String>>,
-    /// With `{{ message }}` in them; the model says YES where the message is fit.
+    /// The questions, with the variable `{{ message }}`. The model answers YES if the message is acceptable.
     pub(super) questions: Texts,
     pub(super) refusals: Texts,
 }
@@ -189,26 +189,26 @@ pub(super) struct Guardrail {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Checks {
-    /// Of what the person says.
+    /// Checks of the user's messages.
     pub(super) input: Vec<Check>,
-    /// Of what the model says. With one, an answer is shown when it is whole.
+    /// Checks of the model's answers. If there are any, an answer is sent only when it is complete.
     pub(super) output: Vec<Check>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Check {
-    /// A regular expression.
+    /// A regular expression that matches forbidden text.
     pub(super) pattern: Spanned<String>,
-    /// What is said instead.
+    /// The text that is sent instead.
     pub(super) refusal: String,
 }
 
-/// Which calls wait for a person.
+/// The calls that require the user's approval.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Approval {
-    /// Names of tools, besides those whose definition asks for it.
+    /// The names of tools that require an approval, in addition to tools whose definition requires it.
     pub(crate) tools: Vec<String>,
     /// How long a call can be approved.
     #[serde(with = "duration")]
@@ -224,14 +224,14 @@ impl Default for Approval {
     }
 }
 
-/// A word with a slash that calls a tool without asking the model.
+/// A slash command, which calls a tool without asking the model.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Command {
-    /// Names of the words behind the command; the last takes the rest of the message.
+    /// The names of the command's words. The last one takes the rest of the message.
     #[serde(default)]
     pub(super) words: Vec<String>,
-    /// The model's name for the tool.
+    /// The model's name of the tool.
     pub(super) tool: String,
     #[serde(default)]
     pub(super) arguments: BTreeMap<String, Spanned<Value>>,
@@ -239,13 +239,13 @@ pub(super) struct Command {
     pub(super) answer: CommandAnswer,
 }
 
-/// A call made for every message before the model is asked.
+/// A call that is made for every message before the model is asked.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OpeningCall {
-    /// The model's name for the tool.
+    /// The model's name of the tool.
     pub(super) tool: String,
-    /// With `{{ message }}` in their texts.
+    /// The arguments, whose strings may use the variable `{{ message }}`.
     #[serde(default)]
     pub(super) arguments: BTreeMap<String, Spanned<Value>>,
 }
@@ -254,9 +254,9 @@ pub(super) struct OpeningCall {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum CommandAnswer {
-    /// The model, from the result.
+    /// The model, on the basis of the call's result.
     #[default]
     Model,
-    /// The result itself.
+    /// The result of the call itself.
     Result,
 }

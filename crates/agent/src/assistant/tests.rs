@@ -1,4 +1,4 @@
-//! Promises of `assistants.yaml`.
+//! Tests of loading `assistants.yaml`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::Error;
 use crate::clients::ModelClient;
 use crate::provider::{Provider, ProviderSettings};
 
-/// Opens providers as the service does.
+/// Opens a provider in the same way as the service.
 fn open(name: &str, settings: Value) -> Result<Arc<dyn ModelClient>, String> {
     let settings: ProviderSettings =
         serde_json::from_value(settings).map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! `${NAME}`, `${NAME:-default}` and `${file:PATH}` in the texts of a provider or the name of a model.
+//! Variables `${NAME}`, `${NAME:-default}` and `${file:PATH}` in the texts of a provider or the name of a model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,22 +8,22 @@ use wardgate_domain::variable::{self, FillError};
 
 use super::secret_files::SecretFiles;
 
-/// Where values come from: the configured ones, then the environment; and files.
+/// The sources of variables: the configuration first, then the environment; and files.
 pub(crate) struct Variables<'a> {
     configured: &'a BTreeMap<String, String>,
-    /// What paths of files begin at.
+    /// The directory that relative file paths start from.
     directory: &'a Path,
     files: &'a mut SecretFiles,
-    /// Names that are set nowhere and have no default.
+    /// The names of variables that are not set and have no default.
     missing: BTreeSet<String>,
 }
 
-/// Why a text cannot be filled in.
+/// The reason why the variables of a text cannot be replaced.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum VariableError {
     #[error("has a `${{` that is never closed")]
     Unclosed,
-    /// What is wrong with a file.
+    /// A file cannot be used. The text describes the problem.
     #[error("cannot be used: {0}")]
     File(String),
 }
@@ -42,12 +42,12 @@ impl<'a> Variables<'a> {
         }
     }
 
-    /// The names that were asked for in vain.
+    /// Returns the names of variables that were requested but are not set.
     pub(crate) fn missing(self) -> BTreeSet<String> {
         self.missing
     }
 
-    /// Fills in every text of `value`.
+    /// Replaces the variables in every string of `value`.
     pub(crate) fn fill(&mut self, value: &mut Value) -> Result<(), VariableError> {
         match value {
             Value::String(text) => *text = self.text(text)?,
@@ -62,11 +62,11 @@ impl<'a> Variables<'a> {
         Ok(())
     }
 
-    /// `text`, filled in.
+    /// Returns `text` with its variables replaced.
     pub(crate) fn text(&mut self, text: &str) -> Result<String, VariableError> {
         let filled = variable::fill(text, |reference| {
             if let Some(path) = reference.strip_prefix("file:") {
-                // Editors end a file by a new line, which belongs to no key.
+                // Editors end a file with a newline, which is not part of the key.
                 return Ok(self.file(path)?.trim_end().to_owned());
             }
             let value = variable::look_up(reference, self.configured);
@@ -81,7 +81,7 @@ impl<'a> Variables<'a> {
         })
     }
 
-    /// The text of the file at `path`.
+    /// Returns the content of the file at `path`.
     pub(crate) fn file(&mut self, path: &str) -> Result<String, VariableError> {
         let read = self.files.read(self.directory.join(path));
         read.map_err(VariableError::File)

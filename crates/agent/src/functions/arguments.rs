@@ -1,4 +1,4 @@
-//! The arguments of a call, as a model wrote them.
+//! Parses the arguments of a call as written by a model.
 
 use std::borrow::Cow;
 
@@ -8,19 +8,19 @@ use wardgate_arguments::{Arguments, InputSchema, InvalidArguments};
 
 use wardgate_tool_call_parser::mended;
 
-/// Reads `text` as the tool-runner will, so that the model hears at once what does not fit. What is not quite JSON is
-/// mended where it can have one meaning only; nothing is made up.
+/// Parses `text` by the rules of the tool-runner, so that the model learns immediately what is invalid. Invalid JSON is repaired
+/// where it has only one possible meaning; nothing is invented.
 pub(crate) fn read_arguments(
     schema: &InputSchema,
     text: &str,
 ) -> Result<Map<String, Value>, InvalidArguments> {
     let json = match text.trim() {
-        // How models write that there are none.
+        // Models write nothing when there are no arguments.
         "" => Cow::Borrowed("{}"),
         text if is_json(text) => Cow::Borrowed(text),
         text => mended(text).map_or(Cow::Borrowed(text), Cow::Owned),
     };
-    // Some write the object as a text in a text.
+    // Some models encode the object as a JSON string.
     let inner = serde_json::from_str::<String>(&json).ok();
     let json = inner.as_deref().unwrap_or(&json);
     Arguments::read(schema, json.as_bytes()).map(Arguments::into_values)

@@ -1,8 +1,8 @@
-//! Tools as models know them, and what tools give as models read it.
+//! Converts tools to functions for models, and tool results to text for models.
 //!
 //! ```text
-//!   list of tools ─▶ name: 1 to 64 of [A-Za-z0-9_-], no two alike ─▶ schema: what every provider takes ─▶ GatewayTool
-//!   text of a call ─▶ arguments: mended, validated, coerced ─▶ gateway ─▶ result ─▶ text for the model
+//!   list of tools ─▶ name: 1 to 64 of [A-Za-z0-9_-], unique ─▶ schema: accepted by every provider ─▶ GatewayTool
+//!   text of a call ─▶ arguments: repaired, validated, coerced ─▶ gateway ─▶ result ─▶ text for the model
 //! ```
 
 mod arguments;
@@ -24,8 +24,8 @@ use name::FunctionNames;
 pub(crate) use arguments::read_arguments;
 pub(crate) use result::result_text;
 
-/// The tools of a list that a model can be told of, in its order. One that no provider would take is left out alone:
-/// with it, the others would be refused too.
+/// Returns the tools that can be offered to a model, in the order of the list. A tool that providers would reject is left out,
+/// because they would reject the whole request because of it.
 pub(crate) fn offerable(tools: &[ListedTool]) -> Vec<GatewayTool> {
     let mut names = FunctionNames::of(tools.iter().map(|tool| tool.name.as_str()));
     let mut seen = HashSet::new();
@@ -50,7 +50,7 @@ pub(crate) fn offerable(tools: &[ListedTool]) -> Vec<GatewayTool> {
 
 fn offer(tool: &ListedTool, names: &mut FunctionNames) -> Result<GatewayTool, String> {
     let parameters = schema::parameters(&tool.input_schema).map_err(|unfit| unfit.to_string())?;
-    // The tool's own schema decides, not what providers take of it.
+    // Arguments are validated against the tool's own schema, not against the simplified one for providers.
     let schema = InputSchema::open(&tool.input_schema).map_err(|unusable| unusable.to_string())?;
     let description = [&tool.description, &tool.title]
         .into_iter()
@@ -69,10 +69,10 @@ fn offer(tool: &ListedTool, names: &mut FunctionNames) -> Result<GatewayTool, St
     })
 }
 
-/// Key in `_meta` of a tool that a person has to agree to each call of.
+/// The key in `_meta` of a tool that requires the user's approval of each call.
 const NEEDS_APPROVAL: &str = "dev.wardgate/approval";
 
-/// MCP Apps: `_meta.ui.visibility` without `model` keeps a tool from models.
+/// Returns whether a tool is hidden from models: in MCP Apps, by a `_meta.ui.visibility` without `model`.
 fn is_for_apps_only(tool: &ListedTool) -> bool {
     let visibility = tool.meta.get("ui").and_then(|ui| ui.get("visibility"));
     let visibility = visibility.and_then(Value::as_array);

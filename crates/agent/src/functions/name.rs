@@ -1,19 +1,19 @@
-//! Names that every provider takes: 1 to 64 of `[A-Za-z0-9_-]`. MCP allows dots, and 128 characters.
+//! Names that every provider accepts: 1 to 64 of `[A-Za-z0-9_-]`. MCP also allows dots, and 128 characters.
 
 use std::collections::{HashMap, HashSet};
 
 use wardgate_domain::Digest;
 
-/// Longest name of a function that providers take.
+/// Maximum length of a function name that providers accept.
 const MAX_NAME: usize = 64;
 
-/// Digits of the digest behind a changed name; more where two names would still be alike.
+/// Number of digits of the digest appended to a changed name. Longer digests are used only if shorter ones are not unique.
 const DIGITS: [usize; 3] = [8, 16, 32];
 
-/// The models' names of the tools of one list: the same for the same list, and no two alike.
+/// The models' names of the tools of one list. They are unique, and the same list always yields the same names.
 #[derive(Debug, Default)]
 pub(super) struct FunctionNames {
-    /// By the tool's own name.
+    /// The assigned names, by the tool's own name.
     given: HashMap<String, String>,
     taken: HashSet<String>,
 }
@@ -21,7 +21,7 @@ pub(super) struct FunctionNames {
 impl FunctionNames {
     pub(super) fn of<'t>(tools: impl Iterator<Item = &'t str> + Clone) -> Self {
         let mut names = Self::default();
-        // A name that can stay as it is, stays, whoever else would have got it.
+        // Valid names are assigned first, so that they stay unchanged.
         for name in tools.clone().filter(|name| is_legal(name)) {
             names.give(name, name.to_owned());
         }
@@ -31,14 +31,14 @@ impl FunctionNames {
         names
     }
 
-    /// The models' name of a tool.
+    /// Returns the models' name of a tool.
     pub(super) fn name(&mut self, tool: &str) -> String {
         if let Some(given) = self.given.get(tool) {
             return given.clone();
         }
         let mut candidates = DIGITS.iter().map(|digits| changed(tool, *digits));
         let free = candidates.find(|name| !self.taken.contains(name));
-        // Two texts with the same 128 bits of SHA-256 do not occur.
+        // A collision of 128 bits of SHA-256 does not occur in practice.
         let name = free.unwrap_or_else(|| changed(tool, MAX_NAME));
         self.give(tool, name.clone());
         name
@@ -58,7 +58,7 @@ fn is_in_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
 }
 
-/// As much of the name as can stay, then that many digits of its digest.
+/// Returns as much of the name as fits, followed by `digits` digits of its digest.
 fn changed(tool: &str, digits: usize) -> String {
     let digest = Digest::of(tool.as_bytes()).to_string();
     let prefix_length = MAX_NAME.saturating_sub(digits + 1);

@@ -1,14 +1,14 @@
-//! What a tool gave, as text for a model.
+//! Converts the result of a tool to text for a model.
 
 use serde_json::Value;
 
 use crate::mcp_tool::ToolResult;
 
-/// Longest text of a result, in characters: about a third of a small model's window.
+/// Maximum length of a result's text, in characters, which is about a third of a small model's context window.
 const MAX_TEXT: usize = 48_000;
 
-/// Text where there is some, else the structured content; what is no text is named. What is too long is cut, and the
-/// text says by how much.
+/// Returns the text of a result, or its structured content if it has no text. Other content is only named. Text that is too long
+/// is truncated, with a note on how much is missing.
 pub(crate) fn result_text(result: &ToolResult) -> String {
     let blocks: Vec<String> = result.content.iter().map(block).collect();
     let has_text = result.content.iter().any(|block| {
@@ -30,13 +30,13 @@ pub(crate) fn result_text(result: &ToolResult) -> String {
     cut(parts.join("\n"))
 }
 
-/// One block of content (MCP 2026-07-28, `ContentBlock`).
+/// Converts a content block (MCP 2026-07-28, `ContentBlock`) to text.
 fn block(block: &Value) -> String {
     let member = |name: &str| block[name].as_str().unwrap_or_default();
     match member("type") {
         "text" => member("text").to_owned(),
         kind @ ("image" | "audio") => {
-            // Three bytes are four characters of Base64.
+            // Base64 encodes three bytes as four characters.
             let bytes = member("data").len() / 4 * 3;
             format!(
                 "[{kind}, {}, about {bytes} bytes, not shown]",

@@ -1,7 +1,7 @@
-//! Schemas that every provider takes, of those that tools have.
+//! Converts the input schemas of tools to schemas that every provider accepts.
 //!
-//! Providers refuse a whole request for one schema they do not like, so what they may not like is written otherwise or
-//! left out. What is left out is not lost: arguments are validated against the tool's own schema.
+//! Providers reject a whole request because of one unsupported schema, so unsupported parts are rewritten or left out. Nothing is
+//! lost by this, because arguments are validated against the tool's own schema.
 
 mod reference;
 mod root;
@@ -10,10 +10,10 @@ use serde_json::{Map, Value, json};
 
 use reference::SchemaReferences;
 
-/// Schemas inside schemas, in what is written.
+/// Maximum nesting depth of the converted schema.
 const MAX_DEPTH: usize = 40;
 
-/// JSON values in what is written; references can make much of little.
+/// Maximum number of JSON values in the converted schema, because references can expand a small schema to a large one.
 const MAX_VALUES: usize = 5_000;
 
 /// A reason why a tool's input schema cannot be offered to a model.
@@ -29,7 +29,7 @@ pub(super) enum UnsupportedSchema {
     TooLarge,
 }
 
-/// `schema` as models are told of it: an object at its root, every reference replaced by what it stands for.
+/// Converts `schema` for models: the root is an object, and every reference is replaced by its target.
 pub(super) fn parameters(schema: &Value) -> Result<Value, UnsupportedSchema> {
     if !schema.is_object() {
         return Err(UnsupportedSchema::NotAnObject);
@@ -50,7 +50,7 @@ struct SchemaCleaner<'s> {
 }
 
 impl<'s> SchemaCleaner<'s> {
-    /// One schema; none for one that nothing fits.
+    /// Converts a schema, or returns `None` for a schema that no value satisfies.
     fn schema(
         &mut self,
         schema: &'s Value,
@@ -73,7 +73,7 @@ impl<'s> SchemaCleaner<'s> {
         };
         for (keyword, value) in members {
             if let Some(value) = self.keyword(keyword, value, depth)? {
-                // What stands beside a reference is nearer to the argument than what it refers to.
+                // A keyword beside a reference takes precedence over the same keyword of the reference's target.
                 cleaned.insert(keyword.clone(), value);
             }
         }
@@ -81,7 +81,7 @@ impl<'s> SchemaCleaner<'s> {
         Ok(Some(Value::Object(cleaned)))
     }
 
-    /// What a reference stands for. One that leads into itself is followed once.
+    /// Returns the target of a reference. A recursive reference is expanded once; inside, only its type and description are kept.
     fn referred(
         &mut self,
         reference: &str,
@@ -102,7 +102,7 @@ impl<'s> SchemaCleaner<'s> {
         }
     }
 
-    /// One keyword as it goes on; none: it does not.
+    /// Converts the value of a keyword, or returns `None` if the keyword is left out.
     fn keyword(
         &mut self,
         keyword: &str,
@@ -110,7 +110,7 @@ impl<'s> SchemaCleaner<'s> {
         depth: usize,
     ) -> Result<Option<Value>, UnsupportedSchema> {
         Ok(match keyword {
-            // About the schema, not about the arguments; or of no use once references are gone.
+            // These keywords describe the schema and not the arguments, or are useless without references.
             "$ref" | "$schema" | "$id" | "$comment" | "$defs" | "definitions" | "$anchor"
             | "$dynamicAnchor" | "$recursiveAnchor" | "$vocabulary" => None,
             "$dynamicRef" | "$recursiveRef" => return Err(UnsupportedSchema::Remote),
@@ -128,14 +128,14 @@ impl<'s> SchemaCleaner<'s> {
             "allOf" | "anyOf" | "oneOf" | "prefixItems" => {
                 let mut cleaned = Vec::new();
                 for member in value.as_array().ok_or(UnsupportedSchema::NotASchema)? {
-                    // Some write a branch that nothing fits as one that everything does not fit.
+                    // Some schemas express a branch that no value satisfies as `{"not": {}}`.
                     if *member != json!({ "not": {} }) {
                         cleaned.extend(self.schema(member, depth + 1)?);
                     }
                 }
                 (!cleaned.is_empty()).then(|| Value::Array(cleaned))
             }
-            // In earlier drafts a list of them is a tuple.
+            // In earlier drafts, an array of schemas describes a tuple.
             "items" if value.is_array() => {
                 let tuple = self.keyword("prefixItems", value, depth)?;
                 tuple.map(|schemas| {
@@ -157,7 +157,7 @@ impl<'s> SchemaCleaner<'s> {
             | "then"
             | "else" => {
                 let cleaned = self.schema(value, depth + 1)?;
-                // Without a word about them, further properties may be anything too.
+                // `additionalProperties: {}` is the default and can be left out.
                 cleaned.filter(|it| keyword != "additionalProperties" || *it != json!({}))
             }
             _ => {
@@ -176,7 +176,7 @@ impl<'s> SchemaCleaner<'s> {
     }
 }
 
-/// How many values there are in one.
+/// Returns the number of JSON values in `value`, including itself.
 fn count(value: &Value) -> usize {
     1 + match value {
         Value::Array(items) => items.iter().map(count).sum(),
@@ -185,10 +185,10 @@ fn count(value: &Value) -> usize {
     }
 }
 
-/// What providers want of a schema anywhere.
+/// Applies the requirements of providers that hold for schemas at any depth.
 fn tidy(schema: &mut Map<String, Value>) {
     for union in ["anyOf", "oneOf"] {
-        // A choice of one is none.
+        // A union of a single branch is replaced by the branch.
         if let Some(Value::Array(branches)) = schema.get(union)
             && let [Value::Object(only)] = branches.as_slice()
         {
@@ -214,7 +214,7 @@ fn tidy(schema: &mut Map<String, Value>) {
     if is(schema, "array") {
         schema.entry("items").or_insert_with(|| json!({}));
     }
-    // Earlier drafts have a boolean here.
+    // In earlier drafts, `required` can be a boolean.
     if schema
         .get("required")
         .is_some_and(|names| !names.is_array())
@@ -227,7 +227,7 @@ fn tidy(schema: &mut Map<String, Value>) {
     }
 }
 
-/// Of an object, only a property that it names can be required.
+/// Removes names from `required` that are not among the `properties`.
 fn require_what_is_there(schema: &mut Map<String, Value>) {
     let (Some(Value::Array(required)), Some(Value::Object(properties))) =
         (schema.get("required"), schema.get("properties"))
@@ -246,7 +246,7 @@ fn require_what_is_there(schema: &mut Map<String, Value>) {
     }
 }
 
-/// Whether a schema names that type, alone or among others.
+/// Returns whether a schema has the type `kind`, alone or among others.
 fn is(schema: &Map<String, Value>, kind: &str) -> bool {
     match schema.get("type") {
         Some(Value::String(one)) => one == kind,

@@ -1,4 +1,4 @@
-//! `tools/call`: one call, and what became of it.
+//! `tools/call`: a tool call and its outcome.
 
 use std::time::Duration;
 
@@ -16,62 +16,62 @@ use super::fault::{ApprovalRequest, GatewayError, RpcFault};
 use crate::mcp_tool::ToolResult;
 use crate::request::BearerToken;
 
-/// The gateway ends every call within 5 minutes itself; this catches one that does not.
+/// Timeout of a call. The gateway itself ends every call within 5 minutes; this limit covers a gateway that does not.
 const TIME_LIMIT: Duration = Duration::from_secs(310);
 
-/// The member of `_meta` with the key under which a call runs, or is put on record as refused, once.
+/// The `_meta` member with the idempotency key: under one key, a call runs, or is recorded as refused, at most once.
 const IDEMPOTENCY_KEY: &str = "dev.wardgate/idempotencyKey";
 
-/// The member of `_meta` with the id of the conversation that a call is part of.
+/// The `_meta` member with the id of the conversation that a call belongs to.
 const CONVERSATION: &str = "dev.wardgate/conversation";
 
-/// A call to make.
+/// A tool call to send.
 pub(crate) struct ToolCall<'c> {
     pub(crate) name: &'c str,
-    /// A JSON object; it goes as it is written.
+    /// The arguments: a JSON object, sent unchanged.
     pub(crate) arguments: &'c RawValue,
-    /// Under one key a tool that may write runs once. 1 to 128 visible ASCII characters.
+    /// The idempotency key: 1 to 128 visible ASCII characters. A tool that may write runs at most once per key.
     pub(crate) idempotency_key: &'c str,
-    /// The id of the conversation.
+    /// The id of the conversation that the call belongs to.
     pub(crate) conversation: &'c str,
     pub(crate) cancel: &'c CancellationToken,
 }
 
-/// What became of a call, and where it is on record.
+/// The outcome of a call and its place in the record.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CallOutcome {
-    /// None where the gateway never took it up, or was not heard.
+    /// The id of the call, or `None` if the gateway did not accept the call or its response was lost.
     pub(crate) call_id: Option<String>,
-    /// That the outcome is on record.
+    /// The proof that the outcome is recorded.
     pub(crate) receipt: Option<Value>,
     pub(crate) ending: CallEnding,
 }
 
-/// How a call ended. The texts are fit for a model.
+/// How a call ended. The texts may be shown to a model.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum CallEnding {
-    /// The tool's own answer, which may say that it failed.
+    /// The tool's result, which may report a failure.
     Result(ToolResult),
-    /// The policy refused these arguments.
+    /// The policy denied the call with these arguments.
     Denied {
         decision_id: String,
         text: String,
     },
-    /// A policy demands somebody's approval, for which the call waits.
+    /// A policy requires an approval, and the call waits for it.
     NeedsApproval {
         request: ApprovalRequest,
         message: String,
     },
-    /// There is no such tool, or not for this caller.
+    /// The tool does not exist, or the caller may not use it.
     UnknownTool,
-    /// The call itself is at fault.
+    /// The call is invalid.
     Refused {
         message: String,
     },
     TimedOut {
         message: String,
     },
-    /// The platform failed. The message says where it is not known whether the tool ran.
+    /// The platform failed. The message states whether it is unknown if the tool ran.
     Unavailable {
         message: String,
     },
@@ -104,7 +104,7 @@ struct ResultMeta {
     decision_id: Option<String>,
 }
 
-/// A member that is there, even as `null`.
+/// Deserializes a member that is present, even if its value is `null`.
 fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
@@ -128,7 +128,7 @@ pub(super) async fn call(
         ],
     };
     let answer = tokio::select! {
-        // First, so that nothing is sent for a turn that is already over.
+        // `biased` polls the cancellation first, so that nothing is sent for a turn that is already over.
         biased;
         () = call.cancel.cancelled() => return Ok(CallOutcome {
             call_id: None,
@@ -144,14 +144,14 @@ pub(super) async fn call(
     }
 }
 
-/// The longest name of a tool that is sent of a call that is not made, in characters. The record takes no longer one.
+/// Maximum length of a tool name in a refusal, in characters. The record rejects longer names.
 const MAX_NAME: usize = 128;
 
-/// The reason that the gateway gives once such a call is on record.
+/// The error reason with which the gateway confirms that a refusal is recorded.
 const ON_RECORD: &str = "refused_by_agent";
 
-/// Puts on record that a call of `tool` is not made, once for each `key`. Its arguments are not sent: nothing runs with them, and they may be
-/// no JSON.
+/// Records that a call of `tool` is not made, once per `key`. The arguments of the call are not sent, because nothing runs with
+/// them and they may not be valid JSON.
 pub(super) async fn record_refused(
     edge: &EdgeClient,
     token: &BearerToken,
@@ -178,7 +178,7 @@ pub(super) async fn record_refused(
             Ok(())
         }
         Err(error) => Err(error),
-        // The gateway answers such a call by an error.
+        // The gateway answers a recorded refusal with an error, never with a result.
         Ok(_) => Err(GatewayError::Unreadable),
     }
 }
@@ -191,7 +191,7 @@ fn ended(result: &RawValue) -> Result<CallOutcome, GatewayError> {
         is_error,
         meta,
     } = serde_json::from_str(result.get()).map_err(|_| GatewayError::Unreadable)?;
-    // Nothing else was asked for: no capability was declared.
+    // No other result type is possible, because the agent declares no capability.
     if result_type.is_some_and(|kind| kind != "complete") {
         return Err(GatewayError::Unreadable);
     }

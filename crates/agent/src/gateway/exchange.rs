@@ -1,4 +1,4 @@
-//! One request and its answer.
+//! Sends a request to the gateway and reads its response.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,16 +14,16 @@ use wardgate_telemetry::trace_context;
 use super::fault::{FaultData, GatewayError, RpcFault};
 use crate::request::BearerToken;
 
-/// Bytes of an answer.
+/// Maximum size of a response, in bytes.
 const MAX_ANSWER: usize = 16 * 1024 * 1024;
 
-/// Longest text of an error that is taken over, in characters.
+/// Maximum length of an error message that is kept, in characters.
 const MAX_MESSAGE: usize = 2_000;
 
-/// Headers of W3C Trace Context and Baggage, which a request also has in its `_meta`.
+/// The headers of W3C Trace Context and Baggage, which are copied to the `_meta` of a request.
 const TRACE: [&str; 3] = ["traceparent", "tracestate", "baggage"];
 
-/// Sends `request` and waits for its result, as the gateway wrote it.
+/// Sends `request` and returns its result as the gateway wrote it.
 pub(super) async fn exchange(
     edge: &EdgeClient,
     token: &BearerToken,
@@ -38,7 +38,7 @@ pub(super) async fn exchange(
     answered.unwrap_or(Err(GatewayError::Late))
 }
 
-/// Sends `request`, with an id that no other request has.
+/// Sends `request` with an id that no other request of this process has.
 pub(super) async fn send(
     edge: &EdgeClient,
     token: &BearerToken,
@@ -69,7 +69,7 @@ pub(super) async fn send(
     Ok((id, response))
 }
 
-/// Waits for the answer to the request of this id.
+/// Reads the response to the request `id`.
 pub(super) async fn read_response(
     response: Response<Body>,
     id: u64,
@@ -94,7 +94,7 @@ pub(super) async fn read_response(
         Err(error) => Err(error.into()),
     };
     match answer {
-        // Whatever the body says, these say who is at fault.
+        // These statuses identify the error whatever the body contains.
         Err(_) if status == StatusCode::UNAUTHORIZED => Err(GatewayError::Unauthorized),
         Err(GatewayError::Unreadable) if status == StatusCode::NOT_FOUND => {
             Err(GatewayError::UnknownToolset)

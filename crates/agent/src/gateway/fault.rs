@@ -1,4 +1,4 @@
-//! What can keep a request from its answer.
+//! Errors of requests to the gateway.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use wardgate_edge::EdgeClientError;
 
-/// Why there is no answer. The texts are fit for people and models; nothing of a request or a token is in them.
+/// The reason why there is no result. The texts may be shown to users and models; they contain nothing of a request or a token.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub(crate) enum GatewayError {
     #[error("the gateway cannot be reached")]
@@ -17,10 +17,10 @@ pub(crate) enum GatewayError {
     TooLarge,
     #[error("the gateway's answer cannot be read")]
     Unreadable,
-    /// The token is no longer, or not here, a caller's.
+    /// The token has expired or is not valid at the gateway.
     #[error("the gateway does not accept the token")]
     Unauthorized,
-    /// No such path: the toolset does not exist.
+    /// The path is unknown: the toolset does not exist.
     #[error("the gateway does not know the toolset")]
     UnknownToolset,
     #[error("{0}")]
@@ -43,49 +43,49 @@ impl From<EdgeClientError> for GatewayError {
 #[error("{message}")]
 pub(crate) struct RpcFault {
     pub(crate) code: i64,
-    /// The gateway's own words.
+    /// The gateway's error message.
     pub(crate) message: String,
     pub(crate) data: FaultData,
-    /// HTTP 429.
+    /// Whether the HTTP status is 429.
     pub(crate) is_rate_limit: bool,
 }
 
 impl RpcFault {
-    /// The gateway has no room for it now, or the caller no right to more, and it did nothing of it.
+    /// Returns whether the gateway has no capacity or the caller's quota is exhausted. In both cases nothing ran.
     pub(crate) fn is_busy(&self) -> bool {
         let reason = self.data.reason.as_deref();
         self.is_rate_limit || matches!(reason, Some("overloaded" | "over_share" | "rate_limited"))
     }
 }
 
-/// A request for an approval that a policy demands of a call.
+/// A request for an approval that a policy requires of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ApprovalRequest {
-    /// What approvers decide with.
+    /// The id that approvers use to decide.
     pub(crate) id: String,
-    /// Until when it stands, RFC 3339.
+    /// The expiry time, in RFC 3339 format.
     pub(crate) expires_at: String,
 }
 
-/// What the gateway adds to an error.
+/// The `data` of a JSON-RPC error.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(crate) struct FaultData {
-    /// The kind, for programs.
+    /// The machine-readable error kind.
     pub(crate) reason: Option<String>,
     #[serde(rename = "dev.wardgate/callId")]
     pub(crate) call_id: Option<String>,
     #[serde(rename = "dev.wardgate/receipt")]
     pub(crate) receipt: Option<Value>,
-    /// The request for an approval that a call waits for.
+    /// The approval request that the call waits for, if any.
     pub(crate) approval: Option<ApprovalRequest>,
     #[serde(rename = "retryAfterSeconds")]
     retry_after_seconds: Option<u64>,
 }
 
 impl FaultData {
-    /// Reads what is there; data that has another form says nothing.
+    /// Parses the data of an error. Data of an unexpected form is ignored.
     pub(super) fn read(data: Value, retry_after: Option<u64>) -> Self {
         let data: Self = serde_json::from_value(data).unwrap_or_default();
         Self {
@@ -94,7 +94,7 @@ impl FaultData {
         }
     }
 
-    /// When it may be tried again.
+    /// Returns how long to wait before a retry, or `None` if the gateway did not state it.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         self.retry_after_seconds.map(Duration::from_secs)
     }

@@ -1,4 +1,4 @@
-//! `tools/list`: every page of it.
+//! `tools/list`: fetches all pages of a tool list.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -16,25 +16,25 @@ use crate::functions::offerable;
 use crate::mcp_tool::ListedTool;
 use crate::request::BearerToken;
 
-/// A gateway with more is not listed further.
+/// Maximum number of pages of a list. A longer list is an error.
 const MAX_PAGES: usize = 100;
 
-/// The same for tools.
+/// Maximum number of tools of a list. A longer list is an error.
 const MAX_TOOLS: usize = 10_000;
 
-/// The tools of one caller, in the order of the gateway.
+/// The tools of a caller, in the order in which the gateway lists them.
 #[derive(Debug)]
 pub(crate) struct ToolList {
     pub(crate) tools: Vec<ListedTool>,
-    /// How long the list may be used; nothing says for how long, so not at all, is zero.
+    /// How long the list may be cached. Zero, also the default if the gateway states no duration, forbids caching.
     pub(super) ttl: Duration,
-    /// It is the same for every caller.
+    /// Whether the list is the same for every caller.
     pub(super) is_public: bool,
     offerable: OnceLock<Vec<GatewayTool>>,
 }
 
 impl ToolList {
-    /// Those that a model can be told of, as it is told; made once for each list.
+    /// Returns the tools that can be offered to a model, in the form for models. Computed once per list.
     pub(crate) fn offerable(&self) -> &[GatewayTool] {
         self.offerable.get_or_init(|| offerable(&self.tools))
     }
@@ -82,7 +82,7 @@ pub(super) async fn fetch(
         let page: ToolListPage<'_> =
             serde_json::from_str(result.get()).map_err(|_| GatewayError::Unreadable)?;
         for tool in page.tools {
-            // One that cannot be read is left out; the others can still be used.
+            // An unreadable tool is left out, so that the other tools stay usable.
             match serde_json::from_str(tool.get()) {
                 Ok(tool) => list.tools.push(tool),
                 Err(error) => tracing::warn!(%error, "a listed tool cannot be read"),
@@ -95,7 +95,7 @@ pub(super) async fn fetch(
         }
         match page.next_cursor {
             None => return Ok(list),
-            // A page that leads to itself has no end.
+            // A page whose cursor refers to the page itself would repeat forever.
             next if next == cursor => return Err(GatewayError::Unreadable),
             next => cursor = next,
         }
@@ -103,7 +103,7 @@ pub(super) async fn fetch(
     Err(GatewayError::TooLarge)
 }
 
-/// Where the tools of `toolset` are, or all of them.
+/// Returns the path that serves the tools of `toolset`, or all tools if it is `None`.
 fn path(toolset: Option<&str>) -> String {
     match toolset {
         None => MCP_PATH.to_owned(),

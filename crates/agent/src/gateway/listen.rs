@@ -1,4 +1,4 @@
-//! `subscriptions/listen`: the stream on which the gateway says that a caller's list of tools may have changed.
+//! `subscriptions/listen`: the stream on which the gateway reports that a caller's tool list may have changed.
 
 use std::time::Duration;
 
@@ -17,16 +17,17 @@ use super::fault::GatewayError;
 use super::{MCP_PATH, TIME_LIMIT};
 use crate::request::BearerToken;
 
-/// A gateway gives a sign of life every 15 seconds; one that misses three of them is away.
+/// Time without data after which a stream counts as broken. The gateway sends a keep-alive every 15 seconds.
 const SILENCE: Duration = Duration::from_secs(45);
 
-/// Bytes of a stream. It ends there, and another may be opened: a word of change has about 200.
+/// Maximum size of a stream, in bytes, after which the stream ends and another may be opened. A change notification has about 200
+/// bytes.
 const MAX_STREAM: usize = 1024 * 1024;
 
-/// The changes of a caller's list of tools, from the gateway's acknowledgement on.
+/// The changes of a caller's tool list since the gateway's acknowledgement.
 pub(super) struct ToolChanges(BoxStream<'static, Notification>);
 
-/// A message of the stream, as far as it matters here.
+/// A message of the stream, reduced to the members used here.
 #[derive(Deserialize)]
 struct Notification {
     #[serde(default)]
@@ -49,7 +50,7 @@ struct AcceptedNotifications {
     tools: bool,
 }
 
-/// Opens a stream, and waits until the gateway says that it listens.
+/// Opens a stream and waits for the gateway's acknowledgement.
 pub(super) async fn open(
     edge: &EdgeClient,
     token: &BearerToken,
@@ -92,7 +93,7 @@ async fn acknowledged(edge: &EdgeClient, token: &BearerToken) -> Result<ToolChan
 }
 
 impl ToolChanges {
-    /// Waits for a change; false when the stream is over, however it ended.
+    /// Waits for a change. Returns `false` when the stream has ended, for whatever reason.
     pub(super) async fn changed(&mut self) -> bool {
         while let Some(message) = self.0.next().await {
             if message.method == "notifications/tools/list_changed" {
@@ -103,19 +104,19 @@ impl ToolChanges {
     }
 }
 
-/// The messages of a stream, for as long as it lives.
+/// Returns the messages of a stream until it ends.
 fn notifications(body: Body) -> impl Stream<Item = Notification> + Send + 'static {
     let bytes = Body::new(Limited::new(body, MAX_STREAM)).into_data_stream();
     let events = EventReader::new(MAX_STREAM);
     stream::unfold((bytes, events), async |(mut bytes, mut events)| {
         loop {
             while let Some(data) = events.next_event() {
-                // What cannot be read is nothing that was asked for.
+                // An unreadable message cannot be a notification that was requested.
                 if let Ok(message) = serde_json::from_slice(&data) {
                     return Some((message, (bytes, events)));
                 }
             }
-            // Signs of life are comments, which the reader of events does not pass on.
+            // Keep-alives are comments, which `EventReader` drops, but they reset this timeout.
             let chunk = tokio::time::timeout(SILENCE, bytes.next()).await.ok()??;
             events.feed(&chunk.ok()?).ok()?;
         }

@@ -1,13 +1,13 @@
-//! The gateway, as an MCP client sees it (protocol 2026-07-28): each request is one POST with the caller's own token.
+//! An MCP client of the gateway (protocol 2026-07-28). Each request is a POST with the caller's own token.
 //!
 //! ```text
 //!   list_tools ─▶ tool_cache ─┐
 //!   call_tool ────────────────┼─▶ exchange: one request, one answer ─┬─▶ EdgeClient ─▶ axum Router, or HTTP
 //!   memory ───────────────────┘   limits, errors                     │
-//!                 tool_cache ◀─ streams ◀─ listen: word of changes ◀─┘
+//!                 tool_cache ◀─ streams ◀─ listen: change events ◀───┘
 //! ```
 //!
-//! Dropping a future hangs up, and in this version of the protocol that cancels what it asked for.
+//! Dropping a future closes the connection, which in this version of the protocol cancels the request.
 
 mod call;
 mod exchange;
@@ -36,13 +36,13 @@ pub(crate) use call::{CallEnding, CallOutcome, ToolCall};
 pub(crate) use fault::GatewayError;
 pub(crate) use list::ToolList;
 
-/// Where every tool is; below it, the toolsets.
+/// Path of the MCP endpoint with all tools. The toolsets are below it.
 const MCP_PATH: &str = "/mcp";
 
-/// How long anything but a call of a tool may take.
+/// Timeout of all requests except tool calls.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 
-/// How the gateway is reached. Cheap to clone; clones share what they remember.
+/// A client of the gateway. Cheap to clone; all clones share one cache of tool lists.
 #[derive(Clone)]
 pub struct GatewayEndpoint(Arc<Inner>);
 
@@ -52,13 +52,14 @@ struct Inner {
 }
 
 impl GatewayEndpoint {
-    /// A gateway in this process: its router is called without a socket.
+    /// Creates a client for a gateway in this process, whose router is called without a socket.
     pub fn in_process(router: Router) -> Self {
         Self::through(EdgeClient::router(router))
     }
 
-    /// A gateway elsewhere; `url` is where its paths begin, for example `https://mcp.example.org`.
-    /// Its certificate is verified by the authorities of `authority`, a file of PEM, or by the system's.
+    /// Creates a client for a gateway at `url`, which is the base of its paths, for example `https://mcp.example.org`.
+    /// The gateway's certificate is verified against `authority`, a PEM file, or against the system's authorities if it is
+    /// `None`.
     pub fn over_http(url: &Url, authority: Option<&Path>) -> Result<Self, Error> {
         let edge = EdgeClient::http(url, "wardgate-agent", authority)?;
         Ok(Self::through(edge))
@@ -71,8 +72,8 @@ impl GatewayEndpoint {
         }))
     }
 
-    /// The tools that this caller may see; of `toolset` alone, where one is named. It is asked anew when the gateway
-    /// says that they changed, or that the last answer is no longer to be used.
+    /// Returns the tools that this caller may see, or only those of `toolset`. The list is fetched again when the gateway
+    /// reports a change or the cached list has expired.
     pub(crate) async fn list_tools(
         &self,
         token: &BearerToken,
@@ -87,7 +88,7 @@ impl GatewayEndpoint {
         Ok(list)
     }
 
-    /// Runs a tool, under one key once. Dropping the future cancels the call, as `cancel` does.
+    /// Runs a tool, at most once per idempotency key. Dropping the future cancels the call, and so does `cancel`.
     pub(crate) async fn call_tool(
         &self,
         token: &BearerToken,
@@ -96,8 +97,8 @@ impl GatewayEndpoint {
         call::call(&self.0.edge, token, call).await
     }
 
-    /// Puts on record that a call of `tool` which a model asked for is not made, and why; once for each `key`, an
-    /// idempotency key.
+    /// Records that a call of `tool` requested by a model is not made, and why. A refusal is recorded once per idempotency
+    /// key `key`.
     pub(crate) async fn record_refused(
         &self,
         token: &BearerToken,
@@ -108,7 +109,7 @@ impl GatewayEndpoint {
         call::record_refused(&self.0.edge, token, tool, refusal, key).await
     }
 
-    /// A `memory/…` method, and its result.
+    /// Calls a `memory/…` method and returns its result.
     pub(crate) async fn memory(
         &self,
         token: &BearerToken,

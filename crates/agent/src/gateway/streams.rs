@@ -1,4 +1,4 @@
-//! The streams of changes to the callers' lists of tools: one for each caller, while the caller is active.
+//! Streams that report changes of callers' tool lists: one stream per active caller.
 //!
 //! ```text
 //!   opened ──▶ acknowledged: position 1 ──▶ a change: position 2 ──▶ …  ──▶ ended: no position
@@ -19,20 +19,20 @@ use wardgate_edge::EdgeClient;
 use super::listen;
 use crate::request::BearerToken;
 
-/// Streams that are open at once; for one more, the one whose caller was away longest ends.
+/// Maximum number of open streams. Beyond it, the stream of the caller who was inactive the longest ends.
 const MAX_STREAMS: usize = 256;
 
-/// The stream of a caller who sent nothing for this long ends.
+/// Time without a request after which a caller's stream ends.
 const IDLE: Duration = Duration::from_mins(5);
 
-/// From one try to the next, for a caller whose stream ended or was refused.
+/// Minimum interval between two attempts to open a stream for a caller whose stream ended or was refused.
 const TRY_AGAIN: Duration = Duration::from_secs(30);
 
-/// The position of a stream: another one after each change. No two streams have one in common.
+/// The position of a stream, which changes with each reported change. No two streams share a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct StreamPosition(u64);
 
-/// The streams, by the digest of their caller's token. They end with it.
+/// The streams by the digest of their caller's token. Dropping this value ends all streams.
 #[derive(Default)]
 pub(super) struct ChangeStreams {
     by_caller: Mutex<HashMap<Digest, ChangeStream>>,
@@ -41,9 +41,10 @@ pub(super) struct ChangeStreams {
 
 struct ChangeStream {
     opened: Instant,
-    /// The time of the caller's last request. Closed once the stream has ended; dropping it ends the stream.
+    /// The time of the caller's last request. The channel is closed once the stream has ended; dropping the sender ends the
+    /// stream.
     last_active: watch::Sender<Instant>,
-    /// None until it is acknowledged.
+    /// The position of the stream, or `None` until the gateway acknowledged it.
     position: watch::Receiver<Option<StreamPosition>>,
 }
 
@@ -54,7 +55,7 @@ impl ChangeStream {
 }
 
 impl ChangeStreams {
-    /// The position of the caller's stream; none when no stream reports changes.
+    /// Returns the position of the caller's stream, or `None` if no stream reports changes.
     pub(super) fn position(&self, caller: &Digest) -> Option<StreamPosition> {
         let streams = self.lock();
         let stream = streams.get(caller)?;
@@ -62,14 +63,14 @@ impl ChangeStreams {
         position.filter(|_| !stream.is_over())
     }
 
-    /// Keeps the caller's stream open: the caller has just sent a request.
+    /// Records that the caller has just sent a request, which keeps the caller's stream open.
     pub(super) fn note_activity(&self, caller: &Digest) {
         if let Some(stream) = self.lock().get(caller) {
             stream.last_active.send_replace(Instant::now());
         }
     }
 
-    /// Sees to it that the caller has a stream, or soon will. Nobody waits for it.
+    /// Opens a stream for the caller in the background unless there already is one or the last attempt was too recent.
     pub(super) fn follow(&self, caller: Digest, edge: &EdgeClient, token: &BearerToken) {
         let mut streams = self.lock();
         let now = Instant::now();
@@ -111,7 +112,7 @@ impl ChangeStreams {
     }
 }
 
-/// Listens until the stream ends, the caller has long been silent, or nobody wants to know.
+/// Listens until the stream ends, the caller is inactive for [`IDLE`], or the stream is dropped.
 async fn follow(
     edge: EdgeClient,
     token: BearerToken,
@@ -142,7 +143,7 @@ async fn follow(
     }
 }
 
-/// Ends when the caller was silent for long.
+/// Waits until the caller has been inactive for [`IDLE`] or the sender is dropped.
 async fn silence(mut activity: watch::Receiver<Instant>) {
     while let Ok(Ok(())) = tokio::time::timeout(IDLE, activity.changed()).await {}
 }

@@ -1,5 +1,5 @@
-//! Lists of tools, kept for each caller (MCP 2026-07-28, "Caching"): until a change is heard of where the caller's
-//! stream is open, else as long as the gateway allows.
+//! A cache of tool lists per caller (MCP 2026-07-28, "Caching"). A list is valid until the caller's stream reports a change, or,
+//! if no stream is open, for as long as the gateway allows.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,16 +13,17 @@ use super::list::ToolList;
 use super::streams::{ChangeStreams, StreamPosition};
 use crate::request::BearerToken;
 
-/// Lists that are kept at once.
+/// Maximum number of cached lists.
 const MAX_LISTS: usize = 1_000;
 
-/// However long the gateway allows, and whatever is heard: rights can also end by the clock, of which no stream tells.
+/// Maximum age of a cached list in every case, because rights can also expire at a given time, which no stream reports.
 const MAX_AGE: Duration = Duration::from_mins(5);
 
-/// Whose list, and of which toolset. A token is known by its digest; none: everybody's.
+/// The caller and the toolset of a list. The caller is the digest of the token, or `None` for a list that is the same for all
+/// callers.
 type ToolCacheKey = (Option<Digest>, Option<String>);
 
-/// A list of tools, with what decides how long it is valid.
+/// A tool list with the data that determines its validity.
 struct CachedToolList {
     list: Arc<ToolList>,
     until: Instant,
@@ -30,14 +31,14 @@ struct CachedToolList {
     position: Option<StreamPosition>,
 }
 
-/// The cached lists, and the streams that report changes to them.
+/// The cached lists and the streams that report changes to them.
 #[derive(Default)]
 pub(super) struct ToolCache {
     lists: Mutex<HashMap<ToolCacheKey, CachedToolList>>,
     streams: ChangeStreams,
 }
 
-/// A lookup of a list, made before the list is fetched.
+/// A lookup of a list, created before the list is fetched.
 pub(super) struct ToolListLookup<'a> {
     token: &'a BearerToken,
     toolset: Option<&'a str>,
@@ -46,7 +47,7 @@ pub(super) struct ToolListLookup<'a> {
 }
 
 impl ToolCache {
-    /// Begins a lookup, with the position of the caller's stream as it is before the gateway is asked.
+    /// Starts a lookup, which captures the position of the caller's stream before the gateway is asked.
     pub(super) fn lookup<'a>(
         &self,
         token: &'a BearerToken,
@@ -73,12 +74,12 @@ impl ToolCache {
         })
     }
 
-    /// Keeps a list, and follows its caller's from now on.
+    /// Stores a list and, unless it is public, starts to follow the changes of its caller's list.
     pub(super) fn put(&self, edge: &EdgeClient, lookup: &ToolListLookup<'_>, list: &Arc<ToolList>) {
         if list.ttl.is_zero() {
             return;
         }
-        // Everybody's list has no stream of its own.
+        // A public list belongs to no caller, so no stream reports its changes.
         let (caller, position) = if list.is_public {
             (None, None)
         } else {
@@ -95,7 +96,7 @@ impl ToolCache {
             lists.retain(|key, cached| self.is_good(key, cached, now));
         }
         if lists.len() >= MAX_LISTS {
-            // All of them are in use; to ask again is only slower.
+            // All cached lists are still valid. Fetching this list again later is only slower.
             return;
         }
         lists.insert(

@@ -1,9 +1,9 @@
-//! What may be asked, what may be answered, and what a tool's result may not do.
+//! Guardrails: checks of messages, a guardrail model, checks of answers, and screening of tool results.
 //!
 //! ```text
 //!   message ─▶ input checks ─▶ guardrail model ─▶ the turn        result ─▶ screening ─▶ the model
 //!                   │               │ NO, or it failed
-//!                   └── refusal ────┘ in the person's language; no tool runs, nothing is kept
+//!                   └── refusal ────┘ in the user's language; no tool runs, nothing is stored
 //! ```
 
 pub(crate) mod screening;
@@ -14,19 +14,19 @@ use crate::assistant::{Assistant, Check, Guardrail, Language};
 use crate::clients::in_words;
 use crate::model::{FunctionChoice, ModelError, ModelMessage, ModelRequest};
 
-/// The longest reply that is read; the verdict is its first word.
+/// Number of bytes after which the rest of a reply is ignored. The verdict is the first word.
 const MAX_REPLY: usize = 4_096;
 
-/// A message that is not answered, and what is said instead.
+/// The refusal of a message, with the text that is sent instead of an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) text: String,
-    /// The guardrail gave no verdict.
+    /// Whether the guardrail failed to give a verdict.
     pub(crate) because_it_failed: bool,
 }
 
-/// What, if anything, keeps a message from being answered. What the configuration makes of a command needs no
-/// verdict of a model.
+/// Returns the refusal of a message, or `None` if it may be answered. The guardrail model is not asked about messages that the
+/// configuration turns into commands.
 pub(crate) async fn refusal(
     assistant: &Assistant,
     message: &str,
@@ -54,7 +54,7 @@ pub(crate) async fn refusal(
     })
 }
 
-/// The refusal of the first check that `text` does not pass.
+/// Returns the refusal text of the first check that matches `text`.
 pub(crate) fn matched<'c>(checks: &'c [Check], text: &str) -> Option<&'c str> {
     checks
         .iter()
@@ -62,7 +62,7 @@ pub(crate) fn matched<'c>(checks: &'c [Check], text: &str) -> Option<&'c str> {
         .map(|check| check.refusal.as_str())
 }
 
-/// An error for which a guardrail has no verdict.
+/// The reason why a guardrail has no verdict.
 #[derive(Debug, thiserror::Error)]
 enum VerdictError {
     #[error(transparent)]
@@ -104,7 +104,7 @@ impl Guardrail {
     }
 }
 
-/// The first word of the reply, or its member `verdict`.
+/// Parses the first word of the reply, or of its JSON member `verdict`, as yes or no.
 fn yes_or_no(reply: &str) -> Option<bool> {
     #[derive(Deserialize)]
     struct StructuredReply {

@@ -1,4 +1,4 @@
-//! What a request passes, in this order, before anyone reads it.
+//! Admission of requests: the checks that a request passes, in this order, before its body is parsed.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use wardgate_telemetry::{names, trace_context};
 use super::{Endpoints, GRANTS, Problem};
 use crate::BearerToken;
 
-/// A request that was admitted: caller, token, and the whole body.
+/// An admitted request: the caller, the token and the complete body.
 pub(super) struct AdmittedRequest {
     pub(super) caller: Arc<Caller>,
     pub(super) token: BearerToken,
     pub(super) parts: Parts,
-    /// Empty where the method has none.
+    /// The body, which is empty for methods without one.
     pub(super) body: Bytes,
 }
 
-/// A path that takes `methods` and lets `work` answer.
+/// Creates a route that accepts `methods` and answers with `work`.
 pub(super) fn endpoint<W, A>(
     here: &Arc<Endpoints>,
     methods: &'static [Method],
@@ -89,7 +89,7 @@ where
     response
 }
 
-/// The ordered list. Each step costs more than the one before, and trusts what that one checked.
+/// Checks a request in order. Each step costs more than the step before and relies on its result.
 async fn admit(
     here: &Endpoints,
     methods: &[Method],
@@ -97,13 +97,13 @@ async fn admit(
     body: &mut Body,
 ) -> Result<(Arc<Caller>, BearerToken, Bytes), Problem> {
     let headers = &request.headers;
-    // 1. Host and Origin: a web page that rebinds a name to this address gets no further.
+    // 1. Host and Origin. This stops web pages that use DNS rebinding to reach this address.
     here.admission
         .origins
         .check(&request.uri, headers)
         .map_err(|what| refused_origin(&what))?;
-    // 2. The token: nobody unknown gets as far as a model.
-    // It goes on to the gateway's `/mcp`, so it must be good there.
+    // 2. The token. Only authenticated callers reach a model. The token is passed on to the gateway's `/mcp` and must
+    // therefore be valid there.
     let verified = here.admission.auth.verify_request(headers, &["/mcp"]);
     let caller = verified.await?.caller;
     let token = caller.token().map(wardgate_domain::BearerToken::expose);
@@ -117,7 +117,7 @@ async fn admit(
     if request.method == Method::GET {
         return Ok((caller, token, Bytes::new()));
     }
-    // 4. The media type: what is not JSON is not read as JSON.
+    // 4. The media type. Only JSON bodies are accepted.
     if !wardgate_edge::is_json(headers) {
         return Err(Problem::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -125,7 +125,7 @@ async fn admit(
             "Send Content-Type: application/json.",
         ));
     }
-    // 5. The body: bounded in size and time.
+    // 5. The body, limited in size and time.
     let body = wardgate_edge::read(body, here.admission.body).await?;
     Ok((caller, token, body))
 }

@@ -1,4 +1,4 @@
-//! `POST /api/chat/approvals/{id}`: a person decides about a call that waits, and its turn goes on.
+//! `POST /api/chat/approvals/{id}`: decides on a pending tool call and continues its turn.
 
 use std::sync::Arc;
 

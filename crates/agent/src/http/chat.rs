@@ -1,4 +1,4 @@
-//! `POST /api/chat/message/`: a message in, the events of its turn out.
+//! `POST /api/chat/message/`: sends a message to an assistant and returns the events of its turn.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ fn parse_request(body: &[u8], headers: &HeaderMap) -> Result<ChatRequest, Proble
     })
 }
 
-/// The last event that the client has (as in the HTML standard's event streams).
+/// Returns the id of the last event that the client received (`Last-Event-ID` of the HTML standard's event streams).
 fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     let Some(value) = headers.get("last-event-id") else {
         return Ok(None);

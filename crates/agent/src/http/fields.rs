@@ -1,10 +1,10 @@
-//! The fields of a JSON body, each named where it is wrong. What stands in them is never repeated.
+//! The fields of a JSON body. Errors name the invalid field but never repeat its value.
 
 use serde_json::{Map, Value};
 
 use super::Problem;
 
-/// A JSON object that came from outside.
+/// A JSON object from a request body.
 pub(super) struct JsonFields(Map<String, Value>);
 
 impl JsonFields {
@@ -26,7 +26,7 @@ impl JsonFields {
         }
     }
 
-    /// Refuses fields that nobody reads: a misspelt one would silently change what happens.
+    /// Returns an error if the body has a field that is not in `known`: a misspelt field would otherwise be ignored silently.
     pub(super) fn only(self, known: &[&str]) -> Result<Self, Problem> {
         if self.0.keys().all(|name| known.contains(&name.as_str())) {
             return Ok(self);
@@ -40,7 +40,7 @@ impl JsonFields {
         ))
     }
 
-    /// A field; `null` is none.
+    /// Removes and returns a field. A field with the value `null` counts as absent.
     pub(super) fn take(&mut self, name: &str) -> Option<Value> {
         self.0.remove(name).filter(|value| !value.is_null())
     }

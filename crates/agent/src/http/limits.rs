@@ -1,21 +1,21 @@
-//! What one request may cost where the agent has an address of its own.
+//! Limits of requests to an agent that listens on an address of its own.
 
 use serde::{Deserialize, Serialize};
 use wardgate_edge::{BodyLimits, ConnectionLimits, ListenerLimits};
 
-/// What one request may cost.
+/// Limits of requests and connections.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpLimits {
-    /// Largest body, bytes.
+    /// Maximum size of a body, in bytes.
     pub body_bytes: usize,
-    /// Seconds to send the header of a request.
+    /// Timeout for receiving the header of a request, in seconds.
     pub header_seconds: u64,
-    /// Seconds to send the body of a request.
+    /// Timeout for receiving the body of a request, in seconds.
     pub body_seconds: u64,
-    /// Open connections; further ones are refused, but for probes.
+    /// Maximum number of open connections. Further connections are refused, except those of probes.
     pub connections: usize,
-    /// How long one connection lasts, and what one client may take.
+    /// Limits on the lifetime of a connection and on the share of one client.
     pub listener: ListenerLimits,
 }
 
@@ -32,7 +32,7 @@ impl Default for HttpLimits {
 }
 
 impl HttpLimits {
-    /// Those of a body.
+    /// Returns the limits of a body.
     pub fn body(&self) -> BodyLimits {
         BodyLimits {
             bytes: self.body_bytes,
@@ -40,7 +40,7 @@ impl HttpLimits {
         }
     }
 
-    /// Those of connections.
+    /// Returns the limits of connections.
     pub fn connections(&self) -> ConnectionLimits {
         ConnectionLimits {
             connections: self.connections,

@@ -1,4 +1,4 @@
-//! HTTP: every path in one list.
+//! The HTTP API of the agent, and the list of its paths.
 //!
 //! ```text
 //!  request ─▶ admission: host, origin ─▶ token ─▶ method ─▶ media type ─▶ body
@@ -37,7 +37,8 @@ pub use limits::HttpLimits;
 use problem::Problem;
 pub use problem::listed_failures;
 
-/// What pages of a welcome origin may do. OpenAI's client for browsers sends many headers of its own.
+/// What web pages of an allowed origin may do. The request headers are not limited, because OpenAI's browser client sends many
+/// headers of its own.
 const GRANTS: Grants = Grants {
     methods: "GET, POST",
     request_headers: "authorization, *",
@@ -45,14 +46,14 @@ const GRANTS: Grants = Grants {
     response_headers: "www-authenticate",
 };
 
-/// A token that is good at `/mcp`.
+/// Access: a caller with a token that is valid at `/mcp`.
 const CALLER: &str = "a caller";
 const EVERYBODY: &str = "everybody";
 
 const CHAT: &str = "the turn of a chat, from `message`, `model`, `conversation_id`, `message_id`; `Last-Event-ID` resumes. \
     200 `application/x-ndjson`: [events](../chat-with-an-assistant.md#send-a-message)";
 
-/// Every path.
+/// All routes.
 const ROUTES: &[Route<Arc<Endpoints>>] = &[
     Route {
         info: RouteInfo::new("/api/chat/message/", POST, CALLER, CHAT),
@@ -62,7 +63,7 @@ const ROUTES: &[Route<Arc<Endpoints>>] = &[
         info: RouteInfo::new("/api/chat/message", POST, CALLER, "the same"),
         handler: |here, methods| endpoint(here, methods, chat::post),
     },
-    // What chat services of before called it.
+    // The path of earlier chat services, kept for compatibility.
     Route {
         info: RouteInfo::new("/chat", POST, CALLER, "the same"),
         handler: |here, methods| endpoint(here, methods, chat::post),
@@ -103,29 +104,29 @@ const ROUTES: &[Route<Arc<Endpoints>>] = &[
     },
 ];
 
-/// Every path, for the reference.
+/// Returns a description of every route, for the reference documentation.
 pub fn listed_routes() -> Vec<&'static RouteInfo> {
     routes::describe(ROUTES)
 }
 
-/// The paths of an agent.
+/// The HTTP endpoints of an agent.
 pub struct Endpoints {
-    /// Who answers.
+    /// The agent that answers the requests.
     pub agent: Agent,
-    /// Whom it lets in: the gateway's, where both have one address.
+    /// The admission checks: those of the gateway if both share one address.
     pub admission: Admission,
-    /// Time and ids.
+    /// The source of time and ids.
     pub ambient: Ambient,
 }
 
 impl Endpoints {
-    /// The paths alone, to stand beside others. What is under `/v1/` and `/api/` and unknown is answered here too:
-    /// clients of these read no JSON-RPC.
+    /// Returns the routes, to be merged into another router. Unknown paths under `/v1/` and `/api/` are answered here too,
+    /// because clients of these paths do not understand JSON-RPC errors.
     pub fn router(self) -> Router {
         routes::build_router(ROUTES, &Arc::new(self))
     }
 
-    /// The paths on an address of their own, beside `probes`.
+    /// Returns the routes and `probes`, for an address of their own.
     pub fn alone(self, probes: Router) -> Router {
         self.router().merge(probes).fallback(not_found)
     }

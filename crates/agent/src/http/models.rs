@@ -1,4 +1,4 @@
-//! `GET /v1/models`: the assistants, as OpenAI lists models.
+//! `GET /v1/models`: lists the assistants in the format of OpenAI's model list.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ fn entry(model: &Model) -> Value {
     json!({
         "id": model.name,
         "object": "model",
-        // Clients insist on a time; an assistant has none.
+        // Clients require a creation time, which an assistant does not have.
         "created": 0,
         "owned_by": "wardgate",
         "wardgate": { "description": model.description, "missing": model.missing },

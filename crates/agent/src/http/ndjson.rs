@@ -1,4 +1,4 @@
-//! Events as newline-delimited JSON: one object a line, sent as it happens; an empty line says that the stream lives.
+//! Events as newline-delimited JSON: one object per line, sent immediately. An empty line is a keep-alive.
 
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -21,7 +21,7 @@ pub(super) fn reply(events: EventStream) -> Response {
 }
 
 fn line(event: &AgentEvent) -> Bytes {
-    // Texts, numbers and JSON values: nothing in an event can fail to be written.
+    // Events contain only texts, numbers and JSON values, so serialization cannot fail.
     let mut line = serde_json::to_vec(event).unwrap_or_default();
     line.push(b'\n');
     line.into()

@@ -1,4 +1,4 @@
-//! What a client reads where there is no answer: an HTTP status and OpenAI's error object, on every path alike.
+//! Error responses: an HTTP status and OpenAI's error object, the same for every path.
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode, header};
@@ -7,10 +7,10 @@ use wardgate_edge::{BodyRefusal, TokenRefusal};
 
 use crate::event::{ErrorKind, EventBody};
 
-/// OpenAI's clients send a request again after most failures, unless this header says no.
+/// The header that tells OpenAI's clients not to retry. By default, they retry most failures.
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
-/// A request that is refused, or failed before anything of its answer was sent.
+/// The response to a request that is refused, or that failed before any part of its answer was sent.
 #[derive(Debug, Clone)]
 pub(super) struct Problem {
     status: StatusCode,
@@ -20,7 +20,7 @@ pub(super) struct Problem {
     header: Option<Header>,
 }
 
-/// The one header that belongs to a problem.
+/// The additional header of a problem.
 #[derive(Debug, Clone)]
 enum Header {
     Allow(&'static str),
@@ -39,7 +39,7 @@ impl Problem {
         }
     }
 
-    /// A field of the body that cannot be used as it is.
+    /// Creates a problem for an invalid field of the request.
     pub(super) fn field(param: &'static str, message: impl Into<String>) -> Self {
         Self {
             param: Some(param),
@@ -66,7 +66,7 @@ impl Problem {
         }
     }
 
-    /// A turn that ended without an answer. `events` are those so far.
+    /// Creates a problem for a turn that ended without an answer from the events that it sent.
     pub(super) fn of_failed_turn<'a>(events: impl IntoIterator<Item = &'a EventBody>) -> Self {
         let failure = events.into_iter().filter_map(|event| match event {
             EventBody::Error { kind, message } => Some((*kind, message)),
@@ -86,9 +86,9 @@ impl Problem {
                 param: Some("model"),
                 ..problem
             },
-            // Nothing was begun: the one failure that is worth another try as it is.
+            // No turn was started, so this is the only failure that is worth a retry of the same request.
             ErrorKind::TooManyTurns => problem,
-            // Tools may have run; a second turn would run them once more.
+            // Tools may have run, and a retry would run them again.
             _ => Self {
                 header: Some(Header::NoRetry),
                 ..problem
@@ -96,12 +96,12 @@ impl Problem {
         }
     }
 
-    /// The word for metrics.
+    /// Returns the error code, which also labels metrics.
     pub(super) fn code(&self) -> &'static str {
         self.code
     }
 
-    /// `{"error": …}`, as it also stands in a stream that fails on its way.
+    /// Returns the body `{"error": …}`, which is also sent inside a stream that fails.
     pub(super) fn body(&self) -> Value {
         let kind = match self.status {
             StatusCode::UNAUTHORIZED => "authentication_error",
@@ -118,14 +118,14 @@ impl Problem {
     }
 }
 
-/// The status and the `code` of a failure before the answer begins.
+/// Returns the status and the `code` of a failure that occurs before the answer begins.
 fn response_to(kind: ErrorKind) -> (StatusCode, &'static str) {
     let status = match kind {
         ErrorKind::InvalidRequest => StatusCode::BAD_REQUEST,
         ErrorKind::UnknownModel => return (StatusCode::NOT_FOUND, "model_not_found"),
         ErrorKind::TooManyTurns => StatusCode::TOO_MANY_REQUESTS,
-        // Not 503: the same request fails until somebody changes the configuration, and clients, proxies and load
-        // balancers send a request again that got a 5xx.
+        // Not 503: the same request fails until the configuration is changed, and clients, proxies and load balancers retry
+        // requests that fail with a 5xx status.
         ErrorKind::ModelNotConfigured => StatusCode::NOT_FOUND,
         ErrorKind::ModelFailed
         | ErrorKind::EmptyAnswer
@@ -138,7 +138,7 @@ fn response_to(kind: ErrorKind) -> (StatusCode, &'static str) {
     (status, kind.as_str())
 }
 
-/// The status and the `code` of every failure before the answer begins, for the reference.
+/// Returns the status and the `code` of every failure that can occur before the answer begins, for the reference documentation.
 pub fn listed_failures() -> Vec<(StatusCode, &'static str)> {
     ErrorKind::ALL.into_iter().map(response_to).collect()
 }

@@ -1,9 +1,9 @@
-//! From events to the bytes of a response, no faster than its client reads.
+//! Response bodies made of events, with backpressure from the client.
 //!
 //! ```text
-//!  events ─▶ render ─▶ one piece at most ─▶ connection
-//!     ▲                                        │
-//!     └── dropped when the client hangs up, or reads nothing for a minute
+//!  events ─▶ render ─▶ buffer of one piece ─▶ connection
+//!     ▲                                           │
+//!     └── dropped when the client disconnects, or reads nothing for a minute
 //! ```
 
 use std::convert::Infallible;
@@ -19,21 +19,22 @@ use tracing::Instrument;
 
 use crate::{AgentEvent, EventStream};
 
-/// Tells proxies to pass on what they get at once.
+/// The header that tells proxies not to buffer the response.
 pub(super) const UNBUFFERED: (HeaderName, &str) =
     (HeaderName::from_static("x-accel-buffering"), "no");
 
-/// After so long without an event the stream shows that it lives: proxies close what is silent.
+/// Time without an event after which a keep-alive is sent, because proxies close idle connections.
 const SILENCE: Duration = Duration::from_secs(15);
-/// A client that takes nothing for so long is gone.
+/// Time after which a client that reads nothing counts as gone.
 const STALLED: Duration = Duration::from_secs(60);
-/// Pieces made before the client took them; the turn itself keeps some events more.
+/// Number of rendered pieces buffered for the client. The turn itself buffers some further events.
 const AHEAD: usize = 1;
 
-/// A body of what `render` makes of each event; `alive` is sent in silence.
+/// Returns a body that consists of the result of `render` for each event, and of `alive` as a keep-alive while there are no
+/// events.
 ///
-/// Events are asked for one by one, and not while the client is behind: a model is read no faster than its answer.
-/// When the client hangs up, the events are dropped, and with them the work behind them.
+/// The next event is requested only when the client has caught up, so that the model is not read faster than its answer.
+/// When the client disconnects, the events are dropped, which cancels the turn.
 pub(super) fn body(
     events: EventStream,
     alive: &'static str,
@@ -59,7 +60,7 @@ async fn drive(
                 Err(_) => Bytes::from_static(alive.as_bytes()),
             },
         };
-        // Some events have nothing to show in some dialects.
+        // Some events have no representation in some formats.
         if piece.is_empty() {
             continue;
         }

@@ -1,4 +1,4 @@
-//! An issuer of tokens, endpoints that trust it, and turns with a script.
+//! Test support: a token issuer, endpoints that trust it, and scripted turns.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ impl TestEndpoints {
         }
     }
 
-    /// A request with a good token; `change` makes it another.
+    /// Sends a request with a valid token; `change` can modify the request.
     pub(super) async fn send(
         &self,
         method: &str,
@@ -88,7 +88,7 @@ pub(super) async fn text(body: Body) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// What can be told again, whatever was told before: the same event with its place and time.
+/// Returns an event with a fixed timestamp, so that it is always the same.
 pub(super) fn event(id: u64, body: EventBody) -> AgentEvent {
     AgentEvent {
         id,
@@ -120,7 +120,7 @@ pub(super) fn done(finish_reason: FinishReason) -> EventBody {
     }
 }
 
-/// A question that took one tool to answer.
+/// Returns the events of a turn that calls one tool.
 pub(super) fn an_answer() -> Vec<EventBody> {
     vec![
         token("Let me look. "),
@@ -145,7 +145,7 @@ pub(super) fn an_answer() -> Vec<EventBody> {
     ]
 }
 
-/// The data of server-sent events; the last may be no JSON.
+/// Returns the data of server-sent events as JSON, or as a string if it is not valid JSON.
 pub(super) fn data(events: &str) -> Vec<Value> {
     let data = events
         .split("\n\n")

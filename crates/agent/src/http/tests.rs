@@ -185,7 +185,7 @@ async fn every_event_is_a_line() {
     insta::assert_snapshot!(text(reply.into_body()).await);
 }
 
-/// The next piece of a body.
+/// Returns the next piece of a body.
 async fn piece(body: &mut Body) -> String {
     let frame = tokio::time::timeout(Duration::from_secs(40), body.frame()).await;
     let bytes = frame.unwrap().unwrap().unwrap().into_data().unwrap();
@@ -206,7 +206,7 @@ async fn an_event_is_sent_as_it_happens_and_silence_is_filled() {
     assert!(body.frame().await.is_none());
 }
 
-/// Endless events, and how many were asked for.
+/// Returns endless events, and the number of events that were requested.
 fn endless() -> (EventStream, watch::Receiver<u64>) {
     let (asked, asked_for) = watch::channel(0);
     let events = stream::iter(1..).map(move |id| {
@@ -220,7 +220,7 @@ fn endless() -> (EventStream, watch::Receiver<u64>) {
 async fn a_client_that_does_not_read_stops_the_model_and_is_given_up() {
     let (events, mut asked) = endless();
     let body = ndjson::reply(events).into_body();
-    // Its sender goes with the events.
+    // The sender is dropped together with the events.
     let ended = async { while asked.changed().await.is_ok() {} };
     tokio::time::timeout(Duration::from_secs(120), ended)
         .await

@@ -1,12 +1,12 @@
-//! One answer while it comes in, the same for every wire: what is in it goes in at one end, events come out
-//! at the other, in the order and with the promises of [`ModelEvent`].
+//! Assembles an answer from the pieces of a provider's stream, independent of the provider's API. The resulting events have the
+//! order and the guarantees of [`ModelEvent`].
 
 use std::collections::VecDeque;
 
 use super::calls::{ArgumentsPiece, CallIds, CallPiece, Calls};
 use crate::model::{FinishReason, ModelError, ModelEvent, TokenUsage};
 
-/// What a call costs of the room besides its texts.
+/// Number of bytes that a piece of a call counts for in addition to its texts.
 const CALL_BYTES: usize = 64;
 
 /// The assembly of one answer from the pieces of a provider's stream.
@@ -18,7 +18,7 @@ pub(super) struct AnswerAssembly {
     usage: Option<TokenUsage>,
     stopped: Option<FinishReason>,
     is_over: bool,
-    /// Bytes that may still come.
+    /// Number of bytes that the answer may still grow by.
     room: usize,
 }
 
@@ -35,12 +35,12 @@ impl AnswerAssembly {
         }
     }
 
-    /// The next event that came out.
+    /// Returns the next assembled event.
     pub(super) fn event(&mut self) -> Option<ModelEvent> {
         self.events.pop_front()
     }
 
-    // === what the wires put in ===
+    // === input from the API of the provider ===
 
     pub(super) fn text(&mut self, text: &str) -> Result<(), ModelError> {
         if !text.is_empty() {
@@ -59,7 +59,7 @@ impl AnswerAssembly {
         Ok(())
     }
 
-    /// Calls come out at the end: only then is it sure that none was cut.
+    /// Adds a piece of a call. Calls are emitted at the end of the answer, because only then it is certain that none was cut off.
     pub(super) fn call(&mut self, piece: &CallPiece<'_>) -> Result<(), ModelError> {
         let arguments = match piece.arguments {
             Some(ArgumentsPiece::More(text)) => text.len(),
@@ -72,7 +72,7 @@ impl AnswerAssembly {
         Ok(())
     }
 
-    /// The last count of each kind is the one that holds.
+    /// Records token counts. The last count of each kind is valid.
     pub(super) fn usage(&mut self, input: Option<u64>, output: Option<u64>) {
         if input.is_none() && output.is_none() {
             return;
@@ -82,12 +82,12 @@ impl AnswerAssembly {
         usage.output = output.unwrap_or(usage.output);
     }
 
-    /// The model stopped; counts may follow.
+    /// Records that the model stopped. Token counts may still follow.
     pub(super) fn stopped(&mut self, reason: FinishReason) {
         self.stopped = Some(reason);
     }
 
-    /// The provider's last word was said.
+    /// Records that the provider ended its stream.
     pub(super) fn over(&mut self) {
         self.is_over = true;
     }
@@ -97,9 +97,9 @@ impl AnswerAssembly {
         Ok(())
     }
 
-    // === its end ===
+    // === end of the answer ===
 
-    /// Whether nothing more is needed, though something may still come.
+    /// Returns whether the answer is complete, although token counts may still follow.
     pub(super) fn has_stopped(&self) -> bool {
         self.stopped.is_some()
     }
@@ -108,7 +108,7 @@ impl AnswerAssembly {
         self.is_over
     }
 
-    /// Lets the last events out. An answer that ends without saying why was cut.
+    /// Emits the last events. An answer that ends without a reason was cut off.
     pub(super) fn end(&mut self) -> Result<(), ModelError> {
         let calls = std::mem::take(&mut self.calls);
         let (calls, reason) = match self.stopped.take() {
@@ -116,7 +116,7 @@ impl AnswerAssembly {
                 (calls.ended(&mut self.ids), FinishReason::Stop)
             }
             Some(reason) => (calls.whole(&mut self.ids).0, reason),
-            // Some servers say only that there is no more.
+            // Some servers only mark the end of the stream and send no reason.
             None if self.is_over => {
                 let (calls, all) = calls.whole(&mut self.ids);
                 all.map_err(|_| ModelError::Cut)?;
@@ -124,7 +124,7 @@ impl AnswerAssembly {
             }
             None => return Err(ModelError::Cut),
         };
-        // Many servers say `stop` after calls, some say `tool_calls` without any.
+        // Many servers send `stop` after calls, and some send `tool_calls` without calls.
         let reason = match reason {
             FinishReason::Stop if !calls.is_empty() => FinishReason::Calls,
             reason => reason,

@@ -1,4 +1,4 @@
-//! Anthropic messages: content in blocks, the results of tools inside messages of the user.
+//! The Anthropic Messages API: content in blocks, and tool results inside user messages.
 
 use serde_json::{Map, Value, json};
 
@@ -9,11 +9,11 @@ use crate::model::{
     FinishReason, Function, FunctionCall, FunctionChoice, ModelError, ModelMessage, ModelRequest,
 };
 
-/// The wire asks for a limit; this one every model takes.
+/// The value of `max_tokens` if the request has no limit. The API requires one, and every model supports this value.
 const DEFAULT_MAX_OUTPUT_TOKENS: u32 = 4_096;
 
-/// The body of a request. What the system says anywhere in a conversation goes to its top: the wire knows no
-/// other place.
+/// Returns the body of a request. All system messages of the conversation are moved to the top-level `system` member,
+/// because the API has no other place for them.
 pub(super) fn body(request: &ModelRequest) -> Value {
     let mut body = json!({
         "model": request.model,
@@ -45,7 +45,8 @@ pub(super) fn body(request: &ModelRequest) -> Value {
     body
 }
 
-/// Neighbours of one role become one message: all results of an answer have to be in the message that follows it.
+/// Converts messages. Adjacent messages of one role are merged, because the API requires all results of an answer's calls in the
+/// next message.
 fn messages(messages: &[ModelMessage]) -> Vec<Value> {
     let mut turns: Vec<(&str, Vec<Value>)> = Vec::new();
     for message in messages {
@@ -78,12 +79,13 @@ fn messages(messages: &[ModelMessage]) -> Vec<Value> {
         .collect()
 }
 
-/// An empty one is refused.
+/// Returns a text block, or `None` for blank text, because the API rejects empty text blocks.
 fn text_block(text: &str) -> Option<Value> {
     (!text.trim().is_empty()).then(|| json!({"type": "text", "text": text}))
 }
 
-/// The wire has no place for arguments that are no object; the result that follows tells what was wrong.
+/// Converts a call. Arguments that are not an object become `{}`, because the API accepts only objects; the result of the call
+/// tells the model what was wrong.
 fn call(call: &FunctionCall) -> Value {
     let input: Map<String, Value> = serde_json::from_str(&call.arguments).unwrap_or_default();
     json!({"type": "tool_use", "id": call.id, "name": call.name, "input": input})
@@ -97,7 +99,7 @@ fn tool(function: &Function) -> Value {
     })
 }
 
-/// Reads one event of a stream, or a whole message of a server that does not stream.
+/// Reads one event of a stream, or the complete message of a server that does not stream.
 pub(super) fn read_frame(frame: &str, answer: &mut AnswerAssembly) -> Result<(), ModelError> {
     let Ok(Value::Object(event)) = serde_json::from_str(frame) else {
         return Err(ModelError::Unreadable);
@@ -140,14 +142,14 @@ pub(super) fn read_frame(frame: &str, answer: &mut AnswerAssembly) -> Result<(),
             usage(event.get("usage"), answer);
             stopped(event.get("stop_reason"), answer);
         }
-        // Pings, ends of blocks, and whatever is invented later.
+        // Pings, ends of blocks and unknown event types are ignored.
         _ => {}
     }
     Ok(())
 }
 
-/// A block as it begins, or a whole one. The input of one that begins is an empty object that the pieces after
-/// it replace.
+/// Reads the start of a block, or a complete block. The start of a tool call has an empty object as its input, which the
+/// following deltas replace.
 fn block(block: &Value, index: Option<u64>, answer: &mut AnswerAssembly) -> Result<(), ModelError> {
     let text = |key: &str| block.get(key).and_then(Value::as_str);
     match text("type") {
@@ -183,7 +185,7 @@ fn delta(delta: &Value, index: Option<u64>, answer: &mut AnswerAssembly) -> Resu
     }
 }
 
-/// What was read from a cache was read too.
+/// Reads token counts. Input tokens that were written to or read from a cache count as input too.
 fn usage(usage: Option<&Value>, answer: &mut AnswerAssembly) {
     let count = |key: &str| usage?.get(key)?.as_u64();
     let cached = ["cache_creation_input_tokens", "cache_read_input_tokens"]

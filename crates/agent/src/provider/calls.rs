@@ -1,4 +1,4 @@
-//! Calls of one answer, put together from the pieces that providers send them in.
+//! Assembles the function calls of an answer from the pieces in which providers send them.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use wardgate_domain::Ambient;
 
 use crate::model::FunctionCall;
 
-/// One piece of a call. Which call it belongs to is said by its index, by its id, by both, or not at all.
+/// A piece of a call. The index, the id, both or neither identify the call that the piece belongs to.
 #[derive(Debug, Default)]
 pub(super) struct CallPiece<'a> {
     pub(super) index: Option<u64>,
@@ -16,14 +16,14 @@ pub(super) struct CallPiece<'a> {
     pub(super) arguments: Option<ArgumentsPiece<'a>>,
 }
 
-/// The arguments of a piece: some more of their text, or all of them.
+/// The arguments in a piece: a fragment of their text, or the complete value.
 #[derive(Debug)]
 pub(super) enum ArgumentsPiece<'a> {
     More(&'a str),
     Whole(&'a Value),
 }
 
-/// A call as far as its pieces have come.
+/// A call as far as its pieces have arrived.
 #[derive(Debug, Default)]
 struct PartialCall {
     index: Option<u64>,
@@ -33,19 +33,19 @@ struct PartialCall {
 }
 
 impl PartialCall {
-    /// Whether nothing can follow. Empty arguments may be whole, or not yet begun.
+    /// Returns whether the arguments are complete. Empty arguments do not count, because more of them may follow.
     fn is_whole(&self) -> bool {
         serde_json::from_str::<Map<String, Value>>(&self.arguments).is_ok()
     }
 }
 
-/// The calls so far.
+/// The calls received so far.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     parts: Vec<PartialCall>,
 }
 
-/// A call whose end the answer lacks.
+/// An error for an answer that contains an incomplete call.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct UnfinishedCall;
 
@@ -74,8 +74,8 @@ impl Calls {
         }
     }
 
-    /// The call that a piece goes on with. Some servers give every call the index 0 or none at all, so a
-    /// piece that brings another id, or a name after arguments, begins a call of its own.
+    /// Returns the position of the call that a piece continues, or `None` if the piece begins a new call. Some servers send the
+    /// index 0 or no index for every call, so a piece with a different id, or with a name after arguments, begins a new call.
     fn place_of(&self, piece: &CallPiece<'_>) -> Option<usize> {
         let at = match (piece.index, piece.id) {
             (Some(index), _) => self.last(|part| part.index == Some(index))?,
@@ -99,8 +99,8 @@ impl Calls {
         self.parts.iter().rposition(is_it)
     }
 
-    /// All calls of an answer that the model ended itself, whatever their names and arguments are: what is wrong with
-    /// them is for the model to hear. One that the model gave no name is called `null`.
+    /// Returns all calls of an answer that the model itself ended, without checking names and arguments: the model is told
+    /// about invalid ones later. A call without a name is named `null`.
     pub(super) fn ended(self, ids: &mut CallIds) -> Vec<FunctionCall> {
         self.parts
             .into_iter()
@@ -118,7 +118,7 @@ impl Calls {
             .collect()
     }
 
-    /// The calls that are surely whole, of an answer that somebody else ended.
+    /// Returns the calls that are certainly complete, for an answer that the model did not end itself.
     pub(super) fn whole(
         mut self,
         ids: &mut CallIds,
@@ -134,7 +134,7 @@ impl Calls {
     }
 }
 
-/// The ids of a turn's calls: each call has one of its own.
+/// The ids of the calls of a turn, which are unique.
 #[derive(Debug)]
 pub(super) struct CallIds {
     taken: HashSet<String>,
@@ -142,12 +142,13 @@ pub(super) struct CallIds {
 }
 
 impl CallIds {
-    /// `taken` are those of calls before.
+    /// Creates a generator of ids that differ from `taken`, the ids of earlier calls.
     pub(super) fn new(taken: HashSet<String>, ambient: Ambient) -> Self {
         Self { taken, ambient }
     }
 
-    /// The provider's id, or one of ours: nine letters and digits, which every provider takes back.
+    /// Returns the provider's id, or a generated id if it is empty or already taken. Generated ids have nine letters and digits,
+    /// a form that every provider accepts.
     fn unique(&mut self, id: String) -> String {
         const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
         if !id.is_empty() && self.taken.insert(id.clone()) {

@@ -1,5 +1,5 @@
-//! What was asked and answered, as the OpenTelemetry GenAI conventions write messages: in traces, where the
-//! configuration says so.
+//! Requests and answers as messages of the OpenTelemetry GenAI semantic conventions, for traces. Used only if the
+//! configuration enables it.
 
 use serde_json::{Value, json};
 use tracing::Span;
@@ -7,7 +7,7 @@ use wardgate_telemetry::{contents, names};
 
 use crate::model::{FinishReason, FunctionCall, ModelEvent, ModelMessage, ModelRequest};
 
-/// An answer as far as it came.
+/// The content of an answer as far as it was received.
 #[derive(Default)]
 pub(super) struct Contents {
     text: String,
@@ -16,7 +16,7 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    /// Of an answer to `request`, which is released at once.
+    /// Adds the messages of `request` to the span and returns the empty content of the answer.
     pub(super) fn of(request: &ModelRequest, span: &Span) -> Self {
         let input: Value = request.messages.iter().map(message).collect();
         contents::release(span, names::GENAI_INPUT_MESSAGES, input.to_string());
@@ -32,7 +32,7 @@ impl Contents {
         }
     }
 
-    /// Releases what was seen.
+    /// Adds the content that was received to the span.
     pub(super) fn end(&self, span: &Span) {
         let output = json!([self.answer()]);
         contents::release(span, names::GENAI_OUTPUT_MESSAGES, output.to_string());
@@ -72,7 +72,7 @@ fn message(message: &ModelMessage) -> Value {
 fn parts(text: &str, calls: &[FunctionCall]) -> Value {
     let text = (!text.is_empty()).then(|| json!({ "type": "text", "content": text }));
     let calls = calls.iter().map(|call| {
-        // Whatever the model wrote instead of JSON is told as it stands.
+        // Arguments that are not JSON are included as a string.
         let read = serde_json::from_str(&call.arguments);
         let arguments: Value = read.unwrap_or_else(|_| call.arguments.clone().into());
         json!({ "type": "tool_call", "id": call.id, "name": call.name, "arguments": arguments })

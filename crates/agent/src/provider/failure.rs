@@ -1,4 +1,4 @@
-//! What a provider says when it does not answer, in words of ours.
+//! Converts error responses of providers to [`ModelError`].
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use wardgate_egress::retry_after;
 
 use crate::model::ModelError;
 
-/// An answer that is not a success. Its body is read for what it is about and never shown.
+/// Returns the error for a response with an unsuccessful status. The body is used to classify the error and is never shown.
 pub(super) fn of_status(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ModelError {
     let body = serde_json::from_slice(body).unwrap_or(Value::Null);
     classify(status.as_u16(), &error_text(&body), || retry_after(headers))
 }
 
-/// An error object in the place of an answer, or in the middle of one.
+/// Returns the error for an error object that is sent instead of an answer or in the middle of one.
 pub(super) fn of_object(error: &Value) -> ModelError {
     let code = match error.get("code") {
         Some(Value::String(code)) => code.parse().ok(),
@@ -45,7 +45,7 @@ fn classify(
         mentions(&["model"]) && mentions(&["not found", "not_found", "does not exist"]);
     match status {
         401 | 403 => ModelError::Credentials { status },
-        // No time to wait makes up for an account without money.
+        // Waiting does not help an account without credit.
         429 if mentions(&["insufficient_quota"]) => ModelError::Refused { status },
         429 | 503 | 529 => ModelError::Busy {
             retry_after: retry_after(),
@@ -61,7 +61,7 @@ fn classify(
     }
 }
 
-/// Every text of an error object, as the many servers nest them, in lower case.
+/// Returns all texts of an error object in lower case, because servers nest them in different ways.
 fn error_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.to_lowercase(),

@@ -1,6 +1,5 @@
-//! The pieces an answer comes in: server-sent events, or JSON values one after the other. Which of them is
-//! told by the first byte, since servers answer with one document where a stream was asked for, and name
-//! content types that are not what they send.
+//! Splits the body of an answer into frames: server-sent events, or consecutive JSON values. The first byte determines the
+//! format, because some servers answer a streaming request with a single document, and some send a wrong content type.
 
 use bytes::{Buf, Bytes};
 use futures::stream::{self, BoxStream};
@@ -9,10 +8,10 @@ use wardgate_mcp::event_stream::EventReader;
 
 use crate::model::ModelError;
 
-/// Bytes of an answer as they arrive; no two of its errors.
+/// The bytes of an answer as they arrive. It ends after its first error.
 pub(super) type ByteStream = BoxStream<'static, Result<Bytes, ModelError>>;
 
-/// No event and no JSON value is larger.
+/// Maximum size of an event or a JSON value, in bytes.
 const MAX_FRAME_BYTES: usize = 4 << 20;
 
 pub(super) enum Frames {
@@ -21,7 +20,7 @@ pub(super) enum Frames {
 }
 
 impl Frames {
-    /// Waits for the first byte.
+    /// Waits for the first byte and determines the format.
     pub(super) async fn open(mut body: ByteStream) -> Result<Self, ModelError> {
         let mut head = Vec::new();
         loop {
@@ -45,7 +44,7 @@ impl Frames {
         }
     }
 
-    /// The text of the next piece; `None` when the body ended well.
+    /// Returns the text of the next frame, or `None` when the body has ended regularly.
     pub(super) async fn next(&mut self) -> Result<Option<String>, ModelError> {
         match self {
             Self::Events(events) => events.next().await,
@@ -57,7 +56,7 @@ impl Frames {
 enum FrameKind {
     Events,
     Values,
-    /// Of a proxy or a wrong address.
+    /// An HTML page of a proxy or of a wrong address.
     Page,
 }
 
@@ -65,13 +64,13 @@ fn kind_of(head: &[u8]) -> Option<FrameKind> {
     match start(head).first()? {
         b'{' | b'[' => Some(FrameKind::Values),
         b'<' => Some(FrameKind::Page),
-        // Perhaps the first bytes of a byte order mark.
+        // These may be the first bytes of a byte order mark.
         0xEF if start(head).len() < 3 => None,
         _ => Some(FrameKind::Events),
     }
 }
 
-/// What follows a byte order mark and white space.
+/// Returns `head` without a leading byte order mark and white space.
 fn start(head: &[u8]) -> &[u8] {
     head.strip_prefix(b"\xEF\xBB\xBF")
         .unwrap_or(head)
@@ -85,7 +84,7 @@ fn with_head(head: Vec<u8>, body: ByteStream) -> ByteStream {
     stream::once(async { Ok(head) }).chain(body).boxed()
 }
 
-/// Server-sent events. Only their data matters: every wire names its events inside it too.
+/// A reader of server-sent events. It returns only their data, because all supported APIs repeat the event name in the data.
 pub(super) struct Events {
     body: ByteStream,
     events: EventReader,
@@ -93,7 +92,7 @@ pub(super) struct Events {
 
 impl Events {
     fn new(body: ByteStream, max_bytes: usize) -> Self {
-        // A last event that lacks its empty line is taken nevertheless; what is in it shows whether it is whole.
+        // A last event without its terminating empty line is accepted; its content shows whether it is complete.
         let end = stream::once(async { Ok(Bytes::from_static(b"\n\n")) });
         Self {
             body: body.chain(end).boxed(),
@@ -116,12 +115,12 @@ impl Events {
     }
 }
 
-/// JSON objects or arrays: one document, or one a line.
+/// A reader of JSON objects or arrays: a single document, or one value per line.
 pub(super) struct Values {
     body: ByteStream,
-    /// Arrived and not yet read.
+    /// Bytes that have arrived but have not been read yet.
     rest: Bytes,
-    /// The value being read.
+    /// The bytes of the value that is being read.
     value: Vec<u8>,
     depth: usize,
     in_text: bool,

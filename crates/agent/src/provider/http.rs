@@ -1,4 +1,4 @@
-//! One request to a provider, and the bytes of its answer under their time limits.
+//! Sends a request to a provider and returns the body of the response, with timeouts.
 
 use std::error::Error as _;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use super::frames::ByteStream;
 use crate::model::ModelError;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// What is read of a refusal.
+/// Maximum number of bytes that are read of an error response.
 const MAX_ERROR_BYTES: usize = 64 << 10;
 
-/// How long is waited for what.
+/// Timeouts of a response.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ResponseTimeouts {
     pub(super) first_byte: Duration,
@@ -36,8 +36,8 @@ pub(super) struct Http {
 }
 
 impl Http {
-    /// Connects to nothing yet, and goes the way that `network` says. No redirect is followed and no proxy of the environment
-    /// asked: either could carry the key elsewhere.
+    /// Creates a client without connecting. Connections use the TLS settings and the proxy of `network`. Redirects and the proxy
+    /// environment variables are ignored, because either could send the key to another server.
     pub(super) fn open(
         url: Url,
         mut headers: HeaderMap,
@@ -59,7 +59,7 @@ impl Http {
         })
     }
 
-    /// Posts `json` and gives the body of a success. Dropping the body ends the request.
+    /// Posts `json` and returns the body of a successful response. Dropping the body cancels the request.
     pub(super) async fn post(
         &self,
         json: Bytes,
@@ -87,7 +87,7 @@ impl Http {
     }
 }
 
-/// The cause tells of addresses and certificates; the URL is left out, as it may name accounts.
+/// Logs the root cause and returns the error. The URL is not logged, because it may contain account names.
 fn not_answered(error: &reqwest::Error) -> ModelError {
     let mut cause = error.source();
     while let Some(deeper) = cause.and_then(std::error::Error::source) {

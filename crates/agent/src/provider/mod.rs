@@ -1,15 +1,16 @@
-//! Model providers: one request out, one stream of events back, whichever wire they speak.
+//! Clients of model providers: each sends a request and returns a stream of events, independent of the provider's API.
 //!
 //! ```text
 //!  ModelRequest ─ body ─▶ Http ─▶ Frames ─ read ─▶ Answer ─▶ ModelEvent …
-//!     (openai · anthropic · ollama)  │ server-sent events   │ calls put together, counts, limits
-//!                                    │ or JSON values        └ ends with Finished, or it was cut
-//!                      again after a pause, but only before the first event
+//!     (openai · anthropic · ollama)  │ server-sent events   │ assembles calls, counts tokens, enforces limits
+//!                                    │ or JSON values        └ ends with Finished, or the answer was cut off
+//!                      retried after a pause, but only before the first event
 //! ```
 //!
-//! Servers differ in small things and the wires take all of it that is clear. What ends early is an error and
-//! gives no call. Memory and time are bounded: by event, by answer, to the first byte, between two, in all.
-//! No key, prompt or answer is in any error or log line, and none in a trace unless the configuration releases it there.
+//! The clients tolerate differences between servers as long as the meaning is clear. An answer that ends early is an error and
+//! yields no call. Size and time are limited: per event, per answer, until the first byte, between two events, and in total.
+//! Errors and log lines never contain keys, prompts or answers. Traces contain prompts and answers only if the configuration
+//! enables it.
 
 mod answer;
 mod anthropic;
@@ -50,10 +51,10 @@ pub(crate) use self::settings::{ProviderKind, ProviderSettings, SettingsError};
 use self::telemetry::AnswerTelemetry;
 use crate::model::{ModelError, ModelEvent, ModelMessage, ModelRequest, ModelStream};
 
-/// Once the model stopped, only counts may follow, and they are not waited for longer than this.
+/// How long to wait for more frames after the model stopped, because only token counts can follow.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// One configured provider. Its connections are pooled and shared.
+/// A configured provider, with a pool of connections.
 #[derive(Debug)]
 pub(crate) struct Provider {
     name: String,
@@ -63,13 +64,13 @@ pub(crate) struct Provider {
     attempts: u32,
     total: Duration,
     max_answer_bytes: usize,
-    /// Whether traces get what is asked and answered.
+    /// Whether traces contain requests and answers.
     has_contents: bool,
     ambient: Ambient,
 }
 
 impl Provider {
-    /// Connects to nothing yet. `name` is its key in `providers`.
+    /// Creates a provider without connecting to it. `name` is its key in `providers`.
     pub(crate) fn open(
         name: &str,
         settings: &ProviderSettings,
@@ -99,7 +100,7 @@ impl Provider {
         })
     }
 
-    /// The same, with what is asked and answered in traces or not.
+    /// Sets whether traces contain requests and answers.
     pub(crate) fn with_contents(self, has_contents: bool) -> Self {
         Self {
             has_contents,
@@ -107,12 +108,12 @@ impl Provider {
         }
     }
 
-    /// Whether it can be told of functions and call them; if not, they are a matter of its prompt.
+    /// Returns whether the provider's API supports function calls. Otherwise, the prompt has to describe the functions.
     pub(crate) fn carries_calls(&self) -> bool {
         self.kind.carries_calls()
     }
 
-    /// Asks for an answer and waits until it begins. Dropping the future or the stream ends the request.
+    /// Sends a request and waits until the answer begins. Dropping the future or the stream cancels the request.
     pub(crate) async fn stream(&self, request: &ModelRequest) -> Result<ModelStream, ModelError> {
         let mut watch = AnswerTelemetry::start(self.kind, &request.model);
         if self.has_contents {
@@ -188,7 +189,7 @@ fn call_ids(request: &ModelRequest) -> HashSet<String> {
     calls.map(|call| call.id.clone()).collect()
 }
 
-/// The reader of one answer.
+/// A reader of one answer.
 struct AnswerReader {
     kind: ProviderKind,
     frames: Frames,
@@ -197,7 +198,7 @@ struct AnswerReader {
 }
 
 impl AnswerReader {
-    /// The next event; `None` after the last.
+    /// Returns the next event, or `None` after the last.
     async fn next(&mut self) -> Result<Option<ModelEvent>, ModelError> {
         loop {
             if let Some(event) = self.answer.event() {
@@ -213,7 +214,7 @@ impl AnswerReader {
         }
     }
 
-    /// Whether there may be another. Nothing that goes wrong after the model stopped takes its answer back.
+    /// Reads a frame and returns whether another may follow. Errors after the model stopped do not invalidate its answer.
     async fn read_frame(&mut self) -> Result<bool, ModelError> {
         let had_stopped = self.answer.has_stopped();
         let frame = if had_stopped {
@@ -240,7 +241,7 @@ impl AnswerReader {
         }
     }
 
-    /// The rest of the events, each counted as it passes.
+    /// Returns the remaining events, and records each in `watch`.
     fn watched(
         self,
         watch: AnswerTelemetry,

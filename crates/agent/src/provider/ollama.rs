@@ -1,6 +1,5 @@
-//! Ollama's `/api/generate`: a text goes in and a text comes out, by the line or in one piece. It knows neither
-//! messages nor functions: those that several messages make up are written as a dialogue, and tools are a
-//! matter of the prompt.
+//! Ollama's `/api/generate`, which takes a prompt and returns text, line by line or as one document. It supports neither
+//! messages nor functions: several messages are written as a dialogue, and the prompt has to describe tools.
 
 use serde_json::{Value, json};
 
@@ -8,7 +7,7 @@ use super::answer::AnswerAssembly;
 use super::failure;
 use crate::model::{FinishReason, ModelError, ModelMessage, ModelRequest};
 
-/// The body of a request.
+/// Returns the body of a request.
 pub(super) fn body(request: &ModelRequest) -> Value {
     let mut body = json!({
         "model": request.model,
@@ -35,7 +34,7 @@ pub(super) fn body(request: &ModelRequest) -> Value {
     body
 }
 
-/// One message stands for itself.
+/// Returns the prompt: the text of a single user message, or a dialogue of several messages.
 fn prompt(messages: &[ModelMessage]) -> String {
     let dialogue: Vec<_> = messages
         .iter()
@@ -57,7 +56,7 @@ fn prompt(messages: &[ModelMessage]) -> String {
     prompt
 }
 
-/// Reads one line of a stream, or a whole answer.
+/// Reads one line of a stream, or a complete answer.
 pub(super) fn read_frame(frame: &str, answer: &mut AnswerAssembly) -> Result<(), ModelError> {
     let Ok(Value::Object(line)) = serde_json::from_str(frame) else {
         return Err(ModelError::Unreadable);

@@ -1,5 +1,5 @@
-//! Chat completions, as OpenAI fixed them and vLLM, llama.cpp, Ollama, LM Studio and many others speak them,
-//! each a little differently.
+//! OpenAI's Chat Completions API, which vLLM, llama.cpp, Ollama, LM Studio and many other servers also provide with small
+//! differences.
 
 use serde_json::{Map, Value, json};
 
@@ -10,7 +10,7 @@ use crate::model::{
     FinishReason, Function, FunctionCall, FunctionChoice, ModelError, ModelMessage, ModelRequest,
 };
 
-/// The body of a request. Newer models of OpenAI's own refuse `max_tokens`, which is all that others know.
+/// Returns the body of a request. Newer models of OpenAI reject `max_tokens`, which is the only form that other servers know.
 pub(super) fn body(request: &ModelRequest, is_openai_itself: bool) -> Value {
     let mut body = json!({
         "model": request.model,
@@ -57,7 +57,7 @@ fn message(message: &ModelMessage) -> Value {
     }
 }
 
-/// Never strict: that would make every optional argument a required one.
+/// Converts a function. `strict` is off, because it would make every optional argument required.
 fn tool(function: &Function) -> Value {
     json!({"type": "function", "function": {
         "name": function.name,
@@ -67,15 +67,15 @@ fn tool(function: &Function) -> Value {
     }})
 }
 
-/// Servers that render the arguments into a template refuse what is no object; the result that follows tells
-/// the model what was wrong with them.
+/// Converts a call. Arguments that are not an object become `{}`, because servers that render them into a template reject
+/// anything else; the result of the call tells the model what was wrong.
 fn call(call: &FunctionCall) -> Value {
     let is_object = serde_json::from_str::<Map<String, Value>>(&call.arguments).is_ok();
     let arguments = if is_object { &call.arguments } else { "{}" };
     json!({"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}})
 }
 
-/// Reads one event of a stream, or a whole answer of a server that does not stream.
+/// Reads one event of a stream, or the complete answer of a server that does not stream.
 pub(super) fn read_frame(frame: &str, answer: &mut AnswerAssembly) -> Result<(), ModelError> {
     let frame = frame.trim();
     if frame == "[DONE]" {
@@ -92,7 +92,7 @@ pub(super) fn read_frame(frame: &str, answer: &mut AnswerAssembly) -> Result<(),
         return Err(failure::of_object(error));
     }
     let choices = chunk.get("choices").and_then(Value::as_array);
-    // Only one answer was asked for.
+    // The request asks for one choice, so others are ignored.
     let first = choices.and_then(|choices| {
         choices
             .iter()
@@ -131,7 +131,7 @@ fn read_message(
     message: &Map<String, Value>,
     answer: &mut AnswerAssembly,
 ) -> Result<(), ModelError> {
-    // Some servers send the same thoughts under both names.
+    // Some servers send the same reasoning under both names.
     let thoughts = ["reasoning_content", "reasoning"]
         .into_iter()
         .find_map(|key| message.get(key)?.as_str());

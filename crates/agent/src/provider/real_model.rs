@@ -1,4 +1,4 @@
-//! Exchanges with a real model behind a real server, started and recorded by `tests/real-model/run`.
+//! Exchanges with a real model on a real server, which `tests/real-model/run` starts and records.
 
 use std::path::Path;
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn server(variable: &str) -> Provider {
     Provider::open("real", &settings, lowest_chance()).unwrap()
 }
 
-/// Sends a request, keeps what the server sent, and reads that.
+/// Sends a request, stores the server's response and returns its text and calls.
 async fn record(
     name: &str,
     provider: &Provider,
@@ -214,7 +214,7 @@ async fn a_real_server_stops_when_nobody_listens() {
         max_output_tokens: Some(5),
         ..ask(vec![user("Say hello in one word.")], vec![])
     };
-    // The server has one slot, which the first answer would hold for minutes.
+    // The server has a single slot, which the first answer would occupy for minutes.
     let answer = complete(&provider, &short).await.unwrap();
     println!(
         "after a cancelled answer: {answer:?} in {:?}",

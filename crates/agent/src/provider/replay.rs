@@ -1,7 +1,7 @@
-//! Recorded and made-up answers, replayed whole, in pieces, and cut.
+//! Tests that replay recorded and invented answers: complete, split into pieces, and cut off.
 //!
-//! A cassette is one exchange with a real model: the request (`NAME.json`) and what the server sent (`NAME.sse`).
-//! `tests/real-model/run` records them anew.
+//! A cassette is one exchange with a real model: the request (`NAME.json`) and the server's response (`NAME.sse`).
+//! `tests/real-model/run` records all cassettes again.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use super::ProviderKind;
 use super::testing::read_pieces;
 use crate::model::{FinishReason, FunctionCall, ModelError, ModelEvent, TokenUsage};
 
-/// Every line end, comments, a byte order mark, letters of several bytes, a call in pieces.
+/// An answer with all kinds of line ends, comments, a byte order mark, multi-byte characters and a call in pieces.
 const CHAT: &str = "\u{feff}: hello\r\n\r\ndata: {\"choices\":[{\"delta\":{\"content\":\"Grüße\"}}]}\r\n\r\n\
     : ping\n\ndata:{\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":\
     {\"name\":\"one\",\"arguments\":\"{\\\"x\\\"\"}}]}}]}\n\nid: 7\rdata: {\"choices\":[{\"delta\":{\"tool_calls\":\
@@ -68,7 +68,7 @@ fn answers() -> Vec<(ProviderKind, Vec<u8>)> {
         .collect()
 }
 
-/// What is read of `bytes` when they arrive in pieces that end at `ends`.
+/// Reads `bytes` as an answer that arrives in pieces which end at `ends`.
 fn read(kind: ProviderKind, bytes: &[u8], ends: &[usize]) -> ReplayedAnswer {
     let mut pieces = Vec::new();
     let mut start = 0;
@@ -91,7 +91,8 @@ fn calls(events: &[ModelEvent]) -> Vec<&FunctionCall> {
     calls.collect()
 }
 
-/// Nothing that is cut gives a call, or ends well, that the whole does not.
+/// Checks that an answer cut off at `at` yields no call and does not end regularly, unless it has the same calls as the complete
+/// answer.
 fn check_cut(kind: ProviderKind, bytes: &[u8], at: usize, whole: &ReplayedAnswer) {
     let (events, end) = read(kind, &bytes[..at], &[]);
     if end == Ok(()) {
@@ -112,7 +113,7 @@ fn recorded_answers_are_read() {
     }
 }
 
-/// Events with their texts, which their own `Debug` leaves out.
+/// Returns a debug representation of events that includes their texts.
 fn shown(events: Vec<ModelEvent>) -> Vec<impl std::fmt::Debug> {
     #[derive(Debug)]
     #[expect(dead_code, reason = "read by Debug")]

@@ -1,4 +1,4 @@
-//! When an attempt at an answer is made again: exponential backoff with full jitter.
+//! Decides on retries of a request to a model: exponential backoff with full jitter.
 
 use std::time::Duration;
 
@@ -6,15 +6,15 @@ use wardgate_domain::Ambient;
 
 use crate::model::ModelError;
 
-/// The longest wait before the second attempt; it doubles for every further one.
+/// Maximum pause before the second attempt. It doubles with every further attempt.
 const FIRST: Duration = Duration::from_millis(500);
-/// No wait is longer, unless the provider asked for it.
+/// Maximum pause, not counting a pause that the provider asks for.
 const LONGEST: Duration = Duration::from_secs(8);
-/// A provider that asks for more than this is not waited for: the person is told instead.
+/// Longest pause that a provider may ask for. If it asks for more, the request fails instead.
 const MOST_ASKED_FOR: Duration = Duration::from_secs(30);
 
-/// How long to wait before the attempt after the `made`th, which failed; never less than the provider asked
-/// for. `None` when another one is of no use.
+/// Returns the pause after attempt number `made` failed, which is at least what the provider asked for, or `None` if no further
+/// attempt should be made.
 pub(super) fn pause(
     made: u32,
     attempts: u32,
@@ -29,7 +29,7 @@ pub(super) fn pause(
     if made >= attempts || asked_for > MOST_ASKED_FOR {
         return None;
     }
-    // Most likely a kept connection that the server had closed: some do after every stream, announced or not.
+    // Most likely the server had closed a pooled connection. Some servers do so after every stream without announcing it.
     if made == 1 && *error == ModelError::Cut {
         return Some(Duration::ZERO);
     }
@@ -40,7 +40,7 @@ pub(super) fn pause(
     Some(asked_for + up_to(longest, ambient))
 }
 
-/// Any length of time from zero to `longest`, each as likely.
+/// Returns a uniformly distributed random duration from zero to `longest`.
 fn up_to(longest: Duration, ambient: &Ambient) -> Duration {
     let nanos = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
     let fraction = u64::from_ne_bytes(ambient.random());

@@ -1,4 +1,4 @@
-//! A text that is never shown.
+//! A secret string that is never shown.
 
 use std::fmt;
 
@@ -6,18 +6,18 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// A key of a provider, or the value of a header that may hold one.
+/// A provider's key, or the value of a header that may contain one.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Secret(String);
 
 impl Secret {
-    /// The text itself, for the wire and for nothing else.
+    /// Returns the secret itself, which may only be used in a request.
     pub(super) fn expose(&self) -> &str {
         &self.0
     }
 }
 
-/// Serde's own complaint about a key of nothing but digits would show it.
+/// Implemented by hand, because the error of the derived implementation would show a key that consists only of digits.
 impl<'de> Deserialize<'de> for Secret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match Value::deserialize(deserializer)? {

@@ -1,4 +1,4 @@
-//! `providers` of the configuration: where a provider is, what it is sent, how long it is waited for.
+//! The configuration section `providers`: the address, the credentials and the timeouts of each provider.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,75 +14,75 @@ use super::secret::Secret;
 
 const LONGEST_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// One entry of `providers`. Lengths of time are written like `30s` or as whole seconds.
+/// One entry of `providers`. Durations are written like `30s` or as whole seconds.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ProviderSettings {
-    /// The wire it speaks.
+    /// The API that the provider supports.
     #[serde(rename = "type")]
     pub(crate) kind: ProviderKind,
-    /// What the wire's paths are appended to: up to `/v1` for `openai`, the bare server for the others.
+    /// The URL to which the API's paths are appended: up to `/v1` for `openai`, the bare server for the others.
     pub(crate) base_url: String,
-    /// An empty one is none.
+    /// The API key. An empty key counts as absent.
     #[serde(default)]
     pub(crate) api_key: Option<Secret>,
-    /// Sent with every request.
+    /// Additional headers of every request.
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, Secret>,
-    /// Plain http to another machine, as inside a cluster.
+    /// Whether plain HTTP to another machine is allowed, for example inside a cluster.
     #[serde(default)]
     pub(crate) allow_http: bool,
-    /// Whom its TLS connections trust, and who we are there.
+    /// The trusted authorities and the client certificate of TLS connections.
     #[serde(default)]
     pub(crate) tls: Option<ProviderTls>,
-    /// URL of an HTTP proxy that connections go through. It may hold a password.
+    /// URL of the HTTP proxy for all connections. It may contain a password.
     #[serde(default)]
     pub(crate) proxy: Option<Secret>,
-    /// From the request to the first byte of the answer.
+    /// Timeout from the request to the first byte of the answer.
     #[serde(with = "duration", default = "one_minute")]
     pub(crate) timeout: Duration,
-    /// Between two pieces of an answer.
+    /// Timeout between two pieces of an answer.
     #[serde(with = "duration", default = "one_minute")]
     pub(crate) idle_timeout: Duration,
-    /// For the whole answer, all attempts at it included.
+    /// Timeout of the complete answer, including all attempts.
     #[serde(with = "duration", default = "ten_minutes")]
     pub(crate) total_timeout: Duration,
-    /// Attempts at one answer, the first one included.
+    /// Maximum number of attempts, including the first.
     #[serde(default = "three")]
     pub(crate) attempts: u32,
-    /// Text, thoughts and calls of one answer together.
+    /// Maximum total size of the text, reasoning and calls of an answer, in bytes.
     #[serde(default = "one_mebibyte")]
     pub(crate) max_answer_bytes: usize,
 }
 
-/// What the files of `tls` hold, in PEM.
+/// The contents of the files of `tls`, in PEM format.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ProviderTls {
     /// The authorities that are trusted instead of the system's.
     #[serde(default)]
     ca: Option<String>,
-    /// What the provider knows us by.
+    /// The client certificate.
     #[serde(default)]
     cert: Option<String>,
     #[serde(default)]
     key: Option<Secret>,
 }
 
-/// What is spoken with a provider.
+/// The API of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ProviderKind {
-    /// Chat completions, as many servers offer them.
+    /// OpenAI's Chat Completions API, which many servers provide.
     OpenAi,
-    /// Anthropic messages.
+    /// The Anthropic Messages API.
     Anthropic,
-    /// `/api/generate`: text in, text out.
+    /// Ollama's `/api/generate`, which takes a prompt and returns text.
     Ollama,
 }
 
 impl ProviderKind {
-    /// As the configuration and the telemetry conventions write it.
+    /// Returns the name used by the configuration and by the OpenTelemetry conventions.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::OpenAi => "openai",
@@ -91,7 +91,7 @@ impl ProviderKind {
         }
     }
 
-    /// Whether the wire carries functions and calls; with others, tools are described in the prompt.
+    /// Returns whether the API supports function calls. For other APIs, the prompt describes the tools.
     pub(crate) fn carries_calls(self) -> bool {
         self != Self::Ollama
     }
@@ -113,7 +113,7 @@ fn one_mebibyte() -> usize {
     1 << 20
 }
 
-/// Settings that no provider can be opened with. Shows no value: it may hold a key.
+/// An error in the settings of a provider. It shows no values, because they may contain a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("provider `{provider}`: {problem}")]
 pub(crate) struct SettingsError {
@@ -131,7 +131,7 @@ impl SettingsError {
 }
 
 impl ProviderSettings {
-    /// Where to post to, and the headers to post with.
+    /// Returns the URL to post to, and the headers of every request.
     pub(super) fn target(&self, name: &str) -> Result<(Url, HeaderMap), SettingsError> {
         let faulty = |problem: String| SettingsError::new(name, problem);
         if self.attempts == 0 || self.max_answer_bytes == 0 {
@@ -154,7 +154,7 @@ impl ProviderSettings {
         Ok((url, self.headers().map_err(faulty)?))
     }
 
-    /// The way to the provider at `url`.
+    /// Returns the TLS and proxy settings for connections to `url`.
     pub(super) fn network(&self, name: &str, url: &Url) -> Result<NetworkSettings, SettingsError> {
         let faulty = |problem: String| SettingsError::new(name, problem);
         let tls = match &self.tls {

@@ -1,5 +1,5 @@
-//! What is measured of every answer: a span and three metrics, named as the OpenTelemetry GenAI conventions do.
-//! Contents are in none of them, but for a trace where the configuration releases them.
+//! Telemetry of answers: a span and three metrics, named according to the OpenTelemetry GenAI semantic conventions. They do not
+//! contain the content of messages, except for traces if the configuration enables it.
 
 use metrics::{Label, histogram};
 use tokio::time::Instant;
@@ -12,15 +12,15 @@ use crate::model::{ModelError, ModelEvent, ModelRequest, TokenUsage};
 
 const CHAT: &str = "chat";
 
-/// The span and the metrics of one answer, from the request to its end, whichever end that is.
+/// The span and the metrics of one answer, from the request to its end, regardless of how it ends.
 pub(super) struct AnswerTelemetry {
     started: Instant,
     span: Span,
     labels: Vec<Label>,
     has_begun: bool,
-    /// `None` once the answer is whole.
+    /// The kind of the failure, or `None` once the answer is complete.
     failure: Option<&'static str>,
-    /// Where they are released.
+    /// The content of the answer, or `None` if traces must not contain it.
     contents: Option<Contents>,
 }
 
@@ -54,7 +54,7 @@ impl AnswerTelemetry {
         }
     }
 
-    /// Puts what is asked and answered into the trace.
+    /// Enables recording of the request and the answer in the trace.
     pub(super) fn release(&mut self, request: &ModelRequest) {
         self.contents = Some(Contents::of(request, &self.span));
     }
@@ -91,7 +91,7 @@ impl AnswerTelemetry {
             self.span.record(field, tokens);
             let mut labels = self.labels.clone();
             labels.push(Label::new(names::GENAI_TOKEN_TYPE, kind));
-            // No answer has more.
+            // No answer has more tokens than a `u32` can hold.
             let tokens = u32::try_from(tokens).unwrap_or(u32::MAX);
             histogram!(names::GENAI_TOKENS, labels).record(tokens);
         }

@@ -1,4 +1,4 @@
-//! Providers as the tests here need them.
+//! Test support for providers.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ use super::telemetry::AnswerTelemetry;
 use super::{AnswerReader, Provider, ProviderKind};
 use crate::model::{FinishReason, FunctionCall, ModelError, ModelEvent, ModelRequest, ModelStream};
 
-/// What `stream` gives, to its end.
+/// Returns all events of `stream`, and the error that ended it, if any.
 pub(super) async fn collect(mut stream: ModelStream) -> (Vec<ModelEvent>, Result<(), ModelError>) {
     let mut events = Vec::new();
     while let Some(event) = stream.next().await {
@@ -33,7 +33,7 @@ pub(super) async fn collect(mut stream: ModelStream) -> (Vec<ModelEvent>, Result
     (events, Ok(()))
 }
 
-/// A whole answer.
+/// A complete answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Completion {
     pub(super) text: String,
@@ -41,7 +41,7 @@ pub(super) struct Completion {
     pub(super) finish: Option<FinishReason>,
 }
 
-/// Asks for an answer and waits until it ends.
+/// Requests an answer and waits until it is complete.
 pub(super) async fn complete(
     provider: &Provider,
     request: &ModelRequest,
@@ -59,8 +59,8 @@ pub(super) async fn complete(
     end.map(|()| answer)
 }
 
-/// What comes of an answer that arrives in these pieces. Neighbouring texts are put together, as their borders
-/// mean nothing.
+/// Returns the events of an answer whose bytes arrive in these pieces. Adjacent texts are joined, because the boundaries
+/// between them have no meaning.
 pub(super) async fn read_pieces(
     kind: ProviderKind,
     pieces: Vec<Vec<u8>>,
@@ -81,7 +81,7 @@ pub(super) async fn read_pieces(
     (joined, end)
 }
 
-/// What a real model once answered.
+/// Returns the events of a recorded answer of a real model.
 pub(crate) async fn recorded(cassette: &str) -> Vec<ModelEvent> {
     let path = format!("{CASSETTES}/{cassette}.sse");
     let bytes = std::fs::read(path).unwrap();
@@ -102,17 +102,17 @@ pub(super) async fn reading(
     })
 }
 
-/// What follows the bytes of a scripted reply.
+/// What happens after the bytes of a scripted reply.
 #[derive(Debug, Clone, Copy)]
 enum ReplyEnding {
     Close,
-    /// Nothing more comes, and the connection stays.
+    /// Nothing more is sent, but the connection stays open.
     Hang,
-    /// The last bytes come again, for ever.
+    /// The body is sent again and again.
     Repeat,
 }
 
-/// One scripted reply, byte for byte.
+/// A scripted reply, byte for byte.
 #[derive(Debug, Clone)]
 pub(super) struct Reply {
     bytes: Vec<u8>,
@@ -120,7 +120,7 @@ pub(super) struct Reply {
 }
 
 impl Reply {
-    /// A status with headers and a body.
+    /// Creates a reply with a status, headers and a body.
     pub(super) fn of(status: &str, headers: &[&str], body: &str) -> Self {
         let length = format!("content-length: {}", body.len());
         let head = [&[status, &length, "connection: close"], headers].concat();
@@ -130,14 +130,14 @@ impl Reply {
         }
     }
 
-    /// A success that streams these pieces, and ends.
+    /// Creates a successful reply that streams these pieces and ends.
     pub(super) fn stream(pieces: &[&str]) -> Self {
         let mut reply = Self::cut(pieces);
         reply.bytes.extend_from_slice(b"0\r\n\r\n");
         reply
     }
 
-    /// A success whose connection closes after these pieces, before its end.
+    /// Creates a successful reply whose connection closes after these pieces, before its end.
     pub(super) fn cut(pieces: &[&str]) -> Self {
         let mut text =
             "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\
@@ -152,7 +152,7 @@ impl Reply {
         }
     }
 
-    /// A success that says no more after these pieces, not even that it ends.
+    /// Creates a successful reply that sends these pieces and then nothing more, without closing the connection.
     pub(super) fn hanging(pieces: &[&str]) -> Self {
         Self {
             then: ReplyEnding::Hang,
@@ -160,7 +160,7 @@ impl Reply {
         }
     }
 
-    /// A success that says `piece` again and again.
+    /// Creates a successful reply that repeats `piece` endlessly.
     pub(super) fn endless(piece: &str) -> Self {
         Self {
             then: ReplyEnding::Repeat,
@@ -168,7 +168,7 @@ impl Reply {
         }
     }
 
-    /// Nothing at all, not even a status.
+    /// Creates a reply that never sends anything, not even a status.
     pub(super) fn silence() -> Self {
         Self {
             bytes: Vec::new(),
@@ -176,7 +176,7 @@ impl Reply {
         }
     }
 
-    /// A connection that closes without a word.
+    /// Creates a reply that closes the connection without sending anything.
     pub(super) fn closed() -> Self {
         Self {
             bytes: Vec::new(),
@@ -185,15 +185,15 @@ impl Reply {
     }
 }
 
-/// A request as a scripted provider received it.
+/// A request that a scripted provider received.
 #[derive(Debug, Clone)]
 pub(super) struct ReceivedRequest {
-    /// Request line and headers, in lower case.
+    /// The request line and the headers, in lower case.
     pub(super) head: String,
     pub(super) body: Value,
 }
 
-/// A provider on loopback with scripted replies, one for each connection, which remembers the requests it received.
+/// A provider on the loopback interface that sends one scripted reply per connection and records the requests.
 pub(super) struct ScriptedProvider {
     pub(super) url: String,
     seen: Arc<Mutex<Vec<ReceivedRequest>>>,
@@ -201,7 +201,7 @@ pub(super) struct ScriptedProvider {
 }
 
 impl ScriptedProvider {
-    /// After the last reply it takes no connection.
+    /// Starts the provider, which accepts no further connection after the last reply.
     pub(super) async fn start(replies: impl IntoIterator<Item = Reply>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -231,7 +231,7 @@ impl ScriptedProvider {
         self.seen.lock().unwrap().clone()
     }
 
-    /// Waits until a reply is over, because it ended or because the other side left.
+    /// Waits until a reply is over, either because it ended or because the client closed the connection.
     pub(super) async fn closed(&self) {
         timeout(Duration::from_secs(10), self.closed.notified())
             .await

@@ -1,4 +1,4 @@
-//! A provider against a server on a real socket that says what a script says.
+//! Tests of a provider with a scripted server on a real socket.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! A gateway with a few tools and a memory. It can stop for ever before or after any step, as a process does that is
-//! killed there.
+//! A fake gateway with a few tools and a memory. It can stop forever before or after any step, like a process that is killed at
+//! this point.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,10 +17,10 @@ use super::memory::FakeMemory;
 use crate::clients::{GatewayClient, GatewayFailure, GatewayFuture, GatewayTool, ToolAnswer};
 use crate::model::Function;
 
-/// What a tool does with its arguments.
+/// The implementation of a fake tool.
 type Run = dyn Fn(&Map<String, Value>) -> Result<ToolAnswer, GatewayFailure> + Send + Sync;
 
-/// A tool of the fake.
+/// A tool of the fake gateway.
 pub(crate) struct FakeTool {
     name: String,
     schema: Value,
@@ -31,7 +31,7 @@ pub(crate) struct FakeTool {
 }
 
 impl FakeTool {
-    /// A tool that gives `text`.
+    /// Creates a tool that returns `text`.
     pub(crate) fn gives(name: &str, text: &str) -> Self {
         let text = text.to_owned();
         Self::runs(name, move |_| Ok(answer(&text)))
@@ -66,7 +66,7 @@ impl FakeTool {
         self
     }
 
-    /// It never ends.
+    /// Makes calls of the tool hang forever.
     pub(crate) fn hangs(mut self) -> Self {
         self.hangs = true;
         self
@@ -84,25 +84,25 @@ pub(crate) fn answer(text: &str) -> ToolAnswer {
 pub(crate) struct FakeGateway {
     tools: Mutex<Vec<FakeTool>>,
     memory: Mutex<FakeMemory>,
-    /// Effects by idempotency key: what a tool that writes gave, once.
+    /// The answers of tools that write, by idempotency key. Each effect occurs once.
     effects: Mutex<BTreeMap<String, ToolAnswer>>,
     called: Mutex<Vec<(String, Value)>>,
     refused: Mutex<Vec<(String, AgentRefusal)>>,
-    /// The keys of these.
+    /// The idempotency keys of the recorded refusals.
     refused_keys: Mutex<HashSet<String>>,
-    /// It cannot put refused calls on record.
+    /// Whether recording refusals fails.
     records_nothing: Mutex<bool>,
     running: AtomicUsize,
     most_running: AtomicUsize,
     cancelled: AtomicUsize,
     steps: AtomicUsize,
-    /// At which step the process dies; odd ones before their effect, even ones after it.
+    /// The step at which the process dies: odd steps are before their effect, even steps after it.
     dies_at: AtomicUsize,
     pub(crate) died: Notify,
     memory_is_down: Mutex<bool>,
-    /// So many requests more are turned away.
+    /// The number of further requests that are rejected as busy.
     turns_away: AtomicUsize,
-    /// Why memory takes no results of tools.
+    /// The reason why memory rejects tool results, or `None` if memory accepts them.
     takes_no_results: Mutex<Option<&'static str>>,
 }
 
@@ -118,7 +118,7 @@ impl FakeGateway {
         *self.tools.lock().unwrap() = tools.into_iter().collect();
     }
 
-    /// Has no room for the next requests, so many of them.
+    /// Rejects the next `requests` requests as busy.
     pub(crate) fn turn_away(&self, requests: usize) {
         self.turns_away.store(requests, Ordering::SeqCst);
     }
@@ -139,27 +139,27 @@ impl FakeGateway {
         *self.memory_is_down.lock().unwrap() = true;
     }
 
-    /// Memory refuses results of tools from here on, for this reason; none: it takes them again.
+    /// Makes memory reject tool results for `reason`, or accept them again if it is `None`.
     pub(crate) fn refuse_results(&self, reason: Option<&'static str>) {
         *self.takes_no_results.lock().unwrap() = reason;
     }
 
-    /// The calls that were made, with their arguments.
+    /// Returns the calls that were made, with their arguments.
     pub(crate) fn called(&self) -> Vec<(String, Value)> {
         self.called.lock().unwrap().clone()
     }
 
-    /// The calls that are on record as not made.
+    /// Returns the calls that are recorded as refused.
     pub(crate) fn refused(&self) -> Vec<(String, AgentRefusal)> {
         self.refused.lock().unwrap().clone()
     }
 
-    /// Takes no refused calls on record from here on.
+    /// Makes recording refusals fail.
     pub(crate) fn record_nothing(&self) {
         *self.records_nothing.lock().unwrap() = true;
     }
 
-    /// How often something was written.
+    /// Returns the number of effects of tools that write.
     pub(crate) fn effects(&self) -> usize {
         self.effects.lock().unwrap().len()
     }
@@ -172,7 +172,7 @@ impl FakeGateway {
         self.cancelled.load(Ordering::SeqCst)
     }
 
-    /// What a context of the conversation could show, as role and content.
+    /// Returns the role and the content of all messages that a context of the conversation could contain.
     pub(crate) fn said(&self, conversation: &str) -> Vec<(String, String)> {
         let text = |message: &Value, name: &str| message[name].as_str().unwrap_or("").to_owned();
         let complete = self.memory.lock().unwrap().complete(conversation);
@@ -182,7 +182,7 @@ impl FakeGateway {
             .collect()
     }
 
-    /// How many rounds of the turn are in memory.
+    /// Returns the number of rounds of the turn in memory.
     pub(crate) fn rounds_kept(&self, conversation: &str, turn: &str) -> usize {
         let params = json!({"conversation_id": conversation, "turn_id": turn});
         let turn = self
@@ -198,12 +198,12 @@ impl FakeGateway {
             .count()
     }
 
-    /// Steps that were taken so far.
+    /// Returns the number of steps so far.
     pub(crate) fn steps(&self) -> usize {
         self.steps.load(Ordering::SeqCst)
     }
 
-    /// Id and state of the one turn of a conversation.
+    /// Returns the id and the state of the only turn of a conversation.
     pub(crate) fn only_turn(&self, conversation: &str) -> (String, String) {
         self.memory.lock().unwrap().only_turn(conversation)
     }
@@ -217,18 +217,18 @@ impl FakeGateway {
         memory.state(conversation, turn).to_owned()
     }
 
-    /// For conversations that others write.
+    /// Calls a memory method directly, on behalf of another client.
     pub(crate) fn memory_now(&self, method: &str, params: &Value) -> Value {
         self.memory.lock().unwrap().answer(method, params).unwrap()
     }
 
-    /// Dies at a step from here on; 0 never.
+    /// Makes the gateway die at `step`, counted from now on; 0 means never.
     pub(crate) fn die_at(&self, step: usize) {
         self.steps.store(0, Ordering::SeqCst);
         self.dies_at.store(step, Ordering::SeqCst);
     }
 
-    /// Waits for ever where it is to die.
+    /// Counts a step, and waits forever at the step to die at.
     async fn step(&self) {
         let step = self.steps.fetch_add(1, Ordering::SeqCst) + 1;
         if step == self.dies_at.load(Ordering::SeqCst) {
@@ -279,7 +279,7 @@ impl FakeGateway {
     }
 }
 
-/// Counts a call that is dropped before it ends.
+/// Counts a call as cancelled if it is dropped before it ends.
 struct RunningCallGuard<'g>(&'g FakeGateway, bool);
 
 impl Drop for RunningCallGuard<'_> {

@@ -1,4 +1,4 @@
-//! A memory that keeps the promises of the real one: turns are open, complete or abandoned; an id stands for one content.
+//! A fake memory with the guarantees of the real one: a turn is open, complete or abandoned, and an id stands for one content.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ impl FakeMemory {
         }
     }
 
-    /// Everything that a context could show.
+    /// Returns all messages that a context of the conversation could contain.
     pub(super) fn complete(&self, id: &str) -> Vec<Value> {
         let all = self.conversations.get(id).into_iter().flatten();
         all.filter(|message| match message["turn_id"].as_str() {
@@ -151,7 +151,7 @@ impl FakeMemory {
                 None => fresh.push(message),
             }
         }
-        // What is only said again changes nothing, however late.
+        // A repeated message changes nothing and is accepted at any time.
         let is_repeated = fresh.is_empty() && params["messages"] != json!([]);
         if is_over && !is_repeated {
             return Err(refused("the turn is over"));

@@ -1,4 +1,4 @@
-//! Fakes of what an assistant talks to: a model that follows a script, and a gateway with tools and a memory.
+//! Fakes of the services that an assistant uses: a scripted model, and a gateway with tools and a memory.
 
 mod gateway;
 mod memory;
@@ -11,7 +11,7 @@ use wardgate_domain::Caller;
 pub(crate) use gateway::{FakeGateway, FakeTool, answer};
 pub(crate) use model::{ScriptedAnswer, ScriptedModel, call, says, words};
 
-/// Somebody with these roles.
+/// Returns a caller with these roles.
 pub(crate) fn caller(subject: &str, roles: &[&str]) -> Arc<Caller> {
     Arc::new(wardgate_testkit::caller(subject, roles))
 }

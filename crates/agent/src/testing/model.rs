@@ -1,4 +1,4 @@
-//! A model that follows a script.
+//! A scripted model.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -14,13 +14,13 @@ use crate::model::{
 
 pub(crate) type ScriptedAnswer = Vec<Result<ModelEvent, ModelError>>;
 
-/// Gives its answers one after the other, and keeps what it was asked.
+/// A model that returns its scripted answers one after the other and records its requests.
 #[derive(Default)]
 pub(crate) struct ScriptedModel {
     answers: Mutex<VecDeque<ScriptedAnswer>>,
     requests: Mutex<Vec<ModelRequest>>,
     pub(crate) speaks_text_only: bool,
-    /// Whoever asks for a round gets the same answer to it.
+    /// Whether the answer depends only on the round, so that repeated requests for a round get the same answer.
     answers_by_round: bool,
 }
 
@@ -32,7 +32,7 @@ impl ScriptedModel {
         }
     }
 
-    /// Gives the answer of each round, however often it is asked for it.
+    /// Creates a model that returns the answer of each round, however often it is requested.
     pub(crate) fn by_round(answers: impl IntoIterator<Item = ScriptedAnswer>) -> Self {
         Self {
             answers_by_round: true,
@@ -44,7 +44,7 @@ impl ScriptedModel {
         self.answers.lock().unwrap().push_back(answer);
     }
 
-    /// Its script from here on.
+    /// Replaces the script.
     pub(crate) fn rewind(&self, answers: Vec<ScriptedAnswer>) {
         *self.answers.lock().unwrap() = answers.into();
     }
@@ -53,7 +53,7 @@ impl ScriptedModel {
         self.requests.lock().unwrap().clone()
     }
 
-    /// Whether these words were in anything it was told.
+    /// Returns whether any message to the model contained `words`.
     pub(crate) fn was_told(&self, words: &str) -> bool {
         let requests = self.requests();
         let mut messages = requests.iter().flat_map(|request| &request.messages);
@@ -67,7 +67,7 @@ impl ScriptedModel {
         })
     }
 
-    /// The messages of the last request that hold results, as text.
+    /// Returns the texts of the results in the last request.
     pub(crate) fn last_results(&self) -> Vec<String> {
         let requests = self.requests.lock().unwrap();
         let messages = requests.last().map(|request| request.messages.clone());
@@ -113,7 +113,7 @@ fn asks_for_tools(message: &ModelMessage) -> bool {
     matches!(message, ModelMessage::Assistant { calls, .. } if !calls.is_empty())
 }
 
-/// An answer in words, a piece at a time.
+/// Returns a text answer that arrives word by word.
 pub(crate) fn words(text: &str) -> ScriptedAnswer {
     let mut answer: ScriptedAnswer = text
         .split_inclusive(' ')
@@ -127,7 +127,7 @@ pub(crate) fn words(text: &str) -> ScriptedAnswer {
     answer
 }
 
-/// An answer that asks for tools.
+/// Returns an answer with calls.
 pub(crate) fn says(text: &str, calls: &[FunctionCall]) -> ScriptedAnswer {
     let mut answer = Vec::new();
     if !text.is_empty() {
@@ -138,7 +138,7 @@ pub(crate) fn says(text: &str, calls: &[FunctionCall]) -> ScriptedAnswer {
     answer
 }
 
-/// A call as a model writes it.
+/// Returns a call as a model writes it.
 pub(crate) fn call(id: &str, name: &str, arguments: &str) -> FunctionCall {
     FunctionCall {
         id: id.to_owned(),

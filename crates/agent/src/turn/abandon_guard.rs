@@ -1,6 +1,6 @@
-//! Abandoning a turn whose client has disconnected.
+//! Abandons a turn whose client has disconnected.
 //!
-//! A turn that its client can name stays open: the same message id resumes it. One that nobody can name is abandoned.
+//! A turn that its client can name stays open, because sending the same message id again resumes it. Other turns are abandoned.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 
 use crate::memory::{Conversation, TurnState};
 
-/// How long abandoning a turn may take.
+/// Timeout for abandoning a turn.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// Abandons a turn when it is dropped while armed.
@@ -26,12 +26,12 @@ impl AbandonGuard {
         }
     }
 
-    /// Only a turn that is in memory and not complete has to be abandoned.
+    /// Arms the guard if the turn is open. Only a turn that is in memory and not complete has to be abandoned.
     pub(super) fn arm(&mut self, is_open: bool) {
         self.is_armed = is_open;
     }
 
-    /// The stream ends in order, whatever it says.
+    /// Disarms the guard, because the stream ends regularly.
     pub(super) fn disarm(&mut self) {
         self.is_armed = false;
     }

@@ -1,13 +1,13 @@
-//! The calls of one round: checked, approved where needed, run, and their results sent.
+//! Executes the calls of one round: checks them, requests approvals, runs the tools and sends the results.
 //!
 //! ```text
-//!   known name? ─▶ arguments fit? ─▶ made too often? ─▶ to be approved? ─▶ the gateway ─▶ journal ─▶ sent
-//!        │               │                  │                 │
-//!        └───────────────┴──────────────────┴── refused       └── waits, and with it those behind it
+//!   known name? ─▶ arguments valid? ─▶ repeated? ─▶ approval needed? ─▶ gateway ─▶ journal ─▶ event
+//!        │               │                 │                │
+//!        └───────────────┴─────────────────┴── refused      └── waits, together with the calls after it
 //! ```
 //!
-//! Calls that only read run at once, up to the limit; one that may write runs alone and in its turn. Results are sent in
-//! the order of the calls.
+//! Read-only calls run concurrently up to the limit. A call that may write runs alone and in order. Results are sent in the
+//! order of the calls.
 
 use std::time::Duration;
 
@@ -33,49 +33,50 @@ use super::quoted_calls;
 use super::sink::{EventSink, approval_id};
 use super::{TurnBudget, TurnSetup, unreadable};
 
-/// What the platform says of a call whose key is in use; nothing but its text tells it from a tool's own failure.
+/// Part of the platform's error text for a call whose idempotency key is in use. Only this text distinguishes the error from a
+/// failure of the tool.
 const STILL_RUNNING: &str = "idempotency key is still running";
-/// Between two looks at such a call.
+/// Interval between two attempts at a call whose idempotency key is in use.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// The outcome of the calls of one round.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum CallsOutcome {
-    /// Every call has its result.
+    /// All calls have results.
     Answered,
-    /// One needs a person's approval.
+    /// A call needs the user's or an approver's approval.
     AwaitingApproval,
 }
 
-/// What became of a call.
+/// How a call ended.
 enum CallEnd {
-    /// Its answer, and whether the journal has it.
+    /// The call has an answer. The flag is whether the journal stores it.
     Answered(ToolAnswer, bool),
-    /// A policy demands somebody's approval first.
+    /// A policy requires an approval first.
     Pending(EventBody),
 }
 
-/// The plan for one call.
+/// The plan for a call.
 enum CallPlan<'t> {
-    /// It ran, in this stream or an earlier one.
+    /// The call was answered earlier, in this stream or a previous one.
     Known(ToolAnswer),
     Refused(RefusedCall),
-    /// It needs a person's approval first.
+    /// The call needs the user's approval first.
     NeedsApproval(RunnableCall<'t>),
     Run(RunnableCall<'t>),
 }
 
 /// A call that is refused before it reaches its tool.
 struct RefusedCall {
-    /// The gateway's name of the tool; the model's where it was not offered.
+    /// The gateway's name of the tool, or the model's name if the tool was not offered.
     tool: String,
     refusal: AgentRefusal,
-    /// What the model is told.
+    /// The message for the model.
     text: String,
 }
 
 impl RefusedCall {
-    /// As what the person is told of it; none where it is told to the model alone.
+    /// Returns the kind of the error event for the user, or `None` if only the model is told.
     fn error_kind(&self) -> Option<ErrorKind> {
         match self.refusal {
             AgentRefusal::NotAvailable => Some(ErrorKind::ToolNotAvailable),
@@ -88,7 +89,7 @@ impl RefusedCall {
         }
     }
 
-    /// Counts it and puts it on record. The turn goes on where it cannot be recorded: nothing ran.
+    /// Counts and records the refusal. If it cannot be recorded, the turn continues, because nothing ran.
     async fn record(&self, setup: &TurnSetup, key: &str, deadline: Instant) {
         let reason = self.refusal.as_str();
         metrics::counter!(names::AGENT_REFUSED_CALLS, "reason" => reason).increment(1);
@@ -106,7 +107,7 @@ impl RefusedCall {
     }
 }
 
-/// A call whose tool is offered and whose arguments are valid.
+/// A call of an offered tool with valid arguments.
 struct RunnableCall<'t> {
     tool: &'t GatewayTool,
     arguments: Map<String, Value>,
@@ -114,7 +115,7 @@ struct RunnableCall<'t> {
 }
 
 impl CallPlan<'_> {
-    /// Whether others may run at the same time.
+    /// Returns whether the call may run together with other calls.
     fn is_concurrent(&self) -> bool {
         match self {
             Self::Known(_) | Self::Refused(_) => true,
@@ -124,7 +125,7 @@ impl CallPlan<'_> {
     }
 }
 
-/// Tells a round again whose calls are all over.
+/// Sends the events of a completed round again and returns the answers of its calls.
 pub(super) async fn replay(
     journal: &Journal,
     round: usize,
@@ -152,7 +153,7 @@ async fn send_calls(round: usize, calls: &[FunctionCall], sink: &mut EventSink) 
     }
 }
 
-/// Carries out the calls of a round as far as they go.
+/// Runs the calls of a round until all are answered or one needs an approval.
 pub(super) async fn run_calls(
     setup: &TurnSetup,
     offered_tools: &OfferedTools,
@@ -195,7 +196,7 @@ pub(super) async fn run_calls(
             let index = at + fresh.len();
             let (answer, is_kept) = match ran? {
                 CallEnd::Answered(answer, is_kept) => (answer, is_kept),
-                // Those behind it are given up: none of them may write.
+                // The calls after this one are abandoned, which is safe because none of them may write.
                 CallEnd::Pending(event) => {
                     sink.approval(round, index, event).await;
                     return Ok((CallsOutcome::AwaitingApproval, answers));
@@ -231,7 +232,7 @@ fn plan_call<'t>(
     if let Some(answer) = journal.answer(call) {
         return CallPlan::Known(answer.clone());
     }
-    // Calls that the gateway might let the caller make are known to it by their own names.
+    // Use the gateway's name of the tool in the record where the tool is known.
     let tool = offered_tools.find(&call.name);
     let refused = |refusal, text: String| {
         CallPlan::Refused(RefusedCall {
@@ -246,8 +247,8 @@ fn plan_call<'t>(
             quoted_calls::STANDS_IN_DATA.to_owned(),
         );
     }
-    // The gateway is not asked to run a name that was not offered: it might let the caller do what the assistant is
-    // not made for.
+    // A name that was not offered is never sent to the gateway, because the caller may have rights that the assistant is not
+    // meant to use.
     let Some(tool) = tool else {
         let roles = setup.caller.roles().join(", ");
         let text = format!("Tool '{}' not available for role '{roles}'", call.name);
@@ -289,7 +290,7 @@ fn plan_call<'t>(
     }
 }
 
-/// The tool and exactly what it would run with.
+/// Returns a digest of the tool and the exact arguments of a call.
 fn terms(tool: &str, arguments: &Map<String, Value>) -> Digest {
     Digest::of(
         Value::from(vec![Value::from(tool), arguments.clone().into()])
@@ -298,7 +299,7 @@ fn terms(tool: &str, arguments: &Map<String, Value>) -> Digest {
     )
 }
 
-/// Asks for a person's decision.
+/// Sends the event that asks for the user's decision.
 async fn request_approval(
     setup: &TurnSetup,
     journal: &Journal,
@@ -334,7 +335,7 @@ async fn request_approval(
     Ok(())
 }
 
-/// Carries out the plan for a call.
+/// Executes the plan for a call.
 async fn run_call(
     setup: &TurnSetup,
     journal: &Journal,
@@ -377,7 +378,7 @@ async fn run_call(
             if stored.await? {
                 Ok(CallEnd::Answered(answer, true))
             } else {
-                // The caller's rights ended meanwhile.
+                // The caller lost the right to use the tool in the meantime.
                 Ok(CallEnd::Answered(failed(WITHHELD.to_owned()), false))
             }
         }
@@ -393,8 +394,8 @@ async fn run_call(
             expires_at,
             message,
         })),
-        // The model would have to guess whether it ran, and might call again under another key. The turn stays open
-        // instead: when it goes on, the same key tells.
+        // The tool may have run. If the model were told of a failure, it might repeat the call under another key. The turn stays
+        // open instead, and when it is resumed, the same key reveals the result.
         Err(failure) if !ready.tool.read_only && failure.leaves_open() => Err(failure.into()),
         Err(
             GatewayFailure::Refused { message, .. }
@@ -408,8 +409,8 @@ async fn run_call(
     }
 }
 
-/// Calls a tool. Where the call of an interrupted turn still runs under the same key, its end is waited for. A tool
-/// that only reads keeps no key: who asked it again because of its words would let it say how often it is called.
+/// Calls a tool. If the same call of an interrupted turn is still running under the key, waits for its result. A read-only tool
+/// keeps no key; retrying it because of its text would let the tool control how often it is called.
 async fn call_tool(
     setup: &TurnSetup,
     tool: &GatewayTool,
@@ -427,7 +428,7 @@ async fn call_tool(
     }
 }
 
-/// The same for this call whenever and wherever it is made, and another for every other call.
+/// Returns the idempotency key of a call: the same whenever and wherever this call is made, and different for every other call.
 fn idempotency_key(
     journal: &Journal,
     (round, index): (usize, usize),
@@ -445,7 +446,7 @@ fn idempotency_key(
     Digest::of(parts.to_string().as_bytes()).to_string()
 }
 
-/// The key under which the refusal of a call is put on record: a round that is judged again has the same.
+/// Returns the idempotency key of a refusal: the same if the round is processed again.
 fn refusal_key(journal: &Journal, (round, index): (usize, usize), refused: &RefusedCall) -> String {
     let parts = Value::from(vec![
         Value::from("refused"),
@@ -487,7 +488,7 @@ async fn send_result(
     sink.result(round, index, body).await;
 }
 
-/// The data in a result's text: its rows where it has any, else all of it.
+/// Returns the data of a result's text: the member `data` of a JSON object if it exists, otherwise everything.
 fn data(text: &str) -> Value {
     match serde_json::from_str(text) {
         Ok(Value::Object(mut members)) => match members.shift_remove("data") {

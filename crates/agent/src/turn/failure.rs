@@ -1,4 +1,4 @@
-//! Why a stream ends without an answer.
+//! Failures that end a turn without an answer.
 
 use crate::approval::InvalidApproval;
 use crate::assistant::MissingVariables;
@@ -6,7 +6,7 @@ use crate::clients::GatewayFailure;
 use crate::event::{Cap, ErrorKind};
 use crate::model::ModelError;
 
-/// A failure that ends a turn's stream. The turn stays as far as its journal is, so that the same message id goes on.
+/// A failure that ends a turn's stream. The journal is kept, so that sending the same message id again resumes the turn.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TurnFailure {
     #[error("{0}")]
@@ -48,7 +48,7 @@ impl TurnFailure {
         }
     }
 
-    /// The limit that the turn came to.
+    /// Returns the limit that the turn reached, if the failure is caused by one.
     pub(crate) fn cap(&self) -> Option<Cap> {
         match self {
             Self::Capped(cap) => Some(*cap),

@@ -1,16 +1,16 @@
-//! What a turn has done so far, in the conversation's memory: enough for any replica to go on.
+//! The journal of a turn in the conversation's memory, from which any replica can resume the turn.
 //!
 //! ```text
 //!   message                      id                    when it is added
-//!   what the person says         TURN                  with the first round
-//!   a round of the model         TURN/ROUND            before its calls run; without calls it is the answer,
-//!                                TURN/ROUND-ENDING     and completes the turn
-//!   what a tool gave             TURN/ROUND.CALL       before it is told
-//!   a decision about a call      TURN/ROUND.CALL/approval
+//!   the user's message           TURN                  with the first round
+//!   a round of the model         TURN/ROUND            before its calls run; a round without calls is the
+//!                                TURN/ROUND-ENDING     answer and completes the turn
+//!   the result of a tool         TURN/ROUND.CALL       before its event is sent
+//!   a decision on a call         TURN/ROUND.CALL/approval
 //! ```
 //!
-//! A call that never came to a tool (an unknown name, unfit arguments, a denial) has no message of its own: it has no
-//! effects, so it is judged again.
+//! A call that did not reach a tool (because of an unknown name, invalid arguments or a denial) has no message. It had no
+//! effects, so it is evaluated again.
 
 use std::collections::HashMap;
 
@@ -30,17 +30,17 @@ use crate::request::ApprovalDecision;
 use super::context::readable_text;
 use super::failure::TurnFailure;
 
-/// Why memory does not take the result of a tool that its reader may no longer call.
+/// The reasons with which memory rejects a tool result whose reader has lost the right to call the tool.
 const RIGHTS_ENDED: [&str; 2] = ["denied", "unknown_tool"];
 
 /// The journal of one turn.
 pub(super) struct Journal {
     conversation: Conversation,
     turn: String,
-    /// Name of the assistant, who is the author of what its model says.
+    /// The name of the assistant, which is the author of the model's messages.
     author: String,
     question: String,
-    /// Whether anything is in memory yet.
+    /// Whether memory contains any message of the turn.
     is_begun: bool,
     is_over: bool,
     rounds: Vec<Round>,
@@ -48,12 +48,12 @@ pub(super) struct Journal {
     decisions: HashMap<String, RecordedDecision>,
 }
 
-/// What the model said and asked for, once.
+/// An answer of the model: its text and its calls.
 #[derive(Clone)]
 pub(super) struct Round {
     pub(super) text: String,
     pub(super) calls: Vec<FunctionCall>,
-    /// How the answer ended; of a round with calls it says nothing.
+    /// How the answer ended. Meaningless for a round with calls.
     pub(super) ending: AnswerEnding,
 }
 
@@ -78,7 +78,7 @@ impl AnswerEnding {
         Self::Capped(Cap::IdenticalCalls),
     ];
 
-    /// As ids end.
+    /// Returns the suffix of a round's message id.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Stop => "",
@@ -108,16 +108,16 @@ impl AnswerEnding {
     }
 }
 
-/// A person's decision about a call, as the journal has it.
+/// A user's decision on a call, as stored in the journal.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct RecordedDecision {
     pub(super) approved: bool,
     pub(super) call_id: String,
-    /// The model's name for the tool.
+    /// The model's name of the tool.
     pub(super) tool: String,
-    /// Of the tool and exactly what it was to run with.
+    /// Digest of the tool and of the exact arguments of the call.
     pub(super) terms: String,
-    /// Makes each decision another message, so that only the first is taken.
+    /// A random value that makes every decision a different message, so that memory accepts only the first.
     nonce: String,
 }
 
@@ -139,7 +139,7 @@ impl RecordedDecision {
 }
 
 impl Journal {
-    /// Of a turn that has not begun.
+    /// Creates the journal of a turn that has not begun.
     pub(super) fn new(
         conversation: Conversation,
         turn: &str,
@@ -159,7 +159,7 @@ impl Journal {
         }
     }
 
-    /// As far as a turn is; none: it has not begun.
+    /// Loads the journal of a turn, or returns `None` if the turn has not begun.
     pub(super) async fn load(
         conversation: Conversation,
         turn: &str,
@@ -179,7 +179,7 @@ impl Journal {
             let problem = "this turn is another assistant's; send the message to that one, or under another message_id";
             return Err(TurnFailure::Conflict(problem.to_owned()));
         }
-        // What is withheld of a round says neither what it asked for nor whether it was the last.
+        // A withheld round reveals neither its calls nor whether it was the last round, so the turn cannot be resumed.
         let is_lost = |it: &StoredMessage| it.withheld && it.role != Role::Tool;
         if stored.state == TurnState::Open && stored.messages.iter().any(is_lost) {
             let problem = "what this turn rests on may no longer be read; send the message under another message_id";
@@ -237,12 +237,12 @@ impl Journal {
         &self.question
     }
 
-    /// Something is in memory, and more is to come.
+    /// Returns whether memory contains messages of the turn and the turn is not complete.
     pub(super) fn is_open(&self) -> bool {
         self.is_begun && !self.is_over
     }
 
-    /// Whether `round` is the last one so far, and what it asks for may not all be done.
+    /// Returns whether `round` is the latest round of an incomplete turn, so that some of its calls may not have run.
     pub(super) fn stops_at(&self, round: usize) -> bool {
         !self.is_over && self.rounds.len() == round + 1
     }
@@ -251,7 +251,7 @@ impl Journal {
         &self.rounds
     }
 
-    /// What the tool gave, as far as it is known.
+    /// Returns the result of `call`, if it is known.
     pub(super) fn answer(&self, call: &FunctionCall) -> Option<&ToolAnswer> {
         self.answers.get(&call.id)
     }
@@ -260,7 +260,7 @@ impl Journal {
         self.decisions.get(&call.id)
     }
 
-    /// Whether an id is taken by a call of an earlier round.
+    /// Returns whether a call of an earlier round has the id `id`.
     pub(super) fn knows_call(&self, id: &str) -> bool {
         self.rounds
             .iter()
@@ -268,12 +268,12 @@ impl Journal {
             .any(|call| call.id == id)
     }
 
-    /// Id of a round's message.
+    /// Returns the id of a round's message.
     pub(super) fn round_id(&self, round: usize, ending: AnswerEnding) -> String {
         format!("{}/{round}{}", self.turn, ending.as_str())
     }
 
-    /// Notes a round before anything of it runs. One without calls is the answer, and completes the turn.
+    /// Stores a round before any of its calls runs. A round without calls is the answer and completes the turn.
     pub(super) async fn add_round(&mut self, round: Round) -> Result<(), TurnFailure> {
         let id = self.round_id(self.rounds.len(), round.ending);
         let mut messages = Vec::new();
@@ -303,8 +303,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Notes what a tool gave, before anybody is told. A tool that the caller may no longer call is not remembered:
-    /// false.
+    /// Stores a tool result before its event is sent. Returns `false` if the result was not stored because the caller has lost
+    /// the right to call the tool.
     pub(super) async fn store_answer(
         &self,
         place: (usize, usize),
@@ -334,17 +334,17 @@ impl Journal {
                 reason: Some(reason),
                 ..
             }) if RIGHTS_ENDED.contains(&reason.as_str()) => Ok(false),
-            // Not kept: the tool ran, and the turn must not go on as if it had not.
+            // The tool ran but its result is not stored, so the turn must not continue as if it had not run.
             Err(failure) => Err(not_taken(failure)),
         }
     }
 
-    /// Keeps what [`Self::store_answer`] stored.
+    /// Keeps an answer that [`Self::store_answer`] has stored.
     pub(super) fn keep_answer(&mut self, call: &FunctionCall, answer: ToolAnswer) {
         self.answers.insert(call.id.clone(), answer);
     }
 
-    /// Notes a decision. Only the first one about a call is taken.
+    /// Stores a decision. Memory accepts only the first decision on a call.
     pub(super) async fn add_decision(
         &mut self,
         round: usize,
@@ -359,7 +359,7 @@ impl Journal {
         Ok(())
     }
 
-    /// What is noted elsewhere under the same id is the work of another request.
+    /// Appends messages. Fails with a conflict if another request has stored different messages under the same ids.
     async fn add(&self, messages: &[NewMessage], state: TurnState) -> Result<(), TurnFailure> {
         let added = self.conversation.add(messages, &self.turn, state).await;
         added.map_err(not_taken)

@@ -1,4 +1,4 @@
-//! What a turn has taken, and the limit it came to.
+//! The limits of a turn and its usage.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::assistant::TurnLimits;
 use crate::event::Cap;
 use crate::model::{FunctionCall, TokenUsage};
 
-/// The budget of a turn: its limits, and what it has used of them so far.
+/// The budget of a turn: its limits and its usage so far.
 #[derive(Debug)]
 pub(super) struct TurnBudget {
     limits: TurnLimits,
@@ -32,12 +32,12 @@ impl TurnBudget {
         }
     }
 
-    /// When no tool may run any more.
+    /// Returns the time after which no tool runs.
     pub(super) fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// When no model is waited for any more: the last answer gets as long again.
+    /// Returns the time after which no model is waited for. The final answer has the same amount of time again.
     pub(super) fn last_deadline(&self) -> Instant {
         self.deadline + Duration::from_secs(self.limits.seconds)
     }
@@ -51,7 +51,7 @@ impl TurnBudget {
         self.usage.output = self.usage.output.saturating_add(usage.output);
     }
 
-    /// Notes a call; false when it was made as often as it may.
+    /// Counts a call. Returns `false` if an identical call was already made as often as allowed.
     pub(super) fn may_call(&mut self, call: &FunctionCall) -> bool {
         let made = self.calls.entry(identity(call)).or_default();
         *made += 1;
@@ -60,7 +60,7 @@ impl TurnBudget {
         may
     }
 
-    /// The limit that leaves `round` without tools.
+    /// Returns the limit that forbids the use of tools in `round`, or `None` if no limit is reached.
     pub(super) fn cap(&self, round: usize) -> Option<Cap> {
         if self.repeated {
             Some(Cap::IdenticalCalls)
@@ -90,7 +90,7 @@ impl TurnBudget {
     }
 }
 
-/// Of the tool and its arguments, however their members are ordered and spaced.
+/// Returns a digest of the tool and its arguments, independent of the order of members and of white space.
 fn identity(call: &FunctionCall) -> Digest {
     let arguments = match serde_json::from_str::<Value>(&call.arguments) {
         Ok(mut arguments) => {
@@ -106,7 +106,7 @@ fn identity(call: &FunctionCall) -> Digest {
     )
 }
 
-/// Tokens of a text, where the provider does not count: a quarter of its characters.
+/// Estimates the token count of a text as a quarter of its characters, for providers that do not report token counts.
 pub(super) fn estimate(characters: usize) -> u64 {
     (characters as u64).div_ceil(4)
 }

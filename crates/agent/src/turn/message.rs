@@ -1,17 +1,17 @@
-//! What can be a message.
+//! Validation of chat requests.
 
 use crate::request::ChatRequest;
 
 use super::failure::TurnFailure;
 
-/// The longest message that is taken, in bytes.
+/// Maximum length of a message, in bytes.
 const MAX_MESSAGE: usize = 256 << 10;
-/// The longest id of a message; the ids of a turn's steps are made from it.
+/// Maximum length of a message id, in characters. The ids of a turn's steps are derived from the message id.
 const MAX_MESSAGE_ID: usize = 96;
-/// The longest id of a conversation.
+/// Maximum length of a conversation id, in characters.
 const MAX_CONVERSATION_ID: usize = 256;
 
-/// What cannot be a message, and how to mend it.
+/// Validates `request`. The error tells how to correct it.
 pub(super) fn check(request: &ChatRequest) -> Result<(), TurnFailure> {
     let wrong = |what: &str| Err(TurnFailure::Request(what.to_owned()));
     let is_id = |id: &Option<String>, max: usize| {

@@ -1,13 +1,13 @@
-//! One turn: from what a person says to the answer.
+//! A turn: from the user's message to the answer.
 //!
 //! ```text
 //!   screen ─▶ conversation ─▶ ┌▶ ask the model ─▶ journal ─▶ run its calls ───────▶ journal ┐ ─▶ answer, turn complete
 //!      │                      └──────────────────────────────────────────────────────────────┘       │
-//!      └ refused: nothing is kept         waits for an approval: the turn stays open                  └▶ summary
+//!      └ refused: nothing is stored       waits for an approval: the turn stays open                  └▶ summary
 //! ```
 //!
-//! Everything a turn does goes through its journal, and a turn that is begun again takes the same steps: those
-//! that the journal has are replayed, the first one that it lacks is done. So resuming, replaying and beginning are one path.
+//! Every step of a turn goes through its journal, and a turn that is started again takes the same steps: steps in the journal are
+//! replayed, and the first missing step is executed. Starting, resuming and replaying therefore share one code path.
 
 mod abandon_guard;
 mod calls;
@@ -50,7 +50,7 @@ use model_input::ModelInput;
 use quoted_calls::ToolData;
 use sink::{EventSink, TurnEnd};
 
-/// Most calls of one round.
+/// Maximum number of calls in one round.
 const MAX_CALLS: usize = 64;
 
 /// The assistant, the caller and the services of a turn.
@@ -60,7 +60,7 @@ pub(crate) struct TurnSetup {
     pub(crate) gateway: Arc<dyn GatewayClient>,
     pub(crate) key: ApprovalKey,
     pub(crate) ambient: Ambient,
-    /// Summaries that may be written at a time.
+    /// Limits the number of summaries that are written at the same time.
     pub(crate) summaries: Arc<Semaphore>,
 }
 
@@ -70,9 +70,9 @@ enum TurnOutcome {
         round: usize,
         ending: AnswerEnding,
     },
-    /// A call needs a person's approval.
+    /// A call needs the user's or an approver's approval.
     AwaitingApproval,
-    /// The message is refused; nothing of it is in memory.
+    /// The turn ended without storing anything in memory.
     Unrecorded(FinishReason),
 }
 
@@ -85,7 +85,7 @@ struct Turn {
     abandon_guard: AbandonGuard,
 }
 
-/// Says something to an assistant. Every event goes to `out`; the last is `done`.
+/// Processes a message to an assistant. All events are sent to `out`; the last is `done`.
 pub(crate) async fn chat(setup: TurnSetup, request: ChatRequest, out: mpsc::Sender<AgentEvent>) {
     let turn_id = match &request.message_id {
         Some(id) => id.clone(),
@@ -97,7 +97,7 @@ pub(crate) async fn chat(setup: TurnSetup, request: ChatRequest, out: mpsc::Send
     turn.end(outcome).await;
 }
 
-/// Takes a decision about a call that waits, and goes on with its turn.
+/// Stores the decision on a pending call and continues its turn.
 pub(crate) async fn decide(
     setup: TurnSetup,
     approval: Approval,
@@ -111,7 +111,7 @@ pub(crate) async fn decide(
     turn.end(outcome).await;
 }
 
-/// A stream that says only what is wrong.
+/// Sends a stream that consists only of an error.
 pub(crate) async fn fail(failure: TurnFailure, ambient: Ambient, out: mpsc::Sender<AgentEvent>) {
     let mut sink = EventSink::new(out, ambient, None);
     sink.error(failure.kind(), &failure.to_string()).await;
@@ -137,7 +137,7 @@ impl Turn {
         }
     }
 
-    // === one turn, from top to bottom ===
+    // === one turn, from start to end ===
 
     async fn run(&mut self, request: ChatRequest) -> Result<TurnOutcome, TurnFailure> {
         message::check(&request)?;
@@ -158,13 +158,13 @@ impl Turn {
         let conversation = Conversation::get_or_create(gateway, id).await?;
         self.conversation_id = Some(conversation.id().to_owned());
         if request.message_id.is_none() || id.is_none() {
-            // Nobody could name the turn to go on with it.
+            // No client can name the turn to resume it.
             self.abandon_guard = AbandonGuard::new(&conversation, &self.id);
         }
         let author = &self.setup.assistant.name;
         let journal = Journal::new(conversation, &self.id, author, &request.message);
         let mut history = request.history;
-        // Neither is what the model is told of the past a way around the checks.
+        // The history must not be a way around the input checks.
         let input = &self.setup.assistant.input;
         history.retain(|it| id.is_none() && guardrail::matched(input, &it.text).is_none());
         self.run_rounds(journal, history).await
@@ -201,7 +201,7 @@ impl Turn {
         self.run_rounds(journal, Vec::new()).await
     }
 
-    /// Walks through the turn: tells what the journal has, does what it lacks.
+    /// Processes the turn round by round: replays the rounds of the journal and executes the missing ones.
     async fn run_rounds(
         &mut self,
         mut journal: Journal,
@@ -289,9 +289,9 @@ impl Turn {
             .await;
     }
 
-    // === its parts ===
+    // === parts of a turn ===
 
-    /// The turn, if it has begun already.
+    /// Loads the journal of the turn if the turn has already begun.
     async fn load_journal(
         &mut self,
         request: &ChatRequest,
@@ -321,7 +321,7 @@ impl Turn {
         opening(message, &assistant.commands, assistant.opening.as_ref())
     }
 
-    /// A command that shows its result needs no model.
+    /// Checks that the assistant has a model, unless a command that only shows a result makes it unnecessary.
     fn has_model(&self, opening: &MessageOpening) -> Result<(), TurnFailure> {
         let needs_none = matches!(
             opening,
@@ -340,7 +340,7 @@ impl Turn {
         }
     }
 
-    /// What comes instead of a turn, where the message is not to be answered.
+    /// Refuses a message that must not be answered, and returns the outcome in this case.
     async fn screen(&mut self, message: &str, opening: &MessageOpening) -> Option<TurnOutcome> {
         let assistant = &self.setup.assistant;
         let language = assistant.language(message);
@@ -365,7 +365,7 @@ impl Turn {
         Some(TurnOutcome::Unrecorded(FinishReason::Refused))
     }
 
-    /// The next round: what the configuration asks for, what a command shows, or what the model says.
+    /// Returns the next round: a configured opening call, the result of a command, or an answer of the model.
     async fn next_round(
         &mut self,
         round: usize,
@@ -413,7 +413,7 @@ impl Turn {
         Ok(step)
     }
 
-    /// Asks the model. Once a limit is reached it must answer in words.
+    /// Requests an answer of the model. Once a limit is reached, the model must answer with text.
     async fn ask_model(
         &mut self,
         round: usize,
@@ -524,7 +524,8 @@ impl Turn {
     }
 }
 
-/// The calls with ids that are unique in the turn, as memory gives them back: a decision is about one of them alone.
+/// Assigns ids to the calls that are unique in the turn and are stored unchanged by memory, because an approval identifies a call
+/// by its id.
 fn assign_call_ids(calls: Vec<ModelCall>, round: usize, journal: &Journal) -> Vec<FunctionCall> {
     let mut named: Vec<FunctionCall> = Vec::new();
     for (index, ModelCall { call, source }) in calls.into_iter().take(MAX_CALLS).enumerate() {
@@ -550,7 +551,7 @@ fn assign_call_ids(calls: Vec<ModelCall>, round: usize, journal: &Journal) -> Ve
     named
 }
 
-/// What the last call gave.
+/// Returns the result text of the last call.
 fn result_of(entries: &[ConversationEntry]) -> Option<String> {
     match entries.last()? {
         ConversationEntry::Model { calls, .. } => {

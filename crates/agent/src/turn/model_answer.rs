@@ -1,4 +1,4 @@
-//! One answer of a model while it comes in: text for the person, calls for the gateway.
+//! Reads a model's answer as it arrives: text for the user, and calls for the gateway.
 
 use futures::StreamExt;
 use tokio::time::{Instant, timeout_at};
@@ -12,50 +12,50 @@ use super::failure::TurnFailure;
 use super::quoted_calls::ToolData;
 use super::sink::EventSink;
 
-/// A model's whole answer.
+/// A model's complete answer.
 pub(super) struct ModelAnswer {
     pub(super) text: String,
-    /// Those of the wire, or where there are none those in the text; ids may be empty or taken.
+    /// The native calls, or the calls in the text if there are no native calls. Their ids may be empty or already used.
     pub(super) calls: Vec<ModelCall>,
     pub(super) finish: FinishReason,
     pub(super) usage: Option<TokenUsage>,
-    /// What was read of it, in characters.
+    /// Number of characters received, for providers that do not report token counts.
     pub(super) characters: usize,
 }
 
-/// A call that a model made.
+/// A call made by a model.
 pub(super) struct ModelCall {
     pub(super) call: FunctionCall,
     pub(super) source: CallSource,
 }
 
-/// Where a call comes from.
+/// The origin of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CallSource {
-    /// The model means it.
+    /// The model intends the call.
     Model,
-    /// The model only repeats what a tool gave.
+    /// The model only repeats the result of a tool.
     Data,
-    /// The model means it and wrote something that cannot be read.
+    /// The model intends a call, but its text cannot be parsed.
     Unreadable,
 }
 
-/// The options of reading an answer.
+/// Options for reading an answer.
 pub(super) struct ReadOptions<'a> {
     /// The functions that the model may call.
     pub(super) functions: &'a [Function],
     pub(super) syntax: &'a CallSyntax,
-    /// The tools' results, which the model may only be repeating.
+    /// The tool results, from which the model may quote.
     pub(super) data: ToolData<'a>,
-    /// Whether a mention of a tool counts as a call, for a model that is told of tools in its prompt.
+    /// Whether the mention of a tool counts as a call, for models that get a description of the tools in the prompt.
     pub(super) takes_mentions: bool,
-    /// Whether the text is sent only after all of it is checked, not as it comes.
+    /// Whether the text is sent only after it was checked completely, and not as it arrives.
     pub(super) is_held: bool,
     pub(super) round: usize,
     pub(super) until: Instant,
 }
 
-/// Reads an answer to its end. Neither the text of a call nor the text after it is sent.
+/// Reads an answer to its end. Neither the text of a call nor any text after it is sent.
 pub(super) async fn read_answer(
     options: &ReadOptions<'_>,
     mut stream: ModelStream,
@@ -95,7 +95,7 @@ pub(super) async fn read_answer(
         };
         words.append(pieces, &mut in_text, options, sink).await;
     }
-    // A stream that does not say that it is over was cut.
+    // A stream without a `Finished` event was cut off.
     let finish = finish.ok_or(ModelError::Cut)?;
     let pieces = extractor.finish();
     words.append(pieces, &mut in_text, options, sink).await;
@@ -115,7 +115,7 @@ pub(super) async fn read_answer(
     })
 }
 
-/// The calls that stand in the text, in order; of each, whether it can be read.
+/// The calls in the text, in order, each with whether it can be parsed.
 #[derive(Default)]
 struct TextCalls(Vec<(FunctionCall, bool)>);
 
@@ -129,7 +129,7 @@ impl TextCalls {
         self.0.push((call, is_readable));
     }
 
-    /// All of them. Where there is none, and a mention is enough, the tools that `words` mention.
+    /// Returns all calls. If there are none and mentions count as calls, returns calls of the tools that `words` mentions.
     fn into_calls(mut self, options: &ReadOptions<'_>, words: &str) -> Vec<ModelCall> {
         let are_mentions = self.0.is_empty() && options.takes_mentions;
         if are_mentions {
@@ -161,7 +161,7 @@ impl TextCalls {
     }
 }
 
-/// The text so far, without white space in front.
+/// The text so far, without leading white space.
 #[derive(Default)]
 struct AnswerText(String);
 
@@ -175,7 +175,7 @@ impl AnswerText {
     ) {
         for piece in pieces {
             match piece {
-                // Nothing has run yet: whatever the model goes on to say, it makes up.
+                // No call has run yet, so the model invented everything that it writes after a call.
                 Piece::Text(_) if !calls.0.is_empty() => {}
                 Piece::Text(text) => {
                     let more = if self.0.is_empty() {

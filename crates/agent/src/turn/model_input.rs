@@ -1,4 +1,4 @@
-//! The input of a model: the caller's tools, the conversation so far, the assistant's prompt.
+//! The input of a model: the assistant's prompt, the conversation so far, and the caller's tools.
 
 use crate::assistant::{Calls, ModelChoice, PromptFacts};
 use crate::event::Cap;
@@ -11,7 +11,7 @@ use super::failure::TurnFailure;
 use super::journal::Journal;
 use super::offered_tools::OfferedTools;
 
-/// The input of a turn's model. It is fetched when it is first needed: replaying a turn from its journal needs none of it.
+/// The input of a turn's model. It is fetched when first needed, because replaying a turn from its journal does not need it.
 pub(super) struct ModelInput {
     pub(super) offered_tools: OfferedTools,
     pub(super) functions: Vec<Function>,
@@ -23,7 +23,7 @@ pub(super) struct ModelInput {
 }
 
 impl ModelInput {
-    /// Fetches the caller's tools and what was said before.
+    /// Fetches the caller's tools and the earlier conversation.
     pub(super) async fn fetch(
         setup: &TurnSetup,
         journal: &Journal,
@@ -73,7 +73,7 @@ impl ModelInput {
         })
     }
 
-    /// What to ask the model. Once a limit is reached it must answer in words.
+    /// Returns the request to the model. Once a limit is reached, the model must answer with text.
     pub(super) fn request(
         &self,
         model: &ModelChoice,
@@ -81,7 +81,7 @@ impl ModelInput {
         cap: Option<Cap>,
     ) -> ModelRequest {
         let (dialect, functions) = (self.dialect, &self.functions);
-        // In words there is no other way to take tools away than not to speak of them.
+        // In text notation, the only way to withdraw tools is not to describe them.
         let described: &[Function] = match dialect {
             CallNotation::Text if cap.is_some() => &[],
             _ => functions,
@@ -109,7 +109,7 @@ impl ModelInput {
     }
 }
 
-/// How long a request is, for where the provider does not count.
+/// Returns the length of a request in characters, for providers that do not report token counts.
 pub(super) fn characters(request: &ModelRequest) -> usize {
     request.messages.iter().map(of_message).sum()
 }

@@ -1,4 +1,4 @@
-//! The tools a model is offered: the caller's, as far as they are the assistant's.
+//! The tools that a model is offered: those that the caller may use and the assistant allows.
 
 use std::collections::HashSet;
 
@@ -6,15 +6,16 @@ use crate::assistant::ToolSelection;
 use crate::clients::GatewayTool;
 use crate::model::Function;
 
-/// Providers refuse a request with more.
+/// Maximum number of offered tools. Providers reject requests with more functions.
 const MAX_FUNCTIONS: usize = 128;
 
-/// Tools under the model's names for them.
+/// The offered tools, by the model's names.
 #[derive(Debug, Default)]
 pub(super) struct OfferedTools(Vec<GatewayTool>);
 
 impl OfferedTools {
-    /// Of what the caller may use, what the assistant has. The order is the gateway's, which helps a provider's cache.
+    /// Selects the tools of the assistant from those of the caller. The order is the gateway's, which lets a provider's cache
+    /// work.
     pub(super) fn select(tools: Vec<GatewayTool>, settings: &ToolSelection) -> Self {
         let mut offered = Vec::new();
         let mut names = HashSet::new();
@@ -45,7 +46,7 @@ impl OfferedTools {
         Self(offered)
     }
 
-    /// By the model's name.
+    /// Returns the tool with the model's name `name`.
     pub(super) fn find(&self, name: &str) -> Option<&GatewayTool> {
         self.0.iter().find(|tool| tool.function.name == name)
     }
@@ -55,7 +56,7 @@ impl OfferedTools {
     }
 }
 
-/// Whether `name` is as `pattern` says; `*` stands for any characters.
+/// Returns whether `name` matches `pattern`, in which `*` matches any sequence of characters.
 fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else {

@@ -1,13 +1,13 @@
-//! Where the events of a turn go, and the ids they get.
+//! Sends the events of a turn and assigns their ids.
 //!
 //! ```text
-//!   id = (round + 1) · 10 000 000 + place in the round
-//!        text up to byte n: n │ call i asked for: 9 000 000 + i │ what became of it: 9 100 000 + 4 i + …
+//!   id = (round + 1) · 10 000 000 + position in the round
+//!        text up to byte n: n │ call i: 9 000 000 + i │ outcome of call i: 9 100 000 + 4 i + step
 //! ```
 //!
-//! An id says where in the turn something stands, so a turn that is told again from its journal, by whichever replica,
-//! has the same ids, and a client that says which it saw last gets what comes after, to the byte. What ends a stream
-//! before the turn is over has no place of its own: it shares the id of what came last.
+//! An id states the position of an event in the turn. A turn that is replayed from its journal, by any replica, therefore has the
+//! same ids, and a client that names the last event that it saw continues exactly, to the byte, after that event. An event that
+//! ends a stream before the turn is complete has no position and shares the id of the event before it.
 
 use tokio::sync::mpsc;
 use wardgate_domain::{Ambient, Timestamp};
@@ -19,16 +19,16 @@ const CALLS: u64 = 9_000_000;
 const RESULTS: u64 = 9_100_000;
 const END: u64 = 9_900_000;
 
-/// Events on their way to the client. A slow client makes the turn wait.
+/// Sends events to the client. A slow client makes the turn wait.
 pub(super) struct EventSink {
     out: mpsc::Sender<AgentEvent>,
     ambient: Ambient,
-    /// What the client has already.
+    /// The id of the last event that the client already has.
     after: u64,
     last: u64,
-    /// What the client has already belongs to another reply.
+    /// Whether the events that the client already has belong to an earlier reply.
     is_new_reply: bool,
-    /// The latest round of this reply that said something, and whether its text ends with white space.
+    /// The latest round of this reply with text, and whether its text ends with white space.
     spoken: Option<(usize, bool)>,
 }
 
@@ -40,7 +40,7 @@ enum CallStep {
     Result = 2,
 }
 
-/// The end of a turn's stream.
+/// The content of the last event of a turn's stream.
 #[derive(Debug)]
 pub(super) struct TurnEnd {
     pub(super) reason: FinishReason,
@@ -58,7 +58,7 @@ fn of_call(round: usize, call: usize, step: CallStep) -> u64 {
     base(round) + RESULTS + 4 * call as u64 + step as u64
 }
 
-/// Place of the event that asks for an approval.
+/// Returns the id of the event that asks for an approval.
 pub(super) fn approval_id(round: usize, call: usize) -> u64 {
     of_call(round, call, CallStep::ApprovalRequired)
 }
@@ -76,7 +76,7 @@ impl EventSink {
         }
     }
 
-    /// For a reply of its own to what was asked at the event `after`.
+    /// Creates a sink for a separate reply that continues after the event `after`.
     pub(super) fn new_reply(out: mpsc::Sender<AgentEvent>, ambient: Ambient, after: u64) -> Self {
         Self {
             is_new_reply: true,
@@ -88,13 +88,13 @@ impl EventSink {
         self.ambient.now()
     }
 
-    /// The round is told anew: what the client has of it is void.
+    /// Marks that a round is generated again, which invalidates what the client has of it.
     pub(super) fn restart_round(&mut self, round: usize) {
         self.after = self.after.min(base(round));
         self.last = self.last.min(base(round));
     }
 
-    /// The text of a round that is finished, or what the client lacks of it.
+    /// Sends the complete text of a round, or the rest that the client does not have.
     pub(super) async fn whole_text(&mut self, round: usize, text: &str) {
         let has = usize::try_from(self.after.saturating_sub(base(round))).unwrap_or(usize::MAX);
         let rest = text.get(has.min(text.len())..).unwrap_or(text);
@@ -104,8 +104,8 @@ impl EventSink {
         self.text(round, text.len(), rest).await;
     }
 
-    /// More text of a round, which is `whole` bytes with it. What follows the text of an earlier round is a paragraph of
-    /// its own.
+    /// Sends more text of a round, whose length is then `whole` bytes. Text that follows the text of an earlier round starts a
+    /// new paragraph.
     pub(super) async fn text(&mut self, round: usize, whole: usize, more: &str) {
         if !more.is_empty() {
             let text = match self.spoken {
@@ -152,14 +152,14 @@ impl EventSink {
             .await;
     }
 
-    /// An error that ends the stream, or tells why it says so little.
+    /// Sends an error that ends the stream or explains a refusal.
     pub(super) async fn error(&mut self, kind: ErrorKind, message: &str) {
         let message = message.to_owned();
         self.force(self.last, EventBody::Error { kind, message })
             .await;
     }
 
-    /// What was used, where something was.
+    /// Sends the usage unless it is zero.
     pub(super) async fn usage(&mut self, input_tokens: u64, output_tokens: u64) {
         if input_tokens + output_tokens > 0 {
             let body = EventBody::Usage {
@@ -170,7 +170,7 @@ impl EventSink {
         }
     }
 
-    /// The answer is whole: what follows has a place of its own.
+    /// Marks the answer as complete, so that the following events have an id of their own.
     pub(super) fn answered(&mut self, round: usize) {
         self.last = base(round) + END;
     }
@@ -193,7 +193,7 @@ impl EventSink {
         }
     }
 
-    /// A client that is gone needs nothing more; its stream, and this with it, is about to be dropped.
+    /// Sends an event in any case. Errors are ignored: if the client is gone, its stream and this sink are about to be dropped.
     async fn force(&mut self, id: u64, body: EventBody) {
         let timestamp = self.now();
         let event = AgentEvent {

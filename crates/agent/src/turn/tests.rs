@@ -1,4 +1,4 @@
-//! Promises of a turn, with a scripted model and a gateway of fakes.
+//! Tests of turns with a scripted model and a fake gateway.
 
 mod approval;
 mod caps;

@@ -1,4 +1,4 @@
-//! What fits, what does not, and what schemas may be.
+//! Tests of which arguments fit and which schemas are usable.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -124,7 +124,7 @@ fn a_schema_may_refer_to_itself() {
     assert_eq!(complaints(&tree, &deep)[0].0, "/child".repeat(60) + "/name");
 }
 
-/// Both may be refused, but neither may hang, overflow the stack or end the process.
+/// Checks a value against a schema. Both may be rejected, but neither may hang, overflow the stack or end the process.
 fn survives(schema: &Value, raw: &str) {
     if let Ok(schema) = InputSchema::open(schema) {
         let _ = Arguments::read(&schema, raw.as_bytes());
@@ -151,7 +151,7 @@ fn references_that_only_go_in_a_circle_do_no_harm() {
     }
 }
 
-/// `count` definitions, each made from the name of the next one.
+/// Returns a schema of `count` definitions, each of which is made from a reference to the next one.
 fn chain(count: usize, link: impl Fn(Value) -> Value) -> Value {
     let next = |step: usize| json!({ "$ref": format!("#/$defs/s{step}") });
     let mut definitions: Map<_, _> = (0..count)

@@ -1,4 +1,4 @@
-//! How much work it is to check a value against a schema that refers to itself: counted before it is done.
+//! Estimation of the work of checking a value against a schema that refers to itself, before it is done.
 //!
 //! ```text
 //!   { "allOf": [{ "$ref": "#/$defs/next" }, { "$ref": "#/$defs/next" }] }     twice the work at each step
@@ -10,22 +10,22 @@ use serde_json::Value;
 
 use super::outline::SchemaOutline;
 
-/// Looks at one part of a value by one part of a schema.
+/// Maximum number of steps, each of which checks one part of a value against one part of the schema.
 const MAX_STEPS: u64 = 500_000;
 
-/// Looks inside looks; each takes some of the stack.
+/// Maximum depth of nested steps, each of which takes some of the stack.
 const MAX_DEPTH: usize = 1_000;
 
-/// Names of members are texts, and texts have no parts.
+/// Value that represents the names of members, which are strings and have no parts.
 const NAME: Value = Value::Null;
 
-/// One part of the schema, one part of the value.
+/// A pair of one part of the schema and one part of the value.
 type SchemaVisit = (*const Value, *const Value);
 
-/// Why the work is too much, or has no end.
+/// The check would take too many steps, or would not end.
 struct EffortExceeded;
 
-/// Whether checking `value` against `schema` is few enough steps.
+/// Returns whether checking `value` against `schema` takes few enough steps.
 pub(super) fn is_bearable(schema: &Value, outline: &SchemaOutline, value: &Value) -> bool {
     let mut effort = EffortCounter {
         schema,
@@ -35,11 +35,11 @@ pub(super) fn is_bearable(schema: &Value, outline: &SchemaOutline, value: &Value
     effort.look(schema, value, 0).is_ok()
 }
 
-/// A count under way.
+/// A counter of steps.
 struct EffortCounter<'s> {
     schema: &'s Value,
     outline: &'s SchemaOutline,
-    /// Steps of each look; none yet for one that is under way.
+    /// The number of steps of each visit, or `None` while the visit is in progress.
     steps: HashMap<SchemaVisit, Option<u64>>,
 }
 
@@ -56,7 +56,7 @@ impl<'s> EffortCounter<'s> {
         let look = (std::ptr::from_ref(schema), std::ptr::from_ref(value));
         match self.steps.get(&look) {
             Some(Some(steps)) => return Ok(*steps),
-            // It leads to itself without going into the value, so it would never end.
+            // The schema refers to itself for the same value, so the check would not end.
             Some(None) => return Err(EffortExceeded),
             None if depth > MAX_DEPTH => return Err(EffortExceeded),
             None => self.steps.insert(look, None),
@@ -68,7 +68,7 @@ impl<'s> EffortCounter<'s> {
         if keywords.contains_key("unevaluatedProperties")
             || keywords.contains_key("unevaluatedItems")
         {
-            // It asks once more what each of the others has looked at.
+            // These keywords check again which parts the other keywords have evaluated.
             steps *= 3;
         }
         if steps > MAX_STEPS {
@@ -78,7 +78,7 @@ impl<'s> EffortCounter<'s> {
         Ok(steps)
     }
 
-    /// The keywords that apply schemas (2020-12, core, section 10; and those of earlier drafts).
+    /// Counts the steps of a keyword that applies schemas (2020-12, core, section 10, and earlier drafts).
     fn keyword(
         &mut self,
         keyword: &str,
@@ -140,7 +140,7 @@ impl<'s> EffortCounter<'s> {
     }
 }
 
-/// The schemas that a keyword holds: one, a list of them, or a map.
+/// Returns the schemas in the value of a keyword: one, a list, or a map.
 fn each<'s>(operand: &'s Value, keyword: &str) -> Box<dyn Iterator<Item = &'s Value> + 's> {
     match operand {
         Value::Array(schemas) => Box::new(schemas.iter()),

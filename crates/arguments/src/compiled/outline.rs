@@ -1,4 +1,4 @@
-//! What must be known of a schema before it may be compiled.
+//! Facts about a schema that are needed before it is compiled.
 
 use std::collections::BTreeMap;
 
@@ -6,23 +6,24 @@ use serde_json::Value;
 
 use crate::unusable_schema::UnusableSchema;
 
-/// JSON values in a schema.
+/// Maximum number of JSON values in a schema.
 const MAX_VALUES: usize = 100_000;
 
-/// Places that references point at. The compiler goes through them one inside the other.
+/// Maximum number of distinct targets of references. The compiler follows them recursively.
 const MAX_TARGETS: usize = 512;
 
-/// The same beside `unevaluatedProperties` or `unevaluatedItems`, which take far more of the stack.
+/// Maximum number of distinct targets in a schema with `unevaluatedProperties` or `unevaluatedItems`, which need far more
+/// stack.
 const MAX_TARGETS_UNEVALUATED: usize = 48;
 
-/// Where a schema leads.
+/// The references and anchors of a schema.
 #[derive(Debug, Default)]
 pub(super) struct SchemaOutline {
-    /// JSON Pointers to what `$anchor` and `$dynamicAnchor` name.
+    /// JSON Pointers to the schemas that `$anchor` and `$dynamicAnchor` name.
     anchors: BTreeMap<String, String>,
-    /// What references are written as.
+    /// The references as they are written.
     references: Vec<String>,
-    /// `$id` of the root.
+    /// The `$id` of the root.
     id: Option<String>,
     evaluates: bool,
 }
@@ -92,12 +93,12 @@ impl SchemaOutline {
         }
     }
 
-    /// Whether checking a value can take more steps than the schema and the value have parts.
+    /// Returns whether checking a value can take more steps than the schema and the value have parts.
     pub(super) fn is_winding(&self) -> bool {
         self.evaluates || !self.references.is_empty()
     }
 
-    /// What a reference stands for.
+    /// Returns the schema that a reference refers to.
     pub(super) fn follow<'s>(&self, reference: &str, schema: &'s Value) -> Option<&'s Value> {
         let own = self.id.as_deref().map(|id| id.trim_end_matches('#'));
         let reference = own
@@ -122,7 +123,7 @@ fn invalid(path: String, problem: &str) -> UnusableSchema {
     }
 }
 
-/// The fragment of a reference is that of a URL (RFC 3986, section 2.1).
+/// Decodes the percent-encoding of a reference's fragment (RFC 3986, section 2.1).
 fn percent_decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -16,9 +16,9 @@ const OUTCOME: &str =
 #[derive(Debug)]
 struct FakeFeed {
     records: Vec<&'static str>,
-    /// Below, retention removed what there was.
+    /// The position below which retention has removed all records.
     minimum_index: u64,
-    /// Those that are there, and more of which nothing is read.
+    /// The reported number of records, which may exceed the number of readable records.
     size: Mutex<u64>,
     position: watch::Sender<u64>,
 }
@@ -61,7 +61,7 @@ impl RecordFeed for FakeFeed {
     }
 }
 
-/// An export to a server that the test answers for.
+/// An export to a server whose responses are written by the test.
 struct TestExport {
     feed: Arc<FakeFeed>,
     position: watch::Receiver<u64>,
@@ -116,7 +116,7 @@ impl TestExport {
         }
     }
 
-    /// The next batch, and the connection to answer it on.
+    /// Returns the next batch and the connection on which to respond to it.
     async fn batch(&self) -> (String, TcpStream) {
         let (mut stream, _) = self.server.accept().await.unwrap();
         let mut request = Vec::new();
@@ -238,7 +238,7 @@ async fn the_answer_of_a_webhook_that_takes_a_batch_is_not_read() {
     let _recording = metrics::set_default_local_recorder(&recorder);
     let mut export = TestExport::start(&recorder, "webhook", 0, &[OUTCOME]).await;
     let (_, mut stream) = export.batch().await;
-    // More than is ever read of an answer, and it never comes.
+    // The response is longer than the limit and never complete.
     let head = b"HTTP/1.1 200 OK\r\ncontent-length: 10000000\r\n\r\n";
     stream.write_all(head).await.unwrap();
     export.has_taken(1).await;

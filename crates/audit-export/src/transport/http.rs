@@ -1,4 +1,4 @@
-//! A server that is sent to over HTTP: any that takes batches of lines, by way of guarded egress.
+//! Sends batches of events to a server over HTTP through guarded egress.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,19 +20,19 @@ use crate::Error;
 use crate::event::ExportEvent;
 use crate::settings::{EventFormat, HttpSettings};
 
-/// Most bytes of an answer that are read.
+/// Maximum number of bytes that are read of a response.
 const ANSWER_BYTES: usize = 64 * 1_024;
 
-/// The longest that a server may ask to be left alone.
+/// Longest pause that a server can ask for.
 const LONGEST_WAIT: Duration = Duration::from_mins(5);
 
-/// How the secret of a webhook begins (Standard Webhooks, "Signature scheme").
+/// Prefix of a webhook's secret (Standard Webhooks, "Signature scheme").
 const SECRET_PREFIX: &str = "whsec_";
 
-/// A server, and what it knows us by.
+/// A server and the credentials for it.
 #[derive(Debug)]
 pub(crate) struct HttpTarget {
-    /// Of the export; it begins the id of each batch.
+    /// The name of the export, from which the id of each batch is derived.
     name: String,
     pub(super) url: Url,
     egress: Egress,
@@ -101,7 +101,7 @@ impl HttpTarget {
         })
     }
 
-    /// One line for each event.
+    /// Sends events, one per line.
     pub(super) async fn send_lines(
         &self,
         events: &[ExportEvent],
@@ -119,7 +119,7 @@ impl HttpTarget {
             .map(drop)
     }
 
-    /// Sends a batch; the body of the answer that it was taken with, which is not read yet.
+    /// Sends a batch. Returns the body of the successful response, which has not been read yet.
     pub(super) async fn post(
         &self,
         content_type: &'static str,
@@ -134,7 +134,7 @@ impl HttpTarget {
         }
         if let Some(file) = &self.signing_key_file {
             let key = signing_key(&reread(file).await?).map_err(SendError::File)?;
-            // The same for each attempt, so that a receiver can tell a batch that it has.
+            // The id is the same for each attempt, so that a receiver can recognize a batch that it already has.
             let ends = [events.first(), events.last()];
             let [first, last] = ends.map(|event| event.map_or("", |event| &event.uid));
             let id = Digest::of_texts(&[&self.name, first, last]).to_string();
@@ -158,7 +158,7 @@ async fn reread(file: &PathBuf) -> Result<String, SendError> {
     text.map_err(|error| SendError::File(format!("{}: {error}", file.display())))
 }
 
-/// The headers of Standard Webhooks 1.0 (standardwebhooks.com): HMAC-SHA-256 over id, time and body.
+/// Returns the headers of Standard Webhooks 1.0 (standardwebhooks.com): an HMAC-SHA-256 of id, time and body.
 fn sign(key: &hmac::Key, id: &str, seconds: i64, body: &[u8]) -> Vec<(HeaderName, HeaderValue)> {
     let time = seconds.to_string();
     let mut context = hmac::Context::with_key(key);
@@ -197,12 +197,12 @@ fn bearer(text: &str) -> Result<HeaderValue, String> {
     Ok(value)
 }
 
-/// As long as the server asks, and not for ever.
+/// Returns the pause that the server asks for, up to [`LONGEST_WAIT`].
 fn wait(headers: &HeaderMap) -> Duration {
     retry_after(headers).unwrap_or_default().min(LONGEST_WAIT)
 }
 
-/// https, or http to this machine.
+/// Parses a URL and checks that it uses https, or http for this machine.
 pub(super) fn parse_url(export: &str, text: &str) -> Result<Url, Error> {
     let refused = || no_url(export, text);
     let url = Url::parse(text).map_err(|_| refused())?;
@@ -217,7 +217,7 @@ pub(super) fn parse_url(export: &str, text: &str) -> Result<Url, Error> {
 }
 
 fn no_url(export: &str, text: &str) -> Error {
-    // What stands before an @ may be a password.
+    // The text before an @ may contain a password.
     let url = text.rsplit('@').next().unwrap_or_default();
     Error::Url {
         export: export.to_owned(),
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_batch_is_signed_as_standard_webhooks_has_it() {
-        // The example of the specification's libraries.
+        // The example is from the specification's libraries.
         let key = signing_key("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n").unwrap();
         let body = br#"{"test": 2432232314}"#;
         let headers = sign(&key, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, body);

@@ -1,4 +1,4 @@
-//! The ways to a security tool.
+//! Transports to security tools.
 
 mod http;
 mod otlp;
@@ -17,13 +17,13 @@ use crate::settings::{EventFormat, ExportSettings, TransportSettings};
 use self::http::HttpTarget;
 use self::syslog::SyslogTarget;
 
-/// How long a security tool may take for one batch.
+/// Timeout for sending a batch.
 pub(crate) const SEND_LIMIT: Duration = Duration::from_secs(10);
 
-/// Why a batch is not known to have been taken.
+/// The reason why it is not certain that a batch was received.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SendError {
-    /// A file that was there at the start.
+    /// A file that was readable at the start cannot be used any more.
     #[error("cannot read a file that it needs: {0}")]
     File(String),
     #[error("it cannot be reached: {0}")]
@@ -34,22 +34,22 @@ pub(crate) enum SendError {
         "it ended the connection without the close_notify of TLS; where it never sends one, set unclean_close"
     )]
     UncleanClose,
-    /// It answered that it took the batch, and not in the protocol.
+    /// The server confirmed the batch, but its response is not valid.
     #[error("its answer is none of OTLP: {0}")]
     Answer(#[from] prost::DecodeError),
     #[error("it did not take the batch within {} s", SEND_LIMIT.as_secs())]
     Timeout,
-    /// It answered, and not that it took the batch.
+    /// The server responded that it did not accept the batch.
     #[error("it answered {status}")]
     Refused {
         status: u16,
-        /// As it asks.
+        /// The pause that the server asks for.
         wait: Duration,
     },
 }
 
 impl SendError {
-    /// As a label of metrics.
+    /// Returns the reason as a label of metrics.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             Self::File(_) => "file",
@@ -60,7 +60,7 @@ impl SendError {
         }
     }
 
-    /// How long it asks to be left alone.
+    /// Returns the pause that the server asks for.
     pub(crate) fn asked_for(&self) -> Duration {
         match self {
             Self::Refused { wait, .. } => *wait,
@@ -69,7 +69,7 @@ impl SendError {
     }
 }
 
-/// The way of one export; it connects when there is something to send.
+/// The transport of an export. It connects only to send a batch.
 #[derive(Debug)]
 pub(crate) enum ExportTransport {
     Syslog(SyslogTarget),
@@ -78,7 +78,7 @@ pub(crate) enum ExportTransport {
 }
 
 impl ExportTransport {
-    /// Reads the files that `export` names, so that what is wrong with them shows at the start.
+    /// Creates the transport and reads the files that `export` refers to, so that errors are reported at the start.
     pub(crate) fn open(export: &ExportSettings) -> Result<Self, Error> {
         let name = &export.name;
         Ok(match export.transport()? {
@@ -95,7 +95,7 @@ impl ExportTransport {
         })
     }
 
-    /// Sends `events`, which are not empty; returns how many of them the tool took and will never keep.
+    /// Sends `events`, which must not be empty. Returns how many of them the tool has received but rejected permanently.
     pub(crate) async fn send(
         &self,
         events: &[ExportEvent],
@@ -112,7 +112,7 @@ impl ExportTransport {
     }
 }
 
-/// The text of a file of `export`.
+/// Reads a file of `export`.
 fn read_file(export: &str, path: &Path) -> Result<String, Error> {
     std::fs::read_to_string(path).map_err(|problem| unfit(export, path, &problem))
 }

@@ -8,7 +8,7 @@ use crate::Error;
 use crate::event::{EventSeverity, ExportEvent};
 use crate::settings::HttpSettings;
 
-/// Where a collector takes logs, below an endpoint without a path.
+/// Path for logs, which is used if the URL has no path.
 const LOGS: &str = "/v1/logs";
 
 pub(super) fn open(export: &str, settings: &HttpSettings) -> Result<HttpTarget, Error> {
@@ -19,7 +19,7 @@ pub(super) fn open(export: &str, settings: &HttpSettings) -> Result<HttpTarget, 
     Ok(target)
 }
 
-/// Sends a batch; returns how many of it the collector refused for good.
+/// Sends a batch. Returns how many events the collector rejected permanently.
 pub(super) async fn send(
     target: &HttpTarget,
     events: &[ExportEvent],
@@ -69,7 +69,7 @@ fn nanos(micros: i64) -> u64 {
     u64::try_from(micros).unwrap_or(0).saturating_mul(1_000)
 }
 
-/// The number and the word of the log data model.
+/// Returns the severity number and text of the log data model.
 fn severity(severity: EventSeverity) -> (i32, &'static str) {
     match severity {
         EventSeverity::Informational => (9, "INFO"),

@@ -1,8 +1,8 @@
-//! Syslog messages (RFC 5424) within TLS (RFC 5425).
+//! Sends syslog messages (RFC 5424) over TLS (RFC 5425).
 //!
-//! Syslog has no answer. A batch has a connection of its own, which we end by `close_notify`; the receiver ends its side once
-//! it has read all of the batch (RFC 5425, section 4.4), by `close_notify` too. A connection that ends otherwise says that it
-//! has not, except of a receiver that is known never to send `close_notify`.
+//! Syslog has no responses. Each batch uses a separate connection, which we end with `close_notify`. The receiver closes its side
+//! with `close_notify` as well once it has read the complete batch (RFC 5425, section 4.4). A connection that ends in any other
+//! way means that the batch was not received, except for receivers that are known never to send `close_notify`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,16 +24,16 @@ use crate::settings::SyslogSettings;
 /// `log audit` (RFC 5424, section 6.2.1).
 const FACILITY: u8 = 13;
 
-/// A receiver.
+/// A syslog receiver.
 #[derive(Debug)]
 pub(crate) struct SyslogTarget {
     address: String,
     host: ServerName<'static>,
     ca_file: PathBuf,
     identity: Option<[PathBuf; 2]>,
-    /// A connection that ends without `close_notify` was read to its end.
+    /// Whether a connection that ends without `close_notify` counts as read to its end.
     unclean_close: bool,
-    /// What this machine is called in messages.
+    /// The name of this machine in messages.
     hostname: String,
 }
 
@@ -66,8 +66,8 @@ impl SyslogTarget {
         Ok(target)
     }
 
-    /// What the files say now: a certificate that was renewed is used for the next batch. On failure, which file is no good
-    /// and why.
+    /// Reads the files and returns the TLS configuration, so that a renewed certificate is used for the next batch. The error
+    /// names the unusable file and the problem.
     fn config(&self) -> Result<ClientConfig, (PathBuf, String)> {
         let pem =
             |path: &PathBuf| std::fs::read(path).map_err(|error| (path.clone(), error.to_string()));
@@ -109,13 +109,13 @@ impl SyslogTarget {
             let mut stream = connector.connect(self.host.clone(), stream).await?;
             stream.write_all(&frames).await?;
             stream.shutdown().await?;
-            // Receivers say nothing; what they may say is read to the end.
+            // Receivers send nothing; anything that they send nevertheless is ignored.
             let mut said = [0; 1_024];
             loop {
                 match stream.read(&mut said).await {
                     Ok(0) => return Ok(()),
                     Ok(_) => {}
-                    // The end of the connection without `close_notify`, which anybody on the way can bring about.
+                    // The connection ended without `close_notify`, which an attacker on the network can cause.
                     Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
                         return if self.unclean_close {
                             Ok(())
@@ -132,7 +132,7 @@ impl SyslogTarget {
             .map_err(|_| SendError::Timeout)?
     }
 
-    /// Adds a message behind its length in bytes (RFC 5425, section 4.3).
+    /// Appends a message, preceded by its length in bytes (RFC 5425, section 4.3).
     fn frame(&self, event: &ExportEvent, frames: &mut Vec<u8>) {
         let priority = FACILITY * 8 + severity(event.severity);
         let message = format!(
@@ -147,7 +147,7 @@ impl SyslogTarget {
     }
 }
 
-/// As the kernel has it, in the characters that a message may name it by; `-` where nobody knows.
+/// Returns the kernel's host name, reduced to the characters allowed in messages, or `-` if it is unknown.
 fn hostname() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name: String = name
@@ -162,7 +162,7 @@ fn hostname() -> String {
     }
 }
 
-/// From 0, the most severe, to 7.
+/// Returns the severity on the scale from 0, the most severe, to 7.
 fn severity(severity: EventSeverity) -> u8 {
     match severity {
         EventSeverity::Informational => 6,
@@ -193,7 +193,7 @@ mod tests {
         }
     }
 
-    /// What becomes of a batch whose receiver reads all of it and ends the connection, with `close_notify` or without.
+    /// Sends a batch to a receiver that reads all of it and ends the connection with or without `close_notify`.
     async fn send(closes: bool, unclean_close: bool) -> Result<(), SendError> {
         let CertifiedKey { cert, signing_key } =
             rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();

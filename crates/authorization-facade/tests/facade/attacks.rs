@@ -1,4 +1,4 @@
-//! What an attacker tries: another's code, another's browser, another's consent, forged ids, large input.
+//! Tests of attacks: stolen codes, other browsers, foreign consent, forged ids and large input.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ async fn nobody_is_sent_to_the_provider_without_having_been_asked() {
 async fn the_form_of_one_browser_is_not_good_in_another() {
     let world = world().await;
     let client = world.client(REDIRECT).await;
-    // The attacker's own page, submitted by the victim's browser, which has a cookie of its own.
+    // The attacker's own page is submitted by the victim's browser, which has its own cookie.
     let attackers = TestBrowser::new(REDIRECT)
         .open(&world.authorize_url(&client, &[]))
         .await;
@@ -89,7 +89,7 @@ async fn a_form_from_another_site_or_after_its_time_is_refused() {
 async fn the_way_back_of_one_browser_is_not_good_in_another() {
     let world = world().await;
     let client = world.client(REDIRECT).await;
-    // A browser that stops where the provider sends it back.
+    // A browser that stops at the redirect back from the provider.
     let callback = world.at("/oauth/callback");
     let mut browser = TestBrowser::new(&callback);
     let page = browser.open(&world.authorize_url(&client, &[])).await;
@@ -173,7 +173,7 @@ async fn a_code_ends_after_its_time() {
 async fn a_code_of_another_request_does_not_fit_this_ones_verifier() {
     let world = world().await;
     let client = world.client(REDIRECT).await;
-    // The attacker injects their code into the victim's response: the victim's verifier is another.
+    // The attacker injects a code into the victim's response, but the victim has another verifier.
     let own = challenge("the-attackers-own-verifier-of-43-characters-ok");
     let page = world.allow(&client, &[("code_challenge", &own)]).await;
     let code = page.parameter("code").unwrap();
@@ -192,7 +192,7 @@ async fn a_refresh_token_is_good_once_and_for_its_client() {
         let (status, answer) = world.refresh(client, token).await;
         assert_eq!((status, &answer["error"]), (400, &json!("invalid_grant")));
     }
-    // Revoking another's does nothing, and tells nothing.
+    // Revoking the token of another client has no effect and reveals nothing.
     let form = [("client_id", other.as_str()), ("token", held)];
     assert_eq!(world.post("/oauth/revoke", &form).await.0, 200);
     assert_eq!(world.provider.sessions(), 1);
@@ -278,7 +278,7 @@ async fn a_request_that_cannot_be_tells_a_program_and_leads_nobody_to_a_web_site
         assert_eq!(page.url.host_str(), Some("127.0.0.1"));
         assert!(!page.text.contains("refresh"));
     }
-    // A parameter given twice is read differently by different readers.
+    // Different parsers read a repeated parameter differently, so it is refused.
     let url = format!("{}&client_id={site}", world.authorize_url(&program, &[]));
     assert_eq!(TestBrowser::new(REDIRECT).open(&url).await.status, 400);
 }

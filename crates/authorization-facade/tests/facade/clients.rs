@@ -1,4 +1,4 @@
-//! What clients rely on: metadata, registration, documents, redirects, replicas.
+//! Tests of what clients rely on: metadata, registration, documents, redirects and replicas.
 
 use axum::Router;
 use axum::routing::get;
@@ -200,7 +200,7 @@ async fn several_sign_ins_of_one_browser_do_not_disturb_each_other() {
     }
 }
 
-/// A site with the metadata document of a client.
+/// Starts a site with the metadata document of a client.
 async fn document(change: impl Fn(&str) -> Value + Clone + Send + Sync + 'static) -> String {
     let handler = move |request: axum::extract::Request| {
         let host = request.headers()["host"].to_str().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! The facade as clients, browsers and attackers meet it, in front of providers with the particulars of real ones.
+//! Tests of the facade with clients, browsers and attackers, and with fake providers that behave like real ones.
 
 #![allow(
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! Each preset against a provider with these particulars.
+//! Tests of each preset with a provider that behaves accordingly.
 
 use serde_json::{Value, json};
 use wardgate_testkit::ProviderKind;
@@ -144,7 +144,7 @@ async fn a_revoked_refresh_token_is_ended_at_the_provider_that_can() {
 
 #[tokio::test]
 async fn a_token_that_the_gateway_would_refuse_is_not_handed_out() {
-    // An application at Entra whose audience is another than the gateway was told.
+    // An application whose tokens have another audience than the gateway is configured for.
     let world = World::start_with(
         ProviderKind::Auth0,
         json!({ "audience": "https://other.example/" }),

@@ -1,4 +1,4 @@
-//! A facade on loopback in front of a fake provider, and a client of it.
+//! A facade on loopback with a fake provider, and a client.
 
 use std::sync::Arc;
 
@@ -15,16 +15,16 @@ use wardgate_testkit::{
     FakeIdentityProvider, ProviderKind, TestBrowser, TestClock, TestPage, base64url,
 };
 
-/// Where the programs of these tests take codes.
+/// The redirect URI of the programs in these tests.
 pub(crate) const REDIRECT: &str = "http://127.0.0.1:9/callback";
 
-/// What a client makes its challenge of.
+/// The PKCE verifier of a client.
 pub(crate) const VERIFIER: &str = "a-verifier-of-43-characters-or-more-as-rfc-7636";
 
 pub(crate) struct World {
     pub(crate) provider: Arc<FakeIdentityProvider>,
     pub(crate) clock: TestClock,
-    /// How clients reach the facade.
+    /// The URL at which clients reach the facade.
     pub(crate) url: String,
     pub(crate) http: reqwest::Client,
     settings: Value,
@@ -36,7 +36,7 @@ impl World {
         Self::start_with(kind, json!({})).await
     }
 
-    /// With further settings of the facade.
+    /// Starts a facade with additional settings.
     pub(crate) async fn start_with(kind: ProviderKind, settings: Value) -> Self {
         let clock = TestClock::at(1_800_000_000);
         let provider = FakeIdentityProvider::start(kind, clock.ambient()).await;
@@ -55,7 +55,7 @@ impl World {
         }
     }
 
-    /// Another replica, behind the same public URL.
+    /// Starts another replica with the same public URL, and returns its address.
     pub(crate) async fn replica(&self) -> String {
         let public_url = Some(self.url.clone());
         serve(
@@ -85,7 +85,7 @@ impl World {
         answer(request.send().await.unwrap()).await
     }
 
-    /// The id of a new client with this redirect URI.
+    /// Registers a client with this redirect URI and returns its id.
     pub(crate) async fn client(&self, redirect_uri: &str) -> String {
         let metadata = json!({ "client_name": "A program", "redirect_uris": [redirect_uri] });
         let (status, registered) = self.register(metadata).await;
@@ -110,7 +110,7 @@ impl World {
         answer(request.send().await.unwrap()).await
     }
 
-    /// An authorization request of `client`; `further` wins over what it has by itself.
+    /// Returns the URL of an authorization request of `client`. `further` overrides its default parameters.
     pub(crate) fn authorize_url(&self, client: &str, further: &[(&str, &str)]) -> String {
         let challenge = challenge(VERIFIER);
         let own = [
@@ -128,7 +128,7 @@ impl World {
         self.at(&format!("/oauth/authorize?{}", encoded(&all)))
     }
 
-    /// Has a person allow the client what it asks for. The page is where the browser goes back to the client.
+    /// Lets a person give the client its consent. Returns the redirect back to the client.
     pub(crate) async fn allow(&self, client: &str, further: &[(&str, &str)]) -> TestPage {
         let mut browser = TestBrowser::new(REDIRECT);
         let page = browser.open(&self.authorize_url(client, further)).await;
@@ -136,7 +136,7 @@ impl World {
         browser.press(&page, "decision", "allow").await
     }
 
-    /// The code of a new client's user.
+    /// Returns an authorization code for `client`.
     pub(crate) async fn code(&self, client: &str) -> String {
         let page = self.allow(client, &[]).await;
         page.parameter("code")
@@ -156,7 +156,7 @@ impl World {
         self.post("/oauth/token", &form).await
     }
 
-    /// A client with the tokens of its user.
+    /// Returns a new client and the tokens of its user.
     pub(crate) async fn signed_in(&self) -> (String, Value) {
         let client = self.client(REDIRECT).await;
         let code = self.code(&client).await;
@@ -166,7 +166,7 @@ impl World {
     }
 }
 
-/// What a client redeems a code with.
+/// Returns the form with which a client redeems a code.
 pub(crate) fn redemption<'a>(client: &'a str, code: &'a str) -> [(&'static str, &'a str); 5] {
     [
         ("grant_type", "authorization_code"),
@@ -193,7 +193,7 @@ async fn answer(response: Response) -> (u16, Value) {
     (status, body)
 }
 
-/// Serves a facade, whose public URL is where it is served unless another is given.
+/// Serves a facade. Its public URL is its own address unless another one is given.
 async fn serve(
     provider: &Arc<FakeIdentityProvider>,
     settings: &Value,

@@ -1,4 +1,4 @@
-//! OpenAPI 3.0 and 3.1: every operation becomes an `http` tool.
+//! Import of OpenAPI 3.0 and 3.1. Every operation becomes an `http` tool.
 //!
 //! ```text
 //!   servers, securitySchemes ─▶ source (security)
@@ -19,26 +19,27 @@ use super::text::{self, identifier, name};
 use super::{ImportError, ImportedCatalogue, document};
 use schema::Schemas;
 
-/// More tools than this are of no use to any model; the rest is left out.
+/// Maximum number of imported tools. Models cannot make use of more, so the rest is left out.
 const MAX_TOOLS: usize = 1_000;
 
-/// Methods that a tool can use; others are left out.
+/// HTTP methods that are imported.
 const METHODS: [&str; 6] = ["get", "head", "post", "put", "patch", "delete"];
 
-/// Methods of OpenAPI that have no tool.
+/// HTTP methods of OpenAPI that tools do not support.
 const OTHER_METHODS: [&str; 2] = ["options", "trace"];
 
-/// How long the name of the source may be: it begins the names of variables.
+/// Maximum length of the name of the source, which the names of variables begin with.
 const MAX_SOURCE_NAME: usize = 32;
 
-/// The document, read by reference.
+/// The document, which references are resolved in.
 #[derive(Debug, Clone, Copy)]
 struct OpenapiDocument<'d> {
     root: &'d Value,
 }
 
 impl<'d> OpenapiDocument<'d> {
-    /// `value`, or what its `$ref` leads to within the document. Chains of references end after a few.
+    /// Returns `value`, or the value that its `$ref` refers to in the document. Chains of more than a few references are
+    /// not resolved.
     fn resolve(self, mut value: &'d Value) -> Option<&'d Value> {
         for _ in 0..8 {
             match value.get("$ref") {
@@ -49,7 +50,7 @@ impl<'d> OpenapiDocument<'d> {
         None
     }
 
-    /// What a reference leads to; none where that is another document.
+    /// Returns the target of a reference, or `None` if it is missing or in another document.
     fn follow(self, reference: &str) -> Option<&'d Value> {
         let pointer = reference.strip_prefix('#')?;
         let pointer = percent_decode_str(pointer).decode_utf8().ok()?;
@@ -57,12 +58,12 @@ impl<'d> OpenapiDocument<'d> {
     }
 }
 
-/// What of a document is imported, and for which service.
+/// The part of a document that is imported, and the service.
 #[derive(Debug, Clone, Default)]
 pub struct OpenapiOptions {
-    /// Where the service is, in place of the document's `servers`.
+    /// The URL of the service, which overrides the document's `servers`.
     pub base_url: Option<String>,
-    /// Only operations with one of these tags; all where there is none.
+    /// Tags of which an imported operation must have at least one. If empty, all operations are imported.
     pub tags: Vec<String>,
 }
 
@@ -128,12 +129,12 @@ fn source_name(title: &str) -> String {
     let Some(start) = name.get(..MAX_SOURCE_NAME) else {
         return name;
     };
-    // Rather a word less than half a word.
+    // Truncation drops a whole word rather than a part of one.
     let (words, _) = start.rsplit_once('_').unwrap_or((start, ""));
     words.trim_end_matches('_').to_owned()
 }
 
-/// Where the service is.
+/// Determines the URL of the service.
 fn locate(root: &Value, base_url: Option<&str>, source: &mut SourceDraft, draft: &mut Draft) {
     let servers = root.get("servers").and_then(Value::as_array);
     let servers = servers.map_or(&[][..], Vec::as_slice);
@@ -156,13 +157,13 @@ fn locate(root: &Value, base_url: Option<&str>, source: &mut SourceDraft, draft:
             && url.password().is_none()
             && url.query().is_none()
             && url.fragment().is_none()
-            // What a source says is read for variables of the environment.
+            // Texts of a source are expanded, so the URL must not refer to environment variables.
             && !url.as_str().contains("${")
     });
     let networks = parsed.as_ref().and_then(private_networks);
     let problem = match (&parsed, &networks) {
         (None, _) => "the document gives no absolute http(s) URL without credentials and query",
-        // Whoever wrote the document does not choose what of the network may be reached.
+        // The author of the document must not choose which addresses of the private network can be reached.
         (Some(_), Some(_)) if base_url.is_none() => {
             "the document's server is off the public internet: set its URL, and `private` if that is right"
         }
@@ -185,7 +186,7 @@ fn locate(root: &Value, base_url: Option<&str>, source: &mut SourceDraft, draft:
         .insert("base_url".to_owned(), reference.into());
 }
 
-/// The URL of a server, each `{variable}` of it as the document presets it.
+/// Returns the URL of a server, with the document's default for each `{variable}`.
 fn with_defaults(server: &Value, reviews: &mut Vec<String>) -> String {
     let mut url = server["url"].as_str().unwrap_or_default().to_owned();
     let variables = server.get("variables").and_then(Value::as_object);
@@ -198,7 +199,7 @@ fn with_defaults(server: &Value, reviews: &mut Vec<String>) -> String {
     url
 }
 
-/// What `private` must list for this URL, if anything.
+/// Returns the value of `private` that this URL needs, if any.
 pub(super) fn private_networks(url: &Url) -> Option<Value> {
     match url.host()? {
         Host::Domain(domain) if domain == "localhost" || domain.ends_with(".localhost") => {
@@ -216,7 +217,7 @@ pub(super) fn private_networks(url: &Url) -> Option<Value> {
     }
 }
 
-/// One method of one path.
+/// An operation: one method of one path.
 struct Operation<'d> {
     method: &'static str,
     path: &'d str,
@@ -224,7 +225,7 @@ struct Operation<'d> {
     definition: &'d Value,
 }
 
-/// The operations with one of `tags`, in the order of the document.
+/// Returns the operations with one of `tags`, in the order of the document.
 fn operations<'d>(
     api: OpenapiDocument<'d>,
     tags: &[String],

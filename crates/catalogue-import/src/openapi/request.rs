@@ -1,4 +1,4 @@
-//! What an operation is sent: its parameters and its body as arguments of the tool.
+//! Conversion of an operation's parameters and body to arguments of the tool.
 
 use serde_json::{Map, Value};
 
@@ -9,16 +9,16 @@ use crate::text::{UniqueNames, name};
 /// The request of a tool.
 pub(super) struct RequestTemplate {
     pub(super) input_schema: Value,
-    /// With placeholders.
+    /// The path, with placeholders.
     pub(super) path: String,
-    /// `query`, `headers` and one of `json`, `form` and `text`.
+    /// The keys `query`, `headers` and one of `json`, `form` and `text`.
     pub(super) parts: Map<String, Value>,
 }
 
-/// Headers that OpenAPI itself says are no parameters.
+/// Headers that OpenAPI excludes from parameters.
 const NO_HEADERS: [&str; 3] = ["accept", "content-type", "authorization"];
 
-/// The arguments of the tool, as they come together.
+/// The arguments of the tool that were collected so far.
 struct ToolArguments {
     names: UniqueNames,
     properties: Map<String, Value>,
@@ -26,7 +26,7 @@ struct ToolArguments {
 }
 
 impl ToolArguments {
-    /// Adds an argument that the API calls `wanted`, and gives the placeholder for it.
+    /// Adds an argument that the API calls `wanted`, and returns its placeholder.
     fn add(&mut self, wanted: &str, schema: Value, is_required: bool) -> String {
         let name = self.names.unique(&name(wanted, "argument"));
         self.properties.insert(name.clone(), schema);
@@ -47,7 +47,7 @@ impl ToolArguments {
     }
 }
 
-/// Reads the request of an operation; an error is the reason why it can be no tool.
+/// Converts the request of an operation. An error is the reason why the operation cannot become a tool.
 pub(super) fn read<'d>(
     operation: &Operation<'d>,
     schemas: &mut Schemas<'d>,
@@ -108,7 +108,7 @@ pub(super) fn read<'d>(
     })
 }
 
-/// The parameters of the path and of the operation; the latter's hold where both have one.
+/// Returns the parameters of the path and of the operation. Those of the operation take precedence.
 fn parameters<'d>(
     operation: &Operation<'d>,
     schemas: &Schemas<'d>,
@@ -136,7 +136,7 @@ fn parameters<'d>(
     known
 }
 
-/// What a parameter's own way of writing lists and objects loses.
+/// Returns what is lost because the parameter's `style` is not supported, or `None` if nothing is lost.
 fn style_problem(parameter: &Value, location: &str) -> Option<&'static str> {
     let style = parameter["style"].as_str();
     match (location, style) {
@@ -175,7 +175,7 @@ fn parameter_schema<'d>(parameter: &'d Value, schemas: &mut Schemas<'d>) -> Valu
     schema
 }
 
-/// The path with placeholders for its parameters, and every other brace as it is.
+/// Returns the path with placeholders for its parameters and all other braces escaped.
 fn path(
     path: &str,
     places: &Map<String, Value>,
@@ -207,12 +207,12 @@ fn path(
     filled
 }
 
-/// A text of a template without placeholders.
+/// Escapes a text so that it contains no placeholders as a template.
 fn escaped(text: &str) -> String {
     text.replace('{', "{{").replace('}', "}}")
 }
 
-/// The body as one part of `execute`.
+/// Converts the body to one key of `execute`.
 fn body<'d>(
     body: &'d Value,
     arguments: &mut ToolArguments,
@@ -234,7 +234,8 @@ fn body<'d>(
             .flatten()
             .map(|(kind, _)| kind.as_str())
             .collect();
-        // An optional body is what the operation is for all the same; only where it describes none is there none.
+        // Most operations need their body even if it is optional. The body is left out only if it is optional and describes
+        // no content.
         return if kinds.is_empty() && !is_required {
             reviews.push("its body describes no content, and is left out".to_owned());
             Ok(None)
@@ -270,7 +271,7 @@ fn body<'d>(
     Ok(Some((part.to_owned(), template.into())))
 }
 
-/// The part of `execute` that sends a content type.
+/// Returns the key of `execute` that sends a content type.
 fn part_of(content_type: &str) -> Option<&'static str> {
     let kind = content_type.split(';').next().unwrap_or_default().trim();
     match kind.to_ascii_lowercase().as_str() {
@@ -282,7 +283,7 @@ fn part_of(content_type: &str) -> Option<&'static str> {
     }
 }
 
-/// The members of a schema whose values are objects with these members and no others.
+/// Returns the members of a schema if its values are objects with only these members.
 fn members(schema: &Value) -> Option<&Map<String, Value>> {
     let has_alternatives = ["oneOf", "anyOf", "allOf", "not"]
         .iter()

@@ -1,4 +1,4 @@
-//! What an operation answers: where the rows may be, and which columns they have.
+//! Guesses about the response of an operation: the location of its rows, and their columns.
 
 use serde_json::{Map, Value};
 
@@ -6,13 +6,13 @@ use super::OpenapiDocument;
 use crate::classes;
 use crate::draft::ToolDraft;
 
-/// Answers that say how a success looks, the likeliest first.
+/// Keys of responses that describe a success, the most likely first.
 const SUCCESSES: [&str; 5] = ["200", "201", "2XX", "2xx", "default"];
 
-/// How many columns are listed; more are for a person to find.
+/// Maximum number of columns that are suggested.
 const MAX_COLUMNS: usize = 60;
 
-/// Notes where the rows are, and the class each column may have.
+/// Sets the location of the rows and suggests a class for each column.
 pub(super) fn guess(api: OpenapiDocument<'_>, definition: &Value, tool: &mut ToolDraft) {
     let Some(schema) = success(api, definition) else {
         return;
@@ -35,7 +35,7 @@ pub(super) fn guess(api: OpenapiDocument<'_>, definition: &Value, tool: &mut Too
     }
 }
 
-/// The schema of the JSON of a success.
+/// Returns the schema of the JSON content of a success.
 fn success<'d>(api: OpenapiDocument<'d>, definition: &'d Value) -> Option<&'d Value> {
     let responses = definition["responses"].as_object()?;
     let response = SUCCESSES.iter().find_map(|status| responses.get(*status))?;
@@ -48,9 +48,9 @@ fn success<'d>(api: OpenapiDocument<'d>, definition: &'d Value) -> Option<&'d Va
     api.resolve(content.get("schema")?)
 }
 
-/// The member that holds the rows, if it is not the whole answer, and the schema of one row. An answer is a wrapper
-/// around rows where it has one list of objects and says nothing else but where in the list they are; any other object
-/// is a row itself, whatever lists it has, and none of its members is lost.
+/// Returns the member that contains the rows, or `None` if the whole response is the rows, and the schema of one row. A
+/// response is a wrapper around rows if it has one list of objects and otherwise only members that describe the position in
+/// the list. Any other object is itself a row, whatever lists it contains, so that none of its members is lost.
 fn rows<'d>(api: OpenapiDocument<'d>, schema: &'d Value) -> (Option<&'d str>, Option<&'d Value>) {
     if let Some(items) = items(api, schema) {
         return (None, Some(items));
@@ -72,7 +72,7 @@ fn rows<'d>(api: OpenapiDocument<'d>, schema: &'d Value) -> (Option<&'d str>, Op
     }
 }
 
-/// Words of members that only say which part of a list an answer has.
+/// Words in names of members that only describe which part of a list a response contains.
 const ABOUT_LISTS: [&str; 31] = [
     "after",
     "before",
@@ -119,7 +119,7 @@ fn is_object(api: OpenapiDocument<'_>, schema: &Value) -> bool {
     schema["type"] == "object" || !properties(api, schema, 0).is_empty()
 }
 
-/// The schema of the elements of a list.
+/// Returns the schema of the elements of a list.
 fn items<'d>(api: OpenapiDocument<'d>, schema: &'d Value) -> Option<&'d Value> {
     (schema["type"] == "array")
         .then(|| schema.get("items"))
@@ -127,7 +127,7 @@ fn items<'d>(api: OpenapiDocument<'d>, schema: &'d Value) -> Option<&'d Value> {
         .and_then(|items| api.resolve(items))
 }
 
-/// The names of a row's members, those of the parts of an `allOf` too.
+/// Returns the names of a row's members, including those of the parts of an `allOf`.
 fn properties<'d>(api: OpenapiDocument<'d>, schema: &'d Value, depth: usize) -> Vec<&'d str> {
     let own = schema["properties"].as_object().map(Map::keys);
     let mut names: Vec<_> = own.into_iter().flatten().map(String::as_str).collect();

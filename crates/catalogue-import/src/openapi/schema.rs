@@ -1,4 +1,5 @@
-//! Schemas of OpenAPI as JSON Schema 2020-12: references filled in, what no validator knows left out.
+//! Conversion of OpenAPI schemas to JSON Schema 2020-12. References are inlined, and keywords that validators do not know
+//! are left out.
 
 use std::collections::BTreeSet;
 
@@ -8,16 +9,16 @@ use serde_json::{Map, Value, json};
 use super::OpenapiDocument;
 use crate::text::Description;
 
-/// How deep a schema is followed.
+/// Maximum depth of a schema.
 const MAX_DEPTH: usize = 10;
 
-/// How many schemas one tool may have: references can make a small document a huge one.
+/// Maximum number of schemas of one tool. References can expand a small document to a huge one.
 const MAX_SCHEMAS: usize = 1_000;
 
-/// The longest description of a property, in characters.
+/// Maximum length of the description of a property, in characters.
 const MAX_DESCRIPTION: usize = 500;
 
-/// Keywords that are taken over as they are.
+/// Keywords that are copied unchanged.
 const PLAIN: [&str; 18] = [
     "title",
     "default",
@@ -45,7 +46,7 @@ const SCHEMA: [&str; 3] = ["items", "additionalProperties", "not"];
 /// Keywords whose value is a list of schemas.
 const SCHEMAS: [&str; 3] = ["prefixItems", "oneOf", "anyOf"];
 
-/// Keywords that ask something of a value and are not carried over.
+/// Keywords that constrain values but are not carried over.
 const UNCARRIED: [&str; 12] = [
     "if",
     "then",
@@ -61,12 +62,12 @@ const UNCARRIED: [&str; 12] = [
     "$recursiveRef",
 ];
 
-/// Turns the schemas of one tool.
+/// A converter of the schemas of one tool.
 #[derive(Debug)]
 pub(super) struct Schemas<'d> {
     api: OpenapiDocument<'d>,
     left: usize,
-    /// The references being followed.
+    /// The references that are being followed.
     trail: Vec<&'d str>,
     reviews: BTreeSet<String>,
 }
@@ -89,7 +90,7 @@ impl<'d> Schemas<'d> {
         self.reviews
     }
 
-    /// The schema, valid by itself.
+    /// Converts a schema to a self-contained JSON Schema.
     pub(super) fn convert(&mut self, schema: &'d Value) -> Value {
         let schema = self.schema(schema, 0);
         if validator(&schema).is_none() {
@@ -193,7 +194,7 @@ impl<'d> Schemas<'d> {
         schema
     }
 
-    /// Schemas within.
+    /// Converts nested schemas.
     fn nested(
         &mut self,
         members: &'d Map<String, Value>,
@@ -203,7 +204,7 @@ impl<'d> Schemas<'d> {
         if let Some(Value::Object(properties)) = members.get("properties") {
             let mut converted = Map::new();
             for (name, property) in properties {
-                // What a service alone writes is no argument.
+                // A property that only the service sets is not an argument.
                 if property["readOnly"] == true {
                     continue;
                 }
@@ -241,9 +242,9 @@ impl<'d> Schemas<'d> {
         }
     }
 
-    /// Takes over a keyword whose value is what JSON Schema wants there.
+    /// Copies a keyword if its value is valid in JSON Schema.
     fn plain(&mut self, keyword: &str, value: &Value, schema: &mut Map<String, Value>) {
-        // OpenAPI 3.0 has booleans here, that go with the inclusive bound.
+        // In OpenAPI 3.0 these keywords are booleans that modify the inclusive bound.
         let bound = match keyword {
             "exclusiveMinimum" => "minimum",
             "exclusiveMaximum" => "maximum",
@@ -267,7 +268,7 @@ impl<'d> Schemas<'d> {
         }
     }
 
-    /// Leaves out a default that does not fit the schema it stands in.
+    /// Removes a default that does not fit its schema.
     fn check_default(&mut self, schema: &mut Map<String, Value>) {
         let Some(default) = schema.shift_remove("default") else {
             return;
@@ -292,7 +293,7 @@ impl<'d> Schemas<'d> {
     }
 }
 
-/// As the catalogue compiles it; none when it is no schema.
+/// Compiles a schema as the catalogue does. Returns `None` if it is not a valid schema.
 fn validator(schema: &Value) -> Option<jsonschema::Validator> {
     jsonschema::options()
         .offline()
@@ -301,7 +302,7 @@ fn validator(schema: &Value) -> Option<jsonschema::Validator> {
         .ok()
 }
 
-/// The types by their names in JSON Schema, with `null` where OpenAPI 3.0 says `nullable`.
+/// Returns the JSON Schema types, including `null` for `nullable` of OpenAPI 3.0.
 fn types(members: &Map<String, Value>) -> Option<Value> {
     const TYPES: [&str; 7] = [
         "null", "boolean", "integer", "number", "string", "array", "object",
@@ -324,8 +325,8 @@ fn types(members: &Map<String, Value>) -> Option<Value> {
     })
 }
 
-/// Brings the parts of an `allOf` into one schema where no keyword is in two of them, properties and required
-/// names aside; otherwise it stays as it is.
+/// Merges the parts of an `allOf` into one schema unless two of them have the same keyword with different values.
+/// Properties and required names are combined. If merging is not possible, the `allOf` is kept.
 fn merge(schema: &mut Map<String, Value>, parts: Vec<Value>) {
     let mut merged = schema.clone();
     for part in &parts {
@@ -355,7 +356,7 @@ fn merge(schema: &mut Map<String, Value>, parts: Vec<Value>) {
                     }
                     true
                 }
-                // The outer one describes this use of the schema.
+                // The outer text describes this use of the schema and takes precedence.
                 (Some(_), _) if matches!(keyword.as_str(), "description" | "title") => true,
                 (Some(known), _) => known == value,
             };

@@ -1,4 +1,4 @@
-//! Security schemes as the credentials of the source: places for secrets, never secrets.
+//! Conversion of security schemes to the credentials of the source, with variables in place of secrets.
 
 use serde_json::{Map, Value, json};
 use url::Url;
@@ -7,7 +7,7 @@ use super::OpenapiDocument;
 use crate::draft::{Draft, SourceDraft};
 use crate::text;
 
-/// Writes down what the service asks for as `auth` and `headers` of the source.
+/// Sets `auth` and `headers` of the source according to the security schemes of the service.
 pub(super) fn read(api: OpenapiDocument<'_>, source: &mut SourceDraft, draft: &mut Draft) {
     let schemes = api
         .root
@@ -46,7 +46,7 @@ pub(super) fn read(api: OpenapiDocument<'_>, source: &mut SourceDraft, draft: &m
     }
 }
 
-/// The schemes of the first requirement that asks for any: the document's, or else an operation's.
+/// Returns the schemes of the first non-empty security requirement: that of the document, or else that of an operation.
 fn requirement(root: &Value) -> Option<Vec<&str>> {
     names(root).or_else(|| {
         let items = root.get("paths")?.as_object()?.values();
@@ -69,7 +69,7 @@ fn names(owner: &Value) -> Option<Vec<&str>> {
     })
 }
 
-/// An error says, behind the name of the scheme, why it is not carried over.
+/// Applies a scheme to the source. An error is the reason why the scheme is not carried over, worded to follow its name.
 fn apply(
     name: &str,
     scheme: &Value,
@@ -138,13 +138,13 @@ fn apply(
     Ok(())
 }
 
-/// A token of RFC 9110, section 5.6.2.
+/// Returns whether `text` is a token (RFC 9110, section 5.6.2) of at most 64 bytes.
 fn is_token(text: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !text.is_empty() && text.len() <= 64 && text.bytes().all(is_allowed)
 }
 
-/// Where tokens are had, if it can be written down without being read as anything else.
+/// Returns the token URL if it can be written to the file without being misread as anything else.
 fn token_url(flow: &Value) -> Option<String> {
     let url = Url::parse(flow["tokenUrl"].as_str()?).ok()?;
     let is_plain = matches!(url.scheme(), "http" | "https")

@@ -1,4 +1,4 @@
-//! What PostgreSQL knows of its tables: columns, keys, indexes and comments, from its own catalogue.
+//! Description of PostgreSQL tables: columns, keys, indexes and comments, read from the system catalogue.
 
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::{Connection, Row};
@@ -21,22 +21,22 @@ pub(super) struct Table {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Column {
     pub(super) name: String,
-    /// Its type, or the one its domain is made of.
+    /// The type, or the base type if it is a domain.
     pub(super) base: String,
     pub(super) base_schema: String,
     pub(super) comment: Option<String>,
-    /// Where it stands in the primary key, from 1.
+    /// The position in the primary key, counted from 1.
     pub(super) key_position: Option<i32>,
-    /// Part of the primary key or of a foreign one.
+    /// Whether the column is part of the primary key or of a foreign key.
     pub(super) is_key: bool,
-    /// An index begins with it.
+    /// Whether the column is the first of an index.
     pub(super) is_indexed: bool,
-    /// Of an enumeration.
+    /// The labels if the type is an enumeration.
     pub(super) labels: Vec<String>,
 }
 
 impl Column {
-    /// Whether values of its type are read as they are.
+    /// Returns whether values of the column's type have a JSON form.
     pub(super) fn has_json_form(&self) -> bool {
         const TYPES: [&str; 26] = [
             "bool",
@@ -70,7 +70,7 @@ impl Column {
     }
 }
 
-/// Tables, views and what looks like them; partitions are read through their tables.
+/// Query for tables, views, materialized views and foreign tables. Partitions are read through their tables.
 const TABLES: &str = "
 SELECT c.oid::bigint AS oid, n.nspname::text AS schema, c.relname::text AS name,
        c.relkind IN ('v', 'm') AS is_view, obj_description(c.oid, 'pg_class') AS comment
@@ -100,7 +100,7 @@ WHERE a.attrelid::bigint = ANY($1) AND a.attnum > 0 AND NOT a.attisdropped
   AND has_column_privilege(a.attrelid, a.attnum, 'SELECT')
 ORDER BY a.attrelid, a.attnum";
 
-/// The tables that `options` names, one more than `most` if there are more.
+/// Reads the tables that `options` selects, and one more than `most` if there are more.
 pub(super) async fn tables(
     url: &str,
     options: &PostgresOptions,
@@ -112,7 +112,7 @@ pub(super) async fn tables(
     let tables = read(&mut session, options, most)
         .await
         .map_err(|error| failure(&error))?;
-    // What was asked for is there, however the session ends.
+    // The tables were read, so an error on closing does not matter.
     let _ = session.close().await;
     Ok(tables)
 }
@@ -164,7 +164,7 @@ fn column(row: &PgRow) -> Result<Column, sqlx::Error> {
     })
 }
 
-/// In words that hold neither the URL nor what stands in it.
+/// Describes an error without the URL or any part of it.
 fn failure(error: &sqlx::Error) -> ImportError {
     let text = match error {
         sqlx::Error::Database(error) => {

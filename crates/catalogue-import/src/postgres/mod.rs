@@ -1,4 +1,5 @@
-//! PostgreSQL: a tool that lists the rows of each table or view, by its keys and what is indexed.
+//! Import of PostgreSQL databases: for each table or view, a tool that lists its rows, filtered by keys and indexed
+//! columns.
 
 mod describe;
 
@@ -12,36 +13,36 @@ use super::text::{Description, UniqueNames, identifier};
 use super::{ImportError, ImportedCatalogue, classes};
 use describe::{Column, Table};
 
-/// How long the whole description may take.
+/// Timeout of reading the description of the database.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// More tables than this make more tools than help.
+/// Maximum number of imported tables, because more tools are not useful.
 const MAX_TABLES: usize = 300;
 
-/// Rows of one call, where the caller does not say.
+/// Default number of rows of one call.
 const DEFAULT_ROWS: u32 = 50;
 
-/// Rows of one call at most.
+/// Maximum number of rows of one call.
 const MAX_ROWS: u32 = 500;
 
-/// Enumerations with more labels are texts.
+/// Maximum number of labels of an enumeration. Columns of larger enumerations become strings.
 const MAX_LABELS: usize = 50;
 
-/// The longest description of a column, in characters.
+/// Maximum length of the description of a column, in characters.
 const MAX_DESCRIPTION: usize = 500;
 
-/// Which tables are described.
+/// The selection of tables to import.
 #[derive(Debug, Clone)]
 pub struct PostgresOptions {
-    /// The environment variable that the file will read the URL from.
+    /// The environment variable from which the file reads the URL.
     pub variable: String,
-    /// Schemas to look in.
+    /// The schemas to search.
     pub schemas: Vec<String>,
-    /// Names of tables and views; all where there is none.
+    /// Names of tables and views. If empty, all are imported.
     pub tables: Vec<String>,
 }
 
-/// Describes the database at `url`, in a read-only session and a bounded time.
+/// Imports the tables of the database at `url`, with a read-only session and within a timeout.
 pub async fn postgres(
     url: &str,
     options: &PostgresOptions,
@@ -192,7 +193,7 @@ fn tool(name: String, table: &Table) -> Result<ToolDraft, (String, String)> {
     Ok(tool)
 }
 
-/// How the rows could be governed and classified.
+/// Suggests how the rows could be governed and classified.
 fn suggestions(table: &Table, columns: &[&Column], key: Option<&str>) -> Map<String, Value> {
     let classes: Map<_, _> = columns
         .iter()
@@ -208,7 +209,7 @@ fn suggestions(table: &Table, columns: &[&Column], key: Option<&str>) -> Map<Str
     suggestions
 }
 
-/// `medical_records` as a type of the policy: `MedicalRecords`.
+/// Converts the name of a table to an entity type of policies: `medical_records` becomes `MedicalRecords`.
 fn entity(table: &str) -> String {
     let words = identifier(table, "row");
     let words = words.split('_').filter(|word| !word.is_empty());
@@ -225,7 +226,7 @@ fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// The column as it is, or as text where its type has no JSON form here.
+/// Returns the expression that selects the column, as text if its type has no JSON form.
 fn selected(column: &Column) -> String {
     let name = quoted(&column.name);
     if column.has_json_form() {
@@ -235,7 +236,7 @@ fn selected(column: &Column) -> String {
     }
 }
 
-/// Conditions that hold when their argument is not given.
+/// Conditions on the rows, each of which holds if its argument is not given.
 struct RowFilters {
     names: UniqueNames,
     properties: Map<String, Value>,
@@ -251,7 +252,8 @@ impl RowFilters {
         }
     }
 
-    /// An argument for the column; a span of time for instants, which nobody asks for to the microsecond.
+    /// Adds an argument for the column. A timestamp gets two arguments for a time span, because an exact microsecond is not
+    /// a useful condition.
     fn add(&mut self, column: &Column) {
         let Some((mut schema, cast)) = bound(column) else {
             return;
@@ -285,8 +287,8 @@ impl RowFilters {
     }
 }
 
-/// The schema of values that the column is compared with, and the type they are cast to; none for types that
-/// are not compared.
+/// Returns the schema of values that the column is compared with, and the type to which they are cast. Returns `None` for
+/// types that are not compared.
 fn bound(column: &Column) -> Option<(Value, Option<String>)> {
     if !column.labels.is_empty() {
         let mut schema = json!({ "type": "string" });

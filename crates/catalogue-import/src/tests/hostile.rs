@@ -1,4 +1,4 @@
-//! Documents that were written to harm whoever imports them.
+//! Tests with documents that are written to harm the person who imports them.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ fn api(paths: &Value) -> Value {
     })
 }
 
-/// The imported file, as nodes.
+/// Returns the imported file, as text and as a value.
 fn imported(document: &Value) -> (String, Value) {
     let yaml = openapi(&document.to_string(), &OpenapiOptions::default())
         .unwrap()
@@ -31,7 +31,7 @@ fn braces_of_a_document_never_become_placeholders() {
     }}}));
     let (yaml, value) = imported(&document);
     let execute = &value["tools"][0]["execute"];
-    // `{x}` is the parameter; nothing else of the path is one that the document did not declare.
+    // `{x}` is the parameter. The other braces of the path are not placeholders that the document declares.
     let path = execute["path"].as_str().unwrap_or_default();
     assert!(path.starts_with("/a/{x}/"), "{yaml}");
     assert_eq!(execute["query"], json!({"q{x}": "{q_x}"}), "{yaml}");

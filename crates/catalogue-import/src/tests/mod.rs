@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use super::ImportedCatalogue;
 
-/// The file and what was said about it, for a snapshot. Editors find no fault with the file either.
+/// Returns the file and the notes for a snapshot. Also checks the file against the JSON Schema for editors.
 pub(super) fn shown(ImportedCatalogue { yaml, notes }: &ImportedCatalogue) -> String {
     let schema = serde_json::from_str(wardgate_catalogue::TOOLS_SCHEMA).unwrap();
     let schema = jsonschema::validator_for(&schema).unwrap();

@@ -85,7 +85,7 @@ fn the_schemas_of_3_1_are_json_schema() {
     );
 }
 
-/// The file of one operation with these parts of it.
+/// Imports a document with one operation that has these members.
 fn operation(method: &str, parts: &serde_json::Value) -> ImportedCatalogue {
     let document = json!({
         "openapi": "3.1.0", "info": {"title": "Shop"}, "servers": [{"url": "https://x.example"}],
@@ -157,7 +157,7 @@ fn what_is_no_openapi_document_says_what_it_is() {
         let result = openapi(text, None);
         match result {
             Err(error) => assert!(error.to_string().contains(problem), "{text}: {error}"),
-            // A source alone can be loaded, and says that there is nothing else.
+            // A file with a source alone loads, and has an empty list of tools.
             Ok(imported) => assert!(imported.yaml.contains("tools: []"), "{text}"),
         }
     }

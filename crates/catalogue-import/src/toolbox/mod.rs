@@ -1,8 +1,8 @@
-//! MCP Toolbox for Databases: the SQL tools of its `tools.yaml`, as it stands.
+//! Import of the SQL tools of MCP Toolbox for Databases from its `tools.yaml`.
 //!
 //! ```text
-//!   sources: / tools: / toolsets:       one document (its `kind` is the type of the entry)
-//!   kind: source ─── kind: tool ───     a document each (their `type` is)
+//!   sources: / tools: / toolsets:       one document (`kind` is the type of an entry)
+//!   kind: source ─── kind: tool ───     one document for each entry (`type` is its type)
 //!     └─▶ resources ─▶ source: one URL ─ parameters: JSON Schema ─ statement: `$1` and `?` by name ─ toolsets
 //! ```
 
@@ -22,7 +22,7 @@ use parameter::Parameter;
 use reference::References;
 use wardgate_catalogue::SqlDialect;
 
-/// One entry of the file: its name, the type of its kind, and its fields.
+/// One entry of the file: its name, its type, and its fields.
 #[derive(Debug)]
 struct ToolboxEntry {
     name: String,
@@ -30,17 +30,17 @@ struct ToolboxEntry {
     fields: Map<String, Value>,
 }
 
-/// What the file holds, in its order.
+/// The entries of the file, in their order.
 #[derive(Debug, Default)]
 struct ToolboxFile {
     sources: Vec<ToolboxEntry>,
     tools: Vec<ToolboxEntry>,
     toolsets: Vec<ToolboxEntry>,
-    /// What has no place here: its kind and its name.
+    /// Entries that are not imported: their section and name.
     others: Vec<(String, String)>,
 }
 
-/// Imports the SQL tools of a Toolbox file, in either of its two forms.
+/// Imports the SQL tools of a Toolbox file, in either of its two formats.
 pub fn toolbox(text: &str) -> Result<ImportedCatalogue, ImportError> {
     let (text, references) = References::take_out(text);
     let resources = ToolboxFile::of(document::all(&text)?);
@@ -115,7 +115,7 @@ impl ToolboxFile {
     fn add(&mut self, section: &str, name: String, fields: Value, kind: &str) {
         let fields = match (section, fields) {
             (_, Value::Object(fields)) => fields,
-            // The older form of a toolset is the list itself.
+            // In the older format a toolset is the list itself.
             ("toolset", tools @ Value::Array(_)) => Map::from_iter([("tools".to_owned(), tools)]),
             _ => Map::new(),
         };
@@ -133,7 +133,7 @@ impl ToolboxFile {
     }
 }
 
-/// Fills in the tool; an error is the reason why it can be none.
+/// Fills in the tool. An error is the reason why the entry cannot become a tool.
 fn import(
     resource: &ToolboxEntry,
     sources: &BTreeMap<String, (String, SqlDialect)>,
@@ -177,7 +177,7 @@ fn import(
     let mut choices =
         Parameter::read_all(fields.get("templateParameters"), &mut names, references)?;
     for choice in &mut choices {
-        // Without a value there is no statement.
+        // The statement cannot be built without a value.
         choice.is_required = !choice.schema.contains_key("default");
     }
     let (statement, derive) =
@@ -225,7 +225,7 @@ fn import_toolsets(toolsets: &[ToolboxEntry], tools: &BTreeMap<String, String>, 
     }
 }
 
-/// The value of a field that must be a text, a number or a boolean.
+/// Returns the value of a field if it is a string, a number or a boolean.
 fn scalar(value: Option<&Value>) -> Option<String> {
     match value? {
         Value::String(text) => Some(text.clone()),

@@ -1,28 +1,28 @@
-//! Parameters of a Toolbox tool as properties of a JSON Schema.
+//! Conversion of the parameters of a Toolbox tool to properties of a JSON Schema.
 
 use serde_json::{Map, Value, json};
 
 use super::reference::References;
 use crate::text::{Description, UniqueNames, identifier};
 
-/// The longest description of a parameter, in characters.
+/// Maximum length of the description of a parameter, in characters.
 const MAX_DESCRIPTION: usize = 1_000;
 
-/// One parameter, in the order of its tool.
+/// One parameter of a tool.
 #[derive(Debug)]
 pub(super) struct Parameter {
-    /// As the Toolbox calls it.
+    /// The Toolbox's name of the parameter.
     pub(super) original: String,
-    /// As the argument is called.
+    /// The name of the argument.
     pub(super) name: String,
     pub(super) schema: Map<String, Value>,
     pub(super) is_required: bool,
-    /// Plain texts that are the only ones allowed.
+    /// The allowed values, if they are a list of plain texts.
     pub(super) allowed: Vec<String>,
 }
 
 impl Parameter {
-    /// Reads `parameters` or `templateParameters`; an error is the reason why the tool cannot be imported.
+    /// Reads `parameters` or `templateParameters`. An error is the reason why the tool cannot be imported.
     pub(super) fn read_all(
         node: Option<&Value>,
         names: &mut UniqueNames,
@@ -122,11 +122,11 @@ impl Parameter {
     }
 }
 
-/// Values that are allowed, or are not.
+/// The values that a parameter allows or excludes.
 enum AllowedValues {
     None,
     Plain(Vec<Value>),
-    /// One pattern for them all, of the whole value.
+    /// One pattern that matches the whole value, for all entries.
     Patterns(String),
 }
 
@@ -153,7 +153,7 @@ fn words(node: Option<&Value>) -> AllowedValues {
     AllowedValues::Patterns(format!("^(?:{})$", patterns.join("|")))
 }
 
-/// The input schema; renamed parameters are said.
+/// Builds the input schema, and adds a review for each renamed parameter.
 pub(super) fn schema<'p>(
     parameters: impl Iterator<Item = &'p Parameter>,
     reviews: &mut Vec<String>,

@@ -1,7 +1,8 @@
-//! `${NAME}` and `${NAME:default}`: the Toolbox fills them in before the file is read as YAML, so they may stand
-//! where YAML would read something else. They are taken out as marks and put back where they are used.
+//! References `${NAME}` and `${NAME:default}` of the Toolbox, which expands them before it parses the file as YAML. They
+//! may therefore be in places where YAML would read something else, so they are replaced by marks before parsing and
+//! restored afterwards.
 
-/// Characters for private use that stand around the number of a reference.
+/// Private-use characters that enclose the number of a reference.
 const OPEN: char = '\u{e000}';
 const CLOSE: char = '\u{e001}';
 
@@ -23,7 +24,7 @@ pub(super) enum TextPart<'t> {
 }
 
 impl References {
-    /// The text with a mark in place of each reference.
+    /// Replaces each reference in the text by a mark.
     pub(super) fn take_out(text: &str) -> (String, Self) {
         let text = text.replace([OPEN, CLOSE], "");
         let mut references = Vec::new();
@@ -44,7 +45,7 @@ impl References {
         (marked, Self(references))
     }
 
-    /// The text in its pieces.
+    /// Splits a marked text into plain text and references.
     pub(super) fn pieces<'t>(&'t self, text: &'t str) -> Vec<TextPart<'t>> {
         let mut pieces = Vec::new();
         let mut rest = text;
@@ -60,7 +61,7 @@ impl References {
         pieces
     }
 
-    /// The text as it was written.
+    /// Restores the original references of a marked text.
     pub(super) fn restore(&self, text: &str) -> String {
         let written = |piece: TextPart<'_>| match piece {
             TextPart::Text(text) => text.to_owned(),
@@ -73,7 +74,7 @@ impl References {
     }
 }
 
-/// The reference that `text`, behind its `${`, begins with, and its length.
+/// Parses the reference at the beginning of `text`, which follows a `${`. Returns it and its length.
 fn reference(text: &str) -> Option<(Reference, usize)> {
     let (inside, _) = text.split_once('}')?;
     let (name, default) = match inside.split_once(':') {

@@ -1,4 +1,4 @@
-//! A source of a Toolbox file as one URL. Its password never is part of it.
+//! Conversion of a source of a Toolbox file to one URL, which never contains the password.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -8,20 +8,20 @@ use crate::draft::{Draft, SourceDraft};
 use crate::text;
 use wardgate_catalogue::SqlDialect;
 
-/// What RFC 3986 calls unreserved stays in the parts of a URL.
+/// Characters that are encoded in parts of a URL: all except the unreserved characters of RFC 3986.
 const PART: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
 
-/// A host may be an IPv6 address in brackets.
+/// Characters that are encoded in a host, which may be an IPv6 address in brackets.
 const HOST: &AsciiSet = &PART.remove(b'[').remove(b']').remove(b':');
 
-/// SQLite's databases are paths.
+/// Characters that are encoded in the path of a SQLite database.
 const PATH: &AsciiSet = &PART.remove(b'/').remove(b':');
 
-/// Types of sources that speak a dialect; those with an `instance` are reached through a connector of their own.
+/// Types of sources, and their dialects. Sources with an `instance` are reached through a special connector.
 const TYPES: [(&str, SqlDialect); 11] = [
     ("postgres", SqlDialect::Postgres),
     ("cockroachdb", SqlDialect::Postgres),
@@ -36,12 +36,12 @@ const TYPES: [(&str, SqlDialect); 11] = [
     ("sqlite", SqlDialect::Sqlite),
 ];
 
-/// Fields that become part of the URL, or need not.
+/// Fields that become part of the URL, or that can be ignored.
 const KNOWN: [&str; 10] = [
     "type", "kind", "name", "host", "port", "database", "user", "password", "instance", "region",
 ];
 
-/// Takes the source in and says which SQL it speaks, unless it cannot be carried over.
+/// Adds the source and returns its dialect, or `None` if it cannot be carried over.
 pub(super) fn import(
     name: &str,
     resource: &ToolboxEntry,
@@ -112,7 +112,7 @@ pub(super) fn import(
     draft.source(&source).then_some(*dialect)
 }
 
-/// Makes the parts of a URL.
+/// A builder of the parts of a URL.
 struct UrlBuilder<'a> {
     name: &'a str,
     resource: &'a ToolboxEntry,
@@ -137,7 +137,8 @@ impl UrlBuilder<'_> {
         Some(format!("{scheme}://{user_info}{host}{port}/{database}"))
     }
 
-    /// A field, its own text encoded; what variables bring must be encoded by whoever sets them.
+    /// Returns a field with its literal text percent-encoded. The values of variables must be encoded by the person who
+    /// sets them.
     fn part(&mut self, field: &str) -> Option<String> {
         let text = scalar(self.resource.fields.get(field))?;
         let encoded = match field {
@@ -155,7 +156,8 @@ impl UrlBuilder<'_> {
         (!part.is_empty()).then_some(part)
     }
 
-    /// As the file has it, if it is a reference; else a variable, since a secret is no part of a file.
+    /// Returns a reference to the password. A password that is not a reference in the file is replaced by a variable,
+    /// because secrets must not be written to the file.
     fn password(&mut self) -> Option<String> {
         let text = scalar(self.resource.fields.get("password")).filter(|text| !text.is_empty())?;
         let pieces = self.references.pieces(&text);
@@ -178,7 +180,7 @@ impl UrlBuilder<'_> {
         let about = format!("the {field} of source `{}`, percent-encoded", self.name);
         let reference = self.draft.variable(name, &about, "1");
         match default {
-            // A `}` would end the reference, and none is ever part of a default.
+            // A default never contains `}`, which would end the reference.
             Some(default) => format!("${{{name}:-{default}}}"),
             None => reference,
         }

@@ -1,4 +1,4 @@
-//! Statements of the Toolbox in ours: values by name, identifiers from a list.
+//! Conversion of Toolbox statements to those of the catalogue: values by name, identifiers from a list.
 
 use serde_json::{Map, Value, json};
 
@@ -6,13 +6,14 @@ use super::parameter::Parameter;
 use crate::text::UniqueNames;
 use wardgate_catalogue::{SqlDialect, is_identifier, name_placeholders};
 
-/// Words that change data, wherever they stand: better taken for a writer than for a reader.
+/// Words that change data. A statement that contains one anywhere is treated as a writer, because that is the safer
+/// assumption.
 const WRITING: [&str; 10] = [
     "insert", "update", "delete", "merge", "into", "create", "drop", "alter", "truncate", "call",
 ];
 
-/// The statement with `:name` for each placeholder and `{name}` for each template, and what those are derived
-/// from. An error is the reason why it cannot be done.
+/// Converts a statement. Each placeholder becomes `:name`, and each template `{name}`. Also returns the `derive` entries of
+/// these names. An error is the reason why the statement cannot be converted.
 pub(super) fn convert(
     sql: &str,
     dialect: SqlDialect,
@@ -41,7 +42,7 @@ pub(super) fn convert(
     Ok((statement, derive))
 }
 
-/// Puts `{name}` where the template of a parameter stands; the name is the derived one's.
+/// Replaces the template of a parameter by `{name}`. Returns the name, which is that of the derived value.
 fn fill(sql: &mut String, choice: &Parameter, names: &mut UniqueNames) -> Result<String, String> {
     let Parameter {
         original, allowed, ..
@@ -74,7 +75,7 @@ fn fill(sql: &mut String, choice: &Parameter, names: &mut UniqueNames) -> Result
     Ok(name)
 }
 
-/// Whether it surely only reads.
+/// Returns whether the statement certainly only reads.
 pub(super) fn only_reads(sql: &str) -> bool {
     let mut words = sql
         .split(|c: char| !(c.is_alphanumeric() || c == '_'))
@@ -85,7 +86,7 @@ pub(super) fn only_reads(sql: &str) -> bool {
         && !words.any(|word| WRITING.contains(&word.as_str()))
 }
 
-/// What a person should look at.
+/// Returns what a person should review.
 pub(super) fn reviews(sql: &str, dialect: SqlDialect, has_choices: bool) -> Vec<String> {
     let mut reviews = Vec::new();
     if has_choices {

@@ -1,4 +1,4 @@
-//! Typed arguments of a prompt or of a URI template. On the wire each is a text.
+//! Typed arguments of a prompt or of a URI template. MCP transfers each of them as a string.
 
 use std::collections::BTreeMap;
 
@@ -12,31 +12,31 @@ use wardgate_yaml::{Node, Yaml};
 use crate::fault::Faults;
 use crate::template::{Filter, Template};
 
-/// What may be given, by name.
+/// The arguments that a prompt or a URI template accepts.
 #[derive(Debug)]
 pub(crate) struct Arguments {
     schema: InputSchema,
     declared: Vec<DeclaredArgument>,
 }
 
-/// One of them, as clients see it.
+/// One argument, as clients see it.
 #[derive(Debug)]
 struct DeclaredArgument {
     name: String,
     title: Option<String>,
     description: Option<String>,
     required: bool,
-    /// The only values there are, where it has so few.
+    /// The values that completion offers: those of an enumeration or a boolean, and otherwise none.
     choices: Vec<String>,
 }
 
 impl Arguments {
-    /// Reads the map of arguments; without one there are none.
+    /// Reads the map of arguments. Without a map there are no arguments.
     pub(super) fn read(node: Option<&Node>, faults: &mut Faults) -> Option<Self> {
         Self::with_texts(node, Vec::new(), faults)
     }
 
-    /// Those of a URI template. A variable that `node` does not describe is any text.
+    /// Reads the arguments of a URI template. A variable that `node` does not describe is a string.
     pub(super) fn of_variables(
         template: &UriTemplate,
         node: Option<&Node>,
@@ -58,7 +58,7 @@ impl Arguments {
         Self::with_texts(node, others.collect(), faults)
     }
 
-    /// Those that `node` describes, and `texts`.
+    /// Reads the arguments that `node` describes and adds `texts` as strings.
     fn with_texts(node: Option<&Node>, texts: Vec<&str>, faults: &mut Faults) -> Option<Self> {
         let before = faults.count();
         let (mut properties, mut required) = (Map::new(), Vec::new());
@@ -81,7 +81,7 @@ impl Arguments {
         let schema = json!({ "type": "object", "properties": properties, "required": required });
         let schema = InputSchema::closed(&schema)
             .map_err(|unusable| {
-                // What else could be wrong stands in a property.
+                // Any other fault is in a property and has a path.
                 if let (Some(node), UnusableSchema::Invalid { path, problem }) = (node, unusable) {
                     let path = path.strip_prefix("/properties").unwrap_or(&path);
                     faults.add(
@@ -102,7 +102,7 @@ impl Arguments {
         self.declared.iter().map(|one| one.name.as_str())
     }
 
-    /// The arguments of a prompt as MCP lists them.
+    /// Returns the arguments of a prompt as MCP lists them.
     pub(super) fn listed(&self) -> Vec<Value> {
         let listed = |one: &DeclaredArgument| {
             let mut listed = json!({ "name": one.name, "required": one.required });
@@ -116,12 +116,12 @@ impl Arguments {
         self.declared.iter().map(listed).collect()
     }
 
-    /// The values of `raw`, one JSON object, with defaults filled in.
+    /// Checks `raw`, which is one JSON object, and returns its values with defaults filled in.
     pub(super) fn check(&self, raw: &[u8]) -> Result<Map<String, Value>, InvalidArguments> {
         Checked::read(&self.schema, raw).map(Checked::into_values)
     }
 
-    /// The same of texts.
+    /// Checks arguments that are given as strings, and returns their values with defaults filled in.
     pub(super) fn check_texts(
         &self,
         texts: &BTreeMap<String, String>,
@@ -129,7 +129,7 @@ impl Arguments {
         self.check(json!(texts).to_string().as_bytes())
     }
 
-    /// The values of `argument` that begin with `begun`; none when there is no such argument.
+    /// Returns the values of `argument` that begin with `begun`, or `None` if there is no such argument.
     pub(super) fn complete(&self, argument: &str, begun: &str) -> Option<Vec<String>> {
         let mut declared = self.declared.iter();
         let argument = declared.find(|one| one.name == argument)?;
@@ -138,7 +138,7 @@ impl Arguments {
         Some(argument.choices.iter().filter(fits).cloned().collect())
     }
 
-    /// A text with these arguments in it.
+    /// Reads a template whose placeholders must be names of these arguments.
     pub(super) fn template(
         &self,
         node: &Node,
@@ -244,7 +244,7 @@ fn as_text(node: &Node) -> String {
     wardgate_arguments::as_seen(&node.to_value())
 }
 
-/// A text can stand for a text, a number or a truth value, and for nothing else.
+/// Checks that every property is a string, a number or a boolean, because only these can be transferred as strings.
 fn check_types(node: &Node, schema: &InputSchema, faults: &mut Faults) {
     for property in schema.properties() {
         let is_plain = property.scalar().is_some_and(|kind| kind != JsonType::Null);

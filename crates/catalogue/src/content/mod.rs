@@ -1,4 +1,4 @@
-//! `type: content`: prompts and resources that stand in the file itself.
+//! `type: content`: prompts and resources that are defined in the catalogue itself.
 //!
 //! ```text
 //!   prompts    name ── typed arguments ──▶ messages, texts or resources of the same source
@@ -6,7 +6,7 @@
 //!              uri_template ── typed variables ──▶ text
 //! ```
 //!
-//! Everything is read and checked with the file, so that what is offered can also be given.
+//! All content is read and checked with the catalogue, so every prompt and resource that is listed can also be read.
 
 mod arguments;
 mod prompt;
@@ -29,16 +29,17 @@ use crate::files::AttachedFile;
 use crate::result_shape::read_classes;
 use crate::template::UnfitValue;
 
-/// The column whose class governs every text that is read here.
+/// The column whose class governs every text of this source.
 pub const CONTENT: &str = "content";
 
-/// Why a prompt, resource or completion cannot be given. Its message names arguments and rules, never a value.
+/// The reason why a prompt, resource or completion cannot be returned. Its message names arguments and rules, never a
+/// value.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ContentError {
-    /// There is none of that name.
+    /// There is no prompt, resource or template with that name.
     #[error("there is none of that name")]
     Unknown,
-    /// The arguments do not fit.
+    /// The arguments are invalid.
     #[error("{0}")]
     Invalid(String),
 }
@@ -58,17 +59,17 @@ impl From<UnfitValue> for ContentError {
 /// The prompts and resources of one source.
 #[derive(Debug)]
 pub struct FileContent {
-    /// What the policy may go by.
+    /// The tags that policies can refer to.
     pub tags: Vec<String>,
-    /// What every text of it is.
+    /// The column class of every text of the source.
     pub class: ColumnClass,
     prompts: Vec<Prompt>,
     resources: Vec<Resource>,
-    /// SHA-256 over all that is written here, files included.
+    /// SHA-256 of all prompts and resources, including their files.
     pub(crate) digest: Digest,
 }
 
-/// Two that say the same are the same.
+/// Sources with equal digests are equal.
 impl PartialEq for FileContent {
     fn eq(&self, other: &Self) -> bool {
         self.digest == other.digest
@@ -77,12 +78,12 @@ impl PartialEq for FileContent {
 
 impl Eq for FileContent {}
 
-/// What clients call a prompt or resource, and what they see of it besides.
+/// The name and definition of a prompt or resource, as clients see them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OfferedItem {
     /// The name of a prompt, the URI of a resource, or the template of URIs.
     pub name: String,
-    /// The entry of its list, as MCP has it.
+    /// The entry in the MCP list.
     pub definition: Value,
 }
 
@@ -139,19 +140,19 @@ impl FileContent {
         Some(Self { digest, ..own })
     }
 
-    /// What it offers.
+    /// Returns the kinds of offers that the source has.
     pub fn kinds(&self) -> impl Iterator<Item = OfferKind> + use<> {
         let prompts = (!self.prompts.is_empty()).then_some(OfferKind::Prompts);
         let resources = (!self.resources.is_empty()).then_some(OfferKind::Resources);
         resources.into_iter().chain(prompts)
     }
 
-    /// The files that resources stand in.
+    /// Returns the files from which resources are read.
     pub fn files(&self) -> impl Iterator<Item = &AttachedFile> {
         self.resources.iter().filter_map(Resource::file)
     }
 
-    /// Every name that clients know something of it by, with its kind and where it stands.
+    /// Returns every name of a prompt and every address of a resource, with its kind and position.
     pub(crate) fn names(&self) -> impl Iterator<Item = (Position, &'static str, &str)> {
         let prompts = self.prompts.iter();
         let prompts = prompts.map(|prompt| (prompt.at, "prompt", prompt.name.as_str()));
@@ -165,7 +166,7 @@ impl FileContent {
         prompts.chain(resources)
     }
 
-    /// The entries of `prompts/list`.
+    /// Returns the entries of `prompts/list`.
     pub fn prompts(&self) -> impl Iterator<Item = OfferedItem> {
         self.prompts.iter().map(|prompt| OfferedItem {
             name: prompt.name.clone(),
@@ -173,7 +174,7 @@ impl FileContent {
         })
     }
 
-    /// The entries of `resources/list`.
+    /// Returns the entries of `resources/list`.
     pub fn resources(&self) -> impl Iterator<Item = OfferedItem> {
         self.resources
             .iter()
@@ -186,7 +187,7 @@ impl FileContent {
             })
     }
 
-    /// The entries of `resources/templates/list`.
+    /// Returns the entries of `resources/templates/list`.
     pub fn templates(&self) -> impl Iterator<Item = OfferedItem> {
         self.resources
             .iter()
@@ -199,17 +200,17 @@ impl FileContent {
             })
     }
 
-    /// The result of `prompts/get`; `arguments` is one JSON object.
+    /// Returns the result of `prompts/get`. `arguments` is one JSON object.
     pub fn get_prompt(&self, name: &str, arguments: &[u8]) -> Result<Value, ContentError> {
         self.prompt(name)?.get(arguments, self)
     }
 
-    /// The result of `resources/read`.
+    /// Returns the result of `resources/read`.
     pub fn read_resource(&self, uri: &str) -> Result<Value, ContentError> {
         Ok(json!({ "contents": [self.resource(uri)?] }))
     }
 
-    /// The values of an argument of a prompt that begin with `begun`.
+    /// Returns the values of a prompt's argument that begin with `begun`.
     pub fn complete_prompt(
         &self,
         name: &str,
@@ -219,7 +220,7 @@ impl FileContent {
         complete(&self.prompt(name)?.arguments, argument, begun)
     }
 
-    /// The same of a variable of a URI template.
+    /// Returns the values of a variable of a URI template that begin with `begun`.
     pub fn complete_template(
         &self,
         template: &str,
@@ -241,7 +242,7 @@ impl FileContent {
             .ok_or(ContentError::Unknown)
     }
 
-    /// The contents at `uri`. A plain URI comes before a template that it fits too.
+    /// Returns the contents at `uri`. A plain URI takes precedence over a matching template.
     fn resource(&self, uri: &str) -> Result<Value, ContentError> {
         let by_address = |templated: bool| {
             let resources = self.resources.iter();
@@ -254,7 +255,7 @@ impl FileContent {
             .unwrap_or(Err(ContentError::Unknown))
     }
 
-    /// A message that shows a resource shows one that there is.
+    /// Checks that every resource that a message refers to exists.
     fn check_references(&self, faults: &mut Faults) {
         for prompt in &self.prompts {
             for (at, uri) in prompt.fixed_resources() {
@@ -280,7 +281,7 @@ fn complete(
         .ok_or_else(|| ContentError::Invalid("there is no argument of that name".to_owned()))
 }
 
-/// The class of `content`, the one column there is.
+/// Reads the class of the column `content`, which is the only column.
 fn class(node: &Node, faults: &mut Faults) -> Option<ColumnClass> {
     let mut classes = read_classes(node, faults);
     let class = classes.remove(CONTENT);
@@ -294,7 +295,7 @@ fn class(node: &Node, faults: &mut Faults) -> Option<ColumnClass> {
     class
 }
 
-/// How to call an entry in a fault.
+/// Returns a name for an entry in faults.
 fn what(kind: &str, node: &Node, name: &str) -> String {
     match node.get(name).map(|name| &name.value) {
         Some(Yaml::Text(name)) => format!("{kind} {name}"),

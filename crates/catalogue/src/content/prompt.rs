@@ -1,4 +1,4 @@
-//! One prompt of the file.
+//! One prompt of a `content` source.
 
 use serde_json::{Map, Value, json};
 use wardgate_domain::UriTemplate;
@@ -9,7 +9,7 @@ use crate::fault::{Faults, FieldReader};
 use crate::name::is_name;
 use crate::template::Template;
 
-/// A prompt: messages with arguments in them.
+/// A prompt: messages with placeholders for arguments.
 #[derive(Debug)]
 pub(crate) struct Prompt {
     pub(super) at: Position,
@@ -69,7 +69,7 @@ impl Prompt {
         })
     }
 
-    /// What clients see of it besides its name.
+    /// Returns what clients see of the prompt besides its name.
     pub(super) fn definition(&self) -> Value {
         let mut definition = json!({});
         for (member, text) in [("title", &self.title), ("description", &self.description)] {
@@ -84,7 +84,7 @@ impl Prompt {
         definition
     }
 
-    /// The URIs of resources in its messages that do not depend on arguments.
+    /// Returns the URIs of resources in the messages that do not depend on arguments.
     pub(super) fn fixed_resources(&self) -> impl Iterator<Item = (Position, String)> {
         self.messages
             .iter()
@@ -96,9 +96,9 @@ impl Prompt {
             })
     }
 
-    /// The result of `prompts/get`.
+    /// Returns the result of `prompts/get`.
     pub(super) fn get(&self, arguments: &[u8], own: &FileContent) -> Result<Value, ContentError> {
-        // Where the client sent none.
+        // The client sent no arguments.
         let arguments = if arguments.is_empty() {
             b"{}"
         } else {

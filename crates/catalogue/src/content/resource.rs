@@ -1,4 +1,4 @@
-//! One resource of the file, or many by a URI template.
+//! One resource of a `content` source, or the resources of a URI template.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,16 +15,16 @@ use crate::fault::{Faults, FieldReader};
 use crate::files::AttachedFile;
 use crate::template::Template;
 
-/// The largest file, in bytes. It is held in memory, and has to fit into an answer.
+/// Maximum size of a file, in bytes. The file is held in memory and has to fit into a response.
 const MAX_FILE: u64 = 512 * 1024;
 
-/// The longest URI, in characters.
+/// Maximum length of a URI, in characters.
 const MAX_URI: usize = 1024;
 
-/// The conversations'.
+/// URI scheme that is reserved for conversations.
 const TAKEN_SCHEME: &str = "memory";
 
-/// A resource, or all that one template stands for.
+/// A resource, or the resources of a URI template.
 #[derive(Debug)]
 pub(crate) struct Resource {
     pub(super) at: Position,
@@ -34,14 +34,14 @@ pub(crate) struct Resource {
     file: Option<AttachedFile>,
 }
 
-/// Where it is found.
+/// The address of a resource.
 #[derive(Debug)]
 pub(super) enum Address {
     Uri(String),
     Template(UriTemplate, Box<Arguments>),
 }
 
-/// The members that describe it in a list.
+/// The members that describe the resource in a list.
 #[derive(Debug)]
 struct ResourceDescription {
     name: String,
@@ -57,7 +57,7 @@ enum ResourceBody {
         base64: String,
         size: usize,
     },
-    /// With the variables of the URI in it.
+    /// A text with placeholders for the variables of the URI template.
     Template(Template),
 }
 
@@ -146,7 +146,7 @@ impl Resource {
         })
     }
 
-    /// What clients see of it besides its URI.
+    /// Returns what clients see of the resource besides its URI.
     pub(super) fn definition(&self) -> Value {
         let about = &self.about;
         let mut definition = json!({ "name": about.name });
@@ -170,12 +170,12 @@ impl Resource {
         definition
     }
 
-    /// The file that it stands in.
+    /// Returns the file from which the resource is read, or `None` if its text is in the catalogue.
     pub(super) fn file(&self) -> Option<&AttachedFile> {
         self.file.as_ref()
     }
 
-    /// What is read there, for a digest; a template's text stands in the file itself.
+    /// Returns the content, for a digest. The text of a template is part of the catalogue file and is left out.
     pub(super) fn body(&self) -> &str {
         match &self.body {
             ResourceBody::Text(text) => text,
@@ -184,7 +184,7 @@ impl Resource {
         }
     }
 
-    /// The contents at `uri`, if that is one of its.
+    /// Returns the contents at `uri`, or `None` if this resource does not have that URI.
     pub(super) fn contents(&self, uri: &str) -> Option<Result<Value, ContentError>> {
         let values = match &self.address {
             Address::Uri(own) => (own == uri).then(BTreeMap::new),
@@ -205,7 +205,7 @@ impl Resource {
                 let values = arguments.check_texts(values)?;
                 contents["text"] = template.fill_plain(&values)?.into();
             }
-            // A text with variables in it stands under a template.
+            // A text with placeholders always belongs to a URI template.
             (ResourceBody::Template(_), Address::Uri(_)) => return Err(ContentError::Unknown),
         }
         Ok(contents)
@@ -253,7 +253,7 @@ fn templated(node: &Node, arguments: Option<&Node>, faults: &mut Faults) -> Opti
     Some(Address::Template(template, Box::new(arguments)))
 }
 
-/// Whether it is an absolute URI (RFC 3986, section 4.3) that nothing else answers to.
+/// Returns whether `uri` is an absolute URI (RFC 3986, section 4.3) whose scheme is not reserved.
 fn is_usable(uri: &str, node: &Node, what: &str, faults: &mut Faults) -> bool {
     let is_legal = uri.len() <= MAX_URI && uri.bytes().all(|byte| byte.is_ascii_graphic());
     match Url::parse(uri) {
@@ -309,7 +309,7 @@ fn file_of(node: &Node, base: &Path, faults: &mut Faults) -> Option<(ResourceBod
 }
 
 impl ResourceBody {
-    /// A text where it is one.
+    /// Creates a text body if `bytes` is UTF-8, and a blob otherwise.
     fn of(bytes: Vec<u8>) -> Self {
         match String::from_utf8(bytes) {
             Ok(text) => Self::Text(text),

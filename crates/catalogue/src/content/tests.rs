@@ -146,7 +146,7 @@ fn a_prompt_is_filled_in_with_checked_arguments_and_defaults() {
         assert!(problem.contains(expected), "{problem}");
         assert!(!problem.contains("secret"), "{problem}");
     }
-    // Its last message shows a ward that there is not.
+    // The last message of the prompt refers to a ward that does not exist.
     let unfit = own.get_prompt("summarise", br#"{"code":"VWXYZ"}"#);
     assert!(matches!(unfit, Err(ContentError::Invalid(_))), "{unfit:?}");
     assert_eq!(own.get_prompt("other", b"{}"), Err(ContentError::Unknown));
@@ -208,7 +208,7 @@ fn what_changes_its_file_changes_the_source() {
     assert_ne!(digest(GOOD), before);
 }
 
-/// Each entry changes one thing of the good file.
+/// Each entry makes one change to the valid file: the text to replace, its replacement, and the expected fault.
 const FAULTS: [(&str, &str, &str); 27] = [
     (
         "  guides:\n",

@@ -1,4 +1,4 @@
-//! What changed between the approved definition of a tool and the one its upstream offers now.
+//! Differences between the approved definition of a tool and the definition that its upstream offers now.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,34 +12,34 @@ use serde::Serialize;
 use wardgate_json::Json;
 use wardgate_mcp_client::CanonicalDefinition;
 
-/// All that changed. Shown a line a change, the gravest first.
+/// All changes of a definition. Displayed as one line for each change, the most severe first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Diff {
-    /// The gravest of all.
+    /// The most severe grade of all changes.
     pub grade: Grade,
-    /// The gravest first, then in the order of the definition.
+    /// The changes, the most severe first, then in the order of the definition.
     pub changes: Vec<Change>,
-    /// What in the new and the changed texts may be meant for the model.
+    /// Parts of the new and changed texts that may be meant to mislead the model.
     pub findings: Vec<Finding>,
 }
 
 /// One value that was added, removed or replaced.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Change {
-    /// Where, as a JSON pointer.
+    /// The location, as a JSON pointer.
     pub pointer: String,
-    /// What the change asks of the approver.
+    /// The grade of the change.
     pub grade: Grade,
-    /// Why it has that grade.
+    /// The reason for the grade.
     pub why: &'static str,
-    /// The approved value, as JSON safe to show and cut where long.
+    /// The approved value, as JSON that is safe to display and truncated if it is long.
     pub was: Option<String>,
-    /// The value now, likewise.
+    /// The current value, in the same form.
     pub is: Option<String>,
 }
 
 impl Diff {
-    /// What changed from `was` to `is`.
+    /// Compares the approved definition `was` with the current definition `is`.
     pub(crate) fn between(was: &CanonicalDefinition, is: &CanonicalDefinition) -> Self {
         let mut walk = DiffWalker::default();
         walk.definition(was.json(), is.json());
@@ -87,12 +87,12 @@ impl fmt::Display for Change {
     }
 }
 
-/// How the parts of a schema are graded.
+/// The rules by which changes of a schema are graded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum GradingRules {
-    /// By whether fewer or more arguments are accepted.
+    /// Changes are graded by whether more arguments are accepted than before.
     Arguments,
-    /// Whatever changes is something else: results, and definitions used from anywhere.
+    /// Every change counts as a different definition. Applies to results and to shared definitions.
     Strict,
 }
 
@@ -268,7 +268,7 @@ impl DiffWalker {
     }
 }
 
-/// The members that differ, by name.
+/// Returns the members that differ, by name.
 fn changed<'j>(
     was: &'j Json,
     is: &'j Json,

@@ -1,11 +1,11 @@
-//! JSON for a person to read.
+//! Formatting of JSON for people.
 
 use serde_json::Value;
 use wardgate_domain::is_invisible;
 use wardgate_json::Json;
 
-/// The value with a member or an item a line, `indent` in front of every line but the first, and characters that do not
-/// show written as `\u` escapes.
+/// Formats a value with one member or item per line. `indent` precedes every line but the first, and invisible characters
+/// are written as `\u` escapes.
 pub(super) fn pretty(value: &Json, indent: &str) -> String {
     let mut out = String::new();
     write_pretty(value, indent, &mut out);
@@ -39,7 +39,8 @@ fn write_pretty(value: &Json, indent: &str, out: &mut String) {
     out.push(close);
 }
 
-/// JSON text on one line with what does not show as `\u` escapes; such characters only ever stand inside its texts.
+/// Replaces control and invisible characters in JSON text on one line by `\u` escapes. In JSON text such characters occur
+/// only inside strings.
 pub(super) fn visible(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for character in json.chars() {

@@ -1,21 +1,21 @@
-//! Text of an upstream, made safe to show.
+//! Escaping of text from an upstream for display.
 
 use std::fmt::{self, Write as _};
 
 use wardgate_domain::is_invisible;
 
-/// Longest piece that a report shows, in characters.
+/// Maximum number of characters of a text that a report shows.
 const SHORT: usize = 160;
 
-/// Shows a text so that a terminal or a log can neither be steered nor deceived by it: what does not show
-/// becomes `\u{…}`, line ends and tabs become `\n`, `\r` and `\t`, and what is long is cut.
+/// Displays a text so that it can neither control nor deceive a terminal or a log: invisible characters become `\u{…}`,
+/// line ends and tabs become `\n`, `\r` and `\t`, and long texts are truncated.
 pub struct EscapedText<'a> {
     text: &'a str,
     longest: usize,
 }
 
 impl<'a> EscapedText<'a> {
-    /// Cut where it is too long for a line.
+    /// Creates a display of the text that is truncated to [`SHORT`] characters.
     pub(crate) fn short(text: &'a str) -> Self {
         Self {
             text,
@@ -23,7 +23,7 @@ impl<'a> EscapedText<'a> {
         }
     }
 
-    /// Cut nowhere.
+    /// Creates a display of the whole text.
     pub(crate) fn whole(text: &'a str) -> Self {
         Self {
             text,

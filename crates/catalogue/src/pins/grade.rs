@@ -1,4 +1,4 @@
-//! How much a change of a definition asks of the person who approves it.
+//! Grades of changes of a definition: how carefully an approver must look at them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -6,19 +6,19 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 use wardgate_json::Json;
 
-/// How much to think before approving, least first.
+/// The grade of a change, from the least to the most severe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Grade {
-    /// Other words, or less than was approved.
+    /// The change only rewords the definition, or accepts less than was approved.
     Harmless,
-    /// More than was approved, or something else.
+    /// The definition accepts more than was approved, or something else.
     Wider,
-    /// Text that may be meant to mislead the model or the reader.
+    /// The definition has text that may be meant to mislead the model or the reader.
     Suspicious,
 }
 
 impl Grade {
-    /// The grade in a word.
+    /// Returns the name of the grade.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -41,19 +41,19 @@ impl Serialize for Grade {
     }
 }
 
-/// A grade and what it was given for.
+/// A grade and the reason for it.
 pub(super) type GradedTool = (Grade, &'static str);
 
-/// Characters by which a text may grow and still be the same text in other words.
+/// Maximum number of characters by which a text may grow for the change to count as a rewording.
 const MODEST: usize = 500;
 
-/// Bytes that icons may take.
+/// Maximum size of the icons, in bytes.
 const MAX_ICONS: usize = 16 * 1024;
 
-/// Longest text of a new argument that cannot carry much.
+/// Maximum length of a new string argument that counts as narrow.
 const SHORT_TEXT: f64 = 64.0;
 
-/// Words for people and models: what they mean is for [`super::suspicion`] to look at.
+/// Grades a change of descriptive text by its length. Misleading content is detected by [`super::suspicion`].
 pub(super) fn of_text(was: Option<&Json>, is: Option<&Json>) -> GradedTool {
     let length = |json: &Json| json.canonical().chars().count();
     let grown = is.map_or(0, length) > was.map_or(0, length) + MODEST;
@@ -89,7 +89,7 @@ pub(super) fn of_icons(is: Option<&Json>) -> GradedTool {
     }
 }
 
-/// A keyword of the input schema that is no text and no schema itself.
+/// Grades a change of a keyword of the input schema that is neither text nor a schema.
 pub(super) fn of_keyword(keyword: &str, was: Option<&Json>, is: Option<&Json>) -> GradedTool {
     let narrower = match keyword {
         "minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties" => {
@@ -119,7 +119,7 @@ pub(super) fn of_keyword(keyword: &str, was: Option<&Json>, is: Option<&Json>) -
     }
 }
 
-/// A new argument.
+/// Grades a new argument.
 pub(super) fn of_new_argument(schema: &Json, required: bool) -> GradedTool {
     if required {
         return (Grade::Wider, "a new argument, required");
@@ -146,7 +146,7 @@ pub(super) fn of_new_argument(schema: &Json, required: bool) -> GradedTool {
     }
 }
 
-/// An argument that is no more. `closed`: arguments without a schema are not accepted.
+/// Grades the removal of an argument. `closed` is whether the schema rejects arguments that it does not define.
 pub(super) fn of_lost_argument(closed: bool) -> GradedTool {
     if closed {
         (Grade::Harmless, "an argument less")
@@ -155,7 +155,7 @@ pub(super) fn of_lost_argument(closed: bool) -> GradedTool {
     }
 }
 
-/// True for one number in two spellings.
+/// Returns whether `was` and `is` are the same number in different notations.
 pub(super) fn is_same_number(was: &Json, is: &Json) -> bool {
     let (Json::Number(was), Json::Number(is)) = (was, is) else {
         return false;
@@ -168,7 +168,7 @@ pub(super) fn is_same_number(was: &Json, is: &Json) -> bool {
     }
 }
 
-/// Beyond 15 digits a double does not tell neighbours apart.
+/// Parses a number, or returns `None` if it has more than 15 digits, because a double cannot distinguish such numbers.
 fn exact(digits: &str) -> Option<f64> {
     let number: f64 = digits.parse().ok()?;
     (number.is_finite() && digits.len() <= 15).then_some(number)
@@ -184,7 +184,7 @@ fn number(json: &Json) -> Option<f64> {
     }
 }
 
-/// A limit where none was, or a tighter one. Limits that a double does not tell apart are no tighter.
+/// Returns whether a limit was added or tightened. Limits that are equal as doubles are not tighter.
 fn tightened(was: Option<&Json>, is: Option<&Json>, tighter: fn(f64, f64) -> bool) -> bool {
     match (was.map(number), is.map(number)) {
         (None, Some(Some(_))) => true,
@@ -193,7 +193,7 @@ fn tightened(was: Option<&Json>, is: Option<&Json>, tighter: fn(f64, f64) -> boo
     }
 }
 
-/// The types a schema names; a number is also every integer.
+/// Returns the names of types in a `type` keyword.
 fn types(json: &Json) -> BTreeSet<&str> {
     let names = json.as_text().into_iter();
     names

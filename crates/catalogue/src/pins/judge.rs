@@ -1,4 +1,4 @@
-//! What an upstream offers, held against what was approved.
+//! Comparison of the tools that an upstream offers with the approved ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,16 +10,16 @@ use super::{Diff, Grade, Names, Pins};
 use serde::Serialize;
 use wardgate_mcp_client::{CanonicalDefinition, INSTRUCTIONS, name_in};
 
-/// What an upstream offers now.
+/// The tools that an upstream offers now.
 #[derive(Debug, Clone, Copy)]
 pub struct UpstreamOffer<'a> {
     /// The upstream's name in `tools.yaml`.
     pub source: &'a str,
-    /// Stands before the upstream's name of a tool in the name that clients see.
+    /// The prefix of the upstream's tool names in the names that clients see.
     pub prefix: &'a str,
-    /// The tools that `tools.yaml` lists; without it, all.
+    /// The tools that `tools.yaml` lists, or `None` if all tools are offered.
     pub only: Option<&'a BTreeSet<String>>,
-    /// The definitions as they were sent: one JSON object each.
+    /// The definitions as the upstream sent them, each one JSON object.
     pub definitions: &'a [&'a str],
 }
 
@@ -39,46 +39,46 @@ impl UpstreamOffer<'_> {
     }
 }
 
-/// One tool of an upstream and what is to be done with it.
+/// One tool of an upstream and its judgement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JudgedTool {
-    /// The upstream's own name of the tool, safe to show.
+    /// The upstream's name of the tool, safe to display.
     pub name: String,
-    /// The name under which clients see it, safe to show.
+    /// The name of the tool that clients see, safe to display.
     pub shown: String,
-    /// What is offered now, where it can be read.
+    /// The current definition, or `None` if it is missing or cannot be read.
     pub definition: Option<CanonicalDefinition>,
-    /// The judgement.
+    /// The judgement of the tool.
     pub judged: PinJudgement,
 }
 
-/// The judgement. Only what is approved is offered to clients.
+/// The judgement of a tool. Only approved tools are offered to clients.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum PinJudgement {
-    /// It is what somebody approved.
+    /// The definition equals the approved one.
     Approved,
-    /// Nobody approved a tool of that name.
+    /// No tool with that name was approved.
     New {
-        /// What in it may be meant for the model.
+        /// Parts of the definition that may be meant to mislead the model.
         findings: Vec<Finding>,
     },
     /// Another definition was approved under that name.
     Drifted {
-        /// What changed.
+        /// The differences from the approved definition.
         diff: Diff,
     },
-    /// It was approved, and the upstream offers it no more.
+    /// The tool was approved, but the upstream no longer offers it.
     Gone,
-    /// It cannot be offered, approved or not.
+    /// The tool cannot be offered, whether or not it was approved.
     Refused {
-        /// What stands against it.
+        /// The reason for the refusal.
         reason: String,
     },
 }
 
 impl PinJudgement {
-    /// How much there is to think about before approving: nothing where there is nothing to approve.
+    /// Returns how carefully an approver must look at the tool, or `None` if there is nothing to approve.
     #[must_use]
     pub fn grade(&self) -> Option<Grade> {
         match self {
@@ -89,7 +89,7 @@ impl PinJudgement {
         }
     }
 
-    /// The judgement in a word.
+    /// Returns the name of the judgement.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -102,9 +102,8 @@ impl PinJudgement {
     }
 }
 
-/// Grade first, then the judgement, then its reasons a line each.
 impl JudgedTool {
-    /// Whether an approval changes anything about it.
+    /// Returns whether an approval would change anything about the tool.
     #[must_use]
     pub fn is_pending(&self) -> bool {
         match self.judged {
@@ -114,7 +113,8 @@ impl JudgedTool {
         }
     }
 
-    /// All that a model is told by it, as JSON in which nothing can deceive a terminal; empty of a tool that is gone.
+    /// Returns everything that a model sees of the tool, as JSON that is safe to display on a terminal. The text is empty
+    /// if there is no definition.
     #[must_use]
     pub fn definition_text(&self) -> String {
         let text = self.definition.as_ref().map(CanonicalDefinition::text);
@@ -122,6 +122,7 @@ impl JudgedTool {
     }
 }
 
+/// Displays the grade, the judgement and the name of the tool, then its reasons with one per line.
 impl fmt::Display for JudgedTool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { shown, judged, .. } = self;
@@ -142,16 +143,16 @@ impl fmt::Display for JudgedTool {
 }
 
 impl Pins {
-    /// Gives each approved tool of `source` its name, before any tool that nobody approved can take it. Call it
-    /// for every source, then [`Self::judge`] for every source, both times in the order of their names.
+    /// Assigns each approved tool of `source` its name, before unapproved tools can claim it. This method must be called
+    /// for every source before [`Self::judge`] is called for every source, both times in the order of the sources' names.
     pub fn claim(&self, source: &str, prefix: &str, names: &mut Names) {
         for definition in self.of(source) {
-            // Who claimed the name before keeps it; `judge` says so.
+            // The earlier owner keeps a name that is claimed twice; `judge` reports the conflict.
             let _ = names.claim(source, prefix, definition.name());
         }
     }
 
-    /// Judges each tool by itself, in the order of their names.
+    /// Judges each tool of an upstream, in the order of their names.
     pub fn judge(&self, offer: UpstreamOffer<'_>, names: &mut Names) -> Vec<JudgedTool> {
         let wanted = |name: &str| offer.only.is_none_or(|only| only.contains(name));
         let mut judged = Vec::new();
@@ -177,7 +178,7 @@ impl Pins {
             let (definition, verdict) =
                 match (claim, <[CanonicalDefinition; 1]>::try_from(definitions)) {
                     (Err(bad), _) => (None, refused(bad.to_string())),
-                    // Which of them a call would reach is the upstream's secret.
+                    // It is unknown which of the tools with the same name the upstream would call.
                     (Ok(()), Err(_)) => (None, refused("several tools have its name".to_owned())),
                     (Ok(()), Ok([definition])) => {
                         let pinned = self.pinned(offer.source, definition.name());
@@ -191,7 +192,7 @@ impl Pins {
         judged
     }
 
-    /// Judges what the server of `source` says of itself.
+    /// Judges the instructions of the server of `source`.
     pub fn judge_instructions(&self, source: &str, text: &str) -> JudgedTool {
         let definition = CanonicalDefinition::of_instructions(text);
         let pinned = self.instructions(source);

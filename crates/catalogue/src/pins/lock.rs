@@ -1,4 +1,4 @@
-//! `tools.lock`: the approved definitions as a file, for people to review like code.
+//! `tools.lock`: a file of the approved definitions, which people review like code.
 //!
 //! ```yaml
 //! version: 1
@@ -13,11 +13,11 @@
 //!           "description": "…",
 //! ```
 //!
-//! What a server says of itself stands in a map of its own, `instructions`, by source; a file with it has version 2.
+//! The instructions of servers are in a separate map, `instructions`, by source. A file with this map has version 2.
 //!
-//! Sources and tools stand in the order of their names, and a definition takes one line a value, so that a
-//! change shows as what it is. The definition is JSON whose characters all show, its members in the order the
-//! upstream sent them: a model reads them in that order.
+//! Sources and tools are ordered by name, and a definition has one line for each value, so that diffs are small. The
+//! definition is JSON without invisible characters. Its members keep the order in which the upstream sent them, because a
+//! model reads them in that order.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -34,12 +34,12 @@ use super::display::{pretty, visible};
 use super::{Pin, Pins};
 use crate::fault::Fault;
 
-/// Versions of the format. The second also has `instructions`, and is written only where there are any: so a file of the
-/// first stays as it is, every approval in it holds, and an older program reads it for as long as it can.
+/// Versions of the format. The second version adds `instructions` and is written only if there are any. A file of the first
+/// version therefore stays unchanged with all of its approvals, and older programs can read files as long as possible.
 const FIRST: u64 = 1;
 const WITH_INSTRUCTIONS: u64 = 2;
 
-/// What to do about an entry that cannot be used.
+/// Remedy for an entry that cannot be used.
 const AGAIN: &str = "take it from version control, or remove it and approve the tool again";
 
 const HEADER: &str = "\
@@ -47,7 +47,7 @@ const HEADER: &str = "\
 # them, `wardgate tools approve` writes them. Review a change of this file like a change of code.
 ";
 
-/// Only the version: a later format may have other fields.
+/// The version of a lock file, which is read first because a later format may have other fields.
 #[derive(Deserialize)]
 struct FormatVersion {
     version: Spanned<u64>,
@@ -73,7 +73,7 @@ struct LockEntry {
 }
 
 impl Pins {
-    /// Reads the lock file; none is as good as an empty one.
+    /// Reads the lock file. A missing file is equivalent to an empty one.
     pub fn load(path: &Path) -> Result<Self, Fault> {
         match fs::read_to_string(path) {
             Ok(text) => Self::parse(path, &text),
@@ -88,7 +88,7 @@ impl Pins {
         }
     }
 
-    /// Reads the text of a lock file; `file` names it in the fault.
+    /// Parses the text of a lock file. `file` names it in faults.
     pub fn parse(file: &Path, text: &str) -> Result<Self, Fault> {
         let fault = |at: Position, problem: String, fix: &str| Fault {
             file: file.to_owned(),
@@ -153,7 +153,7 @@ impl Pins {
         Ok(pins)
     }
 
-    /// The lock file's text.
+    /// Returns the text of the lock file.
     pub fn to_text(&self) -> String {
         let version = if self.instructions.is_empty() {
             FIRST
@@ -181,7 +181,8 @@ impl Pins {
         out
     }
 
-    /// Writes the lock file so that a reader finds either the old or the new one, whole, whatever happens.
+    /// Replaces the lock file atomically, so that a reader finds either the complete old file or the complete new one, even
+    /// after a crash.
     pub fn save(&self, path: &Path, ambient: &Ambient) -> io::Result<()> {
         let directory = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -195,7 +196,7 @@ impl Pins {
             .and_then(|()| fs::rename(&unfinished, path))
             .and_then(|()| File::open(directory)?.sync_all());
         if written.is_err() {
-            // What is left of it is of no use; that it cannot be removed changes nothing.
+            // A remaining temporary file is useless but harmless, so a failure to remove it is ignored.
             let _ = fs::remove_file(&unfinished);
         }
         written
@@ -203,7 +204,7 @@ impl Pins {
 }
 
 impl Pin {
-    /// Its members, each line behind `indent`.
+    /// Returns the members of the entry, each line prefixed with `indent`.
     fn to_text(&self, indent: &str) -> String {
         let Self {
             definition,
@@ -226,7 +227,7 @@ fn write_synced(path: &Path, content: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// A text as JSON writes it, which YAML reads alike.
+/// Quotes a text as a JSON string, which is also valid YAML.
 fn quoted(text: &str) -> String {
     visible(&Value::from(text).to_string())
 }

@@ -1,4 +1,4 @@
-//! Pins: what the tools of MCP upstreams were when somebody approved them.
+//! Pins: the approved definitions of the tools of MCP upstreams.
 //!
 //! ```text
 //!   tools.lock ─▶ Pins ─┐
@@ -6,8 +6,9 @@
 //!   tools/list ─────────┘            └ offered   └─ quarantined, each alone ─┘
 //! ```
 //!
-//! One job: nothing that an upstream says of a tool, or of itself (its `instructions`), reaches a model before a person saw it. A definition is
-//! pinned whole, by the SHA-256 of its canonical form; whoever changes any of it offers another tool.
+//! No description of a tool that an upstream sends, nor the upstream's description of itself (its `instructions`), reaches
+//! a model before a person approved it. A definition is pinned as a whole by the SHA-256 of its canonical form, so any
+//! change requires a new approval.
 
 mod diff;
 mod display;
@@ -31,11 +32,11 @@ pub use judge::{JudgedTool, PinJudgement, UpstreamOffer};
 pub use names::Names;
 pub use suspicion::{Finding, SuspicionKind};
 
-/// The approved definitions, by source and by the upstream's own names of its tools.
+/// The approved definitions, by source and by the upstream's names of its tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pins {
     sources: BTreeMap<String, BTreeMap<String, Pin>>,
-    /// By source: what its server says of itself.
+    /// The approved instructions of servers, by source.
     instructions: BTreeMap<String, Pin>,
 }
 
@@ -48,7 +49,7 @@ struct Pin {
 }
 
 impl Pins {
-    /// Somebody approves `definition` as it is, in place of what was approved before.
+    /// Approves `definition`, which replaces any earlier approval.
     pub fn approve(
         &mut self,
         source: &str,
@@ -72,7 +73,7 @@ impl Pins {
             .insert(tool, pin);
     }
 
-    /// Somebody agrees that a tool is gone.
+    /// Removes the approval of a tool that no longer exists.
     pub fn forget(&mut self, source: &str, tool: &str) {
         if let Some(tools) = self.sources.get_mut(source) {
             tools.remove(tool);
@@ -82,18 +83,18 @@ impl Pins {
         }
     }
 
-    /// True when any tool of `source` was ever approved.
+    /// Returns whether any tool of `source` is approved.
     pub fn knows(&self, source: &str) -> bool {
         self.sources.contains_key(source)
     }
 
-    /// What was approved under that name.
+    /// Returns the approved definition of a tool.
     pub fn pinned(&self, source: &str, tool: &str) -> Option<&CanonicalDefinition> {
         let pin = self.sources.get(source)?.get(tool)?;
         Some(&pin.definition)
     }
 
-    /// Who approved it.
+    /// Returns the name of the approver of a tool, or of the instructions if `tool` is [`INSTRUCTIONS`].
     pub fn approver(&self, source: &str, tool: &str) -> Option<&str> {
         let pin = match tool {
             INSTRUCTIONS => self.instructions.get(source)?,
@@ -102,12 +103,12 @@ impl Pins {
         Some(&pin.approved_by)
     }
 
-    /// What the server was approved to say of itself.
+    /// Returns the approved instructions of the server of `source`.
     pub fn instructions(&self, source: &str) -> Option<&CanonicalDefinition> {
         Some(&self.instructions.get(source)?.definition)
     }
 
-    /// Takes over what `others` know of `source`, unless anything of it was approved here.
+    /// Copies the approvals of `source` from `others`, unless a tool of `source` is approved here.
     pub fn adopt(&mut self, source: &str, others: &Self) {
         if let Some(tools) = others.sources.get(source).filter(|_| !self.knows(source)) {
             self.sources.insert(source.to_owned(), tools.clone());
@@ -117,7 +118,7 @@ impl Pins {
         }
     }
 
-    /// What was approved of `source`, by name.
+    /// Returns the approved definitions of `source`, ordered by name.
     pub fn of(&self, source: &str) -> impl Iterator<Item = &CanonicalDefinition> {
         self.sources
             .get(source)

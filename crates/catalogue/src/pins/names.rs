@@ -1,9 +1,9 @@
-//! Names that a person or a model would take for one another.
+//! Detection of tool names that a person or a model could confuse.
 //!
-//! Two names look alike when they are the same after Unicode compatibility (NFKC), and then either letter
-//! case or what Unicode TS 39 calls the skeleton (`l`, `1` and `I`; `O` and `0`; `rn` and `m`), and
-//! without `_`, `-` and `.`. Whoever claims a name first keeps it: configured tools, then approved ones, then
-//! the others, each by the order of their sources' names. So an upstream cannot win a name by being quick.
+//! Two names look alike if they are equal after Unicode compatibility normalization (NFKC) without `_`, `-` and `.`, and
+//! then either after lower-casing or after the skeleton transformation of Unicode TS 39 (`l`, `1` and `I`; `O` and `0`;
+//! `rn` and `m`). The first claim of a name wins. Configured tools claim their names first, then approved tools, then all
+//! others, each in the order of their sources' names, so an upstream cannot obtain a name by answering first.
 
 use std::collections::HashMap;
 
@@ -12,26 +12,26 @@ use unicode_security::skeleton;
 
 use super::escape::EscapedText;
 
-/// Clients cut or refuse longer names.
+/// Maximum length of a name. Clients truncate or reject longer names.
 const MAX_NAME: usize = 64;
 
-/// The tool that has a name.
+/// The tool that owns a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NameOwner {
-    /// The source of an upstream's tool; none for a tool of `tools.yaml`.
+    /// The source of an upstream's tool, or `None` for a tool of `tools.yaml`.
     pub(crate) source: Option<String>,
     /// The name that clients see.
     pub(crate) name: String,
 }
 
-/// The names of all tools, those only approved among them.
+/// The names of all tools, including approved tools that are not offered now.
 #[derive(Debug, Default)]
 pub struct Names {
-    /// Keyed by both ways a name can look.
+    /// The owners of names, by each of the two normalized forms of a name.
     looks: HashMap<String, NameOwner>,
 }
 
-/// Why a name cannot be used.
+/// The reason why a name cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadName {
     #[error("its name `{}` is not 1 to {MAX_NAME} characters of A-Z a-z 0-9 _ . -", EscapedText::short(.0))]
@@ -50,7 +50,7 @@ impl NameOwner {
 }
 
 impl Names {
-    /// Names of `tools.yaml`, aliases among them: they come first.
+    /// Creates the set of names from those of `tools.yaml`, including aliases. These names take precedence.
     pub fn of_configured<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         let mut all = Self::default();
         for name in names {
@@ -65,8 +65,8 @@ impl Names {
         all
     }
 
-    /// Gives `source` the name under which clients see its tool `tool`, unless another tool looks the same.
-    /// To claim a name again is nothing new.
+    /// Claims the client-visible name of the tool `tool` for `source`, unless another tool has a name that looks alike.
+    /// Claiming a name again has no effect.
     pub(crate) fn claim(&mut self, source: &str, prefix: &str, tool: &str) -> Result<(), BadName> {
         let name = format!("{prefix}{tool}");
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
@@ -92,7 +92,7 @@ impl Names {
     }
 }
 
-/// How a name looks to someone who does not mind case, and to someone who does not look closely.
+/// Returns the normalized forms of a name: one that ignores letter case, and one that ignores similar shapes.
 fn looks(name: &str) -> [String; 2] {
     let plain: String = name
         .nfkc()

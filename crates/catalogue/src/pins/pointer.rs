@@ -1,8 +1,8 @@
-//! JSON pointers (RFC 6901), grown on the way down.
+//! JSON pointers (RFC 6901) that are built while a document is traversed.
 
 use std::fmt;
 
-/// A place in a document: a step, and the place it was made from.
+/// A location in a document: one step, and a reference to its parent.
 #[derive(Clone, Copy)]
 pub(crate) enum Pointer<'a> {
     Root,
@@ -19,7 +19,7 @@ impl<'a> Pointer<'a> {
         Self::Item(self, position)
     }
 
-    /// The name of the last step, when it is a member.
+    /// Returns the name of the last step if it is a member.
     pub(crate) fn last_name(&self) -> Option<&'a str> {
         match self {
             Self::Member(_, name) => Some(name),

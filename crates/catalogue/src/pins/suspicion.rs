@@ -1,11 +1,11 @@
-//! Characters in a tool definition that mislead whoever reads it.
+//! Detection of characters in a tool definition that mislead its readers.
 //!
 //! ```text
-//!   every text and name ─▶ hidden · bidi · control characters · letters of several scripts that look alike
+//!   every text and name ─▶ hidden characters · bidi controls · control characters · look-alike letters of several scripts
 //! ```
 //!
-//! A finding is a reason for a person to look, no verdict. What protects is that nothing is offered before
-//! somebody approved it.
+//! A finding is a reason for a person to look, not a verdict. The protection is that nothing is offered before it is
+//! approved.
 
 use std::fmt;
 
@@ -18,38 +18,38 @@ use wardgate_json::Json;
 use super::escape::EscapedText;
 use super::pointer::Pointer;
 
-/// More findings about one tool add nothing.
+/// Maximum number of findings about one tool.
 const MAX_FINDINGS: usize = 50;
 
-/// Characters shown before and after what was found.
+/// Number of characters that an excerpt shows before and after a finding.
 const AROUND: usize = 40;
 
-/// One thing to look at.
+/// One suspicious part of a definition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// Where in the definition, as a JSON pointer, safe to show.
+    /// The location in the definition, as a JSON pointer that is safe to display.
     pub pointer: String,
-    /// What it is.
+    /// The kind of finding.
     pub kind: SuspicionKind,
-    /// The place, safe to show.
+    /// An excerpt of the text, safe to display.
     pub excerpt: String,
 }
 
-/// How a text misleads.
+/// The way in which a text misleads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SuspicionKind {
-    /// Has characters that do not show.
+    /// The text has invisible characters.
     HiddenCharacters,
-    /// Has characters that turn the order of the text around.
+    /// The text has characters that reverse the direction of text.
     BidiControls,
-    /// Has characters that steer a terminal.
+    /// The text has characters that control a terminal.
     ControlCharacters,
-    /// Has words of letters from several scripts that look alike.
+    /// The text has words that mix similar letters of several scripts.
     LookAlikes,
 }
 
 impl SuspicionKind {
-    /// The kind in a word or two.
+    /// Returns the name of the kind.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -78,19 +78,19 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Looks through texts and collects what it finds.
+/// A scan of texts that collects findings.
 #[derive(Default)]
 pub(crate) struct SuspicionScan {
     findings: Vec<Finding>,
 }
 
 impl SuspicionScan {
-    /// What was found.
+    /// Returns the findings.
     pub(crate) fn into_findings(self) -> Vec<Finding> {
         self.findings
     }
 
-    /// Everything in `value`.
+    /// Scans all names and texts in `value`.
     pub(crate) fn value(&mut self, at: &Pointer<'_>, value: &Json) {
         match value {
             Json::Text(text) => self.text(at, text),
@@ -110,7 +110,7 @@ impl SuspicionScan {
         }
     }
 
-    /// A text, or the name of a member.
+    /// Scans a text or the name of a member.
     pub(crate) fn text(&mut self, at: &Pointer<'_>, text: &str) {
         self.characters(at, text);
         let mixed = words(text).find(|(_, word)| is_mixed(word));
@@ -162,14 +162,14 @@ impl SuspicionScan {
     }
 }
 
-/// True for a word of several scripts with a letter that looks like one of another script.
+/// Returns whether a word mixes scripts and has a letter that looks like a letter of another script.
 fn is_mixed(word: &str) -> bool {
     !word.is_ascii()
         && !word.is_single_script()
         && word.chars().any(is_potential_mixed_script_confusable_char)
 }
 
-/// Every run of letters and digits with the byte it begins at.
+/// Returns every run of letters and digits, with its byte offset.
 fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let parts = text.split(|character: char| !character.is_alphanumeric());
     let start = text.as_ptr().addr();

@@ -1,4 +1,4 @@
-//! What is sent of the arguments of a call.
+//! The arguments of a call that are sent to its source.
 
 use serde_json::{Map, Value, json};
 use wardgate_yaml::Node;
@@ -6,14 +6,14 @@ use wardgate_yaml::Node;
 use crate::scope::Scope;
 use crate::template::{JsonTemplate, UnfitValue};
 
-/// What is sent of the arguments of a call.
+/// The arguments of a call that are sent to its source.
 #[derive(Debug, Clone)]
 pub enum SentArguments {
-    /// What the tool's author wrote, with the arguments in it.
+    /// A configured template, filled with the arguments of the call.
     Template(JsonTemplate),
-    /// All of them but these, which are derived.
+    /// All arguments of the call except the derived ones.
     OfCall {
-        /// Names of values that only this program knows.
+        /// The names of derived values, which are not sent.
         derived: Vec<String>,
     },
 }
@@ -28,7 +28,7 @@ impl SentArguments {
         }
     }
 
-    /// The JSON for one call.
+    /// Returns the JSON for one call.
     pub fn fill(&self, values: &Map<String, Value>) -> Result<Value, UnfitValue> {
         match self {
             Self::Template(template) => Ok(template.fill(values)?.unwrap_or_else(|| json!({}))),

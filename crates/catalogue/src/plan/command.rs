@@ -1,4 +1,4 @@
-//! `type: command`: a program, run without a shell.
+//! `type: command`: runs a program without a shell.
 
 mod argv;
 
@@ -16,36 +16,36 @@ use crate::template::{Template, UnfitValue, is_identifier};
 
 pub use argv::Argv;
 
-/// Where programs are looked for when `env` has no `PATH`.
+/// Directories that are searched for programs if `env` has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
-/// Bytes a run may write unless `limits.output` says otherwise.
+/// Default maximum size of the output of a run, in bytes. `limits.output` overrides it.
 const MAX_OUTPUT: usize = 1 << 20;
-/// In front of the name of a header in the environment.
+/// Prefix of environment variables that hold headers.
 const HEADER_PREFIX: &str = "WARDGATE_HEADER_";
 
-/// A checked command.
+/// A validated command.
 #[derive(Debug, Clone)]
 pub struct CommandPlan {
-    /// What is run, and how it is confined.
+    /// The program and its confinement.
     pub program: Program,
     argv: Argv,
-    /// The whole environment.
+    /// The complete environment of the program.
     environment: Vec<(String, Template)>,
     stdin: Option<Template>,
-    /// How standard output is read.
+    /// The format of standard output.
     pub format: OutputFormat,
-    /// Whether lines of standard error are told as progress.
+    /// Whether lines of standard error are reported as progress.
     pub progress: bool,
 }
 
-/// How standard output is read.
+/// The format of standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputFormat {
-    /// One JSON document.
+    /// Standard output is one JSON document.
     Json,
-    /// A row a line, with the column `line`.
+    /// Each line is a row with the column `line`.
     Lines,
-    /// One row with the column `text`.
+    /// The whole output is one row with the column `text`.
     Text,
 }
 
@@ -56,7 +56,7 @@ impl OutputFormat {
         ("text", Self::Text),
     ];
 
-    /// The one column of its rows; none of a document.
+    /// Returns the only column of the rows, or `None` for a JSON document.
     #[must_use]
     pub fn column(self) -> Option<&'static str> {
         match self {
@@ -68,7 +68,7 @@ impl OutputFormat {
 }
 
 impl CommandPlan {
-    /// What one run is given.
+    /// Returns the input of one run.
     pub fn input(&self, values: &Map<String, Value>) -> Result<RunInput, UnfitValue> {
         let environment = self.environment.iter().map(|(name, template)| {
             let text = template.fill_plain(values)?;
@@ -145,7 +145,7 @@ pub(super) fn read(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> O
     (scope.faults.count() == faults_before).then_some(Plan::Command(command))
 }
 
-/// The program's name and the words behind it.
+/// Reads the name of the program and the templates of its arguments.
 fn read_argv(node: &Node, scope: &mut Scope<'_, '_>) -> Option<(String, Vec<Template>)> {
     let Some((program, words)) = scope.faults.list(node, "argv").split_first() else {
         scope.faults.add(
@@ -171,7 +171,7 @@ fn read_argv(node: &Node, scope: &mut Scope<'_, '_>) -> Option<(String, Vec<Temp
     Some((name, words.collect()))
 }
 
-/// Split like a shell would, once and for all: a placeholder stays inside its word.
+/// Splits a template like a shell when the catalogue is read, so that the value of a placeholder stays inside its word.
 fn read_template(node: &Node, scope: &mut Scope<'_, '_>) -> Vec<Template> {
     let Some(text) = scope.faults.text(node, "template") else {
         return Vec::new();
@@ -208,7 +208,8 @@ fn read_environment(node: &Node, scope: &mut Scope<'_, '_>) -> Vec<(String, Temp
     environment
 }
 
-/// Headers, for programs that pass them on: `destination` is in the environment as `WARDGATE_HEADER_DESTINATION`.
+/// Reads headers for programs that forward them. For example, `destination` becomes the environment variable
+/// `WARDGATE_HEADER_DESTINATION`.
 fn read_headers(node: &Node, scope: &mut Scope<'_, '_>) -> Vec<(String, Template)> {
     let entries = scope.faults.map(node, "headers").unwrap_or_default();
     let mut headers = Vec::with_capacity(entries.len());
@@ -273,7 +274,7 @@ fn read_limits(node: &Node, scope: &mut Scope<'_, '_>) -> (ResourceLimits, Optio
     let (memory, file_size, output) = (size("memory"), size("file_size"), size("output"));
     fields.finish(faults);
     let limits = ResourceLimits {
-        // The kernel counts whole seconds.
+        // The kernel limits CPU time in whole seconds.
         cpu: cpu.map(|cpu| cpu.as_secs() + u64::from(cpu.subsec_nanos() > 0)),
         memory: memory.map(|size| size as u64),
         files,
@@ -314,7 +315,7 @@ fn read_sandbox(node: &Node, scope: &mut Scope<'_, '_>) -> Option<Sandbox> {
     })
 }
 
-/// An existing path, relative to the file.
+/// Reads a path relative to the file, which must exist.
 fn read_path(node: &Node, what: &str, scope: &mut Scope<'_, '_>) -> Option<PathBuf> {
     let text = scope.faults.text(node, what)?;
     let path = absolute(&scope.base.join(text))?;
@@ -329,7 +330,7 @@ fn read_path(node: &Node, what: &str, scope: &mut Scope<'_, '_>) -> Option<PathB
     Some(path)
 }
 
-/// A name with a `/` is relative to the file; any other is looked for in `path`.
+/// Finds a program. A name with a `/` is relative to the file; any other name is searched for in `path`.
 fn find_program(name: &str, path: &str, argv: &Node, scope: &mut Scope<'_, '_>) -> Option<PathBuf> {
     let is_program = |path: &PathBuf| {
         let found = path.metadata();
@@ -356,7 +357,7 @@ fn find_program(name: &str, path: &str, argv: &Node, scope: &mut Scope<'_, '_>) 
 }
 
 fn absolute(path: &Path) -> Option<PathBuf> {
-    // The directory of a file without one is empty.
+    // The parent directory of a bare file name is the empty path.
     let path = if path.as_os_str().is_empty() {
         Path::new(".")
     } else {

@@ -1,4 +1,4 @@
-//! `type: grpc`: one message to a method of a gRPC server.
+//! `type: grpc`: sends one message to a method of a gRPC server.
 
 mod check;
 
@@ -9,12 +9,12 @@ use crate::fault::FieldReader;
 use crate::scope::Scope;
 use crate::source::SourceKind;
 
-/// A call with placeholders.
+/// A gRPC call with placeholders.
 #[derive(Debug, Clone)]
 pub struct GrpcPlan {
     /// The server.
     pub source: PlanSource,
-    /// What is called.
+    /// The method.
     pub method: MethodName,
     /// The message.
     pub message: SentArguments,

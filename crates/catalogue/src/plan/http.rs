@@ -1,7 +1,7 @@
-//! `type: http`: one request to an HTTP service.
+//! `type: http`: sends one request to an HTTP service.
 //!
 //! ```text
-//!   method path?query  headers  json ∣ form ∣ text          each with placeholders, filled for where they stand
+//!   method path?query  headers  json ∣ form ∣ text          each with placeholders, encoded for their position
 //! ```
 
 mod body;
@@ -20,18 +20,18 @@ pub use body::BodyTemplate;
 pub use pairs::{HeaderTemplates, PairTemplates};
 pub use path::PathTemplate;
 
-/// A request with placeholders.
+/// An HTTP request with placeholders.
 #[derive(Debug, Clone)]
 pub struct HttpPlan {
     /// The service.
     pub source: PlanSource,
-    /// One of those that `method` may name.
+    /// The HTTP method.
     pub method: Method,
-    /// Behind the URL of the source.
+    /// The path, which is appended to the URL of the source.
     pub path: Option<PathTemplate>,
     /// The query of the URL.
     pub query: PairTemplates,
-    /// Headers beside those of the source.
+    /// Headers in addition to those of the source.
     pub headers: HeaderTemplates,
     /// The body.
     pub body: BodyTemplate,
@@ -70,7 +70,7 @@ pub(super) fn read(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> O
     }))
 }
 
-/// The HTTP service that `source` names.
+/// Reads the HTTP service that `source` names.
 pub(super) fn source(
     fields: &mut FieldReader<'_>,
     scope: &mut Scope<'_, '_>,

@@ -1,4 +1,4 @@
-//! `type: jsonrpc`: one call to a JSON-RPC service by HTTP, in one of two dialects.
+//! `type: jsonrpc`: makes one call to a JSON-RPC service over HTTP, in one of two dialects.
 
 use wardgate_yaml::Node;
 
@@ -7,27 +7,27 @@ use super::{Plan, PlanSource, SentArguments};
 use crate::fault::FieldReader;
 use crate::scope::Scope;
 
-/// Where the name of the method goes.
+/// The position of the method's name in the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JsonRpcDialect {
-    /// Into `params` of `tools/call`, as MCP has it.
+    /// The name is in `params` of the method `tools/call`, as in MCP.
     ToolsCall,
-    /// Into `method` as well.
+    /// The name is also the `method` of the request.
     Method,
 }
 
-/// A call with placeholders.
+/// A JSON-RPC call with placeholders.
 #[derive(Debug, Clone)]
 pub struct JsonRpcPlan {
     /// The service.
     pub source: PlanSource,
-    /// Behind the URL of the source.
+    /// The path, which is appended to the URL of the source.
     pub path: Option<PathTemplate>,
-    /// Where the name of the method goes.
+    /// The position of the method's name in the request.
     pub dialect: JsonRpcDialect,
     /// The name of the method or tool.
     pub method: String,
-    /// What it is called with.
+    /// The parameters of the call.
     pub params: SentArguments,
 }
 

@@ -1,4 +1,4 @@
-//! `type: mcp`: a tool, resource or prompt of an MCP server.
+//! `type: mcp`: uses a tool, resource or prompt of an MCP server.
 
 use std::sync::Arc;
 
@@ -11,48 +11,50 @@ use crate::scope::Scope;
 use crate::source::{McpSettings, OfferedSelection, SourceKind};
 use crate::template::Template;
 
-/// What is asked of an MCP server.
+/// A request to an MCP server, with placeholders.
 #[derive(Debug, Clone)]
 pub struct McpPlan {
     /// The server.
     pub source: PlanSource,
-    /// What is asked of it.
+    /// The object of the request.
     pub target: McpTarget,
-    /// The source's resources are offered: links to them are those that clients know.
+    /// Whether the source's resources are offered to clients. If so, links to them in results use the URIs that clients
+    /// know.
     pub links: bool,
 }
 
-/// What is asked of the server.
+/// The object of a request to an MCP server.
 #[derive(Debug, Clone)]
 pub enum McpTarget {
-    /// `tools/call`.
+    /// A tool, requested with `tools/call`.
     Tool {
-        /// The server's name for it.
+        /// The server's own name.
         name: String,
-        /// The approved definition of an imported tool. It is called only where the server still offers it so.
+        /// The approved definition of an imported tool, which is called only if the server still offers that definition.
         pin: Option<Arc<ToolFingerprint>>,
-        /// What it is called with.
+        /// The arguments of the call.
         arguments: SentArguments,
-        /// The clients that the server has an imported tool for.
+        /// The capabilities that a client must have for the server to offer it the imported tool.
         required: RequiredCapabilities,
     },
-    /// `resources/read`.
+    /// A resource, requested with `resources/read`.
     Resource {
-        /// Its URI.
+        /// The URI of the resource.
         uri: Template,
     },
-    /// `prompts/get`.
+    /// A prompt, requested with `prompts/get`.
     Prompt {
-        /// The server's name for it.
+        /// The server's own name.
         name: String,
-        /// What it is got with.
+        /// The arguments of the prompt.
         arguments: SentArguments,
     },
 }
 
 impl McpPlan {
-    /// Calls the tool `name` of the server `source` with the arguments of the call, only where the server still offers
-    /// it as `pin` says, and for a client with the capabilities `required`.
+    /// Creates the plan of an imported tool, which calls the tool `name` of the server `source` with the arguments of the
+    /// call. The tool is called only if the server still offers it as `pin` describes, and only for clients with the
+    /// capabilities `required`.
     pub(crate) fn of_imported(
         source: &str,
         settings: &McpSettings,

@@ -1,6 +1,6 @@
-//! `execute`, checked: what a tool does, connected to nothing. One module a type.
+//! Validated `execute` sections of tools, with one module for each type. A plan has no connections.
 //!
-//! A new type is a module here with its line in [`KINDS`], and an executor of the tool-runner.
+//! A new type needs a module here with an entry in [`KINDS`], and an executor in the tool-runner.
 
 mod arguments;
 mod command;
@@ -27,29 +27,29 @@ pub use mcp::{McpPlan, McpTarget};
 pub use query::{QueryInterface, QueryPlan};
 pub use sql::SqlPlan;
 
-/// A checked `execute`.
+/// A validated `execute` section.
 #[derive(Debug)]
 pub enum Plan {
-    /// A program, run without a shell.
+    /// Runs a program without a shell.
     Command(CommandPlan),
-    /// One message to a method of a gRPC server.
+    /// Sends one message to a method of a gRPC server.
     Grpc(GrpcPlan),
-    /// One request to an HTTP service.
+    /// Sends one request to an HTTP service.
     Http(HttpPlan),
-    /// One call to a JSON-RPC service by HTTP.
+    /// Makes one call to a JSON-RPC service over HTTP.
     JsonRpc(JsonRpcPlan),
-    /// A tool, resource or prompt of an MCP server.
+    /// Uses a tool, resource or prompt of an MCP server.
     Mcp(McpPlan),
-    /// A question about Wardgate itself.
+    /// Queries Wardgate itself.
     Query(QueryPlan),
-    /// One statement on a database.
+    /// Runs one statement on a database.
     Sql(SqlPlan),
 }
 
-/// Reads what stands in `execute` besides `type` and `derive`.
+/// A function that reads the fields of `execute` other than `type` and `derive`.
 type PlanReader = fn(&mut FieldReader<'_>, &mut Scope<'_, '_>) -> Option<Plan>;
 
-/// Every word for `execute.type`.
+/// All values of `execute.type`, with their readers.
 pub(crate) const KINDS: [(&str, PlanReader); 7] = [
     ("command", command::read),
     ("grpc", grpc::read),
@@ -60,14 +60,14 @@ pub(crate) const KINDS: [(&str, PlanReader); 7] = [
     ("sql", sql::read),
 ];
 
-/// The source that a plan works on, and how it is asked on behalf of callers.
+/// The source that a plan uses, and how callers are represented there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanSource {
-    /// Its name.
+    /// The name of the source.
     pub name: String,
-    /// It exchanges the caller's token for one of its own.
+    /// Whether the source exchanges the caller's token for another token.
     pub exchanges_token: bool,
-    /// It is called with credentials that stand for the caller.
+    /// Whether the source is called with credentials that stand for the caller.
     pub stands_for_caller: bool,
 }
 
@@ -82,7 +82,7 @@ impl PlanSource {
 }
 
 impl Plan {
-    /// The source it works on, where it has one.
+    /// Returns the source of the plan, or `None` if it has none.
     #[must_use]
     pub fn source(&self) -> Option<&PlanSource> {
         match self {
@@ -95,7 +95,7 @@ impl Plan {
         }
     }
 
-    /// Where a row rule can be pushed down to.
+    /// Returns the statement to which a row rule can be pushed down, or `None` if there is none.
     #[must_use]
     pub fn statement(&self) -> Option<&Statement> {
         match self {
@@ -104,7 +104,7 @@ impl Plan {
         }
     }
 
-    /// The columns of its rows, as far as they are known before it runs.
+    /// Returns the columns of the rows, or `None` if they are unknown before the plan runs.
     #[must_use]
     pub fn columns(&self) -> Option<Vec<String>> {
         match self {
@@ -113,7 +113,7 @@ impl Plan {
         }
     }
 
-    /// How results are shown where the tool does not say.
+    /// Returns the default shape of results.
     #[must_use]
     pub fn shape(&self) -> Shape {
         match self {
@@ -123,13 +123,14 @@ impl Plan {
         }
     }
 
-    /// It reads results that were too large for an answer, so such results are worth keeping.
+    /// Returns whether the plan reads results that were too large for a response. If any plan does, such results are worth
+    /// keeping.
     #[must_use]
     pub fn reads_kept_results(&self) -> bool {
         matches!(self, Self::Query(plan) if plan.interface == QueryInterface::Results)
     }
 
-    /// Whoever answers it is given the caller's own token.
+    /// Returns whether the caller's token is passed on.
     #[must_use]
     pub fn needs_caller_token(&self) -> bool {
         match self {
@@ -138,13 +139,13 @@ impl Plan {
         }
     }
 
-    /// Whoever answers it is called with credentials that stand for the caller.
+    /// Returns whether the plan runs with credentials that stand for the caller.
     #[must_use]
     pub fn stands_for_caller(&self) -> bool {
         self.needs_caller_token() || self.source().is_some_and(|it| it.stands_for_caller)
     }
 
-    /// Its source may talk to the client while it runs.
+    /// Returns whether the source may send requests to the client while the plan runs.
     #[must_use]
     pub fn talks(&self) -> bool {
         matches!(self, Self::Mcp(_))

@@ -1,36 +1,36 @@
-//! `type: query`: a question about Wardgate itself, answered by an interface of the tool-runner.
+//! `type: query`: a query about Wardgate itself, answered by an interface of the tool-runner.
 
 use super::Plan;
 use crate::fault::FieldReader;
 use crate::scope::Scope;
 
-/// A question to an interface.
+/// A query to an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueryPlan {
-    /// Who answers.
+    /// The interface that answers the query.
     pub interface: QueryInterface,
-    /// One of [`QueryInterface::questions`].
+    /// The name of the query, one of [`QueryInterface::questions`].
     pub question: &'static str,
 }
 
-/// Who answers questions.
+/// An interface that answers queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueryInterface {
     /// The databases of the configured sources, their tables and columns.
     Catalog,
     /// The caller's remembered conversations.
     Memory,
-    /// Figures of the process and of the tools it ran.
+    /// Metrics of the process and of the tools that it ran.
     Metrics,
     /// Health, version and load of the process.
     Node,
-    /// The caller's results that were too large for an answer.
+    /// The caller's results that were too large for a response.
     Results,
-    /// The tools of the catalogue in force.
+    /// The tools of the current catalogue.
     Tools,
 }
 
-/// Every interface by its name.
+/// All interfaces, by name.
 const INTERFACES: [(&str, QueryInterface); 6] = [
     ("catalog", QueryInterface::Catalog),
     ("memory", QueryInterface::Memory),
@@ -41,7 +41,7 @@ const INTERFACES: [(&str, QueryInterface); 6] = [
 ];
 
 impl QueryInterface {
-    /// The questions, each with the arguments it must have.
+    /// Returns the queries of the interface, each with its required arguments.
     #[must_use]
     pub fn questions(self) -> &'static [(&'static str, &'static [&'static str])] {
         match self {
@@ -63,7 +63,7 @@ impl QueryInterface {
         }
     }
 
-    /// It asks a service that verifies the caller's token itself.
+    /// Returns whether the interface calls a service that verifies the caller's token itself.
     #[must_use]
     pub fn needs_caller_token(self) -> bool {
         self == Self::Memory

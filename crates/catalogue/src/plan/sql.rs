@@ -1,7 +1,7 @@
-//! `type: sql`: one prepared statement on a database.
+//! `type: sql`: runs one prepared statement on a database.
 //!
 //! ```text
-//!   SELECT … FROM {table} WHERE id = :id     one text for each table that may stand there, and no other
+//!   SELECT … FROM {table} WHERE id = :id     one statement text for each allowed table, and no others
 //! ```
 
 use std::collections::BTreeMap;
@@ -21,26 +21,27 @@ use crate::statement::{
 };
 use crate::template::UnfitValue;
 
-/// Texts that one statement may have. Each session keeps every one that it was given prepared.
+/// Maximum number of texts of one statement. Each database session keeps every text that it has run as a prepared
+/// statement.
 const MAX_TEXTS: usize = 64;
 
-/// A statement with what stands for its placeholders.
+/// A statement, and the values of its placeholders.
 #[derive(Debug, Clone)]
 pub struct SqlPlan {
     /// The database.
     pub source: PlanSource,
     /// The statement.
     pub statement: Arc<Statement>,
-    /// Each parameter with the type its values are bound as.
+    /// The parameters, each with the type as which its values are bound.
     pub params: Vec<(String, ParameterType)>,
     names: Vec<Identifiers>,
 }
 
-/// What `{name}` stands for in a statement.
+/// The identifiers that can replace `{name}` in a statement.
 #[derive(Debug, Clone)]
 struct Identifiers {
     name: String,
-    /// Each value it may have, and the identifier that is.
+    /// The quoted identifiers, by the value that selects them.
     by_value: BTreeMap<String, String>,
 }
 
@@ -89,9 +90,10 @@ pub(super) fn read(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> O
     }))
 }
 
-/// A placeholder in quotes is text. Where nothing else of the statement takes the argument, that cannot be meant.
+/// Checks for placeholders in quotes, which are plain text. This is a fault if the argument is not used anywhere else in
+/// the statement, and a warning otherwise.
 fn check_quoted(sql: &str, statement: &Statement, node: &Node, scope: &mut Scope<'_, '_>) {
-    // What cannot be scanned is no statement.
+    // A text that cannot be scanned is not a statement, which is reported elsewhere.
     let quoted = quoted_placeholders(statement.dialect(), sql).unwrap_or_default();
     for QuotedPlaceholder { name, shown, line } in quoted {
         let is_argument = scope.input.is_some_and(|it| it.property(name).is_some());
@@ -113,7 +115,7 @@ fn check_quoted(sql: &str, statement: &Statement, node: &Node, scope: &mut Scope
     }
 }
 
-/// The type that values of the parameter are bound as.
+/// Returns the type as which values of the parameter are bound.
 fn param(name: &str, node: &Node, scope: &mut Scope<'_, '_>) -> Option<ParameterType> {
     if scope.derive.get(name).is_some() {
         return Some(ParameterType::One(JsonType::String));
@@ -137,14 +139,14 @@ fn param(name: &str, node: &Node, scope: &mut Scope<'_, '_>) -> Option<Parameter
     kind
 }
 
-/// The identifiers that may stand for `{name}`.
+/// Reads the identifiers that can replace `{name}`.
 fn read_identifiers(
     name: &str,
     dialect: SqlDialect,
     node: &Node,
     scope: &mut Scope<'_, '_>,
 ) -> Option<Identifiers> {
-    // Without a schema there is no `derive`, and its fault says so.
+    // Without a schema `derive` is not read, and the missing schema is reported already.
     scope.input?;
     let Some(DerivedValue::Choice { allow, .. }) = scope.derive.get(name) else {
         scope.faults.add(
@@ -182,7 +184,8 @@ fn check_texts(names: &[Identifiers], node: &Node, scope: &mut Scope<'_, '_>) {
 }
 
 impl SqlPlan {
-    /// Identifiers that could be chosen, in the order of the statement's names: for its columns, not for a call.
+    /// Returns arbitrary allowed identifiers, in the order of the statement's names. They are used to determine the
+    /// columns, not for calls.
     pub fn some_identifiers(&self) -> Vec<&str> {
         let some = self.names.iter().map(|names| {
             let mut identifiers = names.by_value.values();
@@ -191,7 +194,7 @@ impl SqlPlan {
         some.collect()
     }
 
-    /// The identifiers that the arguments choose, in the order of the statement's names.
+    /// Returns the identifiers that the arguments select, in the order of the statement's names.
     pub fn identifiers(&self, arguments: &Map<String, Value>) -> Result<Vec<&str>, UnfitValue> {
         self.names
             .iter()

@@ -1,4 +1,4 @@
-//! `auth` of a source: the credentials it is called with.
+//! `auth` of a source: the credentials for its requests.
 
 use wardgate_yaml::Node;
 
@@ -12,16 +12,16 @@ use wardgate_egress::{
 
 const TYPES: &str = "none, bearer, basic, client_credentials, token_exchange, enterprise_managed, authorization_code";
 
-/// What the credentials are for.
+/// The kind of service that the credentials are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Service {
     Http,
     Grpc,
-    /// It can be asked whose tokens it takes.
+    /// An MCP server, which can name its authorization server.
     Mcp,
 }
 
-/// Reads it; what is secret in it is never part of a fault.
+/// Reads the `auth` of a source. Faults never contain secrets.
 pub(crate) fn read(
     node: &Node,
     service: Service,
@@ -67,16 +67,17 @@ pub(crate) fn read(
     auth
 }
 
-/// How the authorization server is known.
+/// The way in which the authorization server is determined.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ServerLocation {
-    /// By the settings alone.
+    /// The settings must name it.
     Said,
-    /// The service may say it, where they do not.
+    /// The service may name it if the settings do not.
     MayBeFound,
 }
 
-/// Whoever a service names gets nothing that is good anywhere else: no secret, and no assertion made out to another.
+/// Returns how the authorization server of `auth` is determined. A service may name it only if the client's authentication
+/// is useless at any other server, which excludes client secrets and assertions with a configured audience.
 fn place(auth: &Node, service: Service) -> ServerLocation {
     let is_good_elsewhere =
         ["client_secret", "assertion_audience"].map(|key| auth.get(key).is_some());
@@ -106,14 +107,15 @@ fn client(
     })
 }
 
-/// The client at the service's authorization server, and beside it the one at the identity provider.
+/// Reads the client at the service's authorization server, and the client at the identity provider.
 fn enterprise(
     node: &Node,
     service: Service,
     fields: &mut FieldReader<'_>,
     expand: &mut VariableExpander<'_>,
 ) -> Option<AuthSettings> {
-    // An ID-JAG names its audience, unless that is written here, apart from the server that gets it.
+    // An ID-JAG names the authorization server as its audience, unless the settings set another `audience` than the server
+    // that receives it.
     let place = match node.get("audience") {
         Some(_) => ServerLocation::Said,
         None => place(node, service),
@@ -153,7 +155,7 @@ fn enterprise(
     })))
 }
 
-/// What it grants is said by the service, so there is nothing else to say.
+/// Reads the client at the identity provider. It has no scope, audience or resource, because the service determines them.
 fn client_of_provider(
     node: &Node,
     fields: &mut FieldReader<'_>,
@@ -226,7 +228,7 @@ fn authorization_code(
     Some(AuthSettings::AuthorizationCode(Box::new(settings)))
 }
 
-/// A public client has none.
+/// Reads the client authentication, or returns [`ClientProof::Nothing`] for a public client.
 fn proof_or_none(
     auth: &Node,
     fields: &mut FieldReader<'_>,
@@ -256,7 +258,7 @@ fn server(
         );
         return None;
     }
-    // Read as a URL for its faults, and kept to the letter.
+    // The issuer is validated as a URL, but its exact text is kept.
     let issuer_text = match issuer {
         Some(node) => {
             service_url(node, "issuer", expand)?;
@@ -275,7 +277,7 @@ fn server(
     })
 }
 
-/// A secret or a private key.
+/// Reads the client secret or the private key of a client.
 fn proof(fields: &mut FieldReader<'_>, expand: &mut VariableExpander<'_>) -> Option<ClientProof> {
     let Some(node) = fields.optional("private_key") else {
         return secret("client_secret", fields, expand).map(ClientProof::Secret);

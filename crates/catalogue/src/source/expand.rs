@@ -1,4 +1,4 @@
-//! `${NAME}`, `${NAME:-default}` and `${file:PATH}` in the texts of sources.
+//! Expansion of `${NAME}`, `${NAME:-default}` and `${file:PATH}` in the texts of sources.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,19 +9,19 @@ use wardgate_yaml::Node;
 use crate::fault::Faults;
 use crate::files::AttachedFile;
 
-/// Reads texts of sources and fills in their variables. Nothing it fills in is ever part of a fault.
+/// A reader of texts of sources that expands their variables. Faults never contain expanded values.
 pub(crate) struct VariableExpander<'a> {
-    /// What relative paths are relative to: the directory of the file.
+    /// The directory of the file, to which relative paths are relative.
     pub(crate) base: &'a Path,
-    /// Looked up before the environment.
+    /// Variables that take precedence over the environment.
     pub(crate) variables: &'a BTreeMap<String, String>,
-    /// The files of `${file:PATH}`, as they were found.
+    /// The files of `${file:PATH}`, with the state in which they were read.
     pub(crate) secret_files: &'a mut Vec<AttachedFile>,
     pub(crate) faults: &'a mut Faults,
 }
 
 impl VariableExpander<'_> {
-    /// The text of `node`, filled in.
+    /// Returns the expanded text of `node`.
     pub(crate) fn text(&mut self, node: &Node, what: &str) -> Option<String> {
         let text = self.faults.text(node, what)?;
         let filled = variable::fill(text, |reference| {
@@ -33,7 +33,7 @@ impl VariableExpander<'_> {
         });
         match filled {
             Ok(filled) => Some(filled),
-            // Told where it was found.
+            // The fault was reported where the reference was looked up.
             Err(FillError::Reference(())) => None,
             Err(FillError::Unclosed) => {
                 self.faults.add(
@@ -58,7 +58,7 @@ impl VariableExpander<'_> {
         value.ok()
     }
 
-    /// A secret kept in a file, without the line's end.
+    /// Reads a secret from a file, without the final line break.
     fn file(&mut self, node: &Node, what: &str, path: &str) -> Option<String> {
         let whole = self.base.join(path);
         if let Ok(found) = std::fs::metadata(&whole) {

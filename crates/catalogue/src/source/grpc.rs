@@ -1,4 +1,4 @@
-//! Sources that are gRPC servers: where they are, how they describe themselves, what goes along with calls.
+//! Sources that are gRPC servers: their URL, their descriptors, and the metadata sent with calls.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::fault::FieldReader;
 use wardgate_egress::{EgressSettings, NetworkSettings, TlsSettings};
 use wardgate_grpc_json::{DescriptorFile, GrpcSettings, add_metadata};
 
-/// For the token endpoint of `auth`; a call itself takes as long as its tool may.
+/// Timeout of the token endpoint of `auth`. A call itself is bounded by the time limit of its tool.
 const TOKEN_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(super) fn read(

@@ -1,4 +1,5 @@
-//! Sources that speak HTTP: where they are, what they are sent, and what of the network they may use.
+//! Sources that are reached over HTTP: their URL, their headers and credentials, and the network addresses that they may
+//! use.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -21,7 +22,7 @@ use wardgate_egress::{
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) const DEFAULT_MAX_RESPONSE_BYTES: usize = 1 << 20;
 
-/// Reads every key that has to do with HTTP.
+/// Reads all HTTP settings of a source.
 pub(super) fn read(
     service: Service,
     fields: &mut FieldReader<'_>,
@@ -122,7 +123,7 @@ pub(super) fn read(
     })
 }
 
-/// A URL that requests of a source are sent to.
+/// Reads a URL to which requests of a source are sent.
 pub(super) fn service_url(
     node: &Node,
     what: &str,
@@ -146,7 +147,8 @@ pub(super) fn service_url(
     None
 }
 
-/// An address off the public internet is better found out now than at the first call.
+/// Checks whether the URL is a literal address that is not on the public internet and not allowed. Reporting this at load
+/// is better than at the first call.
 pub(super) fn check_reachable(
     url: &Url,
     egress: &EgressSettings,
@@ -170,7 +172,7 @@ pub(super) fn check_reachable(
     Some(())
 }
 
-/// Headers as configured, their values filled in.
+/// Reads the configured headers and expands the variables of their values.
 pub(crate) fn headers(node: &Node, expand: &mut VariableExpander<'_>) -> Option<HeaderMap> {
     let mut headers = HeaderMap::new();
     for (key, node) in expand.faults.map(node, "headers")? {
@@ -201,7 +203,7 @@ pub(crate) fn headers(node: &Node, expand: &mut VariableExpander<'_>) -> Option<
     Some(headers)
 }
 
-/// The name of a header that an author may set: none of those that frame the message or name its target.
+/// Parses the name of a header that may be configured. Headers that frame the message or name its target are excluded.
 pub(crate) fn header_name(name: &str) -> Option<HeaderName> {
     const FRAMING: [&str; 8] = [
         "connection",
@@ -236,7 +238,7 @@ fn hosts(node: &Node, expand: &mut VariableExpander<'_>) -> Vec<AllowedHost> {
     hosts
 }
 
-/// Which addresses off the public internet the source may use.
+/// Reads which addresses outside the public internet the source may use.
 pub(crate) fn private(node: &Node, expand: &mut VariableExpander<'_>) -> Option<PrivateAddresses> {
     match node.value {
         Yaml::Boolean(true) => return Some(PrivateAddresses::Allowed),

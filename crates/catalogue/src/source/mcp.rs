@@ -1,4 +1,4 @@
-//! Sources that are MCP servers: a program or a URL, and which of its tools become tools of ours.
+//! Sources that are MCP servers: a program or a URL, and the selection of their tools, prompts and resources.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,54 +13,55 @@ use crate::result_shape::read_classes;
 use wardgate_egress::AuthSettings;
 use wardgate_mcp_client::{Program, Transport};
 
-/// The longest prefix, in characters; a tool's own name needs room behind it.
+/// Maximum length of a prefix, in characters. The server's name of a tool follows the prefix.
 const MAX_PREFIX: usize = 64;
 
-/// An MCP server.
+/// Settings of an MCP server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct McpSettings {
-    /// How it is reached.
+    /// The transport.
     pub transport: Transport,
-    /// Stands in front of the names of its tools.
+    /// The prefix of the names of its tools.
     pub prefix: String,
-    /// None where the file does not say.
+    /// The tools that are offered, or `None` if the file does not select any.
     pub offered: Option<OfferedSelection>,
-    /// Which of its prompts and resources are offered under names of the catalogue. They are not pinned as tools are.
+    /// The prompts that are offered under names of the catalogue. Unlike tools, they are not pinned.
     pub prompts: OfferedSelection,
     /// The resources that are offered.
     pub resources: OfferedSelection,
-    /// Which of its skills are, by the URI of their SKILL.md; each file of one is a resource that is offered.
+    /// The skills that are offered, by the URIs of their SKILL.md. Each file of an offered skill must be an offered
+    /// resource.
     pub skills: OfferedSelection,
-    /// Who approves its tools.
+    /// The mode of approval of its tools.
     pub pins: PinMode,
-    /// Tags of every tool of its.
+    /// Tags of all of its tools.
     pub tags: Vec<String>,
     /// Classes of the columns of its tools' results.
     pub classes: BTreeMap<String, ColumnClass>,
 }
 
-/// What stands for an approval of its tools.
+/// The mode in which the tools of a server are approved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PinMode {
-    /// An entry in the lock file.
+    /// A tool needs an entry in the lock file.
     Locked,
-    /// That they were there when the server was first seen, unless the lock file knows the server.
+    /// The tools that the server has when it is first seen are approved, unless the lock file knows the server.
     FirstUse,
 }
 
-/// Which things of a server become ours.
+/// The selection of a server's offers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OfferedSelection {
-    /// Everything.
+    /// All offers.
     All,
-    /// Nothing.
+    /// No offers.
     None,
-    /// What has one of these names.
+    /// The offers with these names.
     Named(Vec<String>),
 }
 
 impl OfferedSelection {
-    /// Whether something of this name is among them.
+    /// Returns whether the selection contains an offer with this name.
     pub fn has(&self, own_name: &str) -> bool {
         match self {
             Self::All => true,
@@ -71,7 +72,7 @@ impl OfferedSelection {
 }
 
 impl McpSettings {
-    /// The credentials of a server that has a URL.
+    /// Returns the credentials of a server that is reached by URL.
     pub(crate) fn auth(&self) -> Option<&AuthSettings> {
         match &self.transport {
             Transport::Http(http) => Some(&http.client.auth),
@@ -140,7 +141,7 @@ impl McpSettings {
                 .map(Box::new)
                 .map(Transport::Http),
             _ => {
-                // Both are known keys, so that only this is held against them.
+                // Requests both keys, so that they are not also reported as unknown.
                 fields.optional("command");
                 fields.optional("url");
                 expand.faults.add(
@@ -187,7 +188,7 @@ fn program(fields: &mut FieldReader<'_>, expand: &mut VariableExpander<'_>) -> O
         return None;
     }
     let directory = match expand.base {
-        // The directory of a file that was named without one.
+        // The parent directory of a bare file name is the empty path.
         base if base.as_os_str().is_empty() => Path::new("."),
         base => base,
     };

@@ -1,4 +1,4 @@
-//! The sources of a `tools.yaml`: what they are and where, with `${NAME}` filled in.
+//! The sources of a `tools.yaml`: their kinds, addresses and settings, with variables expanded.
 
 mod auth;
 mod expand;
@@ -30,20 +30,20 @@ pub(crate) use http::header_name;
 pub use mcp::{McpSettings, OfferedSelection, PinMode};
 pub use sql::SqlSettings;
 
-/// A source as configured. Two that are equal are the same source, so an open one can be kept.
+/// Settings of a source. Equal settings mean the same source, so that an open connection can be kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceSettings {
-    /// Its name.
+    /// The name of the source.
     pub name: String,
-    /// What it is.
+    /// The kind of the source.
     pub kind: SourceKind,
-    /// When a failed call is made again.
+    /// When a failed call is retried.
     pub retry: RetrySettings,
-    /// When it is left alone for a while.
+    /// When calls are suspended after failures.
     pub breaker: BreakerSettings,
 }
 
-/// What a source is. URLs and the like can hold secrets, so `Debug` never shows them.
+/// The kind of a source. URLs and similar settings may contain secrets, so `Debug` does not show them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SourceKind {
     /// A database.
@@ -54,12 +54,12 @@ pub enum SourceKind {
     Grpc(Box<GrpcSettings>),
     /// An MCP server.
     Mcp(Box<McpSettings>),
-    /// Prompts and resources of the file itself.
+    /// Prompts and resources that are defined in the file itself.
     Content(Arc<FileContent>),
 }
 
 impl SourceKind {
-    /// How a source that speaks HTTP is reached.
+    /// Returns the HTTP settings of a source that is reached over HTTP.
     pub fn http_mut(&mut self) -> Option<&mut HttpSettings> {
         match self {
             Self::Http(http) => Some(http),
@@ -72,11 +72,11 @@ impl SourceKind {
     }
 }
 
-/// Every type of source, for faults.
+/// All types of sources, for faults.
 const TYPES: &str = "sqlite, postgres, mysql, http, grpc, mcp, content";
 
 impl SourceSettings {
-    /// What the names of imported tools begin with, where tools are imported.
+    /// Returns the prefix of the names of imported tools, or `None` if no tools are imported.
     pub(super) fn prefix(&self) -> Option<&str> {
         match &self.kind {
             SourceKind::Mcp(settings) if settings.offered != Some(OfferedSelection::None) => {
@@ -135,7 +135,7 @@ impl SourceSettings {
                 return Some(Self {
                     name: key.name.clone(),
                     kind: SourceKind::Content(Arc::new(own?)),
-                    // Nothing can fail that could be tried again.
+                    // Content is in memory, so no call can fail and be retried.
                     retry: RetrySettings::default(),
                     breaker: BreakerSettings::default(),
                 });

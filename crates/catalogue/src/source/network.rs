@@ -1,4 +1,4 @@
-//! `tls` and `proxy` of a source: the way to it through the operator's network.
+//! `tls` and `proxy` of a source.
 
 use url::Url;
 use wardgate_egress::{InvalidTls, NetworkSettings, TlsSettings};
@@ -8,7 +8,7 @@ use super::VariableExpander;
 use crate::fault::FieldReader;
 use crate::files::AttachedFile;
 
-/// Reads both keys, of a source at `url`, which stands at `at`.
+/// Reads `tls` and `proxy` of a source at `url`. `at` is the position of the URL.
 pub(super) fn read(
     url: &Url,
     at: Position,
@@ -29,7 +29,7 @@ pub(super) fn read(
     network
 }
 
-/// Reads `tls`, of a source at `url`.
+/// Reads `tls` of a source at `url`.
 pub(super) fn tls(
     url: &Url,
     fields: &mut FieldReader<'_>,
@@ -49,7 +49,7 @@ pub(super) fn tls(
     tls.unwrap_or_default()
 }
 
-/// Reads `proxy`: the URL of an HTTP proxy. It may hold a password, so it is part of no fault.
+/// Reads `proxy`, which is the URL of an HTTP proxy. Faults do not contain it, because it may have a password.
 fn proxy(fields: &mut FieldReader<'_>, expand: &mut VariableExpander<'_>) -> Option<Url> {
     let node = fields.optional("proxy")?;
     let text = expand.text(node, "proxy")?;
@@ -64,7 +64,7 @@ fn proxy(fields: &mut FieldReader<'_>, expand: &mut VariableExpander<'_>) -> Opt
     url
 }
 
-/// `tls: { ca: FILE, cert: FILE, key: FILE }`.
+/// Reads `tls: { ca: FILE, cert: FILE, key: FILE }`.
 fn tls_files(node: &Node, expand: &mut VariableExpander<'_>) -> Option<TlsSettings> {
     const FIX: &str = "name files of PEM: `ca`, authorities instead of the system's; `cert` and `key`, what the source knows this gateway by";
     let mut fields = FieldReader::of(node, "tls", expand.faults)?;
@@ -91,7 +91,7 @@ fn tls_files(node: &Node, expand: &mut VariableExpander<'_>) -> Option<TlsSettin
     tls.ok()
 }
 
-/// The bytes of the file that `node` names. A change of the file opens the source anew.
+/// Reads the file that `node` names. The source is reopened when the file changes.
 pub(super) fn file(
     node: &Node,
     what: &str,

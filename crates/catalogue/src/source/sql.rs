@@ -15,14 +15,14 @@ use crate::statement::SqlDialect;
 
 const DEFAULT_CONNECTIONS: usize = 8;
 
-/// Where a database is and how many connections it gets, for readers and for writers each.
+/// Settings of a database source.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SqlSettings {
-    /// Which SQL it speaks.
+    /// The SQL dialect of the database.
     pub dialect: SqlDialect,
-    /// Where it is, credentials included.
+    /// The URL of the database, including credentials.
     pub url: String,
-    /// The most sessions of readers, and of writers.
+    /// Maximum number of connections for readers, and separately for writers.
     pub max_connections: usize,
 }
 
@@ -71,8 +71,8 @@ impl SqlSettings {
     }
 }
 
-/// A database file that the catalogue itself names is relative to the catalogue, as other paths in it are. One that comes
-/// from a variable is relative to where the process runs, as its author may have meant.
+/// Resolves the path of a SQLite URL relative to the catalogue, like other paths in it. This is only for URLs in the
+/// catalogue itself: a path from a variable is relative to the working directory of the process.
 fn beside(base: &Path, url: String) -> String {
     match url.strip_prefix("sqlite:") {
         Some(path) if !path.starts_with([':', '/']) && !path.is_empty() => {

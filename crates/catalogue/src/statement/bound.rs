@@ -1,10 +1,10 @@
-//! Values that are bound to a statement: never part of its text, and never rounded on the way.
+//! Values that are bound to a statement. They are never part of its text and are never rounded.
 //!
 //! ```text
 //!                   PostgreSQL             MariaDB, MySQL       SQLite
 //!   Integer         int8                   BIGINT               INTEGER
 //!   BigInteger      numeric, by a cast     DECIMAL              TEXT
-//!   Decimal         numeric                DECIMAL              REAL where that has all digits, else INTEGER or TEXT
+//!   Decimal         numeric                DECIMAL              REAL if that keeps all digits, else INTEGER or TEXT
 //!   List            an array               as many values       as many values
 //! ```
 
@@ -15,10 +15,11 @@ use wardgate_json::{MAX_DIGITS, decimal_of};
 
 use super::SqlDialect;
 
-/// The most elements of a list that is bound.
+/// Maximum number of elements of a bound list.
 const MAX_LIST: usize = 1_000;
 
-/// All digits that a DECIMAL of MySQL and MariaDB has, and those behind its point (MariaDB would have 38).
+/// Maximum number of digits of a DECIMAL of MySQL and MariaDB, in total and after the decimal point (MariaDB would have
+/// 38).
 const MYSQL_DIGITS: (i64, i64) = (65, 30);
 
 /// A value bound to a placeholder. `None` is NULL of that type.
@@ -26,15 +27,15 @@ const MYSQL_DIGITS: (i64, i64) = (65, 30);
 pub enum BoundValue {
     /// A text.
     Text(Option<String>),
-    /// A whole number.
+    /// An integer.
     Integer(Option<i64>),
-    /// A whole number beyond 64 bits, where others are bound as [`Self::Integer`].
+    /// An integer beyond 64 bits, of a parameter whose other values are bound as [`Self::Integer`].
     BigInteger(BigDecimal),
-    /// A number with all its digits.
+    /// A number with all of its digits.
     Decimal(Option<BigDecimal>),
-    /// True or false.
+    /// A boolean.
     Boolean(Option<bool>),
-    /// A list, where the database has them.
+    /// A list, for databases that have arrays.
     List(BoundList),
 }
 
@@ -43,26 +44,26 @@ pub enum BoundValue {
 pub enum BoundList {
     /// Texts.
     Texts(Vec<Option<String>>),
-    /// Whole numbers.
+    /// Integers.
     Integers(Vec<Option<i64>>),
-    /// Whole numbers of which one is beyond 64 bits.
+    /// Integers, at least one of which is beyond 64 bits.
     BigIntegers(Vec<Option<BigDecimal>>),
-    /// Numbers with all their digits.
+    /// Numbers with all of their digits.
     Decimals(Vec<Option<BigDecimal>>),
-    /// Truth values.
+    /// Booleans.
     Booleans(Vec<Option<bool>>),
 }
 
-/// What the parameter of a statement is declared as.
+/// The declared type of a parameter of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ParameterType {
     /// One value.
     One(JsonType),
-    /// A list of such values.
+    /// A list of values of that type.
     List(JsonType),
 }
 
-/// What one parameter of a statement stands for in one call.
+/// The value of one parameter of a statement in one call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Parameter {
     /// One value.
@@ -71,7 +72,7 @@ pub enum Parameter {
     List(JsonType, Vec<BoundValue>),
 }
 
-/// Why an argument cannot be bound; said behind its name.
+/// The reason why an argument cannot be bound. Its message follows the name of the argument.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnbindableArgument {
     #[error("has more than {MAX_DIGITS} digits, written out without an exponent")]
@@ -87,7 +88,8 @@ pub enum UnbindableArgument {
 }
 
 impl Parameter {
-    /// The value of an argument, which fits its schema; none, and null, is NULL, and as a list has no elements.
+    /// Converts the value of an argument, which must fit its schema. A missing or null argument is NULL, or a list without
+    /// elements.
     pub fn of(
         kind: ParameterType,
         value: Option<&Value>,
@@ -112,13 +114,13 @@ impl Parameter {
 }
 
 impl BoundValue {
-    /// NULL of the type that values of `kind` are bound as.
+    /// Returns NULL of the type as which values of `kind` are bound.
     pub fn null(kind: JsonType) -> Self {
         match kind {
             JsonType::Integer => Self::Integer(None),
             JsonType::Number => Self::Decimal(None),
             JsonType::Boolean => Self::Boolean(None),
-            // No other type is bound.
+            // Values of all other types are bound as text.
             _ => Self::Text(None),
         }
     }
@@ -143,13 +145,13 @@ impl BoundValue {
             (JsonType::Integer, None) => Self::Integer(None),
             (JsonType::Number, number) => Self::Decimal(number),
             (JsonType::Boolean, _) => Self::Boolean(value.and_then(Value::as_bool)),
-            // No other type is bound.
+            // Values of all other types are bound as text.
             _ => Self::Text(value.and_then(Value::as_str).map(str::to_owned)),
         })
     }
 }
 
-/// The number as the database can keep it, without zeros at its end where there are too many.
+/// Returns the number in a form that the database can store. Trailing zeros are removed if there are too many digits.
 fn storable(number: BigDecimal, dialect: SqlDialect) -> Result<BigDecimal, UnbindableArgument> {
     if dialect != SqlDialect::Mysql || fits_mysql(&number) {
         return Ok(number);
@@ -170,7 +172,7 @@ fn fits_mysql(number: &BigDecimal) -> bool {
 }
 
 impl BoundList {
-    /// The elements of a list that is declared to hold values of type `kind`.
+    /// Returns the elements of a list whose declared element type is `kind`.
     pub(crate) fn of(kind: JsonType, items: &[BoundValue]) -> Self {
         let decimals = || {
             let decimal = |item: &BoundValue| match item {

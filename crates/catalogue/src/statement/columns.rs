@@ -1,8 +1,8 @@
-//! What the text of a statement tells of its result: the names of its columns, without a database.
+//! The names of a statement's columns, read from its text without a database.
 
 use super::{BadStatement, Scanner, SqlDialect, SqlToken, Statement};
 
-/// Words that end the list of columns.
+/// Keywords that end the list of columns.
 const CLAUSES: [&str; 13] = [
     "FROM",
     "WHERE",
@@ -19,16 +19,16 @@ const CLAUSES: [&str; 13] = [
     "INTO",
 ];
 
-/// Words that are values or end an expression, so that they name no column.
+/// Keywords that are values or end an expression, so they are not names of columns.
 const VALUES: [&str; 4] = ["NULL", "TRUE", "FALSE", "END"];
 
-/// Part of a statement outside brackets.
+/// A part of a statement outside of brackets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum StatementPart<'s> {
     Word(&'s str),
     /// A quoted identifier, without its quotes.
     Quoted(String),
-    /// Everything between two brackets that match.
+    /// A pair of brackets and everything between them.
     Group,
     Comma,
     Dot,
@@ -36,8 +36,8 @@ enum StatementPart<'s> {
 }
 
 impl Statement {
-    /// The names of the columns of `sql`, as far as its text tells: an expression without an alias is left out. `None`
-    /// when nothing is known, as of `SELECT *`.
+    /// Returns the names of the columns of `sql` that can be read from its text, without expressions that have no alias.
+    /// Returns `None` if nothing is known, as for `SELECT *`.
     pub(super) fn read_columns(
         dialect: SqlDialect,
         sql: &str,
@@ -95,7 +95,7 @@ fn pieces(dialect: SqlDialect, sql: &str) -> Result<Vec<StatementPart<'_>>, BadS
     Ok(pieces)
 }
 
-/// What a quoted identifier names; none of anything else.
+/// Returns the name in a quoted identifier, or `None` for any other text.
 fn identifier(text: &str) -> Option<String> {
     let quote = text.chars().next()?;
     let closing = match quote {
@@ -108,7 +108,7 @@ fn identifier(text: &str) -> Option<String> {
     Some(inner.replace(&doubled, &closing.to_string()))
 }
 
-/// The pieces between `SELECT`, or `RETURNING`, and the next clause; none of a statement that gives no rows.
+/// Returns the pieces between `SELECT` or `RETURNING` and the next clause, or `None` if the statement returns no rows.
 fn column_list<'p, 's>(pieces: &'p [StatementPart<'s>]) -> Option<&'p [StatementPart<'s>]> {
     let writes = pieces
         .iter()
@@ -123,7 +123,7 @@ fn column_list<'p, 's>(pieces: &'p [StatementPart<'s>]) -> Option<&'p [Statement
     let start = match start {
         Some(start) => start + 1,
         None if writes => return None,
-        // `VALUES` names its columns by the database's rules.
+        // The database determines the names of the columns of `VALUES`.
         None => pieces.len(),
     };
     let mut list = &pieces[start..];
@@ -143,7 +143,7 @@ fn column_list<'p, 's>(pieces: &'p [StatementPart<'s>]) -> Option<&'p [Statement
     Some(&list[..end])
 }
 
-/// The name of one column, where it has one that the text tells.
+/// Returns the name of one column, if it can be read from the text.
 fn name(dialect: SqlDialect, item: &[StatementPart<'_>]) -> Option<String> {
     let (last, before) = item.split_last()?;
     let name = match last {
@@ -162,8 +162,8 @@ fn name(dialect: SqlDialect, item: &[StatementPart<'_>]) -> Option<String> {
     })
 }
 
-/// Whether what stands before the last word of an item makes that word the name: nothing, `AS`, a call or bracket, or
-/// the names of the table.
+/// Returns whether the parts before the last word of an item make that word the name of the column: there are none, or they
+/// end in `AS`, in a call or brackets, or in the name of a table and a dot.
 fn is_named(before: &[StatementPart<'_>]) -> bool {
     match before {
         []

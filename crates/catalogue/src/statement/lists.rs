@@ -1,10 +1,10 @@
-//! Parameters that are lists: `id IN (:ids)` and `id = ANY (:ids)`, in every dialect.
+//! List parameters: `id IN (:ids)` and `id = ANY (:ids)`, in all dialects.
 
 use super::{BadStatement, SqlDialect, Statement, StatementSegment, is_word_part};
 
 impl Statement {
-    /// Lets the parameter `name` be a list. PostgreSQL binds it as an array, wherever it stands; the others have as many
-    /// placeholders as it has elements, so there it stands where several values may.
+    /// Declares the parameter `name` to be a list. PostgreSQL binds it as an array anywhere. The other databases use one
+    /// placeholder per element, so the parameter is only allowed where several values are.
     pub(crate) fn set_list(&mut self, name: &str) -> Result<(), BadStatement> {
         let Some(index) = self.params.iter().position(|it| it == name) else {
             return Ok(());
@@ -44,8 +44,8 @@ impl Statement {
     }
 }
 
-/// What stands before the operator that `text` ends with, opening bracket included: `IN` or `= ANY`, or their negation,
-/// `NOT IN` or `<> ALL`.
+/// Returns the text before a membership operator at the end of `text`, and whether the operator is negated. The operators,
+/// including their opening bracket, are `IN` and `= ANY`, and negated `NOT IN` and `<> ALL`.
 fn membership(text: &str) -> Option<(&str, bool)> {
     let text = text.trim_end().strip_suffix('(')?.trim_end();
     if let Some(operand) = without_word(text, "IN") {
@@ -63,7 +63,7 @@ fn membership(text: &str) -> Option<(&str, bool)> {
     Some((operand, true))
 }
 
-/// `text` without the word that it ends with.
+/// Removes a word from the end of `text`, or returns `None` if `text` does not end in it.
 fn without_word<'t>(text: &'t str, word: &str) -> Option<&'t str> {
     let (before, last) = text.split_at_checked(text.len().checked_sub(word.len())?)?;
     let is_word = last.eq_ignore_ascii_case(word) && !before.ends_with(is_word_part);

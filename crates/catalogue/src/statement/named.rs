@@ -1,9 +1,9 @@
-//! Statements that come with placeholders of the database's own.
+//! Conversion of statements that use the database's own placeholders.
 
 use super::{BadStatement, Scanner, SqlDialect, SqlToken, word};
 
-/// `sql` with `:name` in place of each placeholder of the database's own; `name` says which by position,
-/// from 0.
+/// Replaces each of the database's own placeholders in `sql` by `:name`. `name` returns the name of a placeholder by its
+/// position, counted from 0.
 pub fn name_placeholders<'n>(
     dialect: SqlDialect,
     sql: &str,
@@ -38,7 +38,7 @@ pub fn name_placeholders<'n>(
                     ));
                 };
                 named.push_str(&sql[text_from..at]);
-                // What stands beside it must not become part of it.
+                // Spaces keep adjacent characters from becoming part of the parameter.
                 if named.ends_with(':') {
                     named.push(' ');
                 }

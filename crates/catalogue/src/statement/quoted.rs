@@ -1,19 +1,19 @@
-//! Placeholders that stand in quotes, where they are text and nothing is put in their place.
+//! Detection of placeholders inside quotes, where they are plain text and are not replaced.
 
 use super::{BadStatement, Scanner, SqlDialect, SqlToken, word};
 
-/// What looks like a placeholder, in the quotes of a statement.
+/// Text inside the quotes of a statement that looks like a placeholder.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct QuotedPlaceholder<'s> {
-    /// Without braces or colon.
+    /// The name, without braces or colon.
     pub(crate) name: &'s str,
-    /// As it is written.
+    /// The placeholder as it is written.
     pub(crate) shown: &'s str,
-    /// Line of the text, from 1.
+    /// The line in the statement, counted from 1.
     pub(crate) line: usize,
 }
 
-/// Every `{name}` and `:name` in quotes of `sql`.
+/// Returns every `{name}` and `:name` inside quotes of `sql`.
 pub(crate) fn quoted_placeholders(
     dialect: SqlDialect,
     sql: &str,
@@ -22,7 +22,7 @@ pub(crate) fn quoted_placeholders(
     let mut found = Vec::new();
     while let Some((at, token)) = scanner.next()? {
         let text = &sql[at..scanner.at];
-        // One character is a mark of its own; anything longer is in quotes.
+        // A token of one character is punctuation; a longer one is quoted.
         if !matches!(token, SqlToken::Other) || text.len() < 2 {
             continue;
         }

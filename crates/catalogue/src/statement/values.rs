@@ -1,4 +1,4 @@
-//! A statement with the values of one call: the text for the database, and what is bound to its placeholders.
+//! The text of a statement for one call, and the values that are bound to its placeholders.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{SqlDialect, Statement, StatementSegment};
 use crate::statement::{BoundList, BoundValue, Parameter};
 
-/// What a list without elements is compared with where there are no arrays: rows of none.
+/// A subquery without rows, which replaces a list without elements in databases without arrays.
 const NO_ROWS: &str = "SELECT NULL WHERE FALSE";
 const NO_ROWS_IN_MYSQL: &str = "SELECT NULL FROM DUAL WHERE FALSE";
 
@@ -17,12 +17,12 @@ struct StatementWriter {
 }
 
 impl Statement {
-    /// The text for the database and the values in the order of its placeholders. `identifiers` stand for its names;
-    /// `row_rule` is a condition whose placeholders are numbered behind the parameters, with its values; without one
-    /// every row passes. `params` are in the order of [`Self::params`].
+    /// Returns the text for the database, and the values in the order of its placeholders. `identifiers` replace the names.
+    /// `row_rule` is a condition whose placeholders are numbered after the parameters, with its values; without a row rule
+    /// all rows pass. `params` are in the order of [`Self::params`].
     ///
-    /// A list has as many placeholders as the next power of two, the last element repeated: each text is kept prepared,
-    /// so there should be few.
+    /// A list is padded to the next power of two by repeating its last element. Each distinct text is kept as a prepared
+    /// statement, so there should be few.
     pub fn with_values(
         &self,
         identifiers: &[&str],
@@ -60,14 +60,15 @@ impl Statement {
         (writer.sql.into(), writer.values)
     }
 
-    /// What is bound under the number of a parameter.
+    /// Returns the value that is bound to the number of a parameter.
     fn numbered(&self, param: &Parameter) -> BoundValue {
         match param {
             Parameter::One(value) => value.clone(),
             Parameter::List(kind, items) if self.dialect == SqlDialect::Postgres => {
                 BoundValue::List(BoundList::of(*kind, items))
             }
-            // Its elements are bound behind everything else; this keeps the numbers of the others.
+            // The elements of the list are bound after all other values. This unused value keeps the numbers of the other
+            // parameters.
             Parameter::List(..) => BoundValue::Integer(None),
         }
     }
@@ -80,7 +81,7 @@ impl StatementWriter {
             Some(Parameter::List(_, items)) if self.dialect != SqlDialect::Postgres => {
                 self.elements(items);
             }
-            // A text keeps the types that it was prepared with, so another type is another text.
+            // A prepared text has fixed parameter types, so a value of another type needs another text.
             Some(Parameter::One(BoundValue::BigInteger(_)))
                 if self.dialect == SqlDialect::Postgres =>
             {

@@ -22,8 +22,9 @@ use wardgate_mcp_client::CanonicalDefinition;
 use wardgate_resilience::LimitSettings;
 
 impl Tool {
-    /// The tool of `source` that `definition` describes, for clients with the capabilities `required`, under the name that clients see. What the server says
-    /// of it goes on as it is; what `tools.yaml` says of the server holds for each of its tools.
+    /// Creates the tool of `source` that `definition` describes, under the name that clients see. It is for clients with
+    /// the capabilities `required`. The server's description of the tool is passed on unchanged; the settings of the server
+    /// in `tools.yaml` apply to each of its tools.
     pub fn imported(
         definition: &CanonicalDefinition,
         source: &str,
@@ -84,7 +85,8 @@ impl Tool {
     }
 }
 
-/// A definition that asks nobody to call its tool as a task, where that is the only way: that is done here.
+/// Removes `execution` from a definition that requires clients to call the tool as a task, because Wardgate makes the task
+/// call itself.
 fn plain(definition: String) -> String {
     #[derive(Deserialize)]
     struct ExecutionMember<'d> {
@@ -108,7 +110,8 @@ fn plain(definition: String) -> String {
     format!("{{{}}}", members.collect::<Vec<_>>().join(","))
 }
 
-/// SHA-256 over all that is known of the tool. `Debug` keeps the parts apart.
+/// Returns the SHA-256 of everything that is known of the tool. The `Debug` format is unambiguous about where each part
+/// ends.
 fn digest(
     definition: &CanonicalDefinition,
     name: &ToolName,

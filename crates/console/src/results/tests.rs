@@ -1,4 +1,4 @@
-//! What is kept, for whom, and for how long: on SQLite, and on PostgreSQL where `WARDGATE_TEST_POSTGRES` names a server.
+//! Tests of the store of results on SQLite, and on PostgreSQL if `WARDGATE_TEST_POSTGRES` names a server.
 
 use wardgate_domain::CallerClaims;
 use wardgate_store::DatabaseSettings;
@@ -10,7 +10,7 @@ use crate::CookieKey;
 /// 2027-01-15T08:00:00Z.
 const NOW: i64 = 1_800_000_000;
 
-/// Replicas with one database.
+/// Replicas that share a database.
 struct TestReplicas {
     clock: TestClock,
     database: TestDatabase,
@@ -78,7 +78,7 @@ async fn a_result_is_shown_at_any_replica_to_whom_it_was_given_with_the_rights_t
         for stranger in [caller("joy", "Doctor"), caller("yenji", "Nurse")] {
             assert!(one.get("1", &stranger).await.unwrap().is_none());
         }
-        // With another key it is nothing that can be read.
+        // A replica with another key cannot read the result.
         let foreign = stage.replica(8).await;
         let refused = foreign.get("1", &doctor).await.unwrap_err();
         assert!(matches!(refused, StoreError::Unreadable));
@@ -105,12 +105,12 @@ async fn a_call_that_broke_off_says_so_also_where_its_process_ended() {
         let doctor = caller("yenji", "Doctor");
         let running = store.begin("1".to_owned(), &doctor, call()).await.unwrap();
         let outcome = async || store.get("1", &doctor).await.unwrap().unwrap().outcome;
-        // What a killed process leaves.
+        // The process was killed, so no outcome was stored.
         let mut running = running.unwrap();
         assert!(running.call.take().is_some());
         drop(running);
         assert!(outcome().await.is_none());
-        // What one leaves that lives, at once.
+        // The call was dropped in a running process, which stores the outcome at once.
         let again = store.begin("2".to_owned(), &doctor, call()).await.unwrap();
         drop(again);
         let ended = async {
@@ -150,7 +150,7 @@ async fn newer_results_take_the_place_of_older_ones_of_the_same_caller() {
         }
         assert!(!has(&doctor, "5").await && has(&doctor, "6").await && has(&doctor, "69").await);
         assert!(has(&nurse, "nurse").await);
-        // Nobody fills a file: what is newest stays. A server has more room.
+        // A file does not grow beyond its limit; the newest results stay. A server has more room.
         if !stage.database.is_sqlite() {
             continue;
         }

@@ -1,4 +1,4 @@
-//! A gateway and an agent in memory, which note what they are asked.
+//! A fake gateway and a fake agent that record the requests they receive.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +10,7 @@ use axum::routing::{get, post};
 use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 
-/// What the gateway gives, and what it was asked.
+/// The tools and responses of the fake gateway, and the requests it received.
 #[derive(Clone, Default)]
 pub(crate) struct FakeGateway(Arc<Mutex<FakeGatewayState>>);
 
@@ -28,7 +28,7 @@ impl FakeGateway {
         self.0.lock().unwrap().tools.push(tool);
     }
 
-    /// The `result` or `error` of the next calls.
+    /// Sets the `result` or `error` of the next calls.
     pub(crate) fn answers(&self, answer: Value) {
         self.0.lock().unwrap().answer = answer;
     }
@@ -37,7 +37,7 @@ impl FakeGateway {
         self.0.lock().unwrap().status = Some(status);
     }
 
-    /// The calls of tools.
+    /// Returns the requests for tool calls.
     pub(crate) fn calls(&self) -> Vec<(HeaderMap, Value)> {
         let gateway = self.0.lock().unwrap();
         let calls = gateway
@@ -47,7 +47,7 @@ impl FakeGateway {
         calls.cloned().collect()
     }
 
-    /// What the agent was told.
+    /// Returns the messages that the agent received.
     pub(crate) fn said(&self) -> Vec<String> {
         self.0.lock().unwrap().said.clone()
     }

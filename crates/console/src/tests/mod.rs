@@ -1,4 +1,4 @@
-//! A console with a gateway, a policy and a record that do as they are told, and a browser of few words.
+//! A console with a fake gateway, policy and record, and a minimal browser.
 
 mod fakes;
 mod pages;
@@ -40,7 +40,7 @@ pub(crate) struct TestConsole {
     _files: tempfile::TempDir,
 }
 
-/// What came back.
+/// A response, as received by the browser.
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
     pub(crate) headers: http::HeaderMap,
@@ -55,14 +55,14 @@ impl Reply {
             .unwrap_or_default()
     }
 
-    /// The value of a hidden field.
+    /// Returns the value of a hidden field.
     pub(crate) fn field(&self, name: &str) -> String {
         let before = format!("name=\"{name}\" value=\"");
         let (_, rest) = self.body.split_once(&before).unwrap_or_default();
         rest.split('"').next().unwrap_or_default().to_owned()
     }
 
-    /// The cookie that it sets, as the browser sends it back.
+    /// Returns the cookie that the response sets, as a browser sends it back.
     pub(crate) fn cookie(&self) -> String {
         let set = self.header("set-cookie");
         set.split(';').next().unwrap_or_default().to_owned()
@@ -154,7 +154,7 @@ impl TestConsole {
         self.clock.advance(Duration::from_secs(seconds));
     }
 
-    /// A token of an hour.
+    /// Issues a token that is valid for one hour.
     pub(crate) fn token(&self, subject: &str, more: &Value) -> String {
         let mut claims = json!({ "sub": subject, "iat": NOW, "exp": NOW + 3_600 });
         for (name, value) in more.as_object().into_iter().flatten() {
@@ -163,19 +163,19 @@ impl TestConsole {
         self.issuer.token(&claims)
     }
 
-    /// From now on `subject` may read the whole record.
+    /// Lets `subject` read the whole record.
     pub(crate) fn lets_read_all(&self, subject: &str) {
         self.policy
             .lets_operate(OperatorAction::ReadRecord, subject);
     }
 
-    /// From now on `subject` may read what they did themselves.
+    /// Lets `subject` read their own part of the record.
     pub(crate) fn lets_read_own(&self, subject: &str) {
         self.policy
             .lets_operate(OperatorAction::ReadOwnRecord, subject);
     }
 
-    /// Signs somebody in, and gives their cookie.
+    /// Signs a person in and returns the session cookie.
     pub(crate) async fn sign_in(&self, subject: &str) -> String {
         let token = self.token(subject, &json!({ "roles": ["Nurse"] }));
         let reply = self
@@ -190,7 +190,7 @@ impl TestConsole {
         self.send(request.body(Body::empty()).unwrap()).await
     }
 
-    /// Fills in the form of `path`, sends it, and goes where that leads.
+    /// Submits the form of `path` and follows the redirect.
     pub(crate) async fn call(&self, path: &str, cookie: &str, fields: &str) -> Reply {
         let sent = self.submit(path, cookie, fields).await;
         assert_eq!(sent.status, StatusCode::SEE_OTHER, "{}", sent.body);
@@ -198,7 +198,7 @@ impl TestConsole {
         self.get(page, cookie).await
     }
 
-    /// Fills in the form of `path` and sends it.
+    /// Submits the form of `path`.
     pub(crate) async fn submit(&self, path: &str, cookie: &str, fields: &str) -> Reply {
         let form = self.get(path, cookie).await;
         let (key, person) = (form.field("key"), form.field("person"));
@@ -206,7 +206,7 @@ impl TestConsole {
         self.post(path, cookie, &form).await
     }
 
-    /// A form of our own page.
+    /// Posts a form as a page of the console would.
     pub(crate) async fn post(&self, path: &str, cookie: &str, form: &str) -> Reply {
         let from = [
             ("sec-fetch-site", "same-origin"),

@@ -1,4 +1,4 @@
-//! Tools and their calls, as a browser gets them.
+//! Tests of the pages of tools and their calls.
 
 use http::{Request, StatusCode};
 use serde_json::{Value, json};
@@ -52,7 +52,7 @@ async fn what_tools_say_is_text_on_every_page() {
     assert!(list.body.contains("only reads"), "{}", list.body);
 }
 
-/// What came of a call, with its place on record.
+/// Returns the response to a call, with the ids of its record.
 fn answer() -> Value {
     json!({ "result": {
         "content": [{ "type": "text", "text": "x" }],
@@ -100,7 +100,7 @@ async fn a_call_goes_out_in_the_persons_name_once_and_its_place_on_record_is_lin
     assert_eq!(call["params"]["arguments"], json!({ "code": "NUGWI" }));
     let key_of_call = &call["params"]["_meta"]["dev.wardgate/idempotencyKey"];
     assert!(key_of_call.is_string(), "{call}");
-    // The page it came back on makes another call, and not the same again.
+    // The form on the page of the call has a new key, so it makes another call.
     assert_ne!(page.field("key"), key);
 }
 
@@ -132,7 +132,7 @@ async fn a_page_of_a_call_is_loaded_any_number_of_times_and_a_form_sent_twice_ca
     let other = stage.post(path, &cookie, &other).await;
     assert_ne!(page(&other), page(&first));
     assert_eq!(stage.gateway.calls().len(), 2);
-    // To anybody else it is as if it were not there, and so it is to everybody once it has been kept long enough.
+    // Another person does not find the page, and nobody does once its time has passed.
     let stranger = stage.sign_in("ben").await;
     let nothing = stage.get(&page(&first), &stranger).await;
     assert_eq!(nothing.status, StatusCode::NOT_FOUND);
@@ -226,14 +226,14 @@ async fn what_nobody_sees_is_marked_on_every_page() {
             "{page}"
         );
     }
-    // What a person filled in stays as it is, and what is not seen of it is said.
+    // Submitted text stays unchanged, and its invisible characters are pointed out.
     let typed = format!("argument.code={}", crate::fields::segment("a\u{200b}b"));
     let page = stage.call("/console/tools/look_up", &cookie, &typed).await;
     assert!(page.body.contains("value=\"a\u{200b}b\""), "{}", page.body);
     assert!(page.body.contains("invisible characters: a‹U+200B›b"));
     let (_, call) = stage.gateway.calls().pop().unwrap();
     assert_eq!(call["params"]["arguments"]["code"], json!("a\u{200b}b"));
-    // The script has the characters from the same definition.
+    // The script uses the same definition of invisible characters.
     let script = stage.get("/console/chat.js", "").await.body;
     assert!(script.contains(r"\\u{2028}-\\u{202e}") && !script.contains("{{"));
 }
@@ -302,7 +302,7 @@ async fn pages_that_say_what_went_wrong_have_the_way_to_the_others() {
         ] {
             assert!(page.body.contains(text), "{path} {text}: {}", page.body);
         }
-        // Nobody who is not signed in is told of anything but the way in.
+        // A visitor who is not signed in sees only the sign-in.
         let page = stage.get(path, "").await;
         assert!(!page.body.contains("Sign out"), "{path}: {}", page.body);
     }
@@ -406,7 +406,7 @@ async fn chat_says_what_is_missing_and_passes_messages_and_events_and_no_more() 
         stage.gateway.said(),
         [r#"{"message":"hi"}"#, r#"a-b_c: {"decision":"approve"}"#]
     );
-    // A plain form of another page could not say that it is JSON.
+    // A plain HTML form of another site cannot set the content type to JSON.
     let plain = Request::post("/console/chat/message")
         .header("origin", "http://localhost:8082")
         .header("content-type", "text/plain")

@@ -1,4 +1,4 @@
-//! People whom an identity provider signs in.
+//! Tests of the sign-in by an identity provider.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, OnceLock};
@@ -13,25 +13,25 @@ use wardgate_testkit::{serve, until};
 use super::*;
 use crate::SignInConfig;
 
-/// A provider whose pages nobody sees: it gives tokens for the code `good`, and newer ones.
+/// A fake provider without pages: it issues tokens for the code `good`, and renews them.
 pub(super) struct FakeProvider {
     pub(super) issuer: TestIssuer,
     url: OnceLock<String>,
     clock: TestClock,
-    /// The forms that it got, the newest last.
+    /// The forms that the provider received, in order.
     forms: Mutex<Vec<HashMap<String, String>>>,
     answers: Mutex<Answers>,
 }
 
-/// How a provider answers at its token endpoint.
+/// The responses of the provider's token endpoint.
 #[derive(Clone, Copy)]
 struct Answers {
     status: StatusCode,
-    /// The error of RFC 6749, where that is none of success.
+    /// The RFC 6749 error code of responses that are not successful.
     error: &'static str,
-    /// Whether there is a refresh token.
+    /// Whether the provider issues a refresh token.
     renews: bool,
-    /// How long its tokens are, at least.
+    /// Minimum length of the tokens, in bytes.
     bytes: usize,
 }
 
@@ -71,7 +71,7 @@ impl FakeProvider {
         serde_json::from_value(config).unwrap()
     }
 
-    /// The forms of this kind of grant.
+    /// Returns the forms with this grant type.
     fn grants(&self, kind: &str) -> Vec<HashMap<String, String>> {
         let forms = self.forms.lock().unwrap();
         let of_kind =
@@ -103,7 +103,7 @@ fn parse_form(body: &str) -> HashMap<String, String> {
     pairs.into_owned().collect()
 }
 
-/// Tokens of five minutes.
+/// Issues tokens that are valid for five minutes.
 async fn token(State(provider): State<Arc<FakeProvider>>, body: String) -> Response {
     let (form, answers) = (parse_form(&body), *provider.answers.lock().unwrap());
     let count = {
@@ -139,7 +139,7 @@ async fn revoke(State(provider): State<Arc<FakeProvider>>, body: String) -> Stat
     StatusCode::OK
 }
 
-/// A console with such a provider.
+/// A console with a fake provider.
 struct Stage {
     console: TestConsole,
     provider: Arc<FakeProvider>,
@@ -157,7 +157,7 @@ impl Stage {
         Self { console, provider }
     }
 
-    /// Begins a sign-in, and gives where the browser is sent and the cookie that it has then.
+    /// Begins a sign-in. Returns the URL to which the browser is sent, and its cookie.
     async fn begin(&self) -> (url::Url, String) {
         let form = "next=%2Fconsole%2Fpolicy";
         let reply = self
@@ -170,7 +170,7 @@ impl Stage {
         (url.parse().unwrap(), reply.cookie())
     }
 
-    /// Comes back from the provider with what its page adds to the address.
+    /// Returns from the provider with this query.
     async fn come_back(&self, cookie: &str, query: &str) -> Reply {
         self.console
             .get(&format!("/console/signed-in?{query}"), cookie)
@@ -184,7 +184,7 @@ impl Stage {
         self.come_back(&cookie, &query).await
     }
 
-    /// The cookie of somebody who is signed in.
+    /// Signs a person in and returns the session cookie.
     async fn sign_in(&self) -> String {
         let reply = self.finish().await;
         assert_eq!(reply.status, StatusCode::OK, "{}", reply.body);
@@ -212,7 +212,7 @@ async fn a_provider_signs_people_in_and_their_tokens_stay_in_the_store() {
         "{}",
         page.body
     );
-    // More than a cookie holds.
+    // The token is too long for a cookie.
     stage.provider.change(|answers| answers.bytes = 6_000);
     let (url, _) = stage.begin().await;
     assert_eq!(parameter(&url, "response_type"), "code");
@@ -279,7 +279,7 @@ async fn tokens_are_renewed_before_they_end_and_once_for_all_pages() {
     let renewals = stage.provider.grants("refresh_token");
     assert_eq!(renewals.len(), 1);
     assert_eq!(renewals[0]["refresh_token"], "refresh-1");
-    // After the first ones ended.
+    // The first renewed tokens have ended.
     stage.console.advance(290);
     assert!(stage.is_signed_in(&cookie).await);
     assert_eq!(
@@ -360,7 +360,7 @@ async fn a_provider_that_is_away_ends_no_session_and_one_that_refuses_does() {
 async fn what_is_no_word_of_the_provider_on_the_session_does_not_end_it() {
     let stage = Stage::new().await;
     let cookie = stage.sign_in().await;
-    // The console's secret is another one by now.
+    // The provider rejects the console's client secret.
     stage.provider.change(|answers| {
         answers.status = StatusCode::UNAUTHORIZED;
         answers.error = "invalid_client";

@@ -1,4 +1,4 @@
-//! The record is shown to whom the policy lets, and every look is on record first.
+//! Tests that the record is shown only to people whom the policy allows, and that every access is recorded first.
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ async fn whom_the_policy_does_not_let_sees_nothing_and_is_led_nowhere_near_it() 
         assert_eq!(reply.status, StatusCode::FORBIDDEN, "{path}");
         assert!(!reply.body.contains("canary"), "{path}");
     }
-    // No page leads there, so coming there is nothing that is held against anybody.
+    // Nothing was read, so nothing is recorded.
     assert!(stage.audit.outcomes.all().is_empty());
     for path in ["/console/tools", "/console/policy", "/console/chat"] {
         let page = stage.get(path, &cookie).await.body;
@@ -53,7 +53,7 @@ async fn people_see_what_they_did_themselves_where_the_policy_lets_them() {
     };
     stage.audit.holds(own(&json!({ "tool": "my_first" })));
     stage.audit.holds(call("canary", ""));
-    // The same name at another issuer, or of a tenant, is somebody else.
+    // The same subject at another issuer or of a tenant is another person.
     stage.audit.holds(call("dr.yenji", ""));
     stage.audit.holds(call("dr.yenji", "north"));
     stage
@@ -90,7 +90,7 @@ async fn people_see_what_they_did_themselves_where_the_policy_lets_them() {
     }
     let file = stage.get("/console/record.jsonl", &cookie).await.body;
     assert_eq!(file.lines().count(), 2, "{file}");
-    // What was read is on record, and nothing of it as refused.
+    // The accesses are recorded, and none of them as refused.
     let looks = stage.audit.outcomes.all();
     assert!(looks.iter().all(|look| look.status == Status::Ok));
     let facts = &looks[0].call;

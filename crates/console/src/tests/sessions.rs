@@ -1,4 +1,4 @@
-//! Who is let in, and from where.
+//! Tests of sessions and of the checks on requests.
 
 use http::{Request, StatusCode};
 use serde_json::json;
@@ -71,7 +71,7 @@ async fn a_session_ends_with_its_token() {
     stage.advance(2);
     let reply = stage.get("/console/tools", &cookie).await;
     assert_eq!(reply.status, StatusCode::SEE_OTHER);
-    // What was to be sent is not lost by a redirect that nobody asked for.
+    // A POST is refused instead of redirected, so that what was to be sent is not lost.
     let reply = stage.post("/console/tools/x", &cookie, "").await;
     assert_eq!(reply.status, StatusCode::UNAUTHORIZED);
 }
@@ -119,7 +119,7 @@ async fn what_changes_anything_comes_from_a_page_of_the_console() {
         }
     }
     assert!(stage.gateway.calls().is_empty() && stage.gateway.said().is_empty());
-    // Browsers that say it by the origin alone.
+    // Browsers that send only the `Origin` header.
     let own = [("origin", "http://localhost:8082")];
     let form = stage.get("/console/tools/look_up", &cookie).await;
     let form = format!("person={}", form.field("person"));

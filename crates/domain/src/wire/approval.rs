@@ -1,4 +1,4 @@
-//! Approvals.
+//! Conversions of approvals.
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -10,7 +10,7 @@ use crate::{
     InvalidMessage, SignedApproval,
 };
 
-/// The bytes that the policy service signs.
+/// Returns the bytes that the policy service signs.
 pub(crate) fn encode_approval(terms: &ApprovalTerms) -> Bytes {
     let approval = pb::Approval {
         approval_id: terms.id.to_string(),
@@ -28,18 +28,18 @@ pub(crate) fn encode_approval(terms: &ApprovalTerms) -> Bytes {
 }
 
 impl SignedApproval {
-    /// In a form that [`Self::from_bytes`] reads.
+    /// Encodes the signed approval for [`Self::from_bytes`].
     pub fn to_bytes(&self) -> Bytes {
         pb::SignedApproval::from(self).encode_to_vec().into()
     }
 
-    /// What [`Self::to_bytes`] wrote.
+    /// Decodes the output of [`Self::to_bytes`].
     pub fn from_bytes(bytes: Bytes) -> Result<Self, InvalidMessage> {
         let signed = pb::SignedApproval::decode(bytes).map_err(|_| unreadable())?;
         signed.try_into()
     }
 
-    /// What it says, unverified: enough to know until when to keep it.
+    /// Returns the terms without verifying the signature. This is sufficient to know how long to keep the approval.
     pub fn unverified_terms(&self) -> Result<ApprovalTerms, InvalidMessage> {
         let approval = pb::Approval::decode(self.approval.clone()).map_err(|_| unreadable())?;
         Ok(ApprovalTerms {
@@ -64,12 +64,12 @@ impl SignedApproval {
 }
 
 impl CallToApprove {
-    /// In a form that [`Self::from_bytes`] reads.
+    /// Encodes the call for [`Self::from_bytes`].
     pub fn to_bytes(&self) -> Bytes {
         pb::CallToApprove::from(self).encode_to_vec().into()
     }
 
-    /// What [`Self::to_bytes`] wrote.
+    /// Decodes the output of [`Self::to_bytes`].
     pub fn from_bytes(bytes: Bytes) -> Result<Self, InvalidMessage> {
         let call = pb::CallToApprove::decode(bytes);
         call.map_err(|_| InvalidMessage::field("call", "cannot be decoded"))?

@@ -1,4 +1,4 @@
-//! Details of calls.
+//! Conversions of call details.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Callers.
+//! Conversions of callers.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Conversations, messages and holds.
+//! Conversions of conversations, messages and holds.
 
 use bytes::Bytes;
 use wardgate_proto::memory::v1 as pb;
@@ -9,7 +9,7 @@ use crate::{
     Role, Skeleton, Source, TurnState,
 };
 
-/// Longest name of a model, of an operator, of a call; in bytes.
+/// Maximum length of the name of a model, an operator or a call, in bytes.
 const MAX_NAME: usize = 512;
 
 macro_rules! enums {
@@ -112,7 +112,7 @@ impl TryFrom<pb::Message> for NewMessage {
     }
 }
 
-/// That `text` is JSON and begins like what it should be.
+/// Checks that `text` is valid JSON and begins with the byte `first`.
 fn json(text: &Bytes, first: u8, field: &'static str) -> Result<(), InvalidMessage> {
     let begins = text.trim_ascii_start().first() == Some(&first);
     if begins && serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok() {

@@ -1,4 +1,4 @@
-//! Changes of conversations.
+//! Conversions of conversation changes.
 
 use wardgate_proto::memory::v1 as pb;
 use wardgate_proto::memory::v1::conversation_change::What as Wire;

@@ -1,4 +1,4 @@
-//! Decisions, permits, row rules, and who may recall a conversation.
+//! Conversions of decisions, permits and row rules, and of decisions about conversations and operators.
 
 use std::time::Duration;
 
@@ -36,13 +36,14 @@ impl From<&SignedPermit> for policy::v1::SignedPermit {
     }
 }
 
-/// The bytes that the policy service signs.
+/// Returns the bytes that the policy service signs.
 pub(crate) fn encode_permit(terms: &PermitTerms) -> Bytes {
     policy::v1::Permit::from(terms).encode_to_vec().into()
 }
 
 impl SignedPermit {
-    /// What it says, unverified: enough to decide whether to send it again, never to run a tool.
+    /// Returns the terms without verifying the signature. This is sufficient to decide whether to send the permit
+    /// again, but never to run a tool.
     pub fn unverified_terms(&self) -> Result<PermitTerms, InvalidMessage> {
         policy::v1::Permit::decode(self.permit.clone())
             .map_err(|_| InvalidMessage::field("permit", "cannot be decoded"))?
@@ -325,7 +326,7 @@ impl From<OperatorAction> for policy::v1::OperatorAction {
     }
 }
 
-/// The two questions that are about no tool are answered alike.
+/// Implements the conversions of a response that is not about a tool. Both such responses have the same fields.
 macro_rules! read_decision {
     ($answer:ident) => {
         impl TryFrom<policy::v1::$answer> for ReadDecision {

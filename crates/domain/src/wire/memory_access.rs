@@ -1,4 +1,4 @@
-//! The use of remembered conversations, on its way into the record.
+//! Conversions of records about access to stored conversations.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The record and its receipts.
+//! Conversions of records and receipts.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a shadow found out.
+//! Conversions of shadow reports.
 
 use wardgate_proto::policy::v1 as pb;
 

@@ -1,4 +1,4 @@
-//! Switches and their changes.
+//! Conversions of switches and their changes.
 
 use wardgate_proto::toolrunner;
 
@@ -8,7 +8,7 @@ use crate::{
     ToolSwitches,
 };
 
-/// Longest name, role, subject or issuer, in bytes.
+/// Maximum length of a name, role, subject or issuer, in bytes.
 const MAX_TEXT: usize = 512;
 
 fn text(text: String, field: &'static str) -> Result<String, InvalidMessage> {

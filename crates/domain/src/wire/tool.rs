@@ -1,4 +1,4 @@
-//! Tools and their columns.
+//! Conversions of tools and column tiers.
 
 use wardgate_proto::common;
 

@@ -1,7 +1,7 @@
-//! API keys of machines: secrets that last long, of which a file has the digests alone.
+//! API keys of machine clients: long-lived secrets, of which a file contains only the digests.
 //!
-//! A key is made of 32 random bytes. Nobody finds it by its SHA-256 digest, so the digest needs no salt and no slow hash; and
-//! a lookup by the digest of what was sent tells nothing by the time it takes.
+//! A key consists of 32 random bytes, so it cannot be guessed from its SHA-256 digest, and the digest needs neither a
+//! salt nor a slow hash. A lookup by the digest of the presented key does not leak information by its timing.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -21,38 +21,38 @@ use super::source::read_file;
 use super::{Scopes, TokenRefusal};
 use crate::error::ApiKeyError;
 
-/// The issuer of the callers that keys make.
+/// The issuer of callers that authenticate by an API key.
 const ISSUER: &str = "urn:wardgate:api-keys";
-/// A key that is taken out of the file is refused after this time.
+/// Interval at which the file is read again. A key that is removed from the file is refused after this time.
 const REREAD_EVERY: Duration = Duration::from_millis(500);
-/// What is bound to the caller of a key, such as an open stream, ends after this time, unless the key ends before.
+/// Maximum lifetime of the caller of a key, after which anything bound to the caller, such as an open stream, ends.
 const CALLER_LIFETIME: Duration = Duration::from_hours(1);
 
-/// Where the API keys are.
+/// The settings of API keys.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApiKeyConfig {
-    /// The file that `wardgate api-key` writes. A change is in force within a second.
+    /// The file that `wardgate api-key` writes. A change takes effect within a second.
     pub file: PathBuf,
 }
 
-/// The file of the API keys, one JSON object.
+/// The contents of the file of API keys, one JSON object.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApiKeyFile {
-    /// The keys that are accepted.
+    /// The accepted keys.
     pub keys: Vec<ApiKeyEntry>,
 }
 
-/// What the file says of one key.
+/// The entry of one key in the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApiKeyEntry {
-    /// What operators call it. The record has it as the id of the token.
+    /// The name that operators gave to the key. The record contains it as the token id.
     pub name: String,
-    /// SHA-256 of the key, 64 hexadecimal digits.
+    /// The SHA-256 digest of the key, 64 hexadecimal digits.
     pub sha256: String,
-    /// Whom policies and the record see.
+    /// The subject that policies and the record see.
     pub subject: String,
     /// The roles of the caller.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -60,31 +60,31 @@ pub struct ApiKeyEntry {
     /// The tenant of the caller.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub tenant: String,
-    /// Attributes that policies may use.
+    /// The attributes that policies may use.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, Value>,
-    /// The scopes of the caller, where tools need such.
+    /// The scopes of the caller, for tools that require scopes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<String>,
-    /// When it ends (RFC 3339). Unset, it lasts until it is taken out of the file.
+    /// The expiry in RFC 3339 format. If missing, the key is valid until it is removed from the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
 }
 
-/// A new key, to be shown once; its digest goes into the file.
+/// Generates a new key, which is to be shown once. The file contains only its digest.
 pub fn generate_api_key(ambient: &Ambient) -> String {
     format!("{}{}", BearerToken::API_KEY_PREFIX, ambient.random_text())
 }
 
 impl ApiKeyFile {
-    /// Reads a file of at most 1 MiB.
+    /// Parses and validates the contents of a file.
     pub fn parse(bytes: &[u8]) -> Result<Self, ApiKeyError> {
         let file = Self::decode(bytes)?;
         KnownKeys::of(&file, Digest::of(bytes))?;
         Ok(file)
     }
 
-    /// Its form alone; what its entries say is for [`KnownKeys::of`] to check.
+    /// Parses the file without validating its entries, which [`KnownKeys::of`] does.
     fn decode(bytes: &[u8]) -> Result<Self, ApiKeyError> {
         let malformed = |error: &dyn std::fmt::Display| ApiKeyError::Malformed(error.to_string());
         let value = parse_strict(bytes).map_err(|error| malformed(&error))?;
@@ -92,13 +92,13 @@ impl ApiKeyFile {
     }
 }
 
-/// The keys of one reading of the file, by their digests.
+/// The keys of one version of the file, by their digests.
 struct KnownKeys {
     version: Digest,
     by_digest: HashMap<Digest, ApiKey>,
 }
 
-/// A key that is accepted.
+/// An accepted key.
 struct ApiKey {
     caller: CallerClaims,
     scopes: Arc<Scopes>,
@@ -180,16 +180,16 @@ impl ApiKeyEntry {
     }
 }
 
-/// The API keys of a file, as it is now.
+/// The API keys of a file, kept up to date.
 pub(super) struct ApiKeys {
     path: PathBuf,
     known: ArcSwap<KnownKeys>,
-    /// Whether the last reading failed.
+    /// Whether the last attempt to read the file failed.
     is_failing: AtomicBool,
 }
 
 impl ApiKeys {
-    /// Reads the file, which has to be usable.
+    /// Reads the file. Fails if the file is not usable.
     pub(super) async fn load(config: &ApiKeyConfig) -> Result<Arc<Self>, ApiKeyError> {
         let bytes = read_file(&config.file).await?;
         Ok(Arc::new(Self {
@@ -199,7 +199,7 @@ impl ApiKeys {
         }))
     }
 
-    /// Reads the file again and again, for as long as the handle lives.
+    /// Starts a task that reads the file periodically, as long as the handle lives.
     pub(super) fn keep_current(self: &Arc<Self>) -> AbortOnDropHandle<()> {
         let keys = Arc::clone(self);
         AbortOnDropHandle::new(tokio::spawn(async move {
@@ -210,7 +210,8 @@ impl ApiKeys {
         }))
     }
 
-    /// Takes over a change of the file. One that cannot be used leaves the former keys in force, and is logged once.
+    /// Applies a change of the file. If the file is not usable, the previous keys stay in force, and the fault is
+    /// logged once.
     pub(super) async fn refresh(&self) {
         let changed = self.read_change().await;
         let was_failing = self.is_failing.swap(changed.is_err(), Ordering::Relaxed);
@@ -229,7 +230,7 @@ impl ApiKeys {
         }
     }
 
-    /// What the file says; none where it is as it was.
+    /// Returns the keys in the file, or `None` if it has not changed.
     async fn read_change(&self) -> Result<Option<KnownKeys>, ApiKeyError> {
         let bytes = read_file(&self.path).await?;
         if Digest::of(&bytes) == self.version() {
@@ -238,13 +239,13 @@ impl ApiKeys {
         KnownKeys::read(&bytes).map(Some)
     }
 
-    /// Changes with every change of the file.
+    /// Returns the version of the keys, which changes with every change of the file.
     pub(super) fn version(&self) -> Digest {
         self.known.load().version
     }
 
-    /// The caller of a key by the key's digest, its scopes, and the version of the file that has it. The caller lasts an
-    /// hour at most.
+    /// Returns the caller of a key by the digest of the key, with its scopes and the version of the file. The caller
+    /// expires after an hour at the latest.
     pub(super) fn find(
         &self,
         key: Digest,

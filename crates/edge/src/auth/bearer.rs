@@ -1,11 +1,11 @@
-//! The bearer token of a request (RFC 6750 §2.1); never from the query or the body.
+//! Extraction of the bearer token from a request (RFC 6750 §2.1). A token in the query or the body is not accepted.
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
 use super::TokenRefusal;
 
-/// The token in the one `Authorization` header.
+/// Returns the token in the only `Authorization` header.
 pub(super) fn bearer(headers: &HeaderMap) -> Result<&str, TokenRefusal> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let value = values.next().ok_or(TokenRefusal::TokenMissing)?;
@@ -31,7 +31,7 @@ pub(super) fn bearer(headers: &HeaderMap) -> Result<&str, TokenRefusal> {
     }
 }
 
-/// What `b64token` is written with.
+/// Returns whether `b64token` allows the byte.
 fn is_of_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte)
 }

@@ -1,4 +1,4 @@
-//! Tokens that verified a moment ago, so that a client that sends one again costs a digest and no signature.
+//! A cache of recently verified tokens. A token that is sent again costs a digest instead of a signature verification.
 
 use std::sync::Arc;
 
@@ -8,10 +8,11 @@ use wardgate_domain::{Caller, Digest, Timestamp};
 use super::Scopes;
 use super::claims::{AcceptedTime, Audience};
 
-/// About 20 MB when full of tokens of 1 KiB. Only tokens that verified get in, so no stranger can push others out.
+/// Maximum number of tokens, about 20 MB with tokens of 1 KiB. Only verified tokens are stored, so that a client
+/// without a valid token cannot evict others.
 const CAPACITY: usize = 10_000;
 
-/// The verified tokens, by their digest.
+/// The cache of verified tokens, by the digest of the token.
 pub(super) struct VerifiedTokens(Cache<Digest, CacheEntry>);
 
 #[derive(Clone)]
@@ -20,18 +21,18 @@ struct CacheEntry {
     basis: TokenBasis,
 }
 
-/// What a token was verified with, and with which it has to be verified again once that changes.
+/// The state on which the verification of a token is based. If it changes, the token has to be verified again.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum TokenBasis {
-    /// That version of the keys of the issuer at this position of the configuration.
+    /// This version of the keys of the issuer at this index in the configuration.
     KeySet { issuer: usize, version: Digest },
-    /// That version of the file of API keys.
+    /// This version of the file of API keys.
     ApiKeys { version: Digest },
-    /// What its issuer answered then.
+    /// The answer of the issuer at this time.
     Introspection { asked_at: Timestamp },
 }
 
-/// A token that was verified.
+/// A verified token.
 pub(super) struct VerifiedToken {
     pub(super) accepted: AcceptedTime,
     pub(super) caller: Arc<Caller>,
@@ -44,8 +45,8 @@ impl VerifiedTokens {
         Self(Cache::new(CAPACITY))
     }
 
-    /// What a token said, unless it is not accepted now (the clock may have been set back, too) or what it was verified with
-    /// has changed, which `is_current` tells.
+    /// Returns the cached token, unless it is not accepted now (which can also be because the clock was set back) or
+    /// its basis has changed, which `is_current` determines.
     pub(super) fn get(
         &self,
         token: Digest,
@@ -60,7 +61,7 @@ impl VerifiedTokens {
         None
     }
 
-    /// Notes that a token was verified with `basis`.
+    /// Stores a token that was verified on the basis of `basis`.
     pub(super) fn insert(
         &self,
         token: Digest,

@@ -1,4 +1,4 @@
-//! From the claims of a verified token (RFC 7519 §4) to what is known of its caller.
+//! Conversion of the claims of a verified token (RFC 7519 §4) to the facts about its caller.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -9,18 +9,18 @@ use wardgate_domain::{AttributeValue, CallerClaims, Delegation, Digest, Timestam
 use super::token::VerifiedClaims;
 use super::{AuthConfig, IssuerConfig, Scopes, TokenRefusal};
 
-/// 9999-12-31T23:59:59Z, the last second RFC 3339 can write.
+/// 9999-12-31T23:59:59Z, the last second that RFC 3339 can express.
 const LAST_SECOND: i64 = 253_402_300_799;
-/// The longest subject, tenant, role or token id, in characters.
+/// Maximum length of a subject, tenant, role or token id, in characters.
 const MAX_NAME: usize = 256;
-/// The longest attribute text, in characters.
+/// Maximum length of an attribute text, in characters.
 const MAX_TEXT: usize = 1_024;
-/// The most roles, scopes, and texts in an attribute.
+/// Maximum number of roles, of scopes, and of texts in an attribute.
 pub(super) const MAX_ITEMS: usize = 256;
-/// The most resources of ours that one token is for.
+/// Maximum number of resources of this gateway in the audience of a token.
 const MAX_RESOURCES: usize = 64;
 
-/// When a token is accepted: from the first instant until before the second, leeway included.
+/// The time during which a token is accepted, including leeway: from `from` until before `until`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AcceptedTime {
     from: Timestamp,
@@ -28,7 +28,7 @@ pub(super) struct AcceptedTime {
 }
 
 impl AcceptedTime {
-    /// Until `end`.
+    /// Creates the time that ends at `end`.
     pub(super) fn until(end: Timestamp) -> Self {
         Self {
             from: Timestamp::from_seconds(0),
@@ -36,7 +36,7 @@ impl AcceptedTime {
         }
     }
 
-    /// Reads `exp`, which is needed, and `nbf` and `iat`.
+    /// Reads the claims `exp`, which is required, `nbf` and `iat`.
     pub(super) fn of(claims: &VerifiedClaims, rules: &IssuerConfig) -> Result<Self, TokenRefusal> {
         let expires_at = time(claims, "exp")?.ok_or_else(|| TokenRefusal::missing("exp"))?;
         let starts = [time(claims, "nbf")?, time(claims, "iat")?];
@@ -48,7 +48,7 @@ impl AcceptedTime {
         })
     }
 
-    /// The token has to be accepted at `now`.
+    /// Checks that the token is accepted at `now`.
     pub(super) fn check(&self, now: Timestamp) -> Result<(), TokenRefusal> {
         if now >= self.until {
             return Err(TokenRefusal::TokenExpired);
@@ -60,7 +60,8 @@ impl AcceptedTime {
     }
 }
 
-/// Reads the caller, of an issuer of `rules` among all that are `trusted`. `token` is the digest of the whole token. A caller expires when its token is not accepted any more.
+/// Reads the caller from the claims. `rules` is the configuration of the issuer, one of those in `trusted`. `token` is
+/// the digest of the whole token. The caller expires when its token is no longer accepted.
 pub(super) fn read_caller(
     claims: &VerifiedClaims,
     (trusted, rules): (&AuthConfig, &IssuerConfig),
@@ -95,8 +96,8 @@ pub(super) fn read_caller(
     })
 }
 
-/// By whom the token is used: its client, and the chain of `act` (RFC 8693, section 4.1), which has at most so many actors
-/// and must be readable, so that the record can name them all.
+/// Reads the parties that use the token: its client, and the chain of actors in `act` (RFC 8693, section 4.1). A chain
+/// that is too long or malformed is an error, because the record must be able to name every actor.
 pub(super) fn delegation(claims: &VerifiedClaims) -> Result<Delegation, TokenRefusal> {
     const MOST_ACTORS: usize = 8;
     let mut client = ["client_id", "azp"].into_iter();
@@ -114,12 +115,14 @@ pub(super) fn delegation(claims: &VerifiedClaims) -> Result<Delegation, TokenRef
     Ok(Delegation { client, actors })
 }
 
-/// The session at the identity provider (`sid`). An unusable one is none: it restricts nothing.
+/// Returns the session at the identity provider (`sid`). An unusable value counts as missing, because the claim
+/// restricts nothing.
 pub(super) fn sign_in(claims: &VerifiedClaims) -> Option<String> {
     plain(claims.get("sid")?.as_str()?, 1..=MAX_NAME)
 }
 
-/// Whole seconds since 1970. RFC 7519 allows fractions; no issuer has a use for them, and readers differ.
+/// Reads a claim in whole seconds since 1970. RFC 7519 also allows fractions, but no issuer needs them, and
+/// implementations differ in how they treat fractions.
 fn time(claims: &VerifiedClaims, claim: &str) -> Result<Option<Timestamp>, TokenRefusal> {
     let Some(value) = claims.get(claim) else {
         return Ok(None);
@@ -131,17 +134,17 @@ fn time(claims: &VerifiedClaims, claim: &str) -> Result<Option<Timestamp>, Token
         .ok_or_else(|| TokenRefusal::invalid(claim))
 }
 
-/// What of this gateway a token is for.
+/// The resources of this gateway for which a token is valid.
 #[derive(Clone)]
 pub(super) enum Audience {
-    /// All of it: `aud` has the name that the issuer knows it by.
+    /// The whole gateway: `aud` contains the name by which the issuer knows it.
     Whole,
     /// The resources at these paths below the public URL (RFC 8707).
     Paths(Vec<String>),
 }
 
 impl Audience {
-    /// Reads `aud`. A name or URL counts whole and exact; what it only begins with is another audience.
+    /// Reads `aud`. A name or URL has to match exactly; a prefix of it is another audience.
     pub(super) fn of(
         claims: &VerifiedClaims,
         name: Option<&str>,
@@ -168,12 +171,12 @@ impl Audience {
         Ok(Self::Paths(paths.collect()))
     }
 
-    /// Whether a token for it is for nothing here.
+    /// Returns whether the audience includes no resource of this gateway.
     pub(super) fn includes_nothing(&self) -> bool {
         matches!(self, Self::Paths(own) if own.is_empty())
     }
 
-    /// Whether a token for it is for any of the resources at `paths`.
+    /// Returns whether the audience includes any of the resources at `paths`.
     pub(super) fn includes(&self, paths: &[&str]) -> bool {
         match self {
             Self::Whole => true,
@@ -182,7 +185,8 @@ impl Audience {
     }
 }
 
-/// `scope` (RFC 9068 §2.2.3), names with spaces between; or `scp`, an array or the same, as some issuers have it.
+/// Reads the scopes from `scope` (RFC 9068 §2.2.3), names separated by spaces, or from `scp`, which some issuers use
+/// instead. Both may also be arrays.
 pub(super) fn scopes(claims: &VerifiedClaims) -> Result<Scopes, TokenRefusal> {
     let (claim, names) = match (claims.get("scope"), claims.get("scp")) {
         (Some(names), _) => ("scope", names),
@@ -219,7 +223,8 @@ fn name(claims: &VerifiedClaims, claim: &str) -> Result<Option<String>, TokenRef
     name.map(Some).ok_or_else(|| TokenRefusal::invalid(claim))
 }
 
-/// The value of an attribute that policies may use; none where it is of another kind.
+/// Converts a JSON value to an attribute that policies may use. Returns `None` if the type of the value is not
+/// supported.
 pub fn attribute_value(value: &Value) -> Option<AttributeValue> {
     match value {
         Value::String(text) => plain(text, 0..=MAX_TEXT).map(AttributeValue::Text),
@@ -240,20 +245,20 @@ fn texts(items: &[Value], length: RangeInclusive<usize>) -> Option<Vec<String>> 
         .collect()
 }
 
-/// Whether `text` can be the name of a subject, tenant, role, scope or token.
+/// Returns whether `text` can be the name of a subject, tenant, role, scope or token.
 pub fn is_name(text: &str) -> bool {
     plain(text, 1..=MAX_NAME).is_some()
 }
 
-/// A text of so many characters, all of which a person sees: two callers must not look the same on a page or in the
-/// record.
+/// Returns `text` if its number of characters is in the range `length` and all of them are visible. Invisible
+/// characters are refused so that two different callers never look the same on a page or in the record.
 fn plain(text: &str, length: RangeInclusive<usize>) -> Option<String> {
     let hides = |c: char| c.is_control() || is_invisible(c);
     let fits = length.contains(&text.chars().count()) && !text.chars().any(hides);
     fits.then(|| text.to_owned())
 }
 
-/// The first 16 bytes of a digest, in hexadecimal: the id of a token that brings none.
+/// Returns the first 16 bytes of a digest in hexadecimal, as the id of a token without the claim `jti`.
 fn short(token: Digest) -> String {
     token.to_string().chars().take(32).collect()
 }

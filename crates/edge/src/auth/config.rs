@@ -1,4 +1,4 @@
-//! Which issuers are trusted, and how their claims read.
+//! The configuration of trusted issuers and of the mapping of their claims.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -13,95 +13,97 @@ use super::api_keys::ApiKeyConfig;
 use super::claims::is_name;
 use super::introspection::IntrospectionConfig;
 
-/// The longest prefix of subjects, in bytes.
+/// Maximum length of a subject prefix, in bytes.
 const MAX_PREFIX: usize = 64;
 
-/// Settings of the authentication of callers.
+/// The settings of the authentication of callers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AuthConfig {
-    /// The token issuers that are trusted; at least one, unless there are API keys.
+    /// The trusted token issuers; at least one, unless there are API keys.
     #[serde(default)]
     pub issuers: Vec<IssuerConfig>,
-    /// API keys of machines.
+    /// The API keys of machine clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_keys: Option<ApiKeyConfig>,
 }
 
-/// One trusted issuer.
+/// The settings of one trusted issuer.
 ///
-/// A claim is named by its key, or by a path of keys with dots between them (`realm_access.roles`). A claim
-/// whose key itself holds dots, such as `https://example.com/roles`, is found under that key first.
+/// A claim is named by its key, or by a path of keys separated by dots (`realm_access.roles`). A claim whose key itself
+/// contains dots, such as `https://example.com/roles`, takes precedence over a path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IssuerConfig {
-    /// The exact `iss` of its tokens, an absolute URL.
+    /// The exact `iss` of the issuer's tokens, an absolute URL.
     pub issuer: String,
-    /// What `aud` may be, or contain, exactly: the name the issuer knows all of this gateway by. With or without one,
-    /// `aud` may be the URL of the resource itself (RFC 8707), where what listens has such.
+    /// The exact value that `aud` must have or contain: the name by which the issuer knows the whole gateway. In any
+    /// case, `aud` may instead be the URL of a resource (RFC 8707), if the listener has a public URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audience: Option<String>,
-    /// Where its public keys are. Unset, its metadata says where (RFC 8414, or `OpenID` Connect Discovery).
+    /// The source of the issuer's public keys. If missing, its metadata states it (RFC 8414, or `OpenID` Connect
+    /// Discovery).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jwks: Option<JwksSource>,
-    /// How it is asked about each token, instead of verifying signatures by its keys: for tokens that are no JWT, and where
-    /// a token that is revoked has to be refused before it ends. One issuer at most is asked.
+    /// The introspection endpoint, which is asked about each token instead of verifying signatures. It is needed for
+    /// tokens that are not JWTs, or if a revoked token has to be refused before it expires. At most one issuer can have
+    /// one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub introspection: Option<IntrospectionConfig>,
-    /// The claim with the caller's roles: an array of strings, or one string that is one role. Default `roles`.
+    /// The claim with the caller's roles: an array of strings, or a string that is a single role. Default `roles`.
     #[serde(default = "default_roles_claim")]
     pub roles_claim: String,
-    /// The roles its tokens may give; others are ignored. Needed as soon as several issuers are trusted: no issuer
-    /// should give a role that only another one may.
+    /// The roles that the issuer's tokens may assign; others are ignored. Required if several issuers are trusted, so
+    /// that no issuer can assign a role that only another issuer may assign.
     #[serde(default)]
     pub roles: Option<BTreeSet<String>>,
-    /// What stands before the `sub` of its tokens to make the subject of a caller, so that issuers that know different people
-    /// name none of them alike. Needed of all issuers but one where several are trusted; issuers that name the same people
-    /// have the same prefix, which may be empty.
+    /// A prefix that is added to `sub` to form the subject of a caller, so that issuers that know different people
+    /// never name the same subject. Required for all issuers but one if several are trusted. Issuers that know the same
+    /// people have the same prefix, which may be empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject_prefix: Option<String>,
-    /// The claim with the caller's tenant; when set, a token without it is refused.
+    /// The claim with the caller's tenant. If set, a token without the claim is refused.
     #[serde(default)]
     pub tenant_claim: Option<String>,
-    /// Attributes a policy may use: attribute name to claim, whose value is a text, a whole number, a truth
-    /// value or an array of texts. A caller whose token lacks the claim lacks the attribute.
+    /// The attributes that policies may use, as a map from attribute name to claim. The value of the claim is a text,
+    /// an integer, a Boolean or an array of texts. A caller whose token lacks the claim lacks the attribute.
     #[serde(default)]
     pub attributes: BTreeMap<String, String>,
-    /// The token type to insist on. Unset, `typ` may be absent, `JWT` or `at+jwt`.
+    /// The required token type. If missing, `typ` may be absent, `JWT` or `at+jwt`.
     #[serde(default)]
     pub token_type: Option<TokenType>,
-    /// How far the issuer's clock may differ, in seconds, 0 to 30. Default 10.
+    /// Maximum difference between the issuer's clock and the local clock, in seconds, 0 to 30. Default 10.
     #[serde(default = "default_leeway")]
     pub leeway_seconds: u64,
-    /// How often the keys are read again, in seconds, 1 to 3600. Default 50: with the 5 s a fetch may take,
-    /// a key that the issuer removed is refused within a minute.
+    /// Interval at which the keys are read again, in seconds, 1 to 3600. Default 50: since a fetch may take 5 s, a key
+    /// that the issuer removed is refused within a minute.
     #[serde(default = "default_refresh")]
     pub refresh_seconds: u64,
-    /// How long the last keys that could be read stay in use while newer ones cannot be had, in seconds;
-    /// at least `refresh_seconds`. Default 24 hours.
+    /// Maximum time for which the last keys stay in use if newer ones cannot be read, in seconds; at least
+    /// `refresh_seconds`. Default 24 hours.
     #[serde(default = "default_key_ttl")]
     pub key_ttl_seconds: u64,
 }
 
-/// Where a JSON Web Key Set (RFC 7517) is: exactly one of `file` and `url`.
+/// The source of a JSON Web Key Set (RFC 7517): exactly one of `file` and `url`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "JwksFields", into = "JwksFields")]
 pub enum JwksSource {
-    /// A file, read again when it changed.
+    /// A file, which is read again when it changes.
     File(PathBuf),
-    /// An `https` URL; plain `http` only on loopback. Redirects are not followed.
+    /// An `https` URL; plain `http` is allowed only for loopback hosts. Redirects are not followed.
     Url(String),
 }
 
-/// A token type that can be insisted on.
+/// A token type that the configuration can require.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TokenType {
-    /// JWT access tokens of RFC 9068.
+    /// JWT access tokens (RFC 9068).
     #[serde(rename = "at+jwt")]
     AccessToken,
 }
 
-/// [`JwksSource`] as it is written.
+/// [`JwksSource`] as it is written in the configuration.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct JwksFields {
@@ -161,7 +163,7 @@ const fn default_key_ttl() -> u64 {
 }
 
 impl AuthConfig {
-    /// Of issuers alone.
+    /// Creates a configuration with issuers only.
     pub fn of_issuers(issuers: Vec<IssuerConfig>) -> Self {
         Self {
             issuers,
@@ -169,7 +171,8 @@ impl AuthConfig {
         }
     }
 
-    /// As [`Self::validate`], for an edge whose own URL is `public_url`: without one, every issuer needs an audience.
+    /// Validates like [`Self::validate`], for an edge with the URL `public_url`. Without a URL, every issuer needs an
+    /// audience.
     pub fn validate_for(&self, public_url: Option<&str>) -> Result<(), Error> {
         self.validate()?;
         let lacking = self.issuers.iter().position(|it| it.audience.is_none());
@@ -184,7 +187,7 @@ impl AuthConfig {
         }
     }
 
-    /// Checks what the types cannot; the error names the field and what to set it to.
+    /// Checks the values that types alone cannot check. The error names the field and a valid value.
     pub fn validate(&self) -> Result<(), Error> {
         if self.issuers.is_empty() && self.api_keys.is_none() {
             return Err(Error::NoIssuer);
@@ -233,7 +236,8 @@ impl AuthConfig {
         self.validate_subject_prefixes()
     }
 
-    /// Two issuers name the same subject only where the operator says that they know the same people.
+    /// Checks that two issuers can name the same subject only if the configuration states that they know the same
+    /// people.
     fn validate_subject_prefixes(&self) -> Result<(), Error> {
         let wrong = |index, problem: &str| {
             let (field, problem) = ("subject_prefix", problem.to_owned());
@@ -266,8 +270,8 @@ impl AuthConfig {
         Ok(())
     }
 
-    /// The subject of a caller whom the issuer of `rules` calls `name`. None where that would be somebody whom another issuer
-    /// names.
+    /// Returns the subject of a caller whom the issuer of `rules` calls `name`, or `None` if another issuer could name
+    /// the same subject.
     pub(super) fn subject(&self, rules: &IssuerConfig, name: &str) -> Option<String> {
         let prefix = rules.subject_prefix();
         let subject = format!("{prefix}{name}");
@@ -279,7 +283,7 @@ impl AuthConfig {
 }
 
 impl IssuerConfig {
-    /// An issuer with the defaults for everything that has one.
+    /// Creates the settings of an issuer with defaults for all other fields.
     pub fn new(issuer: impl Into<String>, audience: impl Into<String>, jwks: JwksSource) -> Self {
         Self {
             issuer: issuer.into(),
@@ -380,7 +384,7 @@ impl IssuerConfig {
     }
 }
 
-/// A URL of an issuer, when it may be used: `https`, or `http` to this very machine.
+/// Parses a URL of an issuer, which must be `https`, or `http` on a loopback host.
 pub(super) fn protected_url(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| format!("is not an absolute URL: {error}"))?;
     if !url.username().is_empty() || url.password().is_some() {
@@ -395,7 +399,7 @@ pub(super) fn protected_url(text: &str) -> Result<Url, String> {
     }
 }
 
-/// Claim names appear in error descriptions, inside a quoted string of a header.
+/// Checks the name of a claim. Claim names appear in error descriptions, inside a quoted string of a header.
 fn claim_name(name: &str) -> Result<(), String> {
     let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
     if name.is_empty() || !name.bytes().all(plain) {

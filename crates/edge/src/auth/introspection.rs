@@ -1,4 +1,4 @@
-//! Tokens that only their issuer can read: it is asked about each (RFC 7662).
+//! Token introspection (RFC 7662), for tokens that only their issuer can validate.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,24 +22,26 @@ use super::token::VerifiedClaims;
 use super::{Error, IssuerConfig, TokenRefusal};
 use crate::error::KeySetError;
 
-/// The longest that a request waits for the issuer, and for its turn to ask.
+/// Maximum time that a request waits for the issuer, including the wait for a permit to send.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
-/// Questions to the issuer at once, so that a flood of tokens that nobody issued is none of questions.
+/// Maximum number of concurrent requests to the issuer, so that a flood of invalid tokens does not become a flood of
+/// introspection requests.
 const MAX_QUESTIONS: usize = 32;
-/// Tokens that are known not to be active, at most.
+/// Maximum number of tokens that are remembered as inactive.
 const MAX_INACTIVE: usize = 10_000;
 
-/// How an issuer is asked about a token.
+/// The settings for introspecting the tokens of an issuer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IntrospectionConfig {
-    /// The issuer's introspection endpoint: `https`, or `http` on this machine.
+    /// The issuer's introspection endpoint: `https`, or `http` on a loopback host.
     pub url: String,
-    /// What the gateway is called there.
+    /// The client id of the gateway at the issuer.
     pub client_id: String,
-    /// A file with its secret, read for each question, so that a new secret needs no restart.
+    /// The file with the client secret. It is read for each request, so that a new secret needs no restart.
     pub client_secret_file: PathBuf,
-    /// How long an answer is good for, in seconds, 0 to 300: a token that is revoked is accepted for so long. Default 10.
+    /// The time for which an answer is cached, in seconds, 0 to 300. A revoked token is still accepted for this time.
+    /// Default 10.
     #[serde(default = "default_cache")]
     pub cache_seconds: u64,
 }
@@ -48,21 +50,21 @@ const fn default_cache() -> u64 {
     10
 }
 
-/// An issuer that is asked about its tokens.
+/// The introspection client of an issuer.
 pub(super) struct Introspection {
-    /// The position of the issuer in the configuration.
+    /// The index of the issuer in the configuration.
     pub(super) issuer: usize,
     name: String,
     config: IntrospectionConfig,
     client: Client,
     url: Url,
     questions: Semaphore,
-    /// When it was said of a token that it is not active.
+    /// The tokens that the issuer reported as inactive, with the time of the answer.
     inactive: Cache<Digest, Timestamp>,
 }
 
 impl Introspection {
-    /// The one issuer that is asked, if there is one.
+    /// Creates the client of the only issuer with introspection, or returns `None` if there is no such issuer.
     pub(super) fn open(issuers: &[IssuerConfig]) -> Result<Option<Self>, Error> {
         let mut asked = issuers.iter().enumerate();
         let asked = asked.find_map(|(index, it)| Some((index, it, it.introspection.as_ref()?)));
@@ -85,12 +87,12 @@ impl Introspection {
         }))
     }
 
-    /// Whether an answer is good still at `now`. A clock that was set back makes none good for longer.
+    /// Returns whether an answer is still valid at `now`. A clock that is set back does not extend the validity.
     pub(super) fn is_good(&self, asked_at: Timestamp, now: Timestamp) -> bool {
         apart(now, asked_at) < Duration::from_secs(self.config.cache_seconds)
     }
 
-    /// What the issuer says of a token that is active and meant for access.
+    /// Asks the issuer about a token. Returns its claims if it is an active access token.
     pub(super) async fn ask(
         &self,
         token: &str,
@@ -144,7 +146,7 @@ impl Introspection {
         }
     }
 
-    /// An issuer that answers for several has to be the one that is trusted.
+    /// Checks that the answer is about a token of the trusted issuer, since an endpoint may serve several issuers.
     fn check_issuer(&self, response: &Map<String, Value>) -> Result<(), TokenRefusal> {
         match response.get("iss") {
             None => Ok(()),
@@ -154,7 +156,8 @@ impl Introspection {
     }
 }
 
-/// Issuers also answer for refresh tokens and identity tokens; some say by `token_type` or `token_use` which one it is.
+/// Checks that the token is an access token. Endpoints also accept refresh tokens and identity tokens; some state the
+/// kind in `token_type` or `token_use`.
 fn check_use(response: &Map<String, Value>) -> Result<(), TokenRefusal> {
     for (member, accepted) in [
         ("token_type", ["bearer", "access_token"]),
@@ -172,14 +175,14 @@ fn check_use(response: &Map<String, Value>) -> Result<(), TokenRefusal> {
     Ok(())
 }
 
-/// Basic authentication of a client, both parts form-encoded first (RFC 6749 §2.3.1).
+/// Returns the Basic authentication of a client. Both parts are form-encoded first (RFC 6749 §2.3.1).
 fn basic(id: &str, secret: &str) -> String {
     let encode = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
     let pair = format!("{}:{}", encode(id), encode(secret));
     format!("Basic {}", STANDARD.encode(pair))
 }
 
-/// Why an issuer did not say what a token is.
+/// The reason why the introspection of a token failed.
 #[derive(Debug, thiserror::Error)]
 enum IntrospectionError {
     #[error("the file of the client's secret cannot be read: {0}")]

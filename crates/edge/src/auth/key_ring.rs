@@ -1,10 +1,10 @@
-//! The current keys of every issuer, and how they stay current.
+//! The current keys of all issuers, kept up to date.
 //!
 //! ```text
 //!   every refresh_seconds ──────────────┐
-//!   (1 s, 2 s, 4 s … after a failure)   ├──▶ refresh: one reading at a time ──▶ current keys, readiness
-//!   unknown kid, once in 10 s ──────────┘    unreadable: the last good set stays, until its time to live
-//!                                            readable, but empty: the issuer withdrew its keys
+//!   (1 s, 2 s, 4 s … after a failure)   ├──▶ refresh: one read at a time ──▶ current keys, readiness
+//!   unknown kid, once in 10 s ──────────┘    read fails: the last good set stays until its time to live ends
+//!                                            set is empty: the issuer has withdrawn its keys
 //! ```
 
 use std::sync::Arc;
@@ -23,16 +23,16 @@ use super::source::KeySource;
 use super::{Error, IssuerConfig, JwksSource, TokenRefusal};
 use crate::error::KeySetError;
 
-/// Tokens with unknown key ids cause at most one reading of the source in this time.
+/// Minimum interval between two reads of the source that tokens with unknown key ids cause.
 const DEMAND_INTERVAL: Duration = Duration::from_secs(10);
-/// How soon a failed reading is tried again at first; each further failure doubles it.
+/// Delay before the first retry of a failed read. Each further failure doubles the delay.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
-/// Longer key ids are known to be unknown.
+/// Maximum length of a key id, in bytes. Longer ids are refused without reading the source.
 const MAX_KEY_ID: usize = 256;
 
-/// The keys of every issuer, in the order of the configuration.
+/// The keys of all issuers, in the order of the configuration.
 pub(super) struct KeyRing {
-    /// None of an issuer that is asked about its tokens.
+    /// The keys of each issuer, or `None` for an issuer with introspection.
     issuers: Vec<Option<IssuerKeys>>,
     ambient: Ambient,
     readiness: watch::Sender<Readiness>,
@@ -45,11 +45,11 @@ struct IssuerKeys {
     refresh: Duration,
     ttl: Duration,
     current: ArcSwapOption<CurrentKeys>,
-    /// Held while the source is read; says when a token last caused that.
+    /// A lock that is held while the source is read. Its value is the time of the last read that a token caused.
     reading: Mutex<Option<Timestamp>>,
 }
 
-/// A key set that was read.
+/// A key set, with the time at which it was read.
 pub(super) struct CurrentKeys {
     keys: Arc<KeySet>,
     version: Digest,
@@ -57,20 +57,20 @@ pub(super) struct CurrentKeys {
 }
 
 impl CurrentKeys {
-    /// The key for a token, if the set has it.
+    /// Returns the key with this id, if the set contains it.
     pub(super) fn find(&self, id: Option<&str>) -> Option<&Key> {
         self.keys.find(id)
     }
 
-    /// Changes with every change of the set.
+    /// Returns the version of the set, which changes with every change of the set.
     pub(super) fn version(&self) -> Digest {
         self.version
     }
 }
 
 impl KeyRing {
-    /// Reads every key set once. A file that cannot be used is an error; a URL that cannot is tried again
-    /// by [`KeyRing::keep_current`].
+    /// Reads every key set once. A file that is not usable is an error; a URL that is not usable is retried by
+    /// [`KeyRing::keep_current`].
     pub(super) async fn load(
         configs: &[IssuerConfig],
         ambient: Ambient,
@@ -91,7 +91,7 @@ impl KeyRing {
             readiness,
         });
         let readings = join_all((0..configs.len()).map(|index| ring.refresh(index))).await;
-        // No reading reports where there are no keys to read.
+        // Without keys to read, no read has reported the readiness.
         ring.report();
         for (reading, config) in readings.into_iter().zip(configs) {
             if let (Err(cause), Some(JwksSource::File(path))) = (reading, &config.jwks) {
@@ -105,23 +105,23 @@ impl KeyRing {
         Ok(ring)
     }
 
-    /// Reads the sources again and again, for as long as the handles live.
+    /// Starts tasks that read the sources periodically, as long as the handles live.
     pub(super) fn keep_current(self: &Arc<Self>) -> Vec<AbortOnDropHandle<()>> {
         let poll = |index| AbortOnDropHandle::new(tokio::spawn(poll(Arc::clone(self), index)));
         (0..self.issuers.len()).map(poll).collect()
     }
 
-    /// Ready while every issuer has keys.
+    /// Returns a readiness that is ready while every issuer has keys.
     pub(super) fn readiness(&self) -> watch::Receiver<Readiness> {
         self.readiness.subscribe()
     }
 
-    /// The version of an issuer's keys, if it has any that may be used now.
+    /// Returns the version of an issuer's keys, if it has keys that may be used now.
     pub(super) fn version(&self, index: usize) -> Option<Digest> {
         self.usable(index).map(|keys| keys.version)
     }
 
-    /// An issuer's keys with the key `id` among them. An unknown id has the source read again.
+    /// Returns the keys of an issuer if they contain the key `id`. An unknown id causes the source to be read again.
     pub(super) async fn keys_with(
         self: &Arc<Self>,
         index: usize,
@@ -153,7 +153,8 @@ impl KeyRing {
         (apart(self.ambient.now(), keys.read_at) <= issuer.ttl).then_some(keys)
     }
 
-    /// In a task of its own: a client that hangs up must not end a reading that others wait for.
+    /// Reads an issuer's source unless that happened recently. The read is a separate task, because a client that
+    /// disconnects must not cancel a read for which other requests wait.
     async fn refresh_on_demand(self: &Arc<Self>, index: usize) {
         let ring = Arc::clone(self);
         let reading = tokio::spawn(async move {
@@ -166,7 +167,7 @@ impl KeyRing {
                 return;
             }
             *last_demand = Some(now);
-            // What went wrong is logged; whoever asked looks at the keys there are.
+            // An error is logged, and the caller uses the existing keys.
             drop(ring.read(issuer).await);
         });
         drop(reading.await);
@@ -251,7 +252,8 @@ impl IssuerKeys {
         Ok(())
     }
 
-    /// An issuer that publishes a set without any key has withdrawn its keys; that is no outage to bridge.
+    /// Removes the keys if the issuer publishes a set without any usable key. The issuer has then withdrawn its keys;
+    /// this is not an outage that has to be bridged.
     fn clear_withdrawn(&self, error: &KeySetError) {
         if matches!(error, KeySetError::NoUsableKey) {
             self.current.store(None);
@@ -259,7 +261,7 @@ impl IssuerKeys {
     }
 }
 
-/// Reads one issuer's source at its interval, and sooner after a failure.
+/// Reads an issuer's source at its interval, and earlier after a failure.
 async fn poll(ring: Arc<KeyRing>, index: usize) {
     let Some(refresh) = ring.issuer(index).map(|issuer| issuer.refresh) else {
         return;
@@ -282,8 +284,8 @@ async fn poll(ring: Arc<KeyRing>, index: usize) {
     }
 }
 
-/// The time between two instants, whichever is first: a clock that steps back neither keeps keys in use
-/// for longer nor holds up reading them.
+/// Returns the time between two instants in either order. A clock that is set back therefore neither extends the use of
+/// keys nor delays reading them.
 pub(super) fn apart(one: Timestamp, other: Timestamp) -> Duration {
     one.since(other).max(other.since(one))
 }

@@ -1,4 +1,4 @@
-//! A JSON Web Key Set (RFC 7517) as keys that verify, each with the one algorithm it is for.
+//! Parsing of a JSON Web Key Set (RFC 7517) into public keys, each for a single algorithm.
 
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ParsedPublicKey, VerificationAlgorithm,
@@ -12,23 +12,23 @@ use wardgate_json::parse_strict;
 
 use crate::error::KeySetError;
 
-/// More keys than any issuer publishes; a bound for the search.
+/// Maximum number of keys in a set. It bounds the search and is more than any issuer publishes.
 const MAX_KEYS: usize = 256;
 
-/// An algorithm that may sign a token. Asymmetric ones only: there is no row for a shared secret.
+/// An algorithm that may sign a token. Only asymmetric algorithms are supported, never a shared secret.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SigningAlgorithm {
-    /// The `alg` of a key and of the tokens it signs.
+    /// The `alg` of a key and of the tokens that it signs.
     name: &'static str,
     key_type: &'static str,
     curve: Option<&'static str>,
     verification: Algorithm,
 }
 
-/// The first row of a key type is the algorithm of a key that states none.
+/// The supported algorithms. The first entry with the type and curve of a key is used for a key without `alg`.
 const ALGORITHMS: [SigningAlgorithm; 10] = [
     SigningAlgorithm::on_curve("EdDSA", "OKP", "Ed25519", Algorithm::EdDSA),
-    // The name RFC 9864 gives the same algorithm.
+    // The name of the same algorithm in RFC 9864.
     SigningAlgorithm::on_curve("Ed25519", "OKP", "Ed25519", Algorithm::EdDSA),
     SigningAlgorithm::on_curve("ES256", "EC", "P-256", Algorithm::ES256),
     SigningAlgorithm::on_curve("ES384", "EC", "P-384", Algorithm::ES384),
@@ -64,7 +64,7 @@ impl SigningAlgorithm {
         }
     }
 
-    /// The algorithm a token's header names, spelt exactly so.
+    /// Returns the algorithm with exactly this name, as in the header of a token.
     pub(super) fn named(name: &str) -> Option<&'static Self> {
         ALGORITHMS.iter().find(|algorithm| algorithm.name == name)
     }
@@ -78,7 +78,7 @@ impl SigningAlgorithm {
     }
 }
 
-/// A public key and the one algorithm it is for.
+/// A public key, with the only algorithm for which it may be used.
 pub(super) struct Key {
     id: Option<String>,
     algorithm: &'static SigningAlgorithm,
@@ -86,12 +86,12 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// The one algorithm this key verifies.
+    /// Returns the algorithm of this key.
     pub(super) fn algorithm(&self) -> &'static SigningAlgorithm {
         self.algorithm
     }
 
-    /// Whether `signature`, in base64url, is this key's over `message`.
+    /// Returns whether `signature`, in base64url, is a signature of this key over `message`.
     pub(super) fn verifies(&self, message: &[u8], signature: &str) -> bool {
         jsonwebtoken::crypto::verify(
             signature,
@@ -103,12 +103,12 @@ impl Key {
     }
 }
 
-/// The keys of an issuer that can verify.
+/// The keys of an issuer that can verify tokens.
 pub(super) struct KeySet(Vec<Key>);
 
 impl KeySet {
-    /// Reads a JSON Web Key Set. Keys for other uses and of other kinds are passed over, as RFC 7517 §5
-    /// asks; a secret in what is meant to be public is an error.
+    /// Parses a JSON Web Key Set. Keys for other uses and of other types are ignored, as RFC 7517 §5 requires. A
+    /// symmetric or private key is an error, because the set is meant to be public.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, KeySetError> {
         let members: Map<String, Value> = serde_json::from_value(parse_strict(bytes)?)?;
         let document: JwkSet = serde_json::from_value(Value::Object(members))?;
@@ -135,7 +135,7 @@ impl KeySet {
         Ok(Self(keys))
     }
 
-    /// The key with that id; without an id, the key when it is the only one.
+    /// Returns the key with this id. Without an id, returns the key if there is only one.
     pub(super) fn find(&self, id: Option<&str>) -> Option<&Key> {
         match (id, self.0.as_slice()) {
             (None, [only]) => Some(only),
@@ -150,7 +150,7 @@ struct JwkSet {
     keys: Vec<Jwk>,
 }
 
-/// The members of a JSON Web Key that matter here; what is not known is ignored (RFC 7517 §4).
+/// The supported members of a JSON Web Key. Unknown members are ignored (RFC 7517 §4).
 #[derive(Deserialize)]
 struct Jwk {
     kty: String,
@@ -167,7 +167,7 @@ struct Jwk {
 }
 
 impl Jwk {
-    /// The key, when it is one that signs tokens. What is meant for signatures but malformed is logged.
+    /// Converts the JSON Web Key to a key if it is for signatures of tokens. A malformed signature key is logged.
     fn into_key(self) -> Option<Key> {
         let signs = self.r#use.as_deref().is_none_or(|usage| usage == "sig")
             && self
@@ -198,7 +198,7 @@ impl Jwk {
                 let (n, e) = (decode(self.n.as_deref()?)?, decode(self.e.as_deref()?)?);
                 let bits = n.len() * 8 - n.first()?.leading_zeros() as usize;
                 let odd = e.last()? % 2 == 1 && e != [1];
-                // The sizes aws-lc verifies with; an exponent longer than 33 bits only costs time.
+                // These are the key sizes that aws-lc supports. An exponent longer than 33 bits only costs time.
                 let sound =
                     (2048..=8192).contains(&bits) && n.first() != Some(&0) && odd && e.len() <= 5;
                 sound.then(|| DecodingKey::from_rsa_raw_components(&n, &e))
@@ -206,7 +206,7 @@ impl Jwk {
         }
     }
 
-    /// A point of `size` bytes a coordinate, that lies on the curve.
+    /// Returns the point on the curve, if both coordinates have `size` bytes and the point lies on the curve.
     fn point(&self, size: usize, curve: &'static dyn VerificationAlgorithm) -> Option<DecodingKey> {
         let (x, y) = (decode(self.x.as_deref()?)?, decode(self.y.as_deref()?)?);
         if x.len() != size || y.len() != size {

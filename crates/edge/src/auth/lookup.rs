@@ -1,11 +1,11 @@
-//! Roles and attributes of callers that their tokens do not say.
+//! Lookup of roles and attributes of callers that are not in their tokens.
 //!
 //! ```text
-//!   Caller of a token ─▶ cache ─── looked up a moment ago ───▶ Caller with these, too
+//!   caller of a token ──▶ cache ─── looked up recently ──────▶ caller with looked-up rights
 //!                          │                                       ▲
 //!                          ▼ new, one lookup at a time             │
 //!                        RightsSource ─────────────────────────────┘
-//!                          a table or a query; of whoever does not decide: the policy service
+//!                          a table or a query; in services other than the policy service: the policy service
 //! ```
 
 use std::fmt;
@@ -21,26 +21,27 @@ use wardgate_rpc::client::{CallError, PolicyClient};
 
 use super::TokenRefusal;
 
-/// Callers whose roles and attributes are remembered of the policy service.
+/// Maximum number of callers whose rights from the policy service are cached.
 const REMEMBERED: usize = 10_000;
-/// How long the policy service's word for a caller counts of whom it looks nothing up.
+/// Lifetime of rights from the policy service that have no expiry because the service looks nothing up for the caller.
 const REMEMBERED_FOR: Duration = Duration::from_secs(5);
-/// How long a request waits to know whether the policy service looks callers up, right after the start.
+/// Maximum time that a request waits, right after the start, to learn whether the policy service looks up callers.
 const FIRST_WORD_LIMIT: Duration = Duration::from_millis(250);
 
-/// Knows roles and attributes of callers.
+/// A source of roles and attributes of callers.
 #[async_trait]
 pub trait RightsSource: Send + Sync {
-    /// The roles and attributes of `caller`, a caller as the token says it.
+    /// Looks up the roles and attributes of `caller`, which has those of its token.
     async fn look_up(&self, caller: &Caller) -> Result<CallerRights, TokenRefusal>;
 }
 
-/// Looks up roles and attributes of callers, and remembers them until they have to be looked up again.
+/// A lookup of roles and attributes of callers, with a cache.
 pub struct CallerLookup {
     source: Box<dyn RightsSource>,
-    /// By the digest of the caller as the token says it.
+    /// The cached rights by the digest of the caller as described by the token.
     cache: Cache<Digest, Arc<CallerRights>>,
-    /// Whether there is anything to look up; none while nobody knows. Without a receiver there is.
+    /// Whether rights have to be looked up; `None` in the channel while this is not known. Without a channel, they
+    /// always have to be.
     in_force: Option<watch::Receiver<Option<bool>>>,
     ambient: Ambient,
 }
@@ -52,7 +53,7 @@ impl fmt::Debug for CallerLookup {
 }
 
 impl CallerLookup {
-    /// Asks `source`, and remembers `capacity` callers at most.
+    /// Creates a lookup that asks `source` and caches at most `capacity` callers.
     pub fn new(source: impl RightsSource + 'static, capacity: usize, ambient: Ambient) -> Self {
         Self {
             source: Box::new(source),
@@ -62,7 +63,7 @@ impl CallerLookup {
         }
     }
 
-    /// Asks the policy service, as soon and as long as `in_force` says that it looks callers up.
+    /// Creates a lookup that asks the policy service, whenever `in_force` states that the service looks up callers.
     pub fn of_policy(
         policy: PolicyClient,
         in_force: watch::Receiver<Option<bool>>,
@@ -78,7 +79,7 @@ impl CallerLookup {
         }
     }
 
-    /// `caller` with the roles and attributes that were looked up.
+    /// Returns `caller` with the roles and attributes that were looked up.
     pub async fn complete(&self, caller: Arc<Caller>) -> Result<Arc<Caller>, TokenRefusal> {
         if !self.is_in_force().await {
             return Ok(caller);
@@ -100,14 +101,15 @@ impl CallerLookup {
         if let Some(in_force) = *in_force.borrow() {
             return in_force;
         }
-        // Nothing is decided without the policy service, which looks callers up itself: it is safe to go on.
+        // Continuing without the lookup is safe, because every decision is made by the policy service, which looks up
+        // callers itself.
         let mut in_force = in_force.clone();
         let known = tokio::time::timeout(FIRST_WORD_LIMIT, in_force.wait_for(Option::is_some));
         matches!(known.await, Ok(Ok(known)) if *known == Some(true))
     }
 }
 
-/// What the policy service says of callers.
+/// The rights of callers according to the policy service.
 struct PolicyRights {
     policy: PolicyClient,
     ambient: Ambient,
@@ -132,7 +134,7 @@ impl RightsSource for PolicyRights {
 fn refusal(error: &CallError) -> TokenRefusal {
     match error.reason() {
         ErrorReason::Denied => TokenRefusal::CallerUnlisted,
-        // It trusts the same issuers, and has read their keys at another time.
+        // The policy service trusts the same issuers, but may have read their keys at another time.
         ErrorReason::TokenRefused => TokenRefusal::KeyUnknown,
         _ => {
             tracing::warn!(%error, "the policy service did not say which roles a caller has");

@@ -1,20 +1,19 @@
-//! From a bearer token to a caller.
+//! Authentication: verification of bearer tokens, which yields callers.
 //!
 //! ```text
-//!   Authorization ─▶ bearer ─▶ cache ──────────────── verified a moment ago ───────────────▶ Arc<Caller> ─▶ lookup
+//!   Authorization ─▶ bearer ─▶ cache ─────────────────── verified recently ────────────────▶ Arc<Caller> ─▶ lookup
 //!                                │                                                               ▲
 //!                                ▼ new                                                           │
 //!                              token (three parts, strict) ─▶ key_ring ─▶ signature ─▶ claims ───┤
 //!                                │                              ▲                         ▲      │
 //!                                │        file or URL ─▶ source ─▶ keys                   │      │
-//!                                ├ whose issuer is asked ─▶ introspection ────────────────┘      │
+//!                                ├ issuer with introspection ─▶ introspection ────────────┘      │
 //!                                └ with the prefix of an API key ─▶ api_keys ────────────────────┘
 //! ```
 //!
-//! One job: no [`Caller`] without a token that a trusted issuer signed, or vouches for, for this gateway and for this moment,
-//! or an API key that the operator gave out.
-//! A token finds its issuer by `iss` and its key by `kid`; the key alone says which algorithm it is for. Each
-//! way to fail is one [`TokenRefusal`].
+//! A [`Caller`] exists only for a token that a trusted issuer signed or confirmed, that is meant for this gateway and
+//! valid now, or for an API key that the operator issued. The issuer of a token is found by `iss` and its key by `kid`.
+//! The key alone determines the algorithm. Each kind of failure is a [`TokenRefusal`].
 
 mod api_keys;
 mod bearer;
@@ -63,10 +62,11 @@ pub use refusal::TokenRefusal;
 pub use revocation::RevocationWatch;
 pub use scopes::Scopes;
 
-/// The longest token that is looked at.
+/// Maximum length of a token, in bytes.
 const MAX_TOKEN_BYTES: usize = 16 * 1024;
 
-/// Makes callers of bearer tokens. Share it in an `Arc`; dropping it ends its reading of key sets.
+/// An authenticator, which verifies bearer tokens. Share it in an `Arc`. Dropping it stops the background reading of
+/// key sets.
 pub struct Authenticator {
     trusted: AuthConfig,
     /// The base URL of the resources that tokens may name in `aud`.
@@ -82,13 +82,13 @@ pub struct Authenticator {
 }
 
 impl Authenticator {
-    /// Checks the configuration and reads every key set once. A file that cannot be used is an error; a URL
-    /// that cannot be read is tried again in the background, and [`Authenticator::readiness`] tells.
+    /// Validates the configuration and reads every key set once. A file that is not usable is an error. A URL that
+    /// cannot be read is retried in the background, and [`Authenticator::readiness`] reports it.
     ///
-    /// Tokens may be for one resource below `public_url`, by its URL. Without, only for what issuers call the
-    /// audience.
+    /// A token may be meant for one resource below `public_url`, by its URL. Without `public_url`, only the audience
+    /// that the issuer's settings name is accepted.
     ///
-    /// Needs a tokio runtime with time and I/O.
+    /// Must be called inside a Tokio runtime with time and I/O enabled.
     pub async fn new(
         config: AuthConfig,
         public_url: Option<&str>,
@@ -122,7 +122,7 @@ impl Authenticator {
         })
     }
 
-    /// The same, which refuses tokens that are revoked.
+    /// Returns the same authenticator, which refuses revoked tokens.
     #[must_use]
     pub fn with_revocations(self, revocations: RevocationWatch) -> Self {
         Self {
@@ -131,7 +131,7 @@ impl Authenticator {
         }
     }
 
-    /// The same, which gives the callers of requests the roles and attributes that `lookup` has of them.
+    /// Returns the same authenticator, which adds the roles and attributes of `lookup` to the callers of requests.
     #[must_use]
     pub fn with_lookup(self, lookup: CallerLookup) -> Self {
         Self {
@@ -140,13 +140,14 @@ impl Authenticator {
         }
     }
 
-    /// Ready while every issuer has keys that may be used.
+    /// Returns a readiness that is ready while every issuer has usable keys.
     pub fn readiness(&self) -> watch::Receiver<Readiness> {
         self.keys.readiness()
     }
 
-    /// Verifies the bearer token of a request for the resource at one of `paths`. Only the one `Authorization` header is
-    /// read. A token for any of `paths` is accepted: a resource and those that include it.
+    /// Verifies the bearer token of a request for a resource. Only the `Authorization` header is read, and it must not
+    /// be repeated. `paths` are the paths of the resource and of those that include it; a token for any of them is
+    /// accepted.
     pub async fn verify_request(
         &self,
         headers: &HeaderMap,
@@ -157,10 +158,11 @@ impl Authenticator {
         Ok(verified)
     }
 
-    /// Verifies a token for a service behind the edges. Any of our resources is accepted as its audience, because the
-    /// edge has checked it. A token that was verified before costs a digest, and is verified again once its
-    /// issuer's keys change; it is never accepted after its end. Waits only for a key that is not there yet, 5 s at most.
-    /// Roles and attributes are those of the token alone.
+    /// Verifies a token for a service behind the edges. Any resource of this gateway is accepted as the audience,
+    /// because the edge has already checked it. A token that was verified before costs only a digest. It is verified
+    /// again when its issuer's keys change, and it is never accepted after its expiry. The call waits only for a key
+    /// that is not available yet or for the introspection of the token, each with a time limit of 5 s. Roles and
+    /// attributes are those of the token alone.
     pub async fn verify_token(&self, token: &str) -> Result<Arc<Caller>, TokenRefusal> {
         let (verified_token, _) = self.find_or_verify(token).await?;
         if verified_token.audience.includes_nothing() {
@@ -169,7 +171,7 @@ impl Authenticator {
         Ok(Arc::clone(&verified_token.caller))
     }
 
-    /// Like [`Self::verify_token`], for a token whose audience is one of `paths`.
+    /// Verifies a token whose audience must be one of `paths`, and looks up the rights of its caller.
     async fn verify(&self, token: &str, paths: &[&str]) -> Result<VerifiedCaller, TokenRefusal> {
         let (verified_token, by) = self.find_or_verify(token).await?;
         if !verified_token.audience.includes(paths) {
@@ -187,7 +189,7 @@ impl Authenticator {
         })
     }
 
-    /// The verified token, and whether it came from the cache.
+    /// Returns the verified token, and as a metric label whether it came from the cache.
     async fn find_or_verify(
         &self,
         token: &str,
@@ -208,7 +210,7 @@ impl Authenticator {
         Ok((verified_token, by))
     }
 
-    /// Whether what a token was verified with is so still.
+    /// Returns whether the basis of a verification is still the same.
     fn is_current(&self, basis: TokenBasis, now: Timestamp) -> bool {
         match basis {
             TokenBasis::KeySet { issuer, version } => self.keys.version(issuer) == Some(version),
@@ -260,7 +262,8 @@ impl Authenticator {
         Ok(verified_token)
     }
 
-    /// The claims of a token: of a signed one by the keys of its issuer, of another one as the issuer tells them.
+    /// Returns the claims of a token, either verified with the keys of its issuer or as the issuer's introspection
+    /// endpoint states them.
     async fn read_claims(
         &self,
         text: &str,
@@ -285,7 +288,7 @@ impl Authenticator {
                 }
                 index
             }
-            // No JWT: only an issuer that is asked can know it.
+            // The token is not a JWT, so only an issuer with introspection can know it.
             Err(TokenRefusal::TokenMalformed) => self
                 .introspection
                 .as_ref()
@@ -303,7 +306,7 @@ impl Authenticator {
         Ok((claims, rules, basis))
     }
 
-    /// The caller of an API key, which is for all of this gateway.
+    /// Returns the caller of an API key. The audience of a key is the whole gateway.
     fn verify_api_key(
         &self,
         text: &str,
@@ -325,11 +328,11 @@ impl Authenticator {
     }
 }
 
-/// The caller of a verified token, and its scopes.
+/// The caller of a verified token, with the scopes of the token.
 #[derive(Debug, Clone)]
 pub struct VerifiedCaller {
-    /// Whose it is.
+    /// The caller.
     pub caller: Arc<Caller>,
-    /// What its holder let the client ask for.
+    /// The scopes that the caller granted to the client.
     pub scopes: Arc<Scopes>,
 }

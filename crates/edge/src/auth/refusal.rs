@@ -1,11 +1,12 @@
-//! Why a request has no caller.
+//! The reasons why a request is not authenticated.
 
 use http::{HeaderValue, StatusCode};
 use wardgate_domain::Reason;
 
-/// Why a token, or a request without a usable one, is refused.
+/// The reason why a token, or a request without a usable token, is refused.
 ///
-/// Its text is safe to show the client and to put into `error_description`: it never holds any of the token.
+/// The displayed text can be shown to the client and put into `error_description`: it never contains any part of the
+/// token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenRefusal {
     /// The request has no `Authorization` header, or one without a token.
@@ -14,61 +15,61 @@ pub enum TokenRefusal {
     /// The request has several `Authorization` headers.
     #[error("send exactly one Authorization header")]
     AuthorizationRepeated,
-    /// The `Authorization` header holds what no token is written with.
+    /// The `Authorization` header contains characters that a token cannot have.
     #[error("send `Authorization: Bearer` and one token; it has letters, digits and -._~+/=")]
     AuthorizationMalformed,
-    /// The `Authorization` header is of another scheme.
+    /// The `Authorization` header has another scheme.
     #[error("use the Bearer scheme in the Authorization header")]
     SchemeRefused,
     /// The token is longer than 16 KiB.
     #[error("the token is longer than 16 KiB")]
     TokenTooLong,
-    /// Not a signed JWT: not three parts, not base64url, not JSON, a key twice.
+    /// The token is not a signed JWT: it does not have three parts, is not base64url or JSON, or has a duplicate key.
     #[error("the token is not a well-formed signed JWT")]
     TokenMalformed,
-    /// The header says where to find keys, or asks for extensions.
+    /// The header of the token states where to find keys, or requires extensions.
     #[error("the token's header has the parameter `{0}`, which is not accepted")]
     HeaderParameterRefused(&'static str),
-    /// The header's `typ` is not that of an access token.
+    /// The `typ` in the header is not that of an access token.
     #[error("the token's `typ` is not accepted; send an access token")]
     TypeRefused,
-    /// The header's `alg` is not the one its key is for.
+    /// The `alg` in the header is not that of the key.
     #[error("the token's `alg` is not accepted")]
     AlgorithmRefused,
-    /// No key of the issuer has the token's `kid`, or the token names none and the issuer has several.
+    /// No key of the issuer has the token's `kid`, or the token has none and the issuer has several keys.
     #[error("the token is not signed by a current key of its issuer")]
     KeyUnknown,
-    /// The issuer's keys cannot be had now. Not the token's fault: the client may try again.
+    /// The issuer's keys are not available now. The token may be valid, so the client may retry.
     #[error("the issuer's keys are not available now; try again")]
     KeysUnavailable,
-    /// The API key is in no file of such, or no longer.
+    /// The API key is not, or no longer, in the file of API keys.
     #[error("the API key is not known; it may have been revoked")]
     ApiKeyUnknown,
-    /// The issuer says that the token is not active.
+    /// The issuer states that the token is not active.
     #[error("the token's issuer says that it is not active; get another")]
     TokenInactive,
-    /// The issuer cannot be asked about the token now. Not the token's fault: the client may try again.
+    /// The issuer cannot be asked about the token now. The token may be valid, so the client may retry.
     #[error("the token's issuer cannot be asked about it now; try again")]
     IntrospectionUnavailable,
     /// An operator revoked the token, its subject or its sign-in.
     #[error("the token was revoked; ask an operator")]
     TokenRevoked,
-    /// What was revoked has not been read yet. Not the token's fault: the client may try again.
+    /// The revocations have not been read yet. The token may be valid, so the client may retry.
     #[error("which tokens were revoked is not known now; try again")]
     RevocationsUnknown,
-    /// The caller's roles and attributes cannot be looked up now. Not the token's fault: the client may try again.
+    /// The caller's roles and attributes cannot be looked up now. The token may be valid, so the client may retry.
     #[error("the roles of the token's subject cannot be looked up now; try again")]
     RightsUnavailable,
-    /// Nobody of that subject is where roles are looked up, and only those who are may come in.
+    /// The lookup of roles does not list the subject, and only listed subjects have access.
     #[error("the token's subject is not among those who may come in; ask an operator")]
     CallerUnlisted,
-    /// The signature does not fit.
+    /// The signature is invalid.
     #[error("the token's signature is invalid")]
     SignatureInvalid,
     /// `exp` has passed.
     #[error("the token has expired")]
     TokenExpired,
-    /// `nbf` or `iat` lies in the future.
+    /// `nbf` or `iat` is in the future.
     #[error("the token is not valid yet")]
     TokenNotYetValid,
     /// `iss` is not a trusted issuer.
@@ -77,7 +78,7 @@ pub enum TokenRefusal {
     /// `aud` does not name this gateway.
     #[error("the token is not meant for this audience")]
     AudienceRefused,
-    /// A claim that is needed is absent.
+    /// A required claim is missing.
     #[error("the token has no `{0}` claim")]
     ClaimMissing(String),
     /// A claim has the wrong type, length or characters.
@@ -94,7 +95,7 @@ impl TokenRefusal {
         Self::ClaimInvalid(claim.to_owned())
     }
 
-    /// The word for records and metrics.
+    /// Returns the reason for records and metrics.
     pub fn reason(&self) -> Reason {
         match self {
             Self::TokenMissing => Reason::TOKEN_MISSING,
@@ -125,13 +126,13 @@ impl TokenRefusal {
         }
     }
 
-    /// What the client should mend; fit for `error_description` (RFC 6750 §3).
+    /// Returns the description for the client, suitable for `error_description` (RFC 6750 §3).
     pub fn description(&self) -> String {
         self.to_string()
     }
 
-    /// The `error` of the `WWW-Authenticate` challenge (RFC 6750 §3.1); none where the client sent no
-    /// bearer token, or sent one that nobody could check.
+    /// Returns the `error` of the `WWW-Authenticate` challenge (RFC 6750 §3.1), or `None` if the client sent no bearer
+    /// token or sent one that could not be checked.
     pub(super) fn challenge_error(&self) -> Option<&'static str> {
         match self {
             Self::TokenMissing
@@ -146,8 +147,8 @@ impl TokenRefusal {
         }
     }
 
-    /// The `WWW-Authenticate` header of the answer (RFC 6750 §3, RFC 9728 §5.1); `metadata` is the URL of the
-    /// protected resource's metadata, `scope` what a token needs at least.
+    /// Returns the `WWW-Authenticate` header of the response (RFC 6750 §3, RFC 9728 §5.1). `metadata` is the URL of the
+    /// protected resource's metadata, and `scope` the minimum scopes that a token needs.
     pub fn challenge(&self, metadata: Option<&str>, scope: &str) -> HeaderValue {
         let mut parameters = Vec::new();
         if let Some(metadata) = metadata {
@@ -156,7 +157,7 @@ impl TokenRefusal {
         if !scope.is_empty() {
             parameters.push(format!(r#"scope="{scope}""#));
         }
-        // Without a token there is nothing wrong with one (RFC 6750 §3.1).
+        // A request without a token gets no error code (RFC 6750 §3.1).
         if let Some(error) = self.challenge_error() {
             let description = self.description();
             parameters.push(format!(
@@ -164,12 +165,13 @@ impl TokenRefusal {
             ));
         }
         let challenge = format!("Bearer {}", parameters.join(", "));
-        // Claim names and URLs are checked when they are configured; plain `Bearer` is what is left of a bad one.
+        // Claim names and URLs were validated with the configuration. If the value is invalid nevertheless, plain
+        // `Bearer` is sent.
         HeaderValue::try_from(challenge.trim_end()).unwrap_or(HeaderValue::from_static("Bearer"))
     }
 
-    /// The HTTP status: 401, but 400 for a malformed request, 503 where keys or roles are lacking, lest a client throw a good
-    /// token away, and 403 where no other token would help.
+    /// Returns the HTTP status: 401; but 400 for a malformed request, 503 if keys, revocations or roles are not
+    /// available, so that the client does not discard a valid token, and 403 if no other token would help.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::AuthorizationRepeated | Self::AuthorizationMalformed => StatusCode::BAD_REQUEST,

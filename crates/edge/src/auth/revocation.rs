@@ -1,4 +1,4 @@
-//! What operators revoked, as it changes.
+//! The current revocations, as operators change them.
 
 use std::sync::Arc;
 
@@ -7,17 +7,18 @@ use wardgate_domain::{Caller, RevocationSet};
 
 use super::TokenRefusal;
 
-/// The revocations in force. The default knows of none, for a service that leaves them to the gateway.
+/// A watch of the revocations in force. The default has no revocations, for a service that relies on the gateway to
+/// check them.
 #[derive(Debug, Clone, Default)]
 pub struct RevocationWatch(Option<watch::Receiver<Option<Arc<RevocationSet>>>>);
 
 impl RevocationWatch {
-    /// Follows `revocations`, which are none until they were read once.
+    /// Creates a watch that follows `revocations`. The value is `None` until the revocations were read once.
     pub fn new(revocations: watch::Receiver<Option<Arc<RevocationSet>>>) -> Self {
         Self(Some(revocations))
     }
 
-    /// Fails for a caller whose token was revoked, and for everybody as long as nobody knows what was.
+    /// Fails for a caller whose token is revoked, and for every caller until the revocations were read once.
     pub(super) fn check(&self, caller: &Caller) -> Result<(), TokenRefusal> {
         let Some(revocations) = &self.0 else {
             return Ok(());
@@ -29,7 +30,7 @@ impl RevocationWatch {
         }
     }
 
-    /// Waits until the token of `caller` is revoked, perhaps for ever.
+    /// Waits until the token of `caller` is revoked, which may never happen.
     pub async fn until_revoked(&self, caller: &Caller) {
         if let Some(mut revocations) = self.0.clone() {
             let revokes = |it: &Option<Arc<RevocationSet>>| {

@@ -1,23 +1,23 @@
-//! The scopes of a token (RFC 6749 §3.3): what its holder let the client ask for.
+//! The scopes of a token (RFC 6749 §3.3), which the caller granted to the client.
 
 use std::collections::BTreeSet;
 
-/// Names of scopes, each once, in order.
+/// A sorted set of scope names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scopes(BTreeSet<String>);
 
 impl Scopes {
-    /// Whether the scope is among them.
+    /// Returns whether the set contains the scope.
     pub fn contains(&self, name: &str) -> bool {
         self.0.contains(name)
     }
 
-    /// Each of them.
+    /// Returns the scopes, sorted.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(String::as_str)
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no scopes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -30,7 +30,7 @@ impl FromIterator<String> for Scopes {
 }
 
 impl std::fmt::Display for Scopes {
-    /// With spaces between, as requests and challenges have them.
+    /// Formats the scopes separated by spaces, as in requests and challenges.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for (index, name) in self.iter().enumerate() {
             if index > 0 {

@@ -1,4 +1,4 @@
-//! Reading a key set from its file or URL, bounded in size and time.
+//! Reading of a key set from its file or URL, with limits on size and time.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,19 +13,19 @@ use super::config::protected_url;
 use super::{Error, IssuerConfig, JwksSource};
 use crate::error::KeySetError;
 
-/// The largest key set that is read.
+/// Maximum size of a key set, in bytes.
 const MAX_BYTES: usize = 1024 * 1024;
-/// The longest that reading may take, all requests of it together.
+/// Maximum time that reading a key set may take, including all its requests.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
 
-/// Where an issuer's key set is.
+/// The source of an issuer's key set.
 pub(super) enum KeySource {
     File(PathBuf),
     Url {
         client: Client,
         url: Url,
     },
-    /// Where the issuer's own metadata says.
+    /// The URL that the issuer's own metadata states.
     Metadata {
         client: Client,
         issuer: String,
@@ -34,7 +34,7 @@ pub(super) enum KeySource {
 }
 
 impl KeySource {
-    /// A source that nothing was read from yet; `index` is that of the issuer in the configuration.
+    /// Creates a source without reading from it. `index` is the index of the issuer in the configuration.
     pub(super) fn new(config: &IssuerConfig, index: usize) -> Result<Self, Error> {
         let checked = |text: &str, field| {
             protected_url(text).map_err(|problem| Error::Issuer {
@@ -57,7 +57,7 @@ impl KeySource {
         })
     }
 
-    /// The bytes of the key set.
+    /// Reads the bytes of the key set.
     pub(super) async fn read(&self) -> Result<Vec<u8>, KeySetError> {
         let reading = async {
             match self {
@@ -79,7 +79,7 @@ impl KeySource {
     }
 }
 
-/// A client that follows no redirects.
+/// Creates an HTTP client that follows no redirects.
 pub(super) fn http_client() -> Result<Client, Error> {
     Client::builder()
         .redirect(redirect::Policy::none())
@@ -88,8 +88,8 @@ pub(super) fn http_client() -> Result<Client, Error> {
         .map_err(Error::HttpClient)
 }
 
-/// Where an issuer's metadata may be: RFC 8414 §3.1, its `OpenID` name in the same place, and
-/// `OpenID` Connect Discovery §4.
+/// Returns the possible URLs of an issuer's metadata: those of RFC 8414 §3.1, with the OAuth and the `OpenID` name, and
+/// that of `OpenID` Connect Discovery §4.
 fn metadata_urls(issuer: &Url) -> [Url; 3] {
     let own_path = issuer.path().trim_end_matches('/');
     let at = |path: String| {
@@ -106,14 +106,14 @@ fn metadata_urls(issuer: &Url) -> [Url; 3] {
     ]
 }
 
-/// What is read of an issuer's metadata.
+/// The members of an issuer's metadata that are read.
 #[derive(Deserialize)]
 struct Metadata {
     issuer: String,
     jwks_uri: String,
 }
 
-/// Where the keys are, by the first of the documents that says so.
+/// Returns the URL of the keys, from the first of the metadata documents that states it.
 async fn discover(
     client: &Client,
     issuer: &str,
@@ -123,7 +123,7 @@ async fn discover(
     for candidate in candidates {
         match keys_by(client, issuer, candidate).await {
             Ok(url) => return Ok(url),
-            // That one of the documents is not there says the least.
+            // An HTTP status such as 404 is the least informative error, so it does not replace another one.
             Err(KeySetError::Status(_)) if failure.is_some() => {}
             Err(error) => failure = Some(error),
         }
@@ -134,19 +134,19 @@ async fn discover(
 async fn keys_by(client: &Client, issuer: &str, document: &Url) -> Result<Url, KeySetError> {
     let bytes = read_url(client, document).await?;
     let metadata: Metadata = serde_json::from_slice(&bytes).map_err(KeySetError::NotMetadata)?;
-    // Whoever answers for another issuer is not this one (RFC 8414 §3.3).
+    // Metadata that names another issuer must not be used (RFC 8414 §3.3).
     if metadata.issuer != issuer {
         return Err(KeySetError::OtherIssuer);
     }
     let url = protected_url(&metadata.jwks_uri).map_err(KeySetError::KeysElsewhere)?;
-    // Only an issuer on this machine may lead to this machine by plain http.
+    // Plain HTTP is allowed only from metadata that is itself on a loopback host.
     if document.scheme() == "https" && url.scheme() != "https" {
         return Err(KeySetError::KeysElsewhere("is plain http".to_owned()));
     }
     Ok(url)
 }
 
-/// A file of at most 1 MiB.
+/// Reads a file of at most 1 MiB.
 pub(super) async fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let file = tokio::fs::File::open(path).await?;
@@ -164,7 +164,7 @@ async fn read_url(client: &Client, url: &Url) -> Result<Vec<u8>, KeySetError> {
     read_response(client.get(url.clone()).send().await?).await
 }
 
-/// The body of a response with the status 200, of at most 1 MiB.
+/// Reads the body of a response, which must have the status 200 and at most 1 MiB.
 pub(super) async fn read_response(mut response: Response) -> Result<Vec<u8>, KeySetError> {
     if response.status() != StatusCode::OK {
         return Err(KeySetError::Status(response.status().as_u16()));

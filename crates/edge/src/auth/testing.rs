@@ -1,4 +1,4 @@
-//! A small server of key sets.
+//! A small server of key sets for tests.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,13 +11,13 @@ use wardgate_testkit::serve;
 /// 2027-01-15T08:00:00Z.
 pub(super) const NOW: i64 = 1_800_000_000;
 
-/// An HTTP server on loopback that answers every request as it was told.
+/// An HTTP server on loopback that sends the same configurable response to every request.
 pub(super) struct KeyServer {
     pub(super) url: String,
     state: Arc<KeyServerState>,
 }
 
-/// The answer of a key server, and the requests it received.
+/// The response of a key server, and the number of requests that it received.
 struct KeyServerState {
     answer: Mutex<(StatusCode, String)>,
     requests: watch::Sender<usize>,
@@ -42,12 +42,12 @@ impl KeyServer {
         *self.state.answer.lock().unwrap() = (status, body.into());
     }
 
-    /// Requests so far.
+    /// Returns the number of requests so far.
     pub(super) fn requests(&self) -> usize {
         *self.state.requests.borrow()
     }
 
-    /// Waits until there were so many requests.
+    /// Waits until the server has received `count` requests.
     pub(super) async fn requests_reach(&self, count: usize) {
         self.state
             .requests
@@ -57,7 +57,7 @@ impl KeyServer {
             .unwrap();
     }
 
-    /// Lets requests wait for [`KeyServer::release`].
+    /// Delays responses until [`KeyServer::release`] is called.
     pub(super) fn hold(&self) {
         self.state.open.send_replace(false);
     }

@@ -1,4 +1,4 @@
-//! A token's three parts (RFC 7515 §7.1), taken strictly, and its signature.
+//! Strict parsing of the three parts of a signed token (RFC 7515 §7.1), and verification of its signature.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -8,13 +8,13 @@ use wardgate_json::parse_strict;
 use super::keys::{Key, SigningAlgorithm};
 use super::{TokenRefusal, TokenType};
 
-/// Header parameters that bring or locate a key, or change what the parts mean (RFC 7515 §4.1, RFC 7516 §4.1,
-/// RFC 7797 §3). Keys come from the configured issuer alone.
+/// Header parameters that contain or locate a key, or change the meaning of the parts (RFC 7515 §4.1, RFC 7516 §4.1,
+/// RFC 7797 §3). They are refused, because keys come only from the configured issuer.
 const REFUSED_PARAMETERS: [&str; 8] = ["jku", "jwk", "x5u", "x5c", "crit", "b64", "enc", "zip"];
 
-/// A token whose signature nobody has checked: good for finding the key, and for nothing else.
+/// A token whose signature has not been verified. It may only be used to find the key.
 pub(super) struct UnverifiedToken<'a> {
-    /// Header and payload as signed.
+    /// The header and payload as they were signed.
     message: &'a str,
     signature: &'a str,
     algorithm: &'static SigningAlgorithm,
@@ -23,11 +23,11 @@ pub(super) struct UnverifiedToken<'a> {
     payload: Map<String, Value>,
 }
 
-/// The claims of a token whose signature fits, or that its issuer told.
+/// The claims of a token whose signature is valid, or whose issuer confirmed it by introspection.
 pub(super) struct VerifiedClaims(Map<String, Value>);
 
 impl<'a> UnverifiedToken<'a> {
-    /// Takes a token apart.
+    /// Parses a token.
     pub(super) fn parse(token: &'a str) -> Result<Self, TokenRefusal> {
         let mut parts = token.split('.');
         let (Some(header), Some(payload), Some(signature), None) =
@@ -55,7 +55,7 @@ impl<'a> UnverifiedToken<'a> {
         })
     }
 
-    /// The issuer it claims to be from.
+    /// Returns the issuer that the token claims to be from.
     pub(super) fn issuer(&self) -> Result<&str, TokenRefusal> {
         match self.payload.get("iss") {
             Some(Value::String(issuer)) => Ok(issuer),
@@ -64,13 +64,13 @@ impl<'a> UnverifiedToken<'a> {
         }
     }
 
-    /// The id of its key, as the header names it.
+    /// Returns the id of the key in the header.
     pub(super) fn key_id(&self) -> Option<&str> {
         self.key_id.as_deref()
     }
 
-    /// Refuses other types than access tokens: an identity token or an assertion of the same issuer must not
-    /// pass for one (RFC 8725 §3.11, RFC 9068 §4).
+    /// Refuses types other than access tokens, because an identity token or an assertion of the same issuer must not be
+    /// accepted as one (RFC 8725 §3.11, RFC 9068 §4).
     pub(super) fn check_type(&self, demanded: Option<TokenType>) -> Result<(), TokenRefusal> {
         let stated = self.token_type.as_deref().map(str::to_ascii_lowercase);
         let stated = stated
@@ -82,7 +82,7 @@ impl<'a> UnverifiedToken<'a> {
         }
     }
 
-    /// The claims, if the signature is that of `key` by the one algorithm the key is for.
+    /// Returns the claims if the signature is valid for `key` and the only algorithm of the key.
     pub(super) fn verify(self, key: &Key) -> Result<VerifiedClaims, TokenRefusal> {
         if self.algorithm != key.algorithm() {
             return Err(TokenRefusal::AlgorithmRefused);
@@ -95,12 +95,12 @@ impl<'a> UnverifiedToken<'a> {
 }
 
 impl VerifiedClaims {
-    /// What the issuer itself says of a token that is active (RFC 7662 §2.2).
+    /// Creates claims from the issuer's own answer about an active token (RFC 7662 §2.2).
     pub(super) fn of_issuer(members: Map<String, Value>) -> Self {
         Self(members)
     }
 
-    /// A claim by its name, or by a path with dots; `null` is no claim.
+    /// Returns a claim by its name, or by a path of names separated by dots. `null` counts as missing.
     pub(super) fn get(&self, path: &str) -> Option<&Value> {
         let found = self.0.get(path).or_else(|| {
             let (first, rest) = path.split_once('.')?;
@@ -111,15 +111,15 @@ impl VerifiedClaims {
     }
 }
 
-/// Base64url without padding, and only the one spelling of each byte string (RFC 7515 §2).
+/// Decodes base64url without padding. Only the canonical encoding of each byte string is accepted (RFC 7515 §2).
 fn decode(part: &str) -> Result<Vec<u8>, TokenRefusal> {
     URL_SAFE_NO_PAD
         .decode(part)
         .map_err(|_| TokenRefusal::TokenMalformed)
 }
 
-/// RFC 7519 §4 leaves the choice between refusing a claim given twice and keeping the last; another reader of the same
-/// token may keep the first, so it is refused.
+/// Decodes a JSON object. Duplicate keys are refused: RFC 7519 §4 allows to either refuse them or use the last one, and
+/// another reader of the same token might use the first.
 fn object(part: &str) -> Result<Map<String, Value>, TokenRefusal> {
     match parse_strict(&decode(part)?) {
         Ok(Value::Object(members)) => Ok(members),

@@ -1,4 +1,4 @@
-//! What is known of one connection while it is open.
+//! The state of an open connection.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
@@ -12,17 +12,17 @@ use hyper::body::{Frame, SizeHint};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Control frames that a request of a known caller accounts for: its header block may have the largest size that is
-/// accepted (32 KiB), and its body and its answer need window updates.
+/// Number of control frames that a request of a known caller allows: its header block may have the maximum size (32
+/// KiB), and its body and its response need window updates.
 const FRAMES_OF_A_KNOWN_CALLER: u32 = 1_100;
 
 tokio::task_local! {
-    /// The connection whose request the current task answers.
+    /// The connection of the request that the current task handles.
     static CURRENT: Arc<ClientConnection>;
 }
 
-/// Credits the connection of the current request with a caller whose token was verified. Outside a listener it does
-/// nothing.
+/// Credits the connection of the current request because the token of its caller was verified. Has no effect outside a
+/// listener.
 pub(crate) fn credit_known_caller() {
     let _ = CURRENT.try_with(|connection| {
         connection.has_known_caller.store(true, Ordering::Relaxed);
@@ -32,8 +32,8 @@ pub(crate) fn credit_known_caller() {
     });
 }
 
-/// The part of the network that counts as one client: an IPv4 address, or the /64 network of an IPv6 address, of which
-/// any host has all addresses to choose from.
+/// The network that counts as one client: an IPv4 address, or the /64 network of an IPv6 address, because a host can
+/// usually choose any address in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct ClientNetwork(IpAddr);
 
@@ -49,20 +49,20 @@ impl From<SocketAddr> for ClientNetwork {
     }
 }
 
-/// What is known of one open connection; shared by its task, its requests and the table of all connections.
+/// The state of one open connection, shared by its task, its requests and the table of all connections.
 #[derive(Debug)]
 pub(super) struct ClientConnection {
     pub(super) network: ClientNetwork,
     opened: Instant,
     requests_in_flight: AtomicUsize,
-    /// Whether a request came yet.
+    /// Whether the connection has received a request.
     is_used: AtomicBool,
-    /// Milliseconds from `opened` to the end of the last request.
+    /// The time from `opened` to the end of the last request, in milliseconds.
     idle_since: AtomicU64,
     has_known_caller: AtomicBool,
-    /// Frames credited and not yet taken into account.
+    /// Number of credited frames that have not been added to the budget yet.
     credit: AtomicU32,
-    /// Cancelled when the connection gives its place to another one.
+    /// A token that is cancelled when the connection is replaced by another one.
     pub(super) replaced: CancellationToken,
 }
 
@@ -80,14 +80,14 @@ impl ClientConnection {
         }
     }
 
-    /// Counts a request as in flight for as long as what it gives lives.
+    /// Counts a request as in flight until the returned guard is dropped.
     pub(super) fn begin_request(self: &Arc<Self>) -> RequestInFlight {
         self.is_used.store(true, Ordering::Relaxed);
         self.requests_in_flight.fetch_add(1, Ordering::AcqRel);
         RequestInFlight(Arc::clone(self))
     }
 
-    /// Runs the work of one request of this connection.
+    /// Runs `work`, which handles one request of this connection.
     pub(super) async fn scope<T>(self: Arc<Self>, work: impl Future<Output = T>) -> T {
         CURRENT.scope(self, work).await
     }
@@ -104,7 +104,7 @@ impl ClientConnection {
         self.has_known_caller.load(Ordering::Relaxed)
     }
 
-    /// Since when no request is in flight; none while one is.
+    /// Returns the time since which no request is in flight, or `None` if one is in flight.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         if self.requests_in_flight.load(Ordering::Acquire) > 0 {
             return None;
@@ -113,13 +113,13 @@ impl ClientConnection {
         Some(self.opened + since)
     }
 
-    /// The frames credited since the last time.
+    /// Returns the number of frames credited since the last call, and resets it.
     pub(super) fn take_credit(&self) -> u32 {
         self.credit.swap(0, Ordering::Relaxed)
     }
 }
 
-/// A request whose answer has not been sent whole.
+/// A guard of a request whose response has not been sent completely.
 #[derive(Debug)]
 pub(super) struct RequestInFlight(Arc<ClientConnection>);
 
@@ -132,7 +132,7 @@ impl Drop for RequestInFlight {
     }
 }
 
-/// The body of an answer; its request is in flight until it is sent or given up.
+/// The body of a response. Its request counts as in flight until the body is sent or dropped.
 #[derive(Debug)]
 pub(super) struct AnswerBody {
     pub(super) body: Body,

@@ -1,27 +1,28 @@
-//! Where HTTP/1 messages begin and end, and which of them cannot be read in one way only (RFC 9112 §2.2, §6.3).
+//! Tracking of HTTP/1 message boundaries, and detection of ambiguous framing (RFC 9112 §2.2, §6.3).
 //!
-//! hyper is lenient where proxies in front of it may read otherwise: a message with two lengths, a coding that it does not
-//! undo, a line that ends without CR. What is followed here is only the framing; everything else hyper reads.
+//! hyper is lenient in cases that a proxy in front of it may interpret differently: a message with two lengths, an
+//! unsupported transfer coding, a line that ends without CR. This module checks only the framing; hyper parses
+//! everything else.
 
 use super::refusals::FramingFault;
 
-/// The longest head that is looked at; hyper refuses a longer one.
+/// Maximum length of a message head that is checked, in bytes. hyper refuses longer heads.
 pub(super) const MAX_HEAD: usize = 64 * 1024;
-/// Hexadecimal digits of a chunk's size that fit a `u64`, less one.
+/// Maximum number of hexadecimal digits of a chunk size: one less than fit into a `u64`.
 const MAX_SIZE_DIGITS: u32 = 15;
 
-/// Follows what a client sends.
+/// A tracker of the messages that a client sends.
 #[derive(Debug, Default)]
 pub(super) struct MessageFollower(MessagePart);
 
-/// The part of a message that the follower has reached.
+/// The part of a message that the tracker has reached.
 #[derive(Debug)]
 enum MessagePart {
     Head(HeadProgress),
-    /// A body of which so many bytes are left.
+    /// A body with this number of bytes left.
     Body(u64),
     Chunked(ChunkProgress),
-    /// Too long a head came; hyper refuses it and reads no further.
+    /// The head is too long. hyper refuses it and reads no further.
     TooLong,
 }
 
@@ -31,12 +32,12 @@ impl Default for MessagePart {
     }
 }
 
-/// The lines of a head as far as they were read.
+/// The parsed lines of a head.
 #[derive(Debug, Default)]
 struct HeadProgress {
-    /// Bytes of whole lines.
+    /// The length of the complete lines, in bytes.
     read: usize,
-    /// Whether the request line was among them.
+    /// Whether the request line was read.
     has_begun: bool,
     content_length: Option<u64>,
     transfer_encoding: Option<TransferEncoding>,
@@ -57,18 +58,18 @@ enum ChunkProgress {
         rest: SizeRest,
     },
     Data(u64),
-    /// The line break after the data.
+    /// The line break after the data of a chunk.
     DataEnd {
         has_cr: bool,
     },
-    /// Trailer fields; how many bytes the current line has, and whether the last one was CR.
+    /// The trailer fields, with the length of the current line and whether its last byte was CR.
     Trailers {
         bytes: usize,
         has_cr: bool,
     },
 }
 
-/// What follows the digits of a chunk's size.
+/// What follows the digits of a chunk size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SizeRest {
     Digits,
@@ -76,17 +77,17 @@ enum SizeRest {
     Cr,
 }
 
-/// A message that is refused.
+/// A message that is refused because of its framing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RefusedMessage {
     pub(super) fault: FramingFault,
-    /// Bytes before it that are fine.
+    /// The number of bytes before the message, which are valid.
     pub(super) at: usize,
 }
 
 impl MessageFollower {
-    /// How many of `bytes` may be read on: all but the beginning of a head whose rest has not come. That beginning is
-    /// given again with what comes next.
+    /// Returns how many of `bytes` may be passed on: all except an incomplete head at the end. The caller passes these
+    /// remaining bytes again, together with the next ones.
     pub(super) fn follow(&mut self, bytes: &[u8]) -> Result<usize, RefusedMessage> {
         let mut at = 0;
         loop {
@@ -129,7 +130,7 @@ impl MessageFollower {
 }
 
 impl HeadProgress {
-    /// Reads the lines that are whole. What comes after the head, once that is.
+    /// Reads the complete lines. Returns the part that follows the head once the head is complete.
     fn read_lines(&mut self, bytes: &[u8]) -> Result<Option<MessagePart>, FramingFault> {
         while let Some(rest) = bytes.get(self.read..)
             && let Some(end) = rest.iter().position(|byte| *byte == b'\n')
@@ -138,7 +139,7 @@ impl HeadProgress {
             let line = line.strip_suffix(b"\r").ok_or(FramingFault::BareLineFeed)?;
             self.read += end + 1;
             match (line, self.has_begun) {
-                // Empty lines before a request are passed over (RFC 9112 §2.2).
+                // Empty lines before a request are ignored (RFC 9112 §2.2).
                 ([], false) => {}
                 ([], true) => return self.body().map(Some),
                 (_, false) => self.has_begun = true,
@@ -150,7 +151,7 @@ impl HeadProgress {
 
     fn read_field(&mut self, line: &[u8]) -> Result<(), FramingFault> {
         let Some(colon) = line.iter().position(|byte| *byte == b':') else {
-            // hyper refuses it.
+            // hyper refuses such a line.
             return Ok(());
         };
         let (name, value) = line.split_at(colon);
@@ -198,7 +199,7 @@ impl ChunkProgress {
         }
     }
 
-    /// Reads on; how many bytes, and whether the body ended with the last of them.
+    /// Reads part of a chunked body. Returns the number of bytes read, and whether they end the body.
     fn read(&mut self, bytes: &[u8]) -> Result<(usize, bool), FramingFault> {
         let mut at = 0;
         while let Some(rest) = bytes.get(at..)
@@ -221,7 +222,7 @@ impl ChunkProgress {
         Ok((at, false))
     }
 
-    /// Reads a byte that is not of the data; whether the body ended with it.
+    /// Reads a byte that is not part of the data. Returns whether it ends the body.
     fn read_byte(&mut self, byte: u8) -> Result<bool, FramingFault> {
         match self {
             Self::Size { digits, size, rest } => match (*rest, byte) {
@@ -263,14 +264,14 @@ impl ChunkProgress {
                 (b'\n', false) => return Err(FramingFault::BareLineFeed),
                 (byte, _) => (*bytes, *has_cr) = (bytes.saturating_add(1), byte == b'\r'),
             },
-            // Taken in whole pieces by `read`.
+            // `read` handles the data in blocks.
             Self::Data(_) => {}
         }
         Ok(false)
     }
 }
 
-/// A number of decimal digits and nothing else.
+/// Parses a number that consists only of decimal digits.
 fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return None;
@@ -286,7 +287,7 @@ mod tests {
         MessageFollower::default().follow(text.as_bytes())
     }
 
-    /// What is read on when the text comes in pieces, as the stream gives it.
+    /// Returns the number of bytes that are passed on if the text arrives in pieces, as from the stream.
     fn follow_in_pieces(text: &str, piece: usize) -> Result<usize, FramingFault> {
         let mut follower = MessageFollower::default();
         let (mut passed, mut come) = (0, 0);
@@ -310,7 +311,7 @@ mod tests {
             "Transfer-Encoding: chunked\r\n\r\n5;a=\"b\"\r\nhel\nl\r\nA \r\n0123456789\r\n0\r\nExpires: never\r\nA: b\r\n\r\n"
                 .to_owned(),
         ] {
-            // A second message right after it, after an empty line.
+            // A second message follows the first one after an empty line.
             let text = format!("{POST}{bodies}\r\n{POST}{bodies}");
             for piece in 1..=text.len() {
                 let passed = follow_in_pieces(&text, piece);

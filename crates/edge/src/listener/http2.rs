@@ -1,10 +1,10 @@
-//! What an HTTP/2 connection's frames cost: only their headers are read (RFC 9113 §4.1), never what is in them.
+//! Accounting of the cost of HTTP/2 frames. Only frame headers are read (RFC 9113 §4.1), never payloads.
 
 use super::token_bucket::{BudgetExceeded, TokenBucket};
 
-/// What a client sends first (RFC 9113 §3.4).
+/// The connection preface of a client (RFC 9113 §3.4).
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// An empty SETTINGS frame, which is what a server sends first.
+/// An empty SETTINGS frame, which is the first frame of a server.
 pub(super) const EMPTY_SETTINGS: [u8; HEADER] = [0, 0, 0, SETTINGS, 0, 0, 0, 0, 0];
 
 const HEADER: usize = 9;
@@ -15,26 +15,29 @@ const PUSH_PROMISE: u8 = 5;
 const GOAWAY: u8 = 7;
 const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
-/// Error code `ENHANCE_YOUR_CALM` (RFC 9113 §7).
+/// The error code `ENHANCE_YOUR_CALM` (RFC 9113 §7).
 const ENHANCE_YOUR_CALM: u32 = 0xb;
 
-/// A header block costs as much as so many control frames, and one more for so many of its bytes: a field may be one
-/// byte, which is then as much work as a whole frame of another kind.
+/// Cost of a header block: this number of control frames, plus one for every `BLOCK_BYTES` bytes. A header field can be
+/// as short as one byte and cost as much work as a whole frame of another type.
 const BLOCK_FRAMES: u64 = 8;
 const BLOCK_BYTES: u64 = 32;
-/// DATA frames smaller than this cost as much as a control frame, unless they end their stream.
+/// Minimum payload of a DATA frame that is free. Smaller frames cost as much as a control frame, unless they end their
+/// stream.
 const SMALL_DATA: u64 = 256;
-/// Bytes sent to the client that pay for one of its frames, since it answers them by window updates.
+/// Number of bytes sent to the client that pay for one of its frames, since the client sends window updates for them.
 const SENT_BYTES: u64 = 128;
-/// A connection may save up what so many seconds allow, and so many frames if its requests accounted for them.
+/// Capacity of the budget of a connection: the allowance of this number of seconds, or `MOST_CREDIT` frames if they
+/// were credited for requests or responses.
 const BURST_SECONDS: u64 = 2;
 const MOST_CREDIT: u64 = 65_536;
-/// The part of what it may save up that a connection of a client has spent at first which was just ended for a flood.
+/// The initial reduction of the budget of a connection whose client just had a connection closed for a flood, as a
+/// fraction.
 const SPENT_AFTER_A_FLOOD: (u64, u64) = (9, 10);
-/// What `sent` is counted in, beside frames.
+/// Number of units per frame in which credit is counted.
 const MILLI: u64 = 1_000;
 
-/// One frame's header.
+/// The header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Frame {
     length: u64,
@@ -54,7 +57,7 @@ impl Frame {
         }
     }
 
-    /// What it costs, in control frames.
+    /// Returns the cost of the frame, in control frames.
     fn cost(self) -> u64 {
         match self.kind {
             DATA if self.length >= SMALL_DATA || self.flags & END_STREAM != 0 => 0,
@@ -64,7 +67,7 @@ impl Frame {
     }
 }
 
-/// Finds the frames in one direction of a connection, however the bytes are cut.
+/// A tracker of the frames in one direction of a connection, regardless of how the bytes are split.
 #[derive(Debug, Default)]
 pub(super) struct FrameFollower {
     header: [u8; HEADER],
@@ -73,7 +76,7 @@ pub(super) struct FrameFollower {
 }
 
 impl FrameFollower {
-    /// Calls `found` for the header of each frame that begins in `bytes`, which come next.
+    /// Reads the next `bytes` of the connection, and calls `found` for each frame header that is completed in them.
     fn follow(&mut self, mut bytes: &[u8], mut found: impl FnMut(Frame)) {
         while !bytes.is_empty() {
             let length = bytes.len() as u64;
@@ -101,18 +104,18 @@ impl FrameFollower {
         }
     }
 
-    /// Follows bytes whose frames are of no interest.
+    /// Reads bytes without reporting their frames.
     pub(super) fn skip(&mut self, bytes: &[u8]) {
         self.follow(bytes, |_| ());
     }
 
-    /// Whether the next byte begins a frame.
+    /// Returns whether the next byte begins a frame.
     pub(super) fn is_between_frames(&self) -> bool {
         self.header_bytes == 0 && self.payload_left == 0
     }
 }
 
-/// The account of what one connection's client sends.
+/// The budget of frames that the client of one connection may send.
 #[derive(Debug)]
 pub(super) struct FrameBudget {
     follower: FrameFollower,
@@ -130,7 +133,8 @@ impl FrameBudget {
         }
     }
 
-    /// The same for a connection of a client that was just ended for a flood: a tenth is left of what others begin with.
+    /// Creates the budget of a connection whose client just had a connection closed for a flood. A tenth of the usual
+    /// initial budget is left.
     pub(super) fn after_a_flood(frames_per_second: u32) -> Self {
         let mut budget = Self::new(frames_per_second);
         let burst = u64::from(frames_per_second.max(1)) * BURST_SECONDS;
@@ -139,8 +143,8 @@ impl FrameBudget {
         budget
     }
 
-    /// Charges for the frames that begin in `bytes`, and returns what they cost. `sent` bytes went to the client, and
-    /// `credit` frames were accounted for by its requests, since the last time.
+    /// Charges for the frames in `bytes`, and returns their cost. `sent` is the number of bytes sent to the client, and
+    /// `credit` the number of frames credited for its requests, both since the last call.
     pub(super) fn charge(
         &mut self,
         bytes: &[u8],
@@ -163,13 +167,14 @@ impl FrameBudget {
         Ok(cost)
     }
 
-    /// The frame that ends the connection and says why. Requests of later streams than it names were not worked on.
+    /// Returns the GOAWAY frame that ends the connection with a reason. Requests with higher stream ids than it names
+    /// were not processed.
     pub(super) fn goaway(&self) -> Vec<u8> {
         goaway(self.last_stream, b"too many control frames")
     }
 }
 
-/// GOAWAY with `ENHANCE_YOUR_CALM`.
+/// Returns a GOAWAY frame with the error code `ENHANCE_YOUR_CALM`.
 pub(super) fn goaway(last_stream: u32, why: &[u8]) -> Vec<u8> {
     let length = u8::try_from(8 + why.len()).unwrap_or(8);
     let why = if length == 8 { &[] } else { why };
@@ -250,7 +255,7 @@ mod tests {
             .charge(&frame(DATA, 0, 1, 16_384).repeat(5_000), 0, 0)
             .unwrap();
         budget.charge(&frame(DATA, END_STREAM, 1, 1), 0, 0).unwrap();
-        // Three blocks of the largest frame, of which each byte may be a field.
+        // Three header blocks with the maximum frame size, in which each byte may be a field.
         budget
             .charge(&frame(HEADERS, 4, 1, 16_384).repeat(3), 0, 0)
             .unwrap();

@@ -1,4 +1,4 @@
-//! What connections may cost.
+//! The limits of connections.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -6,31 +6,33 @@ use std::time::Duration;
 use nix::sys::resource::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 
-/// What the connections of a listener may cost.
+/// The limits of the connections of a listener.
 #[derive(Debug, Clone, Copy)]
 pub struct ConnectionLimits {
-    /// Open connections.
+    /// Maximum number of open connections.
     pub connections: usize,
-    /// Seconds to send the header of a request.
+    /// Maximum time to send the header of a request, in seconds.
     pub header_seconds: u64,
-    /// How long one connection lasts, and what one client may take.
+    /// The limits of the lifetime of a connection, and of the share of one client.
     pub listener: ListenerLimits,
 }
 
-/// How long one connection lasts, and what one client may take of a listener.
+/// The limits of the lifetime of a connection, and of the share of one client in a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ListenerLimits {
-    /// Seconds that a connection stays open without a request in flight. HTTP/1 connections wait for their next
-    /// request no longer than for a header, if that is less.
+    /// Maximum time that a connection stays open without a request in flight, in seconds. An HTTP/1 connection waits
+    /// for its next request no longer than `header_seconds`, if that is less.
     pub idle_seconds: u64,
-    /// Seconds after which a connection ends once its requests are answered; an HTTP/2 client gets GOAWAY.
+    /// Maximum age of a connection, in seconds. It then ends once its requests are answered; an HTTP/2 client gets
+    /// GOAWAY.
     pub age_seconds: u64,
-    /// Open connections of one client address (of one /64 network in IPv6). None: a quarter of `connections`.
+    /// Maximum number of open connections per client address (per /64 network for IPv6). If missing, a quarter of
+    /// `connections`.
     pub connections_per_address: Option<NonZeroUsize>,
-    /// HTTP/2 control frames that one connection may send in a second, besides those that its requests and the
-    /// answers to them account for; all connections of one client address without a known caller may send eight times as
-    /// many. Header blocks count by their size.
+    /// Maximum number of HTTP/2 control frames per second on one connection, in addition to those that its requests and
+    /// their responses account for. All connections of one client address without a known caller may together send
+    /// eight times as many. Header blocks count by their size.
     pub control_frames: u32,
 }
 
@@ -46,8 +48,8 @@ impl Default for ListenerLimits {
 }
 
 impl ConnectionLimits {
-    /// The same, with no more connections than half of the files that this process may have open: what the calls need
-    /// is files too.
+    /// Returns the same limits, with at most half as many connections as this process may have open files, because
+    /// calls need files as well.
     pub(super) fn within_open_files(self) -> Self {
         let Ok((open_files, _)) = getrlimit(Resource::RLIMIT_NOFILE) else {
             return self;

@@ -1,10 +1,10 @@
-//! The socket: bounded connections, bounded headers, a graceful end.
+//! The TCP listener, with limits on connections and headers, and a graceful shutdown.
 //!
 //! ```text
-//!  accept ─▶ PROXY protocol ─▶ TLS, where there are; then, of each connection
-//!         ─▶ places: a rate and a share for each client ─▶ stream: frames charged, messages followed ─▶ hyper ─▶ router
+//!  accept ─▶ PROXY protocol ─▶ TLS, if configured; then, for each connection
+//!         ─▶ slots: a rate and a share for each client ─▶ stream: frames charged, messages tracked ─▶ hyper ─▶ router
 //!                                                                                 │
-//!                                   idle, old, replaced, or the process stops ────┴──▶ GOAWAY, then closed
+//!                             idle, too old, replaced, or shutdown of the process ┴──▶ GOAWAY, then closed
 //! ```
 
 mod connection;
@@ -60,31 +60,31 @@ use connection::{AnswerBody, ClientConnection};
 use slots::{ConnectionSlot, ConnectionSlots, SlotUse};
 use stream::WatchedStream;
 
-/// How long an ended connection without a request in flight stays open, for its client to hear of it.
+/// Time for which a connection that is being closed stays open without a request in flight, so that its client notices.
 const CLOSING: Duration = Duration::from_secs(1);
-/// The same of one whose place another connection has.
+/// The same time for a connection that was replaced by another one.
 const REPLACED: Duration = Duration::from_millis(100);
-/// How long a connection lasts that is only kept for a probe.
+/// Maximum time for which a connection that may only serve probes stays open.
 const PROBE: Duration = Duration::from_secs(5);
 
-/// A connection as hyper serves it.
+/// A connection served by hyper.
 type ServedConnection<S> =
     auto::Connection<'static, TokioIo<WatchedStream<ClientStream>>, S, TokioExecutor>;
 
-/// A connection to a client, plain or within TLS.
+/// A connection to a client, either plain or with TLS.
 type ClientStream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
-/// The certificate by which an edge terminates TLS.
+/// The certificate with which an edge terminates TLS.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpsFiles {
-    /// Certificate chain, PEM.
+    /// The file of the certificate chain, in PEM format.
     pub cert: PathBuf,
-    /// Private key, PEM.
+    /// The file of the private key, in PEM format.
     pub key: PathBuf,
 }
 
-/// A listener, not yet serving.
+/// A listener that is bound to an address but does not serve yet.
 #[derive(Debug)]
 pub struct BoundListener {
     listener: TcpListener,
@@ -94,7 +94,7 @@ pub struct BoundListener {
 }
 
 impl BoundListener {
-    /// Takes the address.
+    /// Binds to the address.
     pub async fn bind(listen: SocketAddr) -> Result<Self, Error> {
         let failed = |source| Error::Listen { listen, source };
         let listener = TcpListener::bind(listen).await.map_err(failed)?;
@@ -107,7 +107,8 @@ impl BoundListener {
         })
     }
 
-    /// The same with TLS, where there is a certificate; a renewed one is taken up within seconds.
+    /// Returns the same listener with TLS, if a certificate is given. A renewed certificate takes effect within
+    /// seconds.
     pub fn with_certificate(self, files: Option<HttpsFiles>) -> Result<Self, Error> {
         let open = |files: HttpsFiles| {
             let files = Files {
@@ -123,26 +124,26 @@ impl BoundListener {
         Ok(Self { tls, ..self })
     }
 
-    /// The same behind proxies that are believed about whom they speak for.
+    /// Returns the same listener behind trusted proxies, whose statements about client addresses are used.
     #[must_use]
     pub fn behind(self, proxies: TrustedProxies) -> Self {
         Self { proxies, ..self }
     }
 
-    /// Where its paths begin, as this machine reaches it: `https://127.0.0.1:8080`.
+    /// Returns the base URL of the listener on this machine: `https://127.0.0.1:8080`.
     pub fn url(&self) -> String {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         format!("{scheme}://{}", self.address)
     }
 
-    /// The address it listens on, with the port the system chose if 0 was asked for.
+    /// Returns the bound address, with the port that the system chose if the requested port was 0.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves `router` until `shutdown` closes, then lets what is in flight end and waits for `finish`, both together
-    /// within its grace. From when it is told to stop, connections of HTTP/1 end with their next answer, so that their
-    /// clients come back elsewhere.
+    /// Serves `router` until `shutdown` closes, then lets requests in flight finish and waits for `finish`, both within
+    /// the grace period of `shutdown`. As soon as the shutdown is announced, HTTP/1 connections are closed after their
+    /// next response, so that their clients reconnect elsewhere.
     pub async fn serve(
         self,
         router: Router,
@@ -176,7 +177,7 @@ impl BoundListener {
             let Some((stream, peer)) = accepted else {
                 continue;
             };
-            // An answer is one small write; waiting to fill a segment would only delay it.
+            // A response is often one small write, which waiting for a full segment would only delay.
             let _ = stream.set_nodelay(true);
             let peer = proxies::canonical(peer);
             if server.proxies.announces(peer) {
@@ -184,7 +185,7 @@ impl BoundListener {
             } else if let Some(slot) = server.admit(peer) {
                 open.spawn(Arc::clone(&server).serve(stream, peer, slot));
             } else {
-                // Reset, so that nothing of it is left here.
+                // The connection is reset, so that no state of it remains.
                 let _ = stream.set_zero_linger();
             }
         }
@@ -207,7 +208,7 @@ impl BoundListener {
         match self.listener.accept().await {
             Ok(accepted) => Some(accepted),
             Err(error) => {
-                // Out of descriptors, usually: let some connections end first.
+                // Usually the process is out of file descriptors, so some connections are closed first.
                 tracing::warn!(%error, "a connection could not be accepted");
                 slots.make_room();
                 tokio::time::sleep(Duration::from_millis(50)).await;
@@ -222,7 +223,7 @@ fn builder(limits: &ConnectionLimits) -> Builder<TokioExecutor> {
     builder
         .http1()
         .timer(TokioTimer::new())
-        // Against slow-loris: a header arrives in time or not at all.
+        // The timeout protects against slow-loris attacks.
         .header_read_timeout(limits.header())
         .max_buf_size(http1::MAX_HEAD);
     builder
@@ -234,21 +235,22 @@ fn builder(limits: &ConnectionLimits) -> Builder<TokioExecutor> {
     builder
 }
 
-/// What all connections of a listener share.
+/// The state that all connections of a listener share.
 struct HttpServer {
     router: Router,
     slots: Arc<ConnectionSlots>,
     builder: Builder<TokioExecutor>,
     limits: ConnectionLimits,
     shutdown: Shutdown,
-    /// Cancelled when nothing new is taken.
+    /// A token that is cancelled when no new connections are accepted.
     closing: CancellationToken,
     tls: Option<LiveConfig<ServerConfig>>,
     proxies: TrustedProxies,
 }
 
 impl HttpServer {
-    /// Takes a slot for a connection of `peer`. One of a trusted proxy is that of many clients, and has no share of its own.
+    /// Takes a slot for a connection of `peer`. A connection of a trusted proxy serves many clients, so it is not
+    /// limited to the share of one client.
     fn admit(&self, peer: SocketAddr) -> Option<ConnectionSlot> {
         if self.proxies.contains(peer.ip()) {
             self.slots.admit_proxy(peer)
@@ -257,7 +259,7 @@ impl HttpServer {
         }
     }
 
-    /// Serves a connection that begins with the PROXY protocol, as one of the client that this names.
+    /// Serves a connection that begins with the PROXY protocol, as a connection of the client that the header names.
     async fn serve_announced(self: Arc<Self>, mut stream: TcpStream, proxy: SocketAddr) {
         let reading = proxies::read_proxy_header(&mut stream);
         let client = match tokio::time::timeout(self.limits.header(), reading).await {
@@ -274,8 +276,8 @@ impl HttpServer {
         }
     }
 
-    /// The connection to a client, within TLS where there is a certificate; none where the handshake fails or takes as long
-    /// as no header may.
+    /// Opens the connection to a client, with TLS if there is a certificate. Returns `None` if the handshake fails or
+    /// takes longer than a header may take.
     async fn open(&self, stream: TcpStream, connection: &ClientConnection) -> Option<ClientStream> {
         let Some(tls) = &self.tls else {
             return Some(Either::Left(stream));
@@ -296,7 +298,7 @@ impl HttpServer {
         }
     }
 
-    /// Serves one connection to its end.
+    /// Serves one connection until it ends.
     async fn serve(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, slot: ConnectionSlot) {
         let (connection, use_for) = (Arc::clone(&slot.connection), slot.use_for);
         let Some(stream) = self.open(stream, &connection).await else {
@@ -324,7 +326,7 @@ impl HttpServer {
         }
     }
 
-    /// Answers one request.
+    /// Responds to one request.
     async fn answer(
         &self,
         mut request: Request<Incoming>,
@@ -357,8 +359,8 @@ impl HttpServer {
         }))
     }
 
-    /// Lets a connection go on until it ends by itself or has to: without a request for too long, at its greatest age,
-    /// when another one has its place, or when the process stops.
+    /// Drives a connection until it ends by itself or has to be closed: because it is idle or too old, because another
+    /// connection replaces it, or because the process shuts down.
     async fn drive<S>(
         &self,
         mut served: Pin<&mut ServedConnection<S>>,
@@ -369,7 +371,7 @@ impl HttpServer {
     {
         let oldest = connection.opened() + self.limits.age();
         let reason = loop {
-            // Requests begin and end meanwhile, so it is looked again after the shortest time that one may be idle.
+            // Requests begin and end in the meantime, so the state is checked again after at most the idle time.
             let soon = Instant::now() + self.limits.idle();
             let wake = self.idle_end(connection).map_or(soon, |end| end.min(soon));
             tokio::select! {
@@ -412,8 +414,8 @@ impl HttpServer {
         }
     }
 
-    /// When a connection has been without a request for too long; none while there is one. The first has as long as a
-    /// header may take.
+    /// Returns the time at which a connection will have been idle for too long, or `None` while a request is in flight.
+    /// The first request has as much time as a header may take.
     fn idle_end(&self, connection: &ClientConnection) -> Option<Instant> {
         let patience = if connection.is_used() {
             self.limits.idle()
@@ -423,7 +425,7 @@ impl HttpServer {
         connection.idle_since().map(|since| since + patience)
     }
 
-    /// Makes a client wait whose connection was ended because it broke the protocol, or sent what nobody needs.
+    /// Penalises the client of a connection that was closed because of a protocol error or excessive frames.
     fn note_end(
         &self,
         ended: Result<(), Box<dyn std::error::Error + Send + Sync>>,

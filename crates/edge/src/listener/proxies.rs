@@ -1,8 +1,8 @@
-//! Proxies in front of a listener, and whom they say they speak for.
+//! Trusted proxies in front of a listener, and the client addresses that they state.
 //!
 //! ```text
 //!  client ─▶ proxy ─▶ listener: PROXY protocol before the first byte ─▶ X-Forwarded-For or Forwarded of each request
-//!            trusted networks alone are believed; anybody else is the client
+//!            only proxies in trusted networks are believed; any other peer is itself the client
 //! ```
 
 use std::io;
@@ -13,29 +13,29 @@ use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// The proxies that a listener believes. None unless the configuration names any.
+/// The proxies whose statements about client addresses are trusted. The default trusts none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TrustedProxies {
-    /// Where they are: addresses, and networks such as `10.0.0.0/8`.
+    /// The networks of the proxies: addresses, and networks such as `10.0.0.0/8`.
     #[serde(serialize_with = "write_networks", deserialize_with = "read_networks")]
     pub networks: Vec<IpNet>,
-    /// The header in which they name the client.
+    /// The header in which the proxies name the client.
     pub header: ForwardingHeader,
-    /// Whether each of their connections begins with the PROXY protocol, version 1 or 2.
+    /// Whether each connection of the proxies begins with the PROXY protocol, version 1 or 2.
     pub proxy_protocol: bool,
 }
 
-/// The header in which a proxy names whom it speaks for.
+/// The header in which a proxy names its client.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ForwardingHeader {
-    /// `X-Forwarded-For`: addresses, the nearest proxy's client last.
+    /// `X-Forwarded-For`: a list of addresses, of which each proxy appends that of its client.
     #[default]
     XForwardedFor,
-    /// `Forwarded` (RFC 7239), whose `for` is taken.
+    /// `Forwarded` (RFC 7239), of which the parameter `for` is used.
     Forwarded,
-    /// None: the address comes by the PROXY protocol, or is that of the connection.
+    /// No header: the address is that of the PROXY protocol or of the connection.
     None,
 }
 
@@ -60,7 +60,7 @@ fn write_networks<S: Serializer>(networks: &[IpNet], serializer: S) -> Result<S:
 }
 
 impl TrustedProxies {
-    /// Whether what comes from `address` is believed.
+    /// Returns whether `address` belongs to a trusted proxy.
     pub(super) fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.networks
@@ -68,13 +68,13 @@ impl TrustedProxies {
             .any(|network| network.contains(&address))
     }
 
-    /// Whether a connection from `peer` begins with the PROXY protocol.
+    /// Returns whether a connection from `peer` begins with the PROXY protocol.
     pub(super) fn announces(&self, peer: SocketAddr) -> bool {
         self.proxy_protocol && self.contains(peer.ip())
     }
 
-    /// The client that made a request: the last address in the header that is not a trusted proxy's itself. Whoever is not
-    /// trusted is the client, whatever it writes. A port that is not named is 0.
+    /// Returns the client that made a request: the last address in the header that is not itself a trusted proxy. If
+    /// `peer` is not trusted, it is the client, whatever the header contains. A missing port is 0.
     pub(super) fn client(&self, peer: SocketAddr, headers: &HeaderMap) -> SocketAddr {
         if !self.contains(peer.ip()) {
             return peer;
@@ -94,7 +94,7 @@ impl TrustedProxies {
         let hops = fields.iter().rev().flat_map(|field| field.rsplit(','));
         let mut client = peer;
         for hop in hops {
-            // Behind what nobody can read anything may stand.
+            // An unreadable entry may have been written by anyone, and so may all entries before it.
             let Some(address) = read(hop.trim()) else {
                 break;
             };
@@ -107,7 +107,7 @@ impl TrustedProxies {
     }
 }
 
-/// An address with or without a port; one of IPv6 with a port has brackets.
+/// Parses an address with or without a port. An IPv6 address with a port is in brackets.
 fn read_address(text: &str) -> Option<SocketAddr> {
     let bare = text.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
     let ip = bare.unwrap_or(text).parse::<IpAddr>().ok();
@@ -118,7 +118,7 @@ fn read_address(text: &str) -> Option<SocketAddr> {
     Some(canonical(address))
 }
 
-/// The `for` of one element of `Forwarded` (RFC 7239, section 4).
+/// Parses the parameter `for` of one element of `Forwarded` (RFC 7239, section 4).
 fn read_forwarded(element: &str) -> Option<SocketAddr> {
     let pairs = element.split(';').map(str::trim);
     let mut named = pairs.filter_map(|pair| {
@@ -128,18 +128,18 @@ fn read_forwarded(element: &str) -> Option<SocketAddr> {
     read_address(named.next()?.trim_matches('"'))
 }
 
-/// An IPv4 client of a listener on IPv6 is known by its IPv4 address.
+/// Converts an IPv4-mapped IPv6 address to IPv4, so that an IPv4 client of an IPv6 listener has its IPv4 address.
 pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-/// The first bytes of version 2, longer than the shortest header of version 1.
+/// The signature of version 2, which is longer than the shortest header of version 1.
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
-/// The longest header of version 1, with its end of line.
+/// Maximum length of a header of version 1, including the line break, in bytes.
 const LONGEST_LINE: usize = 107;
 
-/// Reads the header of the PROXY protocol (haproxy.org, proxy-protocol.txt, versions 1 and 2) to its last byte, and gives
-/// the client that it names; none where the proxy speaks for itself, as in its health checks.
+/// Reads a header of the PROXY protocol (haproxy.org, proxy-protocol.txt, versions 1 and 2), and not a byte more.
+/// Returns the client that it names, or `None` if the proxy connects on its own behalf, as for health checks.
 pub(super) async fn read_proxy_header(
     stream: &mut (impl AsyncRead + Unpin),
 ) -> io::Result<Option<SocketAddr>> {
@@ -173,9 +173,9 @@ async fn read_binary(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option
     let mut body = vec![0; usize::from(u16::from_be_bytes([high, low]))];
     stream.read_exact(&mut body).await?;
     match command {
-        // LOCAL.
+        // The command LOCAL.
         0x20 => return Ok(None),
-        // PROXY.
+        // The command PROXY.
         0x21 => {}
         _ => return Err(no_header()),
     }
@@ -195,7 +195,7 @@ async fn read_binary(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option
                 .fold(0, |port, byte| port << 8 | u16::from(*byte));
             SocketAddr::new(Ipv6Addr::from(*ip).into(), port)
         }
-        // A socket of this machine, or one that is not told.
+        // A Unix socket, or an unspecified address family.
         _ => return Ok(None),
     };
     Ok(Some(canonical(address)))
@@ -242,12 +242,12 @@ mod tests {
         assert_eq!(via("10.0.0.1:9", "192.0.2.7:443"), "192.0.2.7:443");
         assert_eq!(via("[fd00::1]:9", "2001:db8::7"), "[2001:db8::7]:0");
         assert_eq!(via("[fd00::1]:9", "[2001:db8::7]:5"), "[2001:db8::7]:5");
-        // What stands before the nearest untrusted one, its client made up.
+        // Addresses before the last untrusted one are ignored, because its client may have made them up.
         assert_eq!(
             via("10.0.0.1:9", "198.51.100.1, 192.0.2.7, 10.2.3.4"),
             "192.0.2.7:0"
         );
-        // Nobody trusted, nobody believed.
+        // The header of an untrusted peer is ignored.
         assert_eq!(via("192.0.2.7:9", "198.51.100.1"), "192.0.2.7:9");
         assert_eq!(via("10.0.0.1:9", "198.51.100.1, nonsense"), "10.0.0.1:9");
         let both = [

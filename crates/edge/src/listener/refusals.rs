@@ -1,24 +1,24 @@
-//! The answers of the listener itself, to requests that no service gets.
+//! Responses of the listener itself, to requests that are not passed to the service.
 
 use axum::body::Body;
 use http::{HeaderValue, Method, Response, StatusCode, header};
 use wardgate_mcp::error_code::{INTERNAL_ERROR, INVALID_REQUEST};
 
-/// The method of the request that stands in for one that is refused. Whoever sends it gets the same refusal.
+/// The method of the request that replaces a refused one. A client that sends this method gets the same response.
 const STAND_IN: &str = "WARDGATE-REFUSED";
 
-/// A fault of a message's framing, for which it cannot be read in one way only.
+/// The fault in the framing of a message that makes it ambiguous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FramingFault {
     /// A line ends with LF alone.
     BareLineFeed,
-    /// Content-Length and Transfer-Encoding.
+    /// The message has both Content-Length and Transfer-Encoding.
     TwoLengths,
-    /// A transfer coding other than `chunked` alone.
+    /// The transfer coding is not just `chunked`.
     TransferEncoding,
-    /// A length that is no decimal number, or several of them.
+    /// The length is not a decimal number, or there are several.
     ContentLength,
-    /// A chunked body that is not well-formed.
+    /// The chunked body is not well-formed.
     Chunk,
 }
 
@@ -59,7 +59,8 @@ impl FramingFault {
         }
     }
 
-    /// The head of a request that hyper reads instead of the refused one, so that the refusal comes in its turn.
+    /// Returns the head of a request that hyper reads instead of the refused one, so that the refusal is sent in order
+    /// after earlier responses.
     pub(super) fn substitute_head(self) -> String {
         format!(
             "{STAND_IN} /{} HTTP/1.1\r\nConnection: close\r\n\r\n",
@@ -68,7 +69,7 @@ impl FramingFault {
     }
 }
 
-/// The answer to a request that stands in for a refused one; none for every other.
+/// Returns the response to a request that replaces a refused one, or `None` for any other request.
 pub(super) fn answer_to_substitute(method: &Method, path: &str) -> Option<Response<Body>> {
     if method.as_str() != STAND_IN {
         return None;
@@ -88,7 +89,7 @@ pub(super) fn answer_to_substitute(method: &Method, path: &str) -> Option<Respon
     ))
 }
 
-/// The answer where no place is left but those for probes.
+/// Returns the response for a connection that may only serve probes because no other slot is free.
 pub(super) fn too_many_connections() -> Response<Body> {
     let mut response = refusal(
         StatusCode::SERVICE_UNAVAILABLE,
@@ -100,7 +101,7 @@ pub(super) fn too_many_connections() -> Response<Body> {
     response
 }
 
-/// A JSON-RPC error, since that is what clients of MCP show; others find `error.message` where they look for it.
+/// Creates a JSON-RPC error, because MCP clients display it. Other clients find the message in `error.message` as well.
 fn refusal(status: StatusCode, code: i64, message: &str) -> Response<Body> {
     let body = serde_json::json!({
         "jsonrpc": "2.0",

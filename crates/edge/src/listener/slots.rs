@@ -1,16 +1,16 @@
-//! The slots for open connections, and which client gets one.
+//! Slots for open connections, and their distribution among clients.
 //!
 //! ```text
-//!  new connection ─▶ does its address open too many of them? ──yes──▶ closed at once
+//!  new connection ─▶ does its address open connections too fast? ──yes──▶ closed at once
 //!                        │ no
 //!                        ▼
-//!                    share of its address left, and a slot free?  ──yes──▶ served
+//!                    address below its share, and a slot free?  ──yes──▶ served
 //!                        │ no
 //!                        ▼
-//!              an idle connection of the address with the most of them ──▶ ends, and the new one is served
+//!              an idle connection of the address with the most connections ──▶ closed, and the new one is served
 //!                        │ none
 //!                        ▼
-//!              kept back for probes: everything else gets 503, or GOAWAY
+//!              reserved slot for probes: everything else gets 503, or GOAWAY
 //! ```
 
 use std::cmp::Reverse;
@@ -26,28 +26,31 @@ use wardgate_telemetry::names;
 use super::connection::{ClientConnection, ClientNetwork};
 use super::token_bucket::{BudgetExceeded, TokenBucket};
 
-/// Connections that are only asked whether they are probes, at once. The oldest one gives way to a new one.
+/// Maximum number of connections in reserved slots, which serve only probes. A new one replaces the oldest one.
 const PROBE_PLACES: usize = 64;
-/// Connections in so much time that may take the place of an idle one. It bounds what a client costs that opens
-/// connections as fast as they are taken away, and spreads it evenly.
+/// Maximum number of new connections in a `REPLACEMENT_WINDOW` that may replace an idle one. It bounds and smooths the
+/// cost of a client that opens connections as fast as they are closed.
 const REPLACEMENTS: u32 = 16;
-/// How many of them clients may use up that have their share.
+/// The part of these replacements that is available to clients that already have their share.
 const REPLACEMENTS_WITHIN_A_SHARE: u32 = 8;
 const REPLACEMENT_WINDOW: Duration = Duration::from_millis(50);
-/// All connections of a client without a known caller may send as many control frames as so many of them.
+/// Control frame budget of all connections of a client without a known caller, as a multiple of the budget of one
+/// connection.
 const CONNECTIONS_FRAMES: u64 = 8;
-/// A new connection costs its client as much as so many control frames; it is given back if a caller gets known.
+/// Cost of a new connection, in control frames of its client's budget. It is refunded if a caller on the connection
+/// becomes known.
 const CONNECTION_COST: u64 = 64;
-/// How long a client may save up control frames; or for one connection for each of its places, if that is more.
+/// Capacity of the budget of a client, in seconds of its rate; or the cost of one connection for each slot of its
+/// share, if that is more.
 const BURST_SECONDS: u64 = 2;
-/// How often clients are forgotten of which there is nothing to remember.
+/// Interval at which clients without any state are removed.
 const SWEEP: Duration = Duration::from_secs(1);
-/// What a connection that was ended for its control frames adds to the wait of the next HTTP/2 connections of its
-/// client, and the longest such wait.
+/// Time by which a connection that was closed for its control frames extends the delay of its client's next HTTP/2
+/// connections, and the maximum of the delay.
 const PENALTY: Duration = Duration::from_secs(1);
 const LONGEST_PENALTY: Duration = Duration::from_secs(5);
 
-/// The open connections of a listener.
+/// The table of the open connections of a listener.
 #[derive(Debug)]
 pub(super) struct ConnectionSlots {
     connections: usize,
@@ -62,7 +65,7 @@ struct SlotState {
     served: HashMap<u64, Arc<ClientConnection>>,
     probes: BTreeMap<u64, Arc<ClientConnection>>,
     clients: HashMap<ClientNetwork, ClientConnections>,
-    /// Replacements in the window that began then.
+    /// The start of the current window, and the number of replacements in it.
     replacements: (Instant, u32),
     swept: Instant,
 }
@@ -70,21 +73,21 @@ struct SlotState {
 #[derive(Debug)]
 struct ClientConnections {
     served: usize,
-    /// For new connections, and for control frames of those without a known caller.
+    /// The budget for new connections, and for control frames of connections without a known caller.
     budget: TokenBucket,
-    /// Its next HTTP/2 connections are not read before.
+    /// The time until which the client's next HTTP/2 connections are not read.
     penalty: Option<Instant>,
 }
 
-/// The use that a connection may be put to.
+/// The use that a connection may make of its slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SlotUse {
     Everything,
-    /// No slot is free but one that is kept back.
+    /// The connection may only serve probes, because only a reserved slot was free.
     Probes,
 }
 
-/// A slot of one open connection, freed when it is dropped.
+/// The slot of one open connection, which is freed on drop.
 #[derive(Debug)]
 pub(super) struct ConnectionSlot {
     id: u64,
@@ -110,12 +113,12 @@ impl ConnectionSlots {
         })
     }
 
-    /// Takes a slot for a new connection of `peer`; none where its client opens connections too fast.
+    /// Takes a slot for a new connection of `peer`. Returns `None` if its client opens connections too fast.
     pub(super) fn admit(self: &Arc<Self>, peer: SocketAddr) -> Option<ConnectionSlot> {
         self.admit_within(peer, self.per_address)
     }
 
-    /// The same for a proxy, whose connections are those of many clients: it may have every slot.
+    /// Takes a slot for a connection of a proxy. It may use every slot, because its connections serve many clients.
     pub(super) fn admit_proxy(self: &Arc<Self>, proxy: SocketAddr) -> Option<ConnectionSlot> {
         self.admit_within(proxy, self.connections)
     }
@@ -162,7 +165,7 @@ impl ConnectionSlots {
         })
     }
 
-    /// Ends some connections because the process cannot open any more.
+    /// Closes some connections because the process cannot open any more.
     pub(super) fn make_room(&self) {
         let mut state = self.state();
         while let Some((_, probe)) = state.probes.pop_first() {
@@ -175,7 +178,7 @@ impl ConnectionSlots {
         }
     }
 
-    /// Makes the next HTTP/2 connections of a client wait, because one was ended for what it sent.
+    /// Delays the next HTTP/2 connections of a client, because one of its connections was closed for what it sent.
     pub(super) fn penalise(&self, network: ClientNetwork, reason: &'static str) {
         counter!(names::ENDED_CONNECTIONS, "reason" => reason).increment(1);
         let now = Instant::now();
@@ -209,8 +212,8 @@ impl SlotState {
         self.clients.get(&network).map_or(0, |client| client.served)
     }
 
-    /// Ends an idle connection for the sake of a new one of `network`: one of the same client where the client has its
-    /// share, else one of the client with the most connections, if that has more than the new one's.
+    /// Closes an idle connection in favour of a new one of `network`: one of the same client if the client has its
+    /// share; otherwise one of the same client, or of a client that has more connections than the new one's.
     fn replace(&mut self, network: ClientNetwork, has_its_share: bool) -> bool {
         if !self.may_replace(has_its_share) {
             return false;
@@ -225,8 +228,9 @@ impl SlotState {
         is_ended
     }
 
-    /// Ends an idle connection among those that `may_go` says may, by client and its connections: of the client with the
-    /// most of them, those without a known caller first, then those that have been idle longest.
+    /// Closes an idle connection among those that `may_go` allows by client and number of connections. It prefers
+    /// connections of the client with the most of them, then those without a known caller, then those that have been
+    /// idle longest.
     fn end_idle(&mut self, may_go: impl Fn(ClientNetwork, usize) -> bool) -> bool {
         let idle = self.served.iter().filter_map(|(id, connection)| {
             let of_client = self.served_of(connection.network);
@@ -268,7 +272,7 @@ impl SlotState {
         Some(connection)
     }
 
-    /// Forgets clients of which there is nothing to remember.
+    /// Removes clients without any state.
     fn sweep(&mut self) {
         let now = Instant::now();
         if now.duration_since(self.swept) < SWEEP {
@@ -284,20 +288,20 @@ impl SlotState {
 }
 
 impl ConnectionSlot {
-    /// Until when an HTTP/2 connection of this client is not read.
+    /// Returns the time until which an HTTP/2 connection of this client must not be read, if it is in the future.
     pub(super) fn penalty(&self) -> Option<Instant> {
         let state = self.slots.state();
         let client = state.clients.get(&self.connection.network)?;
         client.penalty.filter(|end| *end > Instant::now())
     }
 
-    /// Makes the next HTTP/2 connections of this client wait, because this one was ended for what it sent.
+    /// Delays the next HTTP/2 connections of this client, because this connection was closed for what it sent.
     pub(super) fn penalise(&self, reason: &'static str) {
         self.slots.penalise(self.connection.network, reason);
     }
 
-    /// Charges the client for control frames of a connection without a known caller. Each connection may have a budget,
-    /// but not all that a client may open at once.
+    /// Charges the client for control frames of a connection without a known caller. It bounds the total of all
+    /// connections that a client may open, beside the budget of each connection.
     pub(super) fn charge_client(&self, cost: u64) -> Result<(), BudgetExceeded> {
         if cost == 0 || self.connection.has_known_caller() {
             return Ok(());
@@ -336,7 +340,7 @@ mod tests {
         assert_eq!(third.use_for, SlotUse::Everything);
         assert!(first.connection.replaced.is_cancelled());
         assert!(!second.connection.replaced.is_cancelled());
-        // Dropping what gave its place up gives no second place back.
+        // Dropping a connection that was already replaced frees no second slot.
         drop(first);
         let _requests = [&second, &third].map(|slot| slot.connection.begin_request());
         assert_eq!(admit(&slots, 1).use_for, SlotUse::Probes);

@@ -1,4 +1,5 @@
-//! The bytes of one connection, watched on their way to hyper: what HTTP/2 frames cost, and where HTTP/1 messages begin.
+//! A wrapper of a client connection that charges for HTTP/2 frames and checks the framing of HTTP/1 messages before
+//! hyper reads the bytes.
 
 use std::io;
 use std::pin::Pin;
@@ -15,48 +16,49 @@ use super::http2::{EMPTY_SETTINGS, FrameBudget, FrameFollower, PREFACE, goaway};
 use super::slots::{ConnectionSlot, SlotUse};
 use super::token_bucket::BudgetExceeded;
 
-/// How long a connection that was ended for its frames is left open and unread, so that its client finds GOAWAY before
-/// the connection is gone, and cannot send on.
+/// Time for which a connection that was ended for its frames stays open without being read, so that its client receives
+/// GOAWAY before the connection is closed, and cannot send more.
 const LINGER: Duration = Duration::from_secs(1);
-/// After a read with so many control frames, other connections have their turn before the next one.
+/// Cost of the frames in one read, in control frames, after which the task yields to other connections.
 const FRAMES_OF_A_TURN: u64 = 64;
-/// Bytes read at once where they are kept back first.
+/// Number of bytes that are read at once into the buffer of held bytes.
 const READ: usize = 8 * 1024;
 
-/// A watched stream.
+/// A stream whose bytes are checked.
 pub(super) struct WatchedStream<S> {
     stream: S,
     protocol: Protocol,
-    /// Read and not yet handed on.
+    /// The bytes that were read and not yet passed on.
     held: BytesMut,
-    /// How many of them may be.
+    /// The number of held bytes that may be passed on.
     released: usize,
     slot: ConnectionSlot,
     control_frames: u32,
 }
 
 enum Protocol {
-    /// Too little has come to know.
+    /// Too few bytes have arrived to determine the protocol.
     Unknown,
-    /// HTTP/2, not read before then.
+    /// HTTP/2, which is not read before this time.
     Waiting(Pin<Box<Sleep>>),
     Http2(Box<Http2>),
     Http1(MessageFollower),
-    /// What was refused is the last; what the client sends behind it is read, lest it lose the refusal, and discarded.
+    /// A message was refused, and it is the last one. Further bytes are read, so that the client does not lose the
+    /// response, and discarded.
     Discarding,
-    /// The client has sent all.
+    /// The client has sent everything.
     Ended,
-    /// Ended for its frames; what hyper still writes goes nowhere.
+    /// The connection was ended for its frames. Whatever hyper still writes is discarded.
     Lingering(Pin<Box<Sleep>>),
 }
 
 struct Http2 {
     budget: FrameBudget,
-    /// Of what is sent to the client: GOAWAY fits between frames alone.
+    /// The frames that are sent to the client. GOAWAY can only be inserted between two frames.
     outgoing: FrameFollower,
-    /// Bytes sent since frames were charged for.
+    /// The number of bytes sent since frames were last charged.
     sent: u64,
-    /// Whether the last read had so many frames that others have their turn.
+    /// Whether the task yields before the next read, because the last read had many frames.
     yields: bool,
 }
 
@@ -72,7 +74,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WatchedStream<S> {
         }
     }
 
-    /// Copies the released bytes into `buffer`; whether there were any.
+    /// Copies released bytes into `buffer`. Returns whether there were any.
     fn read_released(&mut self, buffer: &mut ReadBuf<'_>) -> bool {
         let length = self.released.min(buffer.remaining());
         if length == 0 {
@@ -89,13 +91,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WatchedStream<S> {
         true
     }
 
-    /// Reads more into `held`; none at the end of the stream.
+    /// Reads more bytes into `held`. Returns 0 at the end of the stream.
     fn poll_more(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         self.held.reserve(READ);
         poll_read_buf(Pin::new(&mut self.stream), context, &mut self.held)
     }
 
-    /// Which protocol the bytes held so far are of; still unknown while they are the beginning of HTTP/2's preface.
+    /// Determines the protocol from the bytes held so far. It stays unknown while they are a prefix of the HTTP/2
+    /// preface.
     fn decide(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         let length = self.held.len().min(PREFACE.len());
         if self.held.get(..length) != PREFACE.get(..length) {
@@ -137,8 +140,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WatchedStream<S> {
         }
     }
 
-    /// Whether frames of that cost are within what the connection may send, and within what all connections of its
-    /// client may where no caller of this one is known.
+    /// Returns whether frames with this cost are within the budget of the connection and, if it has no known caller,
+    /// within that of all connections of its client.
     fn is_within(&self, cost: Result<u64, BudgetExceeded>) -> bool {
         let of_client = |cost| self.slot.charge_client(cost);
         cost.and_then(of_client).is_ok()
@@ -161,7 +164,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WatchedStream<S> {
         }
     }
 
-    /// Reads what comes next of HTTP/2 right into `buffer`, and charges for it; whether that ended the connection.
+    /// Reads HTTP/2 bytes directly into `buffer`, and charges for them. Returns whether that ended the connection.
     fn poll_http2(
         &mut self,
         context: &mut Context<'_>,
@@ -207,14 +210,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WatchedStream<S> {
         self.protocol = Protocol::Lingering(Box::pin(tokio::time::sleep(LINGER)));
     }
 
-    /// Writes the last that the client gets, if the socket takes it at once, and says that nothing more comes.
+    /// Writes the last bytes to the client, if the socket accepts them immediately, and shuts down the write side.
     fn try_write(&mut self, context: &mut Context<'_>, bytes: &[u8]) {
         let mut stream = Pin::new(&mut self.stream);
         let _ = stream.as_mut().poll_write(context, bytes);
         let _ = stream.poll_shutdown(context);
     }
 
-    /// Counts what hyper sent.
+    /// Accounts for bytes that hyper sent.
     fn note_sent(&mut self, bytes: &[u8]) {
         if let Protocol::Http2(http2) = &mut self.protocol {
             http2.sent += bytes.len() as u64;
@@ -237,7 +240,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for WatchedStream<S> {
             match &mut this.protocol {
                 Protocol::Unknown => {
                     if ready!(this.poll_more(context))? == 0 {
-                        // The rest of whatever it was.
+                        // The stream ended, so the held bytes are passed on whatever they are.
                         this.released = this.held.len();
                         this.protocol = Protocol::Ended;
                     } else {

@@ -1,4 +1,4 @@
-//! The listener over TCP: what it ends, whom it serves, what it refuses.
+//! Tests of the listener over TCP: closing of connections, distribution of slots, and refusals.
 
 use std::net::Ipv4Addr;
 use std::num::NonZeroUsize;
@@ -15,9 +15,9 @@ const PING: u8 = 6;
 const GOAWAY: u8 = 7;
 const NO_ERROR: u32 = 0;
 const ENHANCE_YOUR_CALM: u32 = 0xb;
-/// `GET /health` of host `a` (RFC 7541, appendices A and C).
+/// The header block of `GET /health` with the host `a` (RFC 7541, appendices A and C).
 const GET_HEALTH: &[u8] = b"\x82\x86\x44\x07/health\x41\x01a";
-/// `GET /pending`, which is not answered.
+/// The header block of `GET /pending`, which gets no response.
 const GET_PENDING: &[u8] = b"\x82\x86\x44\x08/pending\x41\x01a";
 
 struct RunningListener {
@@ -71,7 +71,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A client that reads and writes frames.
+/// A client that reads and writes HTTP/2 frames.
 struct Http2Client(TcpStream);
 
 impl Http2Client {
@@ -89,7 +89,7 @@ impl Http2Client {
         self.0.write_all(frame).await.unwrap();
     }
 
-    /// Kind, flags and payload of the next frame; none when the connection is closed.
+    /// Returns the type, flags and payload of the next frame, or `None` if the connection is closed.
     async fn next(&mut self) -> Option<(u8, u8, Vec<u8>)> {
         let mut header = [0; 9];
         self.0.read_exact(&mut header).await.ok()?;
@@ -99,7 +99,7 @@ impl Http2Client {
         Some((header[3], header[4], payload))
     }
 
-    /// Acknowledges whatever it is asked to until the connection is closed; the error code of the last GOAWAY.
+    /// Acknowledges frames until the connection is closed. Returns the error code of the last GOAWAY.
     async fn until_closed(&mut self) -> Option<u32> {
         let mut code = None;
         while let Some((kind, flags, payload)) = self.next().await {
@@ -114,7 +114,7 @@ impl Http2Client {
         code
     }
 
-    /// Waits for the head of an answer.
+    /// Waits for the head of a response.
     async fn answered(&mut self) {
         while let Some((kind, ..)) = self.next().await {
             if kind == 1 {
@@ -125,7 +125,7 @@ impl Http2Client {
     }
 }
 
-/// The error code of the last GOAWAY among frames.
+/// Returns the error code of the last GOAWAY in a sequence of frames.
 fn goaway(mut frames: &[u8]) -> Option<u32> {
     let mut code = None;
     while let Some((header, rest)) = frames.split_at_checked(9) {
@@ -139,7 +139,7 @@ fn goaway(mut frames: &[u8]) -> Option<u32> {
     code
 }
 
-/// Everything that comes back for `text` on a connection of its own.
+/// Sends `text` on a separate connection, and returns everything that is received.
 async fn exchange(address: SocketAddr, text: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(text.as_bytes()).await.unwrap();
@@ -170,7 +170,7 @@ async fn an_http2_connection_without_a_request_in_flight_gets_goaway_and_ends() 
     busy.send(&frame(1, 5, 1, GET_PENDING)).await;
     idle.send(&frame(1, 5, 1, GET_HEALTH)).await;
     assert_eq!(idle.until_closed().await, Some(NO_ERROR));
-    // As old, but with a request: it is still answered.
+    // This connection is as old, but it has a request in flight, so it still gets a response.
     busy.send(&frame(1, 5, 3, GET_HEALTH)).await;
     busy.answered().await;
 }
@@ -198,7 +198,7 @@ async fn a_connection_of_the_greatest_age_gets_goaway_and_ends_with_its_requests
     while let Some((kind, _, payload)) = old.next().await {
         if kind == GOAWAY {
             assert_eq!(payload[4..8], NO_ERROR.to_be_bytes());
-            // The request goes on until its client gives it up.
+            // The request stays in flight until its client cancels it.
             old.send(&frame(3, 0, 1, &8_u32.to_be_bytes())).await;
             old.until_closed().await;
             return;
@@ -227,7 +227,7 @@ async fn every_flood_of_control_frames_ends_its_connection_with_goaway() {
         client.send(&frame(1, 4, 1, GET_PENDING)).await;
         let (mut reading, mut writing) = client.0.into_split();
         let several = frames.concat();
-        // As much as it takes, and no more than that.
+        // The client sends until the connection is closed.
         let sending = tokio::spawn(async move {
             for _ in 0..10_000 {
                 if writing.write_all(&several).await.is_err() {
@@ -289,7 +289,7 @@ async fn a_client_with_its_share_of_busy_connections_gets_503_and_its_probes_are
         stream.write_all(PENDING.as_bytes()).await.unwrap();
         busy.push(stream);
     }
-    // Until both are being worked on, one of them may still be replaced.
+    // Until both connections have requests in flight, one of them may still be replaced.
     let refused = loop {
         let answer = exchange(
             served.address,
@@ -365,7 +365,7 @@ async fn a_message_that_can_be_read_in_two_ways_is_refused_with_400() {
         let answer = exchange(served.address, &format!("{echo}{fields}")).await;
         assert!(answer.starts_with("HTTP/1.1 400 "), "{fields}: {answer}");
         assert!(answer.contains(told), "{fields}: {answer}");
-        // Behind a good one, whose answer comes first.
+        // The refused message follows a valid one, whose response is sent first.
         let answers = exchange(served.address, &format!("{good}{echo}{fields}")).await;
         let (first, second) = answers.split_once("\r\n\r\nab").unwrap();
         assert!(first.starts_with("HTTP/1.1 200 "), "{fields}: {first}");
@@ -406,7 +406,7 @@ async fn when_the_process_stops_http2_clients_get_goaway_and_serving_ends() {
     served.serving.await.unwrap();
 }
 
-/// A certificate of `localhost`, signed by itself, and its files.
+/// The files of a self-signed certificate of `localhost`.
 struct SelfSigned {
     dir: tempfile::TempDir,
 }
@@ -427,7 +427,7 @@ impl SelfSigned {
         }
     }
 
-    /// A new certificate and key in the same files, and the certificate.
+    /// Writes a new certificate and key to the same files, and returns the certificate.
     fn renew(&self) -> reqwest::Certificate {
         let signed = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let (files, pem) = (self.files(), signed.cert.pem());
@@ -437,7 +437,7 @@ impl SelfSigned {
     }
 }
 
-/// A client that makes each request on a connection of its own and trusts one certificate.
+/// Returns a client that makes each request on a new connection and trusts one certificate.
 fn https_client(trusted: reqwest::Certificate) -> reqwest::Client {
     reqwest::Client::builder()
         .no_proxy()
@@ -464,7 +464,7 @@ async fn tls_is_terminated_for_both_versions_of_http_and_a_renewed_certificate_i
     let answer = post(&old).await.unwrap();
     assert_eq!(answer.version(), Version::HTTP_11);
     assert_eq!(answer.text().await.unwrap(), "ab");
-    // A token that is sent in clear by mistake meets no one who reads it.
+    // A client that sends a plain-text request by mistake gets no HTTP response.
     let mut plain = TcpStream::connect(served.address).await.unwrap();
     plain.write_all(HEALTH.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
@@ -496,7 +496,7 @@ async fn the_client_is_whom_a_trusted_proxy_names_and_nobody_elses_word_counts()
     let served = serve_bound(bind().await.behind(trusting("10.0.0.0/8", true)), limits());
     let answer = told(exchange(served.address, get).await);
     assert!(answer.starts_with("127.0.0.1:"), "{answer}");
-    // The protocol first, then the header, which the proxy passes on from its client and does not vouch for.
+    // The PROXY protocol is used, not the header, which this proxy passes on unchecked from its client.
     let announced = TrustedProxies {
         header: ForwardingHeader::None,
         ..trusting("127.0.0.0/8", true)
@@ -507,11 +507,11 @@ async fn the_client_is_whom_a_trusted_proxy_names_and_nobody_elses_word_counts()
         told(exchange(served.address, &text).await),
         "198.51.100.9:4711"
     );
-    // Without it a connection of the proxy is refused: whom it is for would be a guess.
+    // Without the PROXY protocol, a connection of the proxy is refused, because its client would be a guess.
     let mut stream = TcpStream::connect(served.address).await.unwrap();
     stream.write_all(get.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
-    // Closed with the request half read, which the system may tell as a reset.
+    // The connection is closed with the request partly read, which the system may report as a reset.
     if let Err(error) = stream.read_to_end(&mut answer).await {
         assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
     }

@@ -1,23 +1,23 @@
-//! What a client may spend: so much in a second, and some of it saved up.
+//! A token bucket, which limits the rate of a client and allows bursts.
 
 use tokio::time::Instant;
 
-/// The unit of the account: a thousandth of what is spent.
+/// Number of units per token; the bucket counts thousandths.
 const MILLI: u64 = 1_000;
 
-/// A token bucket that is full at first.
+/// A token bucket that is full initially.
 #[derive(Debug)]
 pub(super) struct TokenBucket {
-    /// What it gains in a second.
+    /// The number of tokens gained per second.
     rate: u64,
-    /// What time alone fills it up to.
+    /// The number of tokens up to which time alone fills the bucket.
     burst: u64,
-    /// Thousandths that may still be spent.
+    /// The remaining thousandths of tokens.
     left: u64,
     refilled: Instant,
 }
 
-/// More was asked for than is left.
+/// An error because the bucket has fewer tokens than requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct BudgetExceeded;
 
@@ -31,7 +31,7 @@ impl TokenBucket {
         }
     }
 
-    /// Spends `cost`, or nothing where so much is not left.
+    /// Takes `cost` tokens, or none if fewer are left.
     pub(super) fn charge(&mut self, cost: u64) -> Result<(), BudgetExceeded> {
         self.refill();
         let left = self.left.checked_sub(cost.saturating_mul(MILLI));
@@ -39,13 +39,13 @@ impl TokenBucket {
         Ok(())
     }
 
-    /// Adds thousandths, up to `most` whole ones or the burst, whichever is more.
+    /// Adds thousandths of tokens, up to `most` tokens or the burst, whichever is more.
     pub(super) fn credit(&mut self, thousandths: u64, most: u64) {
         let most = most.max(self.burst).saturating_mul(MILLI);
         self.left = self.left.saturating_add(thousandths).min(most);
     }
 
-    /// Whether nothing is spent that time has not given back.
+    /// Returns whether the bucket is as full as time alone fills it.
     pub(super) fn is_full(&mut self) -> bool {
         self.refill();
         self.left >= self.burst * MILLI

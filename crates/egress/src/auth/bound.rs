@@ -1,4 +1,4 @@
-//! Credentials of a source, for one caller: what a connection of their own is made with.
+//! The credentials of a source bound to one caller, for a connection that belongs to this caller.
 
 use std::sync::Arc;
 
@@ -7,18 +7,18 @@ use wardgate_domain::{Caller, Timestamp};
 
 use super::{Auth, AuthError, CallerToken, OnBehalf};
 
-/// The credentials of a source as one person has them.
+/// The credentials of a source for one person.
 pub struct BoundCredentials {
     auth: Arc<Auth>,
     tenant: String,
     issuer: String,
     subject: String,
-    /// What they are made of, where that is the person's own token.
+    /// The person's own token and its expiry, if the credentials are derived from it.
     token: Option<(String, Timestamp)>,
 }
 
 impl BoundCredentials {
-    /// For the person that `caller` is. `token` is what they called with, where the credentials are made of it.
+    /// Binds the credentials to `caller`. `token` is the caller's own token, for credentials that are derived from it.
     pub fn new(auth: Arc<Auth>, caller: &Caller, token: Option<&str>) -> Self {
         Self {
             auth,

@@ -1,4 +1,4 @@
-//! What a service says in `WWW-Authenticate` when it does not take a request (RFC 9110 §11.6.1, RFC 6750 §3).
+//! The `WWW-Authenticate` challenge of a service that rejects a request (RFC 9110 §11.6.1, RFC 6750 §3).
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use http::header::WWW_AUTHENTICATE;
 /// The `Bearer` challenge of a response.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Challenge {
-    /// Names in lower case.
+    /// The parameters of the challenge, with names in lower case.
     parameters: BTreeMap<String, String>,
 }
 
 impl Challenge {
-    /// The first one, if there is any.
+    /// Returns the first `Bearer` challenge of a response, if there is one.
     pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
         let values = headers.get_all(WWW_AUTHENTICATE).iter();
         values
@@ -21,17 +21,17 @@ impl Challenge {
             .find_map(Self::read)
     }
 
-    /// Where the metadata of the service is (RFC 9728 §5.1).
+    /// Returns the URL of the metadata of the service (RFC 9728 §5.1).
     pub(super) fn resource_metadata(&self) -> Option<&str> {
         self.get("resource_metadata")
     }
 
-    /// The scopes that the request needs.
+    /// Returns the scopes that the request needs.
     pub(super) fn scope(&self) -> Option<&str> {
         self.get("scope")
     }
 
-    /// The token is good and not good enough.
+    /// Returns whether the token is valid but lacks a scope.
     pub(super) fn is_insufficient_scope(&self) -> bool {
         self.get("error") == Some("insufficient_scope")
     }
@@ -40,7 +40,8 @@ impl Challenge {
         self.parameters.get(name).map(String::as_str)
     }
 
-    /// One header may hold several challenges, with commas between them and within them.
+    /// Parses the `Bearer` challenge of a header that may contain several challenges, with commas between and within
+    /// them.
     fn read(text: &str) -> Option<Self> {
         let mut rest = text.trim_start();
         let mut challenge: Option<Self> = None;
@@ -53,13 +54,13 @@ impl Challenge {
             if let Some(value) = after.strip_prefix('=') {
                 let (value, after) = value_of(value.trim_start())?;
                 if let Some(challenge) = &mut challenge {
-                    // Which of two counts would be a guess.
+                    // Only the first of several parameters with one name counts.
                     let parameters = &mut challenge.parameters;
                     parameters.entry(word.to_ascii_lowercase()).or_insert(value);
                 }
                 rest = after;
             } else if challenge.is_some() {
-                // The next scheme.
+                // The next challenge begins here.
                 break;
             } else {
                 challenge = word.eq_ignore_ascii_case("bearer").then(Self::default);
@@ -71,14 +72,14 @@ impl Challenge {
     }
 }
 
-/// A token of RFC 9110 and what follows it.
+/// Splits `text` after a leading token (RFC 9110 §5.6.2).
 fn token(text: &str) -> (&str, &str) {
     let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     let end = text.find(|c| !is_token(c)).unwrap_or(text.len());
     text.split_at(end)
 }
 
-/// A token or a quoted text, and what follows it.
+/// Parses a token or a quoted string, and returns it with the rest of the text.
 fn value_of(text: &str) -> Option<(String, &str)> {
     let Some(quoted) = text.strip_prefix('"') else {
         let (value, rest) = token(text);

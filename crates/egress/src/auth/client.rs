@@ -1,4 +1,4 @@
-//! A client of an authorization server: where that is, what the client is called, how it shows who it is.
+//! A client of an authorization server: its server, its id and its authentication.
 
 use std::fmt;
 
@@ -11,54 +11,54 @@ use wardgate_domain::Ambient;
 
 use super::{AuthError, Secret};
 
-/// How long an assertion is good for, in seconds: it is used at once.
+/// Lifetime of a client assertion, in seconds. It can be short, because an assertion is used at once.
 const ASSERTION_LIFETIME: i64 = 60;
 
 /// A client of an OAuth authorization server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OAuthClient {
-    /// Where tokens are asked for.
+    /// The authorization server that issues the tokens.
     pub server: ServerSettings,
-    /// By which the server knows us.
+    /// The client id at the server.
     pub client_id: String,
-    /// That it is us.
+    /// How the client authenticates.
     pub proof: ClientProof,
-    /// Asked for with every token, separated by spaces.
+    /// The scopes of every token request, separated by spaces.
     pub scope: Option<String>,
-    /// Asked for with every token (RFC 8693 §2.1).
+    /// The `audience` of every token request (RFC 8693 §2.1).
     pub audience: Option<String>,
-    /// RFC 8707; none: the service's own name, where that was asked for.
+    /// The `resource` of every token request (RFC 8707), or `None` for the one that discovery found.
     pub resource: Option<String>,
 }
 
-/// Where an authorization server is. What is configured is never asked for.
+/// The location of an authorization server. Configured values are used without discovery.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ServerSettings {
-    /// Without it the metadata of the issuer says where that is (RFC 8414).
+    /// The token endpoint, or `None` if it is taken from the metadata of the issuer (RFC 8414).
     pub token_url: Option<Url>,
-    /// Its name, to the letter. Without it the service says who it is (RFC 9728).
+    /// The issuer, exactly as the server spells it, or `None` if the service names it (RFC 9728).
     pub issuer: Option<String>,
-    /// The service that the tokens are for.
+    /// The URL of the service for which the tokens are issued.
     pub service: Option<Url>,
 }
 
 /// How a client authenticates at the token endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClientProof {
-    /// `client_secret_basic`, or `client_secret_post` where the server's metadata has only that.
+    /// `client_secret_basic`, or `client_secret_post` if the server's metadata lists only that of the two.
     Secret(Secret),
-    /// `private_key_jwt` (RFC 7523 §2.2): a short assertion, signed anew for each request.
+    /// `private_key_jwt` (RFC 7523 §2.2): a short-lived assertion, signed anew for each request.
     Key {
-        /// What signs it.
+        /// The key that signs the assertion.
         key: ClientKey,
-        /// What `aud` says; none: the issuer where it is known, else the URL of the token endpoint.
+        /// The `aud` of the assertion, or `None` for the issuer if it is known, else the URL of the token endpoint.
         audience: Option<String>,
     },
-    /// A public client has nothing to show.
+    /// No authentication, for a public client.
     Nothing,
 }
 
-/// The private key a client signs its assertions with.
+/// The private key with which a client signs its assertions.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClientKey {
     pem: Secret,
@@ -66,7 +66,7 @@ pub struct ClientKey {
     key_id: Option<String>,
 }
 
-/// Text that is no private key, or none that signs so.
+/// The text is not a private key in a supported format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("is no private key in PEM for ES256 (P-256), RS256 (RSA) or EdDSA (Ed25519)")]
 pub struct NotAKey;
@@ -82,12 +82,12 @@ struct Claims<'a> {
 }
 
 impl ClientKey {
-    /// The algorithm is the key's own: each kind of key has one.
+    /// Reads a private key in PEM. The algorithm is derived from the kind of the key.
     pub fn read(pem: Secret, key_id: Option<String>) -> Result<Self, NotAKey> {
         const KINDS: [Algorithm; 3] = [Algorithm::ES256, Algorithm::RS256, Algorithm::EdDSA];
         let is_its = |algorithm: &Algorithm| {
             let key = encoding_key(&pem, *algorithm);
-            // A key of another curve is found out by its first signature only.
+            // Only signing reveals whether a key belongs to another curve.
             key.is_ok_and(|key| jsonwebtoken::encode(&Header::new(*algorithm), &(), &key).is_ok())
         };
         let algorithm = KINDS.into_iter().find(is_its).ok_or(NotAKey)?;
@@ -98,7 +98,7 @@ impl ClientKey {
         })
     }
 
-    /// Shows `audience` that whoever sends it is the client `client_id`.
+    /// Returns an assertion that proves to `audience` that the sender is the client `client_id`.
     pub(super) fn assertion(
         &self,
         client_id: &str,

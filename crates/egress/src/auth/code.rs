@@ -8,17 +8,18 @@ use wardgate_domain::Digest;
 use super::discovery::ServerMetadata;
 use super::{AuthError, ConnectError};
 
-/// A request for a code, as far as it has to be known again when the browser comes back.
+/// A request for an authorization code, as far as it must be known again when the browser returns.
 #[derive(Debug, Clone, Copy)]
 pub struct CodeRequest<'a> {
-    /// Where the browser comes back to.
+    /// The redirect URI to which the browser returns.
     pub redirect_uri: &'a str,
-    /// What its challenge is made of (RFC 7636); a secret.
+    /// The PKCE code verifier (RFC 7636), which is a secret.
     pub verifier: &'a str,
 }
 
 impl<'a> CodeRequest<'a> {
-    /// Where the browser goes; `state` comes back with the code, and `further` are parameters of this grant alone.
+    /// Returns the URL to which the browser is sent. `state` is returned with the code, and `further` are additional
+    /// parameters.
     pub(super) fn url<'p>(
         self,
         endpoint: &Url,
@@ -40,7 +41,7 @@ impl<'a> CodeRequest<'a> {
         url
     }
 
-    /// What a token is asked for with.
+    /// Returns the form of the token request for `code`.
     pub(super) fn form(self, code: &'a str) -> Vec<(&'static str, &'a str)> {
         vec![
             ("grant_type", "authorization_code"),
@@ -51,7 +52,8 @@ impl<'a> CodeRequest<'a> {
     }
 }
 
-/// Checks who sent the browser back: to the letter, and always said where `names_itself` announces it (RFC 9207 §2.4).
+/// Checks the issuer of an authorization response exactly. It may be missing only if `names_itself` is false (RFC 9207
+/// §2.4).
 pub(super) fn check_issuer(
     said: Option<&str>,
     expected: Option<&str>,
@@ -61,7 +63,7 @@ pub(super) fn check_issuer(
     is_expected.then_some(()).ok_or(ConnectError::OtherIssuer)
 }
 
-/// Where an authorization server is, and what it can do.
+/// The endpoints and capabilities of an authorization server.
 pub(super) struct AuthorizationServer {
     pub(super) issuer: Option<String>,
     pub(super) authorization_url: Url,
@@ -71,14 +73,14 @@ pub(super) struct AuthorizationServer {
     pub(super) end_session_url: Option<Url>,
     pub(super) methods: Option<Vec<String>>,
     pub(super) takes_metadata_documents: bool,
-    /// It says who it is when it sends the person back (RFC 9207).
+    /// Whether the server returns its issuer in authorization responses (RFC 9207).
     pub(super) names_itself: bool,
     pub(super) scope: Option<String>,
     pub(super) resource: Option<String>,
 }
 
 impl AuthorizationServer {
-    /// The one that is configured, of which nothing else is known.
+    /// Creates a server from configured endpoints, without metadata.
     pub(super) fn configured(
         issuer: Option<String>,
         authorization_url: Url,
@@ -99,7 +101,7 @@ impl AuthorizationServer {
         }
     }
 
-    /// The one of this metadata.
+    /// Creates a server from its metadata.
     pub(super) fn found(metadata: ServerMetadata) -> Result<Self, AuthError> {
         let authorization_url = metadata.authorization_endpoint.ok_or(AuthError::NotFound(
             "its metadata has no authorization_endpoint",

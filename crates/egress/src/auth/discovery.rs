@@ -1,4 +1,4 @@
-//! Finds out whose tokens a service takes, and where that server is.
+//! Discovery of the authorization server of a service, and of the server's endpoints.
 //!
 //! ```text
 //!   service ─ 401 `resource_metadata` ∣ /.well-known/oauth-protected-resource/PATH ∣ the same without PATH   RFC 9728
@@ -7,8 +7,8 @@
 //!                  └──▶ endpoints
 //! ```
 //!
-//! Every URL is somebody else's word, so each is fetched within the limits of the source: the same networks, no
-//! redirect to another host, https unless the source itself does without.
+//! All URLs in metadata are untrusted, so each is fetched within the limits of the source: the same networks, no
+//! redirect to another host, and https unless the URL that led there is plain HTTP itself.
 
 use bytes::Bytes;
 use http::header::{ACCEPT, HeaderValue};
@@ -27,27 +27,27 @@ const OPENID_CONFIGURATION: &str = "openid-configuration";
 
 const MAX_DOCUMENT_BYTES: usize = 64 * 1024;
 
-/// Any request shows whether the server wants a token; this one does nothing.
+/// A request without effect. Its response shows whether the server requires a token.
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 
-/// Reads the metadata of services and of authorization servers.
+/// A client that reads the metadata of services and of authorization servers.
 #[derive(Debug, Clone)]
 pub(super) struct MetadataDiscovery {
     limits: EgressSettings,
 }
 
-/// What a service says of itself.
+/// The metadata of a service (RFC 9728).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ProtectedResource {
-    /// Its name in tokens.
+    /// The identifier of the service in tokens.
     pub(super) resource: String,
-    /// The first of its authorization servers, to the letter.
+    /// The first of the authorization servers, exactly as the service spells it.
     pub(super) issuer: String,
-    /// What a token should be good for, where it says so.
+    /// The scopes that a token should have, if the service names them.
     pub(super) scope: Option<String>,
 }
 
-/// What an authorization server says of itself.
+/// The metadata of an authorization server (RFC 8414).
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct ServerMetadata {
     pub(super) issuer: String,
@@ -68,7 +68,7 @@ pub(super) struct ServerMetadata {
     pub(super) authorization_response_iss_parameter_supported: bool,
 }
 
-/// A URL in a document.
+/// A URL in a metadata document.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) struct Endpoint(pub(super) Url);
@@ -97,7 +97,7 @@ impl MetadataDiscovery {
         }
     }
 
-    /// Asks an MCP server which authorization servers it trusts.
+    /// Discovers the authorization server of an MCP server.
     pub(super) async fn of_service(&self, service: &Url) -> Result<ProtectedResource, AuthError> {
         let challenge = self.challenge(service).await?.unwrap_or_default();
         let named = challenge.resource_metadata();
@@ -110,7 +110,7 @@ impl MetadataDiscovery {
             let Some(metadata) = self.document::<ResourceMetadata>(&place, service).await? else {
                 continue;
             };
-            // Somebody else's metadata would lead our tokens to somebody else's server.
+            // The metadata of another resource could send tokens to an attacker's server.
             if !is_part_of(service, &metadata.resource) {
                 return Err(AuthError::NotFound(
                     "the metadata of the source is about another resource",
@@ -135,7 +135,8 @@ impl MetadataDiscovery {
         self.of_origin(service, &challenge).await
     }
 
-    /// Before 2025-06-18 a server had no metadata of its own: the authorization server was where it was.
+    /// Uses the origin of the service as its issuer. Before revision 2025-06-18 of MCP, a service had no metadata of
+    /// its own and its authorization server was at the same origin.
     async fn of_origin(
         &self,
         service: &Url,
@@ -155,7 +156,7 @@ impl MetadataDiscovery {
         }
     }
 
-    /// Asks an authorization server where its endpoints are.
+    /// Reads the metadata of an authorization server.
     pub(super) async fn of_issuer(&self, issuer: &str) -> Result<ServerMetadata, AuthError> {
         let url = url_of(issuer)?;
         let mut places = vec![
@@ -163,13 +164,13 @@ impl MetadataDiscovery {
             inserted(&url, OPENID_CONFIGURATION),
             appended(&url, OPENID_CONFIGURATION),
         ];
-        // Two are the same where the issuer has no path.
+        // Two of the URLs are equal if the issuer has no path.
         places.dedup();
         for place in places {
             let Some(metadata) = self.document::<ServerMetadata>(&place, &url).await? else {
                 continue;
             };
-            // To the letter: RFC 8414 §3.3.
+            // The issuers must be identical: RFC 8414 §3.3.
             if metadata.issuer != issuer {
                 return Err(AuthError::NotFound(
                     "the metadata of its issuer names another",
@@ -193,7 +194,7 @@ impl MetadataDiscovery {
         Err(AuthError::NotFound("its issuer has no metadata (RFC 8414)"))
     }
 
-    /// What the service says to a request without a token.
+    /// Returns the challenge with which the service rejects a request without a token.
     async fn challenge(&self, service: &Url) -> Result<Option<Challenge>, AuthError> {
         let request = EgressRequest::new(Method::POST, service.clone())
             .header(
@@ -212,7 +213,7 @@ impl MetadataDiscovery {
         Ok(Challenge::of(&response.headers).filter(|_| is_challenge))
     }
 
-    /// The document at `url`; none where there is none.
+    /// Returns the document at `url`, or `None` if it does not exist.
     async fn document<T: DeserializeOwned>(
         &self,
         url: &Url,
@@ -239,7 +240,7 @@ impl MetadataDiscovery {
             .map_err(|_| AuthError::NotFound("its metadata cannot be read"))
     }
 
-    /// One host, and within the networks of the source.
+    /// Opens a client for the host of `url`, with the network limits of the source.
     fn egress(&self, url: &Url) -> Result<Egress, EgressError> {
         let limits = &self.limits;
         Egress::open(limits.toward(url, limits.timeout, MAX_DOCUMENT_BYTES))
@@ -252,7 +253,7 @@ fn url_of(issuer: &str) -> Result<Url, AuthError> {
         .ok_or(AuthError::NotFound("its issuer is no plain URL"))
 }
 
-/// Plain HTTP only for what somebody reached by plain HTTP named.
+/// Checks that `url` is https, or has the same scheme as the URL `by` whose document named it.
 pub(super) fn check_scheme(url: &Url, by: &Url) -> Result<(), AuthError> {
     if url.scheme() == "https" || url.scheme() == by.scheme() {
         Ok(())
@@ -261,7 +262,7 @@ pub(super) fn check_scheme(url: &Url, by: &Url) -> Result<(), AuthError> {
     }
 }
 
-/// `https://host/.well-known/NAME/path`
+/// Returns `https://host/.well-known/NAME/path`.
 fn inserted(url: &Url, name: &str) -> Url {
     let path = url.path().trim_end_matches('/');
     let mut place = url.clone();
@@ -271,7 +272,7 @@ fn inserted(url: &Url, name: &str) -> Url {
     place
 }
 
-/// `https://host/path/.well-known/NAME`
+/// Returns `https://host/path/.well-known/NAME`.
 fn appended(url: &Url, name: &str) -> Url {
     let mut place = url.clone();
     let path = url.path().trim_end_matches('/');
@@ -285,7 +286,7 @@ fn root_of(url: &Url) -> Url {
     root
 }
 
-/// The name of a service in tokens: without a fragment, and without a slash that says nothing.
+/// Returns the canonical identifier of a service in tokens: without a fragment, and without the slash of an empty path.
 pub(super) fn canonical(service: &Url) -> String {
     let mut service = service.clone();
     service.set_fragment(None);
@@ -294,7 +295,7 @@ pub(super) fn canonical(service: &Url) -> String {
     bare.map_or_else(|| text.clone(), str::to_owned)
 }
 
-/// Whether the service is the resource, or lies below it.
+/// Returns whether the service is the resource or is located below it.
 fn is_part_of(service: &Url, resource: &str) -> bool {
     let Ok(resource) = Url::parse(resource) else {
         return false;

@@ -1,4 +1,4 @@
-//! Enterprise-managed authorization: the identity provider says which service the caller may use (ID-JAG, SEP-990).
+//! Enterprise-managed authorization: the identity provider decides which service the caller may use (ID-JAG, SEP-990).
 //!
 //! ```text
 //!   caller's token ─ token exchange at the identity provider ─▶ ID-JAG ─ jwt-bearer at the service's server ─▶ token
@@ -14,18 +14,18 @@ use wardgate_domain::Ambient;
 const ID_JAG: &str = "urn:ietf:params:oauth:token-type:id-jag";
 const JWT_BEARER: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 
-/// Both clients that it takes.
+/// The two clients that enterprise-managed authorization needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EnterpriseSettings {
-    /// At the authorization server of the service.
+    /// The client at the authorization server of the service.
     pub client: OAuthClient,
-    /// Where the caller's token is exchanged for a grant.
+    /// The client at the identity provider, which exchanges the caller's token for a grant.
     pub identity_provider: OAuthClient,
-    /// What the caller's token is to the identity provider.
+    /// The type of the caller's token.
     pub subject: SubjectToken,
 }
 
-/// What the caller's token is to the identity provider.
+/// The type under which the identity provider knows the caller's token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SubjectToken {
     /// An access token (RFC 8693 §3).
@@ -44,7 +44,7 @@ impl SubjectToken {
     }
 }
 
-/// The two authorization servers.
+/// The clients of the two authorization servers.
 pub(super) struct EnterpriseAuthorization {
     service: TokenEndpointClient,
     identity_provider: TokenEndpointClient,
@@ -76,7 +76,7 @@ impl EnterpriseAuthorization {
         self.service.may_widen()
     }
 
-    /// A token that stands for the caller, good for no longer than the caller's own.
+    /// Requests a token that represents the caller. It is not used for longer than the caller's own token.
     pub(super) async fn token(
         &self,
         caller: CallerToken<'_>,
@@ -98,7 +98,8 @@ impl EnterpriseAuthorization {
         self.service.forget_if_refused(granted).await
     }
 
-    /// The identity provider's word that the caller may use the service. It is used once, so it is not kept.
+    /// Requests the identity provider's grant for the caller to use the service. A grant is used once, so it is not
+    /// cached.
     async fn grant(
         &self,
         caller: CallerToken<'_>,
@@ -118,7 +119,7 @@ impl EnterpriseAuthorization {
         form.extend(scope.map(|scope| ("scope", scope)));
         let granted = provider.endpoint.ask(&form).await;
         let granted = self.identity_provider.forget_if_refused(granted).await?;
-        // It is no access token, and must not be taken for one.
+        // An ID-JAG is not an access token and must not be sent as one.
         if granted.issued_token_type.as_deref() != Some(ID_JAG) {
             return Err(AuthError::BadAnswer("is no ID-JAG"));
         }

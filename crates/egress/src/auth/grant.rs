@@ -1,4 +1,4 @@
-//! Asks an OAuth token endpoint for tokens.
+//! The client of an OAuth token endpoint.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const JWT_BEARER_ASSERTION: &str = "urn:ietf:params:oauth:client-assertion-type:
 
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
-/// How long a token is kept that came without `expires_in`.
+/// Lifetime that is assumed for a token without `expires_in`.
 const UNKNOWN_LIFETIME: Duration = Duration::from_mins(1);
 
 /// Error codes that are safe to show: RFC 6749 §5.2, RFC 8693 §2.2.2 and RFC 8628 §3.5.
@@ -39,7 +39,7 @@ const ERROR_CODES: [&str; 11] = [
     "access_denied",
 ];
 
-/// A token endpoint, as one client sees it.
+/// A token endpoint and the client that uses it.
 pub(super) struct TokenEndpoint {
     egress: Egress,
     url: Url,
@@ -48,15 +48,15 @@ pub(super) struct TokenEndpoint {
     ambient: Ambient,
 }
 
-/// What is known of a token endpoint.
+/// The location of a token endpoint.
 pub(super) struct EndpointLocation<'a> {
     pub(super) url: &'a Url,
     pub(super) issuer: Option<&'a str>,
-    /// How clients may authenticate there, where it says so.
+    /// The authentication methods that the server supports, if its metadata lists them.
     pub(super) methods: Option<&'a [String]>,
 }
 
-/// How the client authenticates at the token endpoint, ready to be sent.
+/// The authentication of the client, ready to be sent.
 enum ClientAuthentication {
     Basic(HeaderValue),
     Post(Secret),
@@ -64,12 +64,12 @@ enum ClientAuthentication {
     Nothing,
 }
 
-/// What an endpoint gave.
+/// A successful response of a token endpoint.
 #[derive(Deserialize)]
 pub(super) struct TokenResponse {
     pub(super) access_token: String,
     pub(super) token_type: String,
-    /// Seconds; some servers write them as a text.
+    /// Lifetime in seconds. Some servers send the number as a string.
     expires_in: Option<Value>,
     pub(super) issued_token_type: Option<String>,
     pub(super) refresh_token: Option<String>,
@@ -78,7 +78,7 @@ pub(super) struct TokenResponse {
 }
 
 impl TokenEndpoint {
-    /// Within the limits of `limits`, at its own host.
+    /// Opens a client that reaches only the host of the endpoint, with the network limits of `limits`.
     pub(super) fn open(
         place: &EndpointLocation<'_>,
         client_id: &str,
@@ -96,13 +96,13 @@ impl TokenEndpoint {
         })
     }
 
-    /// Makes one request; `form` has no pair that is about the client.
+    /// Sends a token request. `form` does not contain the parameters that authenticate the client.
     pub(super) async fn ask(&self, form: &[(&str, &str)]) -> Result<TokenResponse, AuthError> {
         serde_json::from_slice(&self.tell(form).await?)
             .map_err(|_| AuthError::BadAnswer("is no JSON with access_token and token_type"))
     }
 
-    /// The same where it matters only that the answer is a success.
+    /// Sends a request and returns the body of a successful response without parsing it.
     pub(super) async fn tell(&self, form: &[(&str, &str)]) -> Result<Bytes, AuthError> {
         let response = self.egress.send(self.request(form)?).await;
         let response = response.map_err(AuthError::endpoint)?;
@@ -117,7 +117,7 @@ impl TokenEndpoint {
         Ok(body)
     }
 
-    /// Asks for an access token that is used no longer than `longest`.
+    /// Requests an access token that is used for `longest` at most.
     pub(super) async fn access_token(
         &self,
         form: &[(&str, &str)],
@@ -197,7 +197,7 @@ impl ClientAuthentication {
 }
 
 impl TokenResponse {
-    /// An access token that is sent as it is, and of no other kind.
+    /// Checks that the response contains a bearer access token.
     pub(super) fn check_bearer(&self) -> Result<(), AuthError> {
         if self.access_token.is_empty() {
             return Err(AuthError::BadAnswer("has an empty access_token"));
@@ -218,7 +218,7 @@ impl TokenResponse {
         Ok(self.stated_lifetime()?.unwrap_or(UNKNOWN_LIFETIME))
     }
 
-    /// None where the endpoint says nothing of it.
+    /// Returns the lifetime, or `None` if the response does not state it.
     pub(super) fn stated_lifetime(&self) -> Result<Option<Duration>, AuthError> {
         let seconds = match &self.expires_in {
             None | Some(Value::Null) => return Ok(None),

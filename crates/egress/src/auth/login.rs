@@ -1,10 +1,10 @@
-//! A person who signs in at a command line: authorization code with a loopback redirect (RFC 8252) or, where no browser is at
-//! hand, a code to type elsewhere (RFC 8628).
+//! The sign-in of a person at a command line: the authorization code flow with a loopback redirect (RFC 8252) or, if no
+//! browser is available, the device flow (RFC 8628).
 //!
 //! ```text
-//!   gateway ─ RFC 9728 ─▶ issuer ─ RFC 8414 ─▶ client id: given, or registered (RFC 7591)
+//!   gateway ─ RFC 9728 ─▶ issuer ─ RFC 8414 ─▶ client id: configured, or registered (RFC 7591)
 //!        ├── authorization_url ─▶ browser ─▶ http://127.0.0.1:PORT/ ─▶ redeem
-//!        └── start_device ─▶ the person types a code ─▶ poll_device
+//!        └── start_device ─▶ the person enters a code ─▶ poll_device
 //! ```
 
 use std::time::Duration;
@@ -22,23 +22,24 @@ use super::grant::{EndpointLocation, TokenEndpoint, TokenResponse};
 use super::{AuthError, ClientProof};
 use crate::{Egress, EgressRequest, EgressSettings, NetworkSettings, PrivateAddresses};
 
-/// Of one request to a gateway or a provider.
+/// Maximum time of one request to a gateway or a provider.
 const LIMIT: Duration = Duration::from_secs(15);
 const MAX_DOCUMENT_BYTES: usize = 64 * 1024;
-/// How often a server is asked whether the person is done, where it does not say (RFC 8628 §3.2).
+/// Interval between two polls in seconds, unless the server states another one (RFC 8628 §3.2). Also the increment for
+/// `slow_down`.
 const INTERVAL: u64 = 5;
 const DEVICE_CODE: &str = "urn:ietf:params:oauth:grant-type:device_code";
 
-/// Where a person signs in for one gateway, and as which client. It is kept with what they got.
+/// The provider and the client with which a person signs in to one gateway. It is stored with the tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoginServer {
-    /// The provider's name, to the letter.
+    /// The issuer of the provider, exactly as the provider spells it.
     pub issuer: String,
-    /// What the tokens are for (RFC 8707).
+    /// The resource for which the tokens are issued (RFC 8707).
     pub resource: String,
-    /// What is asked for, separated by spaces.
+    /// The requested scopes, separated by spaces.
     pub scope: Option<String>,
-    /// What this client is called there.
+    /// The client id at the provider.
     pub client_id: String,
     authorization_url: Option<Url>,
     token_url: Url,
@@ -46,27 +47,27 @@ pub struct LoginServer {
     names_itself: bool,
 }
 
-/// What somebody got who signed in.
+/// The tokens of a person who signed in.
 #[derive(Debug, Clone)]
 pub struct LoginTokens {
-    /// Sent with every request.
+    /// The access token, which is sent with every request.
     pub access_token: String,
-    /// For how long.
+    /// The lifetime of the access token.
     pub lifetime: Duration,
-    /// What the next one is got with; none: the person signs in again.
+    /// The refresh token, or `None` if the person has to sign in again when the access token expires.
     pub refresh_token: Option<String>,
 }
 
-/// What a person types elsewhere (RFC 8628 §3.2).
+/// The code that a person enters on another device (RFC 8628 §3.2).
 #[derive(Debug, Clone, Deserialize)]
 #[expect(clippy::struct_field_names, reason = "the names of RFC 8628")]
 pub struct DeviceCode {
     device_code: String,
-    /// What they type.
+    /// The code to enter.
     pub user_code: String,
-    /// Where.
+    /// The URL of the page where the code is entered.
     pub verification_uri: String,
-    /// The same with the code in it.
+    /// The URL of the same page with the code included, if the server returned it.
     pub verification_uri_complete: Option<String>,
     expires_in: u64,
     #[serde(default = "interval")]
@@ -77,14 +78,14 @@ fn interval() -> u64 {
     INTERVAL
 }
 
-/// A client of the provider of one gateway.
+/// A client that signs in at the provider of one gateway.
 pub struct LoginClient {
     server: LoginServer,
     endpoint: TokenEndpoint,
 }
 
 fn limits() -> EgressSettings {
-    // The person names the gateway, which is often in a network of their own.
+    // The person names the gateway, which is often in a private network.
     EgressSettings {
         hosts: Vec::new(),
         private: PrivateAddresses::Allowed,
@@ -95,8 +96,8 @@ fn limits() -> EgressSettings {
 }
 
 impl LoginClient {
-    /// Asks the gateway at `service` whom it trusts, and that provider where it is. Without a `client_id` the client
-    /// registers itself, with `redirect_uri` to come back to.
+    /// Discovers the provider of the gateway at `service`. If `client_id` is `None`, registers a client with
+    /// `redirect_uri`.
     pub async fn discover(
         service: &Url,
         client_id: Option<String>,
@@ -135,7 +136,7 @@ impl LoginClient {
         )
     }
 
-    /// A provider that was found before.
+    /// Creates a client for a provider that was discovered before.
     pub fn known(server: LoginServer, ambient: &Ambient) -> Result<Self, AuthError> {
         let place = EndpointLocation {
             url: &server.token_url,
@@ -150,18 +151,18 @@ impl LoginClient {
         })
     }
 
-    /// What is kept of it.
+    /// Returns the provider and the client, to be stored.
     pub fn server(&self) -> &LoginServer {
         &self.server
     }
 
-    /// Where the browser goes; none where the provider has no such page.
+    /// Returns the URL to which the browser is sent, or `None` if the provider has no authorization endpoint.
     pub fn authorization_url(&self, request: CodeRequest<'_>, state: &str) -> Option<Url> {
         let endpoint = self.server.authorization_url.as_ref()?;
         Some(request.url(endpoint, &self.server.client_id, state, self.terms()))
     }
 
-    /// What the code is good for. `said_issuer` is who sent the browser back.
+    /// Exchanges the code for tokens. `said_issuer` is the `iss` of the authorization response.
     pub async fn redeem(
         &self,
         request: CodeRequest<'_>,
@@ -180,7 +181,7 @@ impl LoginClient {
         tokens(self.endpoint.ask(&form).await?)
     }
 
-    /// The next token.
+    /// Requests new tokens with a refresh token.
     pub async fn refresh(&self, refresh_token: &str) -> Result<LoginTokens, AuthError> {
         let form = [
             ("grant_type", "refresh_token"),
@@ -188,13 +189,13 @@ impl LoginClient {
             ("resource", self.server.resource.as_str()),
         ];
         let mut tokens = tokens(self.endpoint.ask(&form).await?)?;
-        // A server that does not rotate it leaves it out (RFC 6749 §6).
+        // A server that does not rotate the refresh token may omit it (RFC 6749 §6).
         let kept = || refresh_token.to_owned();
         tokens.refresh_token = Some(tokens.refresh_token.unwrap_or_else(kept));
         Ok(tokens)
     }
 
-    /// A code that the person types elsewhere; none where the provider has no such page.
+    /// Requests a code for the device flow, or returns `None` if the provider does not support it.
     pub async fn start_device(&self) -> Result<Option<DeviceCode>, AuthError> {
         let Some(url) = &self.server.device_url else {
             return Ok(None);
@@ -210,7 +211,7 @@ impl LoginClient {
             .map_err(|_| AuthError::BadAnswer("is no JSON with device_code and user_code"))
     }
 
-    /// Waits until the person has typed the code, as often as the server wants to be asked.
+    /// Polls at the server's interval until the person has entered the code.
     pub async fn poll_device(&self, code: &DeviceCode) -> Result<LoginTokens, AuthError> {
         let form = [
             ("grant_type", DEVICE_CODE),
@@ -242,7 +243,7 @@ impl LoginClient {
         }))
     }
 
-    /// What every request for a grant says besides.
+    /// Returns the parameters that every authorization request has in addition.
     fn terms(&self) -> Vec<(&str, &str)> {
         let scope = self.server.scope.as_deref().map(|scope| ("scope", scope));
         let resource = ("resource", self.server.resource.as_str());
@@ -259,7 +260,7 @@ fn tokens(response: TokenResponse) -> Result<LoginTokens, AuthError> {
     })
 }
 
-/// Registers a public client of this machine (RFC 7591); its id.
+/// Registers a public client (RFC 7591) and returns its id.
 async fn register(url: &Url, redirect_uri: &str) -> Result<String, AuthError> {
     #[derive(Deserialize)]
     struct Registration {

@@ -1,4 +1,4 @@
-//! The credentials a service is called with.
+//! The credentials with which a service is called.
 //!
 //! ```text
 //!   none ∣ bearer ∣ basic ──────────────────────────────▶ a fixed `Authorization`
@@ -51,50 +51,50 @@ use enterprise::EnterpriseAuthorization;
 use server::TokenEndpointClient;
 use token::TokenCell;
 
-/// How many callers' exchanged tokens one source keeps.
+/// Maximum number of callers whose exchanged tokens one source caches.
 const CALLERS: usize = 4_096;
 
-/// What `auth` of a source says.
+/// The settings of `auth` of a source.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum AuthSettings {
     /// No credentials.
     #[default]
     None,
-    /// One fixed token.
+    /// A fixed bearer token.
     Bearer {
-        /// As it is sent.
+        /// The token, as it is sent.
         token: Secret,
     },
     /// HTTP Basic (RFC 7617).
     Basic {
-        /// Without a colon.
+        /// The user name, which must not contain a colon.
         username: String,
-        /// As it is sent.
+        /// The password, as it is sent.
         password: Secret,
     },
-    /// OAuth 2.0 client credentials (RFC 6749 §4.4): a token of our own.
+    /// OAuth 2.0 client credentials (RFC 6749 §4.4): a token for the gateway itself.
     ClientCredentials(OAuthClient),
-    /// OAuth 2.0 token exchange (RFC 8693): a token that stands for the caller, for this service only.
+    /// OAuth 2.0 token exchange (RFC 8693): a token that represents the caller, for this service only.
     TokenExchange(OAuthClient),
-    /// The same by way of the identity provider (ID-JAG).
+    /// A token that represents the caller, issued by way of the identity provider (ID-JAG).
     Enterprise(Box<EnterpriseSettings>),
-    /// OAuth 2.1 authorization code: tokens that the caller got us.
+    /// OAuth 2.1 authorization code: tokens that the caller granted to the gateway.
     AuthorizationCode(Box<CodeSettings>),
-    /// Credentials that are open already.
+    /// Credentials that have been opened already.
     Open(OpenAuth),
 }
 
-/// Credentials that are shared by what is opened with them.
+/// Open credentials, which are shared by all clients that are opened with them.
 #[derive(Clone)]
 pub enum OpenAuth {
-    /// What each caller granted.
+    /// The grants of all callers.
     PerUser(Arc<UserGrants>),
-    /// Those of one caller.
+    /// The credentials of one caller.
     Bound(Arc<BoundCredentials>),
 }
 
 impl PartialEq for OpenAuth {
-    /// The very same.
+    /// Compares by identity.
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::PerUser(one), Self::PerUser(other)) => Arc::ptr_eq(one, other),
@@ -113,7 +113,7 @@ impl fmt::Debug for OpenAuth {
 }
 
 impl AuthSettings {
-    /// Says which service the tokens are for.
+    /// Sets the service for which the tokens are issued.
     pub fn belong_to(&mut self, service: &Url) {
         let client = match self {
             Self::AuthorizationCode(settings) => {
@@ -127,12 +127,12 @@ impl AuthSettings {
         client.server.service = Some(service.clone());
     }
 
-    /// Whether the credentials are made of the caller's own token.
+    /// Returns whether the credentials are derived from the caller's own token.
     pub fn exchange_token(&self) -> bool {
         matches!(self, Self::TokenExchange(_) | Self::Enterprise(_))
     }
 
-    /// Whether the credentials stand for the caller, so that no two share a connection or a result.
+    /// Returns whether the credentials represent the caller, so that callers must not share connections or results.
     pub fn stand_for_caller(&self) -> bool {
         let is_per_user = matches!(
             self,
@@ -142,7 +142,7 @@ impl AuthSettings {
     }
 }
 
-/// Whom a request is made for.
+/// The caller for whom a request is made.
 #[derive(Clone, Copy)]
 pub struct OnBehalf<'a> {
     tenant: &'a str,
@@ -152,7 +152,7 @@ pub struct OnBehalf<'a> {
 }
 
 impl<'a> OnBehalf<'a> {
-    /// `token` is the one the caller called with, for credentials that are made of it.
+    /// Creates the context of `caller`. `token` is the caller's own token, for credentials that are derived from it.
     pub fn of(caller: &'a Caller, token: Option<&'a str>) -> Self {
         Self {
             tenant: caller.tenant(),
@@ -166,14 +166,14 @@ impl<'a> OnBehalf<'a> {
     }
 }
 
-/// The caller's own token, to be exchanged and never to be sent on.
+/// The caller's own token. It is exchanged and must never be forwarded.
 #[derive(Clone, Copy)]
 struct CallerToken<'a> {
     token: &'a str,
     expires_at: Timestamp,
 }
 
-/// Gives the `Authorization` header of a service.
+/// Provides the `Authorization` header of a service.
 pub struct Auth(Credentials);
 
 enum Credentials {
@@ -182,8 +182,8 @@ enum Credentials {
         server: TokenEndpointClient,
         token: TokenCell,
     },
-    /// One cell a caller's token. Source, audience and scope need no part in the key: this cache is the
-    /// source's own.
+    /// One cell for each caller's token. The key does not need source, audience or scope, because each source has its
+    /// own cache.
     TokenExchange {
         server: TokenEndpointClient,
         tokens: Cache<Digest, Arc<TokenCell>>,
@@ -197,14 +197,14 @@ enum Credentials {
 }
 
 impl Auth {
-    /// The token endpoint is reached with the limits of `egress`, at its own host.
+    /// Opens the credentials. The token endpoint is reached at its own host only, with the network limits of `egress`.
     pub fn open(
         settings: &AuthSettings,
         egress: &EgressSettings,
         ambient: &Ambient,
     ) -> Result<Self, EgressError> {
         Ok(Self(match settings {
-            // Tokens of callers are in the store, which a mere look at a catalogue does without.
+            // Tokens of callers are in a store, which listing a catalogue does not need.
             AuthSettings::None | AuthSettings::AuthorizationCode(_) => Credentials::Fixed(None),
             AuthSettings::Bearer { token } => Credentials::Fixed(Some(bearer(token.expose())?)),
             AuthSettings::Basic { username, password } => {
@@ -229,7 +229,7 @@ impl Auth {
         }))
     }
 
-    /// Whether another try can have other credentials.
+    /// Returns whether a retry can use other credentials.
     pub fn renews(&self) -> bool {
         match &self.0 {
             Credentials::Fixed(_) => false,
@@ -238,8 +238,8 @@ impl Auth {
         }
     }
 
-    /// Has the caller's next token asked for with `scope` too, which a service needs besides; false where that cannot be. What a
-    /// person granted only they can widen.
+    /// Adds `scope` to the requests for the caller's next tokens. Returns `false` if that is not possible. What a
+    /// person granted, only that person can widen.
     async fn step_up(&self, caller: Option<OnBehalf<'_>>, scope: &str) -> Result<bool, AuthError> {
         match &self.0 {
             Credentials::Fixed(_) => Ok(false),
@@ -257,8 +257,8 @@ impl Auth {
         }
     }
 
-    /// Whether a request that was answered so may be made again, once, with other credentials: the service did nothing
-    /// then, and may have revoked them or want more of them.
+    /// Returns whether a request with this response may be retried once with other credentials. The service has not
+    /// acted on such a request, and it may have revoked the credentials or require more scopes.
     pub async fn may_do(
         &self,
         caller: Option<OnBehalf<'_>>,
@@ -278,7 +278,7 @@ impl Auth {
         }
     }
 
-    /// The header's value, if there is one, and another than `rejected` if it can be renewed.
+    /// Returns the value of the header, if there is one. If the credentials can be renewed, it differs from `rejected`.
     pub async fn authorization(
         &self,
         caller: Option<OnBehalf<'_>>,
@@ -311,7 +311,7 @@ impl Auth {
     }
 }
 
-/// Where the tokens are kept that stand for a caller.
+/// Returns the caller's token, and the cell with the token that represents the caller.
 fn of_caller<'a>(
     caller: Option<OnBehalf<'a>>,
     tokens: &Cache<Digest, Arc<TokenCell>>,
@@ -328,7 +328,7 @@ impl AuthError {
         Self::Endpoint(Box::new(error))
     }
 
-    /// Whether the server does not know the client, or not for this, whoever it asks for.
+    /// Returns whether the server rejected the client itself, independent of the caller.
     fn is_of_client(&self) -> bool {
         matches!(
             self,

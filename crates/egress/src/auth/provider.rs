@@ -1,5 +1,5 @@
-//! A client of an identity provider: it signs in who sits before a browser (`OpenID` Connect Core §3.1), and gets tokens
-//! for other clients, which use them as they are.
+//! A client of an identity provider: it signs in browser users (`OpenID` Connect Core §3.1), and gets tokens that other
+//! clients use directly.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use super::grant::{EndpointLocation, TokenEndpoint, TokenResponse};
 use super::{AuthError, ClientProof, ConnectError, RegisteredClient, Secret};
 use crate::{EgressSettings, NetworkSettings, PrivateAddresses};
 
-/// Of one request to an identity provider.
+/// Maximum time of one request to an identity provider.
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 
-/// A client of an identity provider that the operator names.
+/// A client of an identity provider that the operator configured.
 pub struct ProviderClient {
     issuer: String,
     client: RegisteredClient,
@@ -28,47 +28,48 @@ pub struct ProviderClient {
     ambient: Ambient,
 }
 
-/// What a provider gave. Not shown: they are secrets.
+/// The tokens that a provider issued. The type does not implement `Debug`, because they are secrets.
 pub struct ProviderTokens {
     /// A bearer token, opaque or a JWT.
     pub access_token: String,
-    /// `OpenID` Connect Core §2, where the scope `openid` was granted.
+    /// The identity token (`OpenID` Connect Core §2), if the scope `openid` was granted.
     pub id_token: Option<String>,
-    /// RFC 6749 §1.5; a provider that does not replace it may leave it out of the answer to a refresh.
+    /// The refresh token (RFC 6749 §1.5). A provider that does not rotate it may omit it from the response to a
+    /// refresh.
     pub refresh_token: Option<String>,
-    /// What was granted, where the provider says so, separated by spaces.
+    /// The granted scopes, separated by spaces, if the provider states them.
     pub scope: Option<String>,
-    /// How long the access token lasts, where the provider says so.
+    /// The lifetime of the access token, if the provider states it.
     pub lifetime: Option<Duration>,
 }
 
-/// What an operator says of an identity provider.
+/// The configuration of an identity provider.
 #[derive(Debug, Clone, Copy)]
 pub struct ProviderSettings<'a> {
-    /// The provider's `iss`, to the letter.
+    /// The provider's `iss`, exactly as in its tokens.
     pub issuer: &'a str,
-    /// Our name there.
+    /// The client id at the provider.
     pub client_id: &'a str,
-    /// A file with the secret of a confidential client. None: a public client.
+    /// A file with the secret of a confidential client, or `None` for a public client.
     pub client_secret_file: Option<&'a Path>,
-    /// Where browsers go, of a provider whose metadata does not say so.
+    /// The authorization endpoint, for a provider whose metadata is not used.
     pub authorization_url: Option<&'a str>,
-    /// The same: where codes become tokens.
+    /// The token endpoint, for a provider whose metadata is not used.
     pub token_url: Option<&'a str>,
 }
 
-/// A setting of an identity provider that cannot be used.
+/// An invalid setting of an identity provider.
 #[derive(Debug, thiserror::Error)]
 #[error("{key}: {problem}")]
 pub struct ProviderSettingsError {
-    /// Which one.
+    /// The name of the setting.
     pub key: &'static str,
-    /// What is wrong with it.
+    /// What is wrong with the value.
     pub problem: String,
 }
 
 impl ProviderSettings<'_> {
-    /// Where browsers go and where codes become tokens, if the settings say so.
+    /// Returns the authorization endpoint and the token endpoint, if they are configured.
     fn endpoints(self) -> Result<Option<(Url, Url)>, ProviderSettingsError> {
         match (self.authorization_url, self.token_url) {
             (None, None) => Ok(None),
@@ -83,7 +84,7 @@ impl ProviderSettings<'_> {
         }
     }
 
-    /// Checks what types alone cannot, and reads nothing.
+    /// Checks the constraints that the types cannot express. Reads no files.
     pub fn validate(self) -> Result<(), ProviderSettingsError> {
         http_url("issuer", self.issuer)?;
         if self.client_id.is_empty() {
@@ -95,7 +96,7 @@ impl ProviderSettings<'_> {
         self.endpoints().map(drop)
     }
 
-    /// Where people sign in, as a page names it.
+    /// Returns the host where people sign in, to be shown on a page.
     pub fn host(self) -> String {
         let url = Url::parse(self.authorization_url.unwrap_or(self.issuer)).ok();
         let host = url.as_ref().and_then(Url::host_str);
@@ -119,7 +120,7 @@ impl ProviderSettings<'_> {
     }
 }
 
-/// Secrets, codes and tokens go there: by `https`, or to this very machine.
+/// Parses a URL to which secrets, codes and tokens are sent: it must be `https`, or the local machine.
 fn http_url(key: &'static str, text: &str) -> Result<Url, ProviderSettingsError> {
     let wrong = |problem: &str| ProviderSettingsError {
         key,
@@ -135,7 +136,7 @@ fn http_url(key: &'static str, text: &str) -> Result<Url, ProviderSettingsError>
 }
 
 impl ProviderClient {
-    /// Checks the settings and reads the secret; asks the provider for nothing yet.
+    /// Checks the settings and reads the client secret, but sends no request to the provider yet.
     pub async fn open(
         settings: ProviderSettings<'_>,
         ambient: &Ambient,
@@ -149,7 +150,7 @@ impl ProviderClient {
             issuer: issuer.to_owned(),
             client: settings.client().await?,
             provider: OnceCell::new_with(configured),
-            // Such a provider is often in a network of the operator's own.
+            // Such a provider is often in a private network of the operator.
             limits: EgressSettings {
                 hosts: Vec::new(),
                 private: PrivateAddresses::Allowed,
@@ -161,7 +162,8 @@ impl ProviderClient {
         })
     }
 
-    /// Where the browser goes; `state` comes back with the code. `further` are parameters such as `scope`.
+    /// Returns the URL to which the browser is sent. `state` is returned with the code, and `further` are parameters
+    /// such as `scope`.
     pub async fn authorization_url(
         &self,
         request: CodeRequest<'_>,
@@ -173,13 +175,14 @@ impl ProviderClient {
         Ok(request.url(&provider.authorization_url, &self.client.id, state, further))
     }
 
-    /// Checks that it was this provider who sent the browser back (RFC 9207): `said_issuer` is the `iss` it came with.
+    /// Checks that the authorization response came from this provider (RFC 9207). `said_issuer` is the `iss` of the
+    /// response.
     pub async fn check_response(&self, said_issuer: Option<&str>) -> Result<(), ConnectError> {
         let provider = self.provider().await?;
         check_issuer(said_issuer, Some(&self.issuer), provider.names_itself)
     }
 
-    /// The tokens that the code is good for. `further` are parameters such as `resource`.
+    /// Exchanges the code for tokens. `further` are parameters such as `resource`.
     pub async fn redeem_code(
         &self,
         request: CodeRequest<'_>,
@@ -191,7 +194,8 @@ impl ProviderClient {
         self.request_tokens(&form).await
     }
 
-    /// The identity token that the code is good for, not verified yet. An access token is not asked for.
+    /// Exchanges the code for an identity token, which is not verified yet. The response need not contain an access
+    /// token.
     pub async fn redeem_code_for_id_token(
         &self,
         request: CodeRequest<'_>,
@@ -206,7 +210,7 @@ impl ProviderClient {
         Ok(token.to_owned())
     }
 
-    /// Newer tokens (RFC 6749 §6).
+    /// Requests new tokens with a refresh token (RFC 6749 §6).
     pub async fn refresh(
         &self,
         refresh_token: &str,
@@ -220,8 +224,8 @@ impl ProviderClient {
         self.request_tokens(&form).await
     }
 
-    /// Where a browser goes to end its session at the provider too (`OpenID` Connect RP-Initiated Logout 1.0 §2), which
-    /// sends it back to `back`. None where the provider names no such page.
+    /// Returns the URL to which a browser is sent to end its session at the provider (`OpenID` Connect RP-Initiated
+    /// Logout 1.0 §2), from where it returns to `back`. Returns `None` if the provider has no such endpoint.
     pub async fn end_session_url(
         &self,
         id_token: Option<&str>,
@@ -237,7 +241,8 @@ impl ProviderClient {
         Ok(Some(url))
     }
 
-    /// Has the provider end what was granted (RFC 7009). One that names no endpoint for that keeps it until it expires.
+    /// Revokes a refresh token (RFC 7009). If the provider has no revocation endpoint, the token remains valid until it
+    /// expires.
     pub async fn revoke(&self, refresh_token: &str) -> Result<(), AuthError> {
         let provider = self.provider().await?;
         let Some(url) = &provider.revocation_url else {
@@ -292,7 +297,8 @@ impl ProviderClient {
             let finder = MetadataDiscovery::new(&self.limits);
             AuthorizationServer::found(finder.of_issuer(&self.issuer).await?)
         };
-        // With the wait for others who look for it, so that a provider that is away holds up nobody for longer.
+        // The timeout includes the wait for concurrent discoveries, so that an unavailable provider delays no request
+        // for longer.
         let found = timeout(REQUEST_LIMIT, self.provider.get_or_try_init(|| look));
         let late = AuthError::NotFound("its metadata cannot be had now");
         found.await.unwrap_or(Err(late))

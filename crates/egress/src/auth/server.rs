@@ -1,4 +1,4 @@
-//! The authorization server of a source, and what one client asks it for.
+//! The authorization server of a source, and the tokens that one client requests there.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{EgressError, EgressSettings};
 
 pub(super) const TOKEN_EXCHANGE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
 
-/// A client with the token endpoint it asks, which is looked for when first needed unless it is configured.
+/// A client with its token endpoint, which is discovered on first use unless it is configured.
 pub(super) struct TokenEndpointClient {
     client: OAuthClient,
     limits: EgressSettings,
@@ -22,10 +22,10 @@ pub(super) struct TokenEndpointClient {
     found: Mutex<Option<Arc<ResolvedServer>>>,
 }
 
-/// Where tokens are asked for, and what kind of tokens.
+/// The token endpoint and the parameters of token requests.
 pub(super) struct ResolvedServer {
     pub(super) endpoint: TokenEndpoint,
-    /// The server's name, where it is known.
+    /// The issuer of the server, if it is known.
     pub(super) issuer: Option<String>,
     scope: Option<String>,
     pub(super) audience: Option<String>,
@@ -33,7 +33,7 @@ pub(super) struct ResolvedServer {
 }
 
 impl TokenEndpointClient {
-    /// Asks nobody yet.
+    /// Creates the client. It sends no request yet.
     pub(super) fn open(
         client: &OAuthClient,
         limits: &EgressSettings,
@@ -62,7 +62,7 @@ impl TokenEndpointClient {
         &self.ambient
     }
 
-    /// A token that stands for this client, with the scopes `wider` besides.
+    /// Requests a token that represents this client, with the additional scopes `wider`.
     pub(super) async fn own_token(&self, wider: String) -> Result<AccessToken, AuthError> {
         let found = self.found().await?;
         let scope = found.scope(&wider);
@@ -71,7 +71,7 @@ impl TokenEndpointClient {
         self.forget_if_refused(granted).await
     }
 
-    /// A token that stands for the caller, good for no longer than the caller's own.
+    /// Requests a token that represents the caller. It is not used for longer than the caller's own token.
     pub(super) async fn exchange(
         &self,
         caller: CallerToken<'_>,
@@ -91,12 +91,12 @@ impl TokenEndpointClient {
         self.forget_if_refused(granted).await
     }
 
-    /// Whether tokens may be asked for with more scopes: one that is configured is as much as there is.
+    /// Returns whether tokens may be requested with additional scopes. A configured scope is never exceeded.
     pub(super) fn may_widen(&self) -> bool {
         self.client.scope.is_none()
     }
 
-    /// The endpoint, looked for by one at a time.
+    /// Returns the endpoint, after discovery if necessary. Concurrent calls share one discovery.
     pub(super) async fn found(&self) -> Result<Arc<ResolvedServer>, AuthError> {
         let mut found = self.found.lock().await;
         if let Some(found) = &*found {
@@ -107,7 +107,8 @@ impl TokenEndpointClient {
         Ok(looked)
     }
 
-    /// A server that refuses may be another by now; what was not configured is looked for again next time.
+    /// Forgets a discovered endpoint after an error, because the server may have moved. The next request repeats the
+    /// discovery.
     pub(super) async fn forget_if_refused<T>(
         &self,
         answer: Result<T, AuthError>,
@@ -137,7 +138,7 @@ impl TokenEndpointClient {
             .map_err(AuthError::endpoint)
     }
 
-    /// What is configured wins over what was found.
+    /// Combines the settings with the results of discovery. Settings take precedence.
     fn at(
         &self,
         place: &EndpointLocation<'_>,
@@ -162,12 +163,12 @@ impl TokenEndpointClient {
 }
 
 impl ResolvedServer {
-    /// What a token is asked for with.
+    /// Returns the scopes of a token request.
     pub(super) fn scope(&self, wider: &str) -> Option<String> {
         union(self.scope.as_deref(), Some(wider))
     }
 
-    /// `grant` with what every request for a token of this source says.
+    /// Returns `grant` with the parameters that every token request of this source has.
     fn form<'a>(
         &'a self,
         grant: &[(&'a str, &'a str)],
@@ -195,7 +196,7 @@ impl<'a> EndpointLocation<'a> {
     }
 }
 
-/// Each scope once, in order.
+/// Returns the union of two scopes, in order and without duplicates.
 pub(super) fn union(ones: Option<&str>, others: Option<&str>) -> Option<String> {
     let mut scopes: Vec<&str> = Vec::new();
     for scope in [ones, others]

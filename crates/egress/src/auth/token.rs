@@ -1,4 +1,5 @@
-//! Keeps an access token until shortly before it expires, and has it asked for by one call at a time.
+//! A cell that caches an access token until shortly before it expires, and lets only one call at a time request a new
+//! one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex as StdMutex, MutexGuard, PoisonError};
@@ -10,13 +11,13 @@ use wardgate_domain::{Ambient, Timestamp};
 
 use super::AuthError;
 
-/// The longest time before its expiry at which a token is given up.
+/// Maximum time before its expiry from which on a token is not used any more.
 const LONGEST_MARGIN: Duration = Duration::from_secs(30);
 
-/// The most scopes that a service gets by asking for them.
+/// Maximum number of scopes that a service can add by requiring them.
 const MOST_SCOPES: usize = 32;
 
-/// A token as the header it is sent in.
+/// A token in the form of its header.
 #[derive(Clone)]
 pub(super) struct AccessToken {
     authorization: HeaderValue,
@@ -24,7 +25,7 @@ pub(super) struct AccessToken {
 }
 
 impl AccessToken {
-    /// Gives up a tenth of the lifetime, so that the token is still good when it arrives.
+    /// Creates a token that is used for nine tenths of its lifetime, so that it is still valid when it arrives.
     pub(super) fn new(authorization: HeaderValue, now: Timestamp, lifetime: Duration) -> Self {
         let margin = (lifetime / 10).min(LONGEST_MARGIN);
         Self {
@@ -34,20 +35,21 @@ impl AccessToken {
     }
 }
 
-/// A place for one access token.
+/// A cell for one access token.
 #[derive(Default)]
 pub(super) struct TokenCell {
     last: Mutex<Option<Result<AccessToken, AuthError>>>,
-    /// How often an answer to `ask` came.
+    /// The number of results of `ask`.
     answers: AtomicU64,
-    /// Scopes that the service asked for besides, each time the new ones; each new token is asked for with them.
+    /// The scopes that the service required in addition, one entry for each time. Every new token is requested with
+    /// them.
     wider: StdMutex<Vec<Vec<String>>>,
 }
 
 impl TokenCell {
-    /// The kept token, unless it is `rejected` or about to expire; else a new one, with the scopes that `ask` is given
-    /// besides. Those who wait while one
-    /// asks take what it gets, its failure too, so that a dead endpoint is not asked by each in turn.
+    /// Returns the cached token, unless it is `rejected` or about to expire. Otherwise requests a new one with `ask`,
+    /// which receives the additional scopes. Calls that waited for a request share its result, even if it is an error,
+    /// so that an unavailable endpoint is not tried by each call in turn.
     pub(super) async fn get<F>(
         &self,
         ambient: &Ambient,
@@ -77,14 +79,15 @@ impl TokenCell {
             ..
         }) = &answer
         {
-            // A service that asks for what its server does not grant must not cost the token that there was.
+            // If the server does not grant a scope, it is removed again, because otherwise no token could be requested
+            // any more.
             self.wider().pop();
         }
         self.answers.fetch_add(1, Ordering::Release);
         *last = Some(answer.clone());
         answer.map(|token| token.authorization)
     }
-    /// Has tokens asked for with these scopes too; false where it would be too many.
+    /// Adds scopes to all further token requests. Returns `false` if there would be too many.
     pub(super) fn widen(&self, scope: &str) -> bool {
         let mut wider = self.wider();
         let mut added: Vec<String> = Vec::new();

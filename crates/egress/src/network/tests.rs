@@ -1,4 +1,4 @@
-//! Services behind TLS and behind a proxy.
+//! Tests of services behind TLS and behind a proxy.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::{Egress, EgressError, EgressRequest, EgressSettings, PrivateAddresses
 
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok";
 
-/// A server with the certificate `own` that wants one of `client`.
+/// Starts a server with the certificate `own` that requires a client certificate of `client`.
 async fn start_tls(own: &TestCertificate, client: &TestCertificate) -> SocketAddr {
     let certificate = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
     let mut roots = RootCertStore::empty();
@@ -54,7 +54,7 @@ async fn start_tls(own: &TestCertificate, client: &TestCertificate) -> SocketAdd
     address
 }
 
-/// A proxy that tunnels one connection to `target`, whatever host it is asked for, and gives what it was asked.
+/// Starts a proxy that tunnels one connection to `target`, whatever host is requested, and returns the request.
 async fn start_proxy(target: SocketAddr) -> (SocketAddr, tokio::task::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -69,7 +69,7 @@ async fn start_proxy(target: SocketAddr) -> (SocketAddr, tokio::task::JoinHandle
             .write_all(b"HTTP/1.1 200 Connection established\r\n\r\n")
             .await
             .unwrap();
-        // Whichever of the two closes first: the response is through by then.
+        // It does not matter which side closes first, because the response has been transferred by then.
         let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
         String::from_utf8(request).unwrap()
     });
@@ -140,7 +140,7 @@ async fn a_proxy_reaches_the_service_which_nothing_here_resolves() {
             ca: Some(own.certificate.clone()),
             identity: Some(identity(&client)),
         },
-        // By name: the proxy may have an address off the public internet although the service may not.
+        // The proxy is addressed by name: it may have a private address although the service may not.
         proxy: Some(
             format!("http://me:canary@localhost:{}", proxy.port())
                 .parse()

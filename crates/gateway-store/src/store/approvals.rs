@@ -1,23 +1,23 @@
-//! Requests for approvals, and what became of each: decided once, used once, at whichever replica.
+//! Requests for approvals, and their decisions. Each request is decided once and used once, across all replicas.
 //!
 //! ```text
 //!   pending ─┬─ approved ─▶ used        each step happens once, or not before the request expires
 //!            └─ refused
 //! ```
 //!
-//! There is one request for one call: whoever repeats the call finds it.
+//! There is at most one request for a call. A repetition of the call finds it.
 
 use wardgate_domain::{ApprovalId, Digest, Timestamp};
 
 use super::{Store, StoreError};
 
-/// Requests of one person at once, whether or not they were decided: what was used, or has expired, is none.
+/// Maximum number of open requests of one person, decided or not. Used and expired requests do not count.
 const EACH: i64 = 32;
 
-/// Requests listed at once, the oldest first.
+/// Maximum number of requests in one list, the oldest first.
 const MOST: i64 = 200;
 
-/// The id and the content of a request that has expired or was used give way to the new ones.
+/// Inserts a request. An existing request for the same call is replaced if it has expired or was used.
 const REQUEST: &str = "
     INSERT INTO gateway.approval (call, id, owner, approvers, sealed, approval, state, expires_at)
     SELECT $1, $2, $3, $4, $5, NULL, 0, $6 WHERE $8 > (
@@ -52,41 +52,41 @@ pub(crate) const SWEEP: &str = "
 /// A request for an approval.
 #[derive(Debug)]
 pub struct NewApprovalRequest<'a> {
-    /// What is to be approved: the same for the same call alone.
+    /// The digest of what is to be approved, which only the same call has.
     pub call: Digest,
-    /// The id that it gets where there is none for the call yet.
+    /// The id of the request, unless there is already a request for the call.
     pub id: ApprovalId,
-    /// Whose call it is: a digest of tenant, issuer and subject.
+    /// The caller of the call: a digest of tenant, issuer and subject.
     pub owner: Digest,
-    /// Those who may decide, each a digest of its own.
+    /// The digests of those who may decide.
     pub approvers: &'a [Digest],
-    /// The call, sealed.
+    /// The sealed call.
     pub sealed: &'a [u8],
-    /// When it is forgotten unless it was decided.
+    /// The time at which the request expires unless it was decided.
     pub expires_at: Timestamp,
 }
 
-/// A request for an approval, as it stands.
+/// A stored request for an approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredApproval {
-    /// Its id.
+    /// The id of the request.
     pub id: ApprovalId,
-    /// What became of it.
+    /// The state of the request.
     pub state: ApprovalState,
-    /// The call, sealed.
+    /// The sealed call.
     pub sealed: Vec<u8>,
-    /// When it is forgotten.
+    /// The time at which the request expires.
     pub expires_at: Timestamp,
 }
 
-/// What became of a request that was not used.
+/// The state of a request that was not used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ApprovalState {
-    /// Nobody has decided.
+    /// The request is not decided yet.
     Pending,
-    /// The approval, sealed. It was not used.
+    /// The request was approved and not used yet. Holds the sealed approval.
     Approved(Vec<u8>),
-    /// Somebody refused.
+    /// The request was refused.
     Refused,
 }
 
@@ -109,13 +109,14 @@ impl StoredApproval {
 }
 
 impl Store {
-    /// Asks for an approval, unless there is a request for the same call already. Gives the one that there is then; none
-    /// where its owner has too many.
+    /// Requests an approval, unless there is a request for the same call already. Returns the request for the call, or
+    /// `None` if its owner has too many requests.
     pub async fn request_approval(
         &self,
         request: NewApprovalRequest<'_>,
     ) -> Result<Option<StoredApproval>, StoreError> {
-        // A text, so that one index lookup per approver is not needed: a call has few, and requests last for minutes.
+        // The approvers are stored as one text to avoid an index entry for each: a call has few approvers, and requests
+        // last for minutes.
         let approvers: Vec<_> = request.approvers.iter().map(ToString::to_string).collect();
         let approvers = format!(" {}", approvers.join(" "));
         let id = request.id.to_string();
@@ -133,7 +134,7 @@ impl Store {
         self.find_approval_of(request.call).await
     }
 
-    /// The request for the approval of `call`, if there is one that was not used.
+    /// Returns the request for the approval of `call`, if there is one that was not used.
     pub async fn find_approval_of(
         &self,
         call: Digest,
@@ -143,7 +144,7 @@ impl Store {
         Ok(found.into_iter().find_map(StoredApproval::from_row))
     }
 
-    /// The request with this id, if there is one that was not used.
+    /// Returns the request with this id, if there is one that was not used.
     pub async fn find_approval(
         &self,
         id: ApprovalId,
@@ -154,12 +155,12 @@ impl Store {
         Ok(found.into_iter().find_map(StoredApproval::from_row))
     }
 
-    /// Pending requests that `approver` may decide about, those that expire first.
+    /// Returns the pending requests that `approver` may decide, in the order of their expiry.
     pub async fn list_approvals(
         &self,
         approver: Digest,
     ) -> Result<Vec<StoredApproval>, StoreError> {
-        // A digest has no character that means anything to LIKE.
+        // A digest contains no character that is special to LIKE.
         let pattern = format!("% {approver}%");
         let now = self.now().as_micros();
         let values = [pattern.as_str().into(), now.into(), MOST.into()];
@@ -168,8 +169,8 @@ impl Store {
         Ok(found.collect())
     }
 
-    /// Decides a pending request: with a sealed approval that lasts until `expires_at`, or with none. True exactly once for
-    /// each, over all replicas.
+    /// Decides a pending request: `approval` is the sealed approval, valid until `expires_at`, or `None` for a refusal.
+    /// Returns `true` exactly once for each request, across all replicas.
     pub async fn decide_approval(
         &self,
         id: ApprovalId,
@@ -188,7 +189,7 @@ impl Store {
         Ok(self.execute(DECIDE, values).await? == 1)
     }
 
-    /// Uses an approval up. True exactly once for each, over all replicas.
+    /// Uses an approval up. Returns `true` exactly once for each approval, across all replicas.
     pub async fn use_approval(&self, id: ApprovalId) -> Result<bool, StoreError> {
         let id = id.to_string();
         let values = [id.as_str().into(), self.now().as_micros().into()];

@@ -1,20 +1,20 @@
-//! What gateways must remember across requests, restarts and replicas, in SQLite or PostgreSQL.
+//! The store of the gateway's state across requests, restarts and replicas, in SQLite or PostgreSQL.
 //!
 //! ```text
-//!   used ids      what may be used once                        true exactly once, over all replicas
-//!   sessions      of clients before 2026-07-28                 gone when they end or lie idle
-//!   streams       answers as events, for Last-Event-ID         gone after an hour, or for newer ones
-//!   messages      from one replica to another                  gone after an hour
-//!   subscriptions of clients before 2026-07-28                 gone when unused for a day
-//!   approvals     requested, decided once, used once          gone when they expire
-//!   revocations   that all replicas follow                  gone when an operator takes them back
-//!   rates         that all replicas share                      gone when a bucket is full
-//!   rate owners   whose requests the buckets count             gone after them
+//!   used ids      what may be used only once             marked exactly once, across all replicas
+//!   sessions      of clients before 2026-07-28           deleted when they end or are idle
+//!   streams       answers as events, for Last-Event-ID   deleted after an hour, or for newer ones
+//!   messages      from one replica to another            deleted after an hour
+//!   subscriptions of clients before 2026-07-28           deleted when unused for a day
+//!   approvals     requested, decided once, used once     deleted when they expire
+//!   revocations   followed by all replicas               deleted when an operator lifts them
+//!   rates         shared by all replicas                 deleted when a bucket is full
+//!   rate owners   whose requests the buckets count       deleted after their buckets
 //! ```
 //!
-//! Whatever a client was told, asked or said comes sealed and is stored so. No operation takes longer than [`LIMIT`].
-//! What fails here ends no call by itself: a gateway without its store has no sessions, and lets nothing be used that
-//! may be used once.
+//! All content of clients is sealed before it is stored. No operation takes longer than [`LIMIT`]. A failure of the
+//! store ends no call by itself: without its store a gateway has no sessions, and refuses everything that may be used
+//! only once.
 
 mod approvals;
 mod rate_owners;
@@ -46,10 +46,10 @@ pub use sessions::{SessionId, SessionSettings};
 pub use streams::{ReplicaId, StreamId, StreamPage, StreamState, TakenOverStream, WriteResult};
 pub use subscriptions::SubscriptionsId;
 
-/// How long one operation may take.
+/// Time limit of one operation.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// What the store consists of.
+/// The schema and the migrations of the store.
 pub const LAYOUT: Layout = Layout {
     schema: Schema {
         name: "gateway",
@@ -77,10 +77,10 @@ pub const LAYOUT: Layout = Layout {
     limit: LIMIT,
 };
 
-/// Expired entries removed at once, of each kind.
+/// Maximum number of expired entries of each kind that are removed at once.
 const SWEEP: i64 = 200;
 
-/// How often expired entries are removed.
+/// Interval between two removals of expired entries.
 const SWEEP_EVERY: Duration = Duration::from_mins(1);
 
 const USE: &str =
@@ -92,19 +92,19 @@ const SWEEP_USED: &str = "
     DELETE FROM gateway.used WHERE id IN
         (SELECT id FROM gateway.used WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
 
-/// Why the store did not do what it was asked.
+/// The reason for which an operation of the store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The setting names no store.
     #[error("gateway.store must be given as `sqlite:PATH` or `postgres://…`")]
     UnknownStore,
-    /// It has a schema that this program cannot work with.
+    /// The store has a schema that this program cannot work with.
     #[error("gateway.store: {0}")]
     Schema(MigrationError),
-    /// The database does not answer, or says no.
+    /// The database is unreachable, or refuses the operation.
     #[error("gateway.store cannot be used now; try again later")]
     Database(#[from] sqlx::Error),
-    /// The database takes too long.
+    /// The database did not answer within the time limit.
     #[error("gateway.store does not answer in time; try again later")]
     Late,
 }
@@ -124,7 +124,7 @@ impl From<MigrationError> for StoreError {
     }
 }
 
-/// The store.
+/// The store of a gateway's state.
 pub struct Store {
     address: Address,
     database: Database,
@@ -133,7 +133,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// The store at `sqlite:PATH` or `postgres://…`. A file is there or never will be; a server may come later.
+    /// Opens the store at `sqlite:PATH` or `postgres://…`. A file must be usable at once; a database server may become
+    /// available later.
     pub async fn open(
         url: &str,
         settings: &DatabaseSettings,
@@ -155,24 +156,25 @@ impl Store {
         Ok(store)
     }
 
-    /// True exactly once for each id, over all replicas, and forgotten after `until`.
+    /// Marks an id as used until `until`. Returns `true` exactly once for each id, across all replicas.
     pub async fn use_id_once(&self, id: [u8; 16], until: Timestamp) -> Result<bool, StoreError> {
         let values = [id[..].into(), until.as_micros().into()];
         Ok(self.execute(USE, values).await? == 1)
     }
 
-    /// Whether the id was used, at any replica, and is not forgotten.
+    /// Returns whether the id was used at any replica, and the mark has not expired.
     pub async fn is_id_used(&self, id: [u8; 16]) -> Result<bool, StoreError> {
         let values = [id[..].into(), self.now().as_micros().into()];
         let found: Vec<(Vec<u8>,)> = self.rows(IS_USED, values).await?;
         Ok(!found.is_empty())
     }
 
-    /// Prepares a file; one that another program has locked, or that a busy machine opens slowly, is waited for.
+    /// Prepares an SQLite file. Waits for a file that another program has locked, or that a busy machine opens slowly.
     async fn wait_for_file(&self) -> Result<(), StoreError> {
         let mut wait = StartWait::for_store(&self.address);
         loop {
-            // Without the limit of other operations: a migration on a slow disk would begin anew each time.
+            // The time limit of other operations does not apply, because a migration on a slow disk would start again
+            // each time.
             let prepare = async { self.database.prepare().await.map_err(StoreError::from) };
             match self.prepared.get_or_try_init(|| prepare).await {
                 Err(StoreError::Database(cause)) if is_busy(&cause) && wait.pause(&cause).await => {
@@ -182,7 +184,7 @@ impl Store {
         }
     }
 
-    /// The database, once it has a schema this program works with.
+    /// Returns the database, once its schema is prepared for this program.
     async fn database(&self) -> Result<&Database, StoreError> {
         let prepared = self.prepared.get_or_try_init(|| async {
             let prepared = within_limit(self.database.prepare().boxed()).await;
@@ -223,7 +225,7 @@ impl Store {
         tracing::warn!(store = %self.address, cause, "the gateway's store cannot be used");
     }
 
-    /// Removes what has expired, a bounded number of entries of each kind; true when there may be more.
+    /// Removes expired entries, a bounded number of each kind. Returns `true` if there may be more.
     async fn sweep(&self) -> Result<bool, StoreError> {
         let now = self.ambient.now();
         let mut most = 0;
@@ -245,13 +247,13 @@ impl Store {
         Ok(most == SWEEP.unsigned_abs())
     }
 
-    /// The time by which the store lets things expire.
+    /// Returns the current time, by which entries of the store expire.
     pub fn now(&self) -> Timestamp {
         self.ambient.now()
     }
 }
 
-/// Waits at most [`LIMIT`], whatever the database does.
+/// Waits for `work`, but no longer than [`LIMIT`].
 async fn within_limit<T, E: Into<StoreError>>(
     work: BoxFuture<'_, Result<T, E>>,
 ) -> Result<T, StoreError> {
@@ -261,11 +263,11 @@ async fn within_limit<T, E: Into<StoreError>>(
     }
 }
 
-/// Sweeps from time to time, as long as the store lives.
+/// Removes expired entries periodically, until the store is dropped.
 async fn sweep(store: Weak<Store>) {
     loop {
         tokio::time::sleep(SWEEP_EVERY).await;
-        // Bounded: what is left waits for the next time. A failure is told where it happens.
+        // The number of repetitions is bounded; the remaining entries wait for the next time. The store logs a failure.
         for _ in 0..50 {
             let Some(store) = store.upgrade() else {
                 return;

@@ -1,4 +1,4 @@
-//! Whose requests the buckets of shared rates count.
+//! The owners of the buckets of shared rates.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const NOTE: &str = "
     INSERT INTO gateway.rate_owner (bucket, tenant, owner, seen_at) VALUES ($1, $2, $3, $4)
     ON CONFLICT (bucket) DO UPDATE SET seen_at = excluded.seen_at";
 
-/// By the clock of the database, as the buckets are.
+/// Selects by the clock of the database, as the buckets do.
 const USES: &str = "
     SELECT owned.owner, bucket.full_at - now.micros
     FROM (SELECT (extract(epoch FROM statement_timestamp()) * 1000000)::bigint AS micros) AS now,
@@ -23,7 +23,7 @@ const USES: &str = "
     WHERE bucket.full_at > now.micros AND ($1::text IS NULL OR owned.tenant = $1)
     ORDER BY bucket.full_at DESC LIMIT $2";
 
-/// Replicas note an owner again within ten minutes; that of a bucket which is full and was swept is of no use.
+/// Replicas note an owner again within ten minutes. The owner of a bucket that is full and was removed is not needed.
 pub(crate) const SWEEP: &str = "
     DELETE FROM gateway.rate_owner WHERE bucket IN
         (SELECT bucket FROM gateway.rate_owner
@@ -31,7 +31,7 @@ pub(crate) const SWEEP: &str = "
          ORDER BY seen_at LIMIT $2)";
 
 impl Store {
-    /// Whose the buckets are that gateways share. None where the store is a file, which belongs to one gateway.
+    /// Returns the store of the owners of shared buckets, or `None` if the store is a file, which belongs to one gateway.
     pub fn shared_owners(self: &Arc<Self>) -> Option<Arc<dyn OwnerStore>> {
         match self.address {
             Address::Postgres(_) => Some(Arc::clone(self) as Arc<dyn OwnerStore>),
@@ -40,7 +40,7 @@ impl Store {
     }
 
     async fn note_owner(&self, bucket: Digest, owner: &BucketOwner) -> Result<(), StoreError> {
-        // Texts and maps of texts: there is nothing in it that has no JSON.
+        // An owner consists of strings and maps of strings, so its serialization cannot fail.
         let text = serde_json::to_string(owner).unwrap_or_default();
         let row = [
             bucket.as_bytes()[..].into(),

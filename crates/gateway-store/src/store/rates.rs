@@ -1,4 +1,4 @@
-//! Rates that gateways share, where the store is PostgreSQL.
+//! Rates that gateways share if the store is PostgreSQL.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(crate) const SWEEP: &str = STATEMENTS.sweep;
 pub(crate) const SWEEP_REPLICAS: &str = STATEMENTS.sweep_replicas;
 
 impl Store {
-    /// The rates that gateways share. None where the store is a file, which belongs to one gateway.
+    /// Returns the store of shared rates, or `None` if the store is a file, which belongs to one gateway.
     pub fn shared_rates(self: &Arc<Self>) -> Option<Arc<dyn LeaseStore>> {
         match self.address {
             Address::Postgres(_) => Some(Arc::clone(self) as Arc<dyn LeaseStore>),

@@ -1,6 +1,6 @@
-//! Messages from one replica to another: the response of a client to a request for input, a cancellation.
+//! Messages from one replica to another: the response of a client to a request for input, or a cancellation.
 //!
-//! Whoever knows the id of a message can fetch it; ids are random or keyed, and the content is sealed.
+//! A message can be fetched by its id only. The ids are random or keyed, and the content is sealed.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use super::{Store, StoreError};
 use wardgate_domain::Digest;
 use wardgate_store::Value;
 
-/// The time that a message is stored.
+/// Time for which a message is stored.
 const KEPT: Duration = Duration::from_hours(1);
 
-/// The messages that one query looks for.
+/// Maximum number of ids in one query.
 const AT_ONCE: usize = 64;
 
 const POST: &str = "
@@ -31,12 +31,12 @@ pub(crate) const SWEEP: &str = "
     DELETE FROM gateway.letter WHERE id IN
         (SELECT id FROM gateway.letter WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
 
-/// The id of a message, which sender and receiver know.
+/// The id of a message, which its sender and its receiver know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ReplicaMessageId(pub Digest);
 
 impl Store {
-    /// Stores a message. False if there is one with this id, which stays.
+    /// Stores a message. Returns `false` if there is a message with this id already, which stays unchanged.
     pub async fn post_replica_message(
         &self,
         id: ReplicaMessageId,
@@ -52,7 +52,7 @@ impl Store {
         Ok(self.execute(POST, values).await? == 1)
     }
 
-    /// The message `id`. None if there is none.
+    /// Returns the message `id`, or `None` if there is none.
     pub async fn fetch_replica_message(
         &self,
         id: ReplicaMessageId,
@@ -61,7 +61,7 @@ impl Store {
         Ok(found.into_iter().next().map(|(sealed,)| sealed))
     }
 
-    /// Those of `waited` that were stored in the last `age`.
+    /// Returns those of `waited` that were stored in the last `age`.
     pub async fn replica_messages_among(
         &self,
         waited: &[ReplicaMessageId],

@@ -1,4 +1,4 @@
-//! Revocations, which every replica follows.
+//! Revocations, which all replicas follow.
 
 use wardgate_domain::{Revocation, RevocationKind, RevocationTarget, Timestamp};
 use wardgate_store::Value;
@@ -6,7 +6,7 @@ use wardgate_store::Value;
 use super::{Store, StoreError, within_limit};
 use futures::FutureExt;
 
-/// More than this are not kept, so that every replica can hold all of them.
+/// Maximum number of revocations, so that every replica can hold all of them in memory.
 const MAX_REVOCATIONS: i64 = 10_000;
 
 const VERSION: &str = "SELECT version FROM gateway.revocation_version";
@@ -15,10 +15,10 @@ const ALL: &str = "
     SELECT kind, name, issuer, tenant, reason, revoked_by, revoked_at
     FROM gateway.revocation ORDER BY revoked_at, kind, name, issuer, tenant";
 
-/// First of a change, so that changes wait for one another here.
+/// The first statement of each change, so that concurrent changes wait for each other here.
 const NEXT_VERSION: &str = "UPDATE gateway.revocation_version SET version = version + 1";
 
-/// One that is in force already stays as it is.
+/// Inserts a revocation. One that is in force already stays unchanged.
 const ADD: &str = "
     INSERT INTO gateway.revocation (kind, name, issuer, tenant, reason, revoked_by, revoked_at)
     VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (kind, name, issuer, tenant) DO NOTHING";
@@ -31,21 +31,21 @@ const REMOVE: &str = "
 type RevocationRow = (String, String, String, String, String, String, i64);
 
 impl Store {
-    /// Differs whenever any revocation differs.
+    /// Returns a version that changes whenever the revocations change.
     pub async fn revocations_version(&self) -> Result<i64, StoreError> {
-        // Asked several times a second: whoever follows them tells of a failure, once.
+        // The version is read several times a second, so the code that follows it logs a failure once.
         let database = self.database().await?;
         let versions: Vec<(i64,)> = within_limit(database.rows(VERSION, []).boxed()).await?;
         Ok(versions.first().map_or(0, |(version,)| *version))
     }
 
-    /// Every revocation, the oldest first.
+    /// Returns all revocations, the oldest first.
     pub async fn revocations(&self) -> Result<Vec<Revocation>, StoreError> {
         let rows: Vec<RevocationRow> = self.rows(ALL, []).await?;
         Ok(rows.into_iter().filter_map(revocation).collect())
     }
 
-    /// Adds `revocation`, unless it is in force already. None: there are as many as can be kept.
+    /// Adds `revocation`, unless it is in force already. Returns `None` if the maximum number of revocations is reached.
     pub async fn add_revocation(&self, revocation: &Revocation) -> Result<Option<()>, StoreError> {
         let database = self.database().await?;
         let added = async {
@@ -75,7 +75,7 @@ impl Store {
         self.log_failure_of(within_limit(added.boxed()).await)
     }
 
-    /// Removes the revocation of `target`. False: there is none.
+    /// Removes the revocation of `target`. Returns `false` if there is none.
     pub async fn remove_revocation(&self, target: &RevocationTarget) -> Result<bool, StoreError> {
         let database = self.database().await?;
         let removed = async {
@@ -98,7 +98,7 @@ fn key(target: &RevocationTarget) -> [Value; 4] {
     ]
 }
 
-/// None for a kind that only a newer program writes, which also raises the schema's version.
+/// Parses a row. Returns `None` for a kind that only a newer program writes, which also raises the version of the schema.
 fn revocation(
     (kind, name, issuer, tenant, reason, revoked_by, revoked_at): RevocationRow,
 ) -> Option<Revocation> {

@@ -1,4 +1,4 @@
-//! Which sessions there are.
+//! The sessions of clients before 2026-07-28.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use wardgate_domain::{Digest, Timestamp};
 
 use super::{Store, StoreError};
 
-/// A session that nobody uses for so long has ended.
+/// Time after which an unused session ends.
 pub(crate) const IDLE: Duration = Duration::from_hours(1);
 
-/// Sessions of one caller; with another, the one that was unused for longest ends.
+/// Maximum number of sessions of one caller. A further session ends the one that was unused for the longest time.
 pub(crate) const EACH: i64 = 100;
 
-/// That a session is in use is written down at most so often.
+/// Minimum interval between two writes of the time at which a session was last used.
 const TOUCH: Duration = Duration::from_mins(1);
 
 const BEGIN: &str = "
@@ -43,19 +43,19 @@ pub(crate) const SWEEP: &str = "
     DELETE FROM gateway.session WHERE id IN
         (SELECT id FROM gateway.session WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
 
-/// Which session it is.
+/// The id of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SessionId(pub [u8; 16]);
 
-/// What is known of a session besides what its client carries.
+/// The state of a session that its client does not hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionSettings {
-    /// None until the client sets one.
+    /// The lowest level of the log messages for the client, or `None` until the client sets one.
     pub log_level: Option<String>,
 }
 
 impl Store {
-    /// Begins a session of `owner`'s.
+    /// Begins a session that belongs to `owner`.
     pub async fn begin_session(&self, id: SessionId, owner: Digest) -> Result<(), StoreError> {
         let now = self.now();
         let values = [
@@ -70,7 +70,7 @@ impl Store {
         Ok(())
     }
 
-    /// The session, if there is such a one of `owner`'s; it is in use.
+    /// Returns the session if it exists and belongs to `owner`, and marks it as used.
     pub async fn find_session(
         &self,
         id: SessionId,
@@ -90,20 +90,20 @@ impl Store {
         Ok(Some(SessionSettings { log_level }))
     }
 
-    /// Ends it, with its streams.
+    /// Ends the session, and deletes its streams.
     pub async fn end_session(&self, id: SessionId) -> Result<(), StoreError> {
         self.execute(END, [id.0[..].into()]).await?;
         Ok(())
     }
 
-    /// From which level on its client wants log messages.
+    /// Sets the lowest level of the log messages that the client of the session wants.
     pub async fn set_log_level(&self, id: SessionId, level: &str) -> Result<(), StoreError> {
         self.execute(SET_LOG_LEVEL, [id.0[..].into(), level.into()])
             .await?;
         Ok(())
     }
 
-    /// `stream` is the one on which the client of this session listens, instead of any it had.
+    /// Makes `stream` the stream of changes of the session, in place of an earlier one.
     pub async fn listen_in_session(
         &self,
         id: SessionId,
@@ -114,7 +114,8 @@ impl Store {
         Ok(())
     }
 
-    /// Whether it still is, in a session that has not ended; whoever listens uses the session.
+    /// Returns whether `stream` is still the stream of changes of a session that has not ended, and marks the session
+    /// as used.
     pub async fn listens_in_session(
         &self,
         id: SessionId,

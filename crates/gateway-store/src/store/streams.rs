@@ -1,4 +1,4 @@
-//! Streams of events, so that a client that lost one can resume it at any replica.
+//! Streams of events, stored so that a client that lost one can resume it at any replica.
 //!
 //! ```text
 //!   open ─▶ write … write(last) ─▶ ended
@@ -13,17 +13,18 @@ use futures::FutureExt;
 use super::sessions::SessionId;
 use super::{Store, StoreError, within_limit};
 
-/// How long the events of a stream are kept after the last of them.
+/// Time for which the events of a stream are stored after the last one.
 const KEPT: Duration = Duration::from_hours(1);
 
-/// A replica that says nothing for so long is gone.
+/// Time after which a replica without a heartbeat counts as gone.
 pub(crate) const ALIVE: Duration = Duration::from_secs(15);
 
-/// Bytes of the streams of one session, and how many; the oldest go when another begins.
+/// Maximum size of the streams of one session in bytes, and below it their maximum number. The oldest streams are
+/// deleted when another begins.
 const SESSION_BYTES: i64 = 32 << 20;
 const SESSION_STREAMS: i64 = 256;
 
-/// Events read at once.
+/// Maximum number of events that are read at once.
 const PAGE: i64 = 16;
 
 const BEAT: &str = "
@@ -34,7 +35,7 @@ const OPEN: &str = "
     INSERT INTO gateway.stream (id, session, replica, request, basis, ended, bytes, expires_at)
     SELECT $1, id, $3, $4, $5, 0, $6, $7 FROM gateway.session WHERE id = $2";
 
-/// Counted from the newest: what no longer fits goes.
+/// Deletes the streams that exceed the limits, counted from the newest.
 const TRIM: &str = "
     DELETE FROM gateway.stream WHERE number IN (
         SELECT number FROM (
@@ -81,58 +82,58 @@ pub(crate) const SWEEP_REPLICAS: &str = "
         SELECT id FROM gateway.replica WHERE alive_until <= $1
             AND NOT EXISTS (SELECT 1 FROM gateway.stream WHERE stream.replica = replica.id) LIMIT $2)";
 
-/// Which stream it is.
+/// The id of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StreamId(pub [u8; 16]);
 
-/// A gateway, for as long as it runs.
+/// The id of a gateway process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplicaId(pub [u8; 16]);
 
 /// The result of a write to a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteResult {
-    /// It was written.
+    /// The write succeeded.
     Stored,
-    /// The stream is not this replica's any more, or has ended with its session.
+    /// The stream no longer belongs to this replica, or it has ended with its session.
     Gone,
 }
 
 /// A page of a stored stream.
 #[derive(Debug)]
 pub struct StreamPage {
-    /// By position; if there are none, there are none yet.
+    /// The events with their positions. Empty if there are none yet.
     pub events: Vec<(i64, Vec<u8>)>,
-    /// Whether more may follow.
+    /// Whether more events may follow.
     pub state: StreamState,
-    /// What the stream answers, sealed.
+    /// The sealed id of the request that the stream answers.
     pub request: Vec<u8>,
 }
 
 /// The state of a stored stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamState {
-    /// More may come.
+    /// More events may follow.
     GoesOn,
-    /// More would come, had the gateway that writes it not gone.
+    /// The stream has not ended, but the gateway that writes it is gone.
     Orphaned,
-    /// The last event is there.
+    /// The last event is stored.
     Ended,
-    /// What followed is not kept.
+    /// Later events were not stored.
     Broken,
 }
 
 /// A stream that this replica has taken over.
 #[derive(Debug)]
 pub struct TakenOverStream {
-    /// The suspended call, sealed. None if a call may be running that nobody waits for.
+    /// The sealed suspended call, or `None` if no call is suspended. In that case a call may still be running.
     pub waiting: Option<Vec<u8>>,
-    /// Of its last event.
+    /// The position of the last event.
     pub position: i64,
 }
 
 impl Store {
-    /// This replica is alive, for [`ALIVE`] from now on.
+    /// Marks the replica as alive for [`ALIVE`] from now on.
     pub async fn beat(&self, replica: ReplicaId) -> Result<(), StoreError> {
         let until = self.now().plus(ALIVE).as_micros();
         self.execute(BEAT, [replica.0[..].into(), until.into()])
@@ -140,7 +141,7 @@ impl Store {
         Ok(())
     }
 
-    /// Begins a stream of the session with the replay grant `basis`. False if the session has ended.
+    /// Begins a stream of the session with the replay grant `basis`. Returns `false` if the session has ended.
     pub async fn open_stream(
         &self,
         id: StreamId,
@@ -169,7 +170,7 @@ impl Store {
         Ok(self.execute(OPEN, values).await? == 1)
     }
 
-    /// Keeps the events that follow `after`; with the last, the stream has ended.
+    /// Stores the events that follow the position `after`. With the last one the stream ends.
     pub async fn write_stream(
         &self,
         id: StreamId,
@@ -202,14 +203,14 @@ impl Store {
         self.log_failure_of(within_limit(written.boxed()).await)
     }
 
-    /// From here on nothing of it is kept.
+    /// Marks the stream as broken: no later event of it is stored.
     pub async fn give_up_stream(&self, id: StreamId) -> Result<(), StoreError> {
         self.execute(GIVE_UP, [id.0[..].into()]).await?;
         Ok(())
     }
 
-    /// Stores the suspended call of a stream, so that another replica can resume it; None removes it. `Gone` means that
-    /// another replica has taken the stream over.
+    /// Stores the suspended call of a stream, so that another replica can resume it, or removes it if `call` is `None`.
+    /// The result is `Gone` if another replica has taken the stream over.
     pub async fn set_suspended_call(
         &self,
         id: StreamId,
@@ -228,7 +229,7 @@ impl Store {
         })
     }
 
-    /// Leaves a stream to whichever replica takes it over.
+    /// Releases a stream, so that any replica can take it over.
     pub async fn leave_stream(&self, id: StreamId, replica: ReplicaId) -> Result<(), StoreError> {
         let nobody = [0; 16];
         let values = [id.0[..].into(), replica.0[..].into(), nobody[..].into()];
@@ -236,7 +237,7 @@ impl Store {
         Ok(())
     }
 
-    /// What follows `after` in a stream of that session's; none where there is no such stream.
+    /// Returns the events after `after` in a stream of the session, or `None` if there is no such stream.
     pub async fn read_stream(
         &self,
         id: StreamId,
@@ -244,7 +245,7 @@ impl Store {
         after: i64,
     ) -> Result<Option<StreamPage>, StoreError> {
         let now = self.now().as_micros();
-        // Its state first: an event that is written in between is no reason to believe that none follows.
+        // The state is read first, so that an event that is written in between cannot be missed after a final state.
         let key = [id.0[..].into(), session.0[..].into(), now.into()];
         let found: Vec<(i64, Vec<u8>, i64)> = self.rows(LOOK, key).await?;
         let Some((ended, request, alive_until)) = found.into_iter().next() else {
@@ -254,7 +255,7 @@ impl Store {
             .rows(EVENTS, [id.0[..].into(), after.into(), PAGE.into()])
             .await?;
         let state = match ended {
-            // A full page may not be all.
+            // There may be more events after a full page.
             _ if i64::try_from(events.len()).is_ok_and(|count| count == PAGE) => {
                 StreamState::GoesOn
             }
@@ -270,7 +271,7 @@ impl Store {
         }))
     }
 
-    /// The replay grant of a stream of the session, sealed. None if there is none.
+    /// Returns the sealed replay grant of a stream of the session, or `None` if there is none.
     pub async fn replay_grant_of_stream(
         &self,
         id: StreamId,
@@ -281,7 +282,8 @@ impl Store {
         Ok(found.into_iter().next().and_then(|(basis,)| basis))
     }
 
-    /// Makes an orphaned stream this replica's; none where it is not orphaned, or another was faster.
+    /// Takes over an orphaned stream for this replica. Returns `None` if the stream is not orphaned, or another replica
+    /// was faster.
     pub async fn take_over_stream(
         &self,
         id: StreamId,

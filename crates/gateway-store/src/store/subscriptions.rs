@@ -1,17 +1,18 @@
-//! What sessions are subscribed to.
+//! The resource subscriptions of sessions.
 
 use std::time::Duration;
 
 use super::{Store, StoreError};
 use wardgate_domain::{Digest, Timestamp};
 
-/// How long subscriptions are kept that nobody writes again.
+/// Time after which subscriptions expire that are not written again.
 const KEPT: Duration = Duration::from_hours(24);
 
-/// Sessions with subscriptions of one owner; with another, the one written longest ago goes.
+/// Maximum number of sessions with subscriptions of one owner. A further one deletes the subscriptions that were
+/// written longest ago.
 const EACH: i64 = 100;
 
-/// Sessions looked through at once.
+/// Maximum number of sessions in one query.
 const MOST: i64 = 1_000;
 
 const READ: &str = "
@@ -40,12 +41,12 @@ pub(crate) const SWEEP: &str = "
     DELETE FROM gateway.subscriptions WHERE id IN
         (SELECT id FROM gateway.subscriptions WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
 
-/// Whose they are: a session's, or a caller's without one.
+/// The id of subscriptions: those of a session, or of a caller without a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SubscriptionsId(pub Digest);
 
 impl Store {
-    /// What was written last, and its revision, which only grows.
+    /// Returns the last subscriptions that were written, and their revision, which only grows.
     pub async fn read_subscriptions(
         &self,
         id: SubscriptionsId,
@@ -55,7 +56,8 @@ impl Store {
         Ok(found.into_iter().next())
     }
 
-    /// Writes them in the place of revision `before`, and gives the new one; none where another was written meanwhile.
+    /// Replaces the revision `before` of the subscriptions, and returns the new revision, or `None` if another revision
+    /// was written meanwhile.
     pub async fn write_subscriptions(
         &self,
         id: SubscriptionsId,
@@ -69,7 +71,7 @@ impl Store {
         let (id, owner) = (id.0.as_bytes(), owner.as_bytes());
         let written = match before {
             None => {
-                // One that has expired is as good as none.
+                // Expired subscriptions are deleted first, because `before` is `None` for them too.
                 self.execute(SWEEP, [now.as_micros().into(), MOST.into()])
                     .await?;
                 let values = [
@@ -97,7 +99,7 @@ impl Store {
         Ok((written == 1).then_some(revision))
     }
 
-    /// Those that were written in the last `age`, the newest if they are very many.
+    /// Returns the subscriptions that were written in the last `age`, the newest ones if they do not fit into one query.
     pub async fn subscriptions_since(
         &self,
         age: Duration,

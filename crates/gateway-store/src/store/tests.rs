@@ -15,7 +15,7 @@ async fn open(url: &str, ambient: Ambient) -> Result<Arc<Store>, StoreError> {
     Store::open(url, &DatabaseSettings::default(), ambient).await
 }
 
-/// Two gateways' views of one store, and the clock they share.
+/// Two gateways with the same store and the same clock.
 struct TwoReplicas {
     one: Arc<Store>,
     other: Arc<Store>,
@@ -53,7 +53,7 @@ fn texts(kept: &StreamPage) -> Vec<&[u8]> {
     kept.events.iter().map(|(_, text)| &text[..]).collect()
 }
 
-/// A session with a stream that this replica writes.
+/// Creates a session with a stream that this replica writes.
 async fn streaming(store: &Store) {
     store.begin_session(SESSION, owner()).await.unwrap();
     store.beat(MINE).await.unwrap();
@@ -108,7 +108,7 @@ async fn a_file_that_another_program_has_locked_is_waited_for() {
     let lock = other.begin_with("BEGIN EXCLUSIVE").await.unwrap();
     let url = format!("sqlite:{}", path.display());
     let opening = tokio::spawn(async move { open(&url, Ambient::system()).await.map(drop) });
-    // Longer than any other operation waits for the store.
+    // This is longer than any other operation waits for the store.
     tokio::time::sleep(LIMIT + Duration::from_secs(1)).await;
     assert!(!opening.is_finished());
     lock.rollback().await.unwrap();
@@ -127,7 +127,7 @@ async fn a_server_that_never_answers_is_given_up_in_time() {
             .await
             .is_err()
     );
-    // The limit is two seconds; the rest is for a machine that is busy.
+    // The limit is two seconds. The rest is for a busy machine.
     assert!(
         began.elapsed() < Duration::from_mins(1),
         "{:?}",
@@ -308,7 +308,7 @@ async fn a_stream_of_a_replica_that_is_gone_goes_to_one_of_the_others() {
             two.other.take_over_stream(STREAM, OTHERS),
             two.one.take_over_stream(STREAM, third)
         );
-        // The third says nothing of being alive, so that what it took can be taken again.
+        // The third replica sends no heartbeat, so a stream that it took over can be taken over again.
         let taken = one.unwrap().or(other.unwrap()).unwrap();
         assert_eq!(
             (taken.waiting.as_deref(), taken.position),
@@ -461,14 +461,14 @@ async fn gateways_share_each_call_of_a_rate_and_what_one_spent_alone_counts_for_
         );
         let leases = leases.into_iter().chain(others).map(Result::unwrap);
         assert_eq!(leases.map(|lease| lease.calls).sum::<u32>(), 80);
-        // Of the 20 that are left, 15 were let through while the store did not answer.
+        // Of the remaining 20 calls, 15 were admitted while the store did not answer.
         let lease = other.lease(request(10, 1, 15)).await.unwrap();
         assert_eq!(lease.calls, 5);
         let refused = one.lease(request(10, 1, 0)).await.unwrap();
         assert_eq!(refused.calls, 0);
         let hours = refused.full_in.as_secs_f64() / 3_600.0;
         assert!((99.9..=100.0).contains(&hours), "{hours}");
-        // What is below the least that is of use stays in the bucket.
+        // If fewer than `least` calls are left, they stay in the bucket.
         let bucket = Digest::of(b"other");
         let fresh = LeaseRequest {
             bucket,

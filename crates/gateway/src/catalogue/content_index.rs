@@ -1,4 +1,4 @@
-//! Every prompt, resource and template, by the names that clients know.
+//! An index of all prompts, resources, templates and skills, by the names that clients know.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use wardgate_rpc::client::{Content, ContentEntry, ContentSource, Skills};
 
 use super::View;
 
-/// What the tool-runner last listed.
+/// The content that the tool-runner listed last.
 #[derive(Debug, Default)]
 pub(crate) struct ContentIndex {
     sources: BTreeMap<String, ContentSource>,
@@ -18,26 +18,27 @@ pub(crate) struct ContentIndex {
     pub(crate) resources: Vec<IndexEntry>,
     pub(crate) templates: Vec<IndexEntry>,
     pub(crate) skills: Vec<IndexEntry>,
-    /// Those of the catalogue's own file, each with its source. A URI of a server names the server itself.
+    /// The templates of sources that are not upstream servers, each with the name of its source. The URI of an upstream's
+    /// resource names the upstream itself.
     readable: Vec<(UriTemplate, String)>,
 }
 
-/// One entry of a list.
+/// An entry of a list.
 #[derive(Debug)]
 pub(crate) struct IndexEntry {
     pub(crate) source: String,
-    /// What clients call it.
+    /// The name that clients use.
     pub(crate) name: String,
-    /// What its source calls it.
+    /// The name that the source uses.
     pub(crate) own_name: String,
     definition: VersionedDefinition,
 }
 
-/// A prompt, resource or template of a source.
+/// The source of a prompt, resource or template, and its name there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ContentLocation {
     pub(crate) source: String,
-    /// What the source calls it, and the policy decides on.
+    /// The name that the source uses, on which the policy decides.
     pub(crate) own_name: String,
 }
 
@@ -48,7 +49,7 @@ impl ContentIndex {
                 .into_iter()
                 .filter_map(|entry| IndexEntry::new(kind, entry))
                 .collect();
-            // A page goes on behind a name.
+            // The list is sorted because a cursor names the last entry of a page.
             entries.sort_by(|a, b| a.name.cmp(&b.name));
             entries
         };
@@ -76,13 +77,13 @@ impl ContentIndex {
         }
     }
 
-    /// Whether there are lists of this kind in `view`; those of a toolset may be empty.
+    /// Returns whether `view` has lists of this kind. The lists of a toolset may be empty.
     pub(crate) fn offers(&self, kind: OfferKind, view: &View) -> bool {
         let mut sources = self.sources(kind);
         sources.any(|source| !view.has_own_names() || view.has(source))
     }
 
-    /// What there is of the skills extension in `view`.
+    /// Returns which parts of the skills extension `view` offers, or `None` if it offers no skills.
     pub(crate) fn skills(&self, view: &View) -> Option<Skills> {
         let sources = self.sources(OfferKind::Resources);
         let in_view = sources.filter(|source| view.has(source));
@@ -92,13 +93,13 @@ impl ContentIndex {
         })
     }
 
-    /// Whether that source has resources.
+    /// Returns whether the source of this name has resources.
     pub(crate) fn has_resources(&self, source: &str) -> bool {
         let source = self.source(source);
         source.is_some_and(|source| source.kinds.contains(&OfferKind::Resources))
     }
 
-    /// The sources that have things of this kind.
+    /// Returns the sources that offer content of this kind.
     pub(crate) fn sources(&self, kind: OfferKind) -> impl Iterator<Item = &ContentSource> {
         let sources = self.sources.values();
         sources.filter(move |source| source.kinds.contains(&kind))
@@ -112,7 +113,7 @@ impl ContentIndex {
         find(&self.prompts, name)
     }
 
-    /// The resource at `uri`: one that is listed, one of a template, or whatever the server has that it names.
+    /// Returns the resource at `uri`: one that is listed or matches a template, or any URI that names an upstream with resources.
     pub(crate) fn resource(&self, uri: &str) -> Option<ContentLocation> {
         let by_template = || {
             let mut readable = self.readable.iter();
@@ -151,7 +152,7 @@ fn find(entries: &[IndexEntry], name: &str) -> Option<ContentLocation> {
 }
 
 impl IndexEntry {
-    /// None when its definition is no JSON object.
+    /// Creates an entry, or returns `None` if the definition is not a JSON object.
     fn new(kind: DefinitionKind, listed: ContentEntry) -> Option<Self> {
         let definition = VersionedDefinition::new(kind, &listed.name, &listed.definition_json);
         if definition.is_none() {
@@ -168,7 +169,7 @@ impl IndexEntry {
         })
     }
 
-    /// Its definition in `view`.
+    /// Returns the definition as it is shown in `view`.
     pub(crate) fn definition(&self, view: &View, version: Version) -> Cow<'_, str> {
         if view.has_own_names() {
             self.definition.renamed(version, &self.own_name).into()

@@ -1,4 +1,4 @@
-//! The tool-runner's catalogue, as the gateway last saw it, and the views of it that paths show.
+//! The tool-runner's catalogue, as the gateway last saw it, and the views of it that the paths serve.
 
 mod content_index;
 mod view;
@@ -17,7 +17,7 @@ use wardgate_mcp_server::{DefinitionKind, RpcError, VersionedDefinition};
 use wardgate_rpc::Readiness;
 use wardgate_rpc::client::{CallError, Catalogue as ListedCatalogue, ToolRunnerClient};
 
-/// Key of the upstreams that do not answer, in `_meta` of a list.
+/// Member of `_meta` of a list that names the upstreams that do not answer.
 pub(crate) const MISSING_UPSTREAMS: &str = "dev.wardgate/missingUpstreams";
 
 pub(crate) use self::content_index::{ContentIndex, ContentLocation, IndexEntry};
@@ -26,30 +26,30 @@ pub(crate) use wardgate_rpc::client::CatalogueSource;
 
 use crate::change_counter::ChangeCounter;
 
-/// One tool.
+/// A tool of the catalogue.
 #[derive(Debug)]
 pub(crate) struct Tool {
     pub(crate) facts: ToolFacts,
     pub(crate) definition: VersionedDefinition,
     /// The arguments that modern clients mirror as headers.
     pub(crate) mirrored_headers: Vec<MirroredHeader>,
-    /// The arguments that its input schema names.
+    /// The arguments that the input schema names.
     pub(crate) argument_names: ArgumentNames,
     pub(crate) time_limit: Duration,
-    /// Its source exchanges the caller's token, so a call must bring it.
+    /// Whether the source exchanges the caller's token, so that a call must bring the token.
     pub(crate) needs_caller_token: bool,
-    /// Whom it is on for.
+    /// The callers for whom the tool is switched on.
     pub(crate) switches: ToolSwitches,
-    /// Those it is in.
+    /// The toolsets that contain the tool.
     pub(crate) toolsets: Vec<String>,
-    /// A call of it may become a task.
+    /// Whether a call of the tool may become a task.
     pub(crate) may_be_task: bool,
-    /// Only clients that declare these are offered it.
+    /// The capabilities that a client must declare to be offered the tool.
     pub(crate) required_capabilities: RequiredCapabilities,
 }
 
 impl Tool {
-    /// Whether it is offered to a client that declared `capabilities`, MCP `ClientCapabilities`.
+    /// Returns whether the tool is offered to a client that declared `capabilities`, MCP `ClientCapabilities`.
     pub(crate) fn is_for_client(&self, capabilities: Option<&str>) -> bool {
         self.required_capabilities.are_declared(capabilities)
     }
@@ -59,13 +59,13 @@ impl Tool {
     }
 }
 
-/// Why there is neither a list nor a call before the tool-runner was first heard of.
+/// Reason and message of the error for every list and call until the catalogue was loaded for the first time.
 pub(crate) const NOT_KNOWN: (Reason, &str) = (
     Reason::CATALOGUE_UNAVAILABLE,
     "The tools are not known yet. Try again later.",
 );
 
-/// Every tool, by the names it answers to.
+/// The tools, sources and content of the catalogue, by name.
 #[derive(Debug, Default)]
 pub(crate) struct CatalogueIndex {
     tools: Vec<Arc<Tool>>,
@@ -73,12 +73,12 @@ pub(crate) struct CatalogueIndex {
     sources: BTreeMap<String, Arc<CatalogueSource>>,
     missing_upstreams: Vec<String>,
     content: ContentIndex,
-    /// The tool-runner's word for all of this that clients are shown.
+    /// The tool-runner's version of the part of the catalogue that clients are shown.
     shown_version: Bytes,
 }
 
 impl CatalogueIndex {
-    /// The tool that answers to `name`, its own or an alias.
+    /// Returns the tool with this name or alias.
     pub(crate) fn find(&self, name: &str) -> Option<&Arc<Tool>> {
         self.by_name.get(name)
     }
@@ -87,22 +87,22 @@ impl CatalogueIndex {
         self.tools.iter().map(Arc::as_ref)
     }
 
-    /// What offers more than tools, by its name.
+    /// Returns the source of this name.
     pub(crate) fn source(&self, name: &str) -> Option<&Arc<CatalogueSource>> {
         self.sources.get(name)
     }
 
-    /// All of these, in the order of their names.
+    /// Returns all sources, in the order of their names.
     pub(crate) fn sources(&self) -> impl Iterator<Item = &CatalogueSource> {
         self.sources.values().map(Arc::as_ref)
     }
 
-    /// Its prompts and resources.
+    /// Returns the prompts, resources, templates and skills.
     pub(crate) fn content(&self) -> &ContentIndex {
         &self.content
     }
 
-    /// The upstreams that do not answer.
+    /// Returns the names of the upstreams that do not answer.
     pub(crate) fn missing_upstreams(&self) -> &[String] {
         &self.missing_upstreams
     }
@@ -153,11 +153,11 @@ impl From<ListedCatalogue> for CatalogueIndex {
     }
 }
 
-/// Follows the catalogue. While the tool-runner is away the last known one stays: permits name the
-/// definition they are for, so a stale entry can mislead nobody.
+/// Follows the catalogue of the tool-runner. While the tool-runner is unreachable, the last known catalogue stays in use: a
+/// permit names the definition that it is for, so a stale entry does no harm.
 #[derive(Debug)]
 pub(crate) struct Catalogue {
-    /// None before it was first heard of: not to know the tools is not to have none.
+    /// The last known catalogue, or `None` until it was loaded for the first time. An unknown catalogue is not an empty one.
     current: Arc<ArcSwapOption<CatalogueIndex>>,
     readiness: watch::Receiver<Readiness>,
 }
@@ -176,12 +176,12 @@ impl Catalogue {
         Self { current, readiness }
     }
 
-    /// None while the tool-runner was never heard of.
+    /// Returns the last known catalogue, or `None` until it was loaded for the first time.
     pub(crate) fn current(&self) -> Option<Arc<CatalogueIndex>> {
         self.current.load_full()
     }
 
-    /// The same, for whoever cannot answer without it.
+    /// Returns the last known catalogue, or an error until it was loaded for the first time.
     pub(crate) fn known(&self) -> Result<Arc<CatalogueIndex>, RpcError> {
         let (reason, message) = NOT_KNOWN;
         self.current()
@@ -225,7 +225,7 @@ async fn until_lost(
             ..listed.into()
         };
         let earlier = target.swap(Some(Arc::new(index)));
-        // A connection that comes back says its version once more, and not all that is new is news to clients.
+        // After a reconnect the tool-runner sends its version again, and not every new version changes what clients are shown.
         if earlier.is_none_or(|earlier| earlier.shown_version != shown) {
             changes.announce();
         }

@@ -1,4 +1,4 @@
-//! What of the catalogue a request sees, and under which names.
+//! Views of the catalogue: which entries a request sees, and under which names.
 //!
 //! ```text
 //!  /mcp                    everything                      notes__read   notes+file:///a
@@ -6,7 +6,7 @@
 //!  /mcp/upstream/{source}  one server, as itself has it    read          file:///a
 //! ```
 //!
-//! A view says what there is and what it is called, never who may use it: that is decided alike for all.
+//! A view says what exists and under which name, never who may use it: authorization is the same for all views.
 
 mod links;
 
@@ -20,7 +20,7 @@ use wardgate_rpc::client::{ContentSource, ServerCapabilities};
 
 use super::{CatalogueIndex, CatalogueSource, Tool};
 
-/// What a request sees.
+/// The part of the catalogue that a request sees.
 #[derive(Debug, Clone)]
 pub(crate) enum View {
     Everything,
@@ -28,30 +28,30 @@ pub(crate) enum View {
     Upstream(UpstreamView),
 }
 
-/// One MCP server and nothing else, by its own names and URIs.
+/// A single MCP server, under its own names and URIs.
 #[derive(Debug, Clone)]
 pub(crate) struct UpstreamView {
     source: Arc<CatalogueSource>,
-    /// Results of its tools name its resources as the catalogue does.
+    /// Whether results of the server's tools contain URIs in the form of the catalogue, because the server has resources.
     names_resources: bool,
 }
 
-/// A tool of the view, under the name that the view gives it.
+/// A tool of the view, under the name that it has there.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct VisibleTool<'i> {
     pub(crate) tool: &'i Tool,
-    /// What the view calls it, where that is not its name.
+    /// The name in the view, if it differs from the name in the catalogue.
     own_name: Option<&'i str>,
 }
 
 impl View {
-    /// Of a path that names no server.
+    /// Returns the view of a path that names no server.
     pub(crate) fn of_path(path: &str) -> Self {
         let toolset = path.strip_prefix("/mcp/");
         toolset.map_or(Self::Everything, |name| Self::Toolset(name.to_owned()))
     }
 
-    /// Of one server of `catalogue`.
+    /// Returns the view of one server of `catalogue`.
     pub(crate) fn of_upstream(source: Arc<CatalogueSource>, catalogue: &CatalogueIndex) -> Self {
         let names_resources = catalogue.content().has_resources(&source.name);
         Self::Upstream(UpstreamView {
@@ -60,7 +60,7 @@ impl View {
         })
     }
 
-    /// Where it is served. What is sealed for a client there is of use in no other view.
+    /// Returns the path at which the view is served. Values that are sealed for a client of one view are invalid in all others.
     pub(crate) fn path(&self) -> String {
         match self {
             Self::Everything => "/mcp".to_owned(),
@@ -69,7 +69,7 @@ impl View {
         }
     }
 
-    /// What the server declared that it shows, where it is one server alone and that is known.
+    /// Returns the capabilities that the server declared, if the view is a single server and they are known.
     pub(crate) fn declared(&self) -> Option<ServerCapabilities> {
         match self {
             Self::Upstream(of) => of.source.capabilities,
@@ -77,12 +77,12 @@ impl View {
         }
     }
 
-    /// Whether the conversations of the memory are in it.
+    /// Returns whether the conversations of the memory service are in the view.
     pub(crate) fn has_conversations(&self) -> bool {
         !matches!(self, Self::Upstream(_))
     }
 
-    /// The tool that it calls `name`.
+    /// Returns the tool that has this name in the view.
     pub(crate) fn tool<'i>(
         &self,
         catalogue: &'i CatalogueIndex,
@@ -95,7 +95,7 @@ impl View {
         }
     }
 
-    /// Every tool in it.
+    /// Returns all tools of the view.
     pub(crate) fn tools<'i>(&'i self, catalogue: &'i CatalogueIndex) -> Vec<VisibleTool<'i>> {
         let all = |tool| VisibleTool {
             tool,
@@ -121,7 +121,7 @@ impl View {
         }
     }
 
-    /// The definition of a tool in it.
+    /// Returns the definition of a tool of the view.
     pub(crate) fn definition<'i>(&self, seen: VisibleTool<'i>, version: Version) -> Cow<'i, str> {
         let definition = &seen.tool.definition;
         let (Self::Upstream(of), Some(own_name)) = (self, seen.own_name) else {
@@ -136,7 +136,7 @@ impl View {
             .into()
     }
 
-    /// Whether prompts and resources of `source` are in it.
+    /// Returns whether prompts and resources of `source` are in the view.
     pub(crate) fn has(&self, source: &ContentSource) -> bool {
         match self {
             Self::Everything => true,
@@ -145,7 +145,7 @@ impl View {
         }
     }
 
-    /// What the catalogue calls the prompt that it calls `name`.
+    /// Returns the catalogue's name for the prompt that has this name in the view.
     pub(crate) fn prompt<'n>(&self, name: &'n str) -> Cow<'n, str> {
         match self {
             Self::Upstream(of) => format!("{}{name}", of.source.prefix).into(),
@@ -153,7 +153,7 @@ impl View {
         }
     }
 
-    /// The same of a resource or template; none where a URI can be nobody's.
+    /// Returns the catalogue's URI for the resource or template that has this URI in the view, or `None` if none can have it.
     pub(crate) fn uri<'u>(&self, uri: &'u str) -> Option<Cow<'u, str>> {
         match self {
             Self::Upstream(of) => source_uri::outward(&of.source.name, uri).map(Cow::Owned),
@@ -161,12 +161,12 @@ impl View {
         }
     }
 
-    /// Whether things are called what their source calls them.
+    /// Returns whether entries have the names that their source gives them.
     pub(crate) fn has_own_names(&self) -> bool {
         matches!(self, Self::Upstream(_))
     }
 
-    /// The content of a tool's result, a JSON array, with the URIs that it has for resources.
+    /// Returns the content of a tool's result, a JSON array, with the URIs that the view has for resources.
     pub(crate) fn content(&self, content: Bytes) -> Bytes {
         match self {
             Self::Upstream(of) if of.names_resources => {
@@ -176,7 +176,7 @@ impl View {
         }
     }
 
-    /// The same of a skill, a JSON object.
+    /// Returns a skill, a JSON object, with the URIs that the view has for resources.
     pub(crate) fn skill(&self, entry: String) -> String {
         let Self::Upstream(of) = self else {
             return entry;
@@ -187,7 +187,7 @@ impl View {
         }
     }
 
-    /// The same of the result of a prompt or resource, a JSON object.
+    /// Returns the result of a prompt or resource, a JSON object, with the URIs that the view has for resources.
     pub(crate) fn given(&self, result: String) -> String {
         let Self::Upstream(of) = self else {
             return result;
@@ -199,7 +199,7 @@ impl View {
     }
 }
 
-/// What is no text stays as it is.
+/// Applies `edit` to bytes that are UTF-8, and returns other bytes unchanged.
 fn edited(bytes: Bytes, edit: impl Fn(&str) -> Cow<'_, str>) -> Bytes {
     let edited = match str::from_utf8(&bytes).map(edit) {
         Ok(Cow::Owned(edited)) => edited,

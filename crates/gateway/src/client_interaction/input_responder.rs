@@ -1,12 +1,12 @@
-//! Requests for input to an older client, and the way of its responses to the call that waits for them.
+//! Requests for input to an older client, and the delivery of its responses to the call that waits for them.
 //!
 //! ```text
 //!  call ─▶ request, with an id sealed for the session ─▶ client
 //!    ▲                                                     │ response, to any replica
-//!    └── replica inbox ◀── ResponseRouter ◀───────┘
+//!    └── replica inbox ◀── ResponseRouter ◀────────────────┘
 //! ```
 //!
-//! A response whose id belongs to another session or caller is ignored, and so is the second one to a request.
+//! A response whose id belongs to another session or caller is ignored, as is a second response to the same request.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,7 +28,7 @@ use super::InputError;
 use crate::replica_inbox::ReplicaInbox;
 use crate::session::StreamableSession;
 
-/// The time that a client may take to respond to the requests of one round.
+/// Maximum time that a client may take to respond to the requests of one round.
 const INPUT_LIMIT: Duration = Duration::from_mins(10);
 
 /// Routes the responses of clients to the calls that wait for them.
@@ -40,7 +40,7 @@ pub(crate) struct ResponseRouter {
     draining: CancellationToken,
 }
 
-/// The client of a session, who can be asked for input.
+/// The client of a session, which can be asked for input.
 pub(super) struct InputResponder {
     router: Arc<ResponseRouter>,
     caller: Arc<Caller>,
@@ -72,7 +72,7 @@ struct InputRequest<'a> {
 /// The response of a client, as it is stored.
 #[derive(Serialize, Deserialize)]
 struct StoredResponse {
-    /// The result. None for an error.
+    /// The result, or `None` for an error.
     result: Option<Box<RawValue>>,
 }
 
@@ -85,7 +85,7 @@ impl InputResponder {
         }
     }
 
-    /// The JSON-RPC requests for `input_requests`, an MCP object of that name, and what identifies their responses.
+    /// Returns the JSON-RPC requests for `input_requests`, an MCP object of that name, and what identifies their responses.
     pub(super) fn build_requests(
         &self,
         input_requests: &str,
@@ -114,7 +114,7 @@ impl InputResponder {
         self.router.draining.cancelled().await;
     }
 
-    /// Waits for every response, and returns them as MCP `inputResponses`.
+    /// Waits for all responses, and returns them as MCP `inputResponses`.
     pub(super) async fn await_responses(
         &self,
         pending: &PendingInput,
@@ -163,12 +163,12 @@ impl ResponseRouter {
         }
     }
 
-    /// Cancels the call that answers `request` of `session`, at whichever replica.
+    /// Cancels the call that answers `request` of `session`, on whichever replica it runs.
     pub(crate) async fn cancel(&self, session: &StreamableSession, request: &str) {
         self.replica_inbox.cancel(session, request).await;
     }
 
-    /// Delivers the response of a client to the call that waits for it, at whichever replica.
+    /// Delivers the response of a client to the call that waits for it, on whichever replica the call runs.
     pub(crate) async fn deliver(
         &self,
         caller: &Caller,
@@ -187,7 +187,7 @@ impl ResponseRouter {
         let text = serde_json::to_vec(&stored).unwrap_or_default();
         let within = within(session, nonce);
         if let Some(sealed) = self.sealer.seal_for_store(caller, &within, &text) {
-            // The store logs a failure; the client is not asked again.
+            // The store logs a failure. The client is not asked again.
             let _ = self.replica_inbox.deliver(message_id(nonce), sealed).await;
         }
     }

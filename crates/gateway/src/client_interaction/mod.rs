@@ -1,4 +1,4 @@
-//! What the client of a running call is sent and asked: notifications, requests for input, and the answer.
+//! The exchange with the client of a running call: notifications, requests for input, and the answer.
 //!
 //! ```text
 //!  governed_call ──send_message──▶ ClientInteraction ──▶ no message before the answer: one JSON response
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A client gets only the notifications that it asked for. A modern client gets requests for input in the answer
-//! (`input_required`); older clients get them on the stream.
+//! (`input_required`); an older client gets them on the stream.
 
 mod input_responder;
 mod response_sender;
@@ -39,7 +39,7 @@ use self::input_responder::InputResponder;
 pub(crate) use self::input_responder::{PendingInput, ResponseRouter};
 pub(crate) use self::response_sender::{ResponseSender, response_channel};
 
-/// The way to the client of one call: its version, its capabilities, and how it is sent what comes before the answer.
+/// The channel to the client of one call: its version, its capabilities, and how messages before the answer are sent.
 #[derive(Debug)]
 pub(crate) struct ClientChannel {
     pub(crate) version: Version,
@@ -49,29 +49,29 @@ pub(crate) struct ClientChannel {
     /// The progress token, as the client wrote it.
     progress_token: Option<Box<RawValue>>,
     passthrough: PassthroughMeta,
-    /// Whether a stream begins before there is anything to send on it.
+    /// Whether the stream begins before there is a message to send on it.
     prefers_stream: bool,
     response_mode: ResponseMode,
     /// Cancelled when the client cancels the call.
     pub(crate) cancel: CancellationToken,
-    /// The trace context of the message, as headers, where the HTTP request has none.
+    /// The trace context of the message, as headers. Empty if the HTTP request has its own trace context.
     pub(crate) trace: HeaderMap,
-    /// The way to request input of an older client. None outside a session.
+    /// The sender of requests for input to an older client, or `None` outside a session.
     responder: Option<InputResponder>,
-    /// Receives the cancellation from any replica while it is held.
+    /// Receives a cancellation from any replica for as long as this value exists.
     _cancellable: Option<ExpectedMessage>,
 }
 
-/// How a client is sent messages before the answer.
+/// How messages are sent to a client before the answer.
 #[derive(Debug)]
 enum ResponseMode {
-    /// On the response to its POST, which becomes a stream.
+    /// On the response to the client's POST, which becomes a stream.
     Streamable,
-    /// On the response to its POST in a session, whose events are stored so that the stream can be resumed.
+    /// On the response to the client's POST in a session. The events are stored so that the stream can be resumed.
     Resumable(Box<StreamWriter>),
     /// On the stream of its HTTP+SSE session.
     SseStream(Arc<SseSession>),
-    /// Not at all: the request has one answer.
+    /// Not at all: the response holds the answer only.
     ResponseOnly,
 }
 
@@ -89,12 +89,12 @@ impl ClientChannels {
         }
     }
 
-    /// The way of responses to the calls that wait for them.
+    /// Returns the router of responses to the calls that wait for them.
     pub(crate) fn router(&self) -> &ResponseRouter {
         &self.router
     }
 
-    /// The channel to the client of `request`.
+    /// Returns the channel to the client of `request`.
     pub(crate) fn for_request(
         &self,
         post: &Post,
@@ -150,7 +150,7 @@ impl ClientChannels {
         })
     }
 
-    /// The channel to a client that resumes a stream which another replica began.
+    /// Returns the channel to a client that resumes a stream that another replica began.
     pub(crate) fn for_resumed_stream(
         &self,
         caller: &Arc<Caller>,
@@ -168,7 +168,7 @@ impl ClientChannels {
             prefers_stream: false,
             response_mode: ResponseMode::Resumable(Box::new(writer)),
             cancel: cancellable.is_there.clone(),
-            // The request with the trace context went to the replica that is gone.
+            // The request with the trace context went to the replica that began the stream.
             trace: HeaderMap::new(),
             responder: Some(InputResponder::new(&self.router, caller, session.name())),
             _cancellable: Some(cancellable),
@@ -177,12 +177,12 @@ impl ClientChannels {
 }
 
 impl ClientChannel {
-    /// The channel to a client that gets the answer and nothing before it.
+    /// Returns the channel to a client that receives the answer and no message before it.
     pub(crate) fn response_only(version: Version) -> Self {
         Self::response_only_with(version, None)
     }
 
-    /// The same for a client with `capabilities`.
+    /// Returns the channel to a client with `capabilities` that receives the answer and no message before it.
     pub(crate) fn response_only_with(version: Version, capabilities: Option<Arc<str>>) -> Self {
         Self {
             version,
@@ -200,7 +200,7 @@ impl ClientChannel {
     }
 }
 
-/// The `_meta` and the unrequested input responses of `request` that the server gets as the client wrote them.
+/// Returns the `_meta` and the unsolicited input responses of `request`, which the upstream server receives unchanged.
 fn passthrough_meta(
     post: &Post,
     request: &JsonRpcRequest<'_>,
@@ -210,7 +210,7 @@ fn passthrough_meta(
         let object = raw.filter(|raw| raw.get().starts_with('{'));
         object.map_or_else(Bytes::new, |raw| post.body.slice_ref(raw.get().as_bytes()))
     };
-    // With a `requestState` the responses are to requests of this gateway.
+    // If the request has a `requestState`, its responses answer requests of this gateway.
     let responses = request.params.input_responses;
     let can_be_unasked = version.is_modern() && request.params.request_state.is_none();
     PassthroughMeta {
@@ -237,7 +237,7 @@ pub(crate) enum InputError {
 }
 
 impl InputError {
-    /// The reason on record.
+    /// Returns the reason for the record.
     pub(crate) fn reason(self) -> Reason {
         match self {
             Self::NoStream => Reason::CLIENT_CANNOT_BE_ASKED,
@@ -249,7 +249,7 @@ impl InputError {
         }
     }
 
-    /// The message for the client.
+    /// Returns the message for the client.
     pub(crate) fn in_words(self) -> &'static str {
         match self {
             Self::NoStream => "It asks for input, and there is no stream to ask the client on.",
@@ -274,34 +274,34 @@ pub(crate) enum Interruption {
 pub(crate) struct ClientInteraction {
     channel: ClientChannel,
     out: ResponseSender<McpResponse>,
-    /// The last progress that was sent.
+    /// The last progress value that was sent.
     progress: f64,
 }
 
 impl ClientInteraction {
-    /// The MCP `ClientCapabilities` of the client. None if it declared nothing.
+    /// Returns the MCP `ClientCapabilities` of the client, or `None` if it declared none.
     pub(crate) fn capabilities(&self) -> Option<Arc<str>> {
         self.channel.capabilities.clone()
     }
 
-    /// Whether the client speaks a version before 2026-07-28.
+    /// Returns whether the client speaks a version before 2026-07-28.
     pub(crate) fn is_legacy(&self) -> bool {
         !self.channel.version.is_modern()
     }
 
-    /// The parts of the request that the server gets unchanged.
+    /// Returns the parts of the request that the upstream server receives unchanged.
     pub(crate) fn passthrough(&self) -> PassthroughMeta {
         self.channel.passthrough.clone()
     }
 
-    /// The lowest MCP level of the log messages that the client gets. None if it gets none.
+    /// Returns the lowest MCP level of the log messages that the client receives, or `None` if it receives none.
     pub(crate) fn log_level(&self) -> Option<&'static str> {
         let has_stream = !matches!(self.channel.response_mode, ResponseMode::ResponseOnly);
         let level = self.channel.log_level.filter(|_| has_stream);
         level.map(LogLevel::as_str)
     }
 
-    /// The notification for `event`. None if the client did not ask for it.
+    /// Returns the notification for `event`, or `None` if the client did not ask for it.
     pub(crate) fn notification_for(&mut self, event: &CallEvent) -> Option<String> {
         if matches!(self.channel.response_mode, ResponseMode::ResponseOnly) {
             return None;
@@ -317,7 +317,7 @@ impl ClientInteraction {
         }
     }
 
-    /// Progress under the client's own token. Its values only rise (MCP, basic/utilities/progress).
+    /// Returns a progress notification with the client's token. Its values must increase (MCP, basic/utilities/progress).
     fn progress_notification(&mut self, progress: &CallProgress) -> Option<String> {
         let token = self.channel.progress_token.as_ref()?;
         let done = progress.done;
@@ -356,7 +356,7 @@ impl ClientInteraction {
         Some(text)
     }
 
-    /// The completion of an elicitation, in the versions that have such a notification.
+    /// Returns the notification that an elicitation is complete, in the versions that have such a notification.
     fn elicitation_notification(&self, id: &str) -> Option<String> {
         let version = self.channel.version;
         let knows = version.has_url_elicitation() && !version.is_modern();
@@ -368,7 +368,7 @@ impl ClientInteraction {
         })
     }
 
-    /// Sets the grant, serialized, that a resumed stream is decided on by. `replay_grant` is called once, before the first message.
+    /// Sets the serialized grant that authorizes a resumed stream. `replay_grant` is called once, before the first message.
     pub(crate) fn set_replay_grant(&mut self, replay_grant: impl FnOnce() -> Option<Vec<u8>>) {
         if let ResponseMode::Resumable(writer) = &mut self.channel.response_mode
             && !writer.has_begun()
@@ -377,7 +377,7 @@ impl ClientInteraction {
         }
     }
 
-    /// Whether the stream begins at once, with an event from which the client can resume it.
+    /// Returns whether the stream begins at once, with an event from which the client can resume it.
     pub(crate) fn begins_with_primer(&self) -> bool {
         matches!(&self.channel.response_mode, ResponseMode::Resumable(writer)
             if self.channel.prefers_stream && writer.version().primes_streams())
@@ -390,7 +390,7 @@ impl ClientInteraction {
         }
     }
 
-    /// Closes the stream of a client that prefers streams, if it began with an event from which the client can resume it.
+    /// Closes the stream of a client that prefers streams, if the stream began with an event from which the client can resume it.
     pub(crate) fn close_stream(&mut self) {
         if let ResponseMode::Resumable(writer) = &self.channel.response_mode
             && self.channel.prefers_stream
@@ -421,8 +421,8 @@ impl ClientInteraction {
         }
     }
 
-    /// Requests the input `input_requests`, an MCP object of that name, of an older client, and returns its responses by
-    /// the same keys.
+    /// Requests the input `input_requests`, an MCP object of that name, from an older client, and returns its responses by the
+    /// same keys.
     ///
     /// `suspended` is the state with which another replica can wait for the responses instead.
     pub(crate) async fn request_input(
@@ -450,7 +450,7 @@ impl ClientInteraction {
         self.await_input(&pending).await
     }
 
-    /// Waits for the responses to requests that were sent here or by a replica that is gone.
+    /// Waits for the responses to requests that were sent by this replica, or by one that is gone.
     pub(crate) async fn await_input(
         &mut self,
         pending: &PendingInput,
@@ -481,20 +481,20 @@ impl ClientInteraction {
         }
     }
 
-    /// Waits for `doing`, unless the client cancels the call or `doing` panics. A panic ends the call, not its record.
+    /// Waits for `doing`, unless the client cancels the call or `doing` panics. A panic ends the call, but not its record.
     pub(crate) async fn unless_cancelled<T>(
         &mut self,
         doing: impl Future<Output = T>,
     ) -> Result<T, Interruption> {
         tokio::select! {
-            // First, so that nothing is started for a client that is gone.
+            // The cancellation is polled first, so that nothing is started for a client that is gone.
             biased;
             () = self.cancelled() => Err(Interruption::Cancelled),
             done = AssertUnwindSafe(doing).catch_unwind() => done.map_err(|_| Interruption::Panicked),
         }
     }
 
-    /// Waits until the client cancels the call. Older clients do not cancel by disconnecting.
+    /// Waits until the client cancels the call. In older versions a disconnect is not a cancellation.
     async fn cancelled(&mut self) {
         let Self { channel, out, .. } = self;
         tokio::select! {
@@ -503,10 +503,10 @@ impl ClientInteraction {
         }
     }
 
-    /// Sends the answer, which nothing follows.
+    /// Sends the answer and ends the response.
     pub(crate) async fn send_answer(mut self, answer: McpResponse) {
         match &mut self.channel.response_mode {
-            // The stream does not end here; its client resumes it at the other replica.
+            // The stream does not end here: the client resumes it at the other replica.
             ResponseMode::Resumable(writer) if writer.is_handed_over() => {}
             ResponseMode::Resumable(writer) if writer.has_begun() => {
                 let message = answer.into_text().unwrap_or_default();
@@ -529,7 +529,7 @@ async fn begin_stream(writer: &mut StreamWriter, out: &mut ResponseSender<McpRes
     }
 }
 
-/// The interaction with a client that reads the stored events of the stream.
+/// Creates the interaction with a client that reads the stored events of a resumed stream.
 pub(crate) fn resume(channel: ClientChannel) -> ClientInteraction {
     ClientInteraction {
         channel,
@@ -538,7 +538,7 @@ pub(crate) fn resume(channel: ClientChannel) -> ClientInteraction {
     }
 }
 
-/// The interaction over `channel`, and the response that it begins: all of it if nothing is sent before the answer.
+/// Creates the interaction over `channel`, and the receiver of the response: all of it if nothing is sent before the answer.
 pub(crate) fn open(channel: ClientChannel) -> (ClientInteraction, oneshot::Receiver<McpResponse>) {
     let (out, answer) = response_channel();
     let interaction = ClientInteraction {

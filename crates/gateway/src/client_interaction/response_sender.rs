@@ -1,4 +1,4 @@
-//! The HTTP response of a call: one answer, or the beginning of a stream and its events.
+//! The HTTP response of a call: a single answer, or a stream of events.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use wardgate_mcp_server::{KEEP_ALIVE, McpResponse, format_event};
 
-/// Events that are buffered for a slow client before the sender has to wait.
+/// Number of events that are buffered for a slow client before the sender has to wait.
 const AHEAD: usize = 16;
 
-/// The time that an event waits for a client that does not read.
+/// Maximum time that an event waits for a client that does not read.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The sending end of a response; `T` is the type of its beginning.
+/// The sending end of a response. `T` is the type of the HTTP response.
 #[derive(Debug)]
 pub(crate) enum ResponseSender<T> {
     /// Nothing has been sent.
@@ -26,14 +26,14 @@ pub(crate) enum ResponseSender<T> {
     Closed,
 }
 
-/// A sender, and the receiver of the response that it begins.
+/// Creates a sender, and the receiver of its response.
 pub(crate) fn response_channel<T>() -> (ResponseSender<T>, oneshot::Receiver<T>) {
     let (sender, receiver) = oneshot::channel();
     (ResponseSender::Unsent(sender), receiver)
 }
 
 impl<T: From<McpResponse>> ResponseSender<T> {
-    /// Sends the whole response, if none was sent. A receiver that is gone makes no difference.
+    /// Sends the whole response, unless one was sent. A dropped receiver is ignored.
     pub(crate) fn send_response(&mut self, response: T) {
         if let Self::Unsent(sender) = std::mem::replace(self, Self::Closed) {
             let _ = sender.send(response);
@@ -46,7 +46,7 @@ impl<T: From<McpResponse>> ResponseSender<T> {
         let events = stream::unfold(receiver, async |mut receiver| {
             let event = match timeout(KEEP_ALIVE, receiver.recv()).await {
                 Ok(event) => event?,
-                // So that no proxy takes a quiet stream for a dead one.
+                // A comment event keeps proxies from closing an idle stream.
                 Err(_) => Bytes::from_static(b":\n\n"),
             };
             Some((Ok::<_, Infallible>(event), receiver))
@@ -55,7 +55,7 @@ impl<T: From<McpResponse>> ResponseSender<T> {
         *self = Self::Streaming(sender);
     }
 
-    /// Sends `event`. A client that is gone, or does not read for a while, gets nothing more: the call goes on to its end.
+    /// Sends `event`. If the client is gone or does not read for [`PATIENCE`], it receives nothing more, but the call continues.
     pub(crate) async fn send_event(&mut self, event: Bytes) {
         if let Self::Streaming(sender) = self
             && sender.send_timeout(event, PATIENCE).await.is_err()
@@ -76,7 +76,7 @@ impl<T: From<McpResponse>> ResponseSender<T> {
         }
     }
 
-    /// Sends `event`, which nothing follows.
+    /// Sends `event` and ends the stream.
     pub(crate) async fn send_last_event(&mut self, event: Bytes) {
         self.send_event(event).await;
         *self = Self::Closed;
@@ -99,7 +99,7 @@ mod tests {
 
     use super::*;
 
-    /// A stream that began, and its body.
+    /// Creates a stream that has begun, and its body.
     fn begun() -> (ResponseSender<McpResponse>, Body) {
         let (mut out, mut answer) = response_channel();
         let mut body = None;

@@ -20,13 +20,13 @@ use crate::catalogue::View;
 use crate::catalogue::{ContentIndex, ContentLocation};
 use crate::request_context::RequestContext;
 
-/// The request for one prompt, resource or template, by the name that the client knows.
+/// The request for one prompt, resource or template, by the name that the client uses.
 #[derive(Debug)]
 pub(crate) struct ContentRequest {
     pub(super) method: ContentMethod,
     /// The protocol version, for the record.
     pub(super) protocol: &'static str,
-    /// All of MCP `params`, one JSON object.
+    /// The whole MCP `params`, a JSON object.
     pub(super) params: String,
     pub(super) of: ContentName,
     pub(super) wanted: ContentPart,
@@ -40,7 +40,7 @@ struct SealedContentRequest {
 }
 
 impl ContentRequest {
-    /// The request for the store. None if it cannot be written.
+    /// Returns the request in the form for the store, or `None` if it cannot be serialized.
     pub(super) fn seal_request(&self) -> Option<Box<RawValue>> {
         let sealed = to_raw_value(&SealedContentRequest {
             method: self.method.as_str().to_owned(),
@@ -49,7 +49,8 @@ impl ContentRequest {
         sealed.ok()
     }
 
-    /// The request that `sealed` holds. None if a newer gateway wrote a method that this one does not know.
+    /// Returns the request that `sealed` holds, or `None` if it cannot be read, for example because a newer gateway wrote a
+    /// method that this one does not know.
     pub(crate) fn unseal(sealed: &RawValue, version: Version) -> Option<Self> {
         let SealedContentRequest {
             method: name,
@@ -64,7 +65,7 @@ impl ContentRequest {
     }
 }
 
-/// A prompt, resource or template.
+/// The name of a prompt, or the URI of a resource or template.
 #[derive(Debug)]
 pub(crate) enum ContentName {
     Prompt(String),
@@ -73,7 +74,7 @@ pub(crate) enum ContentName {
 }
 
 impl ContentName {
-    /// The right that it takes.
+    /// Returns the kind of content, which determines the right that the request needs.
     pub(super) fn kind(&self) -> OfferKind {
         match self {
             Self::Prompt(_) => OfferKind::Prompts,
@@ -81,18 +82,18 @@ impl ContentName {
         }
     }
 
-    /// What it is in the catalogue.
+    /// Returns the catalogue's entry of this name in `view`.
     pub(super) fn find(&self, index: &ContentIndex, view: &View) -> Option<ContentLocation> {
         match self {
             Self::Prompt(name) => index.prompt(&view.prompt(name)),
             Self::Resource(uri) => index.resource(&view.uri(uri)?),
-            // Some clients complete a URI that is none yet.
+            // A completion is looked up among the templates, because its URI need not be complete.
             Self::Template(text) => index.template(&view.uri(text)?),
         }
     }
 }
 
-/// The arguments that the policy decides on: one JSON object, which the tool-runner compares with the permit.
+/// Returns the arguments that the policy decides on: a JSON object, which the tool-runner compares with the permit.
 pub(super) fn policy_arguments(kind: OfferKind, own_name: &str) -> Bytes {
     let named = match kind {
         OfferKind::Prompts => json!({ "name": own_name }),
@@ -180,7 +181,7 @@ impl ContentRequest {
 }
 
 impl ContentRequest {
-    /// The same request, with the source's own cursor in place of the sealed one.
+    /// Returns the same request with the source's own cursor in place of the sealed one.
     pub(super) fn with_source_cursor(
         self,
         sealer: &Sealer,
@@ -239,7 +240,7 @@ fn completion(params: Option<&RawValue>) -> Result<(ContentName, ContentPart), R
     Ok((of, wanted))
 }
 
-/// An object of texts, as it is written. Empty where there is none.
+/// Returns the text of an object of strings, as the client wrote it. Empty if there is no object.
 fn texts(raw: Option<&RawValue>, field: &str) -> Result<Bytes, RpcError> {
     let Some(raw) = raw else {
         return Ok(Bytes::new());

@@ -1,5 +1,5 @@
 //! The operation on one prompt, resource, skill or completion: which source it uses, how it runs, and how its result is
-//! written. The pipeline around it is `governed_call`.
+//! written. The pipeline around the operation is `governed_call`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,13 +31,13 @@ use crate::post::Post;
 use crate::request_context::RequestContext;
 use wardgate_limits::RequestAdmission;
 
-/// The time limit for a tool-runner that does not answer; it enforces its own, shorter one itself.
+/// Time limit for a tool-runner that does not answer. The tool-runner itself enforces a shorter one.
 const LIMIT: Duration = Duration::from_secs(40);
 
-/// The error kind of the tool-runner for a name or URI that the source does not know.
+/// The tool-runner's error kind for a name or URI that the source does not know.
 const UNKNOWN: Reason = Reason::UNKNOWN;
 
-/// The prompt or resource in the catalogue, and its source.
+/// A prompt or resource of the catalogue, and its source.
 pub(crate) struct ContentResource {
     source: Arc<CatalogueSource>,
     facts: ToolFacts,
@@ -45,17 +45,17 @@ pub(crate) struct ContentResource {
     own_name: String,
 }
 
-/// What a source gave.
+/// The output of a source.
 pub(crate) struct ContentOutput {
     result: Result<String, ContentError>,
-    /// The `_meta` of the server's result, a JSON object. Empty if it had none.
+    /// The `_meta` of the server's result, a JSON object. Empty if the result had none.
     meta: Bytes,
     facts: ResultFacts,
 }
 
-/// Why a source gave nothing.
+/// The reason for which a source returned no result.
 enum ContentError {
-    /// In words for the client.
+    /// A message for the client.
     Message(String),
     /// The JSON-RPC error of an MCP server, one JSON object.
     Upstream(Bytes),
@@ -133,11 +133,11 @@ impl Operation for ContentRequest {
             protocol: self.protocol,
             recorded_name: match &self.of {
                 ContentName::Prompt(name) => Some(name),
-                // A URI can hold anything a person typed.
+                // A URI may contain personal data that somebody typed.
                 ContentName::Resource(_) | ContentName::Template(_) => None,
             },
             arguments: self.params.as_bytes(),
-            // Calls of tools alone are part of conversations.
+            // Only tool calls belong to a conversation.
             conversation: None,
             mirrored_headers: None,
             agent_refusal: None,
@@ -241,7 +241,7 @@ impl ContentRequest {
         })
     }
 
-    /// The result without the files that the caller may not read.
+    /// Returns the result without the files that the caller may not read.
     async fn filter_result(
         &self,
         run: &PermittedRun<'_, ContentResource>,
@@ -319,7 +319,7 @@ fn run_error(admission: &RequestAdmission, error: &CallError) -> RunError {
         ErrorReason::PermitRefused => RunError::PermitRefused,
         ErrorReason::Overloaded => Rejection::NotAttempted(admission.neighbour_overloaded()).into(),
         ErrorReason::NotDurable => Rejection::NotRecorded.into(),
-        // Removed or switched off since the lists were read.
+        // The source was removed or switched off since the lists were read.
         ErrorReason::UnknownTool => Rejection::Unknown.into(),
         _ => {
             tracing::warn!(%error, "the tool-runner did not give a prompt or resource");

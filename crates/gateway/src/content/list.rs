@@ -1,7 +1,8 @@
-//! `prompts/list`, `resources/list` and `resources/templates/list`: what the caller may have, a page at a time.
+//! The methods `prompts/list`, `resources/list`, `resources/templates/list` and `skills/list`: the entries that the caller may
+//! use, one page at a time.
 //!
-//! A prompt or resource is listed where its own name is allowed, a template where anything of its source is. The list
-//! is a courtesy: every use is decided anew.
+//! A prompt or resource is listed if the caller may use it by its name, a template if the caller may use anything of its
+//! source. A list only informs: every use of an entry is authorized again.
 
 use std::sync::Arc;
 
@@ -22,10 +23,10 @@ use crate::discovery::Discovery;
 use crate::memory::{self, ConversationMemory};
 use crate::post::Post;
 
-/// Entries on a page.
+/// Maximum number of entries on a page.
 const PAGE: usize = 100;
 
-/// The same of skills, each of which may have many files.
+/// Maximum number of skills on a page. Each skill may have many files.
 const PAGE_OF_SKILLS: usize = 20;
 
 pub(super) async fn prompts(
@@ -131,7 +132,7 @@ pub(super) async fn skills(
     Ok(page.answer(request, version, "skills"))
 }
 
-/// Behind which entry the list goes on, where there are no conversations in it.
+/// Returns the name of the entry after which the list continues. A cursor into the conversations is an error.
 fn after(request: &JsonRpcRequest<'_>) -> Result<Option<String>, RpcError> {
     match Cursor::from_request(request)? {
         None => Ok(None),
@@ -144,24 +145,24 @@ fn unknown_cursor() -> RpcError {
     RpcError::invalid_params("`params.cursor` is unknown: it is of another list")
 }
 
-/// Who lists what.
+/// Lists the content of one kind for one caller.
 struct ContentLister<'a> {
     authority: &'a Authority,
     post: &'a Post,
     catalogue: &'a Catalogue,
     kind: OfferKind,
-    /// Which sources are asked about at all.
+    /// Selects the sources that are included in the list.
     is_asked: fn(&ContentSource) -> bool,
-    /// The sources of which the caller may have anything.
+    /// The sources of which the caller may use anything.
     visible: Vec<String>,
 }
 
-/// One page.
+/// A page of a list.
 struct ListPage {
     entries: Vec<String>,
     next: Option<Cursor>,
     meta: String,
-    /// How long a modern client may keep it.
+    /// The members that tell a modern client how long it may keep the page.
     hints: String,
 }
 
@@ -190,7 +191,7 @@ impl<'a> ContentLister<'a> {
         })
     }
 
-    /// Those of `entries` behind `after` whose source the caller sees.
+    /// Returns those of `entries` after `after` whose source is visible to the caller.
     fn candidates<'e>(
         &self,
         entries: &'e [IndexEntry],
@@ -204,8 +205,8 @@ impl<'a> ContentLister<'a> {
             .filter(|entry| self.visible.contains(&entry.source))
     }
 
-    /// Those that the caller may have, decided one by one. A decision that does not look at the name holds for all of
-    /// a source, so most pages cost one.
+    /// Returns a page of the entries that the caller may use. Each entry is authorized separately, but a decision that does not
+    /// depend on the name holds for all entries of the source, so most pages need one decision.
     async fn page(
         &self,
         entries: &[IndexEntry],
@@ -227,7 +228,7 @@ impl<'a> ContentLister<'a> {
         self.made_of(allowed, version)
     }
 
-    /// Each with those of its files that the caller may read.
+    /// Returns a page of skills, each with those of its files that the caller may read.
     async fn page_of_skills(
         &self,
         entries: &[IndexEntry],
@@ -254,7 +255,7 @@ impl<'a> ContentLister<'a> {
         })
     }
 
-    /// None where the caller may not read its SKILL.md, or not as it is.
+    /// Returns the skill, or `None` if the caller may not read its SKILL.md unredacted.
     async fn skill(
         &self,
         entry: &IndexEntry,
@@ -267,13 +268,13 @@ impl<'a> ContentLister<'a> {
         if !right.is_some_and(|grant| skill::sees_all(&grant, reader.facts)) {
             return Ok(None);
         }
-        // Files are decided on by the names that all views have in common.
+        // Files are authorized by the catalogue's names, which are the same for all views.
         let whole = entry.definition(&View::Everything, version).into_owned();
         let shown = skill::filter_files(&reader, whole).await?;
         Ok(Some(self.post.view.skill(shown)))
     }
 
-    /// The page of the first of `allowed`; there is another if that is not all.
+    /// Returns a page of the first entries of `allowed`, with a cursor if there are more of them.
     fn made_of(&self, mut allowed: Vec<&IndexEntry>, version: Version) -> ListPage {
         let has_more = allowed.len() > PAGE;
         allowed.truncate(PAGE);
@@ -296,7 +297,7 @@ impl<'a> ContentLister<'a> {
         Ok(reader.right(&entry.own_name).await?.is_some())
     }
 
-    /// None where the source is there no more.
+    /// Returns the reader of an entry, or `None` if its source no longer exists.
     fn reader(&self, entry: &IndexEntry) -> Option<ContentReader<'a>> {
         let facts = self
             .catalogue
@@ -317,7 +318,7 @@ impl<'a> ContentLister<'a> {
         caching::hints(self.kind, sources.map(Arc::as_ref))
     }
 
-    /// The member of `_meta` that says which upstreams do not answer, of those the caller sees.
+    /// Returns the member of `_meta` that names the upstreams that do not answer, among those visible to the caller.
     fn missing(&self) -> String {
         let sources = self.catalogue.content().sources(self.kind);
         let missing: Vec<_> = sources

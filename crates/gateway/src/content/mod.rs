@@ -1,16 +1,16 @@
-//! Prompts, resources and skills that sources offer: listed as far as the caller may have them, given by decision and on record.
+//! Prompts, resources and skills that sources offer. Lists show what the caller may use; each use is authorized and recorded.
 //!
 //! ```text
 //!  tool-runner ──▶ index: every prompt, resource and template, by the names clients know
 //!                    │
-//!  */list ─────────▶ list: what the policy lets the caller have, a page at a time
+//!  */list ─────────▶ list: what the caller may use, a page at a time
 //!  prompts/get    ─┐
-//!  resources/read ─┼▶ get: find ──▶ authorise ──▶ run ──▶ the record ──receipt──▶ answer
+//!  resources/read ─┼▶ get: find ──▶ authorize ──▶ run ──▶ the record ──receipt──▶ answer
 //!  completion/*   ─┤
 //!  skills/get, … ──┘
 //! ```
 //!
-//! What a caller may not have is answered like what there is not.
+//! A request for content that the caller may not use gets the same answer as one for content that does not exist.
 
 mod content_request;
 mod get;
@@ -33,7 +33,7 @@ use crate::post::Post;
 
 pub(crate) use self::resource::{ResolvedResource, resolve_resource};
 
-/// Answers `request`. A method for which there is nothing is none.
+/// Answers `request`. A method for which the view has no content is unknown.
 pub(crate) async fn answer(
     pipeline: &Arc<CallPipeline>,
     memory: Option<&Arc<ConversationMemory>>,

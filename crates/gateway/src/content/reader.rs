@@ -1,4 +1,4 @@
-//! What somebody may have of a source, decided one by one.
+//! Decisions on single prompts and resources of a source.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use wardgate_mcp_server::RpcError;
 use super::content_request;
 use crate::authority::{Authority, Authorization, Grant};
 
-/// Decisions asked for at a time.
+/// Maximum number of decisions that are requested at once.
 const AT_ONCE: usize = 8;
 
-/// Who asks, and what the policy knows of one kind of what the source offers.
+/// A caller, and the facts that the policy has about one kind of content of a source.
 #[derive(Clone, Copy)]
 pub(super) struct ContentReader<'a> {
     pub(super) authority: &'a Authority,
@@ -22,7 +22,7 @@ pub(super) struct ContentReader<'a> {
 }
 
 impl ContentReader<'_> {
-    /// The right to what its source calls so, if there is one.
+    /// Returns the grant for the content that its source calls `own_name`, or `None` if the caller has no right to it.
     pub(super) async fn right(&self, own_name: &str) -> Result<Option<Arc<Grant>>, RpcError> {
         let asked = content_request::policy_arguments(self.facts.kind, own_name);
         let authority = self.authority;
@@ -35,7 +35,7 @@ impl ContentReader<'_> {
     }
 }
 
-/// Those of `all` that may be had, in their order. Once these are more than `enough`, no others are asked about.
+/// Returns those of `all` for which `may_have` is true, in their order. Stops once more than `enough` were found.
 pub(super) async fn allowed<T: Copy, F: Future<Output = Result<bool, RpcError>>>(
     all: &[T],
     enough: usize,

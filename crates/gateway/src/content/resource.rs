@@ -1,4 +1,4 @@
-//! A resource of a source, found by the URI that a client has for it.
+//! Lookup of a source's resource by the URI that a client uses.
 
 use bytes::Bytes;
 use wardgate_domain::{Caller, OfferKind, ToolFacts};
@@ -6,21 +6,21 @@ use wardgate_domain::{Caller, OfferKind, ToolFacts};
 use super::content_request::{self, ContentName};
 use crate::catalogue::{Catalogue, View};
 
-/// What there is to decide on, for whoever wants to read it.
+/// A resource, with the facts that its authorization needs.
 #[derive(Debug)]
 pub(crate) struct ResolvedResource {
-    /// Name of the source.
+    /// The name of the source.
     pub(crate) source: String,
-    /// What the source calls it.
+    /// The URI that the source uses.
     pub(crate) own_uri: String,
     pub(crate) facts: ToolFacts,
-    /// What the policy decides on.
+    /// The arguments that the policy decides on.
     pub(crate) decided: Bytes,
-    /// Its source makes credentials of the caller's token.
+    /// Whether the source derives its credentials from the caller's token.
     pub(crate) needs_caller_token: bool,
 }
 
-/// The resource at `uri` in `view`, unless its source is off for `caller`.
+/// Returns the resource at `uri` in `view`, or `None` if there is none or its source is switched off for `caller`.
 pub(crate) fn resolve_resource(
     catalogue: &Catalogue,
     caller: &Caller,

@@ -1,7 +1,7 @@
-//! Skills (SEP-2640, a draft of an extension of 2026-07-28): directories of files that are resources.
+//! Skills (SEP-2640, a draft extension of MCP 2026-07-28): directories of files that are resources.
 //!
-//! A skill is listed and given to whoever may read its SKILL.md, and only where every text of its source is shown as it
-//! is: else the digests would not be those of what is read. Of its files each caller is told those that they may read.
+//! A skill is listed and returned to callers who may read its SKILL.md, and only if every text of its source is shown to them
+//! unredacted: otherwise the digests would not match what they read. Of its files, each caller sees those that they may read.
 
 use serde::Deserialize;
 use serde_json::json;
@@ -15,7 +15,7 @@ use super::reader::{self, ContentReader};
 use crate::authority::Grant;
 use crate::catalogue::View;
 
-/// Whether whoever has `grant` sees everything of what `facts` are of as it is.
+/// Returns whether `grant` shows all content that `facts` describe, without redaction.
 pub(super) fn sees_all(grant: &Grant, facts: &ToolFacts) -> bool {
     grant.permit.unverified_terms().is_ok_and(|terms| {
         let is_clear = |class| terms.tier(class) == ColumnTier::Clear;
@@ -23,7 +23,7 @@ pub(super) fn sees_all(grant: &Grant, facts: &ToolFacts) -> bool {
     })
 }
 
-/// Those of `resources`, objects with the URIs that clients know, that may be read.
+/// Returns those of `resources`, objects with the URIs of the catalogue, that the caller may read.
 async fn readable<'r>(
     reader: &ContentReader<'_>,
     resources: &[&'r RawValue],
@@ -45,7 +45,7 @@ async fn may_read(reader: &ContentReader<'_>, resource: &RawValue) -> Result<boo
     Ok(reader.right(&own_uri).await?.is_some())
 }
 
-/// `entry`, a skill, with those of its files that may be read.
+/// Returns `entry`, a skill, with those of its files that the caller may read.
 pub(super) async fn filter_files(
     reader: &ContentReader<'_>,
     entry: String,
@@ -56,7 +56,7 @@ pub(super) async fn filter_files(
         resources: &'a RawValue,
     }
     let SkillFiles { resources } = object(&entry).ok_or_else(RpcError::not_decided)?;
-    // What has no list of files says so in a word.
+    // A skill without a list of files has a string in its place.
     let Ok(files) = serde_json::from_str::<Vec<&RawValue>>(resources.get()) else {
         return Ok(entry);
     };
@@ -71,7 +71,7 @@ pub(super) async fn filter_files(
     ))
 }
 
-/// The result of `skills/get`, the same of the skill in it.
+/// Returns the result of `skills/get` with those files of its skill that the caller may read.
 pub(super) async fn filter_skill(
     reader: &ContentReader<'_>,
     result: String,
@@ -86,7 +86,7 @@ pub(super) async fn filter_skill(
     Ok(replace_part(&result, skill.get(), &shown))
 }
 
-/// The result of `resources/directory/read`, with what of it may be read. It goes on at a place for this caller alone.
+/// Returns the result of `resources/directory/read` with the entries that the caller may read. Its cursor is sealed.
 pub(super) async fn filter_directory(
     reader: &ContentReader<'_>,
     sealer: &Sealer,
@@ -113,7 +113,7 @@ pub(super) async fn filter_directory(
     ))
 }
 
-/// The server's own cursor, of the one that its client was given for the directory at `uri`.
+/// Returns the server's own cursor from the sealed one that the client received for the directory at `uri`.
 pub(super) fn cursor(
     sealer: &Sealer,
     caller: &Caller,

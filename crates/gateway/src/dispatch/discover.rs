@@ -1,4 +1,4 @@
-//! `server/discover` (MCP 2026-07-28): what the gateway speaks and offers.
+//! The method `server/discover` (MCP 2026-07-28): the versions and capabilities of the gateway.
 
 use serde_json::{Value, json};
 use wardgate_mcp::{Version, extension};
@@ -10,9 +10,9 @@ use crate::catalogue::View;
 use crate::discovery::Discovery;
 use crate::post::{Post, Transport};
 
-/// What there is besides tools depends on the configuration, never on the caller. Where one server is shown alone it is
-/// what that server declared, as far as the gateway passes it on. `hears` says that there is a stream on which a client
-/// hears what is said before an answer.
+/// Returns the server capabilities. They depend on the configuration, never on the caller. A view of a single server has the
+/// capabilities that the server declared, as far as the gateway passes them on. `hears` is whether the client has a stream on
+/// which it receives messages before an answer.
 pub(super) fn capabilities(discovery: &Discovery, view: &View, hears: bool) -> Value {
     let changes = json!({ "listChanged": true });
     let offered = discovery.offered(view);
@@ -35,7 +35,7 @@ pub(super) fn capabilities(discovery: &Discovery, view: &View, hears: bool) -> V
     capabilities
 }
 
-/// The same with the extensions of 2026-07-28.
+/// Returns the server capabilities with the extensions of 2026-07-28.
 fn with_extensions(discovery: &Discovery, view: &View, hears: bool) -> Value {
     let mut capabilities = capabilities(discovery, view, hears);
     if discovery.offers_tasks(view) {
@@ -70,7 +70,7 @@ pub(super) async fn discover(
         "capabilities": capabilities,
         "instructions": instructions.text,
     });
-    // What is the same for every caller any cache may keep.
+    // Any cache may keep a result that is the same for every caller.
     let (ttl, scope) = if instructions.is_personal {
         (5_000, "private")
     } else {

@@ -1,5 +1,5 @@
-//! `initialize` of the versions before 2026-07-28: what is agreed on. Where there are sessions it begins one; without,
-//! the version travels in the `MCP-Protocol-Version` header of every later request.
+//! The method `initialize` of the versions before 2026-07-28, which negotiates the version. On transports with sessions it
+//! begins a session; on the others the version is in the `MCP-Protocol-Version` header of every later request.
 
 use wardgate_mcp::Version;
 use wardgate_mcp_server::{JsonRpcRequest, McpResponse, inner, server_info};

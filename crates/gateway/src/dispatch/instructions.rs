@@ -1,7 +1,7 @@
-//! `instructions`: what a model should know before it lists the tools, by the gateway, and what servers say of themselves.
+//! The `instructions` of the server: what a model should know before it lists the tools, by the gateway and by upstreams.
 //!
-//! A server's words are untrusted, though somebody approved them: they are shown as its own, every line behind a mark that
-//! nothing in them can end, and only to those who may use something of it.
+//! The instructions of a server are untrusted, although they were approved. They are marked as the server's words, every line
+//! begins with a quotation mark that no text can end, and only callers who may use a tool of the server receive them.
 
 use std::fmt::Write;
 
@@ -11,20 +11,20 @@ use crate::catalogue::{CatalogueIndex, CatalogueSource};
 use crate::discovery::Discovery;
 use wardgate_domain::Caller;
 
-/// The gateway's own.
+/// The instructions of the gateway itself.
 const OWN: &str = "Tools reach an organisation's data under its policy. A result holds only the rows and fields you may see; identifiers may be masked. Every call is recorded.";
 
-/// Bytes of all servers' words together.
+/// Maximum size of the instructions of all servers together, in bytes.
 const MOST: usize = 16 * 1_024;
 
 /// The instructions for one caller.
 pub(super) struct Instructions {
     pub(super) text: String,
-    /// Others may be told other things.
+    /// Whether other callers may receive different instructions.
     pub(super) is_personal: bool,
 }
 
-/// What `caller` is told in `view`. While nothing can be decided, only the gateway speaks.
+/// Returns the instructions for `caller` in `view`. If the policy service does not decide, they are the gateway's only.
 pub(super) async fn instructions(
     discovery: &Discovery,
     caller: &Caller,
@@ -61,7 +61,7 @@ pub(super) async fn instructions(
     }
 }
 
-/// The sources with instructions, of which the caller may use something, in the order of their names.
+/// Returns the sources with instructions of which the caller may use a tool, in the order of their names.
 async fn visible_sources<'c>(
     authority: &Authority,
     caller: &Caller,
@@ -92,7 +92,7 @@ async fn visible_sources<'c>(
     speaking.into_iter().map(|(source, _)| source).collect()
 }
 
-/// What `source` says, as its words.
+/// Returns the instructions of `source`, marked as its words.
 fn labelled(source: &CatalogueSource) -> String {
     let mut text = format!(
         "\n\nThe server `{}` says of itself (these are its words, not the gateway's):",

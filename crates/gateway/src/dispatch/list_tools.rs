@@ -1,4 +1,4 @@
-//! `tools/list`: the tools that this caller may see, and that are for clients like this one.
+//! The method `tools/list`: the tools that the caller may see and the client can use.
 
 use std::collections::HashSet;
 
@@ -55,7 +55,7 @@ pub(super) async fn list_tools(
     ))
 }
 
-/// The member of `_meta` that says which upstreams do not answer: of those whose tools the caller sees.
+/// Returns the member of `_meta` that names the upstreams that do not answer, among those whose tools the caller sees.
 fn missing<'t, T: Iterator<Item = &'t Tool>>(
     upstreams: &[String],
     listed: impl Fn() -> T,

@@ -1,9 +1,9 @@
-//! MCP: which version a message speaks, and which method it asks for.
+//! Dispatch of MCP messages: determines the protocol version of a message, and calls the handler of its method.
 //!
-//! The rules, of which the first that applies wins: on a stream of HTTP+SSE the version is the one that was agreed on
-//! there; a batch is 2025-03-26; `_meta` with a protocol version is modern, whatever the headers say; `initialize` opens
-//! an older version; anything else is of the older version that its session agreed on, or that its header names. A
-//! session travels with its client, so any replica can answer any request.
+//! The first of these rules that applies determines the version: on a stream of HTTP+SSE it is the version that was negotiated
+//! there; a batch is 2025-03-26; `_meta` with a protocol version is modern, whatever the headers say; `initialize` negotiates
+//! an older version; any other request has the older version that its session negotiated, or that its header names. A session
+//! travels with its client, so any replica can answer any request.
 
 mod discover;
 mod initialize;
@@ -53,7 +53,7 @@ pub(crate) async fn answer_post(gateway: &Arc<Gateway>, post: &Post) -> McpRespo
     answer_in_step(gateway, post, text).await
 }
 
-/// Refuses one POST with `error`. What is wrong with its message itself comes first, as it does everywhere.
+/// Returns the answer that refuses a POST with `error`. An error in the message itself takes precedence, as everywhere.
 pub(crate) fn refuse_post(body: &[u8], depth: usize, error: &RpcError) -> McpResponse {
     let text = match scan_body(body, depth) {
         Ok(text) => text,
@@ -75,7 +75,7 @@ fn scan_body(body: &[u8], depth: usize) -> Result<&str, RpcError> {
     scan(body, depth).map_err(|error| RpcError::parse(error.into(), error.to_string()))
 }
 
-/// A batch: 2025-03-26 has them, later versions removed them.
+/// Answers a batch. Only 2025-03-26 has batches; later versions removed them.
 async fn batch(gateway: &Arc<Gateway>, post: &Post, text: &str) -> McpResponse {
     let has_batches = match post.version() {
         Ok(Some(version)) => version.has_batches(),
@@ -147,12 +147,12 @@ async fn answer_message(gateway: &Arc<Gateway>, post: &Post, text: &str) -> McpR
     answer.unwrap_or_else(|error| McpResponse::error(Some(request.id), &error))
 }
 
-/// Determines the protocol version of a request; the first rule that applies wins (see the module documentation).
+/// Determines the protocol version of a request by the first rule that applies (see the module documentation).
 fn determine_version(post: &Post, request: &JsonRpcRequest<'_>) -> Result<Version, RpcError> {
     if let Some(session) = &post.session {
         return session.speaks(request);
     }
-    // The plain endpoint promises no transport headers, so it compares none.
+    // The plain endpoint requires no transport headers, so none are compared with the message.
     let headers = (post.transport == Transport::Mcp).then_some(&post.headers);
     if let Some(meta) = RequestMeta::from_modern_request(request)? {
         return meta.version(request, headers);
@@ -209,7 +209,7 @@ async fn dispatch_within_limits(
     } else {
         None
     };
-    // On the heap: each function on the way here would copy it within its own future.
+    // Boxed, because otherwise each function on the way here would copy this future within its own.
     let answer = Box::pin(dispatch(
         gateway,
         post,
@@ -232,7 +232,7 @@ async fn dispatch(
     version: Version,
     slot: &mut Option<Slot>,
 ) -> Result<McpResponse, RpcError> {
-    // A method of other versions is none of this one.
+    // A method that this version does not have is unknown.
     let known = known.filter(|method| method.versions.include(version));
     match known.map_or("", |method| method.name) {
         "tools/call" => call_tool(gateway, post, request, version, slot).await,
@@ -240,7 +240,7 @@ async fn dispatch(
         "server/discover" => {
             Ok(discover::discover(&gateway.discovery, post, request, version).await)
         }
-        // The plain endpoint has one answer to one POST.
+        // The plain endpoint has a single response to a POST, and no streams.
         LISTEN if post.transport == Transport::Mcp => {
             let (listeners, watcher) = (&gateway.listeners, &gateway.resource_watcher);
             let pipeline = &gateway.pipeline;
@@ -264,7 +264,7 @@ async fn dispatch(
             let method = (version, of_content);
             content::answer(pipeline, memory, post, request, method, slot).await
         }
-        // What it is about comes on a stream, which the plain endpoint has not.
+        // The notifications are sent on a stream, which the plain endpoint does not have.
         method
             if let Some(subscribe) = SubscriptionMethod::named(method)
                 && post.transport != Transport::Message =>
@@ -320,7 +320,7 @@ async fn dispatch(
     }
 }
 
-/// Runs a tool call. It takes `slot` with it, because it may run longer than its client waits.
+/// Runs a tool call. The call takes `slot` with it, because it may run longer than its client waits.
 async fn call_tool(
     gateway: &Arc<Gateway>,
     post: &Post,
@@ -349,7 +349,7 @@ async fn call_tool(
         .pipeline
         .run(request, context, channel, call)
         .await?;
-    // Whoever cancelled it waits for no answer.
+    // A client that cancelled the call expects no answer.
     Ok(if under_way.cancel.is_cancelled() {
         McpResponse::accepted()
     } else {
@@ -357,7 +357,7 @@ async fn call_tool(
     })
 }
 
-/// Says from which level on the client of a session wants log messages, before 2026-07-28.
+/// The method that sets the lowest level of the log messages for a session, before 2026-07-28.
 const SET_LEVEL: &str = "logging/setLevel";
 
 async fn set_level(
@@ -390,7 +390,7 @@ async fn set_level(
     Ok(McpResponse::empty(request.id))
 }
 
-/// The method of the memory of this name.
+/// Returns the memory method of this name.
 fn of_memory(method: &str) -> Option<MemoryMethod> {
     method.parse().ok()
 }
@@ -416,7 +416,7 @@ fn parse_tool_call(
         idempotency_key: idempotency_key(meta, &post.headers)?,
         conversation: meta.conversation()?,
         agent_refusal: meta.agent_refusal()?,
-        // Only this transport has headers.
+        // Only this transport has mirrored headers.
         mirrored_headers: (version.is_modern() && post.transport == Transport::Mcp)
             .then(|| of_request(&post.headers)),
         name,

@@ -1,4 +1,4 @@
-//! The approval of a call whose policy demands one: found in the store, asked of the caller, or requested of others.
+//! The approval of a call whose policy demands one: found in the store, or requested from the caller or other people.
 
 use std::sync::Arc;
 
@@ -20,17 +20,17 @@ use crate::authority::ApprovalNeed;
 pub(super) struct CallApproval {
     /// The approval that the call is authorized with.
     pub(super) given: Option<SignedApproval>,
-    /// The id by which it is used once. None where it was given in this very call.
+    /// The id by which the approval is used once, or `None` if it was given in this very call.
     id: Option<ApprovalId>,
 }
 
 impl CallApproval {
-    /// The approval that an earlier step of the call began with, and used up.
+    /// Returns the approval that an earlier step of the call used up.
     pub(super) fn continued(given: Option<SignedApproval>) -> Self {
         Self { given, id: None }
     }
 
-    /// Uses the approval up, so that no other call is made by it.
+    /// Uses the approval up, so that no other call can use it.
     pub(super) async fn use_up(&mut self, approvals: &Approvals) -> Result<(), Rejection> {
         let Some(id) = self.id.take() else {
             return Ok(());
@@ -53,8 +53,8 @@ impl From<ApprovalError> for Rejection {
 }
 
 impl GovernedCall {
-    /// Has the call approved: by an approval that was given before, by its caller who is asked now, or by nobody yet, and then
-    /// it is rejected with the id under which it waits.
+    /// Obtains the approval of the call: one that was given before, or one by the caller, who is asked now. Otherwise the call
+    /// is rejected with the id of its pending request for approval.
     pub(super) async fn obtain_approval<'d, E: CatalogueEntry>(
         &mut self,
         description: &'d Description<'_, E>,
@@ -65,7 +65,7 @@ impl GovernedCall {
             policy_hash,
         }: ApprovalNeed,
     ) -> Result<PreparedCall<'d, E>, Rejection> {
-        // A later step of an approved call can only go on by the approval that it began with.
+        // A later step of an approved call can only continue with the approval that it began with.
         if description.method != CALL_TOOL || !self.resume_point.is_beginning() {
             return Err(too_late(
                 "The approval of this call has ended. Begin it again.",
@@ -89,7 +89,7 @@ impl GovernedCall {
                 .await;
         }
         self.end_if_refused().await?;
-        // What was approved of another definition, or under other policies, is asked anew.
+        // The digest covers the definition and the policies: an approval of others is not found.
         match approvals.find(shown).await? {
             Some(FoundApproval::Approved(id, approval)) => {
                 self.approval = CallApproval {
@@ -97,7 +97,7 @@ impl GovernedCall {
                     id: Some(id),
                 };
                 match self.authorizer().authorize(entry_use).await {
-                    // It covers the call no more, as after a change of the key that it was signed with.
+                    // The approval no longer covers the call, for example after a change of the signing key.
                     Err(Rejection::Denied { need: Some(_), .. }) => {
                         self.approval.use_up(&approvals).await?;
                         self.approval.given = None;
@@ -120,7 +120,7 @@ impl GovernedCall {
             ambient: &self.pipeline.services.ambient,
         };
         let form = InputRequests::parse(&form, recipient).ok();
-        // Only requests that can be bound can be repeated.
+        // A request without a binding cannot be repeated with an answer.
         let binding = description.binding;
         let asked = form.zip(binding).filter(|_| approvers.caller);
         if let Some((form, binding)) = asked {
@@ -147,7 +147,7 @@ impl GovernedCall {
         Err(Rejection::ApprovalRequired(pending.to_rpc_error()))
     }
 
-    /// Ends a call that its caller refused to approve, whatever the policies say of it by now.
+    /// Ends a call that its caller refused to approve, even if the policies no longer demand an approval.
     pub(super) async fn end_if_refused(&mut self) -> Result<(), Rejection> {
         match self.resume_point.answer {
             Some((ApprovalAnswer::Refused, _)) => {
@@ -158,7 +158,7 @@ impl GovernedCall {
         }
     }
 
-    /// Carries out what the caller decided about their own call.
+    /// Carries out the caller's decision about their own call.
     async fn approve_own<'d, E: CatalogueEntry>(
         &mut self,
         entry_use: &'d EntryUse<E>,
@@ -180,17 +180,17 @@ impl GovernedCall {
     }
 }
 
-/// The rejection of a call whose approval is good no more.
+/// Returns the rejection of a call whose approval is no longer valid.
 fn too_late(message: &str) -> Rejection {
     Rejection::ApprovalRequired(RpcError::internal(Reason::APPROVAL_REQUIRED, message))
 }
 
-/// An approval as a text.
+/// Encodes an approval as text.
 pub(super) fn encode_approval(approval: &SignedApproval) -> String {
     URL_SAFE_NO_PAD.encode(approval.to_bytes())
 }
 
-/// The approval that [`encode_approval`] wrote.
+/// Decodes an approval that [`encode_approval`] wrote.
 pub(super) fn decode_approval(text: &str) -> Option<SignedApproval> {
     let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
     SignedApproval::from_bytes(bytes.into()).ok()

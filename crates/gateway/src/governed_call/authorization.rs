@@ -20,13 +20,13 @@ use crate::catalogue;
 use crate::client_interaction::ClientInteraction;
 use crate::request_context::RequestContext;
 
-/// The tool name that the policy is asked about where the requested name is not valid as one.
+/// The tool name for a request to the policy service if the requested name is not a valid tool name.
 const UNNAMED_TOOL: &str = "unknown";
 
-/// The grant of a call, or the approval that it needs first.
+/// The grant of a call, or the approval that the call needs first.
 pub(super) type GrantOrNeed = Result<Arc<Grant>, Box<ApprovalNeed>>;
 
-/// Authorizes one call, and notes what was decided for the record.
+/// Authorizes one call, and adds the decision to the call's record.
 pub(super) struct CallAuthorizer<'a> {
     pub(super) services: &'a OperationServices,
     pub(super) audit_log: &'a AuditLog,
@@ -40,8 +40,8 @@ pub(super) struct CallAuthorizer<'a> {
 }
 
 impl CallAuthorizer<'_> {
-    /// Checks the resource's switches, policy, client capabilities and token scopes, in this order. Gives the grant of the
-    /// call, or the approval that it needs.
+    /// Checks the entry's switches, the policy, the client's capabilities and the token's scopes, in this order. Returns the
+    /// grant of the call, or the approval that it needs.
     pub(super) async fn authorize_entry<'d, R: CatalogueEntry>(
         &mut self,
         description: &'d Description<'_, R>,
@@ -84,8 +84,8 @@ impl CallAuthorizer<'_> {
         Ok((entry_use, authorized))
     }
 
-    /// Asks the policy, and notes its decision for the record. Where it depends on earlier calls, the intent of this one is on
-    /// record before they are counted.
+    /// Asks the policy service, and adds its decision to the call's record. If the decision depends on earlier calls, the
+    /// intent of this call is recorded before the service counts them.
     pub(super) async fn authorize<R: CatalogueEntry>(
         &mut self,
         entry_use: &EntryUse<R>,
@@ -149,8 +149,8 @@ impl CallAuthorizer<'_> {
         decided.await
     }
 
-    /// Takes as long as the denial of a hidden resource, so that response times do not tell a hidden resource from an
-    /// unknown one.
+    /// Asks the policy service for a denial, which takes as long as that of a hidden entry, so that response times do not tell
+    /// a hidden entry from an unknown one.
     async fn deny_unknown(&self) -> Result<(), Rejection> {
         let RequestContext {
             caller, client_ip, ..
@@ -166,7 +166,7 @@ impl CallAuthorizer<'_> {
         denied.map_err(|error| self.authorization_rejection(&error))
     }
 
-    /// The rejection where the policy service gave no decision.
+    /// Returns the rejection of a call that the policy service did not decide.
     fn authorization_rejection(&self, error: &CallError) -> Rejection {
         let answer = self.services.discovery.authority().undecided(error);
         match error.reason() {

@@ -1,4 +1,4 @@
-//! What is on record of a call, and the client of its run, to which nothing is sent before the intent is on record.
+//! The record of a call, and the client of its run, to which nothing is sent before the intent is recorded.
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ pub(super) struct CallRecord {
 }
 
 impl CallRecord {
-    /// Appends the intent record, once: before an operation runs that may write, and before anything is sent that the
-    /// outcome record would come too late for.
+    /// Appends the intent record, once: before an operation that may write runs, and before anything is sent to the client,
+    /// because the outcome record would come too late for that.
     pub(super) async fn record_intent(&mut self, audit_log: &AuditLog) -> Result<(), Rejection> {
         if !self.has_intent {
             let intent = Event::Intent(self.facts.clone());
@@ -43,13 +43,13 @@ pub(crate) struct RunClient<'a> {
 }
 
 impl RunClient<'_> {
-    /// The MCP `ClientCapabilities` of the client. None if it declared nothing.
+    /// Returns the MCP `ClientCapabilities` of the client, or `None` if it declared none.
     pub(crate) fn capabilities(&self) -> Option<Arc<str>> {
         self.interaction.capabilities()
     }
 
-    /// The interaction of the tool-runner with a client of `capabilities`, continued from `resumption`. The client asks
-    /// for no log messages: [`Self::log_level`] says which it gets, where there are any.
+    /// Returns the interaction of the tool-runner with a client of `capabilities`, continued from `resumption`. It has no log
+    /// level: a caller that supports log messages sets the one of [`Self::log_level`].
     pub(crate) fn tool_runner_interaction<'c>(
         &self,
         capabilities: Option<&'c str>,
@@ -64,8 +64,8 @@ impl RunClient<'_> {
         }
     }
 
-    /// The parts of the request that the server gets unchanged; of an approved call none, since approvers have seen the
-    /// arguments alone.
+    /// Returns the parts of the request that the upstream server receives unchanged. An approved call passes none of them on,
+    /// because its approvers saw only the arguments.
     fn passthrough(&self) -> PassthroughMeta {
         let grant = self.record.grant.as_ref();
         if grant.is_some_and(|grant| grant.approval.is_some()) {
@@ -75,7 +75,7 @@ impl RunClient<'_> {
         }
     }
 
-    /// The lowest MCP level of the log messages that the client gets. None if it gets none.
+    /// Returns the lowest MCP level of the log messages that the client receives, or `None` if it receives none.
     pub(crate) fn log_level(&self) -> Option<&'static str> {
         self.interaction.log_level()
     }
@@ -97,7 +97,7 @@ impl RunClient<'_> {
         Ok(())
     }
 
-    /// Sends the client the notification for `event`, if it asked for such, or closes its stream as the server did.
+    /// Sends the client the notification for `event`, if it asked for such notifications, or closes its stream as the server did.
     pub(crate) async fn send_event(&mut self, event: &CallEvent) -> Result<(), Rejection> {
         if let CallEvent::StreamClosed = event {
             self.interaction.close_stream();
@@ -109,8 +109,8 @@ impl RunClient<'_> {
         Ok(())
     }
 
-    /// Requests input of an older client, on its stream. `suspended` is the state with which another replica can wait
-    /// for the responses instead.
+    /// Requests input from an older client, on its stream. `suspended` is the state with which another replica can wait for the
+    /// responses instead.
     pub(super) async fn request_input(
         &mut self,
         input_requests: &str,
@@ -121,7 +121,7 @@ impl RunClient<'_> {
         Ok(input.await?)
     }
 
-    /// Records the intent and keeps the grant with the stream, which the first message needs.
+    /// Records the intent and stores the grant with the stream. Both are required before the first message.
     async fn prepare_first_message(&mut self) -> Result<(), Rejection> {
         self.record.record_intent(self.audit_log).await?;
         let (resumable, grant) = (self.resumable, &self.record.grant);

@@ -8,7 +8,7 @@
 //!     └── modern client: comes back with `requestState` ◀─ asks for it ─┘
 //! ```
 //!
-//! Read [`GovernedCall::run_pipeline`] first. An [`Operation`] says what runs and how its output is written.
+//! [`GovernedCall::run_pipeline`] is the entry point. An [`Operation`] defines what runs and how its output is written.
 
 mod approval;
 mod authorization;
@@ -56,11 +56,11 @@ pub(crate) use self::suspended_call::{ResumingClient, SuspendedCall, resume};
 enum RunEnd<T> {
     /// The operation is complete.
     Output(T),
-    /// A modern client is asked for input, and repeats the request with `state`.
+    /// A modern client is asked for input, with which it repeats the request and `state`.
     InputRequired {
         input_requests: InputRequests,
         state: String,
-        /// None where nothing ran: the caller is asked to approve the call.
+        /// The facts of the run, or `None` if nothing ran because the caller is asked to approve the call.
         facts: Option<ResultFacts>,
     },
 }
@@ -83,10 +83,10 @@ enum PreparedCall<'d, E> {
     InputRequired(InputRequests, String),
 }
 
-/// What `O` says of a request.
+/// The description of a request by the operation `O`.
 type DescriptionOf<'a, O> = Description<'a, <O as Operation>::Entry>;
 
-/// What comes of a call before it is on record: the end of its run, or the reason for which it has none.
+/// The end of a call's run, or the reason for which the call has none, before the outcome is recorded.
 type RunEndOf<O> = Result<RunEnd<<O as Operation>::Output>, Rejection>;
 
 impl GovernedCall {
@@ -101,14 +101,14 @@ impl GovernedCall {
         self.client.send_answer(answer).await;
     }
 
-    /// The pipeline, top to bottom.
+    /// Runs the steps of the pipeline in their order, and returns the answer.
     async fn run_pipeline<O: Operation>(
         &mut self,
         operation: &O,
         description: &DescriptionOf<'_, O>,
     ) -> McpResponse {
         let started = Instant::now();
-        // A call that cannot be recorded is not begun.
+        // A call that cannot be recorded must not begin.
         if !self.pipeline.recorder.audit_log().is_ready() {
             return self.render_unrecorded(operation, &Rejection::NotRecorded, false);
         }
@@ -142,7 +142,7 @@ impl GovernedCall {
         let outcome = self.build_outcome::<O>(description, &run_end, started.elapsed());
         let is_hidden = matches!(&run_end, Err(rejection) if rejection.is_hidden());
         report_outcome(description.method, &outcome, is_hidden);
-        // While the outcome is recorded, other calls can run.
+        // Other calls can run while the outcome is recorded.
         let _recording_slot = self.begin_recording(run_end.is_ok());
         let recorded = self
             .pipeline
@@ -150,7 +150,7 @@ impl GovernedCall {
             .record_outcome(outcome, self.record.has_intent)
             .await;
         if let (Some(report), Ok(RecordStatus::ByItself(_))) = (report, &recorded) {
-            // The store logs a failure; the report is then recorded again if it is sent again.
+            // The store logs a failure. In that case the refusal is recorded again if it is sent again.
             let _ = report.mark_recorded(&self.pipeline.store).await;
         }
         match recorded {
@@ -198,7 +198,7 @@ impl GovernedCall {
         Ok(PreparedCall::Ready(entry_use, grant))
     }
 
-    /// What authorizes the call, at its beginning and again in the middle of its run.
+    /// Returns the authorizer of the call, for its beginning and for each time that it continues.
     fn authorizer(&mut self) -> CallAuthorizer<'_> {
         CallAuthorizer {
             services: &self.pipeline.services,
@@ -211,18 +211,18 @@ impl GovernedCall {
         }
     }
 
-    /// Gives the place to the next call, and reports to the limiter how long this one took.
+    /// Returns the slot to the limiter for the next call, and reports how long this call took.
     fn begin_recording(&mut self, has_run: bool) -> Option<RecordingSlot> {
         let tool = self.record.facts.tool.as_ref().filter(|_| has_run)?;
         Some(self.context.slot.take()?.done(tool.as_str()))
     }
 
-    /// Gives the place back, whatever the outcome.
+    /// Releases the slot, whatever the outcome.
     fn release_slot(&mut self) {
         self.context.slot = None;
     }
 
-    /// The outcome for the record.
+    /// Builds the outcome for the record.
     fn build_outcome<O: Operation>(
         &self,
         description: &DescriptionOf<'_, O>,
@@ -283,7 +283,7 @@ impl GovernedCall {
         }
     }
 
-    /// The answer of a call whose outcome is on record.
+    /// Renders the answer of a call whose outcome is recorded.
     fn render<O: Operation>(
         &self,
         operation: &O,
@@ -310,7 +310,7 @@ impl GovernedCall {
         }
     }
 
-    /// The answer of a call that could not be recorded.
+    /// Renders the answer of a call that could not be recorded.
     fn render_unrecorded<O: Operation>(
         &self,
         operation: &O,
@@ -336,7 +336,7 @@ impl GovernedCall {
     }
 }
 
-/// Counts and logs the outcome. Metrics do not show the name of a resource that is hidden from its caller.
+/// Counts and logs the outcome. Metrics do not show the name of an entry that is hidden from its caller.
 fn report_outcome(method: &'static str, outcome: &Outcome, is_hidden: bool) {
     measures::ended(outcome, is_hidden);
     tracing::info!(

@@ -1,4 +1,4 @@
-//! What the pipeline needs of a kind of request: its description, its run, and the answer that it renders.
+//! The interface of an operation to the pipeline: its description, its run, and the answer that it renders.
 
 use axum::http::HeaderMap;
 use bytes::Bytes;
@@ -19,8 +19,8 @@ use crate::catalogue::View;
 use crate::client_interaction::ClientInteraction;
 use crate::request_context::RequestContext;
 
-/// One kind of request that is decided on, run and recorded: a tool call, the use of a prompt or resource, a step of a
-/// task. The pipeline calls the three methods in this order; a test keeps them three.
+/// A kind of request that is authorized, run and recorded: a tool call, the use of a prompt or resource, or a step of a task.
+/// The pipeline calls the three methods in this order. A test makes sure that there are no more than three.
 pub(crate) trait Operation: Send + Sync + Sized + 'static {
     /// The entry of the catalogue that the operation uses.
     type Entry: CatalogueEntry;
@@ -50,33 +50,33 @@ pub(crate) struct Description<'a, R> {
     pub(crate) method: &'static str,
     /// The protocol version, or the name of the plain endpoint, for the record.
     pub(crate) protocol: &'static str,
-    /// The requested name, for the record. None for a URI, which can hold anything that a person typed.
+    /// The requested name, for the record, or `None` for a URI, which may contain personal data that somebody typed.
     pub(crate) recorded_name: Option<&'a str>,
-    /// The arguments, byte for byte as the client sent them. Their digest is on record.
+    /// The arguments, byte for byte as the client sent them. Their digest is recorded.
     pub(crate) arguments: &'a [u8],
-    /// The digest of the id of the conversation that the request is part of. None where the client says none.
+    /// The digest of the id of the conversation that the request is part of, or `None` if the client sent no id.
     pub(crate) conversation: Option<Digest>,
-    /// The headers that mirror arguments. None where the request has no such headers.
+    /// The headers that mirror arguments, or `None` if the request has no such headers.
     pub(crate) mirrored_headers: Option<&'a HeaderMap>,
     /// The reason for which the agent itself refuses the call. Such a call is recorded and never run.
     pub(crate) agent_refusal: Option<AgentRefusal>,
-    /// The idempotency key under which that refusal is recorded once. None if the agent gives none.
+    /// The idempotency key under which the agent's refusal is recorded once, or `None` if the agent sent no key.
     pub(crate) refusal_key: Option<&'a str>,
-    /// The parts of the request that a `requestState` is bound to. None if the operation never asks its client for input.
+    /// The parts of the request that a `requestState` is bound to, or `None` if the operation never asks its client for input.
     pub(crate) binding: Option<RequestBinding<'a>>,
-    /// The operation for other replicas. None if it has a single answer and sends nothing before it.
+    /// The operation for other replicas, or `None` if it has a single answer and sends nothing before it.
     pub(crate) resumable: Option<&'a dyn ResumableOperation>,
-    /// The reason on record where the catalogue has no such entry.
+    /// The recorded reason if the catalogue has no such entry.
     pub(crate) unknown_reason: Reason,
-    /// The use of the catalogue's entry. None if no source offers it in this view.
+    /// The use of the catalogue's entry, or `None` if no source offers the entry in this view.
     pub(crate) entry_use: Option<EntryUse<R>>,
 }
 
-/// The method whose calls have no method on record: the record says which tool was called.
+/// The method of tool calls. Their records have no method, because they name the tool.
 pub(crate) const CALL_TOOL: &str = "tools/call";
 
 impl<R> Description<'_, R> {
-    /// The facts for the record, before anything is decided.
+    /// Returns the facts for the record before anything is decided.
     pub(super) fn to_facts(&self, call_id: CallId, context: &RequestContext) -> CallFacts {
         let (caller, ip) = (&context.caller, context.client_ip.clone());
         let (protocol, arguments) = (self.protocol, self.arguments);
@@ -94,7 +94,7 @@ impl<R> Description<'_, R> {
         facts.by_method(self.method)
     }
 
-    /// The span of the call, below that of its request.
+    /// Opens the span of the call, as a child of the span of its request.
     pub(super) fn open_span(&self, call_id: CallId, caller: &Caller, request: &Span) -> Span {
         macro_rules! span {
             ($name:literal) => {
@@ -125,7 +125,7 @@ pub(crate) struct EntryUse<R> {
     pub(crate) may_write: bool,
 }
 
-/// The parts of a request that a `requestState` is bound to: it opens for the same request alone.
+/// The parts of a request that a `requestState` is bound to. The state is valid for the same request only.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RequestBinding<'a> {
     /// The MCP method.
@@ -138,19 +138,19 @@ pub(crate) struct RequestBinding<'a> {
 
 /// The entry of the catalogue that an operation uses: a tool, or the source of a prompt or resource.
 pub(crate) trait CatalogueEntry: Send + Sync {
-    /// The facts that the policy and the record need.
+    /// Returns the facts that the policy and the record need.
     fn facts(&self) -> &ToolFacts;
-    /// Whether its switches are on for `caller`.
+    /// Returns whether the entry is switched on for `caller`.
     fn is_enabled_for(&self, caller: &Caller) -> bool;
-    /// The name of the server, as shown to a client that it asks for input.
+    /// Returns the name of the server, as shown to a client that is asked for input.
     fn label(&self) -> &str;
-    /// The arguments that may be named in the record. None: none of them.
+    /// Returns the arguments that the record may name, or `None` if it may name none of them.
     fn argument_names(&self) -> Option<&ArgumentNames> {
         None
     }
 
-    /// Checks what else the request must say and which capabilities its client needs. It runs after the decision, so
-    /// that only permitted callers see these errors.
+    /// Checks the further requirements on the request and the capabilities of its client. The check runs after the
+    /// authorization, so that only permitted callers see these errors.
     fn check_request(
         &self,
         _description: &Description<'_, Self>,
@@ -170,16 +170,16 @@ pub(crate) struct PermittedRun<'a, R> {
     pub(crate) call_id: CallId,
     pub(crate) entry: &'a R,
     pub(crate) grant: &'a Grant,
-    /// The state and the input to continue with. None for a run that begins.
+    /// The state and the input to continue with, or `None` for a run that begins.
     pub(crate) resumption: Option<Resumption>,
     pub(crate) client: RunClient<'a>,
 }
 
 /// The result of an operation, before it is released.
 pub(crate) trait Output: Send {
-    /// The counts and the status for the record.
+    /// Returns the counts and the status for the record.
     fn facts(&self) -> &ResultFacts;
-    /// The digest of the bytes that are released. None if nothing is.
+    /// Returns the digest of the bytes that are released, or `None` if none are.
     fn digest(&self) -> Option<Digest>;
 }
 
@@ -188,15 +188,14 @@ pub(crate) trait Output: Send {
 pub(crate) enum RoundOutcome<T> {
     /// The operation is complete.
     Output(T),
-    /// The server needs input of the client before it goes on.
+    /// The server needs input from the client before it continues.
     InputRequired(Box<InputRequired>),
 }
 
-/// What an answer is rendered from. An output comes with the status of its record, since nothing is released
-/// that is not on record.
+/// The content of an answer. An output comes with the status of its record, because nothing is released that is not recorded.
 pub(crate) enum AnswerContent<'a, T> {
     Completed(&'a T, RecordStatus),
-    /// Without a status the call could not be recorded.
+    /// A rejection. The status is `None` if the call could not be recorded.
     Rejected(&'a Rejection, Option<RecordStatus>),
 }
 
@@ -204,12 +203,12 @@ pub(crate) enum AnswerContent<'a, T> {
 pub(crate) struct Reply<'a> {
     pub(crate) context: &'a RequestContext,
     pub(crate) call_id: CallId,
-    /// The MCP `ClientCapabilities` of the client. None if it declared nothing.
+    /// The MCP `ClientCapabilities` of the client, or `None` if it declared none.
     pub(crate) capabilities: Option<&'a str>,
 }
 
 impl Reply<'_> {
-    /// The error for `rejection`; `not_found_error` for a resource that does not exist or is hidden from the caller.
+    /// Returns the error for `rejection`; `not_found_error` for an entry that does not exist or is hidden from the caller.
     pub(crate) fn error(
         &self,
         rejection: &Rejection,
@@ -227,17 +226,17 @@ impl Reply<'_> {
     }
 }
 
-/// An operation that another replica can resume, or decide on again.
+/// An operation that another replica can resume or authorize again.
 pub(crate) trait ResumableOperation: Sync {
-    /// The operation in a form that any replica can read. None if it cannot be written.
+    /// Returns the operation in a form that any replica can read, or `None` if it cannot be serialized.
     fn seal(&self) -> Option<SealedOperation>;
 }
 
-/// An operation in a form that any replica can read: the module of the operation writes and reads the content.
+/// An operation in a form that any replica can read. The content is written and read by the module of the operation.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SealedOperation {
-    /// A call of a tool.
+    /// A tool call.
     Call(Box<RawValue>),
     /// The use of a prompt or resource.
     Content(Box<RawValue>),

@@ -1,4 +1,4 @@
-//! The pipeline as a whole: the services that its calls ask, and the calls under way.
+//! The call pipeline: the services that its calls use, and the calls in progress.
 
 use std::sync::Arc;
 
@@ -31,15 +31,15 @@ use wardgate_limits::RequestAdmission;
 pub(crate) struct CallPipeline {
     pub(super) services: OperationServices,
     pub(super) recorder: Arc<CallRecorder>,
-    /// Remembers what may happen once: a `requestState` that was used, a refusal that is on record.
+    /// Remembers what may happen once: the use of a `requestState`, the record of an agent's refusal.
     pub(super) store: Arc<Store>,
     pub(super) approvals: Arc<Approvals>,
     channels: ClientChannels,
-    /// The calls under way, whether or not their client still waits.
+    /// The calls in progress, including those whose client no longer waits.
     calls: TaskTracker,
 }
 
-/// What the runs of operations ask.
+/// The services that the runs of operations use.
 pub(crate) struct OperationServices {
     pub(crate) runner: ToolRunnerClient,
     pub(crate) discovery: Arc<Discovery>,
@@ -68,17 +68,17 @@ impl CallPipeline {
         }
     }
 
-    /// What the runs of operations ask.
+    /// Returns the services that the runs of operations use.
     pub(crate) fn services(&self) -> &OperationServices {
         &self.services
     }
 
-    /// The requests for approvals.
+    /// Returns the requests for approvals.
     pub(crate) fn approvals(&self) -> &Arc<Approvals> {
         &self.approvals
     }
 
-    /// Opens the channels to clients.
+    /// Returns the factory of channels to clients.
     pub(crate) fn channels(&self) -> &ClientChannels {
         &self.channels
     }
@@ -105,7 +105,7 @@ impl CallPipeline {
             .await)
     }
 
-    /// Runs an operation that no request of its client asks for, such as looking after a followed task.
+    /// Runs an operation that was not requested by a client, such as the observation of a followed task.
     pub(crate) async fn run_unrequested<O: Operation>(
         self: &Arc<Self>,
         context: RequestContext,
@@ -131,7 +131,7 @@ impl CallPipeline {
         let answered = tokio::select! {
             biased;
             () = &mut call => answer.await,
-            // The call goes on: what it sends follows on the stream that it began.
+            // The call continues, and sends its further messages on the stream that it began.
             begun = &mut answer => begun,
         };
         answered.unwrap_or_else(|_| {
@@ -140,7 +140,7 @@ impl CallPipeline {
         })
     }
 
-    /// The call, on the heap, and its id. `trace` is the trace context that the message itself brings, as headers.
+    /// Creates the call as a boxed future, and its id. `trace` is the trace context of the message itself, as headers.
     pub(super) fn begin_call<O: Operation>(
         self: &Arc<Self>,
         context: RequestContext,
@@ -157,7 +157,7 @@ impl CallPipeline {
             let catalogue = pipeline.services.discovery.catalogue().current();
             let has_catalogue = catalogue.is_some();
             let description = operation.describe(catalogue.as_deref(), &context.view);
-            // A long call does not keep an old catalogue.
+            // A long call must not keep an old catalogue in memory.
             drop(catalogue);
             let span = description.open_span(call_id, &context.caller, &request_span);
             trace_context::adopt(&span, &trace);

@@ -12,60 +12,59 @@ use crate::client_interaction::{InputError, Interruption};
 /// The reason for which a call has no output.
 #[derive(Debug)]
 pub(crate) enum Rejection {
-    /// No source offers the resource.
+    /// No source offers the entry.
     Unknown,
-    /// The resource is switched off for the caller.
+    /// The entry is switched off for the caller.
     Disabled,
     /// The policy denied the call.
     Denied {
         reason: DenialReason,
         decision: DecisionId,
-        /// Whether the caller may know that the resource exists.
+        /// Whether the caller may know that the entry exists.
         visible: bool,
-        /// The approval that would allow it.
+        /// The approval with which the call would be allowed, or `None` if no approval would help.
         need: Option<Box<ApprovalNeed>>,
     },
-    /// The call needs an approval, which it waits for.
+    /// The call waits for an approval.
     ApprovalRequired(RpcError),
     /// An approval that the call needs was refused.
     ApprovalRefused,
-    /// The agent that sends the call refuses it itself.
+    /// The agent that sent the call refuses it itself.
     RefusedByAgent(AgentRefusal),
     /// The caller has the right, but the token lacks a scope.
     Scope(RpcError),
     /// A mirrored header differs from the argument in the body.
     HeaderMismatch(RpcError),
-    /// The call was turned away before anything ran: a quota is used up, or a neighbouring service was overloaded or did not
-    /// decide.
+    /// The call was refused before anything ran: a quota is used up, or a neighbouring service was overloaded or did not decide.
     NotAttempted(RpcError),
-    /// The tool-runner, or what it ran, failed.
+    /// The tool-runner failed, or the tool that it ran.
     Failed { kind: Reason, message: &'static str },
-    /// The tool-runner failed, and an operation that may write has possibly run.
+    /// The tool-runner failed, and the operation, which may write, has possibly run.
     OutcomeUnknown,
-    /// The time limit passed.
+    /// The time limit expired.
     TimedOut(Duration),
-    /// The client went away.
+    /// The client cancelled the call or disconnected.
     Cancelled,
     /// A record that the call requires could not be made durable.
     NotRecorded,
-    /// The `requestState` has been used before.
+    /// The `requestState` was used before.
     StateAlreadyUsed,
     /// The client lacks these capabilities, a JSON object.
     MissingCapability(Cow<'static, str>),
-    /// The server shows the tool only to clients with more capabilities, which for an older client is an unknown tool.
+    /// The server offers the tool only to clients with more capabilities. For an older client the tool is unknown.
     NotForClient,
-    /// The client did not give the input that was requested.
+    /// The client did not provide the input that was requested.
     InputError(InputError),
 }
 
 impl Rejection {
-    /// The server requests input in a form that cannot be passed on to a client.
+    /// The rejection of a call whose server requests input in a form that cannot be passed on to a client.
     pub(super) const BAD_INPUT_REQUESTS: Self = Self::Failed {
         kind: Reason::BAD_INPUT_REQUESTS,
         message: "It asks for input in a way that cannot be passed on.",
     };
 
-    /// Whether the existence of the resource is hidden from the caller.
+    /// Returns whether the existence of the entry is hidden from the caller.
     pub(super) fn is_hidden(&self) -> bool {
         matches!(
             self,
@@ -73,7 +72,7 @@ impl Rejection {
         )
     }
 
-    /// The status and the reason for the record. For [`Self::Unknown`],
+    /// Returns the status and the reason for the record. For [`Self::Unknown`],
     /// [`Description::unknown_reason`](super::Description::unknown_reason) replaces the reason.
     pub(super) fn record_status(&self) -> (Status, Reason) {
         match self {
@@ -99,11 +98,11 @@ impl Rejection {
         }
     }
 
-    /// The error for the client; `not_found_error` for a resource that is unknown or hidden.
+    /// Returns the error for the client, which is `not_found_error` for an entry that is unknown or hidden.
     pub(super) fn error(&self, not_found_error: impl FnOnce() -> RpcError) -> RpcError {
         let (_, kind) = self.record_status();
         match self {
-            // One error for all, so that a hidden resource cannot be told from an unknown one.
+            // All of these share one error, so that a hidden entry cannot be told from an unknown one.
             Self::Unknown | Self::Disabled | Self::Denied { .. } | Self::NotForClient => {
                 not_found_error()
             }
@@ -156,7 +155,7 @@ impl From<InputRequestError> for Rejection {
 /// The reason for which a run has no output.
 #[derive(Debug)]
 pub(crate) enum RunError {
-    /// The tool-runner refused the permit; the call is authorized again, once.
+    /// The tool-runner refused the permit. The call is authorized again, once.
     PermitRefused,
     Rejected(Rejection),
 }

@@ -1,6 +1,6 @@
-//! The decision that a stored answer was given under, so that a client that resumes the stream is decided on again.
+//! The decision under which a stored answer was given, kept so that a client that resumes the stream is authorized again.
 //!
-//! Stored events were redacted under the permit of that time. They are replayed only while the policy still allows the
+//! Stored events were redacted under the permit of their time. They are replayed only while the policy still allows the
 //! operation and shows the same rows and columns of its result.
 
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ use crate::discovery::Discovery;
 pub(crate) struct ReplayGrant {
     #[serde(rename = "wanted")]
     operation: SealedOperation,
-    /// The approval that the permit was given by, in base64.
+    /// The approval that the permit was given for, in base64.
     #[serde(default)]
     approval: Option<String>,
     /// The digest of the definition, the row rule and the column tiers of the permit.
@@ -38,12 +38,12 @@ impl ReplayGrant {
         })
     }
 
-    /// The operation whose answer is stored.
+    /// Returns the operation whose answer is stored.
     pub(crate) fn operation(&self) -> &SealedOperation {
         &self.operation
     }
 
-    /// Whether `client` may still have the stored answer of `operation`, which is that of the grant.
+    /// Returns whether `client` may still receive the stored answer of `operation`, which is the grant's operation.
     pub(crate) async fn allows_replay<O: Operation>(
         &self,
         discovery: &Discovery,
@@ -56,7 +56,7 @@ impl ReplayGrant {
     }
 }
 
-/// The visibility digest that `client` gets of `operation` now. None if it is denied.
+/// Returns the visibility digest of `client` for `operation` now, or `None` if the operation is denied.
 async fn current_visibility<O: Operation>(
     discovery: &Discovery,
     client: &ResumingClient,
@@ -87,7 +87,7 @@ async fn current_visibility<O: Operation>(
     Ok(applied.ok().and_then(|()| visibility_digest(&grant)))
 }
 
-/// The digest of what the permit shows: the definition, the row rule and the column tiers.
+/// Returns the digest of what the permit shows: the definition, the row rule and the column tiers.
 fn visibility_digest(grant: &Grant) -> Option<String> {
     let terms = grant.permit.unverified_terms().ok()?;
     let of = (
@@ -95,6 +95,6 @@ fn visibility_digest(grant: &Grant) -> Option<String> {
         &terms.row_rule,
         &terms.column_tiers,
     );
-    // Only compared with its like: if another version formats it differently, one replay is refused.
+    // The digest is compared only with one of the same format: if another release formats it differently, one replay is refused.
     Some(Digest::of(format!("{of:?}").as_bytes()).to_string())
 }

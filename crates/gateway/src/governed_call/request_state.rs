@@ -1,7 +1,7 @@
 //! The `requestState` of a call that waits for its client's input (MCP 2026-07-28, multi-round-trip requests).
 //!
-//! It opens for the same caller and the same request alone, for ten minutes, and once over all replicas. Every invalid one
-//! gets the same error.
+//! A state is valid for the same caller and the same request only, for ten minutes, and once across all replicas. Every invalid
+//! state gets the same error.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ use crate::request_context::RequestContext;
 /// The content of a `requestState`, which the client holds sealed.
 #[derive(Serialize, Deserialize)]
 pub(super) struct RequestState {
-    /// The id by which the state is used once.
+    /// The id by which the state is used only once.
     #[serde(rename = "i")]
     id: [u8; 16],
     /// The number of rounds so far.
@@ -34,34 +34,34 @@ pub(super) struct RequestState {
     /// The keys of the input requests of this round.
     #[serde(rename = "k")]
     keys: Vec<String>,
-    /// The tool-runner's own state, in base64.
+    /// The state of the tool-runner, in base64.
     #[serde(rename = "s")]
     state: String,
-    /// The digest of the call, where the question is whether its caller approves it.
+    /// The digest of the call, if its caller is asked to approve it.
     #[serde(rename = "q", default)]
     call_to_approve: Option<String>,
-    /// The approval that the call goes on by, in base64.
+    /// The approval with which the call continues, in base64.
     #[serde(rename = "a", default)]
     approval: Option<String>,
 }
 
-/// The point at which a request continues an earlier call; by default it begins a new one.
+/// The point at which a request continues an earlier call. The default begins a new call.
 #[derive(Debug, Default)]
 pub(super) struct ResumePoint {
     /// The id of a state that is not used up yet.
     id: Option<[u8; 16]>,
     /// The input that the call still waits for.
     pub(super) awaited: Option<AwaitedInput>,
-    /// The state and the responses to continue with. None for a new call.
+    /// The state and the responses to continue with, or `None` for a new call.
     pub(super) resumption: Option<Resumption>,
     pub(super) rounds: usize,
-    /// What the caller answered who was asked to approve the call, which begins with it; and the digest of what was shown.
+    /// The answer of a caller who was asked to approve the call, with which the call begins, and the digest of what was shown.
     pub(super) answer: Option<(ApprovalAnswer, String)>,
-    /// The approval that the call goes on by.
+    /// The approval with which the call continues.
     pub(super) approval: Option<SignedApproval>,
 }
 
-/// Input that a replica which is gone requested of an older client.
+/// Input that a replica that is gone requested from an older client.
 #[derive(Debug)]
 pub(super) struct AwaitedInput {
     pub(super) pending: PendingInput,
@@ -86,7 +86,7 @@ impl RequestState {
         }
     }
 
-    /// The state of a call whose caller is asked to approve it.
+    /// Creates the state of a call whose caller is asked to approve it.
     pub(super) fn asking_approval(ambient: &Ambient, keys: &[String], call: String) -> Self {
         Self {
             call_to_approve: Some(call),
@@ -94,7 +94,7 @@ impl RequestState {
         }
     }
 
-    /// The state as the client holds it. None if it is too long.
+    /// Seals the state for the client. Returns `None` if the state is too long.
     pub(super) fn seal(
         &self,
         sealer: &Sealer,
@@ -107,12 +107,12 @@ impl RequestState {
 }
 
 impl ResumePoint {
-    /// Whether a new call begins.
+    /// Returns whether a new call begins.
     pub(super) fn is_beginning(&self) -> bool {
         self.resumption.is_none() && self.awaited.is_none()
     }
 
-    /// Continues once the client answers `awaited`.
+    /// Creates a point that continues once the client answers `awaited`.
     pub(super) fn awaiting(
         awaited: AwaitedInput,
         rounds: usize,
@@ -126,7 +126,7 @@ impl ResumePoint {
         }
     }
 
-    /// The point that the `requestState` of `request` names.
+    /// Returns the point that the `requestState` of `request` names.
     pub(super) fn from_request(
         sealer: &Sealer,
         context: &RequestContext,
@@ -134,8 +134,8 @@ impl ResumePoint {
         request: &JsonRpcRequest<'_>,
     ) -> Result<Self, RpcError> {
         let responses = request.params.input_responses;
-        // Without a state the responses are to nothing that was asked here: the call begins, and a server that knows
-        // them by their keys gets them.
+        // Without a state, the responses do not answer requests of this gateway. A new call begins, and the responses are
+        // passed on to a server that may know their keys.
         let Some(state) = request.params.request_state else {
             return Ok(Self::default());
         };
@@ -188,7 +188,7 @@ impl ResumePoint {
     }
 }
 
-/// Those of `responses` whose key was asked for, each byte for byte.
+/// Returns those of `responses` whose key was requested, each byte for byte.
 fn select_responses(responses: Option<&RawValue>, keys: &[String]) -> Result<Bytes, RpcError> {
     let Some(responses) = responses else {
         return Ok(Bytes::from_static(b"{}"));
@@ -201,7 +201,7 @@ fn select_responses(responses: Option<&RawValue>, keys: &[String]) -> Result<Byt
     Ok(responses.into())
 }
 
-/// The context that a state is sealed in: the view and the request.
+/// Returns the context that a state is sealed in: the view and the request.
 fn seal_context(context: &RequestContext, binding: RequestBinding<'_>) -> String {
     let RequestBinding {
         method,
@@ -209,6 +209,6 @@ fn seal_context(context: &RequestContext, binding: RequestBinding<'_>) -> String
         arguments,
     } = binding;
     let digest = Digest::of(arguments);
-    // `Debug` keeps the path apart from what follows it.
+    // `Debug` quotes the path, which separates it from the name.
     format!("{method} {digest} {:?} {name}", context.view.path())
 }

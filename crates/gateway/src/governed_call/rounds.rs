@@ -1,4 +1,4 @@
-//! The rounds of a run: each ends with the output of the operation, or with a request for input of the client.
+//! The rounds of a run. Each round ends with the output of the operation, or with a request for the client's input.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,10 +19,10 @@ use super::{
 use crate::authority::Grant;
 use crate::client_interaction::PendingInput;
 
-/// The number of times that one call may ask its client for input.
+/// Maximum number of times that one call may ask its client for input.
 const MAX_ROUNDS: usize = 8;
 
-/// The pause before a call is repeated that the server asked to repeat without input.
+/// Pause before a call is repeated because the server asked for a repetition without input.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
 impl GovernedCall {
@@ -118,7 +118,7 @@ impl GovernedCall {
         })
     }
 
-    /// Runs one round. If the tool-runner refuses the permit, authorizes again and runs once more.
+    /// Runs one round. If the tool-runner refuses the permit, the call is authorized again and runs once more.
     async fn run_with_permit<O: Operation>(
         &mut self,
         operation: &O,

@@ -1,7 +1,7 @@
-//! A call that waits for input of an older client, stored so that another replica can resume it when this one is gone.
+//! A call that waits for input of an older client, stored so that another replica can resume it if this one is gone.
 //!
-//! While it waits nothing runs at the server, so a resumed call continues like one that never left. It is authorized
-//! again with the token of the client that resumes the stream, and has a record of its own.
+//! While the call waits, nothing runs at the server, so a resumed call continues as if it had not moved. It is authorized again
+//! with the token of the client that resumes the stream, and gets a separate record.
 
 use std::sync::Arc;
 
@@ -22,17 +22,17 @@ use crate::request_context::RequestContext;
 use crate::scopes::TokenAccess;
 use crate::stored_stream::StreamWriter;
 
-/// The state of the call that another replica needs.
+/// The state of a call that another replica needs to resume it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct SuspendedCall {
     #[serde(rename = "work")]
     pub(crate) operation: SealedOperation,
     #[serde(rename = "asked")]
     pending: PendingInput,
-    /// The tool-runner's own state, in base64.
+    /// The state of the tool-runner, in base64.
     state: String,
     rounds: usize,
-    /// The approval that the call goes on by, in base64.
+    /// The approval with which the call continues, in base64.
     #[serde(default)]
     approval: Option<String>,
 }
@@ -64,8 +64,8 @@ pub(crate) struct ResumingClient {
     pub(crate) view: View,
 }
 
-/// Resumes `suspended`, a call of `operation` that a replica which is gone left in the stream of `writer`. The rest of it
-/// runs in a task of its own. False if its state cannot be read.
+/// Resumes `suspended`, a call of `operation` that a replica that is gone left in the stream of `writer`. The rest of the call
+/// runs in a separate task. Returns `false` if its state cannot be read.
 pub(crate) fn resume<O: Operation>(
     pipeline: &Arc<CallPipeline>,
     client: &ResumingClient,
@@ -104,7 +104,7 @@ pub(crate) fn resume<O: Operation>(
         limit_report: None,
     };
     let client = client_interaction::resume(channel);
-    // The request with the trace context went to the replica that is gone.
+    // The request with the trace context went to the replica that began the call.
     let (_, call) =
         pipeline.begin_call(context, (client, HeaderMap::new()), operation, resume_point);
     tokio::spawn(call);

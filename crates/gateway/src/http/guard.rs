@@ -18,12 +18,12 @@ use crate::listen;
 use crate::post::Transport;
 use crate::scopes::{ScopesConfig, TokenAccess};
 
-/// A request refused before its body was read.
+/// A request that was refused before its body was read.
 pub(super) struct HttpRefusal {
     pub(super) reason: Reason,
-    /// The verified caller; empty when the token itself was refused, or not reached.
+    /// The subject of the verified caller. Empty if the token was refused or not checked yet.
     pub(super) subject: String,
-    /// Boxed, because a refusal is the rare case and travels through every step.
+    /// The response. It is boxed because refusals are rare, while this type is part of the result of every check.
     pub(super) response: Box<Response>,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct HttpGuard {
 }
 
 impl HttpGuard {
-    /// `public_url` is how clients reach the gateway.
+    /// Creates a guard. `public_url` is the URL at which clients reach the gateway.
     pub(crate) fn new(admission: Admission, config: &Config, public_url: String) -> Self {
         Self {
             admission,
@@ -87,7 +87,7 @@ impl HttpGuard {
         &self.metadata
     }
 
-    /// The checks in order. Each costs more than the one before, and relies on it.
+    /// Runs the checks in their order. Each check costs more than the one before, and relies on it.
     pub(super) async fn admit(
         &self,
         endpoint: Endpoint,
@@ -95,14 +95,14 @@ impl HttpGuard {
         body: &mut Body,
     ) -> Result<AdmittedRequest, HttpRefusal> {
         let headers = &request.headers;
-        // 1. Host and Origin: a web page that rebinds a name to this address gets no further.
+        // 1. Host and Origin: a web page that rebinds a DNS name to this address is refused here.
         self.admission
             .origins
             .check(&request.uri, headers)
             .map_err(|kind| {
                 HttpRefusal::new(StatusCode::FORBIDDEN, Reason::ORIGIN_REFUSED, &kind)
             })?;
-        // 2. The token: nobody is anonymous, whatever the method or the path.
+        // 2. The token: there is no anonymous caller, whatever the method or the path.
         let verified = self
             .admission
             .auth
@@ -132,7 +132,7 @@ impl HttpGuard {
         }
     }
 
-    /// The rest of the checks, for a known caller.
+    /// Runs the remaining checks, for a known caller.
     async fn classify_request(
         &self,
         endpoint: Endpoint,
@@ -141,27 +141,27 @@ impl HttpGuard {
         access: &TokenAccess,
     ) -> Result<RequestKind, HttpRefusal> {
         let headers = &request.headers;
-        // 3. What every token must have been given.
+        // 3. The scopes that every token needs.
         access.check_required().map_err(|error| HttpRefusal {
             reason: error.reason(),
             subject: String::new(),
             response: Box::new(McpResponse::error(None, &error).into_response()),
         })?;
-        // 4. The method: messages come by POST; GET listens, DELETE ends a session.
+        // 4. The method: messages use POST; GET opens a stream of changes, and DELETE ends a session.
         let listens = request.method == Method::GET && listen::is_asked_for(headers);
         match endpoint {
             Endpoint::Messages(Transport::Mcp) if listens => return Ok(RequestKind::Listen),
             Endpoint::Messages(Transport::Mcp) if request.method == Method::DELETE => {
                 return Ok(RequestKind::EndSession);
             }
-            // Not every client of that time says what it accepts.
+            // Not every client of that version sends an Accept header.
             Endpoint::Sse if request.method == Method::GET => return Ok(RequestKind::SseStream),
             _ if request.method != Method::POST => return Err(not_a_post(endpoint)),
             _ => {}
         }
-        // 5. The media types: what is not JSON is not read as JSON.
+        // 5. The media types: a body that is not JSON is not parsed as JSON.
         media_types(headers)?;
-        // 6. The body: bounded in size and time.
+        // 6. The body: limited in size and time.
         let body = self.read_body(body).await?;
         match endpoint {
             Endpoint::Messages(transport) => Ok(RequestKind::Message { transport, body }),

@@ -1,7 +1,7 @@
-//! The gateway as an OAuth 2.0 protected resource (RFC 9728): what it says of itself, and its 401.
+//! The gateway as an OAuth 2.0 protected resource (RFC 9728): its metadata document, and its 401 response.
 //!
-//! Each path that takes tokens is a resource, and its canonical URI the public URL with that path. A token for `/mcp`, the
-//! whole view, is good for the parts of it too; one for a part is good for that part alone.
+//! Each path that takes tokens is a resource, whose canonical URI is the public URL with that path. A token for `/mcp`, the
+//! whole view, is also valid for its parts; a token for a part is valid for that part only.
 
 use std::sync::Arc;
 
@@ -14,24 +14,24 @@ use wardgate_edge::{Scopes, TokenRefusal};
 use super::{not_found, problem};
 use crate::config::Config;
 
-/// Where metadata begins; the path of the resource follows (RFC 9728, section 3.1).
+/// Path prefix of the metadata documents. The path of the resource follows (RFC 9728, section 3.1).
 pub(super) const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
-/// The whole view.
+/// Path of the resource that is the whole view.
 const WHOLE: &str = "/mcp";
 
-/// What the gateway says of itself as a protected resource.
+/// The metadata of the gateway as a protected resource.
 pub(super) struct ResourceMetadata {
-    /// How clients reach the gateway.
+    /// The URL at which clients reach the gateway.
     public_url: String,
     issuers: Vec<String>,
-    /// What every token needs.
+    /// The scopes that every token needs.
     required_scopes: Vec<String>,
 }
 
 impl ResourceMetadata {
     pub(super) fn new(config: &Config, public_url: String) -> Self {
-        // Clients sign people in at the facade, not at the provider behind it.
+        // With a facade, clients sign people in at the facade instead of the provider behind it.
         let facade = config.authorization.as_ref();
         let issuers = config.auth.issuers.iter().map(|it| &it.issuer);
         let others = issuers.filter(|it| facade.is_none_or(|facade| facade.issuer != **it));
@@ -43,7 +43,7 @@ impl ResourceMetadata {
         }
     }
 
-    /// The handler of every path that begins with [`WELL_KNOWN`].
+    /// Returns the handler of all paths that begin with [`WELL_KNOWN`].
     pub(super) fn handler(self: &Arc<Self>) -> MethodRouter {
         let metadata = Arc::clone(self);
         get(move |request: Parts| async move {
@@ -53,8 +53,8 @@ impl ResourceMetadata {
         .options(|| async { preflight() })
     }
 
-    /// `GET /.well-known/oauth-protected-resource[/path]`: open to everyone, and to web pages. It is the same for whatever
-    /// upstream or toolset a path names, so it tells nobody which there are.
+    /// `GET /.well-known/oauth-protected-resource[/path]`: open to everyone, and to web pages. The document does not depend on
+    /// whether the upstream or toolset in the path exists, so it does not reveal which ones do.
     fn protected_resource(&self, path: &str) -> Response {
         let Some(resource) = resource_at(path) else {
             return not_found();
@@ -65,7 +65,7 @@ impl ResourceMetadata {
             "authorization_servers": self.issuers,
             "bearer_methods_supported": ["header"],
         });
-        // No more than to begin with: what else an operation needs its 403 says.
+        // Only the scopes that every token needs. If an operation needs more, its 403 response names them.
         if !self.required_scopes.is_empty() {
             document["scopes_supported"] = self.required_scopes.as_slice().into();
         }
@@ -76,7 +76,7 @@ impl ResourceMetadata {
         (headers, document.to_string()).into_response()
     }
 
-    /// 401 with the way to a token (RFC 6750 §3, RFC 9728 §5.1).
+    /// Returns a 401 response that tells the client how to obtain a token (RFC 6750 §3, RFC 9728 §5.1).
     pub(super) fn unauthorized(&self, refusal: &TokenRefusal, request: &Parts) -> Response {
         let metadata = self.url(resource_of(request));
         let required = self.required_scopes.iter().cloned();
@@ -89,13 +89,13 @@ impl ResourceMetadata {
         response
     }
 
-    /// Where the metadata of the resource at `path` is.
+    /// Returns the URL of the metadata of the resource at `path`.
     pub(super) fn url(&self, path: &str) -> String {
         format!("{}{WELL_KNOWN}{path}", self.public_url)
     }
 }
 
-/// A page may ask for either, and name the version that it speaks.
+/// Returns the response to a preflight request. Any web page may read the metadata, and may name the version that it speaks.
 fn preflight() -> Response {
     let headers = [
         (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
@@ -106,7 +106,7 @@ fn preflight() -> Response {
     (StatusCode::NO_CONTENT, headers).into_response()
 }
 
-/// The resources, any of which a token for `request` may be for.
+/// Returns the resources for which a token of `request` may have been issued.
 pub(super) fn audiences(request: &Parts) -> Vec<&str> {
     let own = resource_of(request);
     if own.starts_with("/mcp/") {
@@ -116,10 +116,10 @@ pub(super) fn audiences(request: &Parts) -> Vec<&str> {
     }
 }
 
-/// The path of the resource that a request is to.
+/// Returns the path of the resource that the request addresses.
 pub(super) fn resource_of(request: &Parts) -> &str {
     let path = request.uri.path();
-    // Messages of HTTP+SSE belong to its stream.
+    // Messages of HTTP+SSE belong to the resource of their stream.
     let path = if path.starts_with("/messages") {
         "/sse"
     } else {
@@ -128,8 +128,8 @@ pub(super) fn resource_of(request: &Parts) -> &str {
     resource_at(path).unwrap_or(WHOLE)
 }
 
-/// The resource at `path`: one of those that take tokens, by a name that needs no quoting. Without a path it is the
-/// caller's whole view.
+/// Returns the resource at `path`, if it is one that takes tokens and its name needs no escaping. An empty path stands for the
+/// whole view.
 fn resource_at(path: &str) -> Option<&str> {
     let is_name = |name: &str| {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);

@@ -1,4 +1,4 @@
-//! HTTP: every path in one list, and what each request passes before it is read.
+//! HTTP: all paths in one table, and the checks of a request before its message is parsed.
 
 mod guard;
 mod metadata;
@@ -22,28 +22,28 @@ use crate::post::Transport;
 
 pub(crate) use self::guard::HttpGuard;
 
-/// Methods, request headers and response headers of MCP.
+/// Methods, request headers and response headers of MCP that CORS allows.
 const GRANTS: Grants = Grants {
     methods: "GET, POST, DELETE",
     request_headers: "authorization, content-type, accept, mcp-protocol-version, mcp-method, mcp-name, mcp-session-id, last-event-id, idempotency-key",
-    // Mirrored headers; each tool says which it has.
+    // The prefix of mirrored headers. Each tool defines its own.
     request_prefix: Some(PARAM_PREFIX),
     response_headers: "www-authenticate, mcp-session-id, retry-after, ratelimit-policy, ratelimit",
 };
 
-/// The kind of endpoint that a path leads to.
+/// The kind of endpoint at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Endpoint {
-    /// Messages that the gateway answers itself.
+    /// The endpoint takes messages.
     Messages(Transport),
-    /// The beginning of an HTTP+SSE stream.
+    /// The endpoint opens an HTTP+SSE stream.
     Sse,
 }
 
 impl Endpoint {
     const MCP: Self = Self::Messages(Transport::Mcp);
 
-    /// The methods that a path of this kind takes.
+    /// Returns the methods that a path of this kind takes.
     const fn methods(self) -> &'static [Method] {
         match self {
             Self::Messages(Transport::Mcp) => &[Method::GET, Method::POST, Method::DELETE],
@@ -52,7 +52,7 @@ impl Endpoint {
         }
     }
 
-    /// A route of this kind.
+    /// Returns a route of this kind.
     const fn route_at(
         self,
         path: &'static str,
@@ -63,7 +63,7 @@ impl Endpoint {
         Route { info, handler }
     }
 
-    /// The handler of a path of this kind.
+    /// Returns the handler of a path of this kind.
     fn handler(self, gateway: &Arc<Gateway>) -> MethodRouter {
         let for_preflight = Arc::clone(gateway);
         let preflight = move |request: Parts| async move {
@@ -78,7 +78,7 @@ impl Endpoint {
     }
 }
 
-/// Every path that takes tokens, and nothing else.
+/// All paths that take tokens.
 const ENDPOINTS: &[Route<Arc<Gateway>>] = &[
     Endpoint::MCP.route_at(
         "/mcp",
@@ -113,7 +113,7 @@ const ENDPOINTS: &[Route<Arc<Gateway>>] = &[
 
 const EVERYBODY: &str = "everybody, and pages of every origin";
 
-/// Every path about the gateway as a protected resource.
+/// All paths of the metadata of the gateway as a protected resource.
 const METADATA: &[Route<Arc<Gateway>>] = &[
     Route {
         info: RouteInfo::new(
@@ -135,17 +135,17 @@ const METADATA: &[Route<Arc<Gateway>>] = &[
     },
 ];
 
-/// The paths that take tokens, for the reference.
+/// Returns the paths that take tokens, for the reference documentation.
 pub fn listed_routes() -> Vec<&'static RouteInfo> {
     routes::describe(ENDPOINTS)
 }
 
-/// The paths of OAuth metadata, for the reference.
+/// Returns the paths of OAuth metadata, for the reference documentation.
 pub fn listed_metadata_routes() -> Vec<&'static RouteInfo> {
     routes::describe(METADATA)
 }
 
-/// Every path for clients.
+/// Returns the router of all paths for clients.
 pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
     routes::build_router(ENDPOINTS, gateway)
         .merge(routes::build_router(METADATA, gateway))
@@ -154,13 +154,13 @@ pub(crate) fn router(gateway: &Arc<Gateway>) -> Router {
         .fallback(|| async { not_found() })
 }
 
-/// A refusal before the message was read: an HTTP status, and a JSON-RPC error that says why, because that
-/// is what clients show.
+/// Returns the response that refuses a request before its message was read: an HTTP status, and a JSON-RPC error with the
+/// reason, because clients display the error.
 fn problem(status: StatusCode, reason: Reason, description: &str) -> Response {
     McpResponse::error(None, &RpcError::unread(status, reason, description)).into_response()
 }
 
-/// A path that nobody serves.
+/// Returns the response for a path that does not exist.
 fn not_found() -> Response {
     problem(
         StatusCode::NOT_FOUND,

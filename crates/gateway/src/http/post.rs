@@ -1,4 +1,4 @@
-//! One HTTP request to a JSON-RPC path: checked, answered, and counted where it is refused.
+//! The handler of HTTP requests to JSON-RPC paths: checks and answers each request, and counts refusals.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::sse;
 use crate::streamable;
 use crate::upstream;
 
-/// What the limits are that counted a request, and what they have left (draft-ietf-httpapi-ratelimit-headers-11).
+/// Headers with the rate limits that counted a request, and their remaining quota (draft-ietf-httpapi-ratelimit-headers-11).
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
@@ -39,7 +39,7 @@ pub(super) async fn handle(
         .get::<SocketAddr>()
         .map(|address| address.ip().to_canonical().to_string())
         .unwrap_or_default();
-    // Of the level that is always there: through it a call is in its client's trace.
+    // The span has the level that is always enabled, because it connects a call with its client's trace.
     let span = tracing::info_span!("http", http.request.method = %request.method());
     trace_context::adopt(&span, request.headers());
     let (parts, mut body) = request.into_parts();

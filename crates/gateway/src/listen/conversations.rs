@@ -1,10 +1,10 @@
-//! What changes in conversations, for everyone who listens: one watch of the memory service feeds every stream.
+//! The changes of conversations for all streams of clients: one watch of the memory service feeds every stream.
 //!
 //! ```text
 //!   memory ──▶ one watch ──▶ inboxes, by owner ──▶ UpdateReceiver of a stream
 //! ```
 //!
-//! One, because a link carries only so many requests at a time, and each would last as long as its stream.
+//! A single watch is used because a connection carries a limited number of requests, and each watch would last for long.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,13 +18,13 @@ use wardgate_domain::{
 };
 use wardgate_rpc::client::{CallError, MemoryClient};
 
-/// From the end of a watch to the next.
+/// Delay between the end of a watch and the next one.
 const RETRY: Duration = Duration::from_millis(250);
 
-/// Conversations that can wait to be told of in one inbox; beyond that every one counts as changed.
+/// Maximum number of changed conversations that wait in one inbox. Beyond it all conversations count as changed.
 const MOST_WAITING: usize = 1_000;
 
-/// The conversations of everyone, as far as they change.
+/// Watches the conversations of all owners for changes.
 #[derive(Debug)]
 pub(crate) struct ConversationWatcher {
     memory: MemoryClient,
@@ -33,7 +33,7 @@ pub(crate) struct ConversationWatcher {
 }
 
 impl ConversationWatcher {
-    /// Follows the memory service; while it is away nothing is heard, and then that something may have changed.
+    /// Follows the memory service. While the service is unreachable no changes arrive; afterwards everything counts as changed.
     pub(crate) fn follow(memory: MemoryClient) -> Self {
         let inboxes = UpdateInboxes::default();
         let watch = tokio::spawn(watch(memory.clone(), inboxes.clone()));
@@ -48,21 +48,21 @@ impl ConversationWatcher {
         &self.memory
     }
 
-    /// Hears of what changes from now on in the conversations of `owner`, and of nobody else's.
+    /// Returns a receiver of the changes from now on in the conversations of `owner` only.
     pub(super) fn listen(&self, owner: Digest) -> UpdateReceiver {
         self.inboxes.open(owner)
     }
 }
 
-/// The updates that are not sent yet.
+/// The updates that were not sent yet.
 #[derive(Debug, Default)]
 pub(super) struct ConversationUpdates {
-    /// Conversations were made or erased.
+    /// Whether conversations were created or erased.
     pub(super) list: bool,
     changed: HashSet<ConversationId>,
-    /// Any of them may have changed.
+    /// Whether any conversation may have changed.
     every: bool,
-    /// Counts how often the owner's subscriptions changed.
+    /// The number of changes of the owner's subscriptions.
     subscriptions: u64,
 }
 
@@ -79,7 +79,7 @@ impl ConversationUpdates {
         match what {
             ChangedPart::List => self.list = true,
             ChangedPart::Subscriptions => self.subscriptions += 1,
-            // It is among them.
+            // `every` includes this conversation.
             ChangedPart::Messages(_) if self.every => {}
             ChangedPart::Messages(id) => {
                 self.changed.insert(id.clone());
@@ -98,7 +98,7 @@ impl ConversationUpdates {
 
 type Inbox = Arc<watch::Sender<ConversationUpdates>>;
 
-/// An inbox per stream; cheap to clone.
+/// The inboxes of all streams, one per stream. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(super) struct UpdateInboxes(Arc<Mutex<HashMap<Digest, Vec<Inbox>>>>);
 
@@ -144,7 +144,7 @@ impl UpdateInboxes {
     }
 }
 
-/// The receiver of one stream, whose inbox ends with it.
+/// The receiver of one stream. Its inbox is removed when the receiver is dropped.
 #[derive(Debug)]
 pub(super) struct UpdateReceiver {
     inboxes: UpdateInboxes,
@@ -154,18 +154,18 @@ pub(super) struct UpdateReceiver {
 }
 
 impl UpdateReceiver {
-    /// Waits until there is something to tell.
+    /// Waits until there are updates.
     pub(super) async fn wait_for_updates(&mut self) {
-        // The sender is held here, so waiting cannot fail.
+        // `self.inbox` is the sender, so waiting cannot fail.
         let _ = self.updates.wait_for(|updates| !updates.is_empty()).await;
     }
 
-    /// How often the owner's subscriptions changed so far.
+    /// Returns the number of changes of the owner's subscriptions so far.
     pub(super) fn subscriptions(&self) -> u64 {
         self.updates.borrow().subscriptions
     }
 
-    /// What there is to tell; none when the subscriptions changed since that count of them.
+    /// Takes the updates, or returns `None` if the subscriptions changed since `subscriptions` was counted.
     pub(super) fn take_updates(&self, subscriptions: Option<u64>) -> Option<ConversationUpdates> {
         let mut taken = None;
         self.inbox.send_modify(|updates| {
@@ -193,7 +193,7 @@ impl Drop for UpdateReceiver {
     }
 }
 
-/// Opens the watch again and again. Each begins with the word that what was before went unseen.
+/// Opens the watch again each time that it ends. The first message of each watch tells that earlier changes may have been missed.
 async fn watch(memory: MemoryClient, inboxes: UpdateInboxes) {
     let mut is_away = false;
     loop {

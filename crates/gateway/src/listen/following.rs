@@ -1,4 +1,4 @@
-//! What one stream says of conversations, and when.
+//! The updates about conversations that one stream sends, and when it sends them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,53 +10,53 @@ use wardgate_rpc::client::{ConversationSubscriber, MemoryClient};
 use super::conversations::{ConversationWatcher, UpdateReceiver};
 use crate::memory::ConversationUri;
 
-/// Between two words about one subscription.
+/// Minimum interval between two updates of one stream.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// From a failed reading of the subscriptions to the next.
+/// Delay between a failed reading of the subscriptions and the next one.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Subscriptions are read so often even if they did not change: unread for a day, they end.
+/// Interval at which subscriptions are read even if they did not change, because they expire if they are not read for a day.
 const READ_AGAIN: Duration = Duration::from_hours(6);
 
-/// What a client wants to hear of conversations. Whether it owns such conversations is not looked at: of one that
-/// does not exist, or is somebody else's, nothing is ever heard.
+/// The conversations whose changes a client wants to receive. Ownership is not checked here: for a conversation that does not
+/// exist or belongs to somebody else, no change is ever delivered.
 #[derive(Debug)]
 pub(crate) enum ConversationSelection {
-    /// What it named when it opened the stream.
+    /// The conversations that the client named when it opened the stream.
     Chosen {
         list: bool,
-        /// With the URIs as it wrote them.
+        /// The conversations, with their URIs as the client wrote them.
         conversations: Vec<(ConversationId, String)>,
     },
-    /// What its session is subscribed to, by requests of their own, and the list.
+    /// The conversations that the session subscribed to by separate requests, and the list of conversations.
     Subscribed { session: Option<Digest> },
 }
 
-/// What there is to say.
+/// The updates to send.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ResourceUpdates {
     pub(super) list: bool,
-    /// Of conversations that changed.
+    /// The URIs of conversations that changed.
     pub(super) uris: Vec<String>,
 }
 
-/// One stream's part.
+/// The conversation updates of one stream.
 pub(super) struct ConversationFeed {
     receiver: UpdateReceiver,
     list: bool,
     conversations: Vec<(ConversationId, String)>,
     subscriptions: Option<SessionSubscriptions>,
-    /// A word at most every [`PAUSE`].
+    /// The earliest time of the next update. There is at most one in each [`PAUSE`].
     silent_until: Instant,
 }
 
-/// What a session is subscribed to, which can change.
+/// The subscriptions of a session, which can change.
 struct SessionSubscriptions {
     caller: Arc<Caller>,
     session: Option<Digest>,
     memory: MemoryClient,
-    /// After how many changes they were last read, and when.
+    /// The count of subscription changes at the last reading, and its time. `None` before the first reading.
     read: Option<(u64, Instant)>,
 }
 
@@ -98,14 +98,15 @@ impl ConversationFeed {
         }
     }
 
-    /// What to say next. Given up before its end, nothing is lost.
+    /// Returns the next updates. This method is cancel safe: no update is lost if the future is dropped.
     pub(super) async fn next(&mut self) -> ResourceUpdates {
         loop {
             self.read_subscriptions().await;
             self.receiver.wait_for_updates().await;
             sleep_until(self.silent_until).await;
             let read = self.subscriptions.as_ref().and_then(|own| own.read);
-            // What changed after somebody subscribed to it is told only by those who know of that.
+            // If the subscriptions changed after they were read, they are read again first, because the updates may concern a
+            // conversation that was subscribed to in between.
             let Some(heard) = self.receiver.take_updates(read.map(|(count, _)| count)) else {
                 continue;
             };
@@ -122,7 +123,7 @@ impl ConversationFeed {
         }
     }
 
-    /// Whether the subscriptions are to be read.
+    /// Returns whether the subscriptions have to be read.
     fn is_outdated(&self) -> bool {
         let changes = self.receiver.subscriptions();
         let is_read = |(after, at): (u64, Instant)| after == changes && at.elapsed() < READ_AGAIN;

@@ -1,4 +1,4 @@
-//! Streams on which connected clients hear that their tools, prompts, resources or conversations may have changed.
+//! Streams that notify connected clients when their tools, prompts, resources or conversations may have changed.
 //!
 //! ```text
 //!  catalogue ──┐                                        ┌──▶ POST subscriptions/listen, from 2026-07-28
@@ -12,9 +12,9 @@
 //!                   by polling
 //! ```
 //!
-//! A stream says that something changed, never what, so it tells nobody of tools they may not see, and of
-//! conversations only to their owner. Only how a task stands it tells, which is decided on and recorded each time. It is no
-//! session either: a client that lost its stream opens another, on any replica, and lists and reads again.
+//! A notification says that something changed, never what. It therefore reveals no hidden tools, and it is sent only to the
+//! owner of a conversation. The status of a task is the exception: it is authorized and recorded each time. A stream is not a
+//! session: a client that lost its stream opens another one on any replica, then lists and reads again.
 
 mod conversations;
 mod following;
@@ -59,13 +59,13 @@ use self::script::ListenRequest;
 pub(crate) use self::script::StreamScript;
 pub(crate) use self::stream_quota::{Lease, StreamQuota};
 
-/// From a change to the word of it. What changes with it needs no second word, and the other replicas know of it by
-/// then.
+/// Delay between a change and its notification. Further changes during the delay need no second notification, and the other
+/// replicas know the change by the end of it.
 const SETTLE: Duration = Duration::from_millis(100);
-/// From one word to the next of the same kind: a list that changes again and again is not asked for without end.
+/// Minimum interval between two notifications of the same kind, so that clients do not request a changing list all the time.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Whether a GET with these headers opens a stream: of a version that has it, by a client that says so.
+/// Returns whether a GET with these headers opens a stream: its version has such streams, and its client accepts one.
 pub(crate) fn is_asked_for(headers: &HeaderMap) -> bool {
     let version = headers
         .get(PROTOCOL_VERSION)
@@ -74,11 +74,11 @@ pub(crate) fn is_asked_for(headers: &HeaderMap) -> bool {
         && version.is_none_or(|named| named.is_ok_and(|version| !version.is_modern()))
 }
 
-/// Everyone who listens.
+/// Opens the streams of all clients.
 #[derive(Debug)]
 pub(crate) struct Listeners {
     changes: ChangeCounter,
-    /// None without a memory service.
+    /// The watcher of conversations, or `None` without a memory service.
     conversations: Option<ConversationWatcher>,
     places: StreamQuota,
     draining: CancellationToken,
@@ -87,7 +87,7 @@ pub(crate) struct Listeners {
 }
 
 impl Listeners {
-    /// No more than `streams` at a time.
+    /// Creates listeners with at most `streams` open streams.
     pub(crate) fn new(
         changes: ChangeCounter,
         conversations: Option<ConversationWatcher>,
@@ -105,7 +105,7 @@ impl Listeners {
         }
     }
 
-    /// A stream for `caller`, until the token ends or is revoked, the gateway drains or the client hangs up.
+    /// Opens a stream for `caller`, until the token expires or is revoked, the gateway drains, or the client disconnects.
     pub(crate) fn open(
         &self,
         caller: &Arc<Caller>,
@@ -114,8 +114,8 @@ impl Listeners {
         Ok(answer_with(self.listen(caller, script)?))
     }
 
-    /// The events of a stream that follows the subscriptions of `session`, for a client before 2026-07-28. To one that was
-    /// away everything counts as changed.
+    /// Returns the events of a stream that follows the subscriptions of `session`, for a client before 2026-07-28. For a client
+    /// that was disconnected, everything counts as changed.
     pub(crate) async fn follow(
         &self,
         client: ListeningClient,
@@ -132,7 +132,7 @@ impl Listeners {
         self.listen(&caller, script)
     }
 
-    /// The URIs of the conversations that `session` is subscribed to; none where that cannot be known.
+    /// Returns the URIs of the conversations that `session` is subscribed to. Empty if they cannot be read.
     async fn subscribed_conversations(
         &self,
         caller: &Caller,
@@ -147,12 +147,12 @@ impl Listeners {
         uris.collect()
     }
 
-    /// The memory service, if there is one.
+    /// Returns the client of the memory service, if there is one.
     pub(crate) fn memory(&self) -> Option<&MemoryClient> {
         self.conversations.as_ref().map(ConversationWatcher::memory)
     }
 
-    /// The events of such a stream.
+    /// Returns the events of a stream.
     fn listen(
         &self,
         caller: &Arc<Caller>,
@@ -186,7 +186,7 @@ impl Listeners {
         Ok(stream::iter([first]).chain(rest).boxed())
     }
 
-    /// Waits until the token of `caller` ends or is revoked.
+    /// Waits until the token of `caller` expires or is revoked.
     pub(crate) fn until_token_ends(&self, caller: &Arc<Caller>) -> BoxFuture<'static, ()> {
         let end = Instant::now() + caller.expires_at().since(self.ambient.now());
         let (revocations, caller) = (self.revocations.clone(), Arc::clone(caller));
@@ -198,35 +198,35 @@ impl Listeners {
         })
     }
 
-    /// A lease for a stream of `subject`. None if the quota is used up.
+    /// Returns a lease for a stream of `subject`, or `None` if the quota is used up.
     pub(crate) fn place(&self, subject: &str) -> Option<Lease> {
         self.places.take(subject)
     }
 
-    /// Is cancelled when every stream is to end.
+    /// Returns the token that is cancelled when all streams are to end.
     pub(crate) fn draining(&self) -> CancellationToken {
         self.draining.clone()
     }
 
-    /// Ends every stream, so that nothing waits for them.
+    /// Ends all streams, so that a shutdown need not wait for them.
     pub(crate) fn drain(&self) {
         self.draining.cancel();
     }
 }
 
-/// The answer that is the stream of `events`.
+/// Returns the response whose body is the stream of `events`.
 pub(crate) fn answer_with(events: BoxStream<'static, Bytes>) -> McpResponse {
     let events = events.map(Ok::<_, std::convert::Infallible>);
     McpResponse::events(Body::from_stream(events))
 }
 
-/// One stream.
+/// The state of one stream.
 struct Listener {
     script: StreamScript,
     changes: watch::Receiver<u64>,
-    /// The last change that the client was sent.
+    /// The count of changes at the last notification to the client.
     seen: u64,
-    /// When the next change is sent, if there is one.
+    /// The time at which the next change is sent, or `None` if none is waiting.
     due: Option<Instant>,
     /// The earliest time of the next notification.
     silent_until: Instant,
@@ -239,12 +239,12 @@ struct Listener {
 }
 
 impl Listener {
-    /// The next bytes of the stream, and the listener that goes on. None at its end.
+    /// Returns the next bytes of the stream and the listener that continues it, or `None` at the end of the stream.
     async fn next(mut self) -> Option<(Bytes, Option<Self>)> {
         tokio::select! {
             biased;
             () = self.draining.cancelled() => self.script.last.map(|last| (last, None)),
-            // Without a farewell: the client comes again, with the next token.
+            // The stream ends without a final message: the client reconnects with its next token.
             () = &mut self.token_ends => None,
             change = next_settled_change(&mut self.changes, self.seen, &mut self.due, self.silent_until), if !self.script.lists.is_empty() => {
                 self.seen = change?;
@@ -266,8 +266,8 @@ impl Listener {
     }
 }
 
-/// The first change after `seen`, with those that came soon after it, but nothing before `silent_until`. A caller that is
-/// interrupted while it waits calls again, and waits no longer for that.
+/// Returns the count of changes after the first change since `seen` and those that follow soon after it, but not before
+/// `silent_until`. If the future is dropped while it waits, a second call with the same `due` continues the same wait.
 async fn next_settled_change(
     changes: &mut watch::Receiver<u64>,
     seen: u64,
@@ -280,7 +280,7 @@ async fn next_settled_change(
     Some(*changes.borrow())
 }
 
-/// What there is to say of conversations; nothing ever to whoever does not follow them.
+/// Returns the next updates of conversations. Never completes if the stream does not follow conversations.
 async fn next_conversation_updates(following: &mut Option<ConversationFeed>) -> ResourceUpdates {
     match following {
         Some(following) => following.next().await,
@@ -288,7 +288,7 @@ async fn next_conversation_updates(following: &mut Option<ConversationFeed>) -> 
     }
 }
 
-/// The same of resources of sources.
+/// Returns the next updates of resources of sources. Never completes if the stream does not follow resources.
 async fn next_resource_updates(resources: &mut Option<ResourceChanges>) -> Vec<String> {
     match resources {
         Some(resources) => resources.next().await,
@@ -296,7 +296,7 @@ async fn next_resource_updates(resources: &mut Option<ResourceChanges>) -> Vec<S
     }
 }
 
-/// The same of tasks.
+/// Returns the next update of a task. Never completes if the stream does not follow tasks.
 async fn next_task_update(tasks: &mut Option<FollowedTasks>) -> TaskUpdate {
     match tasks {
         Some(tasks) => tasks.next().await,
@@ -318,7 +318,7 @@ pub(crate) async fn listen(
     let resources = if uris.is_empty() {
         None
     } else {
-        // Nobody makes sources work for streams that there is no place for.
+        // Sources must not do any work for a stream that exceeds the quota.
         let place = listeners.place(post.caller.subject());
         let _place = place.ok_or_else(RpcError::too_many_streams)?;
         let client = ListeningClient::for_post(watcher, post, LISTEN);

@@ -1,4 +1,4 @@
-//! What a stream says, in the words of its version.
+//! The messages of a stream, in the format of its version.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -16,42 +16,42 @@ use crate::discovery::OfferedContent;
 use crate::memory::{self, ConversationUri};
 use crate::tasks::{FollowedTasks, TaskUpdate};
 
-/// Every message of a subscription repeats its id; the gateway keeps none longer than this.
+/// Maximum size of a subscription's id, in bytes. Every message of the subscription repeats the id.
 const ID_BYTES: usize = 256;
 
-/// Resources that one stream can be about.
+/// Maximum number of resources that one stream can follow.
 const MOST_RESOURCES: usize = 1_000;
 
-/// Tasks that one stream can be about. They are looked after one after the other.
+/// Maximum number of tasks that one stream can follow. They are polled one after the other.
 const MOST_TASKS: usize = 32;
 
-/// The messages of one stream, each a whole event.
+/// The messages of one stream, each a complete event.
 #[derive(Debug)]
 pub(crate) struct StreamScript {
-    /// At once.
+    /// The event at the beginning of the stream.
     pub(super) first: Bytes,
-    /// The lists of the catalogue whose changes the client asked to hear of.
+    /// The lists of the catalogue whose changes the client asked for.
     pub(super) lists: Vec<&'static str>,
-    /// What it asked to hear of conversations.
+    /// The conversations whose changes the client asked for.
     pub(super) conversations: Option<ConversationSelection>,
-    /// What there is to hear of the resources of sources.
+    /// The changes of resources of sources.
     pub(super) resources: Option<ResourceChanges>,
-    /// What there is to hear of tasks.
+    /// The tasks whose status is sent.
     pub(super) tasks: Option<FollowedTasks>,
-    /// When the gateway ends the stream.
+    /// The event that is sent when the gateway ends the stream.
     pub(super) last: Option<Bytes>,
-    /// What every message repeats: the members of its `_meta`, of which older versions have none.
+    /// The members of the `_meta` that every message repeats. Older versions have none.
     meta: Option<String>,
 }
 
-/// What a client asks for with `subscriptions/listen`.
+/// The parameters of `subscriptions/listen`.
 pub(crate) struct ListenRequest {
-    /// As it wrote it.
+    /// The id of the request, as the client wrote it.
     id: Box<RawValue>,
     filter: ListenFilter,
 }
 
-/// Of what there is to hear, the gateway has this.
+/// Those members of the MCP filter that the gateway supports.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ListenFilter {
@@ -99,12 +99,12 @@ impl ListenRequest {
         })
     }
 
-    /// The tasks that it wants to hear of.
+    /// Returns the ids of the tasks that the client wants to follow.
     pub(super) fn tasks(&self) -> &[String] {
         &self.filter.task_ids
     }
 
-    /// The resources that are no conversations.
+    /// Returns the URIs of the resources that are not conversations.
     pub(super) fn of_sources(&self, offered: OfferedContent) -> BTreeSet<String> {
         let uris = self.filter.resource_subscriptions.iter();
         let is_of_source = |uri: &&String| {
@@ -116,10 +116,10 @@ impl ListenRequest {
 }
 
 impl StreamScript {
-    /// Of a GET before 2026-07-28, whose client subscribes to resources by requests of their own.
+    /// Creates the script of a GET before 2026-07-28, whose client subscribes to resources by separate requests.
     pub(crate) fn of_get(session: Option<Digest>, offered: OfferedContent) -> Self {
         Self {
-            // Says nothing, but shows whoever waits that the stream is there.
+            // A comment event, which shows the client that the stream is open.
             first: Bytes::from_static(b":\n\n"),
             lists: lists([true, offered.prompts, offered.resources]),
             conversations: offered
@@ -132,8 +132,8 @@ impl StreamScript {
         }
     }
 
-    /// The same for a client that did not listen for a while: everything may have changed, the resources at `uris`
-    /// too, which it is subscribed to.
+    /// Adds notifications for a client that had no stream for a while: every list may have changed, and the resources at
+    /// `uris`, which the client is subscribed to.
     pub(crate) fn after_absence(mut self, uris: &[String]) -> Self {
         let words = ResourceUpdates {
             list: true,
@@ -148,13 +148,13 @@ impl StreamScript {
         self
     }
 
-    /// The same with what there is to hear of the resources of sources.
+    /// Adds the changes of resources of sources.
     pub(crate) fn hearing(self, resources: Option<ResourceChanges>) -> Self {
         Self { resources, ..self }
     }
 
-    /// Of `subscriptions/listen`; there is nothing to hear but of what is `offered`, and of those resources of sources
-    /// and those tasks that are heard of.
+    /// Creates the script of `subscriptions/listen`. The client receives only the changes of what is `offered`, of the watched
+    /// `resources` and of the followed `tasks`.
     pub(super) fn of_subscription(
         subscription: ListenRequest,
         offered: OfferedContent,
@@ -178,7 +178,7 @@ impl StreamScript {
         let mut heard_of = Vec::new();
         for uri in filter.resource_subscriptions {
             let id = ConversationUri::id_of_whole(&uri).filter(|_| offered.conversations);
-            // What nobody tells of is not promised.
+            // The acknowledgement names only resources whose changes are reported.
             if id.is_some() || watched.contains(&uri) {
                 heard_of.push(uri.clone());
             }
@@ -214,14 +214,15 @@ impl StreamScript {
         }
     }
 
-    /// The lists of the catalogue changed, or whom something is visible to. Which of them, nobody looks at.
+    /// Returns the notifications that the catalogue's lists, or what is visible of them, may have changed. They cover all lists
+    /// that the client asked for, because it is not known which of them changed.
     pub(super) fn lists_changed(&self) -> Bytes {
         let lists = self.lists.iter();
         let update = lists.map(|list| self.notification(&format!("{list}/list_changed"), None));
         update.collect::<Vec<_>>().concat().into()
     }
 
-    /// Resources changed, or the list of them.
+    /// Returns the notifications that resources, or the list of them, changed.
     pub(super) fn resources_changed(&self, words: &ResourceUpdates) -> Bytes {
         let list = words
             .list
@@ -232,7 +233,7 @@ impl StreamScript {
         all.concat().into()
     }
 
-    /// How a task stands by now.
+    /// Returns the notification of a task's current status.
     pub(super) fn task_updated(&self, update: &TaskUpdate) -> Bytes {
         let own = self.meta.as_deref().unwrap_or_default();
         let (meta, members) = (update.meta(), update.members());
@@ -256,7 +257,7 @@ impl StreamScript {
     }
 }
 
-/// The names of those lists that are wanted, of tools, prompts and resources.
+/// Returns the names of the selected lists, out of tools, prompts and resources.
 fn lists(filter: [bool; 3]) -> Vec<&'static str> {
     let lists = ["tools", "prompts", "resources"].into_iter().zip(filter);
     lists

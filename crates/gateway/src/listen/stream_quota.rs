@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The most streams of one subject.
+/// Maximum number of streams of one subject.
 const EACH: usize = 32;
 
 /// A quota over all subjects, of which each subject may take only a part.
 #[derive(Debug)]
 pub(crate) struct StreamQuota {
     all: usize,
-    /// Of one subject.
+    /// Maximum number of leases of one subject.
     each: usize,
     taken: Arc<LeasesBySubject>,
 }
@@ -25,7 +25,7 @@ impl LeasesBySubject {
     }
 }
 
-/// A part of the quota in use, given back when it is dropped.
+/// A part of the quota in use, which is returned when the lease is dropped.
 #[derive(Debug)]
 pub(crate) struct Lease {
     subject: String,
@@ -37,7 +37,7 @@ impl StreamQuota {
         Self::of_each(all, EACH)
     }
 
-    /// A quota of `all`, of which one subject takes no more than `each`.
+    /// Creates a quota of `all` leases, of which one subject takes at most `each`.
     pub(crate) fn of_each(all: usize, each: usize) -> Self {
         Self {
             all,
@@ -46,7 +46,7 @@ impl StreamQuota {
         }
     }
 
-    /// A lease for `subject`. None if the quota is used up.
+    /// Takes a lease for `subject`. Returns `None` if the quota is used up.
     pub(crate) fn take(&self, subject: &str) -> Option<Lease> {
         let mut by_subject = self.taken.by_subject();
         let own = by_subject.get(subject).copied().unwrap_or_default();

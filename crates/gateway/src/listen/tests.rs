@@ -15,13 +15,13 @@ use crate::discovery::OfferedContent;
 const CHANGED: &str = "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n";
 const ALIVE: &str = ":\n\n";
 
-/// Listeners with one place for a stream.
+/// Creates listeners with a quota of one stream.
 fn one_place(changes: ChangeCounter) -> Listeners {
     let revocations = RevocationWatch::default();
     Listeners::new(changes, None, 1, revocations, Ambient::system())
 }
 
-/// A stream for a caller whose token lasts so long, after its first sign of life.
+/// Opens a stream for a caller whose token lasts for `token`, and reads its first event.
 async fn open(listeners: &Listeners, token: Duration) -> BodyDataStream {
     let ambient = Ambient::system();
     let caller = Arc::new(Caller::from_verified(CallerClaims {

@@ -1,4 +1,4 @@
-//! `memory/add_message`: one message, or several as one.
+//! The method `memory/add_message`: adds one message, or several at once.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(super) struct AddMessage {
     id: ConversationId,
     turn: Option<(TurnId, TurnState)>,
     messages: Vec<SubmittedMessage>,
-    /// It came by itself, not in a list, and is answered so.
+    /// Whether the message was sent by itself instead of in a list. The result has the same form.
     alone: bool,
 }
 
@@ -92,7 +92,7 @@ fn place(message: &Message) -> Value {
     json!({ "message_id": message.id.as_str(), "position": message.position })
 }
 
-/// The message with what the catalogue says of its tool.
+/// Returns the message with the catalogue's facts about its tool.
 fn complete((given, tool): (&SubmittedMessage, Option<Arc<Tool>>)) -> NewMessage {
     let mut message = given.message.clone();
     if let (Some(call), Some(tool)) = (&given.tool, tool) {
@@ -110,7 +110,7 @@ fn answered_call(call: &SubmittedToolCall, tool: &ToolFacts) -> AnsweredCall {
     }
 }
 
-/// The tool of each message that has one. One that the caller may not see is unknown.
+/// Returns the tool of each message that has one. A tool that the caller may not see is treated as unknown.
 async fn tools(
     handler: &MemoryHandler<'_>,
     given: &[SubmittedMessage],

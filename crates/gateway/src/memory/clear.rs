@@ -1,4 +1,4 @@
-//! `memory/clear`: erases every message; the conversation stays.
+//! The method `memory/clear`: erases all messages of a conversation, but keeps the conversation.
 
 use serde_json::json;
 use wardgate_domain::{ConversationId, MemoryMethod};

@@ -1,4 +1,4 @@
-//! `memory/delete`: erases the conversation; the record keeps that it was.
+//! The method `memory/delete`: erases a conversation. The audit record of it remains.
 
 use serde_json::json;
 use wardgate_domain::{ConversationId, MemoryMethod};

@@ -1,4 +1,4 @@
-//! `memory/get_context`: what a model needs to know of a conversation. One that the caller does not have is empty.
+//! The method `memory/get_context`: what a model needs of a conversation. An unknown conversation has an empty context.
 
 use serde_json::json;
 use wardgate_domain::{ConversationId, MemoryMethod};
@@ -7,13 +7,13 @@ use wardgate_mcp_server::{ObjectMembers, RpcError};
 use super::message::MessageView;
 use super::{MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection, MessageCounts};
 
-/// The memory service gives no more at once.
+/// Maximum number of messages. The memory service returns no more at once.
 const MAX_MESSAGES: u32 = 500;
 
 pub(super) struct GetContext {
     id: ConversationId,
     max_messages: u32,
-    /// 0: no limit.
+    /// Maximum number of tokens, or 0 for no limit.
     max_tokens: u32,
 }
 

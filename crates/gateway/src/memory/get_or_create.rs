@@ -1,4 +1,4 @@
-//! `memory/get_or_create`: the caller's conversation of an id, made when there is none.
+//! The method `memory/get_or_create`: the caller's conversation with an id, which is created if it does not exist.
 
 use serde_json::json;
 use wardgate_domain::{ConversationId, MemoryMethod};
@@ -7,7 +7,7 @@ use wardgate_mcp_server::{ObjectMembers, RpcError};
 use super::{MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection};
 
 pub(super) struct GetOrCreate {
-    /// None: a new one.
+    /// The id, or `None` for a new conversation.
     id: Option<ConversationId>,
 }
 

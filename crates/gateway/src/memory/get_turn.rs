@@ -1,4 +1,4 @@
-//! `memory/get_turn`: what is there of one turn, complete or not: from where an interrupted one goes on.
+//! The method `memory/get_turn`: the messages of one turn, complete or not, from which an interrupted turn can continue.
 
 use serde_json::json;
 use wardgate_domain::{ConversationId, MemoryMethod, TurnId};

@@ -1,4 +1,4 @@
-//! `resources/list`: the caller's conversations as resources, newest first.
+//! The method `resources/list` for the caller's conversations, newest first.
 
 use serde_json::{Value, json};
 use wardgate_domain::{Conversation, MemoryMethod};
@@ -8,29 +8,29 @@ use wardgate_mcp_server::{Cursor, ObjectMembers, RpcError};
 use super::uri::{ConversationUri, TEMPLATE};
 use super::{MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection, MessageCounts};
 
-/// Conversations on a page.
+/// Maximum number of conversations on a page.
 const PAGE: u32 = 50;
 
-/// Characters of an id that stand in a name.
+/// Number of characters of an id that are shown in a resource's name.
 const NAMED: usize = 8;
 
 /// The resources of sources that the first page lists before the conversations.
 #[derive(Debug, Default)]
 pub(crate) struct PrecedingResources {
-    /// Definitions as JSON texts.
+    /// The definitions, as JSON.
     pub(crate) entries: Vec<String>,
     /// The members of `_meta`.
     pub(crate) meta: String,
 }
 
 pub(super) struct ListResources {
-    /// The memory's own; empty at the start.
+    /// The cursor of the memory service. Empty for the first page.
     cursor: String,
     before: PrecedingResources,
 }
 
 impl ListResources {
-    /// The first page, with what comes before it.
+    /// Creates the first page, which begins with the resources in `before`.
     pub(super) fn behind(before: PrecedingResources) -> Self {
         Self {
             cursor: String::new(),
@@ -45,7 +45,7 @@ impl MemoryOperation for ListResources {
     fn parse(params: &ObjectMembers<'_>) -> Result<Self, RpcError> {
         let cursor = match params.parsed("cursor")? {
             Some(Cursor::Memory(cursor)) => cursor,
-            // What was listed before conversations may be gone by now.
+            // A cursor of the resources before the conversations may be left over from a time when sources offered any.
             None | Some(Cursor::After(_)) => String::new(),
         };
         Ok(Self {
@@ -96,7 +96,7 @@ fn resource(conversation: &Conversation) -> Value {
     })
 }
 
-/// Says for how long a client may keep a result: it changes with every message, and it is the caller's alone.
+/// Adds the members for caches to `result`: it may change with every message, and is private to the caller.
 pub(super) fn private(result: &mut Value, version: Version) {
     if version.is_modern() {
         result["ttlMs"] = 0.into();
@@ -104,7 +104,7 @@ pub(super) fn private(result: &mut Value, version: Version) {
     }
 }
 
-/// The one template, the same for everyone.
+/// Returns the only resource template of conversations. It is the same for every caller.
 pub(crate) fn template() -> Value {
     json!({
         "uriTemplate": TEMPLATE,

@@ -1,4 +1,4 @@
-//! A message in JSON: as a client gives one, and as it gets one back.
+//! The JSON format of a message, as a client submits it and as a client reads it.
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -6,17 +6,17 @@ use serde_json::value::RawValue;
 use wardgate_domain::{Message, NewMessage, Role, Source, TurnId};
 use wardgate_mcp_server::{ObjectMembers, RpcError};
 
-/// A message as a client gave it: of a tool's result only the name is known yet.
+/// A message as a client submitted it. Of the tool whose result it is, only the name is known yet.
 #[derive(Debug)]
 pub(super) struct SubmittedMessage {
     pub(super) message: NewMessage,
     pub(super) tool: Option<SubmittedToolCall>,
 }
 
-/// The call that a tool's result answers, as a client names it.
+/// The call whose result the message is, as the client names it.
 pub(super) struct SubmittedToolCall {
     pub(super) call_id: String,
-    /// The tool's name or an alias.
+    /// The name of the tool, or an alias.
     pub(super) name: String,
     pub(super) arguments: Bytes,
 }
@@ -92,7 +92,7 @@ impl SubmittedToolCall {
     }
 }
 
-/// An object as it came, byte for byte; an empty one when absent.
+/// Returns the member `arguments`, an object, byte for byte as it was sent. An absent member is an empty object.
 fn arguments(fields: &ObjectMembers<'_>) -> Result<Bytes, RpcError> {
     match fields.value("arguments").map(RawValue::get) {
         None => Ok(Bytes::from_static(b"{}")),
@@ -101,7 +101,7 @@ fn arguments(fields: &ObjectMembers<'_>) -> Result<Bytes, RpcError> {
     }
 }
 
-/// Arguments as a model wrote them: an object, or a text, which may be anything.
+/// Checks arguments that a model wrote: an object, or a string of any content.
 fn written(call: &ObjectMembers<'_>) -> Result<(), RpcError> {
     match call.value("arguments").map(RawValue::get) {
         Some(text) if !text.starts_with(['{', '"']) => {
@@ -111,7 +111,7 @@ fn written(call: &ObjectMembers<'_>) -> Result<(), RpcError> {
     }
 }
 
-/// What a model asks for, as it came; empty when it asks for nothing.
+/// Returns the tool calls that a model requested, as they were sent. Empty if there are none.
 fn calls(fields: &ObjectMembers<'_>) -> Result<Bytes, RpcError> {
     let (Some(calls), Some(raw)) = (fields.objects("tool_calls")?, fields.value("tool_calls"))
     else {
@@ -129,7 +129,7 @@ fn calls(fields: &ObjectMembers<'_>) -> Result<Bytes, RpcError> {
     Ok(Bytes::copy_from_slice(raw.get().as_bytes()))
 }
 
-/// A message as a client reads it. What a message does not have is left out.
+/// A message as a client reads it. Absent members are left out.
 #[derive(Debug, Serialize)]
 pub(super) struct MessageView<'a> {
     role: &'static str,
@@ -137,7 +137,7 @@ pub(super) struct MessageView<'a> {
     message_id: &'a str,
     position: u64,
     source: &'static str,
-    /// What a model must make of it.
+    /// How far a model may trust the content.
     trust: &'static str,
     #[serde(skip_serializing_if = "str::is_empty")]
     author: &'a str,
@@ -185,7 +185,7 @@ impl<'a> MessageView<'a> {
     }
 }
 
-/// Whose words they are, and so whether they may be taken for instructions: data never.
+/// Returns who wrote a message, from which a model can tell whether it may follow the content as an instruction.
 fn trust(source: Source) -> &'static str {
     match source {
         Source::Person | Source::Approval => "person",

@@ -1,4 +1,4 @@
-//! Remembered conversations: a caller's method goes through the memory service and onto the record, then its answer out.
+//! Remembered conversations: the `memory/…` methods, which use the memory service and are recorded before they are answered.
 //!
 //! ```text
 //!  method ──▶ fields ──▶ operation ─▶ memory service
@@ -7,7 +7,8 @@
 //!                        the record ──receipt──▶ answer
 //! ```
 //!
-//! Each operation is a file: its parameters, its request to the memory service, its result. All go through [`ConversationMemory::answer`].
+//! Each operation has its own file with its parameters, its request to the memory service and its result. All of them run
+//! through [`ConversationMemory::answer`].
 
 mod add_message;
 mod clear;
@@ -51,22 +52,22 @@ pub(crate) use self::list_resources::{PrecedingResources, template};
 pub(crate) use self::rejection::MemoryRejection;
 pub(crate) use self::uri::{ConversationUri, TEMPLATE};
 
-/// No answer of the memory service takes longer.
+/// Time limit of a request to the memory service.
 pub(crate) const LIMIT: Duration = Duration::from_secs(5);
 
-/// One method of the memory.
+/// A method of the memory.
 trait MemoryOperation: Sized + Send + Sync + 'static {
     const METHOD: MemoryMethod;
 
-    /// What the client asks for; an error names the field.
+    /// Parses the parameters. An error names the field.
     fn parse(params: &ObjectMembers<'_>) -> Result<Self, RpcError>;
 
-    /// Further members of the `_meta` of its answer.
+    /// Returns further members for the `_meta` of the result.
     fn meta(&self) -> Option<&str> {
         None
     }
 
-    /// Asks the memory service.
+    /// Runs the operation with the memory service.
     fn run(
         &self,
         handler: &MemoryHandler<'_>,
@@ -83,14 +84,14 @@ struct MemoryHandler<'a> {
 
 /// The result of a memory operation, before it is released.
 struct MemoryOutput {
-    /// A JSON object, as text.
+    /// The result, a JSON object.
     result: String,
     conversation: Option<ConversationKey>,
     seen: MessageCounts,
 }
 
 impl MemoryOutput {
-    /// An answer about one conversation, without messages.
+    /// Creates an output about one conversation, without messages.
     fn about(conversation: ConversationKey, result: &Value) -> Self {
         Self {
             result: result.to_string(),
@@ -121,13 +122,13 @@ impl MessageCounts {
     }
 }
 
-/// Remembered conversations, and what a request to the memory goes through.
+/// Handles the requests about remembered conversations.
 pub(crate) struct ConversationMemory {
     client: MemoryClient,
     discovery: Arc<Discovery>,
     recorder: Arc<CallRecorder>,
     admission: Arc<RequestAdmission>,
-    /// Calls under way, whether or not their client still waits.
+    /// The calls in progress, including those whose client no longer waits.
     calls: TaskTracker,
     ambient: Ambient,
 }
@@ -151,7 +152,7 @@ impl ConversationMemory {
         })
     }
 
-    /// Answers `request`, which is of `method`.
+    /// Answers `request`, whose method is `method`.
     pub(crate) async fn answer(
         self: &Arc<Self>,
         post: &Post,
@@ -174,7 +175,7 @@ impl ConversationMemory {
         }
     }
 
-    /// The first conversations, as resources behind others on one page.
+    /// Answers a `resources/list` with the resources in `before`, followed by the first conversations.
     pub(crate) async fn list_behind(
         self: &Arc<Self>,
         post: &Post,
@@ -188,18 +189,18 @@ impl ConversationMemory {
     }
 }
 
-/// Whether a URI is in the scheme of conversations.
+/// Returns whether `uri` is a JSON string with the scheme of conversations.
 pub(crate) fn is_about(uri: Option<&RawValue>) -> bool {
     let uri = uri.and_then(text_of);
     uri.is_some_and(|uri| is_uri(&uri))
 }
 
-/// The same of one that was read.
+/// Returns whether `uri` has the scheme of conversations.
 pub(crate) fn is_uri(uri: &str) -> bool {
     uri.starts_with(uri::SCHEME)
 }
 
-/// One request to the memory, before its parameters are parsed.
+/// A request to the memory, before its parameters are parsed.
 struct MemoryRequest {
     memory: Arc<ConversationMemory>,
     id: Box<RawValue>,
@@ -246,7 +247,7 @@ impl MemoryRequest {
         Ok(self.run_recorded(operation).await)
     }
 
-    /// Runs `operation` in a task of its own, so that it is recorded even if the client hangs up.
+    /// Runs `operation` in a separate task, so that it is recorded even if the client disconnects.
     async fn run_recorded<E: MemoryOperation>(self, operation: E) -> McpResponse {
         let (id, call_id) = (self.id.clone(), self.call_id);
         let span = tracing::info_span!(
@@ -256,7 +257,7 @@ impl MemoryRequest {
             { names::CALLER } = self.caller.subject(),
         );
         let calls = self.memory.calls.clone();
-        // Its own task: whoever hangs up, the record is written.
+        // If the client disconnects, this future is dropped, but the task continues.
         let running = calls.spawn(self.run(operation).instrument(span));
         running.await.unwrap_or_else(|_| {
             let error = RpcError::internal(Reason::PANIC, "Internal error.").of_call(call_id, None);
@@ -267,7 +268,7 @@ impl MemoryRequest {
     /// Runs `operation`, records the access, and writes the answer.
     async fn run<E: MemoryOperation>(self, operation: E) -> McpResponse {
         let started = Instant::now();
-        // What cannot be recorded is not even begun.
+        // An operation that cannot be recorded must not begin.
         if !self.memory.recorder.audit_log().is_ready() {
             return self.not_recorded();
         }
@@ -325,11 +326,11 @@ impl MemoryRequest {
     }
 }
 
-/// A change may have been made: all of them can be repeated without harm.
+/// Message for a request that could not be recorded. A change may have been made, but all changes can be repeated without harm.
 const NOT_RELEASED: &str =
     "The use of the memory cannot be recorded durably, so nothing is released. Try again later.";
 
-/// What the record says of an ending.
+/// Builds the record of an access.
 fn access(
     method: MemoryMethod,
     call: CallFacts,

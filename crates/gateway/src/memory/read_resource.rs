@@ -1,4 +1,4 @@
-//! `resources/read` of a conversation: also how its owner exports it.
+//! The method `resources/read` for a conversation. Owners also use it to export their conversations.
 
 use serde_json::json;
 use wardgate_domain::{MemoryMethod, Reason, Status};
@@ -11,7 +11,7 @@ use super::message::MessageView;
 use super::uri::ConversationUri;
 use super::{MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection, MessageCounts};
 
-/// Messages at once.
+/// Maximum number of messages in one result.
 const PAGE: u32 = 500;
 
 pub(super) struct ReadResource {

@@ -1,4 +1,4 @@
-//! The reasons for which the memory gave no result: the status for the record, and the error for the client.
+//! The reasons for which a memory operation has no result, with the status for the record and the error for the client.
 
 use wardgate_domain::{Reason, Status};
 use wardgate_mcp_server::RpcError;
@@ -24,17 +24,17 @@ impl MemoryRejection {
         }
     }
 
-    /// A tool that there is not, or not for this caller: the same words; the record tells which.
+    /// Creates the rejection for a tool that does not exist or is hidden from the caller. Only the record has the reason.
     pub(super) fn unknown_tool(status: Status, reason: Reason, name: &str) -> Self {
         Self::new(status, reason, RpcError::unknown_tool(name))
     }
 
-    /// A neighbour did nothing of it.
+    /// Creates the rejection for a neighbouring service that did not carry out the request.
     pub(super) fn neighbour(error: RpcError) -> Self {
         Self::new(Status::Error, error.reason(), error)
     }
 
-    /// The memory service, or the policy, does not answer.
+    /// Creates the rejection for a memory or policy service that does not answer.
     pub(super) fn unavailable(reason: Reason) -> Self {
         let words = "The memory cannot be reached. Try again later; what you add under the same `message_id` is added once.";
         Self::new(Status::Error, reason, RpcError::internal(reason, words))
@@ -44,7 +44,7 @@ impl MemoryRejection {
 impl From<CallError> for MemoryRejection {
     fn from(error: CallError) -> Self {
         let refused = |status, reason| {
-            // A client tells by it what to do: what it may not have, and what it may try anew.
+            // A client decides by the reason whether to give up or to try again.
             let error = RpcError::invalid_params(error.to_string()).because(reason);
             Self::new(status, reason, error)
         };

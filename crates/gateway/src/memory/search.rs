@@ -1,4 +1,4 @@
-//! `memory/search`: the caller's messages that hold every word asked for.
+//! The method `memory/search`: those of the caller's messages that contain every word of the query.
 
 use serde_json::json;
 use wardgate_domain::{ConversationId, MemoryMethod};
@@ -7,12 +7,12 @@ use wardgate_mcp_server::{ObjectMembers, RpcError};
 use super::message::MessageView;
 use super::{MemoryHandler, MemoryOperation, MemoryOutput, MemoryRejection, MessageCounts};
 
-/// The memory service gives no more at once.
+/// Maximum number of results. The memory service returns no more at once.
 const MAX_HITS: u32 = 100;
 
 pub(super) struct SearchMessages {
     query: String,
-    /// Only in this one.
+    /// The conversation to search, or `None` for all of them.
     id: Option<ConversationId>,
     limit: u32,
 }

@@ -1,37 +1,37 @@
-//! The URIs of conversations: `memory://conversation/{id}`, and `?after=N` for what follows position N.
+//! URIs of conversations: `memory://conversation/{id}`, with `?after=N` for the messages after position N.
 
 use std::str::FromStr;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use wardgate_domain::ConversationId;
 
-/// Before everything else.
+/// The scheme of all URIs of conversations.
 pub(super) const SCHEME: &str = "memory:";
-/// Before the id.
+/// The part before the id.
 const BASE: &str = "memory://conversation/";
-/// Before the position.
+/// The part before the position.
 const AFTER: &str = "?after=";
 
-/// The template of all of them (RFC 6570).
+/// The URI template of conversations (RFC 6570).
 pub(crate) const TEMPLATE: &str = "memory://conversation/{id}";
 
-/// What an id need not escape (RFC 3986, section 2.3).
+/// The characters of an id that are percent-encoded: all but the unreserved ones (RFC 3986, section 2.3).
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
 
-/// A conversation from some position on.
+/// The URI of a conversation, or of its messages after some position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ConversationUri {
     pub(super) id: ConversationId,
-    /// 0: from its start.
+    /// The position after which the messages begin, or 0 for all messages.
     pub(super) after: u64,
 }
 
 impl ConversationUri {
-    /// A conversation from its start.
+    /// Creates the URI of a whole conversation.
     pub(crate) fn whole(id: &ConversationId) -> Self {
         Self {
             id: id.clone(),
@@ -39,7 +39,7 @@ impl ConversationUri {
         }
     }
 
-    /// The conversation that `uri` names as a whole, not from some position on.
+    /// Returns the id of the conversation if `uri` names a whole conversation, without a position.
     pub(crate) fn id_of_whole(uri: &str) -> Option<ConversationId> {
         let parsed = uri.parse::<Self>().ok()?;
         (parsed.after == 0).then_some(parsed.id)

@@ -1,5 +1,5 @@
-//! The sessions of clients before 2026-07-28: of Streamable HTTP, sealed in their ids, and of HTTP+SSE, each at the replica
-//! that has its stream.
+//! The sessions of clients before 2026-07-28: those of Streamable HTTP, which are sealed in their ids, and those of HTTP+SSE,
+//! each at the replica that serves its stream.
 
 mod sse;
 mod streamable;

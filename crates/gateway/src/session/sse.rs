@@ -1,4 +1,4 @@
-//! The sessions whose streams are at this replica.
+//! The HTTP+SSE sessions whose streams are served by this replica.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,23 +15,23 @@ use wardgate_mcp_server::{
     DeclaredCapabilities, JsonRpcRequest, LogLevel, RpcError, negotiate_on_stream, spelt_alike,
 };
 
-/// Messages of one session that may be under way.
+/// Maximum number of messages of one session that are processed at once.
 const AT_A_TIME: usize = 32;
 
-/// Answers that wait for a slow client before those after them have to.
+/// Number of answers that are buffered for a slow client before the senders have to wait.
 const AHEAD: usize = 4;
 
-/// How long an answer waits for a client that reads nothing.
+/// Maximum time that an answer waits for a client that does not read.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// One client with its stream.
+/// A session of HTTP+SSE, with the stream to its client.
 #[derive(Debug)]
 pub(crate) struct SseSession {
     number: u64,
     out: mpsc::Sender<Bytes>,
-    /// Agreed on by `initialize`.
+    /// The version that `initialize` negotiated.
     version: Mutex<Version>,
-    /// What the client can be asked for, by the same.
+    /// The capabilities that the client declared with `initialize`.
     declared: Mutex<DeclaredCapabilities>,
     log_level: Mutex<Option<LogLevel>>,
     turns: Arc<Semaphore>,
@@ -39,7 +39,7 @@ pub(crate) struct SseSession {
 }
 
 impl SseSession {
-    /// Which version this request speaks: `initialize` says it for those that follow.
+    /// Returns the version of `request`. An `initialize` request sets the version for the ones that follow.
     pub(crate) fn speaks(&self, request: &JsonRpcRequest<'_>) -> Result<Version, RpcError> {
         if request.method == "initialize" {
             let version = negotiate_on_stream(request)?;
@@ -53,12 +53,12 @@ impl SseSession {
         *lock(&self.version)
     }
 
-    /// What its client can be asked for.
+    /// Returns the capabilities that the client declared.
     pub(crate) fn declared(&self) -> DeclaredCapabilities {
         lock(&self.declared).clone()
     }
 
-    /// From which level on its client wants log messages.
+    /// Returns the lowest level of the log messages that the client wants.
     pub(crate) fn log_level(&self) -> Option<LogLevel> {
         *lock(&self.log_level)
     }
@@ -67,17 +67,17 @@ impl SseSession {
         *lock(&self.log_level) = Some(level);
     }
 
-    /// What is sealed within it is of use nowhere else.
+    /// Returns the name of the session, to which sealed values are bound.
     pub(crate) fn name(&self) -> String {
         format!("sse {:016x}", self.number)
     }
 
-    /// Under what the memory knows its subscriptions.
+    /// Returns the digest by which the memory service knows the subscriptions of the session.
     pub(crate) fn digest(&self) -> Digest {
         sse_digest(self.number)
     }
 
-    /// A call begins that can be cancelled while what this returns is kept.
+    /// Registers a call, which can be cancelled until the result is dropped.
     pub(crate) fn begin(self: &Arc<Self>, id: &RawValue) -> ActiveCall {
         let id = spelt_alike(id.get());
         let cancel = CancellationToken::new();
@@ -89,28 +89,28 @@ impl SseSession {
         }
     }
 
-    /// Cancels the call of this id, if it is under way.
+    /// Cancels the call of this id, if it is in progress.
     pub(crate) fn cancel(&self, id: &str) {
         if let Some(call) = lock(&self.calls).get(&spelt_alike(id)) {
             call.cancel();
         }
     }
 
-    /// Waits until fewer messages are under way.
+    /// Waits until fewer messages are in progress.
     pub(crate) async fn turn(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.turns).acquire_owned().await.ok()
     }
 
-    /// Says a message on the stream. If that is lost, or nobody reads it, so is the message.
+    /// Sends a message on the stream. The message is lost if the stream is closed or the client does not read it.
     pub(crate) async fn send_message(&self, message: &str) {
-        // A line end inside JSON is white space, and would end the event's line.
+        // A line break inside JSON is white space, but would end the data line of the event.
         let message = message.replace(['\n', '\r'], " ");
         let event = format!("event: message\ndata: {message}\n\n");
         let _ = timeout(PATIENCE, self.out.send(event.into())).await;
     }
 }
 
-/// A call of a session.
+/// A call in progress in a session.
 pub(crate) struct ActiveCall {
     session: Arc<SseSession>,
     id: String,
@@ -123,12 +123,12 @@ impl Drop for ActiveCall {
     }
 }
 
-/// Those of this replica, by number.
+/// The sessions of this replica, by their numbers.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SseStreams(Arc<Mutex<HashMap<u64, Arc<SseSession>>>>);
 
 impl SseStreams {
-    /// A session that can be found while what this returns is kept, and what is said on its stream.
+    /// Opens a session, which can be found until the result is dropped. Also returns the receiver of the messages for its stream.
     pub(crate) fn open(&self, number: u64) -> (OpenStream, mpsc::Receiver<Bytes>) {
         let (out, messages) = mpsc::channel(AHEAD);
         let session = SseSession {
@@ -153,7 +153,7 @@ impl SseStreams {
     }
 }
 
-/// A session takes messages while this lives.
+/// Keeps a session open for messages until it is dropped.
 pub(crate) struct OpenStream {
     streams: SseStreams,
     number: u64,
@@ -169,7 +169,7 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The digest under which the memory knows the subscriptions of the session `number`.
+/// Returns the digest by which the memory service knows the subscriptions of the session `number`.
 pub(crate) fn sse_digest(number: u64) -> Digest {
     Digest::of(&number.to_be_bytes())
 }

@@ -1,8 +1,8 @@
 //! Sessions of Streamable HTTP before 2026-07-28.
 //!
-//! Everything that a session is about is sealed in its id, which its client sends with each request: version,
-//! capabilities, number. The store, which every replica shares, knows only that the session lasts. Requests without a
-//! session are answered as well, each by itself.
+//! The id of a session, which its client sends with each request, holds the sealed state of the session: version, capabilities,
+//! number. The store, which all replicas share, knows only whether the session still exists and its log level. A request
+//! without a session is answered by itself.
 
 use std::sync::Arc;
 
@@ -19,18 +19,18 @@ use wardgate_mcp_server::{
 
 use crate::catalogue::View;
 
-/// One session, as one request of its client finds it.
+/// A session, as a request of its client finds it.
 #[derive(Debug)]
 pub(crate) struct StreamableSession {
     pub(crate) id: SessionId,
     pub(crate) version: Version,
-    /// What its client can be asked for.
+    /// The capabilities that the client declared.
     pub(crate) declared: DeclaredCapabilities,
-    /// From which level on it wants log messages.
+    /// The lowest level of the log messages that the client wants.
     pub(crate) log_level: Option<LogLevel>,
 }
 
-/// What a session id holds.
+/// The content of a session id.
 #[derive(Serialize, Deserialize)]
 struct SealedSession {
     #[serde(rename = "i")]
@@ -42,12 +42,12 @@ struct SealedSession {
 }
 
 impl StreamableSession {
-    /// What is sealed within it is of use nowhere else.
+    /// Returns the name of the session, to which sealed values are bound.
     pub(crate) fn name(&self) -> String {
         hex(self.id)
     }
 
-    /// Under what the memory knows its subscriptions.
+    /// Returns the digest by which the memory service knows the subscriptions of the session.
     pub(crate) fn digest(&self) -> Digest {
         Digest::of(&self.id.0)
     }
@@ -57,7 +57,7 @@ fn hex(id: SessionId) -> String {
     format!("{:032x}", u128::from_be_bytes(id.0))
 }
 
-/// The sessions of all clients, in the store that every replica shares.
+/// The sessions of all clients, in the store that all replicas share.
 pub(crate) struct StreamableSessions {
     store: Arc<Store>,
     sealer: Arc<Sealer>,
@@ -73,8 +73,8 @@ impl StreamableSessions {
         }
     }
 
-    /// Begins a session of the client that asked to `initialize`. None when that cannot be kept: its requests are then
-    /// answered without one.
+    /// Begins a session for the client that sent `initialize`, and returns its id. Returns `None` if the session cannot be
+    /// stored; the requests of the client are then answered without a session.
     pub(crate) async fn begin(
         &self,
         view: &View,
@@ -95,7 +95,7 @@ impl StreamableSessions {
         HeaderValue::try_from(text).ok()
     }
 
-    /// The session that a request of an older version names; none if it names none.
+    /// Returns the session that a request of an older version names, or `None` if it names none.
     pub(crate) async fn find(
         &self,
         view: &View,
@@ -106,7 +106,7 @@ impl StreamableSessions {
             return Ok(None);
         };
         let version = named_version(headers)?;
-        // A modern request is in no session, whatever it names.
+        // A modern request belongs to no session, even if it names one.
         if version.is_some_and(Version::is_modern) {
             return Ok(None);
         }
@@ -118,12 +118,12 @@ impl StreamableSessions {
         let sealed = opened.ok_or_else(RpcError::unknown_session)?;
         let id = u128::from_str_radix(&sealed.id, 16).map_err(|_| RpcError::unknown_session())?;
         let id = SessionId(id.to_be_bytes());
-        // Some clients name another of the older versions than they agreed on: what was agreed on holds.
+        // Some clients send another one of the older versions than was negotiated. The negotiated version applies.
         let agreed: Version = sealed
             .version
             .parse()
             .map_err(|_| RpcError::unknown_session())?;
-        // A store that is away ends no session: what the id says of itself is enough.
+        // An unavailable store ends no session, because the sealed id is sufficient.
         let visited = self.store.find_session(id, caller.person()).await;
         let held = visited.unwrap_or(Some(SessionSettings { log_level: None }));
         let held = held.ok_or_else(RpcError::unknown_session)?;
@@ -135,7 +135,7 @@ impl StreamableSessions {
         })))
     }
 
-    /// Sets from which level on the client of `session` wants log messages.
+    /// Sets the lowest level of the log messages that the client of `session` wants.
     pub(crate) async fn set_log_level(
         &self,
         session: &StreamableSession,

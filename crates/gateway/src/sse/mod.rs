@@ -1,15 +1,15 @@
-//! HTTP+SSE, the transport of 2024-11-05: a stream for answers, and an address to send messages to.
+//! HTTP+SSE, the transport of 2024-11-05: a stream for answers, and an address for messages.
 //!
 //! ```text
-//!  GET /sse ───────▶ open ──▶ event: endpoint, data: /messages/?session_id=…        replica A
-//!                     │  ◀──── event: message: answers, changes ◀──┐
-//!                     └─ Streams: the sessions of this replica     │ mcp::answer
-//!  POST /messages/ ─▶ take ─ opens the id: is its stream here? ────┘ 202
-//!                      └──── at A? ─▶ relay, once ──────────────▶ POST A/messages/          replica B
+//!  GET /sse ────────▶ open_stream ──▶ event: endpoint, data: /messages/?session_id=…      replica A
+//!                      │     ◀──── event: message: answers, changes ◀───┐
+//!                      └─ SseStreams: the sessions of this replica      │ dispatch
+//!  POST /messages/ ─▶ accept_message: the stream of the id is here ─────┘ 202
+//!                      └──── it is at replica A ─▶ relay, once ─▶ POST A/messages/        replica B
 //! ```
 //!
-//! The id is sealed for the caller, so it opens for nobody else, and says where the stream is. Calls go on when their
-//! stream is lost, are recorded, and their answers are lost with it: only `notifications/cancelled` cancels.
+//! The id is sealed for the caller, so that nobody else can use it, and holds the location of the stream. If a stream is lost,
+//! its calls continue and are recorded, but their answers are lost. Only `notifications/cancelled` cancels a call.
 
 mod relay;
 mod stream;
@@ -39,42 +39,42 @@ use crate::{Error, Gateway};
 
 use self::relay::MessageRelay;
 
-/// How long a message waits until fewer of its session are under way.
+/// Maximum time that a message waits until fewer messages of its session are in progress.
 const TURN: Duration = Duration::from_secs(30);
 
-/// What a session id holds.
+/// The content of a session id.
 #[derive(Debug, Serialize, Deserialize)]
 struct StreamLocation {
-    /// Which stream of its replica.
+    /// The number of the stream at its replica.
     #[serde(rename = "s")]
     stream: u64,
-    /// Where the replica answers others, if it says so.
+    /// The URL at which other replicas reach the replica of the stream, if it is advertised.
     #[serde(rename = "r")]
     replica: Option<String>,
 }
 
-/// The streams of HTTP+SSE at this replica, and the way to those at others.
+/// The HTTP+SSE streams of this replica, and the relay of messages to other replicas.
 pub(crate) struct SseTransport {
     sealer: Arc<Sealer>,
     ambient: Ambient,
     streams: SseStreams,
     relay: MessageRelay,
-    /// Where this replica answers others, if it says so.
+    /// The URL at which other replicas reach this one, if it is advertised.
     advertise: Option<String>,
     /// The path below which clients reach the gateway.
     public_path: String,
 }
 
-/// Where a message goes.
+/// The destination of a message.
 enum MessageTarget {
-    /// To a session of this replica.
+    /// A session of this replica.
     Session(Arc<SseSession>),
-    /// It went to another replica, which answered so.
+    /// Another replica, to which the message was relayed. Holds its response.
     Relayed(Response),
 }
 
 impl SseTransport {
-    /// `public_url` is how clients reach the gateway.
+    /// Creates the transport. `public_url` is the URL at which clients reach the gateway.
     pub(crate) fn new(
         sealer: &Arc<Sealer>,
         ambient: &Ambient,
@@ -91,7 +91,7 @@ impl SseTransport {
         })
     }
 
-    /// Opens a stream for `client`, whose first event says where its messages go.
+    /// Opens a stream for `client`. Its first event holds the address for messages.
     pub(crate) async fn open_stream(
         &self,
         listeners: &Listeners,
@@ -114,7 +114,7 @@ impl SseTransport {
         Ok(listen::answer_with(events.boxed()))
     }
 
-    /// Finds the session that `query` names, or hands the message to the replica that has it.
+    /// Finds the session that `query` names, or relays the message to the replica that has the session.
     async fn find_target(
         &self,
         post: &mut Post,
@@ -137,14 +137,14 @@ impl SseTransport {
     }
 }
 
-/// The path of a URL, without a slash at its end.
+/// Returns the path of a URL, without a trailing slash.
 fn path_of(url: &str) -> &str {
     let host_and_path = url.split_once("://").map_or(url, |(_, rest)| rest);
     let path = host_and_path.find('/').map(|at| &host_and_path[at..]);
     path.unwrap_or_default().trim_end_matches('/')
 }
 
-/// Takes one message for the session that `query` names.
+/// Accepts one message for the session that `query` names.
 pub(crate) async fn accept_message(
     gateway: &Arc<Gateway>,
     mut post: Post,
@@ -156,7 +156,7 @@ pub(crate) async fn accept_message(
         Ok(MessageTarget::Relayed(response)) => return response,
         Err(error) => return refuse(recorder, &post, &error),
     };
-    // What nobody can read has no id under which the stream could answer.
+    // A message that cannot be parsed has no id for an answer on the stream.
     let text = match scan(&post.body, gateway.limits.depth) {
         Ok(text) => text,
         Err(error) => {
@@ -182,12 +182,12 @@ pub(crate) async fn accept_message(
         }
         drop(turn);
     };
-    // Among the calls, so that a gateway that stops waits for the answer too.
+    // The task is tracked with the calls, so that a shutdown waits for the answer too.
     calls.spawn(answering.in_current_span());
     McpResponse::accepted().into_response()
 }
 
-/// The value of `session_id` in a query; ids need no decoding.
+/// Returns the value of `session_id` in a query. Ids need no percent-decoding.
 fn session_id(query: Option<&str>) -> Option<&str> {
     let mut pairs = query?.split('&').filter_map(|pair| pair.split_once('='));
     pairs

@@ -1,7 +1,7 @@
-//! Messages that reach another replica than the one with the stream.
+//! The relay of messages that reach another replica than the one with the stream.
 //!
-//! The address comes out of an id that only a gateway with our key can have made, and that opened for this very
-//! caller: nobody can make us ask anywhere else.
+//! The address is part of an id that only a gateway with the same key can have sealed, and only for this caller. Therefore no
+//! client can make the gateway send requests to any other address.
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,31 +19,31 @@ use super::TURN;
 use crate::Error;
 use crate::post::Post;
 
-/// Marks a message as relayed, so that it goes no further. Holds the client's address, sealed.
+/// Header that marks a message as relayed, so that it is not relayed again. Its value is the sealed address of the client.
 const RELAYED: HeaderName = HeaderName::from_static("wardgate-relayed");
 
-/// What goes along of the client's headers.
+/// The headers of the client that are passed on.
 const PASSED: [HeaderName; 3] = [
     header::AUTHORIZATION,
     header::CONTENT_TYPE,
     HeaderName::from_static("idempotency-key"),
 ];
 
-/// How long a connection to another replica may take.
+/// Maximum time to connect to another replica.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 
-/// How long it may take to take a message, which may have to wait for its turn there.
+/// Maximum time for the other replica to accept a message, including the time until fewer messages are in progress there.
 const LIMIT: Duration = Duration::from_secs(TURN.as_secs() + 5);
 
-/// No refusal is longer.
+/// Maximum size of a refusal of another replica, in bytes.
 const MAX_REFUSAL: usize = 64 << 10;
 
-/// The way to the other replicas.
+/// The HTTP client for other replicas.
 #[derive(Debug)]
 pub(crate) struct MessageRelay(Client);
 
 impl MessageRelay {
-    /// Replicas have certificates of `authority`, a file of PEM, where it is given.
+    /// Creates a relay. `authority` is a PEM file with the CA certificates of the replicas, if they have special ones.
     pub(crate) fn new(authority: Option<&Path>) -> Result<Self, Error> {
         let client = replica_client(authority, [CONNECT_LIMIT, LIMIT]);
         client
@@ -51,7 +51,7 @@ impl MessageRelay {
             .map_err(|error| Error::Config(format!("gateway.advertise_ca_file: {error}")))
     }
 
-    /// Hands the message to the replica at `url`, once.
+    /// Relays the message to the replica at `url`. A message is relayed at most once.
     pub(super) async fn forward(
         &self,
         sealer: &Sealer,
@@ -85,13 +85,13 @@ impl MessageRelay {
     }
 }
 
-/// Where a message comes from that another replica relayed.
+/// Returns the client's address of a message that another replica relayed.
 pub(super) fn client_ip(sealer: &Sealer, post: &Post) -> Option<String> {
     let mark = post.headers.get(RELAYED)?.to_str().ok()?;
     sealer.open(Purpose::SseRelay, &post.caller, "", mark)
 }
 
-/// The other replica's refusal, as it stands; it is on record there.
+/// Returns the other replica's refusal unchanged. The other replica has recorded it.
 async fn refusal(mut response: reqwest::Response) -> Option<Response> {
     let status = response.status();
     let mut body = Vec::new();

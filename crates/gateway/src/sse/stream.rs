@@ -1,4 +1,4 @@
-//! What goes down a stream: answers, and the changes that every client hears of.
+//! The events of an HTTP+SSE stream: answers, and the changes that are sent to every client.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,10 +10,10 @@ use tokio::sync::mpsc;
 
 use crate::session::OpenStream;
 
-/// One stream. When listening ends, with the token or the gateway, it takes no further message, but answers those
-/// that are under way.
+/// A stream of events. When the stream of changes ends, because the token expires or the gateway shuts down, the session
+/// accepts no further messages, but those in progress are still answered.
 pub(super) struct EventStream {
-    /// None when it has ended.
+    /// The changes, and the guard that keeps the session open. `None` after the changes have ended.
     listening: Option<(BoxStream<'static, Bytes>, OpenStream)>,
     messages: mpsc::Receiver<Bytes>,
 }
@@ -43,7 +43,7 @@ impl futures::Stream for EventStream {
                 event => return event,
             }
         }
-        // Every sender is gone once nothing is under way.
+        // All senders are dropped once no message is in progress.
         self.messages.poll_recv(context)
     }
 }

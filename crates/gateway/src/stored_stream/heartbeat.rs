@@ -1,5 +1,5 @@
-//! The sign in the store that this replica is alive, for as long as it writes streams: another replica takes a stream over
-//! only when it is missing.
+//! The heartbeat of this replica in the store, which is sent for as long as the replica writes streams. Another replica takes a
+//! stream over only if the heartbeat is missing.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use wardgate_domain::Ambient;
 use wardgate_gateway_store::{ReplicaId, Store, StoreError};
 
-/// The interval: a third of the time after which others take the replica for gone.
+/// Interval between heartbeats: a third of the time after which other replicas consider this one gone.
 const BEAT: Duration = Duration::from_secs(5);
 
 /// The heartbeat of this replica.
@@ -21,7 +21,7 @@ pub(crate) struct Heartbeat {
     beaten: Mutex<Option<Instant>>,
 }
 
-/// The heartbeat goes on while a guard is held.
+/// Keeps the heartbeat running until it is dropped.
 pub(crate) struct HeartbeatGuard(Arc<Heartbeat>);
 
 impl Drop for HeartbeatGuard {
@@ -42,7 +42,7 @@ impl Heartbeat {
         heartbeat
     }
 
-    /// The id under which this replica writes streams.
+    /// Returns the id under which this replica writes streams.
     pub(crate) fn id(&self) -> ReplicaId {
         self.id
     }
@@ -68,7 +68,7 @@ impl Heartbeat {
 
 async fn beat_periodically(heartbeat: Weak<Heartbeat>) {
     loop {
-        // Checked more often than it is sent, so that the last one is never much older than [`BEAT`].
+        // The time is checked more often than [`BEAT`], so that the last heartbeat is never much older than that.
         sleep(BEAT / 5).await;
         let Some(heartbeat) = heartbeat.upgrade() else {
             return;

@@ -1,4 +1,4 @@
-//! The streams that answer POSTs in a session, stored event by event, so that a client can resume them at any replica.
+//! Stored streams: the answers to POSTs in a session, stored event by event, so that a client can resume them at any replica.
 
 mod heartbeat;
 mod session_streams;

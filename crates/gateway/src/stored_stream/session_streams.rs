@@ -1,5 +1,4 @@
-//! The stored streams of one session: what the store keeps of them, sealed for the session's caller, and the ids of their
-//! events.
+//! The stored streams of one session: their entries in the store, sealed for the session's caller, and the ids of their events.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,16 +17,16 @@ use wardgate_mcp_server::{RpcError, format_event};
 use super::heartbeat::{Heartbeat, HeartbeatGuard};
 use crate::session::StreamableSession;
 
-/// How long a client that lost its stream waits before it asks for the rest.
+/// Time that a client should wait before it reconnects to a lost stream.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The position of an event, which its id holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum EventPosition {
-    /// In a stream of changes.
+    /// The event is in a stream of changes.
     #[serde(rename = "l")]
     Listening,
-    /// After so many events of an answer.
+    /// The event is in the answer with this stream id, at this position.
     #[serde(rename = "a")]
     Answer([u8; 16], i64),
 }
@@ -38,7 +37,7 @@ impl EventPosition {
     }
 }
 
-/// What the store keeps of a stream; each is sealed for its place in it.
+/// An entry of a stream in the store. Each entry is sealed for its place in the stream.
 #[derive(Clone, Copy)]
 enum StreamEntry {
     /// The event at a position, counted from 1.
@@ -78,7 +77,7 @@ impl StreamStore {
         })
     }
 
-    /// The streams of `session`, which is of `caller`.
+    /// Returns the streams of `session`, which belongs to `caller`.
     pub(crate) fn of_session(
         self: &Arc<Self>,
         caller: &Arc<Caller>,
@@ -91,12 +90,12 @@ impl StreamStore {
         }
     }
 
-    /// Marks a stream as one of which no further event is stored.
+    /// Marks a stream as broken, so that no further event of it is stored.
     pub(super) async fn give_up(&self, stream: StreamId) -> Result<(), StoreError> {
         self.store.give_up_stream(stream).await
     }
 
-    /// Leaves a stream of this replica for another to take over.
+    /// Releases a stream of this replica, so that another replica can take it over.
     pub(super) async fn leave(&self, stream: StreamId) -> Result<(), StoreError> {
         self.store.leave_stream(stream, self.heartbeat.id()).await
     }
@@ -119,14 +118,14 @@ impl SessionStreams {
         &self.all
     }
 
-    /// The id of the event at `position`.
+    /// Returns the id of the event at `position`.
     pub(crate) fn event_id(&self, position: EventPosition) -> Option<String> {
         let within = self.session.name();
         let sealer = &self.all.sealer;
         sealer.seal(Purpose::Event, &self.caller, &within, &position)
     }
 
-    /// The position in the header `Last-Event-ID`. None if the request has none.
+    /// Returns the position in the header `Last-Event-ID`, or `None` if the request has no such header.
     pub(crate) fn last_event(
         &self,
         headers: &HeaderMap,
@@ -140,7 +139,7 @@ impl SessionStreams {
         position.map(Some).ok_or_else(RpcError::unknown_event)
     }
 
-    /// Opens a stream that answers `request`. None if it cannot be stored.
+    /// Opens a stream that answers `request`. Returns `None` if the stream cannot be stored.
     pub(super) async fn open(
         &self,
         request: &RawValue,
@@ -162,7 +161,7 @@ impl SessionStreams {
         opened.await.ok()?.then_some((id, heartbeat_guard))
     }
 
-    /// Stores `message` as the event after `position`. False if that is not possible.
+    /// Stores `message` as the event after `position`. Returns `false` if it cannot be stored.
     pub(crate) async fn write_event(
         &self,
         stream: StreamId,
@@ -179,23 +178,23 @@ impl SessionStreams {
         matches!(written.await, Ok(WriteResult::Stored))
     }
 
-    /// Stores the suspended call of a stream. Returns whether another replica could resume it; None if it cannot be stored.
+    /// Stores the suspended call of a stream. Returns whether another replica can resume it, or `None` if it cannot be sealed.
     pub(super) async fn suspend_call(&self, stream: StreamId, call: &[u8]) -> Option<bool> {
         let sealed = self.seal(stream, StreamEntry::SuspendedCall, call)?;
         let (store, replica) = (&self.all.store, self.all.heartbeat.id());
         let stored = store.set_suspended_call(stream, replica, Some(&sealed));
-        // What failed may have been written all the same: another gateway could go on with it then too.
+        // A failed write may have been stored nevertheless, so another replica may continue the call in that case too.
         Some(!matches!(stored.await, Ok(WriteResult::Gone)))
     }
 
-    /// Takes the suspended call of a stream back. False if another replica has taken it over, or that is not known.
+    /// Takes the suspended call of a stream back. Returns `false` if another replica has taken it over, or may have.
     pub(super) async fn take_back_call(&self, stream: StreamId) -> bool {
         let (store, replica) = (&self.all.store, self.all.heartbeat.id());
         let taken = store.set_suspended_call(stream, replica, None).await;
         matches!(taken, Ok(WriteResult::Stored))
     }
 
-    /// The events of a stream after `position`. None if there is no such stream in the session.
+    /// Returns the events of a stream after `position`, or `None` if the session has no such stream.
     pub(crate) async fn read(
         &self,
         stream: StreamId,
@@ -205,7 +204,7 @@ impl SessionStreams {
         store.read_stream(stream, session, position).await
     }
 
-    /// The grant that a replay of a stream is decided on by, serialized. None if there is none, or it cannot be opened.
+    /// Returns the serialized grant by which a replay of the stream is authorized, or `None` if none can be opened.
     pub(crate) async fn replay_grant(
         &self,
         stream: StreamId,
@@ -215,7 +214,7 @@ impl SessionStreams {
         Ok(sealed.and_then(|sealed| self.unseal(stream, StreamEntry::ReplayGrant, &sealed)))
     }
 
-    /// Takes over a stream whose replica is gone. None if another has, or the store is unavailable.
+    /// Takes over a stream whose replica is gone. Returns `None` if another replica was faster, or the store is unavailable.
     pub(crate) async fn take_over(
         &self,
         stream: StreamId,
@@ -231,7 +230,7 @@ impl SessionStreams {
         Some((taken, heartbeat_guard))
     }
 
-    /// The message of the event at `position`.
+    /// Returns the message of the event at `position`.
     pub(crate) fn open_event(
         &self,
         stream: StreamId,
@@ -242,21 +241,21 @@ impl SessionStreams {
         String::from_utf8(message).ok()
     }
 
-    /// The id of the request that a stream answers.
+    /// Returns the id of the request that a stream answers.
     pub(crate) fn open_request(&self, stream: StreamId, sealed: &[u8]) -> Option<Box<RawValue>> {
         let id = self.unseal(stream, StreamEntry::Request, sealed)?;
         RawValue::from_string(String::from_utf8(id).ok()?).ok()
     }
 
-    /// The suspended call of a stream, serialized.
+    /// Returns the serialized suspended call of a stream.
     pub(crate) fn open_suspended_call(&self, stream: StreamId, sealed: &[u8]) -> Option<Vec<u8>> {
         self.unseal(stream, StreamEntry::SuspendedCall, sealed)
     }
 
-    /// Makes a stream of changes the session's newest, and returns its number among them.
+    /// Registers a new stream of changes as the newest one of the session, and returns its number.
     pub(crate) async fn begin_listening(&self) -> [u8; 16] {
         let number = self.all.ambient.random();
-        // Without a store it is a stream like any other.
+        // Without the store the stream works, but does not end earlier ones.
         let _ = self
             .all
             .store
@@ -265,7 +264,7 @@ impl SessionStreams {
         number
     }
 
-    /// Whether the stream of changes `number` is still the session's newest. A store that is away ends no stream.
+    /// Returns whether the stream of changes `number` is still the session's newest. An unavailable store ends no stream.
     pub(crate) async fn is_listening(&self, number: [u8; 16]) -> bool {
         let listens = self.all.store.listens_in_session(self.session.id, number);
         !matches!(listens.await, Ok(false))
@@ -289,7 +288,7 @@ impl SessionStreams {
     }
 }
 
-/// The event that a stream begins with.
+/// Returns the first event of a stream, from whose id the stream can be resumed.
 pub(crate) fn primer(id: &str) -> Bytes {
     format_event(Some(id), Some(RETRY), "")
 }

@@ -1,5 +1,5 @@
-//! The stream that answers a POST of a session: every event is stored before it is sent, so that a client can resume it at
-//! any replica.
+//! The writer of a stream that answers a POST of a session. Every event is stored before it is sent, so that a client can
+//! resume the stream at any replica.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use super::heartbeat::HeartbeatGuard;
 use super::session_streams::{EventPosition, SessionStreams, primer};
 use crate::session::StreamableSession;
 
-/// The most bytes of one stream that are stored; later events are sent, but cannot be resumed.
+/// Maximum size of one stream in the store, in bytes. Later events are sent, but the stream can no longer be resumed.
 const MOST_BYTES: usize = 16 << 20;
 
-/// How often the store is told that a stream has no more of this gateway.
+/// Maximum number of attempts to mark a stream in the store that this replica no longer writes.
 const TRIES: u32 = 30;
 const TRY_AGAIN: Duration = Duration::from_secs(2);
 
@@ -35,7 +35,7 @@ pub(crate) struct StreamWriter {
     streams: SessionStreams,
     /// The id of the request that the stream answers.
     request: Box<RawValue>,
-    /// The grant that a resumed stream is decided on by, serialized. None before the first message.
+    /// The serialized grant by which a resumed stream is authorized. `None` before the first message.
     replay_grant: Option<Vec<u8>>,
     stream: StreamStatus,
 }
@@ -54,10 +54,10 @@ enum StreamStatus {
 
 struct StoredStream {
     id: StreamId,
-    /// Of the last event.
+    /// The position of the last event.
     position: i64,
     bytes: usize,
-    /// Whether another replica could take the stream over.
+    /// Whether another replica can take the stream over.
     waits: bool,
     _beating: HeartbeatGuard,
 }
@@ -71,7 +71,7 @@ impl fmt::Debug for StreamWriter {
 }
 
 impl StreamWriter {
-    /// The writer of the stream that answers `request`.
+    /// Creates the writer of the stream that answers `request`.
     pub(crate) fn new(streams: SessionStreams, request: &RawValue) -> Self {
         Self {
             streams,
@@ -81,12 +81,12 @@ impl StreamWriter {
         }
     }
 
-    /// Sets the grant that a resumed stream is decided on by. A stream without one cannot be resumed.
+    /// Sets the grant by which a resumed stream is authorized. A stream without a grant cannot be resumed.
     pub(crate) fn set_replay_grant(&mut self, replay_grant: Option<Vec<u8>>) {
         self.replay_grant = replay_grant;
     }
 
-    /// The writer of a stream that another replica began, and whose call is suspended.
+    /// Creates the writer of a stream that another replica began, and whose call is suspended.
     pub(crate) fn take_over(
         streams: SessionStreams,
         request: &RawValue,
@@ -123,7 +123,7 @@ impl StreamWriter {
         }
     }
 
-    /// Continues the call here. False if another replica has taken it over, or that is not known.
+    /// Continues the call at this replica. Returns `false` if another replica has taken the call over, or if that is unknown.
     pub(crate) async fn continue_here(&mut self) -> bool {
         let StreamStatus::Stored(stored) = &mut self.stream else {
             return true;
@@ -143,7 +143,7 @@ impl StreamWriter {
         false
     }
 
-    /// Hands the stream to another replica at once. False if none can take it over.
+    /// Releases the stream for another replica at once. Returns `false` if no replica can take it over.
     pub(crate) async fn hand_over(&mut self) -> bool {
         let StreamStatus::Stored(stored) = &self.stream else {
             return false;
@@ -159,12 +159,12 @@ impl StreamWriter {
         matches!(self.stream, StreamStatus::HandedOver)
     }
 
-    /// Whether anything was sent.
+    /// Returns whether anything was sent.
     pub(crate) fn has_begun(&self) -> bool {
         !matches!(self.stream, StreamStatus::Silent)
     }
 
-    /// Whether a client that has the first event can resume the stream here.
+    /// Returns whether a client that has the first event can resume the stream.
     pub(crate) fn is_resumable(&self) -> bool {
         let has_primer = self.version().primes_streams() && self.replay_grant.is_some();
         has_primer && matches!(self.stream, StreamStatus::Stored(_))
@@ -194,7 +194,7 @@ impl StreamWriter {
         })
     }
 
-    /// Stores `message`, if that is possible, and returns it as an event.
+    /// Stores `message`, if possible, and returns it as an event.
     pub(crate) async fn store_event(&mut self, message: &str, is_last: bool) -> Bytes {
         let is_kept = self.write(message, is_last).await;
         if !is_kept {
@@ -223,7 +223,7 @@ impl StreamWriter {
         is_stored
     }
 
-    /// The id of the last event.
+    /// Returns the id of the last event.
     fn last_event_id(&self) -> Option<String> {
         let StreamStatus::Stored(stored) = &self.stream else {
             return None;
@@ -232,7 +232,7 @@ impl StreamWriter {
         self.streams.event_id(position)
     }
 
-    /// Stops storing events; a client that resumes the stream gets an error.
+    /// Stops storing events. A client that resumes the stream gets an error.
     fn give_up(&mut self) {
         if let StreamStatus::Stored(stored) =
             std::mem::replace(&mut self.stream, StreamStatus::Unkept)
@@ -241,7 +241,7 @@ impl StreamWriter {
         }
     }
 
-    /// Marks the stream in the store as given up, as soon as the store is available.
+    /// Marks the stream in the store as broken or released, as soon as the store is available.
     fn release_stream(&self, stored: StoredStream, how: ReleaseReason) {
         let streams = Arc::clone(self.streams.all());
         tokio::spawn(async move {
@@ -251,7 +251,7 @@ impl StreamWriter {
                     ReleaseReason::Broken => streams.give_up(stored.id).await,
                     ReleaseReason::ToAnother => streams.leave(stored.id).await,
                 };
-                // A failure is told where it happens.
+                // The store logs a failure.
                 if told.is_ok() {
                     return;
                 }

@@ -1,7 +1,7 @@
-//! The stream of GET in a session: what changed, for as long as it is the session's newest.
+//! The stream of changes that a GET in a session opens. It lasts for as long as it is the newest one of the session.
 //!
-//! It says that something may have changed, never what. So nothing of it is kept: a client that lost its stream and
-//! comes back with the id of an event hears that everything may have changed meanwhile.
+//! The stream says that something may have changed, never what, so its events are not stored: a client that lost its stream and
+//! reconnects with the id of an event is told that everything may have changed meanwhile.
 
 use std::sync::Arc;
 
@@ -67,10 +67,10 @@ pub(crate) async fn listen(
     Ok(listen::answer_with(stream::iter(first).chain(rest).boxed()))
 }
 
-/// One stream.
+/// A stream of changes in a session.
 struct SessionListener {
     streams: SessionStreams,
-    /// Tells it from the others of its session.
+    /// The number that distinguishes the stream from others of the session.
     number: [u8; 16],
 }
 
@@ -85,7 +85,7 @@ impl SessionListener {
         Some(primer(&id))
     }
 
-    /// `words` with an id for each event. None when a newer stream says them, or the session has ended.
+    /// Adds an id to each event of `words`. Returns `None` if the session has a newer stream or has ended.
     async fn say(&self, words: &Bytes) -> Option<Bytes> {
         if !self.streams.is_listening(self.number).await {
             return None;

@@ -1,4 +1,4 @@
-//! What a GET in a session of Streamable HTTP before 2026-07-28 is answered with.
+//! The responses to a GET in a session of Streamable HTTP before 2026-07-28.
 //!
 //! ```text
 //!  GET ───────────────▶ listening       a stream of changes, one for each session at a time

@@ -1,4 +1,4 @@
-//! The rest of an answer for a client that lost its stream, as far as the policy still allows it.
+//! The rest of an answer for a client that lost its stream, if the policy still allows it.
 //!
 //! ```text
 //!  GET, Last-Event-ID ─▶ authorize again ─▶ stored events ─▶ stream goes on: poll ─▶ ended
@@ -24,10 +24,10 @@ use crate::governed_call::{CallPipeline, DecisionUnavailable, ReplayGrant, Resum
 use crate::listen::{Lease, Listeners};
 use crate::stored_stream::{EventPosition, HeartbeatGuard, SessionStreams, StreamWriter};
 
-/// The interval at which the store is polled for more events.
+/// Interval at which the store is polled for more events.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Answers a GET with what followed `after` in the stream `id`.
+/// Answers a GET with the events after `after` in the stream `id`.
 pub(super) async fn resume(
     (pipeline, listeners): (&Arc<CallPipeline>, &Listeners),
     client: ResumingClient,
@@ -41,7 +41,7 @@ pub(super) async fn resume(
     let replay_grant = replay_grant.map_err(|_| RpcError::store_unavailable())?;
     let replay_grant =
         replay_grant.and_then(|replay_grant| serde_json::from_slice(&replay_grant).ok());
-    // What cannot be decided on is not given.
+    // A stream without a grant cannot be authorized, so it is not replayed.
     let replay_grant: ReplayGrant = replay_grant.ok_or_else(RpcError::unknown_event)?;
     let version = streams.session().version;
     let discovery = &pipeline.services().discovery;
@@ -68,26 +68,26 @@ pub(super) async fn resume(
     Ok(McpResponse::events(Body::from_stream(events)))
 }
 
-/// A stream that is resumed.
+/// A stream that is being resumed.
 struct ResumedStream {
     pipeline: Arc<CallPipeline>,
     streams: SessionStreams,
-    /// The client that resumes it.
+    /// The client that resumes the stream.
     client: ResumingClient,
-    /// The grant that each further page is decided on by.
+    /// The grant by which each further page is authorized.
     replay_grant: ReplayGrant,
     id: StreamId,
     /// The position of the last event that the client has.
     after: i64,
     draining: CancellationToken,
     token_ends: BoxFuture<'static, ()>,
-    /// None before the first sign of life.
+    /// The time of the last bytes that were sent, or `None` before the first ones.
     silent_since: Option<Instant>,
     _place: Lease,
 }
 
 impl ResumedStream {
-    /// What to say next, and who says what follows, if anything does.
+    /// Returns the next bytes of the stream and the stream that continues it, or `None` at the end.
     async fn next(mut self) -> Option<(Bytes, Option<Self>)> {
         if self.silent_since.is_none() {
             return Some(self.keep_alive());
@@ -110,14 +110,14 @@ impl ResumedStream {
                         StreamState::GoesOn => {}
                     }
                 }
-                // It expired, or its session ended, meanwhile.
+                // The stream has expired, or its session has ended.
                 Ok(None) => return None,
-                // Told where it happens; it may come back.
+                // The store logs a failure, and may become available again.
                 Err(_) => {}
             }
             let silent_until = self.silent_since.unwrap_or_else(Instant::now) + KEEP_ALIVE;
             tokio::select! {
-                // Without a farewell: the client comes again, with the next token, or to the next gateway.
+                // The stream ends without a final message: the client reconnects with its next token, or to another gateway.
                 () = self.draining.cancelled() => return None,
                 () = &mut self.token_ends => return None,
                 () = sleep_until(silent_until) => return Some(self.keep_alive()),
@@ -126,13 +126,14 @@ impl ResumedStream {
         }
     }
 
-    /// A sign of life, which is no event.
+    /// Returns a comment event, which keeps the connection alive.
     fn keep_alive(mut self) -> (Bytes, Option<Self>) {
         self.silent_since = Some(Instant::now());
         (Bytes::from_static(b":\n\n"), Some(self))
     }
 
-    /// Whether the client may hear more, as things are now. It comes again, and hears why, where that is not known.
+    /// Returns whether the client may still receive events under the current policy. If that is unknown the stream ends, and
+    /// the client gets the error when it reconnects.
     async fn may_still_replay(&mut self) -> bool {
         let holds = allows_replay(
             &self.pipeline.services().discovery,
@@ -143,7 +144,7 @@ impl ResumedStream {
         holds.await.unwrap_or(false)
     }
 
-    /// The events of `page` as bytes. None if there are none.
+    /// Returns the events of `page` as bytes, or `None` if there are none.
     fn page_events(&mut self, page: &StreamPage) -> Option<Bytes> {
         let mut events = Vec::new();
         for (position, sealed) in &page.events {
@@ -159,7 +160,7 @@ impl ResumedStream {
         (!events.is_empty()).then(|| events.into())
     }
 
-    /// The error event that says that the rest is not stored.
+    /// Returns the error event that tells the client that the rest is not stored.
     fn lost_event(&self, page: &StreamPage) -> Bytes {
         let message = self.error(page, Reason::STREAM_NOT_KEPT, NOT_KEPT);
         format_event(None, None, &message)
@@ -167,7 +168,7 @@ impl ResumedStream {
 
     /// Takes over a stream whose replica is gone: resumes the suspended call, or ends the stream with an error.
     async fn take_over(&mut self, page: &StreamPage) {
-        // A failure is told where it happens, and whoever looks next tries again.
+        // The store logs a failure, and the next poll tries again.
         let Some((taken, heartbeat_guard)) = self.streams.take_over(self.id).await else {
             return;
         };
@@ -183,7 +184,7 @@ impl ResumedStream {
         last.await;
     }
 
-    /// Resumes the call that is suspended in the stream.
+    /// Resumes the call that is suspended in the stream. Returns `false` if it cannot be resumed.
     fn resume_call(
         &self,
         page: &StreamPage,

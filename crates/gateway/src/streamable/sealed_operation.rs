@@ -1,5 +1,5 @@
-//! The operation of a stored stream: decided on again for the client that resumes the stream, and run to its end where
-//! it is suspended.
+//! The operation of a stored stream. It is authorized again for the client that resumes the stream, and continued if it is
+//! suspended.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::governed_call::{
 };
 use crate::stored_stream::StreamWriter;
 
-/// Whether `client` may still have the answer that was stored under `grant`.
+/// Returns whether `client` may still receive the answer that was stored under `grant`.
 pub(super) async fn allows_replay(
     discovery: &Discovery,
     grant: &ReplayGrant,
@@ -34,7 +34,7 @@ pub(super) async fn allows_replay(
     }
 }
 
-/// Resumes the call `stored`, which a replica that is gone left in the stream. False if it cannot be resumed.
+/// Resumes the call `stored`, which a replica that is gone left in the stream. Returns `false` if it cannot be resumed.
 pub(super) fn resume_suspended(
     pipeline: &Arc<CallPipeline>,
     client: &ResumingClient,

@@ -1,4 +1,4 @@
-//! Tasks that a client follows: each is polled at the interval that its server asks for, and a change of its state is sent.
+//! Tasks that a client follows. Each is polled at the interval that its server asks for, and each change of its state is sent.
 //!
 //! ```text
 //!   taskIds ─▶ TaskHandle, …  ─▶ the next one due ─▶ governed_call (authorized, recorded) ─▶ changed? ─▶ TaskUpdate
@@ -6,8 +6,8 @@
 //!                    └──── its pollIntervalMs later ──────────┘ until it is over
 //! ```
 //!
-//! All servers are polled, whether or not they send notifications of tasks, and nothing is sent that a `tasks/get` of the
-//! same caller would not return at that moment.
+//! The gateway polls all servers, whether or not they send notifications of tasks. It sends only what a `tasks/get` of the same
+//! caller would return at that moment.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,14 +33,14 @@ use crate::post::Post;
 use crate::request_context::RequestContext;
 use crate::scopes::TokenAccess;
 
-/// The poll interval of a task whose server gives none.
+/// Poll interval of a task whose server specifies none.
 const PACE: Duration = Duration::from_secs(5);
 
-/// The bounds of the poll interval, whatever the server says.
+/// Bounds of the poll interval, whatever the server specifies.
 const FASTEST: Duration = Duration::from_secs(1);
 const SLOWEST: Duration = Duration::from_mins(1);
 
-/// Updates that are buffered for the stream.
+/// Number of updates that are buffered for the stream.
 const WAITING: usize = 4;
 
 /// The tasks that one open stream follows.
@@ -59,12 +59,12 @@ pub(crate) struct TaskUpdate {
 }
 
 impl FollowedTasks {
-    /// The ids of the tasks that are followed.
+    /// Returns the ids of the tasks that are followed.
     pub(crate) fn ids(&self) -> &[String] {
         &self.ids
     }
 
-    /// The next update. It never returns once all tasks are over.
+    /// Returns the next update. Never completes once all tasks are over.
     pub(crate) async fn next(&mut self) -> TaskUpdate {
         match self.update.recv().await {
             Some(update) => update,
@@ -74,18 +74,18 @@ impl FollowedTasks {
 }
 
 impl TaskUpdate {
-    /// MCP `DetailedTask`: the members of an object.
+    /// Returns the members of the MCP `DetailedTask` object.
     pub(crate) fn members(&self) -> &str {
         &self.members
     }
 
-    /// The members of its `_meta`: the id of the call that polled it, and the receipt.
+    /// Returns the members of the update's `_meta`: the id of the call that polled the task, and the receipt.
     pub(crate) fn meta(&self) -> &str {
         &self.meta
     }
 }
 
-/// Follows those of the tasks `ids` that belong to the caller. None if no ids are given.
+/// Follows those of the tasks `ids` that belong to the caller. Returns `None` if `ids` is empty.
 pub(crate) async fn follow(
     pipeline: &Arc<CallPipeline>,
     post: &Post,
@@ -140,7 +140,7 @@ struct TaskFollower {
     view: View,
     version: Version,
     capabilities: Option<Arc<str>>,
-    /// The JSON-RPC id of its subscription.
+    /// The JSON-RPC id of the subscription.
     id: Box<RawValue>,
 }
 
@@ -148,7 +148,7 @@ struct TaskFollower {
 struct ScheduledPoll {
     at: Instant,
     task_request: TaskRequest,
-    /// The state that was sent last.
+    /// The state that was sent last, or `None` if none was sent.
     update: Option<String>,
 }
 
@@ -159,9 +159,9 @@ enum PollResult {
         pace: Duration,
         is_over: bool,
     },
-    /// The task is unknown, or the caller may not use it any more.
+    /// The task is unknown, or the caller may no longer use it.
     Unknown,
-    /// The state could not be read; the task is polled again.
+    /// The state could not be read. The task is polled again.
     Unseen,
 }
 
@@ -248,7 +248,7 @@ impl TaskFollower {
     }
 }
 
-/// The result of the poll that got `answer` to its `tasks/get`.
+/// Parses `answer`, the answer to the `tasks/get` of a poll.
 fn parse_poll_result(answer: &str) -> Option<PollResult> {
     #[derive(Deserialize)]
     struct PollAnswer<'a> {
@@ -269,7 +269,7 @@ fn parse_poll_result(answer: &str) -> Option<PollResult> {
         let reason = refusal.data?.reason?;
         return (reason == UNKNOWN.as_str()).then_some(PollResult::Unknown);
     }
-    // A server may have written names with escapes.
+    // The names are parsed because a server may have written them with escapes.
     let mut members: BTreeMap<String, &RawValue> = object(answer.result?.get())?;
     members.remove("resultType");
     let meta = members.remove("_meta")?;

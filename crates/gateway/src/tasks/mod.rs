@@ -1,5 +1,5 @@
-//! Tasks (MCP 2026-07-28, the extension `io.modelcontextprotocol/tasks`): calls of MCP servers' tools that go on when they
-//! have been answered, on `/mcp` and wherever else the gateway answers itself.
+//! Tasks (MCP 2026-07-28, the extension `io.modelcontextprotocol/tasks`): calls of MCP servers' tools that continue after they
+//! were answered.
 //!
 //! ```text
 //!   tools/call ─▶ call_tool ─▶ the server makes a task of it ─▶ TaskHandle ─seal─▶ `taskId` for the client
@@ -8,8 +8,8 @@
 //!   subscriptions/listen with `taskIds` ─▶ follow ┘   polled; each change is sent
 //! ```
 //!
-//! Nothing of a task is kept here, so any replica serves it. It is there for whoever may make the call that it began
-//! with, by the rights of now; to others it is one that never was.
+//! The gateway stores no state of a task, so any replica can serve it. A task exists for callers who, by their current rights,
+//! may make the call that began it. For all others it is unknown.
 
 mod follow;
 mod task_request;
@@ -32,7 +32,7 @@ use crate::task_handle::{NEEDED, are_declared};
 pub(crate) use self::follow::{FollowedTasks, TaskUpdate, follow};
 use self::task_request::TaskRequest;
 
-/// The methods that are answered here.
+/// A method of tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TaskMethod(TaskStep);
 
@@ -43,13 +43,13 @@ impl TaskMethod {
         Self(TaskStep::Cancel),
     ];
 
-    /// The method of this name.
+    /// Returns the method of this name.
     pub(crate) fn named(name: &str) -> Option<Self> {
         let mut methods = Self::ALL.into_iter();
         methods.find(|method| method.as_str() == name)
     }
 
-    /// As JSON-RPC and records spell it.
+    /// Returns the name of the method in JSON-RPC and in records.
     pub(crate) fn as_str(self) -> &'static str {
         match self.0 {
             TaskStep::Get => "tasks/get",
@@ -59,12 +59,12 @@ impl TaskMethod {
     }
 }
 
-/// A task that opens for nobody, or that is over, or not for this caller any more: all alike.
+/// Returns the error for a task whose id cannot be opened, that no longer exists, or that is not for the caller: all alike.
 fn unknown() -> RpcError {
     RpcError::invalid_params("unknown `taskId`").because(task_request::UNKNOWN)
 }
 
-/// Answers `request`, a modern one.
+/// Answers `request`, a request of a modern version.
 pub(crate) async fn answer(
     pipeline: &Arc<CallPipeline>,
     post: &Post,
@@ -75,7 +75,7 @@ pub(crate) async fn answer(
     let (services, meta) = (pipeline.services(), RequestMeta::from_request(request)?);
     let handle = request.params.task_id.and_then(text_of);
     let handle = handle.and_then(|id| services.task_handles.open(post, &id));
-    // Where there were tasks a moment ago they can still be asked for.
+    // A task that was begun while the view offered tasks remains accessible.
     if handle.is_none() && !services.discovery.offers_tasks(&post.view) {
         return Err(RpcError::unknown_method(method.as_str(), version));
     }
@@ -104,7 +104,7 @@ pub(crate) async fn answer(
     pipeline.run(request, context, channel, task_request).await
 }
 
-/// What the client answered, as it wrote it.
+/// Returns the input responses of the client, as it wrote them.
 fn responses(post: &Post, request: &JsonRpcRequest<'_>) -> Result<Bytes, RpcError> {
     let responses = request.params.input_responses;
     let are_objects = |raw: &&RawValue| {

@@ -1,4 +1,4 @@
-//! The operation on one task: `tasks/get`, `tasks/update` or `tasks/cancel`. The pipeline around it is `governed_call`.
+//! The operation `tasks/get`, `tasks/update` or `tasks/cancel` on one task. The pipeline around it is `governed_call`.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -27,13 +27,13 @@ use crate::governed_call::{
 use crate::request_context::RequestContext;
 use crate::task_handle::TaskHandle;
 
-/// The reason on record for an unknown task.
+/// The recorded reason for an unknown task.
 pub(super) const UNKNOWN: Reason = Reason::UNKNOWN_TASK;
 
-/// The error kind of the tool-runner for a task that it does not know.
+/// The tool-runner's error kind for a task that it does not know.
 const NOT_WAITING: Reason = Reason::NOT_WAITING;
 
-/// One request about a task, parsed but not yet decided on.
+/// A request about a task, parsed but not yet authorized.
 #[derive(Clone)]
 pub(super) struct TaskRequest {
     pub(super) method: TaskMethod,
@@ -45,7 +45,7 @@ pub(super) struct TaskRequest {
     pub(super) protocol: &'static str,
 }
 
-/// The members of the result, or the message of an error.
+/// The output of a step: the members of the result, or the message of an error.
 pub(super) struct TaskOutput {
     result: Result<String, String>,
     facts: ResultFacts,
@@ -62,7 +62,7 @@ impl Output for TaskOutput {
     }
 }
 
-/// The tool whose call became the task. What that call had to say and to declare was checked then.
+/// The tool whose call became the task. The requirements on the call's request and client were checked when the task began.
 pub(super) struct TaskTool(Arc<Tool>);
 
 impl CatalogueEntry for TaskTool {
@@ -98,7 +98,7 @@ impl Operation for TaskRequest {
             mirrored_headers: None,
             agent_refusal: None,
             refusal_key: None,
-            // A task requests input by its result.
+            // A task requests input in its result, without a `requestState`.
             binding: None,
             resumable: None,
             unknown_reason: UNKNOWN,
@@ -124,7 +124,7 @@ impl Operation for TaskRequest {
         };
         let mut interaction =
             (run.client).tool_runner_interaction(capabilities.as_deref(), Some(resumption));
-        // Responses of the client are to the questions of the task, which the resumption carries.
+        // The client's responses answer the requests of the task. They are part of the resumption.
         interaction.passthrough.unsolicited_responses.clear();
         let stream = services.runner.call_tool(CallTool {
             call_id: run.call_id,
@@ -194,7 +194,7 @@ impl Operation for TaskRequest {
 }
 
 impl TaskRequest {
-    /// The state of the task, in the form for the client.
+    /// Returns the state of the task in the format for the client.
     fn output_of_task(
         &self,
         run: &PermittedRun<'_, TaskTool>,
@@ -237,7 +237,7 @@ impl TaskRequest {
     }
 }
 
-/// The output where the state of the task could not be read.
+/// Returns the output if the state of the task could not be read.
 fn failed_output(result: &ToolResult) -> Result<TaskOutput, RunError> {
     if result.facts.error_kind == NOT_WAITING.as_str() {
         return Err(Rejection::Unknown.into());

@@ -1,4 +1,4 @@
-//! What a token is good for: the resources it is for, the scopes it has, and how a request says what it lacks.
+//! The access of tokens: the resources that they are for, their scopes, and the errors for what they lack.
 
 use serde_json::{Value, json};
 use wardgate_domain::{DenialReason, Status};
@@ -12,7 +12,7 @@ fn with_scope(world: &World, scope: &str) -> String {
     world.issuer.token_saying(&json!({ "scope": scope }))
 }
 
-/// What a 403 says in its challenge at `/mcp`.
+/// The challenge of a 403 at `/mcp`.
 fn challenge(scope: &str) -> String {
     format!(
         r#"Bearer error="insufficient_scope", scope="{scope}", resource_metadata="{PUBLIC}/.well-known/oauth-protected-resource/mcp", error_description="the token lacks a scope that this request needs""#
@@ -57,7 +57,7 @@ async fn a_token_is_good_at_the_resource_it_is_for_and_below() {
         let blamed = reply.header("www-authenticate").contains("this audience");
         assert_ne!(blamed, good, "{reply:?}");
     }
-    // Wherever it listens, it is what its public URL says.
+    // The audience is the public URL, whatever address the gateway listens on.
     let elsewhere = posted("/mcp", &world.url("/mcp")).await;
     assert_eq!(elsewhere.status, 401);
 }
@@ -132,7 +132,7 @@ async fn what_every_token_needs_is_in_the_metadata_and_each_challenge() {
     assert!(counted.contains("dr.lee"), "{counted}");
 }
 
-/// Tools may need more: writing ones, those with the tag `phi`, and calls at all.
+/// Settings by which tools need further scopes: tools that may write, tools with the tag `phi`, and all calls.
 fn steps() -> Value {
     json!({ "scopes": {
         "required": ["mcp"],
@@ -228,7 +228,7 @@ async fn a_tool_that_the_caller_may_not_see_asks_for_no_scope() {
         let (one, other) = (words(&hidden), words(&unknown));
         assert_eq!(one.replace("phi_writes", "phi_nothing"), other);
     }
-    // Nor does anybody step up for arguments that are refused.
+    // A call that is denied for its arguments does not ask for more scopes either.
     world.policy.says(PolicyAnswer::Deny {
         reason: DenialReason::Forbidden,
         visible: true,

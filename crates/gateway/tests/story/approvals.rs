@@ -27,7 +27,7 @@ fn by_caller() -> Approvers {
     }
 }
 
-/// A world in which every call needs the approval of one of these.
+/// Starts a gateway whose every call needs the approval of one of `approvers`.
 async fn world(approvers: Approvers) -> World {
     let world = World::start().await;
     world.policy.says(PolicyAnswer::NeedsApproval(approvers));
@@ -42,7 +42,7 @@ async fn call(world: &World, arguments: &str) -> Reply {
     Reply::to(world.tools_call(MODERN, "writes", arguments)).await
 }
 
-/// The id of the request that a call waits for.
+/// Returns the id of the approval request that a call waits for.
 fn waits(reply: &Reply) -> String {
     assert_eq!(reply.status, 200, "{reply:?}");
     assert_eq!(reply.at("/error/data/reason"), "approval_required");
@@ -65,7 +65,7 @@ async fn approve(world: &World, token: &str, id: &str) -> Reply {
     method(world, token, "approvals/approve", id).await
 }
 
-/// Status, reason and approval of each outcome on record, with the method of what is no call.
+/// Returns method, status, reason and approval of each recorded outcome. Tool calls have no method.
 fn recorded(world: &World) -> Vec<(String, Status, String, Option<String>)> {
     let outcomes = world.audit.outcomes.all();
     let outcomes = outcomes.into_iter().map(|it| {
@@ -88,7 +88,7 @@ async fn a_call_waits_for_somebody_elses_approval_and_then_runs_once() {
     assert_eq!(approval["expiresAt"], "2027-01-15T08:15:00.000000Z");
     let words = first.at("/error/message").as_str().unwrap().to_owned();
     assert!(words.contains(&format!("wardgate approvals approve {id}")));
-    // Whoever repeats it meanwhile waits for the same.
+    // A repetition of the call waits for the same request.
     assert_eq!(waits(&call(&world, r#"{"n":1.10}"#).await), id);
     assert_eq!(world.tool_runner.asked.count(), 0, "nothing ran");
 
@@ -104,7 +104,7 @@ async fn a_call_waits_for_somebody_elses_approval_and_then_runs_once() {
     let approved = approve(&world, &manager, &id).await;
     assert_eq!(approved.at("/result/state"), "approved", "{approved:?}");
 
-    // Other arguments are another call.
+    // A call with other arguments is a different call.
     assert_ne!(waits(&call(&world, r#"{"n":1.1}"#).await), id);
     let run = call(&world, r#"{"n":1.10}"#).await;
     assert!(run.is_released());
@@ -113,7 +113,7 @@ async fn a_call_waits_for_somebody_elses_approval_and_then_runs_once() {
     assert_ne!(next, id, "an approval is used once");
     assert_eq!(world.tool_runner.asked.count(), 1);
 
-    // Both sides are on record.
+    // The calls and the decision are recorded.
     let own = Some(id.clone());
     let required = (
         String::new(),
@@ -213,7 +213,7 @@ async fn a_refusal_stands_and_is_on_record() {
     };
     assert_eq!(of(1), ("approvals/refuse", "", Some(&*id)));
     assert_eq!(of(2), ("", "approval_refused", Some(&*id)));
-    // It ends with the request.
+    // The refusal expires with the request.
     world.clock.advance(Duration::from_mins(15));
     assert_ne!(waits(&call(&world, "{}").await), id);
 }
@@ -230,7 +230,7 @@ async fn nobody_approves_their_own_call_nor_without_the_role() {
     assert!(words.contains("somebody else has to approve"), "{words}");
     let listed = method(&world, &both, "approvals/list", "").await;
     assert_eq!(listed.at("/result/approvals"), json!([]));
-    // To a stranger it does not exist.
+    // For somebody who may not decide it, the request does not exist.
     let stranger = world.issuer.token("uwe", &["Teller"]);
     for name in ["approvals/get", "approvals/approve", "approvals/refuse"] {
         let reply = method(&world, &stranger, name, &id).await;
@@ -323,7 +323,7 @@ async fn what_was_approved_under_other_policies_is_asked_anew() {
             .is_released()
     );
 
-    // So is what somebody wants to approve for others.
+    // The same applies to requests that other people want to approve.
     world
         .policy
         .says(PolicyAnswer::NeedsApproval(by_managers()));
@@ -422,7 +422,7 @@ async fn a_client_without_elicitation_is_told_how_its_user_approves() {
     assert!(call(&world, "{}").await.is_released());
     waits(&call(&world, "{}").await);
 
-    // So is one of an older version.
+    // A client of an older version gets the same error.
     let session = begin_with(&world, LEGACY, &json!({})).await;
     let older = within(world.tools_call(LEGACY, "writes", r#"{"n":2}"#), &session);
     waits(&Reply::to(older).await);

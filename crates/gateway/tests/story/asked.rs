@@ -1,4 +1,4 @@
-//! Older clients that are asked something in the middle of a call.
+//! Older clients that are asked for input in the middle of a call.
 
 use serde_json::{Value, json};
 use wardgate_domain::Status;
@@ -304,7 +304,7 @@ async fn what_goes_on_elsewhere_is_decided_for_the_address_that_came_and_again_a
     let mut twin = world.twin().await;
     let from = reqwest::Client::builder().local_address(std::net::IpAddr::from([127, 0, 0, 2]));
     twin.http = from.no_proxy().build().unwrap();
-    // None is kept for another decision.
+    // The permit expires so soon that it is not reused for another decision.
     twin.policy.permits_last(std::time::Duration::from_secs(1));
     let session = begin_with(&world, LEGACY, &able()).await;
     let asks = asks(&json!({ "f": form() }));
@@ -324,7 +324,7 @@ async fn what_goes_on_elsewhere_is_decided_for_the_address_that_came_and_again_a
     assert_eq!(ear.hears().await.unwrap()["result"]["isError"], false);
     let decided = twin.policy.asked.all();
     let addresses: Vec<_> = decided.iter().map(|asked| &*asked.client_ip).collect();
-    // To hear the rest, to go on, after the wait, and for what came of it.
+    // The decisions are: to replay the stream, to resume the call, after the wait, and to replay its result.
     assert_eq!(addresses, ["127.0.0.2"; 4]);
     assert_eq!(twin.audit.outcome().await.call.client_ip, "127.0.0.2");
 }

@@ -1,4 +1,4 @@
-//! Bodies that come late, too large, or not at all.
+//! Bodies that arrive late, are too large, or never arrive.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 
 use crate::world::{LEGACY, OLDEST, PING, Reply, World, read_response};
 
-/// Well below the limits that apply unless the test sets others.
+/// Time well below the limits that apply unless a test sets others.
 const IN_TIME: Duration = Duration::from_secs(20);
 
 #[tokio::test]
@@ -49,7 +49,7 @@ async fn a_body_over_the_limit_is_refused_with_its_size() {
     }
 }
 
-/// The head of a request, as a client that is slow to send its body sends it first.
+/// Returns the head of a request whose body a client sends later.
 fn head(
     world: &World,
     method: &str,

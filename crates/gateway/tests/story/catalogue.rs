@@ -94,7 +94,7 @@ async fn a_list_names_the_missing_upstreams_of_the_tools_in_it_and_no_others() {
     }
 }
 
-/// `reads`, switched off for these.
+/// Returns the tool `reads`, switched off for `scope`.
 fn off_for(scope: &SwitchScope) -> wardgate_proto::toolrunner::v1::Tool {
     let switch = wardgate_proto::toolrunner::v1::ToolSwitch {
         scope: Some(scope.into()),
@@ -178,7 +178,7 @@ async fn a_changed_tool_needs_a_new_permit() {
     world
         .tool_runner
         .configure(vec![listed_tool("reads", &other)]);
-    // Whether the gateway has heard of the change or not, the call runs, under a permit for the tool as it is now.
+    // Whether or not the gateway knows the change already, the call runs under a permit for the current definition.
     until_true("the tool is decided on anew", async || {
         let reply = world.call("reads").await;
         assert!(reply.is_released() || reply.code() == -32603, "{reply:?}");

@@ -1,4 +1,4 @@
-//! Tools that their server shows only to clients with certain capabilities.
+//! Tools that their server offers only to clients with certain capabilities.
 
 use reqwest::RequestBuilder;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use wardgate_testkit::{listed_tool, until_true};
 
 const REQUIRED: &str = r#"{"elicitation":{"url":{}}}"#;
 
-/// Tools of which one needs a client that can send its user to a URL.
+/// Starts a gateway with a tool that needs a client that can send its user to a URL.
 async fn world() -> World {
     let conditional = pb::Tool {
         required_capabilities_json: REQUIRED.into(),
@@ -20,7 +20,7 @@ async fn world() -> World {
     world_with(conditional, &json!({ "elicitation": { "url": {} } })).await
 }
 
-/// A tool for every client, and `conditional`, which clients with the capabilities `able` are shown.
+/// Starts a gateway with a tool for every client, and `conditional`, which is offered to clients with the capabilities `able`.
 async fn world_with(conditional: pb::Tool, able: &Value) -> World {
     let world = World::start().await;
     world
@@ -33,7 +33,7 @@ async fn world_with(conditional: pb::Tool, able: &Value) -> World {
     world
 }
 
-/// A request of a client with such `capabilities`, which an older one declares in a new session.
+/// Creates a request of a client with `capabilities`. An older client declares them in a new session.
 async fn request(
     world: &World,
     version: &str,

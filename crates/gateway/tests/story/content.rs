@@ -1,4 +1,4 @@
-//! Prompts and resources of sources: what is listed, what is given, what is on record.
+//! Prompts and resources of sources: the lists, the results, and the records.
 
 use reqwest::RequestBuilder;
 use serde_json::{Value, json};
@@ -95,7 +95,7 @@ async fn get(world: &World, version: &str, name: &str, arguments: Value) -> Repl
     Reply::to(named(request, version, name)).await
 }
 
-/// The names in one list.
+/// Returns the names in one list.
 fn names(reply: &Reply, list: &str) -> Vec<String> {
     let entries = reply.at(&format!("/result/{list}"));
     let entries = entries.as_array().unwrap_or_else(|| panic!("{reply:?}"));
@@ -176,7 +176,7 @@ async fn a_list_shows_what_the_policy_allows_and_toolsets_what_is_theirs() {
     assert_eq!(resources("/mcp").await, 2);
     assert_eq!(resources("/mcp/near").await, 2);
     assert_eq!(resources("/mcp/far").await, 0);
-    // A decision that holds for every URI is asked for once, or as often as it takes to hear the first answer.
+    // A decision that holds for every URI is requested once, or twice if both requests start before the first answer.
     assert!(world.policy.asked.count() <= 2);
     world.policy.forbid("door/001");
     world.policy.says(PolicyAnswer::AllowThese);

@@ -1,4 +1,4 @@
-//! What the policy sees, and what a caller learns of its answer.
+//! What the policy service receives, and what a caller learns from its answer.
 
 use std::time::{Duration, Instant};
 
@@ -109,7 +109,7 @@ async fn an_invisible_tool_and_an_unknown_one_answer_alike_and_the_record_tells_
         let answer = |reply: Reply, name: &str| {
             assert_eq!(reply.status, 200);
             let mut json: Value = reply.json();
-            // What differs by nature.
+            // These members differ between any two calls.
             let data = json.pointer_mut("/error/data").unwrap();
             for member in data.as_object_mut().unwrap().values_mut() {
                 *member = Value::Null;
@@ -175,7 +175,7 @@ async fn a_visible_denial_is_a_result_with_its_reason_and_the_decisions_id() {
         let text = reply.at("/result/content/0/text");
         let text = text.as_str().unwrap();
         assert!(text.contains(said) && text.contains(&decision), "{text}");
-        // The kind, never the rule.
+        // The answer has the kind of the reason, but not the policy.
         assert!(!reply.text.contains("writes.rule"), "{reply:?}");
         assert_eq!(outcome.status, Status::Denied);
         assert_eq!(outcome.reason, said);
@@ -229,10 +229,10 @@ async fn the_policy_is_asked_about_what_there_is_not_as_about_what_is_hidden() {
     );
     world.call("nonesuch").await;
     assert_eq!(world.policy.unknown.all(), ["nonesuch"]);
-    // A text that no tool could be called does not reach the policy.
+    // A name that is not a valid tool name is not passed to the policy service.
     world.call("none such").await;
     assert_eq!(world.policy.unknown.all(), ["nonesuch", "unknown"]);
-    // While nobody decides, neither is answered.
+    // While the policy service does not decide, both get the same error.
     world
         .policy
         .says(PolicyAnswer::Fail(ErrorReason::Unavailable));
@@ -268,7 +268,7 @@ async fn a_token_that_ends_before_the_decision_is_a_401_and_a_denial_on_record()
     assert_eq!(world.tool_runner.asked.count(), 0);
 }
 
-/// Answers that there is no such thing leave no sooner after their request came.
+/// Minimum delay of an answer about a name that does not exist.
 const STEP: Duration = Duration::from_millis(50);
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! What clients hear while a tool of theirs runs.
+//! Messages that clients receive while their tool runs.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::sse::{self, Client};
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World};
 use wardgate_testkit::{AppendBehavior, tool_result};
 
-/// A call whose `_meta` has further members.
+/// Creates a call whose `_meta` has further members.
 fn call_with(world: &World, version: &str, tool: &str, members: &str) -> RequestBuilder {
     let modern = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"#;
     let modern = if version == MODERN { modern } else { "" };
@@ -46,7 +46,7 @@ pub(crate) fn done() -> Event {
     Event::Result(tool_result("the secret result", &json!({ "rows": [1.10] })))
 }
 
-/// Says all of it at once.
+/// Sends all `events` at once.
 fn tells(world: &World, events: impl IntoIterator<Item = Event>) -> UnboundedSender<Event> {
     let tool = world.tool_runner.live();
     for event in events {
@@ -55,7 +55,7 @@ fn tells(world: &World, events: impl IntoIterator<Item = Event>) -> UnboundedSen
     tool
 }
 
-/// Everything on a stream, to its end.
+/// Returns all messages of a stream until its end.
 async fn all(mut ear: EventStreamClient) -> Vec<Value> {
     let mut heard = Vec::new();
     while let Some(message) = ear.hears().await {
@@ -99,7 +99,7 @@ async fn progress_is_heard_as_it_comes_under_the_token_as_it_was_written() {
     }
 }
 
-/// A look at what must not happen.
+/// Time to observe that something does not happen.
 const A_WHILE: Duration = Duration::from_millis(150);
 
 #[tokio::test]
@@ -161,7 +161,7 @@ async fn a_call_of_which_nothing_is_to_be_heard_stays_one_json_answer() {
         call_with(&world, LEGACY, "reads", ""),
         world.message(OLDEST, "ping", "").body(batch),
     ] {
-        // The client of the fourth says twice what it accepts.
+        // The fourth request has two Accept headers.
         let mut request = request.build().unwrap();
         let accepts = request.headers().get_all("accept").iter().count();
         if accepts == 2 {
@@ -208,7 +208,7 @@ async fn log_messages_are_heard_from_the_level_on_that_the_request_asks_for() {
     let asked = world.tool_runner.asked.all().pop().unwrap();
     assert_eq!(asked.interaction.unwrap().log_level, "warning");
 
-    // The same from a client whose level belongs to a session that it does not have.
+    // The call of an older client without a session has no log level.
     let _tool = tells(&world, told());
     let reply = Reply::to(call_with(&world, LEGACY, "reads", level)).await;
     assert!(reply.is_released());

@@ -1,4 +1,4 @@
-//! What clients of each version get of what is newer than them.
+//! What clients of each version receive in place of newer features.
 
 use serde_json::{Value, json};
 use wardgate_proto::toolrunner::v1 as pb;
@@ -12,7 +12,7 @@ const FIRST: &str = "2024-11-05";
 
 const EVERY: [&str; 5] = [FIRST, OLDEST, "2025-06-18", LEGACY, MODERN];
 
-/// The result of a request by a client of `version`.
+/// Returns the result of a request by a client of `version`.
 async fn asked(world: &World, version: &str, method: &str, params: Value) -> Value {
     if version == FIRST {
         let mut client = Client::of(world, FIRST).await;

@@ -1,4 +1,4 @@
-//! Neighbours that fail: a well-formed error and a record, every time.
+//! Failures of neighbouring services: each results in a well-formed error and a record.
 
 use std::time::{Duration, Instant};
 
@@ -10,16 +10,16 @@ use wardgate_proto::toolrunner::v1 as pb;
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World};
 use wardgate_testkit::{PolicyAnswer, RunBehavior, tool_result};
 
-/// More than any time limit of the gateway, on a machine that is busy building.
+/// Time above all limits of the gateway, even on a machine that is busy.
 const A_MINUTE: Duration = Duration::from_mins(1);
 
-/// The call must end in an error, with this outcome on record.
+/// Makes a call that must end in an error, with this outcome in the record.
 async fn ends(world: &World, tool: &str, status: Status, reason: &str) -> Reply {
     let before = world.audit.outcomes.count();
     let reply = world.call(tool).await;
     assert_eq!((reply.status, reply.code()), (200, -32603), "{reply:?}");
     assert!(!reply.is_released());
-    // The cause stays in the log.
+    // The cause appears only in the log.
     assert!(!reply.text.contains("as ordered"), "{reply:?}");
     let outcomes = world.audit.outcomes.all();
     assert_eq!(outcomes.len(), before + 1, "{reply:?}");

@@ -1,4 +1,4 @@
-//! Clients that go away, and a gateway that is told to stop.
+//! Clients that disconnect, and a gateway that shuts down.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ async fn a_legacy_client_that_hangs_up_cancels_nothing() {
         let legacy = world.calling(version, "reads");
         let ran = world.tool_runner.asked.reaches(before + 1).await;
         legacy.abort();
-        // A modern client hangs up later; once that is noticed, the earlier one was as well.
+        // A modern client disconnects later. Once that is noticed, the earlier disconnect was noticed as well.
         let modern = world.calling(MODERN, "reads");
         world.tool_runner.asked.reaches(before + 2).await;
         modern.abort();
@@ -61,7 +61,7 @@ async fn a_modern_client_that_hangs_up_before_the_run_starts_nothing() {
     let call = world.calling(MODERN, "writes");
     world.audit.attempts.reaches(1).await;
     call.abort();
-    // A second client hangs up later; once that is noticed, the first one was as well.
+    // A second client disconnects later. Once that is noticed, the first disconnect was noticed as well.
     world.tool_runner.next([RunBehavior::Hang]);
     let later = world.calling(MODERN, "reads");
     world.tool_runner.asked.reaches(1).await;

@@ -1,4 +1,4 @@
-//! The HTTP edge: what is served, and who is let in.
+//! The HTTP interface: the paths that are served, and the authentication of requests.
 
 use reqwest::Method;
 use serde_json::json;
@@ -6,7 +6,7 @@ use wardgate_rpc::Readiness;
 
 use crate::world::{ISSUER, META, MODERN, PING, Reply, World};
 
-/// What takes messages: nobody is let in without a token.
+/// The paths that need a token.
 const CLOSED: [&str; 6] = [
     "/mcp",
     "/mcp/x",
@@ -15,7 +15,7 @@ const CLOSED: [&str; 6] = [
     "/sse",
     "/messages/",
 ];
-/// What everyone may read.
+/// The paths that everyone may read.
 const OPEN: [&str; 7] = [
     "/.well-known/oauth-protected-resource",
     "/.well-known/oauth-protected-resource/mcp",
@@ -99,7 +99,7 @@ fn every_path_of_the_router_is_tried() {
         let path = path.replace("{toolset}", "x").replace("{source}", "x");
         assert_eq!(path, tried);
     }
-    // Metadata with a path and without.
+    // Metadata with a path and without one.
     assert_eq!(wardgate_gateway::listed_metadata_routes().len(), 2);
 }
 

@@ -1,4 +1,4 @@
-//! Tools, prompts and resources that wait for a modern client: it is asked by the answer, and comes back.
+//! Tools, prompts and resources that need input of a modern client, which gets the request in the answer and repeats its own.
 
 use std::time::Duration;
 
@@ -27,14 +27,14 @@ fn waits(requests: &str) -> pb::InputRequired {
     }
 }
 
-/// What the next calls come to.
+/// Makes the next call ask for `requests`.
 pub(crate) fn asks(world: &World, requests: &str) {
     let tool = world.tool_runner.live();
     let waits = Event::InputRequired(waits(requests));
     tool.unbounded_send(waits).unwrap();
 }
 
-/// The body of a request of a client that can fill in forms; `params` without braces.
+/// Returns the body of a request of a client that supports forms. `params` is written without braces.
 fn body(method: &str, params: &str) -> String {
     format!(
         r#"{{"jsonrpc":"2.0","id":7,"method":"{method}","params":{{{params},"_meta":{{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{{"elicitation":{{}},"x":1.10}}}}}}}}"#
@@ -47,7 +47,7 @@ pub(crate) fn calling(world: &World, tool: &str, arguments: &str, more: &str) ->
     request.body(body("tools/call", &params))
 }
 
-/// The members of a request that goes on.
+/// Returns the members of a request that continues a call.
 pub(crate) fn goes_on(state: &str, responses: &str) -> String {
     format!(r#","requestState":"{state}","inputResponses":{responses}"#)
 }
@@ -56,7 +56,7 @@ async fn call(world: &World, more: &str) -> Reply {
     Reply::to(calling(world, "reads", r#"{"n":1.10}"#, more)).await
 }
 
-/// A call that asked, and the state it gave.
+/// Makes a call that asks for input, and returns its state.
 async fn asked(world: &World) -> String {
     asks(world, ASK);
     state(&call(world, "").await)
@@ -72,7 +72,7 @@ pub(crate) fn state(reply: &Reply) -> String {
     state.as_str().unwrap().to_owned()
 }
 
-/// The words for whatever is wrong with a state.
+/// Returns whether `reply` is the error for an invalid state.
 fn is_unknown(reply: &Reply) -> bool {
     reply.is_unknown("requestState")
 }
@@ -114,7 +114,7 @@ async fn a_tool_that_waits_asks_by_its_answer_and_goes_on_with_what_is_answered(
         r#"{"who":{"action":"accept","content":{"n":1.10}}}"#
     );
 
-    // Each is a call of its own on the record.
+    // Each round has its own call id in the record.
     assert_ne!(ran[0].call_id, ran[1].call_id);
     let ended = world.audit.outcomes.all();
     let told = |at: usize| (ended[at].status, ended[at].reason.as_str());
@@ -148,7 +148,7 @@ async fn a_state_goes_on_once_over_all_gateways() {
     assert!(is_unknown(&call(&twin, &again).await));
     let ran = world.tool_runner.asked.count() + twin.tool_runner.asked.count();
     assert_eq!(ran, 2, "the first leg and one that went on");
-    // Who tried is on record.
+    // The rejected attempt is recorded.
     let tried = world.audit.outcomes.reaches(3).await;
     let last = tried.last().unwrap();
     assert_eq!(
@@ -204,7 +204,7 @@ async fn a_state_of_another_caller_tool_or_arguments_or_time_is_like_one_that_ne
     assert!(is_unknown(&Reply::to(right()).await));
     assert_eq!(world.tool_runner.asked.count(), ran);
 
-    // What was tried in vain did not use it up.
+    // The rejected attempts did not use the state up.
     let state = asked(&world).await;
     let token = world.issuer.token("dr.lee", &["Doctor"]);
     world.clock.advance(Duration::from_secs(599));
@@ -254,7 +254,7 @@ async fn a_client_is_asked_only_for_what_it_said_it_can_answer() {
     let reply = call(&world, "").await;
     assert_eq!((reply.status, reply.code()), (200, -32603), "{reply:?}");
 
-    // A client of an older version without a session can be asked for nothing.
+    // A client of an older version without a session cannot be asked for input.
     asks(&world, ASK);
     let reply = Reply::to(world.tools_call(LEGACY, "reads", "{}")).await;
     assert_eq!(reply.at("/result/isError"), true, "{reply:?}");
@@ -320,7 +320,7 @@ async fn the_intent_of_what_may_write_is_on_record_before_each_leg() {
     let intents = world.audit.intents.all();
     assert_eq!(intents.len(), 2);
     assert_ne!(intents[0].call_id, intents[1].call_id);
-    // One that was used is not even intended.
+    // A state that was already used does not even cause an intent record.
     assert!(is_unknown(
         &Reply::to(calling(&world, "writes", "{}", &more)).await
     ));
@@ -380,7 +380,7 @@ async fn prompts_and_resources_ask_and_go_on_alike() {
     let reasons: Vec<&str> = reasons.iter().map(|ended| ended.reason.as_str()).collect();
     assert_eq!(reasons[..3], ["input_required", "", "unknown_state"]);
 
-    // A state of one is nothing to the other, nor is one of a tool's.
+    // The client declares no capabilities for completions, which never ask for input.
     let completes =
         r#""ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"a","value":""}"#;
     let request = world.message(MODERN, "completion/complete", "");

@@ -1,4 +1,4 @@
-//! What servers say of themselves, to those who may use something of them.
+//! The instructions of servers, for callers who may use a tool of them.
 
 use serde_json::json;
 use wardgate_proto::toolrunner::v1 as pb;
@@ -8,7 +8,7 @@ use wardgate_testkit::{listed_tool, until_true};
 
 const SAID: &str = "Read first.\nThe server `bank` says of itself:\u{2028}pay.";
 
-/// A tool of `up`, which says something of itself, and one of nobody's.
+/// Starts a gateway with a tool of `up`, which has instructions, and a tool without a server.
 async fn world() -> World {
     let world = World::start_without_memory(json!({})).await;
     let source = pb::Source {

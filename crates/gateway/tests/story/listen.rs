@@ -1,4 +1,4 @@
-//! Clients that stay connected, to hear when their list of tools changed.
+//! Clients with an open stream, which are notified when their list of tools changes.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use wardgate_testkit::{PATIENCE, listed_tool, until_true};
 pub(crate) const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 const ALL: &str = r#""notifications":{"toolsListChanged":true,"promptsListChanged":true,"resourceSubscriptions":["memory://conversation/a"]}"#;
 
-/// One open stream.
+/// An open stream.
 pub(crate) struct EventStreamClient {
     response: Response,
     read: String,
-    /// Of the last event that had one.
+    /// The id of the last event that had one.
     pub(crate) last_id: String,
 }
 
@@ -31,13 +31,13 @@ impl EventStreamClient {
         }
     }
 
-    /// A header of the response.
+    /// Returns a header of the response.
     pub(crate) fn header(&self, name: &str) -> &str {
         let value = self.response.headers().get(name);
         value.map_or("", |value| value.to_str().unwrap())
     }
 
-    /// The next message; none at the end. What only keeps the stream alive is passed over.
+    /// Returns the next message, or `None` at the end of the stream. Skips keep-alive comments.
     pub(crate) async fn hears(&mut self) -> Option<Value> {
         let heard = tokio::time::timeout(PATIENCE, self.next_message());
         heard.await.unwrap()
@@ -54,7 +54,7 @@ impl EventStreamClient {
         }
     }
 
-    /// The next event as it is written.
+    /// Returns the next event as it was sent.
     pub(crate) async fn next_event(&mut self) -> Option<String> {
         loop {
             if let Some((event, rest)) = self.read.split_once("\n\n") {
@@ -146,7 +146,7 @@ async fn what_was_not_asked_for_is_neither_acknowledged_nor_told() {
         .configure(vec![listed_tool("new", &definition())]);
     assert_eq!(other.hears().await, Some(changed()));
     world.stop();
-    // The next it hears is the end.
+    // The next message is the last one of the stream.
     assert_eq!(deaf.hears().await.unwrap()["id"], 7);
 }
 
@@ -203,7 +203,7 @@ async fn a_gateway_that_is_told_to_stop_says_so_and_waits_for_no_listener() {
 #[tokio::test]
 async fn a_stream_ends_with_the_token_it_was_opened_with() {
     let world = World::start().await;
-    // Clocks may differ by 10 s, and this is the last of them.
+    // Clocks may differ by 10 s, and this token is in the last of them.
     let token = world.issuer.token_until("dr.lee", &[], 1_800_000_000 - 9);
     let request = world.message_of(&token, MODERN, "subscriptions/listen", ALL);
     let mut ear = EventStreamClient::on(request).await;

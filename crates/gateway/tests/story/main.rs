@@ -1,4 +1,4 @@
-//! What the gateway promises, over real HTTP, among neighbours that do as they are told.
+//! The behavior of the gateway over real HTTP, with fake neighbouring services.
 //!
 //! ```text
 //!  test ──HTTP──▶ gateway ──local links──▶ wardgate_testkit::{FakePolicy, FakeToolRunner, FakeAudit, FakeMemory}

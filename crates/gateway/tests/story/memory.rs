@@ -11,7 +11,7 @@ use wardgate_rpc::Readiness;
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World, definition};
 use wardgate_testkit::{listed_tool, until_true};
 
-/// A request of `dr.lee`; `params` is an object.
+/// Creates a request of `dr.lee`. `params` is an object.
 pub(crate) fn ask(world: &World, version: &str, method: &str, params: &Value) -> RequestBuilder {
     ask_as(world, &world.token, version, method, params)
 }
@@ -246,7 +246,7 @@ async fn a_turn_is_added_whole_and_read_back() {
     );
 }
 
-/// What `dr.lee` hears when adding a result of `tool`.
+/// Returns the answer to `dr.lee` for the addition of a result of `tool`.
 async fn result_of(world: &World, tool: &str) -> Reply {
     let params = json!({
         "conversation_id": "c", "role": "tool", "content": "a row",

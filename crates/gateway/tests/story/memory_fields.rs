@@ -1,11 +1,11 @@
-//! What the methods of the memory take, and how they refuse what does not fit: by the name of the field.
+//! The parameters of the memory methods. An error for an invalid parameter names its field.
 
 use serde_json::{Value, json};
 
 use crate::memory::ask;
 use crate::world::{LEGACY, Reply, World};
 
-/// That each of these is refused by that name, before anyone is asked.
+/// Checks that each request is refused with an error that contains the name, before the memory service is asked.
 async fn are_refused(cases: impl IntoIterator<Item = (&str, Value, &str)>) {
     let world = World::start().await;
     for (method, params, named) in cases {

@@ -1,4 +1,4 @@
-//! The JSON-RPC line: versions, ids, batches, notifications, and every way to get a message wrong.
+//! The JSON-RPC layer: versions, ids, batches, notifications, and invalid messages.
 
 use std::fmt::Write;
 

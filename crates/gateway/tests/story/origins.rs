@@ -1,4 +1,4 @@
-//! Whose name a request is for, and which pages may call: `Host`, `Origin`, CORS.
+//! The `Host` and `Origin` of requests, and CORS.
 
 use reqwest::Method;
 use serde_json::json;
@@ -17,7 +17,7 @@ async fn a_host_that_is_not_ours_is_refused_however_it_is_written() {
         ("/mcp", "Host: evil.example\r\n", 403),
         ("/mcp", "Host: localhost\r\nHost: evil.example\r\n", 403),
         ("/mcp", "", 403),
-        // The target's own host counts, whatever the header says (RFC 9112 §3.2.2).
+        // The host of the request target takes precedence over the header (RFC 9112 §3.2.2).
         ("http://evil.example/mcp", "Host: localhost\r\n", 403),
     ] {
         let mut stream = TcpStream::connect(world.address).await.unwrap();
@@ -52,7 +52,7 @@ async fn http_2_is_served_like_http_1() {
     let response = post(world.url("/mcp")).send().await.unwrap();
     assert_eq!(response.version(), reqwest::Version::HTTP_2);
     assert_eq!(response.status(), 200, "{:?}", response.text().await);
-    // A name that is not ours is refused there too.
+    // A foreign host name is refused over HTTP/2 too.
     let rebound = reqwest::Client::builder()
         .no_proxy()
         .http2_prior_knowledge()
@@ -66,7 +66,7 @@ async fn http_2_is_served_like_http_1() {
     );
 }
 
-/// A browser's question before a page of `origin` may call.
+/// Sends the preflight request of a browser for a page of `origin`.
 async fn preflight(world: &World, origin: &str) -> Reply {
     let request = world
         .http
@@ -106,7 +106,7 @@ async fn pages_of_a_welcome_origin_may_call_and_read_the_answer() {
             assert!(headers.contains(needed), "{needed} in {headers}");
         }
         assert!(!headers.contains("x-other") && !headers.contains("param-a"));
-        // The answers can be read, refusals and their way to a token included.
+        // The page can read the answers, including refusals and their challenge.
         let called = world
             .tools_call(MODERN, "reads", "{}")
             .header("origin", origin);
@@ -146,7 +146,7 @@ async fn pages_of_a_foreign_origin_may_neither_call_nor_read() {
         }
     }
     assert_eq!(world.policy.asked.count(), 0);
-    // Without an origin it is no page of a browser.
+    // A request without an Origin header does not come from a browser's page.
     let plain = Reply::to(world.tools_call(MODERN, "reads", "{}")).await;
     assert_eq!(plain.header("access-control-allow-origin"), "");
 }

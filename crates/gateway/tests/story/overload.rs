@@ -1,4 +1,4 @@
-//! A gateway that is asked for more than it can do turns away what is too much, before anything of it began.
+//! An overloaded gateway rejects excess requests before any of their work begins.
 
 use serde_json::json;
 use wardgate_domain::Status;
@@ -14,13 +14,13 @@ use crate::sessions::{begin_with, within};
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World};
 use wardgate_testkit::{PolicyAnswer, RunBehavior};
 
-/// A gateway that works on one request at a time.
+/// Starts a gateway that processes one request at a time.
 async fn busy_at_once() -> World {
     let one = json!({ "min": 1, "max": 1, "initial": 1, "queue": 0 });
     World::start_with(json!({ "concurrency": one })).await
 }
 
-/// The same, while it does.
+/// Starts a gateway that processes one request at a time, and is busy with one.
 async fn busy() -> World {
     let world = busy_at_once().await;
     world.tool_runner.next([RunBehavior::Hang]);
@@ -57,7 +57,7 @@ async fn what_is_too_much_is_turned_away_before_anything_of_it_began() {
     assert_eq!(world.audit.intents.count(), intents);
     assert_eq!(world.tool_runner.asked.count(), 1);
     assert_eq!(world.memory.asked.count(), 0);
-    // Nor is it forgotten: how many there were is on record, by whom.
+    // The number of rejected requests and their subject are recorded.
     let is_counted = |all: &[wardgate_domain::Refusals]| {
         let counts = all.iter().flat_map(|window| &window.counts);
         let shed = counts.filter(|it| it.reason == "overloaded" && it.subject == "dr.lee");
@@ -135,7 +135,7 @@ async fn a_call_that_waits_for_a_person_takes_no_place() {
     assert_eq!(asked["method"], "elicitation/create");
 
     assert!(world.call("reads").await.is_released());
-    // What has begun is not turned away, however much there is to do meanwhile.
+    // A call that has begun is not rejected, even if the gateway is busy meanwhile.
     world.tool_runner.next([RunBehavior::Hang]);
     world.calling(MODERN, "reads");
     world.tool_runner.asked.reaches(3).await;
@@ -157,7 +157,7 @@ async fn what_a_neighbour_turns_away_may_be_tried_again_and_is_on_record() {
     assert!(is_turned_away(&reply), "{reply:?}");
     assert_eq!(world.audit.intents.count(), 0);
     world.policy.says(PolicyAnswer::Allow);
-    // It did not run, and it is known that it did not.
+    // The call did not run, and the outcome says so.
     world
         .tool_runner
         .next([RunBehavior::Fail(ErrorReason::Overloaded)]);
@@ -211,7 +211,7 @@ async fn a_caller_who_makes_more_requests_than_one_may_is_told_when_to_come_back
     }
     assert_eq!(world.policy.asked.count(), decisions);
     assert_eq!(world.audit.attempts.count(), records, "it fills no record");
-    // What is no work passes, and others are not concerned.
+    // Requests that need no slot are admitted, and other callers are not limited.
     let ping = Reply::to(world.message(LEGACY, "ping", "")).await;
     assert_eq!(ping.status, 200);
     let other = world.issuer.token("dr.kim", &["Doctor"]);
@@ -254,14 +254,14 @@ async fn a_quota_that_is_used_up_refuses_authorized_requests_by_its_name_and_the
         assert!(reply.header("retry-after").parse::<u64>().unwrap() > 60);
         assert_eq!(world.audit.attempts.count(), records + 1);
     }
-    // Another tool, and another person, have what is theirs.
+    // Another tool and another person have separate quotas.
     assert!(world.call("writes").await.is_released());
     let other = world.issuer.token("dr.kim", &["Doctor"]);
     let other = Reply::to(world.tools_call_of(&other, MODERN, "reads", "{}")).await;
     assert!(other.is_released(), "{other:?}");
 }
 
-/// `RateLimit-Policy` and `RateLimit`.
+/// Returns the headers `RateLimit-Policy` and `RateLimit`.
 fn limit_headers(reply: &Reply) -> (&str, &str) {
     (reply.header("ratelimit-policy"), reply.header("ratelimit"))
 }
@@ -284,7 +284,7 @@ async fn an_answer_says_which_limits_counted_its_request_and_what_is_left_of_the
     let ping = Reply::to(world.message(LEGACY, "ping", "")).await;
     assert_eq!(limit_headers(&ping), ("", ""), "nothing counts it");
 
-    // Of a batch the least that was left.
+    // A batch reports the smallest remaining quota of its messages.
     let one = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
     let batch = world.message(OLDEST, "ping", "");
     let batch = Reply::to(batch.body(format!("[{one},{one}]"))).await;
@@ -313,7 +313,7 @@ async fn a_refusal_names_the_quota_that_is_used_up() {
     let left = format!(r#""writes";r=0;t={}"#, refused.header("retry-after"));
     let policy = r#""writes";q=1;w=86400"#;
     assert_eq!(limit_headers(&refused), (policy, left.as_str()));
-    // The plain endpoint says the same, and what was refused costs nothing in the other quota.
+    // The plain endpoint sends the same headers, and the refused request used nothing of the other quota.
     let request = world
         .http
         .post(world.url("/message"))

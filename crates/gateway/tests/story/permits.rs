@@ -1,4 +1,4 @@
-//! Which permits are used again.
+//! Reuse of permits.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use wardgate_domain::Status;
 use crate::world::{MODERN, Reply, World};
 use wardgate_testkit::{PolicyAnswer, RunBehavior, until_true};
 
-/// Calls `tool` and gives how often the policy was asked for it.
+/// Calls `tool`, and returns how often the policy service was asked.
 async fn asked(world: &World, tool: &str) -> usize {
     let before = world.policy.asked.count();
     let reply = world.call(tool).await;
@@ -15,7 +15,7 @@ async fn asked(world: &World, tool: &str) -> usize {
     world.policy.asked.count() - before
 }
 
-/// Calls until a permit is used again: from then on the gateway knows the policy version in force.
+/// Calls until a permit is reused. From then on the gateway knows the policy version in force.
 async fn settle(world: &World) {
     until_true("a permit is used again", async || {
         asked(world, "slow").await == 0
@@ -31,12 +31,12 @@ async fn a_reusable_permit_is_used_again_while_the_policy_stays_the_same() {
     for _ in 0..5 {
         assert_eq!(asked(&world, "reads").await, 0);
     }
-    // The same tool under another name, with other arguments.
+    // The same tool under its alias, and with other arguments.
     assert_eq!(asked(&world, "reads_alias").await, 0);
     let other = world.tools_call(MODERN, "reads", r#"{"n":2}"#);
     assert!(Reply::to(other).await.is_released());
     assert_eq!(asked(&world, "reads").await, 0);
-    // Another tool needs its own.
+    // Another tool needs another permit.
     assert_eq!(asked(&world, "writes").await, 1);
 }
 
@@ -66,7 +66,7 @@ async fn no_permit_outlives_the_policy_it_was_given_under() {
         asked(&world, "reads").await == 1
     })
     .await;
-    // Under the new policy its permits are kept as well.
+    // Permits of the new policy version are cached as well.
     assert_eq!(asked(&world, "reads").await, 0);
 }
 
@@ -147,13 +147,13 @@ async fn a_kept_permit_that_is_refused_costs_one_new_decision_and_one_more_run()
     };
     assert_eq!(refused.call_id, accepted.call_id);
     assert_ne!(refused.permit, accepted.permit);
-    // One intent for the call, and the outcome names the permit that it ran under.
+    // There is one intent for the call, and the outcome names the permit under which it ran.
     assert_eq!(world.audit.intents.count(), 2);
     let outcome = world.audit.outcomes.all().pop().unwrap();
     let intent = world.audit.intents.all().pop().unwrap();
     assert_eq!(intent.call_id, outcome.call.call_id);
     assert_ne!(intent.permit_id, outcome.call.permit_id);
-    // The new permit is kept in place of the refused one.
+    // The new permit replaces the refused one in the cache.
     assert_eq!(asked(&world, "writes").await, 0);
 }
 

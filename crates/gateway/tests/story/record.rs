@@ -1,4 +1,4 @@
-//! No record, no result.
+//! Nothing is released without a record.
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,10 @@ use wardgate_rpc::Readiness;
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World};
 use wardgate_testkit::{AppendBehavior, PolicyAnswer, RunBehavior};
 
-/// The longest that a call without a durable record takes on any machine. Where nothing is slow it takes a second, which
-/// the gateway's audit log asserts of its limits when it is compiled.
+/// Maximum time of a call without a durable record, on any machine. On a fast machine it takes at most a second, which the
+/// gateway's audit log asserts about its limits at compile time.
 const IN_TIME: Duration = Duration::from_secs(10);
-/// A look at what must not happen.
+/// Time to observe that something does not happen.
 const A_WHILE: Duration = Duration::from_millis(150);
 
 #[tokio::test]
@@ -120,7 +120,7 @@ async fn a5_a_record_that_hangs_ends_the_call_in_time_and_no_result_leaves() {
 #[tokio::test]
 async fn a_record_that_fails_late_and_then_hangs_ends_the_call_in_time_too() {
     let world = World::start().await;
-    // The first failure comes soon enough for a second attempt, the second does not.
+    // After the first failure there is enough time for a second attempt, after the second one there is not.
     for late in [80, 600] {
         let late = AppendBehavior::FailAfter(Duration::from_millis(late));
         world.audit.next([late, AppendBehavior::Hang]);
@@ -220,7 +220,7 @@ async fn a1_a_tool_whose_intent_fails_never_runs() {
     assert_eq!((reply.status, reply.code()), (200, -32603));
     reply.failed_call();
     assert_eq!(world.tool_runner.asked.count(), 0);
-    // The call is over: no outcome is owed for what is not on record to have begun.
+    // The call is over, and needs no outcome because its intent was not recorded.
     assert_eq!(world.audit.attempts.count(), 2);
     assert_eq!(
         world.audit.intents.count() + world.audit.outcomes.count(),
@@ -242,7 +242,7 @@ async fn a_record_lost_while_the_tool_runs_withholds_the_result() {
     assert!(!reply.is_released());
 }
 
-/// A call that its agent states to have refused for `reason`, which is JSON.
+/// Creates a call that its agent refused for `reason`, which is JSON.
 fn refused_call(world: &World, path: &str, tool: &str, reason: &str) -> reqwest::RequestBuilder {
     let params = format!(
         r#""name":"{tool}","_meta":{{"io.modelcontextprotocol/protocolVersion":"{MODERN}","io.modelcontextprotocol/clientCapabilities":{{}},"dev.wardgate/refusedByAgent":{reason}}}"#
@@ -283,7 +283,7 @@ async fn a_call_that_its_agent_refused_is_on_record_and_neither_decided_nor_run(
             (refusal.status(), refusal.as_str())
         );
         assert_eq!(outcome.call.subject, "dr.lee");
-        // A model may write anything as a name: only that of a tool is on record.
+        // A model may write anything as a name, so the record has the name only if it is that of a tool.
         let named = if *tool == "reads" { tool } else { NOT_A_NAME };
         assert_eq!(outcome.call.requested_tool, named);
         assert!(outcome.call.decision_id.is_none());
@@ -314,12 +314,12 @@ async fn a_refusal_that_its_agent_reports_again_is_on_record_once_for_each_calle
             report(&world, &world.token, key).await;
             report(&world, &other, key).await;
         }
-        // Another gateway knows what the first has recorded.
+        // Another gateway knows what the first one has recorded.
         report(&twin, &world.token, "one").await;
     }
     assert_eq!(world.audit.attempts.count(), 4);
     assert_eq!(twin.audit.attempts.count(), 0);
-    // What could not be recorded is no record.
+    // A report whose record failed is not marked as recorded.
     world.audit.fails_after(Duration::ZERO);
     let lost = refused_call(&world, "/mcp", "reads", r#""in_data""#);
     let lost = Reply::to(lost.header("idempotency-key", "three")).await;

@@ -1,4 +1,4 @@
-//! Requests that never became a call: counted, and recorded once a second.
+//! Requests that never became a call. They are counted, and recorded once a second.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use wardgate_domain::{Clock, Refusals};
 use crate::world::{MODERN, OLDEST, Reply, World};
 use wardgate_testkit::PATIENCE;
 
-/// Everything on record, summed up: reason and subject to count.
+/// Returns the recorded counts by reason and subject.
 fn counts(windows: &[Refusals]) -> BTreeMap<(String, String), u64> {
     let mut counts = BTreeMap::new();
     for count in windows.iter().flat_map(|window| &window.counts) {
@@ -35,7 +35,7 @@ async fn a3_refused_requests_are_recorded_as_counts_not_one_by_one() {
         refuse(&world, &expired).await;
     }
     refuse(&world, "garbage").await;
-    // Who is known is named; what was read is named too.
+    // The caller of the following requests is known, so their counts have its subject.
     Reply::to(world.message(MODERN, "tools/list", "").body("{")).await;
     Reply::to(world.message(MODERN, "prompts/list", "")).await;
     Reply::to(world.http.get(world.url("/mcp")).bearer_auth(&world.token)).await;
@@ -91,7 +91,7 @@ async fn counts_that_cannot_be_recorded_are_kept_until_they_can() {
     refuse(&world, "garbage").await;
     world.audit.refusal_attempts.reaches(1).await;
     refuse(&world, "garbage").await;
-    // It failed at once, was tried again as a retry, and both again in the next second.
+    // The append failed, was repeated, and the same happened a second later.
     world.audit.refusal_attempts.reaches(4).await;
     assert_eq!(world.audit.refusals.count(), 0);
     world.clock.advance(Duration::from_secs(30));
@@ -115,7 +115,7 @@ async fn a_flood_of_different_refusals_stays_bounded_while_the_record_is_away() 
     world.audit.fails_after(Duration::from_millis(700));
     refuse(&world, "garbage").await;
     for round in 1..=2 {
-        // While one attempt to record what was counted fails, others are counted anew.
+        // While the attempt to record the counts fails, further requests are refused.
         world.audit.refusal_attempts.reaches(round).await;
         for caller in 0..200 {
             let token = world.issuer.token(&format!("caller-{round}-{caller}"), &[]);
@@ -127,7 +127,7 @@ async fn a_flood_of_different_refusals_stays_bounded_while_the_record_is_away() 
     world.audit.recovers();
     let windows = world.audit.refusals.until(|all| total(all) >= 401).await;
     assert_eq!(total(&windows), 401, "none is lost");
-    // 256 kinds, and one for what came on top of each of the two reasons.
+    // 256 kinds, and one for the remaining refusals of each of the two reasons.
     let kinds = counts(&windows).len();
     assert!(kinds <= 258, "{kinds}");
 }
@@ -135,7 +135,7 @@ async fn a_flood_of_different_refusals_stays_bounded_while_the_record_is_away() 
 #[tokio::test]
 async fn a3_what_is_only_counted_when_the_gateway_stops_is_recorded_first() {
     let world = World::start().await;
-    // Just after a window was recorded, so that the next is a second away.
+    // A window was just recorded, so that the next one is a second away.
     refuse(&world, "garbage").await;
     world.audit.refusals.reaches(1).await;
     refuse(&world, "garbage").await;

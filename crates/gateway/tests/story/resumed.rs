@@ -1,4 +1,4 @@
-//! Answers that became streams, for clients that lost them.
+//! Answers as streams that clients lost and resume.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use wardgate_testkit::PolicyAnswer;
 
 const VERSIONS: [&str; 3] = [OLDEST, "2025-06-18", LEGACY];
 
-/// A call that wants to hear of its progress, in a session.
+/// Creates a call with a progress token in a session.
 pub(crate) fn call(
     world: &World,
     version: &str,
@@ -95,7 +95,7 @@ async fn without_a_session_or_a_word_before_the_answer_nothing_has_an_id() {
     );
 }
 
-/// The same call by a client that prefers streams.
+/// Creates the same call by a client that prefers streams.
 fn call_for_stream(world: &World, version: &str, session: &str) -> reqwest::Request {
     let mut request = call(world, version, session, "reads", 7).build().unwrap();
     let prefers_streams = "text/event-stream, application/json".parse().unwrap();
@@ -165,7 +165,7 @@ async fn what_a_client_missed_it_hears_at_any_gateway_and_nothing_twice() {
         let mut ear = EventStreamClient::on(call(&world, version, &session, "reads", 7)).await;
         assert_eq!(steps(&ear.hears().await.unwrap()), "1");
         let last = ear.last_id.clone();
-        // Another call of the session says something on a stream of its own.
+        // Another call of the session has a separate stream.
         other.unbounded_send(progress(5.0, 9.0, "")).unwrap();
         let mut others = EventStreamClient::on(call(&world, version, &session, "reads", 8)).await;
         assert_eq!(steps(&others.hears().await.unwrap()), "5");
@@ -249,7 +249,7 @@ async fn nothing_a_client_heard_is_stored_in_clear() {
     }
 }
 
-/// The place in an answer of which the end is still to be heard.
+/// Makes a call whose stream is lost before the answer, and returns the id of its last event.
 async fn broken_off(world: &World, session: &str) -> String {
     let tool = world.tool_runner.live();
     tool.unbounded_send(progress(1.0, 2.0, "")).unwrap();
@@ -316,7 +316,7 @@ async fn who_would_see_something_else_of_it_by_now_gets_nothing_of_what_was_held
 async fn who_may_no_longer_call_hears_nothing_more_of_a_call_that_goes_on() {
     let world = World::start().await;
     let twin = world.twin().await;
-    // None is kept for another decision.
+    // The permit expires so soon that it is not reused for another decision.
     twin.policy.permits_last(Duration::from_secs(1));
     let session = begin(&world, LEGACY).await;
     let tool = world.tool_runner.live();

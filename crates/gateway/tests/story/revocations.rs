@@ -31,7 +31,7 @@ async fn lift(world: &World, params: &Value) {
     assert_eq!((removed.status, removed.code()), (200, 0), "{removed:?}");
 }
 
-/// The status of a list of tools, and why it was refused.
+/// Returns the status of a `tools/list` request, and the challenge if it was refused.
 async fn list_tools(world: &World, token: &str) -> (u16, String) {
     let reply = Reply::to(world.message_of(token, MODERN, "tools/list", "")).await;
     let challenge = if reply.status == 200 {

@@ -1,4 +1,4 @@
-//! Sessions of Streamable HTTP before 2026-07-28, at one gateway and at two.
+//! Sessions of Streamable HTTP before 2026-07-28, with one gateway and with two.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn initialize(world: &World, version: &str, capabilities: &Value) -> RequestBuil
     world.message(version, "initialize", &params)
 }
 
-/// The id of a new session.
+/// Begins a session, and returns its id.
 pub(crate) async fn begin(world: &World, version: &str) -> String {
     begin_with(world, version, &json!({})).await
 }
@@ -29,14 +29,14 @@ pub(crate) async fn begin_with(world: &World, version: &str, capabilities: &Valu
     reply.header("mcp-session-id").to_owned()
 }
 
-/// The id of a new session of whoever has `token`.
+/// Begins a session for the holder of `token`, and returns its id.
 pub(crate) async fn begin_as(world: &World, token: &str, version: &str) -> String {
     let params = format!(r#""protocolVersion":"{version}","capabilities":{{}}"#);
     let reply = Reply::to(world.message_of(token, version, "initialize", &params)).await;
     reply.header("mcp-session-id").to_owned()
 }
 
-/// A request in a session.
+/// Adds the session to a request.
 pub(crate) fn within(request: RequestBuilder, session: &str) -> RequestBuilder {
     request.header("mcp-session-id", session)
 }
@@ -310,7 +310,7 @@ async fn whoever_comes_back_with_an_event_hears_that_all_may_have_changed() {
         add(&twin, "a", "user", "hello").await;
         let updated = back.hears().await.unwrap();
         assert_eq!(updated["params"]["uri"], "memory://conversation/a");
-        // An event of one session is none of another.
+        // The id of an event is valid in its own session only.
         let other = begin(&world, version).await;
         let other = within(get(&world, "/mcp", Some(version)), &other);
         let reply = Reply::to(other.header("last-event-id", &id)).await;

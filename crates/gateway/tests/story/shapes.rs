@@ -1,4 +1,4 @@
-//! What results look like on the wire, for clients of every version.
+//! The format of results for clients of every version.
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use wardgate_proto::toolrunner::v1 as pb;
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World};
 use wardgate_testkit::{PolicyAnswer, RunBehavior, listed_tool, tool_result, until_true};
 
-/// A body with what differs from run to run named instead: ids, digests, our own version.
+/// Returns the body with placeholders for values that differ between runs: ids, digests and the version of the gateway.
 pub(crate) async fn shown(request: reqwest::RequestBuilder) -> Value {
     let reply = Reply::to(request).await;
     let mut body = reply.json();
@@ -16,7 +16,7 @@ pub(crate) async fn shown(request: reqwest::RequestBuilder) -> Value {
     json!([reply.status, body])
 }
 
-/// The JSON of `value` with its numbers as they are.
+/// Returns the JSON of `value` with its numbers unchanged.
 pub(crate) fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap()
 }
@@ -130,14 +130,14 @@ async fn initialize() {
       }
     ]
     "##);
-    // Every version with a handshake is taken up; of others the newest that has one is offered.
+    // Every version with a handshake is accepted. For any other version the newest of them is offered.
     for version in [LEGACY, "2025-06-18", OLDEST] {
         let answer = initialize(version).await;
         assert_eq!(answer[1]["result"]["protocolVersion"], version);
         let mut same = answer.clone();
         same[1]["result"]["protocolVersion"] = LEGACY.into();
         if version == OLDEST {
-            // Nothing has a title there.
+            // That version has no titles.
             same[1]["result"]["serverInfo"]["title"] = "Wardgate".into();
         }
         assert_eq!(same, newest);

@@ -1,4 +1,4 @@
-//! Skills of sources: announced, listed and given to whoever may read what they are made of.
+//! Skills of sources: announced, listed and returned to callers who may read their files.
 
 use serde_json::{Value, json};
 use wardgate_domain::{ColumnTier, OfferKind, ToolFacts};
@@ -23,7 +23,7 @@ fn facts() -> ToolFacts {
     }
 }
 
-/// What lies at a path, as clients know it, in the view of everything or in the source's own.
+/// Returns the URI of a path: in the view of the source if `own`, otherwise in the view of everything.
 fn uri(own: bool, path: &str) -> String {
     let source = if own { "" } else { "notes/" };
     format!("skill://{source}{path}")
@@ -38,7 +38,7 @@ fn skill(own: bool, name: &str) -> Value {
     })
 }
 
-/// The source `notes` with so many skills; it reads directories where `directories`.
+/// Offers the source `notes` with this number of skills. It can read directories if `directories` is true.
 async fn offer(world: &World, skills: usize, directories: bool) {
     let source = pb::Source {
         name: "notes".to_owned(),
@@ -142,7 +142,7 @@ async fn the_extension_is_announced_where_there_are_any_and_only_in_the_version_
         let older = Reply::to(ask(&world, LEGACY, method, &json!({ "uri": "a:b" }))).await;
         assert_eq!(older.code(), -32601, "{method}");
     }
-    // Without a reader of directories there is no such method.
+    // Without support for directories there is no such method.
     offer(&world, 1, false).await;
     until_true("the gateway knows it", async || {
         let discovered = at(&world, "/mcp", "server/discover", &json!({})).await;
@@ -337,7 +337,7 @@ async fn a_directory_shows_what_may_be_read_and_goes_on_for_its_caller_alone() {
         assert_eq!(asked.cursor.as_deref(), Some("the servers own"));
         let outcome = world.audit.outcomes.all().pop().unwrap();
         assert_eq!(outcome.call.method, METHODS[2]);
-        // Of another directory, another caller's, or nobody's.
+        // A cursor of another directory and an invalid cursor are refused.
         let before = world.tool_runner.got.count();
         for (uri, cursor) in [
             (uri(own, "s001"), next.clone()),

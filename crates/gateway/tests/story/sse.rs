@@ -1,4 +1,4 @@
-//! HTTP+SSE: a stream for answers, and an address to send messages to (2024-11-05).
+//! HTTP+SSE (2024-11-05): a stream for answers, and an address for messages.
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Opens a stream, and agrees on `version`.
+    /// Opens a stream, and negotiates `version`.
     pub(crate) async fn of(world: &World, version: &str) -> Self {
         Self::able(world, version, json!({})).await
     }
 
-    /// The same with a client of these capabilities.
+    /// Opens a stream for a client with these capabilities, and negotiates `version`.
     pub(crate) async fn able(world: &World, version: &str, capabilities: Value) -> Self {
         let mut client = Self::silent(world).await;
         let hello = json!({ "protocolVersion": version, "capabilities": capabilities });
@@ -32,7 +32,7 @@ impl Client {
         client
     }
 
-    /// Opens a stream, and says nothing yet.
+    /// Opens a stream, and sends nothing yet.
     async fn silent(world: &World) -> Self {
         let mut ear =
             EventStreamClient::on(world.http.get(world.url("/sse")).bearer_auth(&world.token))
@@ -56,13 +56,13 @@ impl Client {
         request.bearer_auth(token).body(message.to_string())
     }
 
-    /// Posts a message at `world`, which takes it.
+    /// Sends a message to `world`, which accepts it.
     pub(crate) async fn say(&self, world: &World, message: &Value) {
         let reply = Reply::to(self.post(world, message)).await;
         assert_eq!((reply.status, reply.text.as_str()), (202, ""), "{message}");
     }
 
-    /// Says a request, and gives what comes next.
+    /// Sends a request, and returns the next message.
     pub(crate) async fn ask(&mut self, world: &World, method: &str, params: &Value) -> Value {
         self.say(world, &request(7, method, params)).await;
         self.ear.hears().await.unwrap()
@@ -124,7 +124,7 @@ async fn a_later_version_with_a_handshake_is_spoken_there_too() {
         let structured = called["result"].get("structuredContent").is_some();
         assert_eq!(structured, agreed > "2025-03-26", "{asked}");
     }
-    // Over Streamable HTTP there is no 2024-11-05.
+    // Streamable HTTP does not support 2024-11-05.
     let hello = r#""protocolVersion":"2024-11-05","capabilities":{}"#;
     let answer = Reply::to(world.message("2025-11-25", "initialize", hello)).await;
     assert_eq!(answer.at("/result/protocolVersion"), "2025-11-25");
@@ -151,7 +151,7 @@ async fn a_cancelled_call_is_ended_recorded_and_not_answered() {
     let call = request(3, "tools/call", &json!({ "name": "writes" }));
     client.say(&world, &call).await;
     world.tool_runner.asked.reaches(1).await;
-    // Another session of the caller's has no call of this id.
+    // Another session of the same caller has no call with this id.
     let other = Client::of(&world, "2024-11-05").await;
     let cancel = json!({
         "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 3 },
@@ -195,7 +195,7 @@ async fn a_session_is_its_callers_alone() {
     assert_eq!(reply.status, 404);
     let reply = Reply::to(client.post_as(&world, "garbage", &ping())).await;
     assert_eq!(reply.status, 401);
-    // A renewed token is the same caller.
+    // The holder of a renewed token is the same caller.
     let renewed = world.issuer.token("dr.lee", &["Doctor", "Chief"]);
     let reply = Reply::to(client.post_as(&world, &renewed, &ping())).await;
     assert_eq!(reply.status, 202);
@@ -294,7 +294,7 @@ async fn a_message_at_another_replica_is_handed_to_the_one_with_the_stream() {
     let world = World::start().await;
     let twin = world.twin().await;
     let mut client = Client::of(&world, "2024-11-05").await;
-    // The twin's own clients are others; what it is asked with is the first one's token.
+    // The client posts its messages to the twin, with the token that it has for the first gateway.
     let post = |message: &Value| client.post_as(&twin, &world.token, message);
     let reply = Reply::to(post(&request(5, "tools/call", &json!({ "name": "reads" })))).await;
     assert_eq!((reply.status, reply.text.as_str()), (202, ""));
@@ -309,12 +309,12 @@ async fn a_message_at_another_replica_is_handed_to_the_one_with_the_stream() {
     assert_eq!(world.audit.outcome().await.call.client_ip, "127.0.0.1");
     assert_eq!(twin.tool_runner.asked.count(), 0);
 
-    // A message that was handed on once goes no further.
+    // A message that was relayed once is not relayed again.
     let marked = client.post_as(&twin, &world.token, &ping());
     let reply = Reply::to(marked.header("wardgate-relayed", "x")).await;
     assert_eq!(reply.status, 404);
 
-    // A replica that is gone took its streams with it.
+    // The streams of a replica end when it stops.
     let gone = client
         .post_as(&twin, &world.token, &ping())
         .build()

@@ -1,4 +1,4 @@
-//! Clients that hear of changed conversations.
+//! Clients that are notified of changed conversations.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ async fn listens(world: &World, notifications: Value) -> (EventStreamClient, Val
     (ear, acknowledged["params"]["notifications"].clone())
 }
 
-/// An older client's request about `id`, in the session of that name if there is one.
+/// Sends an older client's request about `id`, in `session` unless that is empty.
 async fn older(world: &World, method: &str, session: &str, id: &str) {
     let mut request = ask(world, LEGACY, method, &json!({ "uri": uri(id) }));
     if !session.is_empty() {
@@ -121,7 +121,7 @@ async fn an_older_client_subscribes_by_requests_of_their_own() {
         older(&world, METHODS[0], "", "a%20b").await;
         add(&world, "a b", "user", "hello").await;
         assert_eq!(ear.hears().await, Some(updated(&uri("a%20b"))), "{version}");
-        // Another stream of the same caller, perhaps on another replica, knows of it.
+        // Another stream of the same caller, perhaps at another replica, has the same subscriptions.
         let mut later = EventStreamClient::on(get(&world, "/mcp", Some(version))).await;
         add(&world, "a b", "user", "hello again").await;
         assert_eq!(later.hears().await, Some(updated(&uri("a%20b"))));
@@ -158,7 +158,7 @@ async fn what_went_unheard_while_the_memory_was_away_counts_as_changed() {
     let wanted = json!({ "resourceSubscriptions": [uri("a")], "toolsListChanged": true });
     let (mut ear, _) = listens(&world, wanted).await;
     older(&world, METHODS[0], "", "a").await;
-    // The stream cannot learn what it is about, and asks again.
+    // The stream cannot read its subscriptions, and tries again.
     world.memory.fails([ErrorReason::Unavailable]);
     let mut older_ear = EventStreamClient::on(get(&world, "/mcp", Some(LEGACY))).await;
     world
@@ -172,7 +172,7 @@ async fn what_went_unheard_while_the_memory_was_away_counts_as_changed() {
     assert_eq!(ear.hears().await, Some(of_subscription(updated(&uri("a")))));
     assert_eq!(older_ear.hears().await, Some(list_changed()));
     assert_eq!(older_ear.hears().await, Some(updated(&uri("a"))));
-    // Tools are told of all the while.
+    // Changes of tools are reported during all of this.
     world
         .tool_runner
         .configure(vec![listed_tool("new", &definition())]);
@@ -206,7 +206,7 @@ async fn what_cannot_be_subscribed_to_is_refused_by_name() {
             assert_eq!((reply.status, reply.code()), (200, -32602), "{reply:?}");
             assert!(reply.text.contains("`params.uri`"), "{reply:?}");
         }
-        // The version that has streams for it has no such requests, and the plain endpoint has no streams.
+        // The modern version has streams instead of these requests, and the plain endpoint has no streams.
         let reply = modern(&world, method, json!({ "uri": uri("a") })).await;
         assert_eq!((reply.status, reply.code()), (404, -32601), "{reply:?}");
         let body =

@@ -1,4 +1,4 @@
-//! Calls that become tasks of their servers, and what is asked about those.
+//! Calls that become tasks of their servers, and the requests about those tasks.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const ABOUT: &str = r#"{"status":"working","ttlMs":null, "x":1.10}"#;
 const ASK: &str =
     r#"{"who":{"method":"elicitation/create","params":{"message":"Who?","requestedSchema":{}}}}"#;
 
-/// The tools may become tasks; `near` has them too.
+/// Starts a gateway whose tools may become tasks. The toolset `near` has them too.
 async fn world() -> World {
     let world = World::start_without_memory(json!({})).await;
     configure(&world).await;
@@ -50,13 +50,13 @@ fn task(about: &str, kind: &str) -> pb::Task {
     }
 }
 
-/// What the next call comes to.
+/// Makes the next call become `task`.
 fn gives(world: &World, task: pb::Task) {
     let runs = world.tool_runner.live();
     runs.unbounded_send(Event::Task(task)).unwrap();
 }
 
-/// The same, of one that nobody knows any more.
+/// Makes the next request about a task fail.
 fn fails(world: &World, kind: &str) {
     let mut failed = tool_result("why it failed", &serde_json::Value::Null);
     failed.is_error = true;
@@ -67,7 +67,7 @@ fn fails(world: &World, kind: &str) {
     runs.unbounded_send(Event::Result(failed)).unwrap();
 }
 
-/// As a client that takes tasks and can fill in forms; `params` without braces.
+/// Returns the body of a request of a client that supports tasks and forms. `params` is written without braces.
 fn body(method: &str, params: &str) -> String {
     let able = r#"{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
     format!(
@@ -91,7 +91,7 @@ async fn ask(world: &World, method: &str, id: &str, more: &str) -> Reply {
     Reply::to(asking(world, &world.token, method, id, more)).await
 }
 
-/// A call that became a task, by the id that its client holds.
+/// Makes a call that becomes a task, and returns the id that its client receives.
 async fn begun(world: &World, tool: &str, arguments: &str) -> String {
     gives(world, task(ABOUT, "task"));
     id_of(&Reply::to(calling(world, tool, arguments)).await)
@@ -102,7 +102,7 @@ fn id_of(reply: &Reply) -> String {
     reply.at("/result/taskId").as_str().unwrap().to_owned()
 }
 
-/// The words for whatever is wrong with a task.
+/// Returns whether `reply` is the error for an unknown task.
 fn is_unknown(reply: &Reply) -> bool {
     reply.is_unknown("taskId")
 }
@@ -197,7 +197,7 @@ async fn a_task_of_another_caller_or_path_or_of_long_ago_is_like_one_that_never_
         );
     }
     assert_eq!(world.tool_runner.asked.count(), ran);
-    // One that its server knows no more, or whose definition is another now.
+    // The tool-runner reports `not_waiting` if the server no longer knows the task, or if the definition of its tool changed.
     fails(&world, "not_waiting");
     assert!(is_unknown(&ask(&world, "tasks/get", &id, "").await));
     world
@@ -239,7 +239,7 @@ async fn whoever_may_no_longer_make_the_call_has_no_such_task() {
         (Status::Denied, "tasks/cancel")
     );
 
-    // What is denied is these arguments alone.
+    // The policy denies only these arguments.
     world.policy.says(PolicyAnswer::AllowThese);
     world.policy.forbid(r#""n":2"#);
     assert!(is_unknown(&ask(&world, "tasks/get", &id, "").await));
@@ -320,7 +320,7 @@ async fn tasks_are_for_clients_that_declare_them_where_there_are_any() {
         let reply = ask(&world, removed, &id, "").await;
         assert_eq!((reply.status, reply.code()), (404, -32601), "{reply:?}");
     }
-    // One that runs as nothing else, for a client that takes none.
+    // A tool whose calls always become tasks, called by a client that supports none.
     fails(&world, "needs_tasks");
     let reply = world.call("reads").await;
     assert_eq!((reply.status, reply.code()), (400, -32021), "{reply:?}");
@@ -436,7 +436,7 @@ async fn whoever_listens_to_a_task_is_told_once_how_it_stands_and_each_time_on_r
     assert!(params["resultType"].is_null(), "{told}");
     assert_eq!(params["a\"b"], 1.10);
 
-    // It stood as before, and then it was done.
+    // The status was unchanged at the second poll, and completed at the third.
     let told = ear.hears().await.unwrap();
     assert_eq!(told["params"]["status"], "completed");
     assert_eq!(told["params"]["result"]["content"][0]["text"], "the result");
@@ -466,7 +466,7 @@ async fn whoever_may_no_longer_make_the_call_hears_no_more_of_its_task() {
     });
     let ended = world.audit.outcomes.reaches(3).await.pop().unwrap();
     assert_eq!(ended.status, Status::Denied);
-    // To be allowed again brings nothing back on this stream.
+    // If the caller is allowed again, this stream does not resume the task.
     world.policy.says(PolicyAnswer::AllowThese);
     configure_others(&world);
     let told = ear.hears().await.unwrap();
@@ -474,7 +474,7 @@ async fn whoever_may_no_longer_make_the_call_hears_no_more_of_its_task() {
     assert_eq!(world.tool_runner.asked.count(), ran);
 }
 
-/// A catalogue with one tool more.
+/// Adds a tool to the catalogue.
 fn configure_others(world: &World) {
     let tools = ["reads", "writes", "others"].map(|name| listed_tool(name, &definition()));
     world.tool_runner.configure(tools.to_vec());

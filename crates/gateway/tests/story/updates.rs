@@ -1,4 +1,4 @@
-//! Clients that hear of changed resources of sources.
+//! Clients that are notified of changed resources of sources.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const BEGIN: &str = "resources/subscribe";
 const END: &str = "resources/unsubscribe";
 const DOOR: &str = "guide://door/000";
 const OTHER: &str = "guide://door/001";
-/// Its source tells nothing of it.
+/// A resource whose changes its source does not report.
 const QUIET: &str = "guide://room/7";
 
 async fn world() -> World {
@@ -29,10 +29,10 @@ async fn world() -> World {
 }
 
 impl World {
-    /// The source says that the resource at `uri` changed.
+    /// Makes the source report a change of the resource at `uri`.
     fn touch(&self, uri: &str) {
         let own = format!("own {uri}");
-        // Whether anyone listens is the test's own affair.
+        // There may be no receiver.
         let _ = self.tool_runner.touched.send(Some(own));
     }
 }
@@ -48,7 +48,7 @@ async fn listens(world: &World, uris: &[&str]) -> (EventStreamClient, Value) {
     (ear, acknowledged["params"]["notifications"].clone())
 }
 
-/// Longer than the pause between two messages about one resource.
+/// Time longer than the minimum interval between two notifications about one resource.
 const A_WHILE: Duration = Duration::from_millis(1_500);
 
 async fn hears_nothing(ear: &mut EventStreamClient) {
@@ -56,7 +56,7 @@ async fn hears_nothing(ear: &mut EventStreamClient) {
     assert!(heard.is_err(), "{heard:?}");
 }
 
-/// An older client's request, in the session of that name if there is one.
+/// Sends an older client's request, in `session` unless that is empty.
 async fn older(world: &World, method: &str, session: &str, uri: &str) -> Reply {
     let mut request = ask(world, LEGACY, method, &json!({ "uri": uri }));
     if !session.is_empty() {
@@ -108,7 +108,7 @@ async fn whoever_may_no_longer_read_a_resource_hears_no_more_of_it() {
         .watched
         .until(|asked| asked.last().is_some_and(|last| last.resources.len() == 1))
         .await;
-    // What is heard from the earlier watch ends with it.
+    // The notifications of the earlier watch end with it.
     until_true("nothing is heard of the door", async || {
         world.touch(DOOR);
         world.touch(OTHER);
@@ -160,11 +160,11 @@ async fn an_older_client_subscribes_by_requests_of_their_own() {
             (200, json!({})),
             "{reply:?}"
         );
-        // The answer says that it is heard of from here on.
+        // After the answer, changes are reported.
         world.touch(DOOR);
         assert_eq!(ear.hears().await, Some(updated(DOOR)), "{version}");
         let mut later = EventStreamClient::on(get(&world, "/mcp", Some(version))).await;
-        // Nobody says from when on the later stream is served as well.
+        // It is not known when the later stream begins to report changes.
         let heard = loop {
             world.touch(DOOR);
             if let Ok(heard) = timeout(Duration::from_millis(500), later.hears()).await {
@@ -240,7 +240,7 @@ async fn nobody_hears_of_a_resource_without_the_scopes_of_its_source() {
     let (mut ear, accepted) = listens(&world, &[DOOR]).await;
     assert_eq!(accepted, json!({ "resourceSubscriptions": [DOOR] }));
     assert_eq!(older(&world, BEGIN, "", DOOR).await.code(), 0);
-    // The same caller's stream, with a token that lacks them.
+    // A stream of the same caller, with a token that lacks the scopes.
     world.token = lacking;
     let mut older = EventStreamClient::on(get(&world, "/mcp", None)).await;
     world.touch(DOOR);

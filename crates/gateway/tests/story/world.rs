@@ -1,4 +1,4 @@
-//! A gateway among its fake neighbours, and a client of it.
+//! A gateway with fake neighbouring services, and a client of it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -26,19 +26,19 @@ pub(crate) const OLDEST: &str = "2025-03-26";
 pub(crate) const ISSUER: &str = "https://id.hospital.example";
 pub(crate) const AUDIENCE: &str = "wardgate";
 
-/// An issuer of tokens, with the gateway's clock.
+/// An issuer of tokens that uses the gateway's clock.
 pub(crate) struct Issuer {
     keys: TestIssuer,
     clock: TestClock,
 }
 
 impl Issuer {
-    /// A token for an hour.
+    /// Returns a token that is valid for an hour.
     pub(crate) fn token(&self, subject: &str, roles: &[&str]) -> String {
         self.token_until(subject, roles, self.clock.now().as_seconds() + 3_600)
     }
 
-    /// A token of `dr.lee` with these claims among its own.
+    /// Returns a token of `dr.lee` with additional claims.
     pub(crate) fn token_saying(&self, claims: &Value) -> String {
         let mut all = json!({
             "sub": "dr.lee", "roles": ["Doctor"], "exp": self.clock.now().as_seconds() + 3_600,
@@ -54,7 +54,7 @@ impl Issuer {
     }
 }
 
-/// A gateway among its neighbours.
+/// A gateway with its neighbouring services.
 pub(crate) struct World {
     pub(crate) policy: Arc<FakePolicy>,
     pub(crate) tool_runner: Arc<FakeToolRunner>,
@@ -62,17 +62,17 @@ pub(crate) struct World {
     pub(crate) memory: Arc<FakeMemory>,
     pub(crate) clock: TestClock,
     pub(crate) issuer: Issuer,
-    /// A token of `dr.lee`, a Doctor.
+    /// A token of `dr.lee`, who has the role Doctor.
     pub(crate) token: String,
     pub(crate) address: SocketAddr,
     pub(crate) http: reqwest::Client,
-    /// Whose tokens it takes.
+    /// The settings of the issuers whose tokens the gateway accepts.
     auth: Value,
-    /// Where it keeps sessions.
+    /// The setting of the gateway's store.
     store: Value,
     stop: oneshot::Sender<()>,
     served: JoinHandle<()>,
-    /// Shared with its twins: the store stays when the gateway that made it stops.
+    /// The directory of the store. It is shared with twins, so that it remains when the gateway that created it stops.
     files: Arc<tempfile::TempDir>,
 }
 
@@ -89,17 +89,17 @@ fn written_settings(address: SocketAddr, files: &Path, jwks: &Path) -> Value {
 }
 
 impl World {
-    /// Everything ready, with the tools `reads`, `writes` and `slow`.
+    /// Starts a gateway with the tools `reads`, `writes` and `slow`. Everything is ready.
     pub(crate) async fn start() -> Self {
         Self::start_with(json!({})).await
     }
 
-    /// The same, without a memory service.
+    /// Starts a gateway without a memory service.
     pub(crate) async fn start_without_memory(settings: Value) -> Self {
         Self::start_among(settings, false).await
     }
 
-    /// The same, with other settings of the gateway.
+    /// Starts a gateway with other settings.
     pub(crate) async fn start_with(settings: Value) -> Self {
         Self::start_among(settings, true).await
     }
@@ -180,7 +180,7 @@ impl World {
         }
     }
 
-    /// Another gateway for the same callers with the same store, among neighbours of its own.
+    /// Starts another gateway for the same callers and with the same store, but with separate neighbouring services.
     pub(crate) async fn twin(&self) -> Self {
         let shared = json!({ "auth": self.auth, "store": self.store });
         let twin = Self::start_with(shared).await;
@@ -195,7 +195,7 @@ impl World {
         format!("http://{}{path}", self.address)
     }
 
-    /// A message to `/mcp` as a client of `version` sends it; `params` without braces.
+    /// Creates a message to `/mcp` of a client of `version`. `params` is written without braces.
     pub(crate) fn message(&self, version: &str, method: &str, params: &str) -> RequestBuilder {
         self.message_of(&self.token, version, method, params)
     }
@@ -232,7 +232,7 @@ impl World {
         }
     }
 
-    /// A call of a tool; `arguments` is a JSON object.
+    /// Creates a call of a tool. `arguments` is a JSON object.
     pub(crate) fn tools_call(&self, version: &str, tool: &str, arguments: &str) -> RequestBuilder {
         self.tools_call_of(&self.token, version, tool, arguments)
     }
@@ -258,12 +258,12 @@ impl World {
         Reply::to(self.tools_call(MODERN, tool, "{}")).await
     }
 
-    /// The same, while the test goes on.
+    /// Calls a tool in a separate task.
     pub(crate) fn calling(&self, version: &str, tool: &str) -> JoinHandle<Reply> {
         tokio::spawn(Reply::to(self.tools_call(version, tool, "{}")))
     }
 
-    /// Every byte of the gateway's store.
+    /// Returns all bytes of the gateway's store.
     pub(crate) fn stored(&self) -> Vec<u8> {
         let files = std::fs::read_dir(self.files.path()).unwrap();
         let files = files.map(|file| file.unwrap().path());
@@ -273,7 +273,7 @@ impl World {
             .collect()
     }
 
-    /// Tells the gateway to stop. Its store is not removed before it has.
+    /// Stops the gateway. Its store is removed after the gateway has stopped.
     pub(crate) fn stop(self) -> JoinHandle<()> {
         self.stop.send(()).unwrap();
         let (served, files) = (self.served, self.files);
@@ -286,7 +286,7 @@ impl World {
 
 pub(crate) const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 
-/// What every modern request carries.
+/// The `_meta` of every modern request.
 pub(crate) const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
 
 /// The definition of the tools.
@@ -300,7 +300,7 @@ pub(crate) fn definition() -> Value {
     })
 }
 
-/// A process has one recorder of metrics.
+/// Returns the metrics of the process, which can have only one recorder.
 fn metrics() -> Metrics {
     static TELEMETRY: OnceLock<Guard> = OnceLock::new();
     let quiet = wardgate_telemetry::Config {
@@ -312,7 +312,7 @@ fn metrics() -> Metrics {
         .metrics()
 }
 
-/// An HTTP response, read to its end.
+/// An HTTP response that was read to its end.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -338,42 +338,42 @@ impl Reply {
     pub(crate) fn json(&self) -> Value {
         let mut json: Value =
             serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("not JSON: {self:?}"));
-        // Snapshots tell what is in an answer, not in which order.
+        // Snapshots do not depend on the order of members.
         json.sort_all_objects();
         json
     }
 
-    /// The member at a JSON pointer.
+    /// Returns the member at a JSON pointer.
     pub(crate) fn at(&self, pointer: &str) -> Value {
         self.json().pointer(pointer).cloned().unwrap_or_default()
     }
 
-    /// The code of a JSON-RPC error; 0 for a result.
+    /// Returns the code of a JSON-RPC error, or 0 for a result.
     pub(crate) fn code(&self) -> i64 {
         self.at("/error/code").as_i64().unwrap_or(0)
     }
 
-    /// Whether it says that nothing is known under what `parameter` names, which is all that is told of anything wrong.
+    /// Returns whether the reply is the error that `parameter` is unknown, which is the same for every problem with it.
     pub(crate) fn is_unknown(&self, parameter: &str) -> bool {
         let words = self.at("/error/message") == format!("unknown `{parameter}`");
         words && self.code() == -32602 && self.status == 200
     }
 
-    /// Whether the ordinary result of a tool was released.
+    /// Returns whether the ordinary result of a tool was released.
     pub(crate) fn is_released(&self) -> bool {
         let released = self.at("/result/isError") == false;
         assert_eq!(released, self.text.contains("secret"), "{self:?}");
         released
     }
 
-    /// The id of a call that ended in an error.
+    /// Returns the id of a call that ended in an error.
     pub(crate) fn failed_call(&self) -> String {
         let id = self.at("/error/data/dev.wardgate~1callId");
         id.as_str().unwrap_or_else(|| panic!("{self:?}")).to_owned()
     }
 }
 
-/// Reads one response with a `Content-Length`: its status and body.
+/// Reads a response with a `Content-Length`, and returns its status and body.
 pub(crate) async fn read_response(stream: &mut TcpStream) -> (u16, String) {
     let mut read = Vec::new();
     let mut byte = [0];

@@ -1,8 +1,8 @@
-//! One request and its answer over HTTP.
+//! Requests and their responses over HTTP.
 //!
 //! ```text
-//!   POST ─▶ JSON:         the answer
-//!        ─▶ event stream: progress, other messages, … the answer;   legacy: broken off ─▶ GET from the last event on
+//!   POST ─▶ JSON:         the response
+//!        ─▶ event stream: progress, other messages, … the response; legacy: interrupted ─▶ GET after the last event
 //! ```
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -29,44 +29,45 @@ use crate::message::{self, IncomingMessage, MemberValue, UpstreamRequest};
 use crate::open_requests::{MESSAGE_QUEUE, OpenRequests};
 use crate::server_message::{self, Listener, ServerMessage, ServerRequest};
 
-/// How long after an answer more may arrive of what a server says about a request on a stream of its own.
+/// Time after a response during which messages about the request may still arrive on the standalone stream.
 const LATE_MESSAGE_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// How long a message without an answer may take.
+/// Maximum time to send a message without a response.
 const NOTICE_LIMIT: Duration = Duration::from_secs(5);
 
-/// How long a server may take to end a stream after the answer.
+/// Maximum time until a server ends a stream after the response.
 const STREAM_END_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How often a stream is taken up again without one event in between.
+/// Maximum number of consecutive resumptions of a stream without an event in between.
 const MAX_RESUMPTIONS: u32 = 5;
 
-/// The pause before that, unless the server names one; and the longest it may name.
+/// Delay before a stream is resumed, unless the server specifies one.
 const RESUME_AFTER: Duration = Duration::from_secs(1);
+/// Maximum delay that the server may specify.
 const RESUME_AFTER_AT_MOST: Duration = Duration::from_secs(10);
 
-/// One server, and what was agreed with it.
+/// A server, with the negotiated version and session.
 pub(super) struct Exchange {
     pub(super) client: Arc<EgressClient>,
     pub(super) url: Url,
-    /// Of one message.
+    /// Maximum size of one message in bytes.
     pub(super) max_bytes: usize,
     pub(super) events: Arc<Events>,
     pub(super) tasks: TaskTracker,
     pub(super) era: Era,
-    /// None before it is agreed.
+    /// The version, or `None` before it is negotiated.
     pub(super) version: Option<&'static str>,
     pub(super) session: Option<HeaderValue>,
-    /// The session was good for at least one request.
+    /// Whether at least one request succeeded in the session.
     pub(super) proven: AtomicBool,
     pub(super) next_id: AtomicU64,
-    /// What a legacy server may talk about outside of answers.
+    /// The open requests that a legacy server may send messages about outside of responses.
     pub(super) open: Mutex<OpenRequests>,
 }
 
 impl Exchange {
-    /// Asks, and waits for the answer without a time limit. Dropping the future tells the server: a modern
-    /// one by the closed stream, a legacy one by a message.
+    /// Sends a request, and waits for the response without a time limit. Dropping the future cancels the request: at a modern
+    /// server by closing the stream, at a legacy server by a notification.
     pub(super) async fn request(
         self: &Arc<Self>,
         request: &UpstreamRequest<'_>,
@@ -109,7 +110,7 @@ impl Exchange {
         self.answer(response, id, listener).await
     }
 
-    /// The same with a legacy server, which may also talk about the request on the stream of its own.
+    /// Sends a request to a legacy server, which may also send messages about the request on its standalone stream.
     async fn request_to_legacy(
         self: &Arc<Self>,
         id: u64,
@@ -149,7 +150,8 @@ impl Exchange {
                 outcome = &mut exchange => break outcome,
             }
         };
-        // Nothing orders the two streams: what was said before the answer may arrive after it.
+        // The order of messages on different streams is undefined, so a message that was sent before the
+        // response may arrive after it.
         while was_talked_about
             && let Ok(Some(message)) = timeout(LATE_MESSAGE_TIMEOUT, received.recv()).await
         {
@@ -162,7 +164,7 @@ impl Exchange {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Like [`Self::request`], with the headers of the response.
+    /// Sends a request like [`Self::request`], and also returns the headers of the response.
     pub(super) async fn first_request(
         &self,
         request: &UpstreamRequest<'_>,
@@ -174,7 +176,7 @@ impl Exchange {
         Ok((self.answer(response, id, None).await?, headers))
     }
 
-    /// Says something that has no answer.
+    /// Sends a notification.
     pub(super) async fn notify(
         &self,
         method: &str,
@@ -183,7 +185,7 @@ impl Exchange {
         self.say(message::notification(method, members)?).await
     }
 
-    /// Tells the server to forget the session, if there is one.
+    /// Ends the session at the server, if there is one.
     pub(super) async fn end_session(&self) -> Result<(), UpstreamError> {
         if self.session.is_some() {
             let request = wardgate_egress::EgressRequest::new(Method::DELETE, self.url.clone());
@@ -192,7 +194,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// The headers in which 2026-07-28 repeats what the body says.
+    /// Returns the headers in which 2026-07-28 repeats parts of the body.
     fn describe(&self, request: &UpstreamRequest<'_>) -> Vec<(HeaderName, HeaderValue)> {
         if self.era == Era::Legacy {
             return Vec::new();
@@ -224,7 +226,7 @@ impl Exchange {
         self.accepted(response).await
     }
 
-    /// A stream of what the server has to say; after the event `last`, if one is named.
+    /// Opens the standalone stream of the server, or resumes a stream after the event `last`.
     async fn get(&self, last: Option<&str>) -> Result<EgressResponse, UpstreamError> {
         let mut request = wardgate_egress::EgressRequest::new(Method::GET, self.url.clone())
             .header(ACCEPT, HeaderValue::from_static(EVENT_STREAM))
@@ -247,7 +249,7 @@ impl Exchange {
             .map(drop)
     }
 
-    /// Asks for what nobody waits for the answer to.
+    /// Sends a request in the background and ignores the response.
     pub(super) fn request_later(self: &Arc<Self>, request: &UpstreamRequest<'_>) {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         if let Ok(body) = request.encode(id, self.era, false) {
@@ -256,7 +258,7 @@ impl Exchange {
     }
 
     pub(super) fn say_later(self: &Arc<Self>, body: Vec<u8>) {
-        // Without a runtime the program is ending, and its connections with it.
+        // Without a runtime, the program is ending and its connections are closed anyway.
         if let Ok(runtime) = Handle::try_current() {
             let exchange = Arc::clone(self);
             let telling = async move { exchange.say(body).await };
@@ -268,7 +270,7 @@ impl Exchange {
         &self,
         mut request: wardgate_egress::EgressRequest,
     ) -> wardgate_egress::EgressRequest {
-        // 2025-03-26 does not know the header yet.
+        // 2025-03-26 does not define this header.
         if let Some(version) = self.version.filter(|version| *version > "2025-03-26") {
             request = request.header(header::PROTOCOL_VERSION, HeaderValue::from_static(version));
         }
@@ -278,13 +280,13 @@ impl Exchange {
         request
     }
 
-    /// The response, if its status is a success.
+    /// Returns the response if its status is a success, and an error otherwise.
     async fn accepted(&self, response: EgressResponse) -> Result<EgressResponse, UpstreamError> {
         let status = response.status.as_u16();
         if response.status.is_success() {
             return Ok(response);
         }
-        // Some servers answer 400 to a session they forgot.
+        // Some servers respond with 400 to an unknown session.
         let forgot = status == 404 || status == 400 && self.proven.load(Ordering::Relaxed);
         if forgot && self.session.is_some() {
             return Err(UpstreamError::Gone);
@@ -308,7 +310,7 @@ impl Exchange {
         Err(UpstreamError::Status(status))
     }
 
-    /// The answer to request `id`, whichever way it comes.
+    /// Reads the response to request `id`, as JSON or from an event stream.
     async fn answer(
         &self,
         response: EgressResponse,
@@ -332,7 +334,7 @@ impl Exchange {
             )))
     }
 
-    /// Reads an event stream up to the answer to request `id`, or to its end.
+    /// Reads an event stream up to the response to request `id`, or to its end.
     async fn follow(
         &self,
         mut body: ResponseBody,
@@ -347,7 +349,7 @@ impl Exchange {
                     events.feed(&chunk).map_err(|_| UpstreamError::TooLarge)?;
                     while let Some(data) = events.next_event() {
                         resumptions = 0;
-                        // An event with empty data only has an id.
+                        // An event with empty data only sets the id.
                         if data.is_empty() {
                             continue;
                         }
@@ -366,7 +368,7 @@ impl Exchange {
                 Ok(None) => ("it ended the stream before the answer".to_owned(), true),
                 Err(error) => (error.to_string(), false),
             };
-            // A legacy server may hang up and have the client come back for the answer.
+            // A legacy server may close the stream, so that the client resumes it to get the response.
             let can_resume =
                 self.era == Era::Legacy && id.is_some() && resumptions < MAX_RESUMPTIONS;
             let Some(last) = events.last_id().filter(|_| can_resume) else {
@@ -384,8 +386,8 @@ impl Exchange {
         }
     }
 
-    /// Takes the messages in `text`; gives the answer to request `id` if it is among them. The error says
-    /// why the text cannot be read.
+    /// Handles the messages in `text`, and returns the response to request `id` if it is among them. The error is the
+    /// reason why `text` cannot be read.
     async fn take_all(
         &self,
         text: &[u8],
@@ -407,7 +409,7 @@ impl Exchange {
         listener: &mut Option<Listener<'_>>,
     ) -> Option<RequestResult> {
         match message {
-            // An error without an id can only be about the request whose response it is in.
+            // An error without an id can only be the response to the request that the HTTP response belongs to.
             IncomingMessage::Response {
                 id: answered,
                 outcome,
@@ -427,7 +429,7 @@ impl Exchange {
                     listener(ServerMessage::Progress(report));
                 }
             }
-            // What comes on the stream of a request is about that request.
+            // Messages on the stream of a request are about that request.
             IncomingMessage::Notification { method, params }
                 if method == "notifications/message" =>
             {
@@ -463,11 +465,11 @@ impl Exchange {
                     _ => message::answer(request_id, &method).ok(),
                 };
                 if let Some(answer) = answer {
-                    // Whether the server takes it is the server's affair.
+                    // It does not matter whether the server accepts the response.
                     let _ = self.say(answer).await;
                 }
             }
-            // A server of 2026-07-28 cannot be answered, so it would wait for ever.
+            // A server of 2026-07-28 cannot get a response to a request, so it would wait forever.
             IncomingMessage::Request { .. } if id.is_some() => {
                 return Some(Err(UpstreamError::AsksOutOfTurn));
             }
@@ -476,8 +478,7 @@ impl Exchange {
         None
     }
 
-    /// Takes what the server says outside of answers, until it ends the stream of that; `begun` is called when there is
-    /// one.
+    /// Reads the standalone stream of the server until its end. Calls `begun` once the stream is open.
     pub(super) async fn read_standalone_stream(
         &self,
         begun: impl FnOnce() + Send,
@@ -502,12 +503,12 @@ impl ListenTransport for Arc<Exchange> {
     }
 }
 
-/// Reads a stream to its end: only then can its connection be used again.
+/// Reads a body to its end, so that its connection can be reused.
 async fn read_out(mut body: ResponseBody) {
     while let Ok(Some(_)) = body.chunk().await {}
 }
 
-/// A request that waits. Dropped before the answer came, it tells a legacy server so.
+/// A request that waits for its response. If it is dropped before, a legacy server is notified of the cancellation.
 struct PendingRequest<'a> {
     exchange: &'a Arc<Exchange>,
     id: u64,

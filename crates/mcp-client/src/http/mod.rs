@@ -1,4 +1,4 @@
-//! Servers behind a URL: Streamable HTTP of either era.
+//! Connections to servers over Streamable HTTP, in both eras.
 
 mod exchange;
 
@@ -29,47 +29,46 @@ use super::message::{MODERN, UpstreamRequest};
 use super::participation::ClientProfile;
 use super::server_message::Listener;
 
-/// How long a server of 2026-07-28 may take to answer `initialize`.
+/// Maximum time for the response of a server of 2026-07-28 to `initialize`.
 const INITIALIZE_LIMIT: Duration = Duration::from_secs(5);
 
-/// How long ending a session may take.
+/// Maximum time to end a session.
 const END_SESSION_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long a server may take to begin the stream on which it asks outside of answers. Some send its head only with the
-/// first message.
+/// Maximum time until a server begins its standalone stream, on which it sends requests outside of responses. Some servers send
+/// the headers only with the first message.
 const BEGIN_LIMIT: Duration = Duration::from_secs(1);
 
-/// The longest session id taken, in bytes.
+/// Maximum length of a session id in bytes.
 const MAX_SESSION_ID: usize = 1024;
 
-/// Reaches one server.
+/// A connector to one server.
 pub(super) struct Dialer {
     client: Arc<EgressClient>,
     url: Url,
-    /// Of one message.
+    /// Maximum size of one message in bytes.
     max_bytes: usize,
-    /// Of an answer that is no stream.
     events: Arc<Events>,
     tasks: TaskTracker,
     is_legacy: CachedObservation,
-    /// Whether a server that names no legacy version takes `initialize` all the same, and since when that is known.
+    /// Whether a server that declares no legacy version accepts `initialize`, and the time of this observation.
     takes_initialize: Mutex<Option<(bool, Instant)>>,
-    /// What a legacy server may ask.
+    /// The features that a legacy server may ask clients for.
     profile: ClientProfile,
 }
 
-/// A server whose era is known, with its session where there is one.
+/// A connection to a server of known era, with its session if there is one.
 pub(super) struct HttpConnection {
     exchange: Arc<Exchange>,
     pub(super) logging: ServerLogLevel,
     pub(super) listing: ConnectionTools,
-    /// Tools can be called as tasks.
+    /// Whether tools can be called as tasks of 2025-11-25.
     pub(super) tasks: bool,
     pub(super) skills: Option<SkillsCapability>,
     since: Instant,
-    /// The server no longer is what it was when this connection was made.
+    /// Whether the server is no longer the one that this connection was made to.
     lost: AtomicBool,
-    /// Ends the listening, and then the session.
+    /// Stops listening and then ends the session.
     _stop: DropGuard,
 }
 
@@ -92,7 +91,7 @@ impl Dialer {
         })
     }
 
-    /// Finds out the server's era and, with a legacy server, begins a session.
+    /// Determines the era of the server, and begins a session with a legacy server.
     pub(super) async fn connect(&self) -> Result<HttpConnection, UpstreamError> {
         let (handshake, session) = match self.probe().await? {
             Probe::Modern(handshake) => (self.with_known_eras(handshake), None),
@@ -126,7 +125,7 @@ impl Dialer {
         self.tasks
             .spawn(run_listeners(Arc::clone(&exchange), stream, stop.clone()));
         if !self.profile.is_empty() {
-            // What it asks before anybody listens would be lost.
+            // Requests that the server sends before the stream is open would be lost.
             let _ = timeout(BEGIN_LIMIT, begun.cancelled()).await;
         }
         Ok(HttpConnection {
@@ -141,7 +140,7 @@ impl Dialer {
         })
     }
 
-    /// The same, with what is known of the legacy era where discovery named 2026-07-28 alone.
+    /// Adds what is known about the legacy era if discovery declared only 2026-07-28.
     fn with_known_eras(&self, handshake: Handshake) -> Handshake {
         if handshake.eras != SupportedEras::Modern {
             return handshake;
@@ -163,7 +162,7 @@ impl Dialer {
         known.map(|(takes_initialize, _)| takes_initialize)
     }
 
-    /// Whether the server takes `initialize`; asked once, and again after an hour.
+    /// Returns whether the server accepts `initialize`. It is tried once, and again after an hour.
     pub(super) async fn takes_initialize(&self) -> bool {
         if let Some(known) = self.known_to_take_initialize() {
             return known;
@@ -171,7 +170,7 @@ impl Dialer {
         let taken = timeout(INITIALIZE_LIMIT, self.initialize()).await;
         let taken = taken.unwrap_or(Err(UpstreamError::Timeout));
         if let Ok((_, (handshake, session))) = &taken {
-            // It was only a question.
+            // The session was only begun to find this out.
             let exchange = self.exchange(handshake.era, Some(handshake.version), session.clone());
             let ending = async move { timeout(END_SESSION_TIMEOUT, exchange.end_session()).await };
             self.tasks.spawn(ending);
@@ -183,9 +182,10 @@ impl Dialer {
         taken.is_ok()
     }
 
-    /// A refusal shows a legacy server, unless it would have met any request. Silence shows nothing.
+    /// Determines the era of the server. A refusal indicates a legacy server, unless any request would have been refused like
+    /// this. No response indicates nothing.
     async fn probe(&self) -> Result<Probe, UpstreamError> {
-        // What may be asked is said by `initialize` alone.
+        // The features of a profile can only be declared with `initialize`.
         if !self.profile.is_empty() || self.is_legacy.holds() {
             return Ok(Probe::Legacy);
         }
@@ -206,7 +206,7 @@ impl Dialer {
         }
     }
 
-    /// The server's own answer, and what it settles.
+    /// Sends `initialize`. Returns the result of the server, the handshake, and the session id.
     async fn initialize(
         &self,
     ) -> Result<(Box<RawValue>, (Handshake, Option<HeaderValue>)), UpstreamError> {
@@ -251,21 +251,21 @@ impl Dialer {
     }
 }
 
-/// Whether a server may call a session so.
+/// Returns whether `id` is a valid session id.
 fn is_session_id(id: &HeaderValue) -> bool {
     id.len() <= MAX_SESSION_ID && id.as_bytes().iter().all(u8::is_ascii_graphic)
 }
 
-/// What is heard of a server outside of answers.
+/// The messages outside of responses that a connection listens to.
 enum ServerStream {
-    /// Of the plain connection.
+    /// Changes of lists and resources, on the plain connection.
     Changes(Handshake),
-    /// Of one whose clients can be asked, and of the resources that somebody listens to; told once the server can be heard,
-    /// or cannot.
+    /// Requests of the server and changes of resources, on a connection for clients that can be asked for input. The token is
+    /// cancelled once the stream is open, or cannot be opened.
     Questions(CancellationToken, Handshake),
 }
 
-/// Listens while the connection is in use, and ends its session after that.
+/// Listens until `stop` is cancelled, and then ends the session.
 async fn run_listeners(exchange: Arc<Exchange>, stream: ServerStream, stop: CancellationToken) {
     let events = Arc::clone(&exchange.events);
     match stream {
@@ -284,12 +284,13 @@ async fn run_listeners(exchange: Arc<Exchange>, stream: ServerStream, stop: Canc
         }
     }
     stop.cancelled().await;
-    // The server forgets a session it does not hear of, so a failure is none.
+    // The server discards unused sessions, so a failure does no harm.
     let _ = timeout(END_SESSION_TIMEOUT, exchange.end_session()).await;
 }
 
 impl HttpConnection {
-    /// A legacy server may have become a modern one, so its connection is made anew now and then.
+    /// Returns whether requests can use the connection. A connection to a legacy server is replaced from time to time, because
+    /// the server may have been upgraded.
     pub(super) fn is_usable(&self) -> bool {
         let is_fresh = self.exchange.era == Era::Modern || era::still_holds(self.since);
         is_fresh && !self.lost.load(Ordering::Relaxed)
@@ -299,27 +300,27 @@ impl HttpConnection {
         self.exchange.era
     }
 
-    /// Whether the server shows by a session that it is the one that this connection was made to.
+    /// Returns whether the connection has a session, which identifies the server instance.
     pub(super) fn has_session(&self) -> bool {
         self.exchange.session.is_some()
     }
 
-    /// Says something that has no answer.
+    /// Sends a message that has no response.
     pub(super) async fn say(&self, message: Vec<u8>) -> Result<(), UpstreamError> {
         self.exchange.say(message).await
     }
 
-    /// Asks for what nobody waits for the answer to.
+    /// Sends a request in the background and ignores the response.
     pub(super) fn request_later(&self, request: &UpstreamRequest<'_>) {
         self.exchange.request_later(request);
     }
 
-    /// The same, when there is time.
+    /// Sends a message that has no response, in the background.
     pub(super) fn say_later(&self, message: Vec<u8>) {
         self.exchange.say_later(message);
     }
 
-    /// Whether arguments are repeated as headers.
+    /// Returns whether marked arguments must be repeated as headers.
     pub(super) fn repeats_arguments(&self) -> bool {
         self.exchange.era == Era::Modern
     }

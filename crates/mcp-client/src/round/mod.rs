@@ -1,8 +1,8 @@
-//! One round of a request whose client can take part: from its start, or from the client's answers, up to its result or
-//! to what the client is asked next.
+//! One round of a request whose client can take part: from the start, or from the client's responses, to the result or to the
+//! next requests for input.
 //!
 //! ```text
-//!   modern server:  a request of its own ─▶ result ∣ task ∣ input_required       ─▶ state of the server's
+//!   modern server:  a separate request   ─▶ result ∣ task ∣ input_required       ─▶ the server's state
 //!   legacy server:  an open exchange, kept going by a task ─▶ result ∣ questions ─▶ the exchange itself, still open
 //! ```
 
@@ -27,93 +27,93 @@ use crate::server_task::ServerTask;
 
 pub use self::open_exchange::OpenExchange;
 
-/// What is asked of a server.
+/// A request to a server.
 #[derive(Debug, Clone)]
 pub enum UpstreamOperation {
     /// `tools/call`
     Tool {
-        /// Of the tool.
+        /// The name of the tool.
         name: String,
-        /// A JSON object.
+        /// The arguments, a JSON object.
         arguments: Box<RawValue>,
-        /// The approved definition; none: whatever has the name is called.
+        /// The fingerprint of the approved definition, or `None` to call any tool of that name.
         pin: Option<Arc<ToolFingerprint>>,
-        /// It may become a task, where its client takes one.
+        /// Whether the call may become a task, if the client supports tasks.
         may_be_task: bool,
     },
     /// `prompts/get`
     Prompt {
-        /// Of the prompt.
+        /// The name of the prompt.
         name: String,
-        /// A JSON object.
+        /// The arguments, a JSON object.
         arguments: Box<RawValue>,
     },
     /// `resources/read`
     Resource {
-        /// Of the resource.
+        /// The URI of the resource.
         uri: String,
     },
     /// `skills/get`
     Skill {
-        /// Of the skill.
+        /// The URI of the skill.
         uri: String,
     },
-    /// `resources/list` below a directory
+    /// `resources/directory/read`
     Directory {
-        /// Of the directory.
+        /// The URI of the directory.
         uri: String,
-        /// Where the page begins.
+        /// The cursor of the page, or `None` for the first page.
         cursor: Option<String>,
     },
 }
 
-/// Where a round begins.
+/// The start of a round.
 #[derive(Debug)]
 pub enum RoundStart {
-    /// From the start.
+    /// The beginning of the request.
     Beginning,
-    /// With answers that nobody here asked for: of use to a modern server alone, which may know them by their keys.
+    /// The beginning of the request, with unsolicited responses. Only a modern server can use them, if it knows their keys.
     Answered(Responses),
-    /// A modern server's own state, exactly as it gave it, if it gave any.
+    /// A retry of the request at a modern server.
     Retry {
-        /// As the server sent it.
+        /// The state exactly as the server sent it, or `None` if it sent none.
         state: Option<String>,
-        /// To what the server asked.
+        /// The responses to the requests of the server.
         responses: Responses,
     },
-    /// Goes on in an exchange that is still open.
+    /// The continuation of an exchange that is still open.
     Open {
         /// The exchange.
         exchange: OpenExchange,
-        /// To what the server asked.
+        /// The responses to the requests of the server.
         responses: Responses,
     },
 }
 
-/// What a round ends in.
+/// The outcome of a round.
 #[derive(Debug)]
 pub enum Round {
     /// The result.
     Done(Box<RawValue>),
-    /// The server asks the client something first.
+    /// The server requests input from the client first.
     Waits {
-        /// MCP `inputRequests`: one JSON object.
+        /// MCP `inputRequests`, a JSON object.
         requests: String,
-        /// How to go on.
+        /// The continuation after the responses.
         then: Continuation,
     },
-    /// It goes on as a task.
+    /// The request continues as a task.
     Task(ServerTask),
 }
 
-/// How it goes on once the client has answered.
+/// The continuation of a request after the client has responded.
 #[derive(Debug)]
 pub enum Continuation {
-    /// By the same request again, with the server's own state if it gave any.
+    /// The same request is sent again, with the state of the server if it sent any.
     Retry(Option<String>),
-    /// Where it stopped.
+    /// The open exchange continues.
     Open(OpenExchange),
-    /// From the beginning, as nothing was done.
+    /// The request starts again, because nothing was done.
     Again,
 }
 
@@ -158,7 +158,7 @@ impl UpstreamOperation {
     }
 }
 
-/// What becomes of the answer to a request.
+/// Converts the outcome of a request to the outcome of a round.
 pub(super) fn end(
     outcome: Result<Box<RawValue>, UpstreamError>,
     client: &Participation,
@@ -184,7 +184,7 @@ pub(super) fn end(
     }
 }
 
-/// The elicitations that a server asks for by an error, where the client takes part in them.
+/// Returns the URL elicitations that a server requests by an error, or `None` if the client does not support them.
 fn urls(error: &UpstreamRpcError, profile: ClientProfile) -> Option<String> {
     #[derive(Deserialize)]
     struct ElicitationData {
@@ -209,14 +209,14 @@ fn urls(error: &UpstreamRpcError, profile: ClientProfile) -> Option<String> {
     is_covered.then(|| by_number(requests))
 }
 
-/// A request to the client, as one of `inputRequests`.
+/// Returns a request to the client as an entry of `inputRequests`.
 pub(super) fn written(method: &str, params: Option<&RawValue>) -> String {
     let params = params.map(|params| ("params", params.get().to_owned()));
     let method = ("method", Value::from(method).to_string());
     object([method].into_iter().chain(params))
 }
 
-/// `inputRequests`, their keys the numbers.
+/// Returns an object `inputRequests` whose keys are the numbers.
 pub(super) fn by_number(requests: impl Iterator<Item = (u64, String)>) -> String {
     let requests: Vec<_> = requests
         .map(|(number, request)| (number.to_string(), request))

@@ -1,8 +1,8 @@
-//! A request to a legacy server that may ask its client something on the way.
+//! A request to a legacy server that may request input from its client in between.
 //!
 //! ```text
 //!   driver (a task): connection ─▶ request ─▶ said, asked, … ended ─▶ steps ─▶ a round takes them, and brings answers
-//!                                                                        └ between two rounds nobody does
+//!                                                                        └ between two rounds they wait
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,22 +22,23 @@ use crate::participation::{ClientProfile, Participation};
 use crate::responses::Responses;
 use crate::server_message::{Listener, ServerMessage, ServerRequest};
 
-/// What is said and asked that waits to be taken up.
+/// Maximum number of steps that wait to be received.
 const STEPS: usize = 32;
 
-/// As many places among them are kept for questions and the answer.
+/// Number of places in this queue that are reserved for questions and the result.
 const RESERVED_FOR_QUESTIONS: usize = 16;
 
-/// Questions of one exchange that are open at the same time.
+/// Maximum number of open questions of one exchange.
 pub(crate) const MAX_QUESTIONS: usize = 8;
 
-/// Ids of elicitations of one exchange that are known.
+/// Maximum number of known elicitation ids of one exchange.
 const MAX_ELICITATIONS: usize = 64;
 
-/// A request to a legacy server that stays open while its client is asked. Dropped, it is cancelled at the server.
+/// A request to a legacy server that stays open while the client is asked for input. Dropping it cancels
+/// the request at the server.
 pub struct OpenExchange {
     steps: mpsc::Receiver<ExchangeEvent>,
-    /// What the client is asked and has not answered, by the keys it knows.
+    /// The questions that the client has not answered, by their keys.
     pending: BTreeMap<u64, ExchangedRequest>,
     questions: u64,
     client: Arc<Participation>,
@@ -47,7 +48,7 @@ pub struct OpenExchange {
 
 struct ExchangedRequest {
     question: ServerRequest,
-    /// Where it came from, and where its answer goes.
+    /// The connection that the question came from, which also takes the answer.
     connection: Arc<UpstreamConnection>,
 }
 
@@ -58,7 +59,7 @@ enum ExchangeEvent {
 }
 
 impl OpenExchange {
-    /// Makes the request over `link`.
+    /// Sends the request over `link`.
     pub(crate) fn begin(
         link: Arc<Link>,
         operation: UpstreamOperation,
@@ -78,7 +79,7 @@ impl OpenExchange {
                             && take(message, connection, profile, &sender)
                     })
                     .await;
-                // Whoever left does not mind.
+                // The receiver may be gone, which does not matter.
                 let _ = sender.send(ExchangeEvent::Ended(outcome)).await;
             }
         };
@@ -92,7 +93,7 @@ impl OpenExchange {
         }
     }
 
-    /// Goes on, with the answers that there are, up to the result or to what the client is asked next.
+    /// Continues with the given responses, up to the result or to the next questions.
     pub(crate) async fn round(
         mut self,
         responses: Option<&Responses>,
@@ -103,7 +104,7 @@ impl OpenExchange {
         let going = async {
             let _permit = link.request_permit().await?;
             if let Some(responses) = responses {
-                // What has ended meanwhile takes no answers any more.
+                // A request that has ended in the meantime takes no more responses.
                 if let Some(outcome) = self.catch_up(listener) {
                     return outcome;
                 }
@@ -113,7 +114,7 @@ impl OpenExchange {
                 let step = if self.pending.is_empty() {
                     self.steps.recv().await
                 } else {
-                    // What is asked at once is answered at once.
+                    // Questions that arrive together are passed on together.
                     match self.steps.try_recv() {
                         Ok(step) => Some(step),
                         Err(_) => return Ok(None),
@@ -142,7 +143,7 @@ impl OpenExchange {
         }
     }
 
-    /// Refuses what the client is asked, so that the server goes on without.
+    /// Refuses the open questions, so that the server continues without answers.
     pub async fn refuse(&mut self) {
         for ExchangedRequest {
             question,
@@ -150,13 +151,13 @@ impl OpenExchange {
         } in std::mem::take(&mut self.pending).into_values()
         {
             if let Ok(refusal) = message::unavailable(&question.id) {
-                // Whether the server takes it is the server's affair.
+                // It does not matter whether the server accepts the refusal.
                 let _ = connection.say(refusal).await;
             }
         }
     }
 
-    /// Takes what has come since the last round.
+    /// Handles the steps since the last round. Returns the outcome if the request has ended.
     fn catch_up(
         &mut self,
         listener: Listener<'_>,
@@ -173,7 +174,7 @@ impl OpenExchange {
         }
     }
 
-    /// Gives the outcome, once it is there.
+    /// Handles one step. Returns the outcome if the request has ended.
     fn take(
         &mut self,
         step: ExchangeEvent,
@@ -193,7 +194,7 @@ impl OpenExchange {
         }
     }
 
-    /// Tells the server what the client answered. What it did not answer stays asked.
+    /// Sends the client's responses to the server. Questions without a response stay open.
     async fn answer(&mut self, responses: &Responses) -> Result<(), UpstreamError> {
         for (key, answer) in &responses.by_key {
             let number = key.parse().ok();
@@ -220,13 +221,13 @@ impl OpenExchange {
     }
 }
 
-/// Whether it is about this exchange, as `elicitations`, the ids of those that it made, tell. A server says to all of a
-/// connection that one is over.
+/// Returns whether a message is about this exchange. `elicitations` contains the ids of the elicitations of this exchange,
+/// because a server announces their completion to all requests of a connection.
 fn is_own(message: &ServerMessage, elicitations: &Mutex<BTreeSet<String>>) -> bool {
     let mut elicitations = elicitations.lock().unwrap_or_else(PoisonError::into_inner);
     match message {
         ServerMessage::Question(question) => {
-            // Of a server that asks without end those are known that it began with.
+            // If a server asks without end, only the first elicitations are remembered.
             let has_room = elicitations.len() < MAX_ELICITATIONS;
             elicitations.extend(question.elicitation().filter(|_| has_room));
             true
@@ -236,7 +237,7 @@ fn is_own(message: &ServerMessage, elicitations: &Mutex<BTreeSet<String>>) -> bo
     }
 }
 
-/// Whether what the server says or asks has a place.
+/// Puts a message or question of the server into the queue. Returns whether there was room.
 fn take(
     message: ServerMessage,
     connection: &Arc<UpstreamConnection>,
@@ -262,7 +263,7 @@ fn take(
 }
 
 impl Drop for OpenExchange {
-    /// A server that is cancelled need not know that its question is void; one that ignores that does.
+    /// Refuses the open questions. A server that processes the cancellation does not need this, but one that ignores it does.
     fn drop(&mut self) {
         for ExchangedRequest {
             question,

@@ -1,4 +1,4 @@
-//! Requests over a server's standard input and output: many at a time, each answer to its own.
+//! Concurrent requests over a server's standard input and output, with responses assigned by id.
 //!
 //! ```text
 //!   request ─▶ waiting[id] ─▶ queue ─▶ writer ─▶ stdin
@@ -6,8 +6,8 @@
 //!                  └───────────────────────────────────────────────────────┘
 //! ```
 //!
-//! What a server logs or asks here names no request. It is about the one that it works on, where there is only one;
-//! else nobody can tell whose it is, and it goes nowhere.
+//! Log messages and requests of a server name no request here. They are about the only open request; if several requests are
+//! open, they cannot be assigned and are not delivered.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,33 +25,34 @@ use crate::message::{self, IncomingMessage, UpstreamRequest};
 use crate::open_requests::{MESSAGE_QUEUE, OpenRequests};
 use crate::server_message::{self, Listener, ServerMessage, ServerRequest};
 
-/// Messages that wait to be written.
+/// Maximum number of messages that wait to be written.
 const QUEUE: usize = 64;
 
-/// A line longer than a message may be is read over up to here; then the program is stopped.
+/// Number of bytes that are skipped of a line that is longer than a message may be. If the line is still
+/// longer, the program is stopped.
 const MAX_SKIPPED: usize = 16 * message::MAX_MESSAGE_BYTES;
 
-/// The way to a running server.
+/// The channel to a running server.
 #[derive(Debug)]
 pub(super) struct Channel {
     queue: mpsc::Sender<Vec<u8>>,
     waiting: PendingRequests,
     next_id: AtomicU64,
     events: Arc<Events>,
-    /// The server has been found to be one that we can use.
+    /// Whether the handshake with the server succeeded.
     in_use: AtomicBool,
 }
 
-/// Who waits for which answer.
+/// The requests that wait for their responses.
 #[derive(Debug, Default)]
 struct PendingRequests(Mutex<PendingTable>);
 
 #[derive(Debug, Default)]
 struct PendingTable {
-    /// No answer will come any more.
+    /// Whether the server has ended, so that no more responses arrive.
     ended: bool,
     requests: HashMap<u64, Waiter>,
-    /// Those of them that the server may talk about.
+    /// The requests that messages of the server may be about.
     open: OpenRequests,
 }
 
@@ -68,7 +69,7 @@ impl PendingRequests {
 }
 
 impl Channel {
-    /// The channel, and what is to be written to the server.
+    /// Creates the channel, and returns it with the queue of messages to write to the server.
     pub(super) fn new(events: Arc<Events>) -> (Self, mpsc::Receiver<Vec<u8>>) {
         let (queue, to_write) = mpsc::channel(QUEUE);
         let channel = Self {
@@ -81,7 +82,8 @@ impl Channel {
         (channel, to_write)
     }
 
-    /// Asks, and waits for the answer without a time limit. Dropping the future tells the server.
+    /// Sends a request, and waits for the response without a time limit. Dropping the future notifies the
+    /// server of the cancellation.
     pub(super) async fn request(
         &self,
         request: &UpstreamRequest<'_>,
@@ -129,7 +131,7 @@ impl Channel {
         }
     }
 
-    /// Says something that has no answer.
+    /// Sends a notification.
     pub(super) async fn notify(&self, method: &str) -> Result<(), UpstreamError> {
         self.say(message::notification(method, &[])?).await
     }
@@ -139,7 +141,7 @@ impl Channel {
         self.queue.send(line).await.map_err(|_| UpstreamError::Gone)
     }
 
-    /// Asks for what nobody waits for the answer to.
+    /// Sends a request and ignores the response.
     pub(super) fn request_later(&self, request: &UpstreamRequest<'_>, era: Era) {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         if let Ok(message) = request.encode(id, era, false) {
@@ -147,22 +149,22 @@ impl Channel {
         }
     }
 
-    /// A server that says more than it reads goes without.
+    /// Sends a message unless the queue is full, because a server that does not read must not block others.
     pub(super) fn say_later(&self, message: Vec<u8>) {
         let _ = self.queue.try_send(message::one_line(message));
     }
 
-    /// From here on the server's end is reported.
+    /// Marks the handshake as successful. From now on, the end of the server is reported.
     pub(super) fn take_into_use(&self) {
         self.in_use.store(true, Ordering::Relaxed);
     }
 
-    /// Whether requests still find the server.
+    /// Returns whether the server is running.
     pub(super) fn is_open(&self) -> bool {
         !self.waiting.lock().ended
     }
 
-    /// Fails every request that waits and every later one. The server's own end comes with its cause.
+    /// Fails all waiting and later requests. `cause` is the reason if the server ended by itself.
     pub(super) fn end(&self, cause: Option<&str>) {
         let mut table = self.waiting.lock();
         if table.ended {
@@ -177,12 +179,12 @@ impl Channel {
         let cause = cause.unwrap_or("we stopped it");
         for (_, waiter) in table.requests.drain() {
             let broken = UpstreamError::Broken(cause.to_owned());
-            // Whoever left does not mind.
+            // The receiver may be gone, which does not matter.
             let _ = waiter.answer.send(Err(broken));
         }
     }
 
-    /// Reads what the server says until it says no more.
+    /// Reads the messages of the server until its output ends.
     pub(super) async fn read<R: tokio::io::AsyncBufRead + Unpin>(&self, output: R) -> EndOfLines {
         let mut lines = Lines::new(output, message::MAX_MESSAGE_BYTES, MAX_SKIPPED);
         loop {
@@ -216,7 +218,7 @@ impl Channel {
                     let _ = waiter.answer.send(outcome.map(ToOwned::to_owned));
                 }
                 (None, true) => {}
-                // Most likely it crossed with our cancellation.
+                // The response has probably crossed with the cancellation.
                 (None, false) if id < self.next_id.load(Ordering::Relaxed) => {
                     debug!(
                         upstream = self.events.upstream,
@@ -248,7 +250,7 @@ impl Channel {
                 if method == "notifications/message" =>
             {
                 if let Some(log) = server_message::read_log(params) {
-                    // What nobody is told is lost.
+                    // A message that cannot be delivered is dropped.
                     let _ = self
                         .waiting
                         .lock()
@@ -270,7 +272,7 @@ impl Channel {
         }
     }
 
-    /// Whoever waits for the answer that is there, and whether anybody knew of the request.
+    /// Removes the waiter for the response to request `id`. Returns it, and whether the request was known.
     fn answered(&self, id: u64) -> (Option<Waiter>, bool) {
         let mut table = self.waiting.lock();
         let is_known = table.open.answered(id);
@@ -278,7 +280,7 @@ impl Channel {
     }
 }
 
-/// The id in the first members of a message whose rest was not kept.
+/// Returns the id at the start of a message whose rest was not kept.
 fn id_at_start(start: &[u8]) -> Option<u64> {
     #[derive(Deserialize)]
     struct Id {
@@ -293,7 +295,7 @@ fn id_at_start(start: &[u8]) -> Option<u64> {
     serde_json::from_slice::<Id>(&head).ok().map(|head| head.id)
 }
 
-/// A request that waits. Dropped before the answer came, it tells the server so.
+/// A request that waits for its response. If it is dropped before, the server is notified of the cancellation.
 struct PendingRequest<'a> {
     channel: &'a Channel,
     id: u64,
@@ -312,7 +314,7 @@ impl Drop for PendingRequest<'_> {
         if self.can_be_cancelled
             && let Ok(message) = message::cancelled(self.id)
         {
-            // With a full queue the server does not read, and cannot be told.
+            // If the queue is full, the server does not read and cannot be notified.
             let _ = self.channel.queue.try_send(message::one_line(message));
         }
     }

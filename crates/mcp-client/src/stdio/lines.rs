@@ -1,20 +1,20 @@
-//! Lines of a program's output, with a limit on how much of one is kept.
+//! Lines of a program's output, with a limit on the number of bytes kept of a line.
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 
-/// One line, without its end.
+/// A line without its line ending.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line<'a> {
     Whole(&'a [u8]),
-    /// Longer than what is kept, which is its start.
+    /// The start of a line that is longer than the limit.
     Cut(&'a [u8]),
 }
 
-/// Why there are no more lines.
+/// The reason why there are no more lines.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum EndOfLines {
     Closed,
-    /// One line went on beyond all reason.
+    /// A line exceeded the number of bytes that may be skipped.
     Endless,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct Lines<R> {
 }
 
 impl<R: AsyncBufRead + Unpin> Lines<R> {
-    /// Keeps `max_bytes` of a line and reads over `max_skipped` more.
+    /// Creates a reader that keeps `max_bytes` of a line and skips up to `max_skipped` more.
     pub(super) fn new(input: R, max_bytes: usize, max_skipped: usize) -> Self {
         Self {
             input,
@@ -36,7 +36,7 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
         }
     }
 
-    /// The next line. A last one without an end is none: it may be half a message.
+    /// Reads the next line. An unterminated last line is discarded, because it may be an incomplete message.
     pub(super) async fn next(&mut self) -> Result<Line<'_>, EndOfLines> {
         self.line.clear();
         let mut skipped = 0;
@@ -61,7 +61,7 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
                 break;
             }
         }
-        // A buffer that one large line grew is not kept for the small ones after it.
+        // A buffer that was grown by a large line is shrunk for the small lines after it.
         if self.line.len() < 64 * 1024 {
             self.line.shrink_to(64 * 1024);
         }

@@ -1,4 +1,4 @@
-//! Servers on the other end of a pipe: started when first needed, and again when they ended.
+//! Connections to servers over stdio: programs that are started on demand, and again after they ended.
 
 mod channel;
 mod lines;
@@ -28,14 +28,15 @@ use super::participation::ClientProfile;
 use super::server_message::Listener;
 use super::settings::Program;
 
-/// How long a server may take over the message that shows its era, and over `initialize`.
+/// Maximum time for the response to the request that determines the era.
 const PROBE_LIMIT: Duration = Duration::from_secs(10);
+/// Maximum time for the response to `initialize`.
 const INITIALIZE_LIMIT: Duration = Duration::from_secs(30);
 
-/// A start that the backoff puts off for longer is refused at once.
+/// Maximum delay of a start by the backoff. A start that would be delayed longer is refused immediately.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// A server that ran for so long did not fail to start.
+/// Time after which a running server does not count as failed to start.
 const STABLE_AFTER: Duration = Duration::from_mins(1);
 
 const RESTARTS: Backoff = Backoff {
@@ -43,7 +44,7 @@ const RESTARTS: Backoff = Backoff {
     longest: Duration::from_secs(5),
 };
 
-/// Starts a server's program.
+/// A launcher of a server's program.
 #[derive(Debug)]
 pub(super) struct Launcher {
     program: Program,
@@ -51,20 +52,20 @@ pub(super) struct Launcher {
     tasks: TaskTracker,
     history: Mutex<StartHistory>,
     is_legacy: CachedObservation,
-    /// What a legacy server may ask.
+    /// The features that a legacy server may ask clients for.
     profile: ClientProfile,
 }
 
-/// What the starts so far showed.
+/// The history of starts.
 #[derive(Debug, Default)]
 struct StartHistory {
     last_start: Option<Instant>,
-    /// Starts in a row that did not last.
+    /// Number of consecutive starts that did not last.
     short: u32,
     not_before: Option<Instant>,
 }
 
-/// A server ready for requests.
+/// A connection to a running server that is ready for requests.
 #[derive(Debug)]
 pub(super) struct StdioConnection {
     process: ServerProcess,
@@ -91,7 +92,7 @@ impl Launcher {
         }
     }
 
-    /// Starts the server and finds out its era.
+    /// Starts the server and determines its era.
     pub(super) async fn connect(&self) -> Result<StdioConnection, UpstreamError> {
         self.wait_for_turn().await?;
         let (process, handshake) = self.open().await?;
@@ -107,7 +108,7 @@ impl Launcher {
         };
         let (events, is_plain) = (Arc::clone(&self.events), self.profile.is_empty());
         let listening = async move {
-            // The plain connection hears of changes of lists too.
+            // Only the plain connection listens to changes of lists too.
             if is_plain {
                 listen::run_listener(transport, events, handshake).await;
             } else {
@@ -134,7 +135,7 @@ impl Launcher {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A server that keeps ending is started less and less often.
+    /// Waits until the server may be started. A server that keeps ending is started with increasing delays.
     async fn wait_for_turn(&self) -> Result<(), UpstreamError> {
         let now = Instant::now();
         let not_before = {
@@ -145,7 +146,7 @@ impl Launcher {
             if lasted {
                 history.short = 0;
             }
-            // The first start again is free.
+            // The first restart has no delay.
             let failures = history.short.saturating_sub(1);
             *history
                 .not_before
@@ -165,7 +166,8 @@ impl Launcher {
         Ok(())
     }
 
-    /// A server that ends, or hangs, at a first message other than `initialize` gets a fresh process.
+    /// Starts the server and performs the handshake. A server that ends or hangs at a first message other than
+    /// `initialize` is started again.
     async fn open(&self) -> Result<(ServerProcess, Handshake), UpstreamError> {
         if self.profile.is_empty() && !self.is_legacy.holds() {
             let process = self.start()?;
@@ -216,7 +218,7 @@ impl Launcher {
     }
 }
 
-/// What a request to listen needs of a program's streams.
+/// The parts of a connection that are needed to listen.
 #[derive(Clone)]
 struct StdioListenTransport {
     channel: Arc<Channel>,
@@ -229,7 +231,7 @@ impl ListenTransport for StdioListenTransport {
         self.channel.request(request, self.era, None).await
     }
 
-    /// There is but one way, on which everything is heard.
+    /// Waits forever, because all messages of a program arrive on its standard output anyway.
     async fn read_standalone_stream(&self) -> Result<(), UpstreamError> {
         self.events.subscriptions.opened();
         std::future::pending().await
@@ -245,28 +247,28 @@ impl StdioConnection {
         self.handshake.era
     }
 
-    /// Says something that has no answer.
+    /// Sends a message that has no response.
     pub(super) async fn say(&self, message: Vec<u8>) -> Result<(), UpstreamError> {
         self.process.channel.say(message).await
     }
 
-    /// What the server says of its skills, if it has any.
+    /// Returns the skills capability of the server, or `None` if it has no skills.
     pub(super) fn skills(&self) -> Option<SkillsCapability> {
         self.handshake.skills
     }
 
-    /// Tools can be called as tasks.
+    /// Returns whether tools can be called as tasks of 2025-11-25.
     pub(super) fn has_tasks(&self) -> bool {
         self.handshake.tasks
     }
 
-    /// Asks for what nobody waits for the answer to.
+    /// Sends a request in the background and ignores the response.
     pub(super) fn request_later(&self, request: &UpstreamRequest<'_>) {
         let era = self.handshake.era;
         self.process.channel.request_later(request, era);
     }
 
-    /// The same, unless the server does not listen.
+    /// Sends a message that has no response, unless the queue is full because the server does not read.
     pub(super) fn say_later(&self, message: Vec<u8>) {
         self.process.channel.say_later(message);
     }

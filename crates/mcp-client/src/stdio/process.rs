@@ -1,4 +1,4 @@
-//! A server as a child process: started with little, watched, and ended for certain.
+//! A server as a child process: started with a minimal environment, monitored, and reliably terminated.
 //!
 //! ```text
 //!   stop, or its output ends ─▶ close stdin ─ 3 s ─▶ SIGTERM ─ 3 s ─▶ SIGKILL   (the last two to its process group)
@@ -26,31 +26,31 @@ use crate::events::Events;
 use crate::log_quota::LogQuota;
 use crate::settings::Program;
 
-/// How long a server has for each step of its end.
+/// Maximum time of a server for each step of its termination.
 const EXIT_STEP_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long to wait for the last output, or the exit status, once the other is there.
+/// Maximum time to wait for the last output after the exit, or for the exit status after the end of the output.
 const LAST_OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What is logged of one line of standard error, in bytes.
+/// Maximum number of bytes that are logged of one line of standard error.
 const MAX_LOG_LINE: usize = 1024;
 
-/// Lines of standard error that are logged in one second.
+/// Maximum number of lines of standard error that are logged per second.
 const LOG_LINES_PER_SECOND: u32 = 20;
 
-/// A running server. Dropped, it is ended in the background.
+/// A running server. Dropping it terminates the process in the background.
 #[derive(Debug)]
 pub(super) struct ServerProcess {
     pub(super) channel: Arc<Channel>,
     _stop: DropGuard,
 }
 
-/// The child and all its descendants that did not leave its group. Dropped, they are killed.
+/// The child and all its descendants that did not leave its process group. Dropping it kills them.
 struct ProcessGroup(Pid);
 
 impl ProcessGroup {
     fn signal(&self, signal: Signal) {
-        // The group may be gone already.
+        // The group may have ended already.
         let _ = killpg(self.0, signal);
     }
 }
@@ -68,7 +68,7 @@ impl Drop for ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts the program; `tasks` watch over it until it has ended.
+    /// Starts the program. `tasks` monitor it until it has ended.
     pub(super) fn start(
         program: &Program,
         events: &Arc<Events>,
@@ -131,7 +131,7 @@ fn command(program: &Program) -> Result<tokio::process::Command, UpstreamError> 
     Ok(command)
 }
 
-/// Writes until there is nothing more to write, then closes.
+/// Writes all lines, and closes the standard input when the queue is closed.
 async fn write(mut stdin: ChildStdin, mut lines: mpsc::Receiver<Vec<u8>>) {
     while let Some(line) = lines.recv().await {
         if stdin.write_all(&line).await.is_err() {
@@ -148,7 +148,7 @@ struct WatchedOutput<R> {
     stop: CancellationToken,
 }
 
-/// Reads what the server says, and sees to its end.
+/// Reads the output of the server, and terminates the process at the end.
 async fn watch<R: tokio::io::AsyncBufRead + Unpin>(watched: WatchedOutput<R>) {
     let WatchedOutput {
         mut child,
@@ -161,7 +161,7 @@ async fn watch<R: tokio::io::AsyncBufRead + Unpin>(watched: WatchedOutput<R>) {
     let cause = tokio::select! {
         status = child.wait() => {
             group.signal(Signal::SIGKILL);
-            // An answer may still be in the pipe.
+            // A response may still be in the pipe.
             let _ = timeout(LAST_OUTPUT_TIMEOUT, &mut reading).await;
             Some(status.map_or_else(|_| "it ended".to_owned(), |status| format!("it ended with {status}")))
         }
@@ -179,7 +179,7 @@ async fn watch<R: tokio::io::AsyncBufRead + Unpin>(watched: WatchedOutput<R>) {
     end(&mut child, &group).await;
 }
 
-/// Ends the child, politely at first. Its standard input is closed already.
+/// Terminates the child, first with SIGTERM. Its standard input is closed already.
 async fn end(child: &mut Child, group: &ProcessGroup) {
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
         if timeout(EXIT_STEP_TIMEOUT, child.wait()).await.is_ok() {
@@ -190,8 +190,8 @@ async fn end(child: &mut Child, group: &ProcessGroup) {
     let _ = child.wait().await;
 }
 
-/// Brings what the server writes on standard error to the log. It may hold arguments and results: only a filter that names the
-/// target lets it through.
+/// Logs the lines that the server writes to standard error. They may contain arguments and results, so they have a separate log
+/// target that only an explicit filter enables.
 async fn log(stderr: impl AsyncRead + Unpin, upstream: String) {
     let mut lines = Lines::new(BufReader::new(stderr), MAX_LOG_LINE, usize::MAX);
     let mut quota = LogQuota::new(LOG_LINES_PER_SECOND);

@@ -1,4 +1,4 @@
-//! A real server, made with rmcp.
+//! A real server, implemented with rmcp.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,27 +19,27 @@ use rmcp::service::{RequestContext, RoleServer, SubscriptionContext};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-/// What outlives one session of the server.
+/// The state that outlives the sessions of the server.
 #[derive(Debug)]
 pub struct FixtureState {
-    /// Calls of `wait` that were told to stop.
+    /// Number of cancelled calls of `wait`.
     pub cancelled: AtomicUsize,
-    /// Calls of `wait` that have begun.
+    /// Number of calls of `wait` that have begun.
     pub waiting: AtomicUsize,
-    /// Lists of tools that were asked for.
+    /// Number of requests for the list of tools.
     pub listed: AtomicUsize,
-    /// Listening requests that have begun.
+    /// Number of listening requests that have begun.
     pub listening: AtomicUsize,
-    /// How many tools `grow` has added.
+    /// Number of tools that `grow` has added.
     grown: watch::Sender<usize>,
-    /// How often a resource was touched, and which was last.
+    /// Number of times that a resource was touched, and the last one.
     touched: watch::Sender<(usize, String)>,
-    /// The resources that are subscribed to now, by `resources/subscribe` or all requests to listen.
+    /// The resources that are subscribed to now, by `resources/subscribe` or by listening requests.
     pub subscribed: Mutex<Vec<String>>,
 }
 
 impl FixtureState {
-    /// The resource at `uri` changes.
+    /// Changes the resource at `uri`.
     pub fn touch(&self, uri: &str) {
         self.touched.send_modify(|(count, last)| {
             *count += 1;
@@ -60,21 +60,21 @@ impl FixtureState {
     }
 }
 
-/// Nobody is told of this one.
+/// A resource that the server does not send notifications about.
 pub const QUIET: &str = "memo://quiet";
 
 #[derive(Debug, Clone)]
 pub struct Fixture {
     versions: &'static [ProtocolVersion],
-    /// When it is asked what it speaks, it names 2026-07-28 alone.
+    /// Whether the server declares only 2026-07-28 in the response to discovery.
     names_modern_alone: bool,
-    /// It has tools for clients with certain capabilities.
+    /// Whether the server has tools for clients with certain capabilities.
     has_conditional_tools: bool,
     pub state: Arc<FixtureState>,
 }
 
 impl Fixture {
-    /// A server of that era, or of both; `unnamed`: of both, which it does not say.
+    /// Creates a server of one era, or of both. The era `unnamed` means both, but only the modern one is declared.
     pub fn new(era: &str) -> Self {
         let versions: &[ProtocolVersion] = match era {
             "modern" => &[ProtocolVersion::V_2026_07_28],
@@ -103,7 +103,7 @@ impl Fixture {
 }
 
 impl Fixture {
-    /// With tools for clients with certain capabilities.
+    /// Adds tools for clients with certain capabilities.
     #[must_use]
     pub fn with_conditional_tools(self) -> Self {
         Self {
@@ -112,7 +112,7 @@ impl Fixture {
         }
     }
 
-    /// Those that it has for the client of `context`.
+    /// Returns the conditional tools that are shown to the client of `context`.
     fn conditional_tools(&self, context: &RequestContext<RoleServer>) -> Vec<&'static str> {
         if !self.has_conditional_tools {
             return Vec::new();
@@ -167,7 +167,7 @@ impl ServerHandler for Fixture {
         Ok(DiscoverResult::from_server_info(versions, self.get_info()))
     }
 
-    /// Two pages, the second of which grows.
+    /// Returns two pages, of which the second one grows.
     async fn list_tools(
         &self,
         request: Option<PaginatedRequestParams>,
@@ -227,7 +227,7 @@ impl ServerHandler for Fixture {
             }
             "grow" => {
                 self.state.grown.send_modify(|grown| *grown += 1);
-                // A modern client hears of it by `listen` only.
+                // A modern client is only notified on a listening request.
                 let _ = context.peer.notify_tool_list_changed().await;
                 CallToolResult::success(text("grown".to_owned()))
             }

@@ -1,4 +1,4 @@
-//! Servers behind a URL.
+//! Servers at a URL.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use wardgate_egress::{
 use super::fixture::Fixture;
 use crate::Transport;
 
-/// Serves `router`, and gives the URL of its MCP endpoint.
+/// Serves `router`, and returns the URL of its MCP endpoint.
 pub async fn serve(router: Router) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
@@ -38,14 +38,14 @@ pub fn settings(url: &str) -> Transport {
     }))
 }
 
-/// A real server of that era. With `json`, it answers in JSON where it can.
+/// Starts a real server of that era. With `json`, it responds in JSON where possible.
 pub async fn fixture(era: &str, json: bool) -> (Fixture, String) {
     let fixture = Fixture::new(era);
     let url = serve_fixture(&fixture, json).await;
     (fixture, url)
 }
 
-/// Serves `fixture`; gives its URL.
+/// Serves `fixture`, and returns its URL.
 pub async fn serve_fixture(fixture: &Fixture, json: bool) -> String {
     let server = fixture.clone();
     let config = StreamableHttpServerConfig::default()

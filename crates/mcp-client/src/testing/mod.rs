@@ -1,4 +1,4 @@
-//! Servers for tests, also for those of other crates: real ones (rmcp), and scripts that misbehave.
+//! Servers for tests, which other crates use too: real servers (rmcp), and scripted servers that misbehave.
 
 #![allow(
     clippy::unwrap_used,

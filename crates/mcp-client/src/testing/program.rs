@@ -1,4 +1,4 @@
-//! The fixture and the scripts as programs: the test binary, started again for one test.
+//! The fixture and the scripted servers as programs: the test binary, started again with a single test.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -13,22 +13,22 @@ use crate::{Program, Transport};
 
 const KIND: &str = "WARDGATE_TEST_UPSTREAM";
 
-/// Starts [`run`], whose own standard output holds what the test harness prints.
+/// Starts [`run`] with its output on another descriptor, because the test harness prints to the standard output.
 pub const START: &str = r#"exec "$0" --ignored --exact tests::program 3>&1 >/dev/null"#;
 
-/// [`settings`] as a source of a `tools.yaml`.
+/// Returns [`settings`] as a source in `tools.yaml`.
 pub fn source(kind: &str) -> String {
     let this = std::env::current_exe().unwrap();
     let argv = serde_json::json!(["sh", "-c", START, this]);
     format!("{{ type: mcp, command: {argv}, env: {{ {KIND}: {kind} }} }}")
 }
 
-/// The program of that kind: `rmcp-ERA`, or a kind of [`Script`].
+/// Returns the settings of a program of that kind: `rmcp-ERA`, or a kind of [`Script`].
 pub fn settings(kind: &str) -> Transport {
     started_by(START, kind)
 }
 
-/// The program of that kind, which SIGTERM does not end.
+/// Returns the settings of a program of that kind that ignores SIGTERM.
 pub fn deaf_to_sigterm(kind: &str) -> Transport {
     started_by(&format!("trap '' TERM; {START}"), kind)
 }
@@ -43,7 +43,7 @@ pub fn started_by(shell: &str, kind: &str) -> Transport {
     })
 }
 
-/// What the test `tests::program` of a crate calls, which is started again as a server.
+/// Runs as a server. The test `tests::program` of a crate calls this function in the process that is started again.
 pub fn run() {
     let Ok(kind) = std::env::var(KIND) else {
         return;

@@ -1,31 +1,31 @@
-//! Servers by script: legacy ones that do one thing wrong, or say exactly what a test expects to come through.
+//! Scripted servers: legacy servers that misbehave in one way, or that send exactly what a test expects to receive.
 
 use serde_json::{Value, json};
 
-/// One thing a server does.
+/// An action of a scripted server.
 #[derive(Debug)]
 pub enum ScriptedAction {
     Say(String),
     Exit,
-    /// Writes without ever ending the line.
+    /// Writes a line that never ends.
     Flood,
 }
 
-/// A tool with all that a typed client would lose.
+/// A tool with everything that a typed client would lose.
 pub const ODD_TOOL: &str = r#"{"name":"odd","x-vendor":{"b":1.10,"a":12345678901234567890123},"inputSchema":{"type":"object","properties":{"z":{"minimum":1.0},"a":{}}},"execution":{"taskSupport":"optional"},"description":"\u00e9 é"}"#;
 
-/// A result with all that a typed client would lose.
+/// A result with everything that a typed client would lose.
 pub const ODD_CONTENT: &str =
     r#"[{"type":"text","text":"x","vendor":1.10},{"type":"hologram","depth":1e400}]"#;
 pub const ODD_STRUCTURED: &str = r#"{"big":123456789012345678901234567890,"b":[1.0,1],"a":1.10}"#;
 
-/// A server of some kind, at work.
+/// A running scripted server.
 #[derive(Debug)]
 pub struct Script {
     kind: String,
-    /// What the client answered to requests of ours.
+    /// The client's responses to requests of this server.
     answers: Vec<Value>,
-    /// Ids of calls that wait for an answer.
+    /// Ids of calls that wait for their response.
     open: Vec<Value>,
 }
 
@@ -38,7 +38,7 @@ impl Script {
         }
     }
 
-    /// What it does about one message.
+    /// Returns the actions of the server after one message.
     pub fn acts(&mut self, line: &str) -> Vec<ScriptedAction> {
         let message: Value = serde_json::from_str(line).unwrap();
         if message.get("method").is_none() {
@@ -211,7 +211,7 @@ fn call(kind: &str, message: &Value, line: &str) -> Vec<ScriptedAction> {
         }
         "environment" => {
             let mut names: Vec<_> = std::env::vars().map(|(name, _)| name).collect();
-            // The shell in between sets these.
+            // The shell that starts the program sets these.
             names.retain(|name| !matches!(name.as_str(), "PWD" | "OLDPWD" | "SHLVL" | "_"));
             names.sort();
             vec![text(&names.join(" "))]

@@ -1,4 +1,4 @@
-//! Tools that a server shows only to clients with certain capabilities.
+//! Tests of tools that a server shows only to clients with certain capabilities.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ fn required(tools: &[ToolDefinition]) -> BTreeMap<&str, RequiredCapabilities> {
     required.collect()
 }
 
-/// Calls the tool that `definition` is of, for a client with `capabilities`.
+/// Calls the tool of `definition`, for a client with `capabilities`.
 async fn call_pinned(
     upstream: &Upstream,
     definition: &ToolDefinition,
@@ -120,7 +120,7 @@ async fn a_pinned_one_is_called_for_a_client_that_has_the_capabilities() {
         };
         let called = call_pinned(&upstream, of("ask_model"), r#"{"sampling":{}}"#, is_legacy);
         assert_eq!(called.await.unwrap(), "asked", "{era}");
-        // A tool for everybody is the one that was approved, whatever else the client is shown.
+        // A tool for every client matches its pin, whatever other tools the client is shown.
         let called = call_pinned(&upstream, of("cancelled"), r#"{"roots":{}}"#, is_legacy);
         assert_eq!(called.await.unwrap(), "0", "{era}");
     }

@@ -1,4 +1,4 @@
-//! What becomes of lists that a server should not give.
+//! Tests of lists that violate the protocol or exceed limits.
 
 use super::{soon, upstream};
 use crate::UpstreamError;
@@ -19,6 +19,6 @@ async fn faulty_tools_are_left_out_alone() {
         .await
         .unwrap();
     let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
-    // The mark of a header means nothing on standard streams.
+    // `x-mcp-header` is ignored over stdio.
     assert_eq!(names, ["good", "marked", "last"]);
 }

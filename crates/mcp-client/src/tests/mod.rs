@@ -1,4 +1,4 @@
-//! The client against real servers (rmcp) and against servers that misbehave.
+//! Tests of the client with real servers (rmcp) and with servers that misbehave.
 
 mod conditional_tools;
 mod http;
@@ -22,12 +22,12 @@ fn upstream(transport: &Transport) -> Upstream {
     Upstream::new("test", transport, &Ambient::system()).unwrap()
 }
 
-/// Long enough for any machine; a test that needs it has failed.
+/// Returns a deadline that is long enough for any machine.
 fn soon() -> Instant {
     Instant::now() + Duration::from_mins(1)
 }
 
-/// Too short for a server that hangs.
+/// Returns a deadline that is too short for a server that hangs.
 fn at_once() -> Instant {
     Instant::now() + Duration::from_millis(300)
 }
@@ -36,7 +36,7 @@ fn raw(json: &str) -> Box<RawValue> {
     RawValue::from_string(json.to_owned()).unwrap()
 }
 
-/// A call of whatever has that name.
+/// Returns a call of any tool of that name.
 fn tool_call(tool: &str, arguments: &str) -> UpstreamOperation {
     UpstreamOperation::Tool {
         name: tool.to_owned(),
@@ -61,13 +61,13 @@ fn read(result: &RawValue) -> CallResult {
     CallResult::read(result).unwrap()
 }
 
-/// The text of the first content block.
+/// Returns the text of the first content block.
 fn text(result: &CallResult) -> String {
     let content: Value = serde_json::from_str(result.content.as_ref().unwrap().get()).unwrap();
     content[0]["text"].as_str().unwrap().to_owned()
 }
 
-/// Notes the text of a progress message.
+/// Records the text of a progress message.
 fn record_report(reports: &mut Vec<String>, message: ServerMessage) -> bool {
     match message {
         ServerMessage::Progress(report) => reports.push(report.message.unwrap()),

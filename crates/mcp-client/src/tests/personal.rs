@@ -1,4 +1,4 @@
-//! Connections whose credentials are made of the caller's token.
+//! Tests of connections whose credentials are derived from the caller's token.
 
 use std::sync::Arc;
 

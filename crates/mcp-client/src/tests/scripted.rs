@@ -1,4 +1,4 @@
-//! The scripts behind a URL, as legacy servers with a session.
+//! Scripted servers over HTTP, as legacy servers with a session.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,22 +16,22 @@ use serde_json::Value;
 use crate::testing::http::serve;
 use crate::testing::script::{Script, ScriptedAction};
 
-/// A scripted server that remembers what it was sent.
+/// A scripted server that records the requests it received.
 pub(super) struct ScriptedServer {
     script: Mutex<Script>,
     pub(super) seen: Mutex<Vec<(Method, HeaderMap, Value)>>,
-    /// Sessions begun so far; only the last is known.
+    /// Number of sessions so far. Only the last one is valid.
     sessions: Mutex<usize>,
-    /// The next answer to a call breaks off after an event with an id, and is held back for a GET.
+    /// Whether the next response to a call is interrupted after an event with an id, and kept for a GET.
     pub(super) breaks_off: AtomicBool,
     held_back: Mutex<Option<String>>,
-    /// It also forgets the session then.
+    /// Whether the session becomes invalid at the same time.
     pub(super) forgets_midway: AtomicBool,
-    /// Answers a byte at a time.
+    /// Whether responses are sent byte by byte.
     pub(super) drips: bool,
-    /// Answers everything with this status.
+    /// The status of every response, or `None` for normal responses.
     pub(super) status: Option<u16>,
-    /// The status for a session it does not know.
+    /// The status of responses to an invalid session.
     pub(super) forgets_with: u16,
 }
 

@@ -1,4 +1,4 @@
-//! Servers on standard streams.
+//! Tests of servers over stdio.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::{
     Responses, Round, RoundStart, ServerMessage, Transport, Upstream, UpstreamError,
 };
 
-/// Alive, and no zombie.
+/// Returns whether the process is alive and not a zombie.
 fn is_running(pid: &str) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| !stat.rsplit(')').next().unwrap().starts_with(" Z"))
@@ -186,7 +186,7 @@ async fn an_endless_line_ends_the_server() {
 async fn pings_are_answered_and_other_requests_refused() {
     let upstream = upstream(&settings("asks"));
     call(&upstream, "any", "{}").await.unwrap();
-    // The answers went to the same stream before this call.
+    // The answers were sent before this call on the same stream.
     let answers = text(&call(&upstream, "heard", "{}").await.unwrap());
     let answers: Vec<Value> = serde_json::from_str(&answers).unwrap();
     let refused = |id: &str| {
@@ -274,7 +274,7 @@ async fn a_question_is_of_the_only_call_and_of_nobody_where_there_are_more() {
     assert!(requests.contains(r#""message":"Who?""#), "{requests}");
     assert_eq!(logged, 1);
 
-    // Now the server works on two calls, and nobody can tell of which it speaks.
+    // With two open calls, the messages of the server cannot be assigned.
     let second = done(round(&upstream, RoundStart::Beginning, &mut logged).await);
     assert!(second.contains("several requests are open"), "{second}");
     assert_eq!(logged, 1);

@@ -1,4 +1,4 @@
-//! Resources that are listened to: of real servers of both eras, over HTTP and pipes.
+//! Tests of resource subscriptions with real servers of both eras, over HTTP and stdio.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -34,7 +34,7 @@ fn uris(of: &[&str]) -> BTreeSet<String> {
     of.iter().map(|&uri| uri.to_owned()).collect()
 }
 
-/// Listens, and gives what the server takes.
+/// Listens to resources, and returns the listener with the resources that the server accepted.
 async fn listen(upstream: &Upstream, of: &[&str]) -> (ResourceListener, BTreeSet<String>) {
     let mut listener = upstream.listen(uris(of));
     let settled = timeout(Duration::from_mins(1), listener.settled()).await;
@@ -58,7 +58,7 @@ async fn servers_of_both_eras_tell_of_the_resources_that_are_wanted_and_of_no_ot
         upstream.list_tools(soon()).await.unwrap();
         let (mut first, accepted) = listen(&upstream, &[ONE, QUIET]).await;
         assert_eq!(accepted, uris(&[ONE]), "{era}");
-        // Of more listeners the server hears nothing, unless they want more.
+        // Further listeners cause no request to the server, unless they need more resources.
         let (mut second, accepted) = listen(&upstream, &[ONE, TWO]).await;
         assert_eq!(accepted, uris(&[ONE, TWO]), "{era}");
         until_true("the union", async || state.subscribed() == [ONE, TWO]).await;
@@ -136,8 +136,8 @@ async fn what_callers_read_as_themselves_is_not_listened_to_for_them() {
     assert!(fixture.state.subscribed().is_empty());
 }
 
-/// A server of 2026-07-28 that takes note of what is wanted before it says so. Whatever it is sent is told of
-/// to all who listen.
+/// Starts a server of 2026-07-28 that registers a subscription before it acknowledges it. Every URI that is sent to it is
+/// announced to all listeners.
 async fn exact() -> (broadcast::Sender<String>, String) {
     let touched = broadcast::Sender::new(64);
     let router = Router::new().fallback(answer).with_state(touched.clone());

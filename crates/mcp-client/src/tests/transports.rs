@@ -1,4 +1,4 @@
-//! What holds of programs on standard streams and of servers behind a URL alike.
+//! Tests of behaviour that stdio and HTTP have in common.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use crate::{
     ServerMessage, Upstream, UpstreamError,
 };
 
-/// A real server of that era, over each transport.
+/// Returns a real server of that era over each transport.
 async fn real(era: &str) -> [Upstream; 2] {
     let (_, url) = http::fixture(era, false).await;
     let program = program::settings(&format!("rmcp-{era}"));
     [upstream(&program), upstream(&http::settings(&url))]
 }
 
-/// A server that follows that script, over each transport.
+/// Returns a scripted server over each transport.
 async fn scripted(kind: &str) -> [Upstream; 2] {
     let (_, url) = ScriptedServer::new(kind).start().await;
     let program = program::settings(kind);
@@ -33,7 +33,7 @@ async fn scripted(kind: &str) -> [Upstream; 2] {
 async fn servers_of_both_eras_are_listed_called_read_and_prompted() {
     for era in ["modern", "legacy", "both"] {
         let mut servers = Vec::from(real(era).await);
-        // A server that answers in JSON where it can.
+        // This server responds in JSON where possible.
         if era != "both" {
             let (_, url) = http::fixture(era, true).await;
             servers.push(upstream(&http::settings(&url)));
@@ -97,7 +97,7 @@ async fn changed_tools_are_announced() {
         for upstream in real(era).await {
             let mut changes = upstream.tools_changed();
             let before = upstream.list_tools(soon()).await.unwrap().len();
-            // The listening request may be under way still.
+            // The listening request may not have arrived yet.
             let deadline = soon();
             loop {
                 call(&upstream, "grow", "{}").await.unwrap();
@@ -124,7 +124,7 @@ async fn nothing_is_lost_on_the_way() {
         assert!(result.is_error);
     }
     let arguments = "{ \"b\" : 1.10,\n\"a\":[12345678901234567890123, \"line\\nbreak\"] }";
-    // A message on standard streams is one line.
+    // Over stdio, a message is a single line.
     let sent = [arguments.replace('\n', " "), arguments.to_owned()];
     for (mirror, sent) in scripted("mirror").await.iter().zip(sent) {
         let seen = text(&call(mirror, "odd", arguments).await.unwrap());
@@ -157,7 +157,7 @@ async fn an_answer_too_large_fails_alone() {
     }
 }
 
-/// As which request the fixture tool `ask` asks what its client works in.
+/// Calls the fixture's tool `ask`, and returns its input requests, whose keys show in which era the server asked.
 async fn asks_as(upstream: &Upstream, is_legacy: bool) -> Value {
     let client = Arc::new(Participation {
         capabilities: ClientCapabilities::read(br#"{"roots":{}}"#).unwrap(),

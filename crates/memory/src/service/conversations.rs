@@ -1,4 +1,5 @@
-//! The gRPC methods of conversations: each verifies whose the token is, converts, calls, converts.
+//! The gRPC methods of conversations: each identifies the caller, converts the request, calls the service and converts
+//! the result.
 
 use wardgate_domain::{
     Caller, ConversationId, ConversationKey, InvalidMessage, InvalidText, Message, NewMessage,
@@ -11,7 +12,7 @@ use crate::Error;
 use crate::owner::Owner;
 use crate::rights::{RequestContext, Rights};
 
-/// Longest address of a client.
+/// Maximum length of a client's address, in bytes.
 const MAX_ADDRESS: usize = 64;
 
 impl<R: Rights> MemoryHandler<R> {

@@ -1,5 +1,5 @@
-//! The gRPC methods of subscriptions, for clients whose requests do not last. Whether there is such a conversation is not
-//! looked at: whoever subscribes to somebody else's, or to none, hears nothing.
+//! The gRPC methods of subscriptions, for clients without a lasting connection. Whether the conversation exists is not
+//! checked: a subscription to somebody else's conversation, or to a missing one, receives no events.
 
 use wardgate_domain::{Digest, InvalidMessage};
 use wardgate_proto::memory::v1 as pb;

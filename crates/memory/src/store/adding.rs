@@ -1,11 +1,10 @@
-//! Messages join a conversation: all of a batch or none, in one dense order, each id once.
+//! Adds messages to a conversation: a batch is added atomically, in one dense order, and each id is added once.
 //!
 //! ```text
-//!   lock the conversation ─▶ what is there already? ─▶ next positions ─▶ insert ─▶ end the turn ─▶ commit
+//!   lock the conversation ─▶ look up known ids ─▶ next positions ─▶ insert ─▶ end the turn ─▶ commit
 //! ```
 //!
-//! Whoever adds to the same conversation at the same time waits at the lock, so positions have no gap and no turn
-//! ends twice.
+//! Concurrent additions to the same conversation wait for the lock, so positions have no gaps and no turn ends twice.
 
 use wardgate_domain::{
     ConversationId, ConversationKey, InvalidMessage, Message, MessageId, NewMessage, Source,
@@ -25,16 +24,16 @@ use crate::sealing::WordKey;
 use crate::words;
 use wardgate_store::{Statement, Transaction, Value};
 
-/// Messages of one batch.
+/// Maximum number of messages in one batch.
 pub(crate) const MAX_MESSAGES: usize = 200;
 
-/// Bytes of the texts of one message.
+/// Maximum size of the texts of one message, in bytes.
 pub(crate) const MAX_TEXT: usize = 1 << 20;
 
-/// Bytes of the texts of one batch.
+/// Maximum size of the texts of one batch, in bytes.
 pub(crate) const MAX_BATCH_BYTES: usize = 8 << 20;
 
-/// What one turn may hold, so that it can be given whole.
+/// Maximum number of messages of one turn, so that a turn can be returned as a whole.
 const MAX_TURN_MESSAGES: i64 = 1_000;
 const MAX_TURN_BYTES: i64 = 16 << 20;
 
@@ -53,7 +52,8 @@ const INSERT_WORDS: Statement = Statement::Each {
                VALUES ($1, array_to_tsvector(string_to_array($2, ' ')))",
 };
 
-/// The sums are of no type that both backends read alike.
+/// Selects the state, the number of messages and the size of a turn. The sum is cast because its type differs between
+/// the backends.
 pub(super) const TURN: &str = "
     SELECT min(m.state), count(*), CAST(sum(m.size) AS bigint) FROM memory.message m
     WHERE m.conversation = $1 AND m.turn = $2 AND m.position > $3 HAVING count(*) > 0";
@@ -62,7 +62,7 @@ const END_TURN: &str = "
     UPDATE memory.message SET state = $3
     WHERE conversation = $1 AND turn = $2 AND state = 0 AND position > $4";
 
-/// A message of that id that was cleared and is not yet gone.
+/// Deletes a message with this id that was cleared but whose row still exists.
 const FORGET: &str =
     "DELETE FROM memory.message WHERE conversation = $1 AND id = $2 AND position <= $3";
 
@@ -79,18 +79,19 @@ const COUNT_UP: &str = "
 /// A message to add.
 pub(crate) struct MessageEntry {
     pub(crate) message: NewMessage,
-    /// Of a tool's result, what it was given under.
+    /// The rights under which a tool's result was produced, or `None` for other messages.
     pub(crate) call_rights: Option<CallRights>,
 }
 
-/// What to add, all or nothing.
+/// The messages to add atomically.
 pub(crate) struct Addition {
     pub(crate) entries: Vec<MessageEntry>,
-    /// The turn they are part of and what it is once they are added; none: each is one of its own.
+    /// The turn that the messages belong to and its state after the addition, or `None` if each message is a turn of
+    /// its own.
     pub(crate) turn: Option<(TurnId, TurnState)>,
 }
 
-/// The turn before the addition.
+/// The state of the turn before the addition.
 struct TurnProgress {
     state: TurnState,
     messages: i64,
@@ -98,8 +99,8 @@ struct TurnProgress {
 }
 
 impl MemoryStore {
-    /// Adds to the owner's conversation, and gives its key and what is stored, in the order given, without the texts.
-    /// A message whose id is there already with the same content counts as added.
+    /// Adds messages to the owner's conversation. Returns the key of the conversation and the stored messages without
+    /// their texts, in the order given. A message whose id exists already with the same content counts as added.
     pub(crate) async fn add(
         &self,
         owner: &Owner,
@@ -134,7 +135,7 @@ impl MemoryStore {
     }
 }
 
-/// One addition, in its transaction.
+/// One addition and its transaction.
 struct AdditionTransaction<'a> {
     store: &'a MemoryStore,
     transaction: Transaction,
@@ -142,9 +143,9 @@ struct AdditionTransaction<'a> {
     unlocked: UnlockedConversation,
     word_key: &'a WordKey,
     now: Timestamp,
-    /// The last position given.
+    /// The last position that was assigned.
     last: i64,
-    /// Complete messages.
+    /// The number of complete messages.
     complete: i64,
     turn: Option<TurnProgress>,
 }
@@ -183,7 +184,7 @@ impl AdditionTransaction<'_> {
             ];
             self.transaction.execute(COUNT_UP, counts).await?;
         }
-        // Of an open turn nobody hears: nothing of it is there to read.
+        // Messages of an open turn are not readable yet, so they are not announced.
         if self.complete != self.conversation.messages {
             let number = self.conversation.number;
             log_change(&mut self.transaction, number, ChangeKind::Messages).await?;
@@ -209,7 +210,7 @@ impl AdditionTransaction<'_> {
             .transpose()
     }
 
-    /// The message of that id, if it is there and was not cleared.
+    /// Returns the message with this id, or `None` if it does not exist or was cleared.
     async fn found(&mut self, id: &MessageId) -> Result<Option<Message>, Error> {
         let number = self.conversation.number;
         let key = [number.into(), id.as_str().into()];
@@ -322,7 +323,7 @@ impl AdditionTransaction<'_> {
         Ok(())
     }
 
-    /// Only what a person or a model wrote is searched.
+    /// Adds a message to the search index. Only what a person or a model wrote is searchable.
     async fn index(&mut self, number: i64, message: &NewMessage) -> Result<(), Error> {
         if !matches!(message.source, Source::Person | Source::Model) {
             return Ok(());
@@ -337,7 +338,7 @@ impl AdditionTransaction<'_> {
         Ok(())
     }
 
-    /// Brings the turn to the state `target` once `added` messages were added.
+    /// Moves the turn to the state `target` after `added` messages were added.
     async fn end_turn(
         &mut self,
         id: &TurnId,
@@ -346,12 +347,12 @@ impl AdditionTransaction<'_> {
         nothing_given: bool,
     ) -> Result<(), Error> {
         let Some(progress) = &self.turn else {
-            // A turn begins with its first message; without any there is nothing to complete or to give up.
+            // A turn begins with its first message. Without messages there is nothing to complete or to abandon.
             return Ok(());
         };
         match (progress.state, target) {
             (is, target) if is != TurnState::Open => {
-                // A late repetition of an earlier step changes nothing.
+                // A late retry of an earlier step changes nothing.
                 if is == target || (target == TurnState::Open && !nothing_given) {
                     return Ok(());
                 }
@@ -375,7 +376,7 @@ impl AdditionTransaction<'_> {
     }
 }
 
-/// Bytes of the texts of a message.
+/// Returns the size of the texts of a message, in bytes.
 pub(crate) fn size(message: &NewMessage) -> usize {
     let call = message.call.as_ref();
     message.content.len()
@@ -384,7 +385,7 @@ pub(crate) fn size(message: &NewMessage) -> usize {
         + call.map_or(0, |call| call.arguments.len())
 }
 
-/// Whether `new` says what `stored` says. The definition of a tool may have changed in between.
+/// Returns whether `new` repeats the message `stored`. The definition of the tool may have changed in between.
 fn repeats(new: &NewMessage, stored: &Message, turn: Option<&(TurnId, TurnState)>) -> bool {
     let call = match (&new.call, &stored.call) {
         (None, None) => true,

@@ -1,7 +1,7 @@
-//! What changed, in a log that is read from where one was and soon forgotten.
+//! The log of recent changes. Every reader continues from its own position, and old entries are deleted soon.
 //!
-//! A change is noted in the transaction that makes it, so it is seen when the change is. Numbers are given in order but
-//! not seen in order: a slow transaction's number can appear after a later one, or never.
+//! A change is logged in the transaction that makes it, so both become visible together. Numbers are assigned in order
+//! but may become visible out of order: the number of a slow transaction can appear after a later one, or never.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub(super) const LATEST: &str = "SELECT coalesce(max(number), 0) FROM memory.cha
 
 const FORGET: &str = "DELETE FROM memory.change WHERE number <= $1";
 
-/// Changes read at once.
+/// Maximum number of changes in one page.
 const PAGE: i64 = 500;
 
 /// The kind of a change.
@@ -42,11 +42,11 @@ pub(super) enum ChangeKind {
 #[derive(Debug)]
 pub(crate) struct LoggedChange {
     pub(crate) number: i64,
-    /// None: the conversation was erased since, which has a note of its own.
+    /// The change, or `None` if the conversation was erased since. Its erasure is logged as a change of the list.
     pub(crate) change: Option<ConversationChange>,
 }
 
-/// Notes that the conversation of that number changed.
+/// Logs a change of the conversation with the row number `conversation`.
 pub(super) async fn log_change(
     transaction: &mut Transaction,
     conversation: i64,
@@ -57,7 +57,7 @@ pub(super) async fn log_change(
     Ok(())
 }
 
-/// Notes that something else of that owner changed.
+/// Logs a change that concerns the owner and no single conversation.
 pub(super) async fn log_owner_change(
     transaction: &mut Transaction,
     owner: &[u8],
@@ -69,12 +69,12 @@ pub(super) async fn log_owner_change(
 }
 
 impl MemoryStore {
-    /// Notified whenever this replica added a change to the log.
+    /// Returns the signal that is notified whenever this replica adds a change to the log.
     pub(crate) fn change_signal(&self) -> Arc<tokio::sync::Notify> {
         Arc::clone(&self.change_signal)
     }
 
-    /// The number of the last change.
+    /// Returns the number of the last change, or 0 if the log is empty.
     pub(crate) async fn latest_change(&self) -> Result<i64, Error> {
         within(async {
             let mut transaction = self.database.read().await?;
@@ -85,7 +85,7 @@ impl MemoryStore {
         .await
     }
 
-    /// Changes with a higher number, in order, a bounded count; none: there are no further ones.
+    /// Returns a page of the changes with a higher number, in order. The page is empty if there are none.
     pub(crate) async fn changes_after(&self, number: i64) -> Result<Vec<LoggedChange>, Error> {
         within(async {
             let mut transaction = self.database.read().await?;
@@ -98,7 +98,7 @@ impl MemoryStore {
         .await
     }
 
-    /// Forgets the changes up to that number.
+    /// Deletes the changes up to that number.
     pub(crate) async fn forget_changes(&self, up_to: i64) -> Result<(), Error> {
         within(async {
             let mut transaction = self.database.write().await?;

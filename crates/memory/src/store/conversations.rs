@@ -1,4 +1,4 @@
-//! Conversations as a whole: made, found, listed.
+//! Conversations as a whole: creation, lookup and listing.
 
 use wardgate_domain::{
     Conversation, ConversationId, ConversationKey, InvalidMessage, Skeleton, Timestamp,
@@ -13,7 +13,7 @@ use wardgate_store::{Transaction, Value};
 
 pub(super) const OF_OWNER: &str = concat!(conversation!(), "WHERE c.owner = $1 AND c.id = $2");
 
-/// Whoever adds or erases waits here for whoever does so already.
+/// The row lock makes concurrent additions to and erasures of a conversation wait for each other.
 pub(super) const OF_OWNER_LOCKED: &str = concat!(
     conversation!(),
     "WHERE c.owner = $1 AND c.id = $2 FOR UPDATE"
@@ -31,7 +31,7 @@ const MAKE: &str = "
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, 0, 0, 0, 0)
     ON CONFLICT (owner, id) DO NOTHING";
 
-/// Counted no further than to the limit that is to be kept.
+/// Counts the conversations of an owner, but at most `$2`, because only reaching the limit matters.
 pub(super) const COUNT: &str = "
     SELECT count(*) FROM (
         SELECT 1 FROM memory.conversation c WHERE c.owner = $1 AND c.erased_at IS NULL LIMIT $2
@@ -59,7 +59,7 @@ macro_rules! skeletons {
 const SURVEY: &str = skeletons!("");
 pub(super) const SURVEY_OF_SUBJECT: &str = skeletons!("AND c.subject = $4");
 
-/// Sorts after every key.
+/// A text that sorts after every key.
 const AFTER_ALL: &str = "~";
 
 struct SkeletonRow {
@@ -87,8 +87,9 @@ wardgate_store::from_row!(SkeletonRow {
 });
 
 impl MemoryStore {
-    /// The owner's conversation of that id, made when there is none, and whether it was made; without an id a new
-    /// one. None is made beyond `most`; those who make some at the same instant can each have the last.
+    /// Returns the owner's conversation `id`, and whether it was created by this call. Creates it if it does not exist;
+    /// without an id, creates a new conversation. Fails if there are `most` conversations already, but concurrent calls
+    /// may exceed this limit.
     pub(crate) async fn get_or_create(
         &self,
         owner: &Owner,
@@ -140,7 +141,7 @@ impl MemoryStore {
         Ok((conversation, made))
     }
 
-    /// The owner's conversation of that id.
+    /// Returns the owner's conversation `id`, or `None` if it does not exist.
     pub(crate) async fn find(
         &self,
         owner: &Owner,
@@ -159,7 +160,7 @@ impl MemoryStore {
         .await
     }
 
-    /// The conversation of that key, whoever owns it, and its owner.
+    /// Returns the conversation with this key, whoever owns it, and its owner.
     pub(crate) async fn find_by_key(
         &self,
         key: ConversationKey,
@@ -185,7 +186,7 @@ impl MemoryStore {
         .await
     }
 
-    /// The owner's conversations, the one that changed last first, and the token of the page after these.
+    /// Returns a page of the owner's conversations, most recently changed first, and the token of the next page.
     pub(crate) async fn list(
         &self,
         owner: &Owner,
@@ -225,8 +226,8 @@ impl MemoryStore {
         .await
     }
 
-    /// Skeletons of everyone's conversations, the newest first, and the token of the page after these; an empty
-    /// text stands for every tenant or subject.
+    /// Returns a page of the skeletons of all owners' conversations, newest first, and the token of the next page. An
+    /// empty tenant or subject matches all.
     pub(crate) async fn survey(
         &self,
         (tenant, subject): (&str, &str),
@@ -281,7 +282,7 @@ impl SkeletonRow {
     }
 }
 
-/// The owner's conversation of that id; an unknown one is an error.
+/// Returns the owner's conversation `id`. Fails if it does not exist.
 pub(super) async fn owned(
     transaction: &mut Transaction,
     owner: &Owner,
@@ -292,7 +293,7 @@ pub(super) async fn owned(
     found.ok_or(Error::UnknownConversation)
 }
 
-/// As [`owned`]; until the transaction ends nobody else changes it.
+/// Like [`owned`], but locks the row until the transaction ends.
 pub(super) async fn owned_and_locked(
     transaction: &mut Transaction,
     owner: &Owner,

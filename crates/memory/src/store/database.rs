@@ -1,4 +1,4 @@
-//! Connections to the store: in SQLite readers beside the one writer, since nobody who reads should wait for it.
+//! Connections to the store. SQLite has one writer and separate readers, so that reads do not wait for writes.
 
 use sqlx::SqlitePool;
 use wardgate_store::postgres::PostgresPool;
@@ -7,7 +7,7 @@ use wardgate_store::{Address, DatabaseSettings, Transaction};
 use super::{LIMIT, postgres, sqlite};
 use crate::Error;
 
-/// Connections to the store; cheap to clone.
+/// Connections to the store. Clones share the pools.
 #[derive(Clone)]
 pub(super) struct Database {
     settings: DatabaseSettings,
@@ -24,7 +24,7 @@ enum Pools {
 }
 
 impl Database {
-    /// Connects on first use.
+    /// Creates the pools. They connect on first use.
     pub(super) fn new(address: &Address, settings: &DatabaseSettings) -> Self {
         let pools = match address {
             Address::Sqlite(path) => Pools::Sqlite {
@@ -58,7 +58,7 @@ impl Database {
         Ok(())
     }
 
-    /// Until it is committed nothing of it has happened; dropped, nothing will have.
+    /// Begins a write transaction. It takes effect when it is committed and is rolled back if it is dropped.
     pub(super) async fn write(&self) -> Result<Transaction, Error> {
         Ok(match &self.pools {
             Pools::Sqlite { writer, .. } => {
@@ -68,7 +68,7 @@ impl Database {
         })
     }
 
-    /// Reads the store as it is at one instant.
+    /// Begins a read-only transaction on a consistent snapshot of the store.
     pub(super) async fn read(&self) -> Result<Transaction, Error> {
         Ok(match &self.pools {
             Pools::Sqlite { readers, .. } => Transaction::Sqlite {
@@ -82,11 +82,11 @@ impl Database {
         })
     }
 
-    /// Overwrites what was removed, as far as the backend can do that now; false: try again later.
+    /// Overwrites removed data as far as the backend supports it. Returns `false` if this has to be retried later.
     pub(super) async fn scrub(&self) -> Result<bool, Error> {
         match &self.pools {
             Pools::Sqlite { writer, .. } => sqlite::checkpoint(writer).await,
-            // Old versions of rows go with the server's own vacuum.
+            // PostgreSQL removes old row versions with its own vacuum.
             Pools::Postgres(_) => Ok(true),
         }
     }

@@ -1,12 +1,12 @@
-//! What is erased, and what of it remains.
+//! Erasure of conversations and their messages.
 //!
 //! ```text
-//!   clear   a new key; every message is gone                       the conversation stays
-//!   erase   no key, no id, no text; places, roles and times stay   a skeleton
+//!   clear   a new key; all messages are gone                         the conversation stays
+//!   erase   no key, no id, no text; places, roles and times remain   a skeleton
 //! ```
 //!
-//! Both take effect at once, however long the conversation: without its key nothing of it can be read. The rows follow,
-//! a bounded number at a time.
+//! Both take effect at once, however long the conversation is, because nothing can be read without its key. The rows
+//! are removed afterwards in batches.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::Error;
 use crate::owner::Owner;
 use wardgate_store::{Statement, Transaction};
 
-/// Messages removed at once.
+/// Maximum number of messages in one batch.
 pub(super) const BATCH: i64 = 500;
 
 const CLEAR: &str = "
@@ -80,7 +80,7 @@ pub(super) const STALE_TURNS: &str = "
 
 const LOCK: &str = "SELECT number FROM memory.conversation WHERE number = $1 FOR UPDATE";
 
-/// Once more, now that nobody can add to it.
+/// Checks again that the turn is stale, because now the conversation is locked against additions.
 const ABANDON: &str = "
     UPDATE memory.message SET state = 2 WHERE conversation = $1 AND turn = $2 AND state = 0
         AND NOT EXISTS (SELECT 1 FROM memory.message y
@@ -90,9 +90,9 @@ const ABANDON: &str = "
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ErasureCandidate {
     pub(crate) key: ConversationKey,
-    /// Says which id it had, to whoever knows the id.
+    /// A digest of the conversation's id. A person who knows the id can recognise the conversation by it.
     pub(crate) id_digest: Digest,
-    /// It is to be erased only if it did not change since.
+    /// If set, the conversation is erased only if it did not change since this time.
     unchanged_since: Option<Timestamp>,
 }
 
@@ -108,7 +108,7 @@ impl ErasureCandidate {
 }
 
 impl MemoryStore {
-    /// Erases every message of the owner's conversation, and gives its key.
+    /// Erases every message of the owner's conversation and returns its key.
     pub(crate) async fn clear(
         &self,
         owner: &Owner,
@@ -134,7 +134,7 @@ impl MemoryStore {
         Ok(key)
     }
 
-    /// The conversation of that key, if it may be erased.
+    /// Returns the conversation with this key. Fails if it does not exist or is held.
     pub(crate) async fn find_erasable(
         &self,
         key: ConversationKey,
@@ -147,7 +147,7 @@ impl MemoryStore {
         .await
     }
 
-    /// Destroys the key and the id of a conversation. Its rows go with [`MemoryStore::empty`].
+    /// Destroys the key and the id of a conversation. [`MemoryStore::empty`] removes its rows later.
     pub(crate) async fn erase(
         &self,
         candidate: &ErasureCandidate,
@@ -174,7 +174,7 @@ impl MemoryStore {
         Ok(())
     }
 
-    /// Removes a bounded number of rows that were cleared or erased; false when none was left.
+    /// Removes one batch of rows that were cleared or erased. Returns `false` if none were left.
     pub(crate) async fn empty(&self) -> Result<bool, Error> {
         within(async {
             let mut transaction = self.database.write().await?;
@@ -196,12 +196,12 @@ impl MemoryStore {
         .await
     }
 
-    /// Overwrites what was removed; false: try again later.
+    /// Overwrites removed data. Returns `false` if this has to be retried later.
     pub(crate) async fn scrub(&self) -> Result<bool, Error> {
         within(self.database.scrub()).await
     }
 
-    /// Every tenant that has a conversation.
+    /// Returns every tenant that has a conversation.
     pub(crate) async fn tenants(&self) -> Result<Vec<String>, Error> {
         within(async {
             let mut transaction = self.database.read().await?;
@@ -223,7 +223,7 @@ impl MemoryStore {
         .await
     }
 
-    /// Conversations of `tenant` that did not change since, and that no hold is on; a bounded number.
+    /// Returns a bounded number of conversations of `tenant` that have not changed since that time and are not held.
     pub(crate) async fn expired(
         &self,
         tenant: &str,
@@ -245,7 +245,7 @@ impl MemoryStore {
         .await
     }
 
-    /// Gives up open turns that nobody touched for that long; how many, a bounded number.
+    /// Abandons a bounded number of open turns without activity for that long. Returns the number of turns found.
     pub(crate) async fn abandon(
         &self,
         untouched_for: Duration,

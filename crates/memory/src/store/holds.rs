@@ -6,7 +6,7 @@ use super::{MemoryStore, within};
 use crate::Error;
 use wardgate_store::Value;
 
-/// More than this are not kept, so that all of them can be listed.
+/// Maximum number of holds, so that all of them can be listed at once.
 const MAX_HOLDS: i64 = 10_000;
 
 const SET: &str = "
@@ -23,7 +23,7 @@ const ALL: &str =
 const EXISTS: &str = "SELECT number FROM memory.conversation WHERE key = $1";
 
 impl MemoryStore {
-    /// Whether that is something a hold can be on: a conversation must exist.
+    /// Checks that a hold can be set on the target: a conversation must exist.
     pub(crate) async fn can_be_held(&self, target: &HoldTarget) -> Result<(), Error> {
         let HoldTarget::Conversation(key) = target else {
             return Ok(());
@@ -37,7 +37,7 @@ impl MemoryStore {
         .await
     }
 
-    /// Puts a hold on something, or lifts it.
+    /// Sets or lifts a hold.
     pub(crate) async fn set_hold(
         &self,
         target: &HoldTarget,
@@ -63,7 +63,7 @@ impl MemoryStore {
         .await
     }
 
-    /// Every hold, in a fixed order.
+    /// Returns all holds in a fixed order.
     pub(crate) async fn holds(&self) -> Result<Vec<Hold>, Error> {
         type HoldRow = (String, String, String, String, i64);
         within(async {

@@ -1,12 +1,12 @@
-//! Conversations at rest, in SQLite or PostgreSQL.
+//! The store of conversations, in SQLite or PostgreSQL.
 //!
 //! ```text
-//!   conversation   one row each; whoever adds to it or erases it locks that row first
-//!   message        what stands in clear (place, turn, role, times), and the sealed texts
+//!   conversation   one row each; additions and erasures lock this row first
+//!   message        fields in clear (position, turn, role, times) and the sealed texts
 //!   message_words  keyed digests of the words, for the search
-//!   hold           what must not be erased
-//!   change         what changed lately, for whoever watches
-//!   subscription   what older clients want to hear of
+//!   hold           legal holds, which prevent erasure
+//!   change         the log of recent changes, for watchers
+//!   subscription   the subscriptions of older clients
 //! ```
 //!
 //! No operation takes longer than [`LIMIT`].
@@ -39,37 +39,38 @@ pub(crate) use adding::{Addition, MAX_BATCH_BYTES, MAX_MESSAGES, MAX_TEXT, Messa
 pub(crate) use erasing::ErasureCandidate;
 pub(crate) use reading::{ConversationExcerpt, ConversationSelector};
 
-/// How long one operation may take.
+/// Maximum time that one operation may take.
 pub(crate) const LIMIT: Duration = Duration::from_secs(5);
 
-/// What the store consists of.
+/// The layout of the store: its schema, migrations and timeout.
 pub const LAYOUT: Layout = Layout {
     schema: postgres::SCHEMA,
     sqlite: sqlite::MIGRATIONS,
     limit: LIMIT,
 };
 
-/// The rights that a tool's result was given under, and the policies they follow from.
+/// The rights under which a tool's result was produced, and the policies that granted them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CallRights {
-    /// Of everything the policy lets the caller see through the tool.
+    /// A digest of everything that the policy lets the caller see through the tool.
     pub(crate) rights: Digest,
     pub(crate) policy_hash: Digest,
-    /// The answer is one to these arguments only.
+    /// Whether the verdict applies to these arguments only.
     pub(crate) by_arguments: bool,
 }
 
-/// A message with what decides whether its reader may read it.
+/// A message and the rights that decide whether its reader may read it.
 #[derive(Debug, Clone)]
 pub(crate) struct StoredMessage {
     pub(crate) message: Message,
-    /// Of a tool's result, what it was given under.
+    /// The rights under which a tool's result was produced, or `None` for other messages.
     pub(crate) rights: Option<Digest>,
 }
 
 impl StoredMessage {
-    /// The last position whose result this can have been written from; 0: it rests on none. Whoever writes has all of
-    /// the conversation so far before its eyes, whichever turn it is of; only a summary outside of turns names its end.
+    /// Returns the last position of a result on which this message can be based, or 0 if it is based on none. An author
+    /// has the whole conversation so far in view, including other turns. Only a summary outside of turns names the end
+    /// of what it covers.
     pub(crate) fn rests_up_to(&self) -> u64 {
         match self.message.source {
             Source::Person | Source::Tool => 0,
@@ -79,7 +80,7 @@ impl StoredMessage {
     }
 }
 
-/// A tool's result that a message may be grounded in.
+/// A tool's result on which a message may be based.
 #[derive(Debug, Clone)]
 pub(crate) struct GroundingResult {
     pub(crate) position: u64,
@@ -87,7 +88,7 @@ pub(crate) struct GroundingResult {
     pub(crate) rights: Digest,
 }
 
-/// The store; cheap to clone.
+/// The store of conversations. Clones share the connections.
 #[derive(Clone)]
 pub(crate) struct MemoryStore {
     address: Address,
@@ -99,7 +100,7 @@ pub(crate) struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// The store at `sqlite:PATH` or `postgres://…`; connects on first use.
+    /// Opens the store at `sqlite:PATH` or `postgres://…`. It connects on first use.
     pub(crate) fn open(
         url: &str,
         settings: &DatabaseSettings,
@@ -116,14 +117,15 @@ impl MemoryStore {
         })
     }
 
-    /// Brings the store to the schema this program knows, creating it when absent, or where that is not for this program to
-    /// do, sees that somebody did; and checks that it is under this master key. Nothing else works before.
+    /// Migrates the store to the schema of this program, creating it if it is absent. If this program may not migrate
+    /// it, checks the schema instead. Then checks that the store is under this master key. Must succeed before any
+    /// other operation.
     pub(crate) async fn prepare(&self) -> Result<(), Error> {
         self.database.prepare().await?;
         within(self.claim()).await
     }
 
-    /// The first start says which master key it is.
+    /// Stores the digest of the master key on the first start, and compares it on every later one.
     async fn claim(&self) -> Result<(), Error> {
         const CLAIM: &str = "INSERT INTO memory.master_key (number, known_by) VALUES (1, $1)
             ON CONFLICT (number) DO NOTHING";
@@ -141,7 +143,7 @@ impl MemoryStore {
         Err(Error::OtherMasterKey)
     }
 
-    /// Whether the store answers.
+    /// Checks that the store answers.
     pub(crate) async fn probe(&self) -> Result<(), Error> {
         within(async {
             let mut transaction = self.database.read().await?;
@@ -153,27 +155,27 @@ impl MemoryStore {
         .await
     }
 
-    /// Whether the store is a file of this machine, which is there or never will be.
+    /// Returns whether the store is a local file. Waiting does not help if such a store cannot be opened.
     pub(crate) fn is_a_file(&self) -> bool {
         matches!(self.address, Address::Sqlite(_))
     }
 }
 
 impl std::fmt::Display for MemoryStore {
-    /// Where it is, without credentials.
+    /// Writes the location of the store, without credentials.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.address.fmt(f)
     }
 }
 
-/// Waits at most [`LIMIT`], whatever the database does.
+/// Runs `work` with the timeout [`LIMIT`].
 async fn within<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     tokio::time::timeout(LIMIT, work)
         .await
         .unwrap_or(Err(Error::Late))
 }
 
-/// Counts and positions are never negative, and never near the end of an `i64`.
+/// Converts a count or a position to the type of the database. Such numbers are far below the maximum of an `i64`.
 fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

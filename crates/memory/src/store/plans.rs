@@ -1,4 +1,4 @@
-//! The hot statements find what they read by an index, on each database.
+//! Tests that the frequent statements use an index on each database.
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row, SqliteConnection};
 use wardgate_domain::Ambient;
@@ -8,7 +8,7 @@ use crate::MasterKey;
 use wardgate_store::{DatabaseSettings, Statement};
 use wardgate_testkit::TestDatabase;
 
-/// Every statement whose time must not grow with the tables, and the indexes it may go by.
+/// Returns the statements whose time must not grow with the tables, and the indexes that each may use.
 fn frequent_statements() -> Vec<(&'static str, Statement, &'static [&'static str])> {
     vec![
         (
@@ -122,7 +122,7 @@ const SUBSCRIPTIONS: &str = "
     SELECT CAST('owner' || (n / 20) AS blob), 'id' || n, CAST('s' || (n % 2) AS blob), n
     FROM (numbers 40000) AS numbers";
 
-/// Where `numbers N` stands, the numbers from 0.
+/// Replaces `(numbers N)` with a subquery that returns the numbers from 0 to N - 1.
 fn fill(sql: &str, sqlite: bool) -> String {
     let (before, rest) = sql.split_once("(numbers ").unwrap();
     let (count, after) = rest.split_once(')').unwrap();
@@ -172,7 +172,7 @@ async fn on_sqlite_every_hot_statement_goes_by_its_index() {
             .unwrap();
         let plan: Vec<String> = rows.iter().map(|row| row.get("detail")).collect();
         let plan = plan.join("\n");
-        // SQLite names the index of a UNIQUE column by itself.
+        // SQLite chooses the name of the index of a UNIQUE column.
         let plan = plan.replace("sqlite_autoindex_conversation_1", "conversation_key");
         assert!(
             indexes.iter().any(|index| plan.contains(index)),
@@ -205,7 +205,7 @@ async fn on_postgresql_every_hot_statement_goes_by_its_index() {
         .await;
     let mut connection = PgConnection::connect(&database.url()).await.unwrap();
     for (name, statement, indexes) in frequent_statements() {
-        // The plan for these values, as the first executions get it.
+        // The plan for these values is the one that the first executions get.
         let values = [("$1", 1), ("$2", 2), ("$3", 3), ("$4", 4)];
         let mut sql = statement.for_postgres().to_owned();
         for (parameter, number) in values {
@@ -234,7 +234,7 @@ async fn on_postgresql_every_hot_statement_goes_by_its_index() {
     }
 }
 
-/// A value of the type that the statement of that name wants there.
+/// Returns a value of the type that the parameter of the named statement has.
 fn value(name: &str, parameter: &str, number: i64) -> String {
     let text = |text: &str| format!("'{text}'");
     match (name, parameter) {

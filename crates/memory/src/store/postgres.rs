@@ -1,4 +1,4 @@
-//! PostgreSQL: the schema `memory` of any database.
+//! The PostgreSQL backend, which uses the schema `memory`.
 
 use wardgate_store::postgres::{Rights, Schema};
 

@@ -1,6 +1,6 @@
-//! Messages as they are read: a window for a model, a page, a turn.
+//! Reading of messages: as a window for a model, as a page, or as a turn.
 //!
-//! What a window may hold is decided on columns that stand in clear; only what it does hold is opened.
+//! Which messages fit a window is decided by columns in clear. Only the messages of the window are decrypted.
 
 use wardgate_domain::{Conversation, ConversationId, ConversationKey, Role, TurnId, TurnState};
 
@@ -14,13 +14,13 @@ use crate::Error;
 use crate::owner::Owner;
 use wardgate_store::{Transaction, Value};
 
-/// Bytes of the texts of one answer.
+/// Maximum size of the texts of one response, in bytes.
 const MAX_ANSWER: i64 = 16 << 20;
 
-/// Messages before a window that are counted.
+/// Maximum number of messages before a window that are counted.
 const MAX_UNCOVERED: i64 = 10_000;
 
-/// Kinds of tool results that a text may rest on and still be judged.
+/// Maximum number of kinds of tool results that are judged for one excerpt.
 const MAX_GROUNDS: i64 = 200;
 
 pub(super) const LAST: &str = "
@@ -64,7 +64,7 @@ pub(super) const OF_TURN: &str = concat!(
     "WHERE m.conversation = $1 AND m.turn = $2 AND m.position > $3 ORDER BY m.position"
 );
 
-/// One tool result, the first, of each kind that the policy answers alike.
+/// Selects the first tool result of each kind. The policy gives the same verdict on all results of a kind.
 pub(super) const GROUNDS: &str = concat!(
     ground!(),
     "WHERE t.conversation = $1 AND t.position IN (
@@ -75,37 +75,38 @@ pub(super) const GROUNDS: &str = concat!(
     ORDER BY t.position"
 );
 
-/// The selector of one conversation.
+/// Selects one conversation.
 #[derive(Clone, Copy)]
 pub(crate) enum ConversationSelector<'a> {
-    /// The owner's of this id.
+    /// The conversation of this owner with this id.
     Own(&'a Owner, &'a ConversationId),
-    /// The one of this key, whoever owns it.
+    /// The conversation with this key, whoever owns it.
     Key(ConversationKey),
 }
 
-/// An excerpt of one conversation: messages, and everything that decides who may read them.
+/// An excerpt of one conversation: messages and everything that decides who may read them.
 #[derive(Debug)]
 pub(crate) struct ConversationExcerpt {
     pub(crate) conversation: Conversation,
-    /// Oldest first.
+    /// The messages, oldest first.
     pub(crate) messages: Vec<StoredMessage>,
-    /// Tool results that the messages can have been written from, the first of each kind.
+    /// The tool results on which the messages can be based, the first of each kind.
     pub(crate) grounds: Vec<GroundingResult>,
-    /// From this position on there are further kinds, too many to judge.
+    /// The position from which on there are more kinds of tool results than can be judged, or `None` if all can be
+    /// judged.
     pub(crate) unjudged_from: Option<u64>,
 }
 
-/// The end of a conversation.
+/// The last messages of a conversation.
 #[derive(Debug)]
 pub(crate) struct Window {
-    /// The messages and, where it covers something before them, first of them the summary.
+    /// The messages. If a summary covers messages before the window, it is the first of them.
     pub(crate) reading: ConversationExcerpt,
-    /// Messages before the window that no summary covers.
+    /// The number of messages before the window that no summary covers.
     pub(crate) uncovered: u64,
 }
 
-/// The outline of a message, which decides whether it fits.
+/// The fields of a message that decide whether it fits.
 struct MessageOutline {
     position: i64,
     turn: Option<String>,
@@ -123,7 +124,8 @@ wardgate_store::from_row!(MessageOutline {
 });
 
 impl MessageOutline {
-    /// A quarter of the characters, as is customary where the model's own tokens are not known.
+    /// Returns an estimate of the number of tokens: a quarter of the characters, as is customary if the tokenizer of
+    /// the model is unknown.
     fn tokens(&self) -> i64 {
         unsigned(self.characters)
             .div_ceil(4)
@@ -132,7 +134,7 @@ impl MessageOutline {
     }
 }
 
-/// A snapshot of one conversation, open for reading.
+/// A snapshot of one conversation, unlocked for reading.
 struct ConversationSnapshot {
     transaction: Transaction,
     row: ConversationRow,
@@ -140,7 +142,7 @@ struct ConversationSnapshot {
 }
 
 impl MemoryStore {
-    /// The last messages of complete turns that fit; `max_tokens` of 0 is no limit.
+    /// Returns the last messages of complete turns that fit. `max_tokens` of 0 means no limit.
     pub(crate) async fn window(
         &self,
         owner: &Owner,
@@ -157,7 +159,7 @@ impl MemoryStore {
         .await
     }
 
-    /// Messages of complete turns after that position, oldest first, and whether there are further ones.
+    /// Returns messages of complete turns after that position, oldest first, and whether there are more.
     pub(crate) async fn page(
         &self,
         which: ConversationSelector<'_>,
@@ -173,7 +175,7 @@ impl MemoryStore {
         .await
     }
 
-    /// One turn, whether or not it is complete; none: there is no such turn.
+    /// Returns one turn, complete or not, or `None` if there is no such turn.
     pub(crate) async fn turn(
         &self,
         owner: &Owner,
@@ -213,7 +215,7 @@ impl ConversationSnapshot {
         let bounds = [
             self.row.number.into(),
             self.row.cleared_to.into(),
-            // One more tells what stands before the window.
+            // One more message shows whether there is anything before the window.
             Value::Integer(i64::from(max_messages) + 1),
         ];
         let newest_first: Vec<MessageOutline> = self.transaction.rows(LAST, bounds).await?;
@@ -237,7 +239,7 @@ impl ConversationSnapshot {
         })
     }
 
-    /// The newest summary, where it covers something before `first`.
+    /// Returns the newest summary if it covers a message before `first`.
     async fn summary_before(
         &mut self,
         first: i64,
@@ -263,7 +265,7 @@ impl ConversationSnapshot {
         Ok(unsigned(count))
     }
 
-    /// Messages after `above` and before `below`, up to `most`.
+    /// Counts the messages after `above` and before `below`, up to `most`.
     async fn count_between(&mut self, above: i64, below: i64, most: i64) -> Result<i64, Error> {
         let bounds = [
             self.row.number.into(),
@@ -322,7 +324,7 @@ impl ConversationSnapshot {
     }
 }
 
-/// `messages` of the conversation `row` with what they rest on.
+/// Returns `messages` of the conversation `row` with the tool results on which they are based.
 pub(super) async fn reading(
     transaction: &mut Transaction,
     row: &ConversationRow,
@@ -348,8 +350,8 @@ pub(super) async fn reading(
     })
 }
 
-/// How many of the newest messages make a window. It never begins with the results of calls that it leaves out: models
-/// refuse them.
+/// Returns how many of the newest messages make a window. A window never begins with results whose calls it leaves out,
+/// because models refuse such input.
 fn window_of(newest_first: &[MessageOutline], max_messages: u32, max_tokens: u32) -> usize {
     let mut fitting = fitting(newest_first, max_messages, max_tokens);
     while let Some(before) = newest_first.get(fitting)
@@ -363,7 +365,7 @@ fn window_of(newest_first: &[MessageOutline], max_messages: u32, max_tokens: u32
     fitting
 }
 
-/// How many of `outlines`, from the first on, fit into an answer.
+/// Returns how many of `outlines`, from the first on, fit into a response.
 fn fitting(outlines: &[MessageOutline], max_messages: u32, max_tokens: u32) -> usize {
     let max_messages = usize::try_from(max_messages).unwrap_or(usize::MAX);
     let (mut tokens, mut bytes) = (0, 0);

@@ -1,4 +1,4 @@
-//! Rows, and what they stand for.
+//! The rows of the store and their conversion to domain types.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ use crate::owner::Owner;
 use crate::sealing::DataKey;
 use crate::wire::{decode_call, encode_call};
 
-/// Whether a hold is on the conversation `c`.
+/// An SQL expression for whether the conversation `c` is held.
 macro_rules! held {
     () => {
         "EXISTS (SELECT 1 FROM memory.hold h WHERE
@@ -26,7 +26,7 @@ macro_rules! held {
 }
 pub(super) use held;
 
-/// Columns of a [`ConversationRow`], from `conversation c`.
+/// Selects the columns of a [`ConversationRow`] from `conversation c`.
 macro_rules! conversation {
     () => {
         concat!(
@@ -39,7 +39,7 @@ macro_rules! conversation {
 }
 pub(super) use conversation;
 
-/// Columns of a [`MessageRow`], from `message m`.
+/// Selects the columns of a [`MessageRow`] from `message m`.
 macro_rules! message {
     () => {
         "SELECT m.position, m.id, m.turn, m.state, m.role, m.source, m.covers_to, m.at,
@@ -94,7 +94,7 @@ impl ConversationRow {
         })
     }
 
-    /// With its key, its messages can be read.
+    /// Unwraps the key of the conversation, so that its messages can be read.
     pub(super) fn unlock(&self, store: &MemoryStore) -> Result<UnlockedConversation, Error> {
         let key = self.key()?;
         let wrapped = self.data_key.clone();
@@ -136,7 +136,7 @@ wardgate_store::from_row!(MessageRow {
     body
 });
 
-/// Columns of a [`GroundingRow`], from `message t`.
+/// Selects the columns of a [`GroundingRow`] from `message t`.
 macro_rules! ground {
     () => {
         "SELECT t.position, t.id, t.turn, t.role, t.source, t.covers_to, t.rights, t.call
@@ -168,8 +168,8 @@ wardgate_store::from_row!(GroundingRow {
     call
 });
 
-/// The fields of a message that are stored in clear and decide who reads it, and as what. The state is not among them:
-/// it changes.
+/// The fields of a message that are stored in clear and are authenticated with its sealed texts. The state is not among
+/// them, because it changes.
 struct ClearFields<'a> {
     id: &'a str,
     position: i64,
@@ -193,11 +193,12 @@ struct SealedFields<'a> {
 pub(super) struct SealedMessage {
     pub(super) body: Vec<u8>,
     pub(super) call: Option<Vec<u8>>,
-    /// Tells the calls and rights apart that a summary may rest on.
+    /// A keyed digest of the call and its rights, equal for results of the same kind; `None` for messages that are not
+    /// results.
     pub(super) grounds: Option<Vec<u8>>,
 }
 
-/// One conversation's key, unsealed.
+/// A conversation's unwrapped key.
 pub(super) struct UnlockedConversation {
     key: ConversationKey,
     data_key: DataKey,
@@ -316,7 +317,7 @@ impl UnlockedConversation {
             .and(self.key.to_string().as_bytes())
             .and(clear.id.as_bytes())
             .and(&clear.position.to_be_bytes())
-            // Neither a turn nor a digest is empty.
+            // Neither a turn nor a digest is ever empty, so an empty field stands for an absent one.
             .and(clear.turn.unwrap_or_default().as_bytes())
             .and(clear.rights.unwrap_or_default());
         let numbers = [clear.role, clear.source, clear.covers_to];
@@ -326,7 +327,8 @@ impl UnlockedConversation {
     }
 }
 
-/// Calls the policy answers alike, under the same rights: without the arguments where they make no difference.
+/// Identifies a kind of results: the policy gives the same verdict on all calls of the kind, and they have the same
+/// rights. The arguments are included only if the verdict depends on them.
 fn grounds_of(call: &AnsweredCall, call_rights: &CallRights) -> About {
     let grounds = About::new("grounds")
         .and(crate::tool_digest::digest_of_tool(&call.tool).as_bytes())
@@ -337,7 +339,7 @@ fn grounds_of(call: &AnsweredCall, call_rights: &CallRights) -> About {
     grounds
 }
 
-/// One digest for everything of one person.
+/// Returns the digest that identifies an owner in the tables.
 pub(super) fn owner_digest(owner: &Owner) -> Vec<u8> {
     let person = wardgate_domain::person(&owner.tenant, &owner.issuer, &owner.subject);
     person.as_bytes().to_vec()

@@ -1,6 +1,6 @@
-//! Messages by their words.
+//! Search for messages by their words.
 //!
-//! The words of an owner are digests under a key of that owner, so a search reads no further than its owner's messages.
+//! The index holds digests of words under a key of their owner, so a search reads only messages of that owner.
 
 use wardgate_domain::ConversationId;
 
@@ -13,7 +13,7 @@ use crate::Error;
 use crate::owner::Owner;
 use wardgate_store::{Statement, Value};
 
-/// Bytes of the texts of one answer.
+/// Maximum size of the texts of one response, in bytes.
 const MAX_ANSWER: i64 = 8 << 20;
 
 macro_rules! hits {
@@ -36,7 +36,7 @@ pub(super) const HITS: Statement = Statement::Each {
          CROSS JOIN conversation c ON c.number = m.conversation",
         "message_words.rowid DESC"
     ),
-    // Found first, by the index of words: a walk back through everyone's messages must not look cheaper.
+    // Materialized, so that the planner uses the index of words instead of scanning everyone's messages backwards.
     postgres: hits!(
         "WITH found AS MATERIALIZED (
             SELECT message FROM memory.message_words WHERE words @@ CAST($1 AS tsquery))
@@ -55,8 +55,8 @@ const CONVERSATION_OF: &str = concat!(
 const MESSAGE: &str = concat!(message!(), "WHERE m.number = $1");
 
 impl MemoryStore {
-    /// The newest complete messages of the owner that hold every one of the blinded `words`; one reading for each
-    /// conversation.
+    /// Returns the newest complete messages of the owner that contain every one of the blinded `words`, as one excerpt
+    /// for each conversation.
     pub(crate) async fn search(
         &self,
         owner: &Owner,
@@ -110,7 +110,7 @@ impl MemoryStore {
         .await
     }
 
-    /// What stands in the index for the words of `text`, for that owner.
+    /// Returns the index terms for the words of `text`, for that owner.
     pub(crate) fn words(&self, owner: &Owner, text: &str) -> Vec<String> {
         let key = self.key.word_key(owner);
         crate::words::blind(text, &key).into_iter().collect()

@@ -1,4 +1,4 @@
-//! SQLite: one file beside its write-ahead log; readers never wait for the writer.
+//! The SQLite backend: one file with a write-ahead log. Readers never wait for the writer.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use sqlx::{AssertSqlSafe, SqlitePool};
 use super::LIMIT;
 use crate::Error;
 
-/// Version n of the schema is what the first n of these make; they never change once released.
+/// The migrations. The first n of them create version n of the schema; a released migration never changes.
 pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("sqlite/0001_conversations.sql"),
     include_str!("sqlite/0002_changes.sql"),
@@ -20,16 +20,16 @@ const READERS: u32 = 4;
 const CHECKPOINT_WAITS: Duration = Duration::from_millis(200);
 
 fn options(path: &Path) -> SqliteConnectOptions {
-    // What is removed is overwritten, not only marked as free.
+    // Removed data is overwritten, not only marked as free.
     wardgate_store::sqlite::options(path, LIMIT).pragma("secure_delete", "ON")
 }
 
-/// Connects on first use.
+/// Creates the pool of the writer. It connects on first use.
 pub(super) fn writer(path: &Path) -> SqlitePool {
     wardgate_store::sqlite::writer(options(path), LIMIT)
 }
 
-/// Connects on first use.
+/// Creates the pool of the readers. They connect on first use.
 pub(super) fn readers(path: &Path) -> SqlitePool {
     SqlitePoolOptions::new()
         .max_connections(READERS)
@@ -37,10 +37,10 @@ pub(super) fn readers(path: &Path) -> SqlitePool {
         .connect_lazy_with(options(path).read_only(true))
 }
 
-/// Writes the write-ahead log back into the file and empties it; false when readers stand in the way.
+/// Writes the write-ahead log back into the file and truncates it. Returns `false` if active readers prevent this.
 pub(super) async fn checkpoint(pool: &SqlitePool) -> Result<bool, Error> {
     let mut connection = pool.acquire().await?;
-    // Nobody can write while it waits for readers.
+    // Waiting for readers blocks all writes, so the checkpoint waits only for a short time.
     set_patience(&mut connection, CHECKPOINT_WAITS).await?;
     let checkpoint = sqlx::query_as("PRAGMA wal_checkpoint(TRUNCATE)");
     let answer: Result<(i64, i64, i64), _> = checkpoint.fetch_one(&mut *connection).await;

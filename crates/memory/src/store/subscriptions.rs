@@ -1,4 +1,5 @@
-//! What the sessions of older clients want to hear of: those have no request that lasts, so any replica must know.
+//! The subscriptions of older clients' sessions. Such clients have no long-lived request, so the subscriptions are
+//! stored for all replicas.
 
 use std::time::Duration;
 
@@ -11,17 +12,17 @@ use crate::Error;
 use crate::owner::Owner;
 use wardgate_store::{Transaction, Value};
 
-/// Subscriptions of one owner.
+/// Maximum number of subscriptions of one owner.
 const MOST: i64 = 1_000;
 
-/// A subscription ends so long after it was made or last listed.
+/// Time after which a subscription expires, counted from when it was made or last prolonged.
 const LASTS: Duration = Duration::from_hours(24);
 
 const MAKE: &str = "
     INSERT INTO memory.subscription (owner, id, session, expires_at) VALUES ($1, $2, $3, $4)
     ON CONFLICT (owner, id, session) DO UPDATE SET expires_at = excluded.expires_at";
 
-/// Counted no further than to the limit that is to be kept.
+/// Counts the subscriptions of an owner, but at most `$3`, because only reaching the limit matters.
 const COUNT: &str = "
     SELECT count(*) FROM (
         SELECT 1 FROM memory.subscription s WHERE s.owner = $1 AND s.expires_at > $2 LIMIT $3
@@ -39,18 +40,18 @@ const PROLONG: &str = "
 
 const END_EXPIRED: &str = "DELETE FROM memory.subscription WHERE expires_at <= $1";
 
-/// Every one to the conversation of that number, which still has its id.
+/// Deletes every subscription to a conversation, which must still have its id.
 const END_OF_CONVERSATION: &str = "
     DELETE FROM memory.subscription WHERE (owner, id) IN
         (SELECT c.owner, c.id FROM memory.conversation c WHERE c.number = $1)";
 
-/// Of a caller without sessions the digest is empty.
+/// Returns the digest of a session, or an empty one for a caller without sessions.
 fn session_digest(session: Option<Digest>) -> Vec<u8> {
     session.map_or_else(Vec::new, |session| session.as_bytes().to_vec())
 }
 
 impl MemoryStore {
-    /// Subscribes a session to what its owner calls `id`, whether or not there is such a conversation.
+    /// Subscribes a session to the owner's conversation `id`, whether or not the conversation exists.
     pub(crate) async fn subscribe(
         &self,
         owner: &Owner,
@@ -85,7 +86,7 @@ impl MemoryStore {
         Ok(())
     }
 
-    /// Ends a subscription, if there is one.
+    /// Ends a subscription if it exists.
     pub(crate) async fn unsubscribe(
         &self,
         owner: &Owner,
@@ -110,7 +111,8 @@ impl MemoryStore {
         Ok(())
     }
 
-    /// What a session is subscribed to. Whoever asks still listens, so what is half over begins anew.
+    /// Returns the ids of the conversations to which a session is subscribed. A session that asks is alive, so its
+    /// subscriptions are prolonged if one of them is past half of its lifetime.
     pub(crate) async fn subscriptions(
         &self,
         owner: &Owner,
@@ -145,7 +147,7 @@ impl MemoryStore {
         .await
     }
 
-    /// Removes what is over.
+    /// Removes the subscriptions that have expired.
     pub(crate) async fn end_expired_subscriptions(&self, now: Timestamp) -> Result<(), Error> {
         within(async {
             let mut transaction = self.database.write().await?;

@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 struct ChangeWatcher(BoxStream<'static, Result<ConversationChanges, CallError>>);
 
 impl ChangeWatcher {
-    /// What it hears first is that what was before went unseen.
+    /// Creates a watcher and checks that its first event is `unseen`.
     async fn on(setup: &Setup) -> Self {
         let watch = setup.memory.watch_conversations().await.unwrap();
         let mut watch = Self(watch.boxed());
@@ -26,7 +26,7 @@ impl ChangeWatcher {
         received.unwrap().unwrap().unwrap()
     }
 
-    /// The next changes, all of one owner.
+    /// Receives the next changes, all of one owner.
     async fn receive_of(&mut self, owner: &Caller, count: usize) -> Vec<ChangedPart> {
         let mut changes = Vec::new();
         while changes.len() < count {
@@ -58,7 +58,7 @@ async fn whoever_watches_hears_of_each_change_whose_it_is_and_of_nothing_else() 
         setup.add(&joy, &mine, messages()).await.unwrap();
         assert_eq!(watch.receive_of(&joy, 1).await, [changed()]);
 
-        // An open turn is nothing to read yet.
+        // Messages of an open turn are not readable yet.
         for state in [TurnState::Open, TurnState::Complete] {
             let messages = vec![person("and?")];
             let added = setup.add_to_turn(&joy, &mine, "t", state, messages);
@@ -72,7 +72,7 @@ async fn whoever_watches_hears_of_each_change_whose_it_is_and_of_nothing_else() 
             .delete(on_behalf_of(&joy), &mine)
             .await
             .unwrap();
-        // What is erased by the time it is told has no id any more.
+        // A conversation that is erased before its change is read has no id any more.
         let mut received = Vec::new();
         while received.last() != Some(&ChangedPart::List) {
             received.extend(watch.receive_of(&joy, 1).await);
@@ -161,7 +161,7 @@ async fn what_everyone_has_read_is_forgotten() {
         let joy = joy();
         for minute in 0..3 {
             setup.make(&joy, &format!("chat{minute}")).await;
-            // Looks in between, so that nobody seems to have been away.
+            // Polls in between, so that the feed does not start over after a gap.
             for seconds in [0, 20, 40] {
                 let now = Instant::now() + Duration::from_secs(minute * 61 + seconds);
                 setup.change_feed.poll(now).await;

@@ -39,7 +39,7 @@ async fn what_is_said_comes_back_as_it_was_said_after_a_restart_too() {
         assert_eq!(positions, [1, 2, 3, 4]);
         assert!(added.iter().all(|message| message.content.is_empty()));
 
-        // Another process.
+        // Restarts the service.
         let config = Config::for_store(setup.database.url());
         let later = Setup::over(setup.database, config).await;
         let (same, created) = later
@@ -107,7 +107,7 @@ async fn anothers_conversation_is_as_unknown_as_none() {
             assert!(hits.is_empty());
             let (listed, _) = memory.list_conversations(of, 0, "").await.unwrap();
             assert!(listed.is_empty());
-            // The id is free for everyone.
+            // Another owner can use the same id.
             let (theirs, created) = memory.get_or_create(of, Some(&mine)).await.unwrap();
             assert!(created && theirs.key != key);
         }
@@ -150,7 +150,8 @@ async fn a_conversation_is_shared_only_where_the_policy_says_so_and_only_for_rea
         let shared = read().await.unwrap();
         assert!(shared.conversation.shared);
         assert_eq!(texts(&shared.messages), ["hello", "a result", "bye"]);
-        // Not with another tenant, nor with a namesake of another issuer, whatever the policy says.
+        // A conversation is not shared with another tenant, nor with a namesake of another issuer, whatever the policy
+        // says.
         let elsewhere = caller("nurse.jim", "north");
         let namesake = of_other_issuer("nurse.joy");
         setup.policy.share("nurse.joy", key);
@@ -163,7 +164,7 @@ async fn a_conversation_is_shared_only_where_the_policy_says_so_and_only_for_rea
             );
             assert_eq!(reason(read.await), ErrorReason::UnknownConversation);
         }
-        // With the rights of the one who reads.
+        // Shared messages are filtered by the rights of the reader.
         setup.policy.deny("nurse.jim", "read");
         assert_eq!(texts(&read().await.unwrap().messages), ["hello", "", ""]);
         let id = id(&key.to_string());
@@ -376,7 +377,7 @@ async fn a_message_whose_columns_were_altered_cannot_be_read() {
                 .read_conversation(on_behalf_of(&joy), which, after, limit);
             read.await.map(|page| page.messages.len())
         };
-        // All columns are swapped for another value that a message may have there.
+        // Each column is set to another valid value.
         for (position, column, altered, back) in [
             (2, "rights", "policy_hash", "rights_before"),
             (3, "turn", "'other'", "'t'"),
@@ -416,7 +417,7 @@ async fn a_message_whose_columns_were_altered_cannot_be_read() {
             assert_eq!(texts(&other.messages), ["intact"], "{case}");
             setup.database.execute(&alter(back)).await;
         }
-        // A result that cannot be judged cannot be passed over either.
+        // A result without rights cannot be judged, so it is an error even if it is not part of the page.
         setup
             .database
             .execute("UPDATE memory.message SET rights = NULL")
@@ -461,7 +462,7 @@ async fn a_caller_is_whom_the_policy_service_says_the_token_is_of_and_nobody_els
             .get_context(on_behalf_of(&nobody), &chat, 1, 0)
             .await;
         assert_eq!(reason(read), ErrorReason::TokenRefused);
-        // A caller that came without a token, however well known, is nobody either.
+        // A caller whose request came without a token is refused, even if the caller is known.
         let untold = Caller::from_verified(CallerClaims {
             issuer: joy.issuer().to_owned(),
             tenant: joy.tenant().to_owned(),

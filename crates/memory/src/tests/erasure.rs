@@ -14,7 +14,7 @@ async fn key_of(setup: &Setup, caller: &Caller, id: &ConversationId) -> Conversa
     made.unwrap().0.key
 }
 
-/// Whether `text` is anywhere in what the database stores.
+/// Returns whether the database stores `text` anywhere.
 async fn is_stored(setup: &Setup, text: &str) -> bool {
     if setup.database.is_sqlite() {
         let files = setup.database.files();
@@ -32,7 +32,7 @@ async fn is_stored(setup: &Setup, text: &str) -> bool {
     setup.database.number(&count).await > 0
 }
 
-/// What stands in the index for the words that `text` holds.
+/// Returns the index terms for the words of `text`.
 fn index_words(caller: &Caller, text: &str) -> Vec<String> {
     let owner = crate::owner::Owner::from(caller);
     let key = MasterKey::from_bytes(&[7; 32]).word_key(&owner);
@@ -101,7 +101,7 @@ async fn after_a_deletion_nothing_of_it_is_left_and_everything_else_is() {
             .unwrap();
         assert_eq!(hits.len(), 1);
 
-        // A skeleton stays, and the record says what became of the rest.
+        // A skeleton remains, and the erasure is recorded.
         let (skeletons, _) = setup
             .operator
             .survey(&ada(), ("", "nurse.joy"), 0, "")
@@ -119,7 +119,7 @@ async fn after_a_deletion_nothing_of_it_is_left_and_everything_else_is() {
         assert_eq!(change.target, key.to_string());
         assert_eq!(change.detail_digest, Some(Digest::of(b"canary-id")));
 
-        // The id is free again, for something new.
+        // The id can be used for a new conversation.
         let deleted = setup.memory.delete(on_behalf_of(&joy), &doomed).await;
         assert_eq!(reason(deleted), ErrorReason::UnknownConversation);
         assert_ne!(key_of(&setup, &joy, &doomed).await, key);
@@ -148,7 +148,7 @@ async fn clearing_erases_every_message_and_leaves_the_conversation() {
                 .await,
             0
         );
-        // Positions go on, ids are free again.
+        // Positions continue, and ids can be used again.
         let again = setup.add(&joy, &mine, said()).await.unwrap();
         assert_eq!([again[0].position, again[1].position], [3, 4]);
         assert_eq!(key_of(&setup, &joy, &mine).await, key);
@@ -319,7 +319,7 @@ async fn what_is_used_while_it_is_about_to_expire_is_kept() {
         assert_eq!(texts(&setup.context(&joy, &mine).await.messages), ["hello"]);
         let failed = setup.changes().into_iter().map(|one| one.failed);
         assert_eq!(failed.collect::<Vec<_>>(), [false, true]);
-        // What its owner deletes goes however new it is.
+        // The owner can delete the conversation however new it is.
         setup
             .memory
             .delete(on_behalf_of(&joy), &mine)
@@ -393,7 +393,7 @@ async fn clearing_and_adding_at_once_leave_no_gap_and_no_rest() {
         let adds = async {
             let mut last = 0;
             for n in 0..40 {
-                // The same few ids again and again, as of a client that repeats itself.
+                // The same few ids are sent repeatedly, as by a client that retries.
                 let message = with_id(&format!("m-{}", n % 3), person("same"));
                 let added = setup.add(&joy, &mine, vec![message, model("new")]).await;
                 let position = added.unwrap()[1].position;
@@ -434,7 +434,7 @@ async fn what_is_cleared_and_not_yet_removed_is_as_good_as_gone() {
             .add(&joy, &mine, vec![with_id("m-3", person("tooth"))])
             .await
             .unwrap();
-        // As after a crash right behind it.
+        // The state after a crash right after a clear.
         let clear = "UPDATE memory.conversation SET cleared_to = positions, messages = 0";
         setup.database.execute(clear).await;
 
@@ -486,7 +486,7 @@ async fn whom_no_policy_lets_manage_conversations_changes_and_lists_nothing_and_
         let mine = setup.make_with(&joy, "chat", vec![person("hello")]).await;
         let key = key_of(&setup, &joy, &mine).await;
         let target = HoldTarget::Conversation(key);
-        // One whom no policy lets, and one whom it lets, but who belongs to a tenant.
+        // A caller whom the policy denies, and an allowed one who belongs to a tenant.
         for (subject, tenant) in [("mallory", ""), (MANAGER, "north")] {
             let token = token_of(&caller(subject, tenant));
             let refused = [

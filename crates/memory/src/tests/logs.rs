@@ -12,7 +12,7 @@ async fn neither_logs_nor_errors_repeat_what_a_person_wrote() {
         .with_writer(log.writer())
         .with_max_level(tracing::Level::TRACE)
         .finish();
-    // For the whole process: what the other tests log is looked at too.
+    // A subscriber for the whole process, so that logs of the other tests are checked too.
     tracing::subscriber::set_global_default(subscriber).unwrap();
     let mut errors = String::new();
     for setup in Setup::each().await {
@@ -70,7 +70,7 @@ async fn neither_logs_nor_errors_repeat_what_a_person_wrote() {
         setup.policy.is_down(false);
         let unknown = HoldTarget::Conversation(ConversationKey::new(&Ambient::system()));
         failed(setup.operator.set_hold(&ada(), &unknown, true).await.err());
-        // Damage that shows when it is read.
+        // Damage that is detected when the message is read.
         setup
             .database
             .execute("UPDATE memory.message SET position = position + 7")

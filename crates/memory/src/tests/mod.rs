@@ -1,4 +1,4 @@
-//! What the service promises, on each database, through its gRPC service.
+//! Tests of the memory service on each database, through its gRPC interface.
 
 mod change_feed;
 mod conversations;
@@ -32,22 +32,22 @@ use crate::service::MemoryHandler;
 use crate::{Config, Error, MasterKey};
 use policy::Policy;
 
-/// A running service over a database of its own.
+/// A running service with its own database.
 struct Setup {
     database: Arc<TestDatabase>,
     policy: Policy,
     audit: Arc<FakeAudit>,
     clock: TestClock,
-    /// As the gateway reaches it.
+    /// The client of the gateway.
     memory: MemoryClient,
-    /// As an operator does.
+    /// The client of an operator.
     operator: MemoryClient,
     maintenance: Arc<StoreMaintenance>,
     change_feed: Arc<ChangeFeed>,
 }
 
 impl Setup {
-    /// One on each kind of database that is there.
+    /// Creates a setup on each kind of database that is available.
     async fn each() -> Vec<Self> {
         Self::each_with(Config::for_store).await
     }
@@ -87,13 +87,13 @@ impl Setup {
         }
     }
 
-    /// Another service over the same database.
+    /// Creates another service over the same database.
     async fn replica(&self) -> Self {
         let config = Config::for_store(self.database.url());
         Self::over(Arc::clone(&self.database), config).await
     }
 
-    /// Once the next change is recorded, this happens to the database, before whoever made it hears so.
+    /// Executes `sql` once the next change is recorded, before the recording is acknowledged.
     fn after_next_change(&self, sql: &'static str) {
         let database = Arc::clone(&self.database);
         let happens = async move { database.execute(sql).await };
@@ -101,7 +101,7 @@ impl Setup {
         self.audit.next([kept]);
     }
 
-    /// The changes on record, without what operators listed.
+    /// Returns the recorded changes without the listings by operators.
     fn changes(&self) -> Vec<AdminChange> {
         let mut changes = self.audit.changes.all();
         changes
@@ -113,7 +113,7 @@ impl Setup {
         self.clock.advance(time);
     }
 
-    /// The caller's conversation of that id, made.
+    /// Creates the caller's conversation with that id.
     async fn make(&self, caller: &Caller, conversation: &str) -> ConversationId {
         let id = id(conversation);
         self.memory
@@ -123,7 +123,7 @@ impl Setup {
         id
     }
 
-    /// The same with these messages.
+    /// Creates a conversation with these messages.
     async fn make_with(
         &self,
         caller: &Caller,
@@ -163,7 +163,7 @@ impl Setup {
         self.send(caller, id, &addition).await
     }
 
-    /// Sends messages again, as long as the store is too busy for an answer in time, where their ids make that safe.
+    /// Sends messages, and retries while the store is too busy to answer in time if their ids make that safe.
     async fn send(
         &self,
         caller: &Caller,
@@ -195,7 +195,7 @@ fn caller(subject: &str, tenant: &str) -> Caller {
     caller_of("https://issuer.example", tenant, subject)
 }
 
-/// With a token that [`Policy`] reads: no signature is checked here.
+/// Creates a caller with a token that [`Policy`] can read. No signature is checked here.
 fn caller_of(issuer: &str, tenant: &str, subject: &str) -> Caller {
     let token = format!("{issuer} {tenant} {subject}");
     let caller = Caller::from_verified(CallerClaims {
@@ -209,7 +209,7 @@ fn caller_of(issuer: &str, tenant: &str, subject: &str) -> Caller {
 /// The operator whom the policy lets manage conversations.
 const MANAGER: &str = "ada";
 
-/// Their token.
+/// Returns the token of [`MANAGER`].
 fn ada() -> BearerToken {
     token_of(&caller(MANAGER, ""))
 }

@@ -66,13 +66,13 @@ async fn of_many_who_send_the_same_message_at_once_all_are_told_the_same() {
     }
 }
 
-/// What a client may do, in any order.
+/// A step that a client may take, in any order.
 #[derive(Debug, Clone)]
 enum Step {
     Add {
         messages: u8,
     },
-    /// Sends something again that was sent before.
+    /// Sends something again.
     Retry {
         which: u8,
     },
@@ -97,12 +97,12 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A client that knows what it was told.
+/// A client that remembers the responses.
 struct Client<'a> {
     setup: &'a Setup,
     mine: ConversationId,
     sent: Vec<MessageBatch>,
-    /// Position and text by id, of everything since the last time it was cleared.
+    /// Position and text by id, of everything since the last clear.
     stored: BTreeMap<String, (u64, String)>,
     last: u64,
     number: u32,
@@ -127,7 +127,7 @@ impl Client<'_> {
             .await;
         let added = match added {
             Ok(added) => added.messages,
-            // The turn was over already, and nothing of it is stored.
+            // The turn had ended already, and nothing of the batch is stored.
             Err(error) => return assert_eq!(error.reason(), ErrorReason::Conflict),
         };
         for (message, given) in added.iter().zip(&addition.messages) {
@@ -175,7 +175,7 @@ impl Client<'_> {
         }
     }
 
-    /// What is stored is what this client was told, each at its place.
+    /// Checks that the store holds what the responses said, each message at its position.
     async fn check(&self) {
         let joy = joy();
         let read = self.setup.memory.read_conversation(

@@ -1,4 +1,4 @@
-//! A policy that says what a test wants.
+//! A policy that is configured by a test.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ use crate::owner::Owner;
 use crate::rights::{RequestContext, Rights};
 use crate::store::CallRights;
 
-/// Everyone may call every tool, and nobody recalls anything, unless it is told otherwise.
+/// A fake policy. By default everyone may call every tool, and nobody may recall conversations of others.
 #[derive(Clone, Default)]
 pub(crate) struct Policy(Arc<Mutex<PolicyState>>);
 
@@ -25,7 +25,7 @@ pub(crate) struct Policy(Arc<Mutex<PolicyState>>);
 struct PolicyState {
     down: bool,
     denied: HashSet<(String, String)>,
-    /// What of a tool's results is to be seen; the same where it is not named.
+    /// The part of each tool's results that may be seen. Tools without an entry have the same default.
     sees: HashMap<String, String>,
     by_arguments: HashSet<String>,
     recalls: HashSet<(String, ConversationKey)>,
@@ -39,19 +39,19 @@ impl Policy {
         self.0.lock().unwrap().down = down;
     }
 
-    /// From now on `subject` may not call `tool`.
+    /// Denies `subject` all calls of `tool`.
     pub(crate) fn deny(&self, subject: &str, tool: &str) {
         let pair = (subject.to_owned(), tool.to_owned());
         self.0.lock().unwrap().denied.insert(pair);
     }
 
-    /// From now on other rows or columns of `tool` are to be seen.
+    /// Changes which rows or columns of `tool` may be seen.
     pub(crate) fn narrow(&self, tool: &str, sees: &str) {
         let mut says = self.0.lock().unwrap();
         says.sees.insert(tool.to_owned(), sees.to_owned());
     }
 
-    /// Whether `tool` may be called depends on the arguments: only without the word `secret`.
+    /// Allows calls of `tool` only if the arguments do not contain the word `secret`.
     pub(crate) fn judge_arguments(&self, tool: &str) {
         self.0.lock().unwrap().by_arguments.insert(tool.to_owned());
     }
@@ -61,17 +61,17 @@ impl Policy {
         self.0.lock().unwrap().recalls.insert(pair);
     }
 
-    /// From now on no token verifies.
+    /// Refuses all tokens.
     pub(crate) fn refuse_tokens(&self) {
         self.0.lock().unwrap().refuses_tokens = true;
     }
 
-    /// How many tokens were looked at since the last time.
+    /// Returns the number of tokens that were verified since the last call.
     pub(crate) fn identified(&self) -> usize {
         std::mem::take(&mut self.0.lock().unwrap().identified)
     }
 
-    /// How many questions were asked since the last time.
+    /// Returns the number of decisions that were requested since the last call.
     pub(crate) fn questions(&self) -> usize {
         std::mem::take(&mut self.0.lock().unwrap().questions)
     }

@@ -1,4 +1,4 @@
-//! The policy service as it is asked, and what its answers mean.
+//! Tests of the requests to the policy service and of its answers.
 
 use wardgate_domain::{
     AttributeType, ColumnTier, ConversationKey, DecisionId, DenialReason, PermitId, PermitTerms,
@@ -11,7 +11,7 @@ use crate::owner::Owner;
 use crate::rights::{RequestContext, Rights};
 use crate::store::CallRights;
 
-/// A policy service that allows calls on these terms, or nothing.
+/// Creates a policy service that allows calls on these terms, or denies all calls if there are none.
 fn policy(terms: Option<PermitTerms>) -> Arc<FakePolicy> {
     let policy = FakePolicy::new(Ambient::system());
     policy.says(match terms {

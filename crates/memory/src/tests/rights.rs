@@ -2,7 +2,7 @@ use wardgate_rpc::client::ConversationSelector;
 
 use super::*;
 
-/// A turn that rests on two results.
+/// Adds a turn with two results.
 async fn turn_with_results(setup: &Setup, joy: &Caller, id: &ConversationId) {
     let turn = vec![
         person("question"),
@@ -83,7 +83,7 @@ async fn every_way_of_reading_asks_again() {
             .get_turn(on_behalf_of(&joy), &mine, &turn_id("t"))
             .await;
         assert_eq!(texts(&turn.unwrap().unwrap().messages), WITHOUT_READ[..7]);
-        // Begun behind the result: what was written from it is withheld all the same.
+        // What was written from the result is withheld even if the window begins after the result.
         for last in [2, 3, 4] {
             let window = setup
                 .memory
@@ -112,7 +112,7 @@ async fn every_way_of_reading_asks_again() {
             "a hit would tell the words of what is withheld"
         );
 
-        // Rights that come back bring everything back.
+        // If the rights are restored, everything is readable again.
         setup.policy.narrow("read", "");
         assert_eq!(texts(&setup.context(&joy, &mine).await.messages), ALL);
         let hits = setup
@@ -208,7 +208,7 @@ async fn a_summary_is_withheld_when_a_result_it_covers_is() {
         assert_eq!(summary_of().await, "a result and rain");
         setup.policy.narrow("read", "fewer rows");
         assert_eq!(summary_of().await, "");
-        // The earlier one rests on nothing.
+        // The earlier summary is not based on a result.
         let read = setup.memory.read_conversation(
             on_behalf_of(&joy),
             ConversationSelector::Own(&mine),
@@ -246,7 +246,7 @@ async fn what_a_model_wrote_in_later_turns_is_withheld_with_the_result() {
 
         let read = async |reader: &Caller| {
             let memory = &setup.memory;
-            // Begun behind the result, and its turn.
+            // The page begins after the result and its turn.
             let page = memory.read_conversation(
                 on_behalf_of(reader),
                 ConversationSelector::Key(key),

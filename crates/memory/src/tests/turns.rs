@@ -70,7 +70,7 @@ async fn a_turn_ends_once_and_for_ever() {
             let turn = |state, messages| setup.add_to_turn(&joy, &mine, name, state, messages);
             turn(open, first()).await.unwrap();
             turn(end, Vec::new()).await.unwrap();
-            // Repetitions, however late, change nothing.
+            // Retries change nothing, however late.
             turn(end, Vec::new()).await.unwrap();
             turn(open, first()).await.unwrap();
             turn(end, first()).await.unwrap();
@@ -117,7 +117,7 @@ async fn a_message_sent_twice_is_stored_once() {
         let other_text = with_id("m", result_of("read", "{}", "another result"));
         let other_call = with_id("m", result_of("read", r#"{"a":1}"#, "a result"));
         for other in [other_text, other_call, with_id("m", person("a result"))] {
-            // All or nothing.
+            // A batch is added atomically.
             let batch = vec![person("not stored"), other];
             assert_eq!(
                 reason(setup.add(&joy, &mine, batch).await),
@@ -200,7 +200,7 @@ async fn a_window_holds_the_last_messages_that_fit_by_count_and_by_tokens() {
         assert_eq!(window(0, 0).await, (20, 10));
         assert_eq!(window(5, 0).await, (5, 25));
         assert_eq!(window(1_000, 0).await, (30, 0));
-        // Eight characters are two tokens.
+        // Eight characters count as two tokens.
         assert_eq!(window(0, 7).await, (3, 27));
         assert_eq!(window(0, 1).await, (0, 30));
         let window = setup
@@ -241,7 +241,7 @@ async fn a_window_never_begins_with_results_of_calls_it_leaves_out() {
             assert_eq!(texts(&window.messages), said);
             assert_eq!(window.uncovered, 5 - said.len() as u64);
         }
-        // Of whoever adds results by themselves, the last ones are shown all the same.
+        // If all messages of a conversation are results, the last ones are returned all the same.
         let alone = setup.make(&joy, "alone").await;
         for _ in 0..3 {
             let result = vec![result_of("read", "{}", "result")];
@@ -280,7 +280,7 @@ async fn a_summary_stands_for_what_the_window_leaves_out() {
         let first = Some("1 to 3".to_owned());
         assert_eq!(window(4).await, (first.clone(), 4, 3));
         assert_eq!(window(8).await, (first, 8, 0));
-        // It covers nothing that is left out.
+        // The summary covers nothing that is left out.
         assert_eq!(window(10).await, (None, 10, 0));
         setup
             .add(&joy, &mine, vec![summary("1 to 6", 6)])

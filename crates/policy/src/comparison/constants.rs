@@ -1,4 +1,5 @@
-//! What the policies of two sets name, and the callers, arguments, times, addresses and tools that are made of it.
+//! Extraction of the constants in the policies of two sets, from which a comparison builds its callers, arguments,
+//! times, addresses and tools.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -14,22 +15,22 @@ use crate::schema_shape::{Record, Type};
 use crate::simulator::Simulator;
 use crate::vocabulary::Vocabulary;
 
-/// Roles of which every two are tried together.
+/// Maximum number of roles for which every pair is tried.
 const ROLES_IN_PAIRS: usize = 12;
 
-/// Constants that are tried of one attribute.
+/// Maximum number of constants that are tried for one attribute.
 const CONSTANTS: usize = 16;
 
-/// The value of every text that nothing else is said of, so that attributes which are compared with each other agree.
+/// The default value of every text, so that attributes that are compared with each other are equal.
 pub(super) const SAME: &str = "same";
 
-/// Before the name of a counter of earlier calls.
+/// The prefix of the names of counters of earlier calls.
 const COUNTERS: &str = "context.history.";
 
-/// A value that no policy names.
+/// A text that does not appear in any policy.
 const OTHER: &str = "other";
 
-/// The attributes that one of two sets declares.
+/// Returns the attributes that either of the two sets declares.
 pub(super) fn declared_attributes(
     simulators: [&Simulator; 2],
     declared: impl Fn(&Vocabulary) -> &Record,
@@ -41,24 +42,24 @@ pub(super) fn declared_attributes(
     attributes
 }
 
-/// What the policies of both sets name.
+/// The constants in the policies of both sets.
 #[derive(Debug, Default)]
 pub(super) struct PolicyConstants {
     roles: BTreeSet<String>,
     tags: BTreeSet<String>,
     tools: BTreeSet<String>,
     classes: BTreeSet<String>,
-    /// By variable and attribute, as `principal.ward`.
+    /// The constants that are compared with each attribute, by variable and attribute, for example `principal.ward`.
     values: BTreeMap<String, Vec<Value>>,
     /// The arguments to try.
     pub(super) arguments: Vec<Map<String, Value>>,
-    /// Instants, in milliseconds since 1970, times of the day, in milliseconds since midnight, and networks.
+    /// Instants in milliseconds since 1970, times of day in milliseconds since midnight, and networks.
     instants: BTreeSet<i64>,
     times_of_day: BTreeSet<i64>,
     networks: BTreeSet<String>,
-    /// A policy looks at the time.
+    /// Whether a policy reads the time.
     pub(super) looks_at_time: bool,
-    /// The times and addresses to try, all times in UTC.
+    /// The times and addresses to try. All times are in UTC.
     pub(super) contexts: Vec<CallContext>,
 }
 
@@ -110,8 +111,8 @@ impl PolicyConstants {
         found
     }
 
-    /// An unknown address; where policies look at it also one of this machine, one of the documentation (RFC 5737), and the
-    /// ends of each network with their neighbours.
+    /// Returns the addresses to try: an unknown address and, if policies read the address, also a loopback address, an
+    /// address for documentation (RFC 5737), and the first and last address of each network with their neighbours.
     fn addresses(&self) -> BTreeSet<Option<IpAddr>> {
         let mut addresses = BTreeSet::from([None]);
         if self.values.contains_key("context.client_ip") {
@@ -122,7 +123,8 @@ impl PolicyConstants {
         addresses
     }
 
-    /// No earlier calls; where policies count them also the numbers that they name, with their neighbours, one counter at a time.
+    /// Returns the counts of earlier calls to try: no calls and, if policies read counters, the numbers in the policies
+    /// with their neighbours, for one counter at a time.
     fn histories(&self) -> Vec<CallCounts> {
         let counters = self.values.iter().filter_map(|(name, values)| {
             let counter = name.strip_prefix(COUNTERS)?;
@@ -135,8 +137,9 @@ impl PolicyConstants {
         histories
     }
 
-    /// A Wednesday's noon; where policies look at the time also the times of the day, dates and instants that they name, each
-    /// with its neighbours; and each day of that week where they look at the weekday.
+    /// Returns the times to try: noon on a Wednesday and, if policies read the time, also the times of day, dates and
+    /// instants in the policies, each with its neighbours. If policies read the weekday, each day of that week is
+    /// tried.
     fn times(&self) -> impl Iterator<Item = Timestamp> {
         let named = |name: &str| self.values.get(name).into_iter().flatten();
         let minutes = named("context.local.minute").filter_map(Value::as_i64);
@@ -171,7 +174,7 @@ impl PolicyConstants {
         micros.map(Timestamp::from_micros)
     }
 
-    /// No role, each role by itself, and every two where there are few.
+    /// Returns the sets of roles to try: no role, each role by itself and, if there are few roles, every pair.
     pub(super) fn role_sets(&self) -> Vec<Vec<String>> {
         let mut sets = vec![Vec::new()];
         sets.extend(self.roles.iter().map(|role| vec![role.clone()]));
@@ -184,13 +187,14 @@ impl PolicyConstants {
         sets
     }
 
-    /// The attributes to try of a caller or a row, whose types are `declared`.
+    /// Returns the sets of attributes to try for a caller or a row. `declared` has the types of the attributes.
     pub(super) fn variants(&self, variable: &str, declared: &Record) -> Vec<Map<String, Value>> {
         let names = declared.iter();
         self.assignments(variable, names.map(|(name, it)| (name, Some(&it.r#type))))
     }
 
-    /// Nothing at all; everything the same; and each of its values by itself, the others staying the same.
+    /// Returns the assignments to try: no attribute at all, all attributes with their default, and each other value of
+    /// each attribute while the rest have their default.
     fn assignments<'n>(
         &self,
         variable: &str,
@@ -226,7 +230,8 @@ impl PolicyConstants {
         assignments
     }
 
-    /// Tools made of what the policies name: each tool, a tool of each tag, and one of each type of row.
+    /// Returns tools that are made up from the names in the policies: each named tool, one tool for each tag, and one
+    /// for each row type.
     pub(super) fn tools(&self, simulators: &[&Simulator]) -> Vec<ToolFacts> {
         let classes: Vec<ColumnClass> = self
             .classes
@@ -262,7 +267,7 @@ impl PolicyConstants {
         named.chain(tagged).chain(of_rows).flatten().collect()
     }
 
-    /// The argument of a constructor of an extension type.
+    /// Collects the literal of an extension type from the argument of its constructor.
     fn collect_literal(&mut self, constructor: &str, literal: &str) {
         match constructor {
             "ip" => {
@@ -291,8 +296,8 @@ impl PolicyConstants {
         }
     }
 
-    /// Values that stand in one operation with an attribute or an argument, what is read of the context, and all times and
-    /// networks.
+    /// Collects the values that are compared with an attribute or an argument, the attributes of the context that are
+    /// read, and all times and networks.
     fn collect(&mut self, json: &Value) {
         match json {
             Value::Object(members) => {
@@ -309,7 +314,7 @@ impl PolicyConstants {
                         let name = format!("arguments.{name}");
                         self.values.entry(name).or_default();
                     }
-                    // Of a function of an extension type the operands are a list.
+                    // The operands of an extension function are a list.
                     let (left, right) = match operands.as_array().map(Vec::as_slice) {
                         Some([left, right]) => (left, right),
                         _ => (&operands["left"], &operands["right"]),
@@ -343,7 +348,7 @@ const DAY: i64 = 86_400_000;
 const MINUTE: i64 = 60_000;
 const MONDAY: i64 = 1_767_571_200_000;
 
-/// The ends of a network and the addresses next to it.
+/// Returns the first and last address of a network, and the addresses next to them.
 fn near_addresses(network: &str) -> Vec<IpAddr> {
     let (address, prefix) = network.split_once('/').unwrap_or((network, "128"));
     let (Ok(address), Ok(prefix)) = (address.parse::<IpAddr>(), prefix.parse::<u32>()) else {
@@ -371,7 +376,8 @@ fn near_addresses(network: &str) -> Vec<IpAddr> {
     ends.into_iter().flatten().filter_map(address).collect()
 }
 
-/// `principal.ward`, `context.local.minute`, or the name of an argument.
+/// Returns the name of the attribute that an expression reads, such as `principal.ward`, `context.local.minute` or
+/// `arguments.NAME`.
 fn attribute_name(expression: &Value) -> Option<String> {
     let mut operations = expression.as_object()?.iter();
     let argument = operations.find_map(|(operator, operands)| argument_name(operator, operands));
@@ -389,7 +395,7 @@ fn attribute_name(expression: &Value) -> Option<String> {
     Some(format!("{variable}.{}", get["attr"].as_str()?))
 }
 
-/// The constants of an operand; of a number its neighbours too.
+/// Returns the constants of an operand. A number is returned with its neighbours.
 fn literals(operator: &str, expression: &Value) -> Vec<Value> {
     if let Some(items) = expression["Set"].as_array() {
         let items = items.iter().flat_map(|item| literals("==", item));
@@ -413,7 +419,7 @@ fn literals(operator: &str, expression: &Value) -> Vec<Value> {
     }
 }
 
-/// A decimal and its neighbours, as numbers of JSON.
+/// Returns a decimal and its neighbours as JSON numbers.
 fn near_decimals(decimal: &str) -> Vec<Value> {
     let (whole, fraction) = decimal.split_once('.').unwrap_or((decimal, ""));
     let Ok(units) = format!("{whole}{fraction:0<4}").parse::<i64>() else {
@@ -428,7 +434,7 @@ fn near_decimals(decimal: &str) -> Vec<Value> {
     [-1, 0, 1].map(number).into_iter().flatten().collect()
 }
 
-/// A text that a pattern matches.
+/// Returns a text that the pattern matches.
 fn matching_text(pattern: &Value) -> String {
     let parts = pattern.as_array().into_iter().flatten();
     parts.filter_map(|part| part["Literal"].as_str()).collect()
@@ -461,7 +467,8 @@ fn unusual(kind: Option<&Type>) -> Vec<Value> {
     }
 }
 
-/// A value in the type that is declared, where it has a form in it; the tag of an argument is its JSON text.
+/// Converts a constant to the declared type. A text is parsed as JSON if that gives the type, because the tag of an
+/// argument is its JSON text. Returns `None` if the value does not fit.
 fn fitting(value: &Value, kind: Option<&Type>) -> Option<Value> {
     if fits(value, kind) {
         return Some(value.clone());

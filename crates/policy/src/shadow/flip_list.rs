@@ -1,4 +1,4 @@
-//! The list of differences: the newest of each kind, and how often.
+//! The list of differences between two policy sets: the latest example of each kind, and its count.
 
 use std::collections::HashMap;
 
@@ -7,13 +7,13 @@ use wardgate_domain::{ComparedDecision, DecisionChange, DecisionFlip};
 
 use crate::simulator::{SimulatedCall, Simulation};
 
-/// Differences that are kept. A further one takes the place of the one that was seen the longest time ago.
+/// Maximum number of stored differences. When it is reached, a new one replaces the one that was seen least recently.
 const MAX_FLIPS: usize = 1_000;
 
-/// Ids of policies that are kept of a decision.
+/// Maximum number of policy ids that are stored for a decision.
 const MAX_POLICIES: usize = 16;
 
-/// Differences by caller, tool and kind. It has no arguments.
+/// The differences by caller, tool and kind. They do not contain arguments.
 #[derive(Debug, Default)]
 pub(super) struct FlipList(HashMap<FlipKey, DecisionFlip>);
 
@@ -28,7 +28,7 @@ struct FlipKey {
 }
 
 impl FlipList {
-    /// Counts a difference between the two `decisions` about `call`.
+    /// Adds a difference between the two `decisions` about `call`, or increments its count.
     pub(super) fn add(
         &mut self,
         call: &SimulatedCall,
@@ -66,7 +66,7 @@ impl FlipList {
         self.0.insert(key, flip);
     }
 
-    /// Those of callers of `tenant`, where that is named.
+    /// Returns the differences, newest first, limited to callers of `tenant` if one is given.
     pub(super) fn newest_first(&self, tenant: Option<&str>) -> Vec<DecisionFlip> {
         let flips = self.0.values();
         let flips = flips.filter(|flip| tenant.is_none_or(|it| it == flip.tenant));

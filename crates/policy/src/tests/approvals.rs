@@ -1,4 +1,4 @@
-//! Calls that need an approval: who may give it, and that it fits one call alone.
+//! Calls that need an approval: who may approve, and that an approval is valid for one call only.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use super::fixture::{Dir, TestPolicy, tool};
 use super::samples::{caller, token_end};
 use crate::history::EarlierCalls;
 
-/// Anybody reads; a payment needs a manager, a gift the caller, a large one nobody gets.
+/// Everybody may list. A payment by a teller needs the approval of a manager or an auditor, a payment by a director
+/// needs none, and a gift by a teller needs the approval of the caller. Anything for a stranger is forbidden.
 const POLICIES: &str = r#"
 @id("everyone-lists") permit(principal, action == Action::"call_tool", resource == Tool::"list");
 @id("teller-pays") @approval("Manager")
@@ -99,7 +100,7 @@ fn a_call_that_only_annotated_permits_allow_needs_one_of_their_approvals() {
     assert_eq!(decision.approval, None);
     let approvers = policy.approvers(&teller(), &tool("give"), "{}");
     assert_eq!(approvers.to_string(), "the caller");
-    // What another permit allows needs none, and its permit is as reusable as ever.
+    // A call that another permit allows needs no approval, and its permit can be reused as usual.
     policy.permit(&teller(), &tool("list"), "{}");
     policy.permit(&caller("d", &["Director", "Teller"]), &tool("pay"), "{}");
 }
@@ -147,7 +148,7 @@ fn an_approval_lets_its_call_be_made_by_a_permit_for_its_arguments() {
     };
     let terms = permit.unverified_terms().unwrap();
     assert_eq!(terms.arguments_digest, Some(Digest::of(&paid.arguments)));
-    // The rows and columns are those of any allowed call.
+    // The row rule and column tiers are the same as for any allowed call.
     assert_eq!(terms.row_rule.unwrap().entity, "Row");
 }
 
@@ -175,10 +176,10 @@ fn an_approval_fits_no_other_call() {
             "{other:?}"
         );
     }
-    // A forged one is none.
+    // A forged approval is ignored.
     let stranger = TestPolicy::with(POLICIES).approval(&manager(), &paid);
     assert!(needs_approval(&policy.authorize_approved(&paid, &stranger)));
-    // Changed policies make it useless.
+    // A change of the policies invalidates the approval.
     let more = format!("{POLICIES}\n// Changed.");
     policy
         .authorizer
@@ -216,7 +217,7 @@ fn four_eyes_are_those_of_two_people() {
     let uwe = caller("uwe", &["Teller"]);
     assert_eq!(refusal(&uwe, &paid), Some(ApproverRefusal::NoApprover));
     assert_eq!(refusal(&manager(), &paid), None);
-    // The same subject of another issuer, or of an API key, may be the same human.
+    // The same subject under another issuer, or with an API key, may be the same human.
     let other_tom = Caller::from_verified(CallerClaims {
         issuer: "https://other.example".to_owned(),
         expires_at: token_end(),

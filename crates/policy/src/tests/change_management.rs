@@ -1,4 +1,4 @@
-//! Policies tested, explained, compared and replayed outside the service.
+//! Policy tests, explanations, comparisons and replays outside the service.
 
 use std::path::PathBuf;
 
@@ -287,7 +287,7 @@ fn a_comparison_finds_who_gains_and_loses_calls_rows_and_columns() {
     assert!(lost.contains(&found("Boss", "calls t", true)), "{lost:?}");
 }
 
-/// Staff, with arguments whose types are declared.
+/// Returns a simulator whose staff call tools with arguments of declared types.
 fn typed_simulator(condition: &str) -> Simulator {
     let dir = Dir::with(&format!(
         "@id(\"staff-calls\") permit (principal in Role::\"Staff\", action == Action::\"call_tool\", resource)\n\
@@ -382,7 +382,7 @@ fn a_recorded_call_is_decided_anew_only_where_nothing_unknown_matters() {
     assert_eq!(of(&["Patient"], "other"), ReplayedCall::Denied(Vec::new()));
 }
 
-/// Guests call a tool once one of these has approved it.
+/// Returns a simulator whose guests may call tools by a permit with the annotation `approval`, if any.
 fn guests_call_with(approval: &str) -> Simulator {
     simulator(&format!(
         r#"@id("guest-calls") {approval}
@@ -481,7 +481,7 @@ fn a_recorded_call_and_an_explanation_know_the_third_answer() {
     let simulator = guests_call_with(r#"@approval("Boss")"#);
     let rights = simulator.replay(&caller("gil", &["Guest"]), &tool("t"));
     let replayed = rights.decide(None);
-    // The schema of these tests has attributes of callers, none of which is required.
+    // The schema of these tests declares attributes of callers, but none of them is required.
     assert_eq!(
         replayed,
         ReplayedCall::NeedsApproval(vec!["guest-calls".to_owned()])
@@ -503,7 +503,7 @@ fn the_role_of_an_approval_is_compared_with_those_that_issuers_give() {
     let found = simulator.set().lint(&[], &roles);
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(found[0].problem.contains("names the role `Bos`"));
-    // A permit with an approval does not make one without it needless.
+    // A permit with an approval does not make a permit without one redundant.
     let both = simulator_of_both();
     let found = both.set().lint(&[], &[]);
     assert_eq!(found.len(), 1, "{found:?}");

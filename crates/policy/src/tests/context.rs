@@ -1,4 +1,4 @@
-//! What policies see of the time of a call and of the client's address, and how long such an answer holds.
+//! The time and the client's address as policies see them, and the lifetime of decisions that depend on them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -31,7 +31,7 @@ fn calls_in(condition: &str) -> TestPolicy {
 }
 
 impl TestPolicy {
-    /// The terms of the permit for a call from `client_ip`; none where it is denied.
+    /// Returns the terms of the permit for a call from `client_ip`, or `None` if the call is denied.
     fn permit_from(&self, client_ip: &str, tool: &ToolFacts) -> Option<PermitTerms> {
         let (caller, arguments) = (caller("s", &["R"]), b"{}");
         let decision = self.authorizer.authorize(
@@ -74,7 +74,7 @@ fn call(context: CallContext) -> SimulatedCall {
 
 #[test]
 fn a_decision_sees_the_clock_of_the_service_in_the_time_zone_of_the_policies() {
-    // It is nine o'clock on a Friday in Berlin.
+    // In Berlin, the time is nine o'clock on a Friday.
     let test_policy = calls_in(OFFICE_HOURS);
     let is_allowed = || test_policy.permit_from("", &tool("t")).is_some();
     assert!(is_allowed());
@@ -155,7 +155,7 @@ fn rows_and_columns_are_decided_in_the_context_of_the_call_and_then_for_it_alone
     assert_eq!(seen("192.0.2.1"), (true, ColumnTier::Pseudonym));
     test_policy.clock.advance(Duration::from_hours(1));
     assert_eq!(seen("10.20.1.1"), (false, ColumnTier::Clear));
-    // Where they do not matter to the rows and columns of a tool, its permit is for every call.
+    // If they do not affect the rows and columns of a tool, its permit is valid for every call.
     let bare = ToolFacts {
         entity: None,
         classes: Vec::new(),
@@ -192,7 +192,7 @@ fn local_times_have_summer_time_and_one_that_comes_twice_is_refused() {
         utc("2026-07-08T12:00:00-04:00").unwrap(),
         "2026-07-08T16:00:00.000000Z"
     );
-    // Clocks are put back at three o'clock, and forward at two.
+    // Clocks go back at three o'clock, and forward at two.
     for bad in [
         "2026-10-25T02:30",
         "2026-03-29T02:30",

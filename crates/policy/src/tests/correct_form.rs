@@ -1,8 +1,8 @@
-//! A common mistake is told with the line that would be right.
+//! Findings about common mistakes suggest the correct form.
 
 use super::fixture::Dir;
 
-/// Each policy is refused with these words.
+/// Checks that the finding about each policy contains the expected text.
 fn told(cases: &[(&str, &str)]) {
     for (policy, correct) in cases {
         let dir = Dir::with(&format!("@id(\"a\") {policy}"));

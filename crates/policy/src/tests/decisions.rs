@@ -1,4 +1,4 @@
-//! Whatever goes wrong is a denial, and a permit says no more than was decided.
+//! Any fault leads to a denial, and a permit allows no more than was decided.
 
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ const ANYBODY: &str = r#"
 @id("anybody") permit(principal, action == Action::"call_tool", resource);
 "#;
 
-/// Overflows for a caller of level 1 and up, not for the made-up caller of the trial, who has 0.
+/// A condition that overflows for a caller with a level of 1 or more, but not for the made-up caller of the trial,
+/// whose level is 0.
 const OVERFLOW: &str = "principal has level && principal.level + 9223372036854775807 == 0";
 
 #[test]
@@ -85,7 +86,7 @@ fn a_row_rule_that_fails_for_some_rows_only_denies_the_call() {
 
 #[test]
 fn a_row_rule_that_would_need_the_callers_roles_again_denies_the_call() {
-    // Folds for the made-up callers of the trial, who have no ward "hidden".
+    // Partial evaluation resolves the condition for the made-up callers of the trial, who have no ward "hidden".
     let test_policy = TestPolicy::with(&format!(
         r#"{ANYBODY}
         @id("tricky") forbid(principal, action == Action::"read", resource is Row)
@@ -380,7 +381,7 @@ fn tags_and_the_read_only_hint_count() {
     let caller = caller("s", &[]);
     let mut tool = tool("t");
     test_policy.denial(&caller, &tool, "{}");
-    // Same name and digest as before: what was remembered does not answer for other facts.
+    // The name and digest are the same as before, but the cached rights are not used for different facts.
     tool.tags = vec!["safe".to_owned(), "safe".to_owned()];
     test_policy.permit(&caller, &tool, "{}");
     tool.read_only = false;

@@ -1,4 +1,4 @@
-//! A small deployment, a set clock, and sets made of texts.
+//! A small deployment with a controllable clock, and policy sets from test texts.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,12 +19,12 @@ pub(crate) const SCHEMA: &str = include_str!("small.cedarschema");
 /// 2027-01-15T08:00:00Z.
 const NOW: i64 = 1_800_000_000;
 
-/// When every test starts.
+/// Returns the time at which every test starts.
 pub(crate) fn start() -> Timestamp {
     Timestamp::from_seconds(NOW)
 }
 
-/// The demo's policies, as shipped.
+/// Returns the directory of the policies of the hospital example.
 pub(crate) fn hospital() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/examples/hospital/policies")
 }
@@ -33,7 +33,7 @@ pub(crate) fn hospital() -> PathBuf {
 pub(crate) struct Dir(TempDir);
 
 impl Dir {
-    /// [`SCHEMA`] and one file of policies.
+    /// Creates a directory with [`SCHEMA`] and one policy file.
     pub(crate) fn with(policies: &str) -> Self {
         let dir = Self(tempfile::tempdir().unwrap());
         dir.write("s.cedarschema", SCHEMA);
@@ -54,7 +54,7 @@ impl Dir {
     }
 }
 
-/// An authorizer with its clock, and the key that its permits verify under.
+/// An authorizer with its clock, and the key that verifies its permits.
 pub(crate) struct TestPolicy {
     pub(crate) authorizer: PolicyAuthorizer,
     pub(crate) clock: TestClock,
@@ -82,7 +82,7 @@ impl TestPolicy {
         }
     }
 
-    /// [`SCHEMA`] and these policies.
+    /// Creates an authorizer with [`SCHEMA`] and these policies.
     pub(crate) fn with(policies: &str) -> Self {
         Self::over(Dir::with(policies).load().unwrap())
     }
@@ -100,7 +100,7 @@ impl TestPolicy {
             .unwrap()
     }
 
-    /// The terms of the permit; a panic names the reason of a denial.
+    /// Returns the terms of the permit. Panics with the reason if the call is denied.
     pub(crate) fn permit(&self, caller: &Caller, tool: &ToolFacts, arguments: &str) -> PermitTerms {
         match self.authorize(caller, tool, arguments).verdict {
             Verdict::Allow(signed) => {
@@ -113,7 +113,7 @@ impl TestPolicy {
         }
     }
 
-    /// Reason and visibility of the denial.
+    /// Returns the reason and the visibility of the denial.
     pub(crate) fn denial(
         &self,
         caller: &Caller,
@@ -129,7 +129,7 @@ impl TestPolicy {
     }
 }
 
-/// A tool of [`SCHEMA`], whose rows are of type `Row`.
+/// Returns a tool of [`SCHEMA`] with rows of the type `Row`.
 pub(crate) fn tool(name: &str) -> ToolFacts {
     ToolFacts {
         entity: Some("Row".to_owned()),

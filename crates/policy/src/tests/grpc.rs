@@ -1,4 +1,4 @@
-//! The service as its clients meet it.
+//! The gRPC service as its clients see it.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ use crate::{Config, Error, service};
 const ALLOW: &str =
     "@id(\"a\") permit(principal, action == Action::\"call_tool\", resource == Tool::\"t\");";
 
-/// The service, without an audit service to count earlier calls at.
+/// Starts the service without an audit service that counts earlier calls.
 async fn start(
     config: Config,
 ) -> Result<Service<PolicyServiceServer<impl PolicyService>, LocalPolicy>, Error> {
@@ -35,7 +35,7 @@ async fn start(
     service(config, permit_signer(), history, Ambient::system()).await
 }
 
-/// Policies, and an issuer of tokens.
+/// A policy directory and a token issuer.
 struct Deployment {
     dir: Dir,
     issuer: Issuer,
@@ -53,12 +53,12 @@ impl Deployment {
         Config::new(self.dir.path(), self.issuer.trusted())
     }
 
-    /// A good token.
+    /// Returns a valid token.
     fn token(&self) -> String {
         self.issuer.token(&caller("s", &[]), token_end())
     }
 
-    /// The approval of the call that [`Self::asking`] asks about.
+    /// Returns the request to approve the call that [`Self::asking`] asks about.
     fn approving(&self) -> ApproveRequest {
         let call = CallToApprove {
             id: ApprovalId::new(&Ambient::system()),

@@ -1,4 +1,4 @@
-//! What policies see of earlier calls, and what is decided where that is not known.
+//! The counters of earlier calls that policies read, and the decision if the counts are not known.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ fn set(policies: &str) -> PolicySet {
     dir.load().unwrap()
 }
 
-/// The policies with an audit service that counts.
+/// Policies with a fake audit service that counts calls.
 struct CountingPolicy {
     policy: TestPolicy,
     audit: Arc<FakeAudit>,
@@ -168,7 +168,7 @@ async fn what_is_not_known_is_denied() {
     let verdict = counting.decide(&tool("export"), Some(call(true))).await;
     assert_eq!(reason(&verdict), Some(DenialReason::HistoryUnavailable));
 
-    // Counted for other policies than those that decide.
+    // The calls were counted for other policies than those that decide.
     let (authorizer, caller) = (&counting.policy.authorizer, caller("s", &[]));
     let earlier = EarlierCalls {
         call: Some(call(true)),

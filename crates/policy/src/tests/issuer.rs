@@ -1,12 +1,12 @@
-//! An issuer whose tokens the service under test accepts; of the public crates alone, so that every kind of test can use
-//! it.
+//! An issuer whose tokens the service under test accepts. It uses only public crates, so that integration tests can use
+//! it too.
 
 use serde_json::json;
 use wardgate_domain::{AttributeValue, Caller, Timestamp};
 use wardgate_edge::{AuthConfig, IssuerConfig, JwksSource};
 use wardgate_testkit::TestIssuer;
 
-/// Where the callers of tests come from.
+/// The URL of the issuer of test callers.
 const URL: &str = "https://issuer.example";
 
 /// An issuer and its published key set.
@@ -17,7 +17,7 @@ impl Issuer {
         Self(TestIssuer::new(URL))
     }
 
-    /// Trusts it, with the attributes that callers of tests have.
+    /// Returns a configuration that trusts the issuer, with the attributes of test callers.
     pub(crate) fn trusted(&self) -> AuthConfig {
         let keys = JwksSource::File(self.0.key_set().to_owned());
         let mut issuer = IssuerConfig::new(URL, "wardgate", keys);
@@ -28,7 +28,7 @@ impl Issuer {
         AuthConfig::of_issuers(vec![issuer])
     }
 
-    /// A token that says what is known of `caller`, good until `ends`.
+    /// Returns a token with the claims of `caller` that expires at `ends`.
     pub(crate) fn token(&self, caller: &Caller, ends: Timestamp) -> String {
         let mut claims = json!({
             "iss": caller.issuer(),

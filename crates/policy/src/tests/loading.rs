@@ -1,4 +1,4 @@
-//! A set that is not right as a whole is refused with the place to mend, and nothing ends the process.
+//! A faulty policy set is rejected with the position of the fault, and no fault ends the process.
 
 use super::fixture::{Dir, TestPolicy, hospital, tool};
 use super::samples::{admits, caller, row};
@@ -59,7 +59,7 @@ fn each_mistake_is_named_at_its_place() {
             "p.cedar:1:",
             "Usr",
         ),
-        // Unguarded optional attribute.
+        // An optional attribute without a guard.
         (
             "@id(\"a\") permit(principal, action == Action::\"read\", resource is Row)\nwhen { resource.open };",
             "p.cedar:2:8:",
@@ -71,21 +71,21 @@ fn each_mistake_is_named_at_its_place() {
             "p.cedar:1:",
             "unable to find an applicable action",
         ),
-        // An entity that will not be there when a row is judged.
+        // An entity that is not available when a row is evaluated.
         (
             "@id(\"a\") permit(principal, action == Action::\"read\", resource)\n\
              when { User::\"x\" in Role::\"R\" };",
             "p.cedar:2:",
             "entity literal",
         ),
-        // Decidable for nobody by looking at a row.
+        // A condition that cannot be decided from a row for any caller.
         (
             "\n@id(\"a\") permit(principal, action == Action::\"read\", resource is Row)\nwhen { \
              principal in (if resource has open then Role::\"A\" else Role::\"B\") };",
             "p.cedar:2:1:",
             "looks at an entity other than the row",
         ),
-        // Fails whoever asks.
+        // A condition that fails for every caller.
         (
             "@id(\"a\") forbid(principal, action == Action::\"read\", resource is Row)\n\
              when { 9223372036854775807 + 1 == 0 };",
@@ -119,7 +119,7 @@ fn a_missing_directory_is_named() {
     assert!(told.contains("/nowhere/at/all"), "{told}");
 }
 
-/// Each of these overflows the stack of a thread when it reaches Cedar unhindered.
+/// Each of these policies would overflow the stack of a thread if it reached Cedar unchecked.
 #[test]
 fn deep_nesting_is_refused_and_ends_nothing() {
     let when = |condition: String| {
@@ -169,7 +169,8 @@ fn chains_below_the_operator_limit_compile_or_are_refused() {
     }
 }
 
-/// The policies let a call with these arguments see a row of `x`.
+/// Checks that, with these policies, a call with these arguments may see a row of `x` on a thread with an ordinary
+/// stack.
 fn decides_on_an_ordinary_stack(policies: String, arguments: &'static str) {
     let small_stack = std::thread::Builder::new().stack_size(2 << 20);
     let decided = small_stack.spawn(move || {

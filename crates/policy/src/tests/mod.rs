@@ -1,4 +1,4 @@
-//! What the crate promises as a whole; each file one promise's worth of cases.
+//! Tests of the whole crate, one file for each topic.
 
 mod approvals;
 mod change_management;

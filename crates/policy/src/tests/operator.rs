@@ -1,4 +1,4 @@
-//! The record is read by nobody whom the policies do not let.
+//! Only callers whom the policies allow can read the record.
 
 use wardgate_domain::{Caller, OperatorAction};
 

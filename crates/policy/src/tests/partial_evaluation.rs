@@ -1,5 +1,5 @@
-//! Partial evaluation changes speed, not answers: whatever it gives is compared with plain Cedar asked
-//! about everything at once.
+//! Partial evaluation must not change answers: every result is compared with an ordinary Cedar evaluation of the
+//! complete request.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -17,7 +17,7 @@ use crate::PolicySet;
 use crate::context::{CallContext, CallParts};
 use crate::history::{CallCounters, CallCounts};
 
-/// The demo once more, and next to it rules that mix forbids, arithmetic and sets.
+/// The policies of the hospital example, together with rules that combine forbids, arithmetic and sets.
 const MIXED: &str = r#"
 @id("1") permit(principal in Role::"A", action == Action::"read", resource is Row);
 @id("2") permit(principal in Role::"B", action == Action::"read", resource is Row)
@@ -54,7 +54,7 @@ impl Case {
         }
     }
 
-    /// Plain Cedar: every entity present, nothing unknown, any error a refusal.
+    /// Evaluates the complete request with Cedar, with all entities present. An error counts as a refusal.
     fn allows(
         &self,
         caller: &Caller,
@@ -149,7 +149,7 @@ impl Case {
     }
 }
 
-/// The context of every decision of these tests.
+/// Returns the context of every decision in these tests.
 fn context(arguments: Option<EntityUid>) -> Context {
     let context = CallContext {
         time: start(),
@@ -169,7 +169,7 @@ static DEMO: LazyLock<Case> = LazyLock::new(|| {
     let read = |name: &str| std::fs::read_to_string(hospital().join(name)).unwrap();
     let policies = ["auditor", "billing", "doctor", "nurse", "patient"]
         .map(|name| read(&format!("{name}.cedar")));
-    // Plain Cedar numbers policies itself, and files would clash only by these numbers.
+    // Cedar numbers policies itself, and policies of different files would conflict only by these numbers.
     Case::new(PolicySet::load(&hospital()).unwrap(), &policies)
 });
 
@@ -209,7 +209,8 @@ fn callers(
     )
 }
 
-/// A row with any of the texts `names`, and any of a number `n` and a truth `open` or `sealed`.
+/// Generates rows with any subset of the strings `names`, the number `n` if `number` is true, and the Boolean attribute
+/// that `truth` names.
 fn rows(
     names: &'static [&'static str],
     truth: &'static str,
@@ -243,7 +244,8 @@ fn rows(
 
 const STAFF: &[&str] = &["Doctor", "Nurse", "Billing", "Patient"];
 
-/// The demo declares no `level`; plain Cedar would refuse an attribute that the service leaves out.
+/// Generates callers without the attribute `level`. The example schema does not declare it; Cedar would reject the
+/// attribute, while the service leaves it out.
 fn demo_callers() -> impl Strategy<Value = Caller> {
     callers(STAFF, &["ward", "patient_id"]).prop_map(|caller| {
         let mut attributes = caller.attributes().clone();

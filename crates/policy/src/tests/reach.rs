@@ -1,4 +1,4 @@
-//! What reaches nobody, for warnings.
+//! Warnings about tools, rows and columns that no caller can reach.
 
 use wardgate_domain::{ColumnClass, ToolFacts};
 

@@ -1,4 +1,4 @@
-//! Another's conversation is read by nobody whom the policies do not let.
+//! Only callers whom the policies allow can read a conversation of somebody else.
 
 use wardgate_domain::{AttributeValue, Caller, ConversationFacts};
 

@@ -1,4 +1,4 @@
-//! A changed directory is taken up when it is usable as a whole, and otherwise changes nothing.
+//! A changed directory takes effect if it is usable as a whole, and otherwise changes nothing.
 
 use wardgate_domain::DenialReason;
 

@@ -1,5 +1,5 @@
-//! Callers and rows, and the reading of a row rule; of the public crates alone, so that every kind of
-//! test can use them.
+//! Test callers and rows, and the evaluation of row rules. It uses only public crates, so that integration tests can
+//! use it too.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use cedar_policy::{
 };
 use wardgate_domain::{AttributeValue, Caller, CallerClaims, RowRule, Timestamp};
 
-/// When every token ends: 2100-01-01.
+/// Returns the expiry of every test token: 2100-01-01.
 pub(crate) fn token_end() -> Timestamp {
     Timestamp::from_seconds(4_102_444_800)
 }
@@ -37,7 +37,7 @@ pub(crate) fn text(value: &str) -> AttributeValue {
     AttributeValue::Text(value.to_owned())
 }
 
-/// A row as the tool-runner makes one from what a query returned.
+/// A row as the tool-runner builds it from a query result.
 pub(crate) type Row = BTreeMap<String, RestrictedExpression>;
 
 pub(crate) fn row<const N: usize>(fields: [(&str, &str); N]) -> Row {
@@ -52,7 +52,7 @@ pub(crate) fn row<const N: usize>(fields: [(&str, &str); N]) -> Row {
     fields.into_iter().map(field).collect()
 }
 
-/// The row as a Cedar entity.
+/// Converts the row to a Cedar entity.
 pub(crate) fn row_entity(entity: &str, row: &Row) -> Entity {
     let uid: EntityUid = format!("{entity}::\"1\"").parse().unwrap();
     let attributes = row
@@ -62,8 +62,8 @@ pub(crate) fn row_entity(entity: &str, row: &Row) -> Entity {
     Entity::new(uid, attributes, [].into()).unwrap()
 }
 
-/// Whether `rule` admits `row`, decided as its reader does: by the stable authorizer, with the row as
-/// the only entity, any error a refusal.
+/// Returns whether `rule` admits `row`, with the same evaluation as in the tool-runner: Cedar's standard authorizer
+/// with the row as the only entity. An error counts as a refusal.
 pub(crate) fn admits(rule: &RowRule, subject: &str, row: &Row) -> bool {
     if rule.all {
         return true;

@@ -1,4 +1,4 @@
-//! The built-in words, and what a directory may add to them.
+//! The built-in schema, and what a directory may add to it.
 
 use wardgate_domain::Verdict;
 
@@ -7,7 +7,7 @@ use super::samples::{admits, caller, caller_with, row, text};
 
 const CALLS: &str = r#"@id("c") permit(principal, action == Action::"call_tool", resource);"#;
 
-/// The refusal of a directory with this schema.
+/// Returns the error for a directory with this schema.
 fn refused(schema: &str) -> String {
     let dir = Dir::with(CALLS);
     dir.write("s.cedarschema", schema);

@@ -1,4 +1,4 @@
-//! A candidate decides beside the policies in force, and its decisions change no answer.
+//! A candidate policy set is evaluated beside the policies in force, and its decisions change no answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ fn set(policies: &str) -> PolicySet {
     Dir::with(policies).load().unwrap()
 }
 
-/// Policies in force with a candidate beside them.
+/// Policies in force with a candidate.
 struct ShadowedPolicy {
     policy: TestPolicy,
     shadow: Arc<ShadowEvaluator>,
@@ -49,7 +49,7 @@ impl ShadowedPolicy {
         self.shadow.report(None)
     }
 
-    /// The report, once `calls` were compared.
+    /// Returns the report after `calls` calls were compared.
     async fn report_of(&self, calls: u64) -> ShadowReport {
         until("the calls are compared", async || {
             let report = self.report();
@@ -170,7 +170,7 @@ async fn a_difference_has_the_caller_the_policies_and_how_often_and_no_argument(
     assert!(shadowed.shadow.report(Some("elsewhere")).flips.is_empty());
 }
 
-// The one thread of the test makes every call before the comparison can begin.
+// The single thread of the test makes every call before the comparison can begin.
 #[tokio::test]
 async fn what_does_not_fit_is_counted_and_never_waited_for() {
     let shadowed = ShadowedPolicy::with(CALL, "");
@@ -278,7 +278,7 @@ async fn only_whoever_may_read_the_record_reads_the_list() {
         let listed = client.list_shadow_flips(list(auditor.clone())).await;
         ShadowReport::try_from(listed.unwrap().into_inner()).unwrap()
     };
-    // From the first call on.
+    // The candidate is in use from the first call on.
     assert!(report().await.candidate_hash.is_some());
     let facts: ToolFacts = tool("t");
     let asked = AuthorizeRequest {
@@ -359,7 +359,7 @@ async fn a_candidate_that_looks_at_earlier_calls_counts_those_before_the_decisio
     let asked = audit.counted.all().swap_remove(0);
     assert!(asked.call_id.is_empty());
     assert_eq!(asked.until, Some(start().into()));
-    // What nobody counts is not compared.
+    // A call is not compared if earlier calls cannot be counted.
     audit.counts(None);
     decide().await;
     let report = until("the call is passed over", async || {

@@ -1,4 +1,5 @@
-//! Arguments that the schema declares have their types in policies, and a value of another type opens nothing.
+//! Arguments that the schema declares have their declared types in policies, and a value of another type never allows a
+//! call.
 
 use wardgate_domain::{DenialReason, ToolFacts, Verdict};
 
@@ -18,7 +19,7 @@ fn policy(condition: &str) -> TestPolicy {
     TestPolicy::over(dir.load().unwrap())
 }
 
-/// Whether a call is allowed, or the reason why not.
+/// Returns whether a call is allowed, or the reason for the denial.
 fn answer(policy: &TestPolicy, tool: &ToolFacts, arguments: &str) -> Result<(), DenialReason> {
     match policy.authorize(&caller("s", &[]), tool, arguments).verdict {
         Verdict::Allow(_) => Ok(()),

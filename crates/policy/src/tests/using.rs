@@ -1,4 +1,4 @@
-//! What sources offer besides tools.
+//! The use of source offers other than tools.
 
 use wardgate_domain::{DenialReason, OfferKind, ToolFacts, Verdict};
 

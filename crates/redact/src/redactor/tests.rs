@@ -1,4 +1,4 @@
-//! What redaction promises, for any value.
+//! Property tests of redaction.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -49,8 +49,8 @@ fn row(fields: &[(&str, Value)]) -> Row {
         .collect()
 }
 
-/// Texts as databases hold them: any script, the forms of every kind, and what nearly has such a form. No
-/// mask character and no word of a marker, so that finding a value in an answer means that it leaked.
+/// Texts as in databases: any script, the formats of every kind, and texts that nearly have such a format. They contain
+/// neither mask characters nor words of a marker, so finding a value in a result means that it leaked.
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         r"\PC{1,60}",
@@ -84,7 +84,7 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Every text, number and boolean in `value`, as text.
+/// Returns every text, number and boolean in `value`, as text.
 fn leaves(value: &Value) -> Vec<String> {
     match value {
         Value::Null => Vec::new(),
@@ -95,7 +95,7 @@ fn leaves(value: &Value) -> Vec<String> {
     }
 }
 
-/// True for `[KIND_` + 16 hexadecimal digits + `]`.
+/// Returns whether the text is `[KIND_` + 16 hexadecimal digits + `]`.
 fn is_token(text: &str) -> bool {
     text.strip_prefix('[')
         .and_then(|rest| rest.strip_suffix(']'))
@@ -105,7 +105,7 @@ fn is_token(text: &str) -> bool {
         })
 }
 
-/// What `masked` shows of the value it stands for, at most.
+/// Returns what `masked` shows of the original value at most.
 fn shown(masked: &str) -> String {
     match masked {
         "[withheld]" => String::new(),
@@ -155,7 +155,7 @@ proptest! {
 
     #[test]
     fn a_masked_text_never_contains_the_text(text in text(), at in 0..CLASSES.len()) {
-        // Shorter texts may be part of a mask by chance; the next promises cover them.
+        // Shorter texts may be part of a mask by chance. Other tests cover them.
         if text.chars().count() < 4 {
             return Ok(());
         }
@@ -401,7 +401,7 @@ fn a_megabyte_in_one_field_takes_linear_time() {
             }
         }
     }
-    // Quadratic work on a megabyte would take hours; linear work takes about a second unoptimised.
+    // Quadratic work on a megabyte would take hours; linear work takes about a second without optimisation.
     assert!(
         started.elapsed() < Duration::from_mins(1),
         "{:?}",

@@ -1,24 +1,24 @@
-//! What an operator may set.
+//! The settings of the concurrency limit.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// How many calls are worked on at once, and how many wait.
+/// The settings of the number of concurrent calls and of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The limit never falls below this, unless all processors are busy.
+    /// Minimum limit. The limit only falls below it if all processors are busy.
     pub min: usize,
-    /// Nor rises above this.
+    /// Maximum limit.
     pub max: usize,
-    /// Where it begins, and where it returns to when there is little to do.
+    /// Initial limit, to which the limit returns under low load.
     pub initial: usize,
-    /// Calls take so many times longer than in calm before the limit falls.
+    /// Factor by which calls may take longer than in calm before the limit falls.
     pub tolerance: f64,
-    /// Calls that may wait for their turn.
+    /// Maximum number of calls in the queue.
     pub queue: usize,
-    /// Milliseconds a call may wait for it.
+    /// Maximum time for which a call waits in the queue, in milliseconds.
     pub wait_ms: u64,
 }
 
@@ -35,7 +35,7 @@ impl Default for Config {
     }
 }
 
-/// Settings that contradict each other.
+/// A setting that is out of range or contradicts another one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("concurrency.{field} {problem}")]
 pub struct Invalid {
@@ -44,7 +44,7 @@ pub struct Invalid {
 }
 
 impl Config {
-    /// Checks what types alone cannot.
+    /// Checks the constraints that the types cannot express.
     pub fn validate(&self) -> Result<(), Invalid> {
         let wrong = |field, problem| Err(Invalid { field, problem });
         if self.min == 0 {

@@ -1,23 +1,24 @@
-//! The limit itself: down when calls take longer than in calm, up when they do not.
+//! The adaptive concurrency limit: it falls when calls take longer than in calm, and rises otherwise.
 //!
 //! ```text
-//!   how long a call took ÷ how long its kind takes in calm = how strained the service is
+//!   duration of a call ÷ duration of its kind in calm = strain
 //!
-//!   strained, and at least half full      ─▶ limit × tolerance ÷ strain, at most by half a window
+//!   strained, and at least half full      ─▶ limit × tolerance ÷ strain, reduced by half per window at most
 //!   not strained, and at least half full  ─▶ limit + √limit ÷ 2, unless all processors are busy
-//!   not even half full                    ─▶ back towards where it began
+//!   less than half full                   ─▶ back towards the initial limit
 //! ```
 //!
-//! Strain alone takes the limit no lower than `min`: what calls wait for may be done for many at once, as the record
-//! is written. Where processors are busy too, calls at once only wait for each other, and it falls to one a processor.
+//! Strain alone reduces the limit to `min` at most, because calls may wait for something that is done for many of them
+//! at once, such as writing the audit record. If the processors are busy too, more concurrent calls only wait for each
+//! other, and the limit falls to the number of processors.
 //!
-//! After the gradient of Netflix's concurrency-limits and Envoy's adaptive concurrency filter. Calm is when no more than
-//! an eighth of the limit is under way, and no more than there are processors. Where that does not come by itself while
-//! calls are held to be strained, or nothing is known yet, the limit is so low for a moment: so that what is held to be
-//! normal does not rise with the load.
+//! The algorithm follows the gradient of Netflix's concurrency-limits and Envoy's adaptive concurrency filter. Calm is
+//! when the calls in progress are at most an eighth of the limit and at most as many as there are processors. If calm
+//! does not occur by itself while calls seem strained, or if no baseline is known yet, the limit is lowered to that
+//! number for a moment. This prevents the baseline from rising with the load.
 //!
-//! Each kind of call is compared with itself, and strain is a geometric mean: neither a few slow calls nor another mix of
-//! tools look like overload.
+//! Each kind of call is compared with its own baseline, and strain is a geometric mean. So neither a few slow calls nor
+//! another mix of tools look like overload.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,36 +29,36 @@ use tokio::time::Instant;
 use crate::concurrency::config::Config;
 use crate::concurrency::processors::Processors;
 
-/// Strain is judged over so long.
+/// Minimum duration of a window over which strain is measured.
 const WINDOW: Duration = Duration::from_millis(100);
-/// And over so many calls.
+/// Minimum number of calls in a window.
 const SAMPLES: u32 = 8;
-/// A window with fewer calls ends all the same.
+/// Maximum duration of a window, after which it ends even with fewer calls.
 const LONGEST_WINDOW: Duration = Duration::from_secs(1);
-/// A window takes no more than this from the limit.
+/// Smallest factor by which one window reduces the limit.
 const STEEPEST: f64 = 0.5;
-/// So long there may be no calm before it is made.
+/// Time without calm after which calm is created.
 const CALM_EVERY: Duration = Duration::from_secs(15);
-/// The same where nothing is known yet, or the last time showed that what was held to be normal was not.
+/// The same if no baseline is known yet, or if the last calm period showed that the baseline was too high.
 const CALM_SOON: Duration = Duration::from_millis(500);
-/// Where making it has led to nothing, twice as long each time, and so long at the most.
+/// Maximum of that time. It doubles each time a calm period measured no call.
 const CALM_SELDOM: Duration = Duration::from_secs(240);
-/// How long it is made for, once what is under way has ended,
+/// Duration of a created calm period, after the calls in progress have ended.
 const CALM_LASTS: Duration = Duration::from_millis(100);
-/// for which it waits no longer than this.
+/// Maximum time to wait for the calls in progress to end.
 const UNTIL_CALM: Duration = Duration::from_millis(400);
-/// Normal was less than that part of what it was held to be.
+/// If the calls of a calm period take less than this fraction of the baseline, the baseline was too high.
 const LOWER: f64 = 0.8;
-/// No call counts for more than so many times its normal duration.
+/// Maximum factor to the normal duration with which a single call counts.
 const MOST: f64 = 8.0;
-/// Kinds that are told apart.
+/// Maximum number of kinds of calls that are distinguished.
 const KINDS: usize = 1_024;
-/// A limit below `min` rises by so much in a window in which processors had time left.
+/// Factor by which a limit below `min` rises in a window in which the processors were not busy.
 const BACK_TO_MIN: f64 = 1.5;
-/// How much one call changes what is normal, once so many (its inverse) were seen.
+/// Weight of one call in the baseline, once at least as many calls as its inverse were seen.
 const LEARNING: f64 = 0.05;
 
-/// How long one kind of call takes in calm: the mean of logarithms.
+/// The duration of one kind of call in calm, as a mean of logarithms.
 #[derive(Debug, Default)]
 struct Baseline {
     ln: f64,
@@ -71,7 +72,7 @@ impl Baseline {
     }
 }
 
-/// How much longer than normal something took, over one window.
+/// The factor to the normal duration over one window, as a sum of logarithms.
 #[derive(Debug, Default)]
 struct Strain {
     ln: f64,
@@ -92,12 +93,12 @@ impl Strain {
     }
 }
 
-/// What a duration was measured of.
+/// The origin of a measured duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DurationSource<'a> {
-    /// A call of that kind.
+    /// A call of this kind.
     Call(&'a str),
-    /// What every call waits for, whatever its kind: a neighbour whose capacity is part of ours.
+    /// A service for which every call waits, whatever its kind, so that its capacity limits this service too.
     Neighbour,
 }
 
@@ -111,19 +112,19 @@ pub(crate) struct Limit {
     calls_strain: Strain,
     neighbour_strain: Strain,
     window_began: Instant,
-    /// The call of the window that took longest.
+    /// The longest duration in the window.
     slowest: Duration,
-    /// The most calls under way at once in the window.
+    /// The maximum number of concurrent calls in the window.
     peak: usize,
-    /// When calm was last seen or made.
+    /// The last time of calm, whether it occurred or was created.
     last_calm: Instant,
     calm_every: Duration,
-    /// How many calls are known from calm.
+    /// The number of durations that were measured in calm.
     in_calm: f64,
     making_calm: Option<CalmPeriod>,
 }
 
-/// While calm is made.
+/// A calm period that is being created.
 #[derive(Debug)]
 struct CalmPeriod {
     until: Instant,
@@ -156,37 +157,38 @@ impl Limit {
         }
     }
 
-    /// How many calls there may be at once.
+    /// Returns the current limit.
     pub(crate) fn current(&self, now: Instant) -> usize {
         match &self.making_calm {
-            // It ends in time, also where no call comes to its end meanwhile.
+            // The calm period ends in time even if no call ends in the meantime.
             Some(calm) if now < calm.until => self.calm(),
             Some(_) | None => self.lasting(),
         }
     }
 
-    /// The same, also while calm is made.
+    /// Returns the limit without the effect of a calm period.
     pub(crate) fn lasting(&self) -> usize {
         self.current as usize
     }
 
-    /// So many at once are calm.
+    /// Returns the maximum number of concurrent calls that counts as calm.
     fn calm(&self) -> usize {
         (self.current as usize / 8).clamp(1, self.processors.count())
     }
 
-    /// Below so many at once the limit says nothing.
+    /// Returns half of the limit. A window with fewer concurrent calls says nothing about the limit.
     fn half(&self) -> usize {
         (self.current as usize).div_ceil(2)
     }
 
-    /// One more than the `under_way` has to wait. Where none of them ends for long, the window does all the same.
+    /// Records that a call has to wait in addition to the `under_way` ones. This also ends a window if no call ends for
+    /// a long time.
     pub(crate) fn has_to_wait(&mut self, now: Instant, under_way: usize) {
         self.peak = self.peak.max(under_way);
         self.turn_window(now);
     }
 
-    /// A call begins or ends, as one of `under_way`. True if that is calm.
+    /// Records that one of `under_way` calls begins or ends. Returns whether this is calm.
     pub(crate) fn is_calm(&mut self, now: Instant, under_way: usize) -> bool {
         self.peak = self.peak.max(under_way);
         let is_calm = under_way <= self.calm();
@@ -196,7 +198,7 @@ impl Limit {
         is_calm
     }
 
-    /// Something took `took`.
+    /// Records a duration.
     pub(crate) fn learn(
         &mut self,
         now: Instant,
@@ -208,7 +210,7 @@ impl Limit {
         let ln = took.as_secs_f64().max(1e-6).ln();
         let (normal, strain) = match of {
             DurationSource::Call(kind) => {
-                // What is beyond the bound shares one kind.
+                // Kinds beyond the maximum share one baseline.
                 let full = self.kinds.len() >= KINDS && !self.kinds.contains_key(kind);
                 let kind = if full { "" } else { kind };
                 if !self.kinds.contains_key(kind) {
@@ -237,7 +239,7 @@ impl Limit {
         self.turn_window(now);
     }
 
-    /// A neighbour turned a call away.
+    /// Records that a neighbour refused a call because of overload.
     pub(crate) fn turned_away(&mut self, now: Instant) {
         self.neighbour_strain.add(MOST.ln());
         self.turn_window(now);
@@ -274,7 +276,7 @@ impl Limit {
         } = self.config;
         let (min, initial) = (min as f64, initial as f64);
         let next = if peak < self.half() {
-            // Slowly: overload that comes and goes should not begin anew each time.
+            // The limit returns slowly, so that recurring overload does not start over each time.
             let step = self.current.sqrt() / 8.0;
             if self.current < initial {
                 (self.current + step).min(initial)

@@ -1,4 +1,4 @@
-//! Limit and queue in one: a call enters, waits or is turned away, and says when it is done.
+//! The concurrency limiter, which combines limit and queue: a call enters, waits or is refused, and reports its end.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,19 +13,20 @@ use crate::concurrency::limit::{DurationSource, Limit};
 use crate::concurrency::processors::Processors;
 use crate::concurrency::queue::{CallOwner, Number, Order, Queue};
 
-/// Whoever is turned away comes back no sooner.
+/// Minimum time after which a refused caller should retry.
 const SOONEST: Duration = Duration::from_millis(100);
-/// While calls are turned away, others wait for no more than this part of what they may,
+/// Divisor of the maximum wait during overload.
 const SHORT: u32 = 10;
-/// and only so many times the limit: the next is there all the same, and whoever makes room for a call that comes hears of it
-/// while the service is at work on that one, where a wait that ends by itself would wake it once more.
+/// Maximum number of waiting calls during overload, as a multiple of the limit. These are enough to keep the service
+/// busy. A call that is evicted in favour of a newer one is refused while the service handles the newer one anyway,
+/// whereas the timeout of its wait would wake the service once more.
 const FEW: usize = 8;
-/// Overload is over when for so long no call was turned away.
+/// Time without a refusal after which the overload is over.
 const OVER: Duration = Duration::from_secs(1);
-/// Whoever has nothing under way may exceed the limit, all of them together by this part of it.
+/// Divisor of the limit that gives how far the limit may be exceeded in total, by owners that have no call in progress.
 const OVERDRAFT: usize = 4;
 
-/// Lets calls of one service in. Cheap to clone.
+/// Limits the concurrent calls of one service. Clones share the limit.
 #[derive(Debug, Clone)]
 pub struct Limiter(Arc<LimiterState>);
 
@@ -43,16 +44,16 @@ struct LimiterState {
 struct AdmissionState {
     limit: Limit,
     queue: Queue<WaitingCalls>,
-    /// Calls that are done and wait to be recorded.
+    /// The number of calls that have finished and wait to be recorded.
     recording: usize,
-    /// Spreads those who were turned away.
+    /// A counter of refusals, which spreads the times after which refused callers should retry.
     turned_away: u32,
-    /// When one was, unless nobody has had to wait since.
+    /// The time of the last refusal, or `None` if since then there was a moment in which no call had to wait.
     last_turned_away: Option<Instant>,
 }
 
 impl AdmissionState {
-    /// There is more to do than can be done.
+    /// Returns whether calls were refused recently.
     fn is_overloaded(&self, now: Instant) -> bool {
         self.last_turned_away
             .is_some_and(|last| now.duration_since(last) < OVER)
@@ -65,18 +66,18 @@ struct WaitingCalls {
     wake: oneshot::Sender<Slot>,
 }
 
-/// A call was turned away; nothing was done for it.
+/// The call was refused because of overload. Nothing was done for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("there is more to do than can be done; come back later")]
 pub struct OverloadRefusal {
-    /// There is room for others: it is the caller, or its tenant, that has more than its share.
+    /// Whether the caller or its tenant has more than its share, so that there may be room for others.
     pub is_over_share: bool,
-    /// When to come back.
+    /// The time after which the caller should retry.
     pub retry_after: Duration,
 }
 
 impl Limiter {
-    /// One for `service`, as metrics call it.
+    /// Creates a limiter for `service`, which is the name in metrics.
     pub fn new(service: &'static str, config: Config) -> Self {
         let now = Instant::now();
         let shared = LimiterState {
@@ -97,8 +98,7 @@ impl Limiter {
         Self(Arc::new(shared))
     }
 
-    /// Waits a short while for a place among the calls under way, which tenants share fairly, and so do the callers of
-    /// each.
+    /// Waits a short time for a slot. Slots are shared fairly between tenants, and between the callers of each tenant.
     pub async fn enter(&self, tenant: &str, caller: &str) -> Result<Slot, OverloadRefusal> {
         let owner = CallOwner {
             tenant: tenant.into(),
@@ -109,16 +109,16 @@ impl Limiter {
             Err(waits) => waits,
         };
         let (slot, reason) = match timeout(queued.wait, &mut woken).await {
-            // The sender is dropped where room is made for others.
+            // The sender is dropped if the call was evicted from the queue.
             Ok(woken) => (woken.ok(), "queue_full"),
-            // It may have been let in at that very moment.
+            // The call may have been admitted at the moment of the timeout.
             Err(_) if !queued.leave() => (woken.try_recv().ok(), "queue_full"),
             Err(_) => (None, "waited_too_long"),
         };
         slot.ok_or_else(|| self.0.refused(&queued.owner, reason))
     }
 
-    /// A place, or a place in the queue.
+    /// Returns a slot if there is one, or else a place in the queue.
     fn at_once(&self, owner: CallOwner) -> Result<Slot, (QueuedCall, oneshot::Receiver<Slot>)> {
         let now = Instant::now();
         let mut state = self.0.state();
@@ -157,7 +157,7 @@ impl Limiter {
         Err((queued, woken))
     }
 
-    /// A place for what was let in elsewhere and goes on here: it is not turned away.
+    /// Takes a slot for a call that was admitted elsewhere and continues here. It is not refused.
     pub fn take(&self, tenant: &str, caller: &str) -> Slot {
         let owner = CallOwner {
             tenant: tenant.into(),
@@ -170,7 +170,7 @@ impl Limiter {
         slot
     }
 
-    /// What every call waits for took `took`: the limit falls where that takes longer than usual.
+    /// Records the duration of something for which every call waits. The limit falls if it takes longer than usual.
     pub fn observe(&self, took: Duration) {
         let now = Instant::now();
         let mut state = self.0.state();
@@ -181,23 +181,24 @@ impl Limiter {
             .learn(now, DurationSource::Neighbour, took, is_calm);
     }
 
-    /// A neighbour has turned a call away: there is more under way here than it can take.
+    /// Records that a neighbour refused a call, because this service has more calls in progress than the neighbour can
+    /// take.
     pub fn turned_away(&self) {
         self.0.state().limit.turned_away(Instant::now());
     }
 }
 
-/// A call that waits. It leaves the queue when whoever waits goes away.
+/// A call in the queue. It leaves the queue when it is dropped.
 struct QueuedCall {
     shared: Arc<LimiterState>,
     owner: CallOwner,
     number: Number,
-    /// For how long it may.
+    /// The maximum time for which it waits.
     wait: Duration,
 }
 
 impl QueuedCall {
-    /// Leaves the queue; false if it was no longer there.
+    /// Leaves the queue. Returns `false` if the call was no longer in it.
     fn leave(&self) -> bool {
         let mut state = self.shared.state();
         state.queue.remove(&self.owner, self.number).is_some()
@@ -215,7 +216,7 @@ impl LimiterState {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets in whoever is next, as long as there is room.
+    /// Admits the next waiting calls while there is room.
     fn admit_waiting(self: &Arc<Self>, mut state: MutexGuard<'_, AdmissionState>, now: Instant) {
         let order = if state.is_overloaded(now) {
             Order::NewestFirst
@@ -237,7 +238,7 @@ impl LimiterState {
         self.show(&state, now);
         drop(state);
         for (wake, slot) in woken {
-            // Whoever went away meanwhile has its slot dropped, which lets in the next.
+            // If the receiver is gone, its slot is dropped, which admits the next call.
             drop(wake.send(slot));
         }
     }
@@ -247,7 +248,7 @@ impl LimiterState {
         let is_over_share = state.queue.is_over_share(owner);
         state.turned_away = state.turned_away.wrapping_add(1);
         state.last_turned_away = Some(Instant::now());
-        // Not all at once: one to two times what they would wait here.
+        // Refused callers are spread over one to two times the wait, so that they do not all retry at once.
         let eighths = 8 + state.turned_away % 8;
         drop(state);
         let reason = if is_over_share { "over_share" } else { reason };
@@ -269,14 +270,14 @@ impl LimiterState {
     }
 }
 
-/// A call under way, until it is dropped.
+/// The slot of a call in progress, until it is dropped.
 #[derive(Debug)]
 pub struct Slot {
     shared: Arc<LimiterState>,
     owner: CallOwner,
     since: Instant,
     began_in_calm: bool,
-    /// How long it had a place before it gave it back for a while.
+    /// The time for which the call had a slot before it was paused.
     before: Duration,
     has_place: bool,
 }
@@ -300,14 +301,14 @@ impl Slot {
         }
     }
 
-    /// Gives the place back while nothing is done for the call, as it waits for a person.
+    /// Releases the slot while nothing is done for the call, for example while it waits for a person.
     pub fn pause(&mut self) {
         let now = Instant::now();
         self.before += now.duration_since(self.since);
         self.give_back(now);
     }
 
-    /// Takes a place again. What has begun is not turned away.
+    /// Takes a slot again. A call that has begun is not refused.
     pub fn resume(&mut self) {
         if !self.has_place {
             let mut state = self.shared.state();
@@ -317,8 +318,8 @@ impl Slot {
         }
     }
 
-    /// Ends the call, one of that `kind`, and compares how long it took with others of its kind. Its place is free for
-    /// the next call while the [`RecordingSlot`] is held, which is while the call's outcome is recorded.
+    /// Ends the call, and compares its duration with other calls of that `kind`. The next call can use the slot while
+    /// the returned [`RecordingSlot`] is held, which is while the outcome is being recorded.
     pub fn done(mut self, kind: &str) -> RecordingSlot {
         let now = Instant::now();
         if !self.has_place {
@@ -355,19 +356,19 @@ impl Slot {
     }
 }
 
-/// A call that is done while its outcome is being recorded: other calls can run meanwhile. At most as many calls are in this
-/// state as there are places, so that a slow audit service bounds them; one more keeps its place until it is recorded.
-/// Dropping it ends the recording.
+/// A finished call whose outcome is being recorded. Other calls can run in the meantime. At most as many calls are in
+/// this state as the limit allows, so that a slow audit service slows the calls down; further calls keep their slots
+/// until they are recorded. Dropping it ends the recording.
 #[derive(Debug)]
 pub struct RecordingSlot(HeldPlace);
 
 #[derive(Debug)]
 enum HeldPlace {
-    /// No place of its own: it is counted among the calls that are being recorded.
+    /// The call has no slot any more and is counted among the calls that are being recorded.
     Counted(Arc<LimiterState>),
-    /// The place of the call, since enough calls are being recorded already.
+    /// The call keeps its slot, because the maximum number of calls is being recorded already.
     Own { _slot: Box<Slot> },
-    /// No place: the call had given it back before.
+    /// The call had no slot, because it was paused.
     None,
 }
 

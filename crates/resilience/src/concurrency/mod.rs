@@ -1,17 +1,17 @@
-//! How many calls a service works on at once, who waits, and who is turned away.
+//! The limit on the number of concurrent calls of a service, with a fair queue and load shedding.
 //!
 //! ```text
 //!   enter ──▶ is there room? ──yes──────────────────────────────▶ Slot ──done──▶ Limit learns how long it took
 //!               │no                                                ▲
-//!               ▼                                                  │ who has the least gets the next
+//!               ▼                                                  │ the owner with the fewest gets the next
 //!             Queue: tenants ─▶ callers ─▶ calls ──────────────────┘
 //!               │ full, or waited too long
 //!               ▼
-//!             Refused: come back later
+//!             refused: retry later
 //! ```
 //!
-//! One job: to keep a service that is asked for more than it can do as fast as it was. What it turns away it turns away
-//! before anything was done for it.
+//! A service that receives more calls than it can handle stays as fast as before, because excess calls are refused
+//! before anything was done for them.
 
 mod config;
 mod limit;

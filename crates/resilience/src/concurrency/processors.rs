@@ -1,4 +1,4 @@
-//! Whether this process has all of its processors at work.
+//! The processor usage of this process.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use tokio::time::Instant;
 
 use crate::concurrency::quota;
 
-/// With less than a tenth of their time left, processors are busy.
+/// Fraction of the processor time from which on the processors count as busy.
 const BUSY: f64 = 0.9;
 
-/// The processor time that a process has used since it began.
+/// A function that returns the processor time that the process has used since it began.
 type ProcessorUse = Box<dyn Fn() -> Duration + Send>;
 
-/// Those that this process may run on.
+/// The processors on which this process may run.
 pub(crate) struct Processors {
-    /// Whole ones, at least one.
+    /// The number of whole processors, at least one.
     count: usize,
-    /// How many of them there are time for: half a one where the container has no more.
+    /// The number of processors for which there is time, which may be a fraction if the container has a quota.
     share: f64,
     used: ProcessorUse,
     last: (Instant, Duration),
@@ -32,11 +32,11 @@ impl std::fmt::Debug for Processors {
 
 impl Processors {
     pub(crate) fn of_this_process(now: Instant) -> Self {
-        // It knows affinity and the quota of a container, in whole ones.
+        // This takes affinity and the quota of a container into account, but rounds to whole processors.
         let count = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let all = Self::new(count, Box::new(used_by_this_process), now);
         match quota::of_this_process() {
-            // What was rounded off.
+            // The quota restores the fraction that was rounded.
             Some(quota) if quota < all.share + 1.0 => Self {
                 share: quota,
                 ..all
@@ -59,7 +59,7 @@ impl Processors {
         self.count
     }
 
-    /// Whether they were busy since this was last asked.
+    /// Returns whether the processors were busy since the last call.
     pub(crate) fn were_busy(&mut self, now: Instant) -> bool {
         let used = (self.used)();
         let (then, before) = std::mem::replace(&mut self.last, (now, used));
@@ -68,7 +68,8 @@ impl Processors {
     }
 }
 
-/// Zero where the kernel does not tell: then they are never busy.
+/// Returns the processor time of this process, or zero if the kernel does not provide it, so that the processors never
+/// count as busy.
 fn used_by_this_process() -> Duration {
     let sum = |usage: Usage| {
         let micros = |time: TimeVal| u64::try_from(time.num_microseconds()).unwrap_or_default();

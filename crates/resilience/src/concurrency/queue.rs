@@ -1,13 +1,14 @@
-//! Who waits, and who is next: by tenant, then by caller, then by age.
+//! The queue of waiting calls, which is ordered by tenant, then by caller, then by age.
 //!
 //! ```text
-//!   next:     the tenant with the fewest calls under way ─▶ its caller with the fewest ─▶ of that one's calls
-//!             the oldest, or the newest where calls wait for long
-//!   no room:  the tenant that waits with most calls ─▶ its caller with most ─▶ loses its oldest
+//!   next:     the tenant with the fewest calls in progress ─▶ its caller with the fewest ─▶ that caller's oldest call,
+//!             or the newest during overload
+//!   no room:  the tenant with the most waiting calls ─▶ its caller with the most ─▶ that caller's oldest call is
+//!   evicted
 //! ```
 //!
-//! Newest first under overload, because whoever has waited for long is about to give up: so the few that get through get
-//! through at once, and not all of them late.
+//! During overload the newest call is next, because the callers of old ones are about to give up. So the few calls that
+//! are admitted are admitted quickly, instead of all of them late.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
@@ -20,10 +21,10 @@ pub(crate) struct CallOwner {
     pub(crate) caller: Arc<str>,
 }
 
-/// Which of those that wait; later ones have higher numbers.
+/// The number of a waiting call. Later calls have higher numbers.
 pub(crate) type Number = u64;
 
-/// Everyone with a call under way or waiting. `W` is what there is to wake.
+/// All owners with a call in progress or waiting. `W` is the waker of a waiting call.
 #[derive(Debug)]
 pub(crate) struct Queue<W> {
     tenants: BTreeMap<Arc<str>, Tenant<W>>,
@@ -45,7 +46,7 @@ struct CallerQueue<W> {
     under_way: usize,
 }
 
-/// The order among calls that have the same right to be next.
+/// The order of waiting calls whose owners have the same number of calls in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
     OldestFirst,
@@ -64,12 +65,12 @@ impl<W> Default for Queue<W> {
 }
 
 impl<W> CallerQueue<W> {
-    /// Which of its calls has waited for longest.
+    /// Returns the number of the call that has waited longest.
     fn oldest(&self) -> Option<Number> {
         self.waiting.front().map(|(number, _)| *number)
     }
 
-    /// Smaller is more urgent.
+    /// Returns the urgency of the caller's next call. Smaller is more urgent.
     fn urgency(&self, order: Order) -> Option<i128> {
         Some(match order {
             Order::OldestFirst => i128::from(self.oldest()?),
@@ -87,7 +88,8 @@ impl<W> Queue<W> {
         self.under_way
     }
 
-    /// Whether `whose` tenant, or where there is no other tenant its caller, has nothing under way.
+    /// Returns whether the owner's tenant has no call in progress, or, if there is no other tenant, whether its caller
+    /// has none.
     pub(crate) fn is_idle(&self, owner: &CallOwner) -> bool {
         let Some(tenant) = self.tenants.get(&owner.tenant) else {
             return true;
@@ -97,7 +99,8 @@ impl<W> Queue<W> {
         tenant.under_way == 0 || (is_alone && caller.is_none_or(|caller| caller.under_way == 0))
     }
 
-    /// Whether there are others, and `whose` tenant or caller has more under way than an even share.
+    /// Returns whether there are other owners, and the owner's tenant or caller has more calls in progress than an
+    /// equal share.
     pub(crate) fn is_over_share(&self, owner: &CallOwner) -> bool {
         let over = |own: usize, all: usize, sharers: usize| sharers > 1 && own * sharers > all;
         let Some(tenant) = self.tenants.get(&owner.tenant) else {
@@ -109,7 +112,7 @@ impl<W> Queue<W> {
             || caller.is_some_and(|caller| over(caller.under_way, tenant.under_way, callers))
     }
 
-    /// A call begins.
+    /// Records that a call begins.
     pub(crate) fn begin(&mut self, owner: &CallOwner) {
         self.under_way += 1;
         let tenant = self.tenant(owner);
@@ -117,7 +120,7 @@ impl<W> Queue<W> {
         caller(tenant, owner).under_way += 1;
     }
 
-    /// A call ends.
+    /// Records that a call ends.
     pub(crate) fn end(&mut self, owner: &CallOwner) {
         let Some(tenant) = self.tenants.get_mut(&owner.tenant) else {
             return;
@@ -131,7 +134,7 @@ impl<W> Queue<W> {
         self.forget(owner);
     }
 
-    /// A call waits, to be woken by `waker`.
+    /// Adds a waiting call, which is woken by `waker`.
     pub(crate) fn push(&mut self, owner: &CallOwner, waker: W) -> Number {
         let number = self.next;
         self.next += 1;
@@ -142,7 +145,7 @@ impl<W> Queue<W> {
         number
     }
 
-    /// A call waits no longer. None if it was taken out before.
+    /// Removes a waiting call. Returns `None` if it is no longer in the queue.
     pub(crate) fn remove(&mut self, owner: &CallOwner, number: Number) -> Option<W> {
         let tenant = self.tenants.get_mut(&owner.tenant)?;
         let caller = tenant.callers.get_mut(&owner.caller)?;
@@ -154,7 +157,7 @@ impl<W> Queue<W> {
         Some(waker)
     }
 
-    /// Takes out who is next.
+    /// Removes the next call.
     pub(crate) fn pop(&mut self, order: Order) -> Option<(CallOwner, W)> {
         let mut best: Option<(usize, usize, i128, CallOwner, Number)> = None;
         for (tenant_name, tenant) in self.tenants.iter().filter(|(_, tenant)| tenant.waiting > 0) {
@@ -184,7 +187,7 @@ impl<W> Queue<W> {
         Some((owner, waker))
     }
 
-    /// Who waits for longest.
+    /// Returns the call that has waited longest.
     pub(crate) fn oldest(&self) -> Option<&W> {
         if self.waiting == 0 {
             return None;
@@ -198,7 +201,7 @@ impl<W> Queue<W> {
         oldest.map(|(_, waker)| waker)
     }
 
-    /// Takes out whoever has to make room: of those that wait with most, the oldest.
+    /// Removes the call that has to make room: the oldest call of the owner with the most waiting calls.
     pub(crate) fn evict(&mut self) -> Option<(CallOwner, W)> {
         let tenants = self.tenants.iter();
         let most = |(_, tenant): &(&Arc<str>, &Tenant<W>)| {
@@ -233,7 +236,7 @@ impl<W> Queue<W> {
         })
     }
 
-    /// Who has nothing here is not remembered.
+    /// Removes an owner without calls.
     fn forget(&mut self, owner: &CallOwner) {
         let Some(tenant) = self.tenants.get_mut(&owner.tenant) else {
             return;

@@ -1,16 +1,17 @@
-//! How much processor time the container of this process may use, where its control group (version 2) sets a limit.
+//! The processor quota of this process's container, from its control group (version 2).
 
 use std::fs;
 use std::path::Path;
 
-/// In processors: the least of what its own group has and those around it.
+/// Returns the quota in processors: the smallest of the process's group and its ancestors, or `None` if there is no
+/// limit.
 pub(crate) fn of_this_process() -> Option<f64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     least(Path::new("/sys/fs/cgroup"), &groups)
 }
 
 fn least(mount: &Path, groups: &str) -> Option<f64> {
-    // Version 2 has one line, and this is how it begins.
+    // The only line of version 2 begins like this.
     let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let own = mount.join(own);
     own.ancestors()
@@ -19,7 +20,8 @@ fn least(mount: &Path, groups: &str) -> Option<f64> {
         .min_by(f64::total_cmp)
 }
 
-/// `50000 100000`, microseconds in each so many, is half a processor; `max 100000` is no limit.
+/// Parses `cpu.max`: `50000 100000`, microseconds per period in microseconds, is half a processor; `max 100000` is no
+/// limit.
 fn quota(text: &str) -> Option<f64> {
     let (quota, period) = text.trim_end().split_once(' ')?;
     let [quota, period] = [quota, period].map(|micros| micros.parse::<u32>().ok());
@@ -51,7 +53,7 @@ mod tests {
         assert_eq!(least(&mount, own), Some(1.5));
         fs::write(container.join("cpu.max"), "50000 100000\n").unwrap();
         assert_eq!(least(&mount, own), Some(0.5));
-        // As a container sees it that knows no groups but its own.
+        // A container with its own namespace sees no groups but its own.
         assert_eq!(least(&container, "0::/\n"), Some(0.5));
         assert_eq!(least(&mount, "0::/\n"), None);
         assert_eq!(least(&mount, "4:cpu:/pods/one\n"), None, "version 1");

@@ -14,7 +14,7 @@ use wardgate_testkit::caller;
 
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 
-/// A source that fails as told, and counts what reaches it.
+/// A source with configured failures, which counts the requests it receives.
 struct Upstream {
     failure: Option<Health>,
     latency: Duration,
@@ -72,7 +72,7 @@ where
     }
 }
 
-/// A tool with its source.
+/// A tool and its source.
 struct Tool {
     limits: ToolLimits,
     source: SourceGuard,
@@ -123,7 +123,7 @@ fn default_tool() -> Tool {
     Tool::new(RetrySettings::default(), BreakerSettings::default())
 }
 
-/// One whose breaker never opens, so that only the budget holds retries back.
+/// Creates a tool whose breaker never opens, so that only the budget limits retries.
 fn unbroken_tool() -> Tool {
     let breaker = BreakerSettings {
         failures: u32::MAX,
@@ -132,7 +132,7 @@ fn unbroken_tool() -> Tool {
     Tool::new(RetrySettings::default(), breaker)
 }
 
-/// Offers so many calls a second, evenly, for so many seconds, whatever comes of them.
+/// Makes this number of calls per second, evenly spread, for that number of seconds, and ignores their results.
 async fn offer(tool: &Tool, upstream: &Upstream, per_second: u32, seconds: u32) {
     let calls = (0..per_second * seconds).map(|call| async move {
         tokio::time::sleep(Duration::from_secs(1) * call / per_second).await;
@@ -155,7 +155,7 @@ async fn an_upstream_that_always_fails_gets_at_most_a_fifth_and_a_hundred_in_ten
             "{} > {most}",
             upstream.reached()
         );
-        // And the budget is there to be used.
+        // The budget is actually used.
         let wished = 3 * offered;
         assert!(upstream.reached() >= wished.min((offered + offered / 5 + 10 * passed) * 9 / 10));
     }
@@ -165,7 +165,7 @@ async fn an_upstream_that_always_fails_gets_at_most_a_fifth_and_a_hundred_in_ten
 async fn an_upstream_that_always_fails_is_left_alone_by_the_breaker() {
     let (tool, upstream) = (default_tool(), Upstream::new(Some(Health::Down)));
     offer(&tool, &upstream, 100, 60).await;
-    // Calls under way when it opened, then a probe every 4 to 5 seconds.
+    // These are the calls in progress when the breaker opened, and then a probe every 4 to 5 seconds.
     assert!(
         (19..=35).contains(&upstream.reached()),
         "{}",
@@ -427,7 +427,7 @@ async fn a_tool_without_a_source_is_bounded_by_its_deadline() {
     assert_eq!(outcome, Err(GuardError::TimedOut));
 }
 
-/// An attempt as executors make it: it lends out what it writes to.
+/// An attempt like those of executors, which lends out its output.
 struct Execution<'a> {
     out: &'a mut Vec<u32>,
 }

@@ -123,7 +123,7 @@ fn a_quota_without_a_name_of_its_own_or_with_a_cost_it_can_never_pay_is_refused(
     let good = quota("3/d", Vec::new());
     assert_eq!(Quota::validate(std::slice::from_ref(&good)), Ok(()));
     assert!(Quota::validate(&[good.clone(), good.clone()]).is_err());
-    // Headers name it as it is, beside the rate limit of each caller.
+    // The headers contain the names without escaping, beside the rate limit of each caller.
     for name in [
         "",
         "a b",

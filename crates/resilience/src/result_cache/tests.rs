@@ -83,7 +83,7 @@ async fn other_calls_have_other_results() {
 
 #[tokio::test(start_paused = true)]
 async fn the_same_call_a_hundred_times_at_once_runs_once() {
-    // Also when the result is too large to be kept.
+    // This holds even if the result is too large to be cached.
     for max_bytes in [1_000_000, 1] {
         let ((cache, _clock), tool) = (cache(max_bytes), Tool::default());
         let calls = (0..100).map(|_| cache.get_or_run(key("call"), TTL, tool.answer()));

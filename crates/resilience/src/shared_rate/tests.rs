@@ -6,7 +6,7 @@ use futures::FutureExt;
 
 use super::*;
 
-/// The buckets of a database, by the paused clock of the test.
+/// A fake store of buckets that uses the paused clock of the test.
 struct TestLeases {
     started: Instant,
     full_at: std::sync::Mutex<HashMap<Digest, u64>>,
@@ -88,7 +88,7 @@ fn caller() -> Digest {
     Digest::of(b"caller")
 }
 
-/// How many of so many calls, sent to the replicas in turn, get through.
+/// Sends calls to the replicas in turn and returns how many are admitted.
 async fn count(limiters: &[SharedRateLimiter], rate: Rate, calls: usize) -> usize {
     let mut through = 0;
     for limiter in limiters.iter().cycle().take(calls) {
@@ -104,7 +104,7 @@ async fn three_replicas_let_through_what_one_rate_allows() {
         let rate = rate(text);
         let through = count(&limiters, rate, 3 * rate.calls() as usize).await;
         let calls = rate.calls() as usize;
-        // Each replica may hold what is left of a lease.
+        // Each replica may hold the rest of a lease.
         let leases = 3 * (calls / LEASES_PER_BUCKET as usize);
         assert!(
             (calls - leases..=calls).contains(&through),
@@ -118,7 +118,7 @@ async fn a_limit_of_100_a_minute_holds_while_the_store_restarts() {
     let store = TestLeases::new(3);
     let limiters = store.limiters();
     let mut through = 0;
-    // 90 calls a second for a minute; the store is away from the first half second to the fifth.
+    // There are 90 calls a second for a minute, and the store is unavailable from second 0.5 to second 5.
     for tenth in 0..600 {
         store
             .is_down
@@ -126,7 +126,7 @@ async fn a_limit_of_100_a_minute_holds_while_the_store_restarts() {
         through += count(&limiters, rate("100/m"), 9).await;
         tokio::time::advance(Duration::from_millis(100)).await;
     }
-    // A full bucket, and what flows in within the minute.
+    // These are a full bucket and what flows in within the minute.
     assert!((190..=205).contains(&through), "{through}");
 }
 
@@ -246,7 +246,7 @@ async fn a_replica_tells_what_is_left_of_its_lease_too_and_alone_of_its_share() 
         let taken = limiter.take_and_report(caller(), rate("1000/h"), ONE);
         taken.await.1.remaining
     };
-    // Leases are of ten calls, of which each takes one.
+    // A lease has ten calls, of which each call takes one.
     assert_eq!(left(&limiters[0]).await, 999);
     assert_eq!(left(&limiters[1]).await, 989);
     assert_eq!(

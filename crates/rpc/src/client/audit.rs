@@ -1,4 +1,4 @@
-//! The audit service, as its callers see it.
+//! Client of the audit service.
 
 mod counts;
 mod operator;
@@ -29,13 +29,14 @@ pub use operator::{
     RetentionProgress, RetentionStatus,
 };
 
-/// The longest that an append is waited for, however slow the store was measured. Longer than the service itself waits
-/// for its store.
+/// Maximum time for an append, however slow the store was measured to be. It is longer than the audit
+/// service waits for its store.
 pub const LONGEST_APPEND: Duration = Duration::from_secs(5);
 
-/// What callers in the audit service's own process call as functions.
+/// The functions of the audit service for callers in its process.
 pub trait RecordAppender: Send + Sync {
-    /// See [`AuditClient::append`]. The future does not borrow the record, because an append may go on when nobody waits for it.
+    /// See [`AuditClient::append`]. The future does not borrow the record, because an append may continue
+    /// after its caller gave up.
     fn append(
         &self,
         record: &Record,
@@ -52,7 +53,7 @@ impl fmt::Debug for dyn RecordAppender {
 /// The audit service in this process.
 pub type LocalAudit = Arc<dyn RecordAppender>;
 
-/// Appends to the record and reads it.
+/// A client of the audit service that appends and reads records.
 #[derive(Debug, Clone)]
 pub struct AuditClient {
     client: AuditServiceClient<Link>,
@@ -60,23 +61,23 @@ pub struct AuditClient {
     pace: Arc<AppendPace>,
 }
 
-/// How long appends may take, as measured on those that succeeded.
+/// The time limit of appends, which adapts to the duration of successful appends.
 #[derive(Debug)]
 struct AppendPace {
     limit: LatencyLimit,
-    /// Whether an append is under way that goes on beyond the limit, to find out how slow the store is.
+    /// Whether an append is running that may exceed the limit, to measure how slow the store is.
     is_probed: AtomicBool,
 }
 
 impl AppendPace {
-    /// The right to let one append go on beyond the limit; none while another one has it.
+    /// Returns the right to let one append exceed the limit, or `None` while another append has it.
     fn begin_probe(self: &Arc<Self>) -> Option<PaceProbe> {
         let is_free = !self.is_probed.swap(true, Ordering::AcqRel);
         is_free.then(|| PaceProbe(Arc::clone(self)))
     }
 }
 
-/// Held by the append that may go on beyond the limit.
+/// The right of an append to exceed the limit.
 #[derive(Debug)]
 struct PaceProbe(Arc<AppendPace>);
 
@@ -86,88 +87,89 @@ impl Drop for PaceProbe {
     }
 }
 
-/// Which records to read; every filter that is set must match.
+/// The records to read. A record must match all filters that are set.
 #[derive(Debug, Clone, Default)]
 pub struct AuditFilter {
-    /// Token subject.
+    /// The subject of the caller's token.
     pub subject: Option<String>,
-    /// Canonical tool name.
+    /// The canonical name of a tool.
     pub tool: Option<String>,
-    /// One call.
+    /// The id of a call.
     pub call_id: Option<String>,
-    /// How the call ended.
+    /// The status with which the call ended.
     pub status: Option<Status>,
-    /// Not before.
+    /// The earliest time.
     pub since: Option<Timestamp>,
-    /// Before.
+    /// The time before which the record was written.
     pub until: Option<Timestamp>,
-    /// At or above this sequence number.
+    /// The lowest sequence number.
     pub from_sequence: u64,
-    /// Below this sequence number.
+    /// The sequence number below which the records are.
     pub before_sequence: Option<u64>,
-    /// Of records newest first in the order of their time: before this time, or of this time and below `before_sequence`. It
-    /// counts for nothing where they come in the order of their sequence numbers.
+    /// The start of a page of records in descending order of time: before this time, or at this time and below `before_sequence`.
+    /// Ignored if the records are in the order of their sequence numbers.
     pub before_time: Option<Timestamp>,
-    /// At most so many; none: all.
+    /// Maximum number of records, or `None` for all.
     pub limit: Option<u64>,
-    /// Newest first instead of oldest first.
+    /// Whether the newest record comes first, instead of the oldest.
     pub newest_first: bool,
-    /// Only calls that released rows of this data subject.
+    /// The data subject of released rows: only calls that released rows of this data subject match.
     pub data_subject: Option<DataSubjectFilter>,
-    /// With the details of each call.
+    /// Whether to include the details of each call.
     pub with_details: bool,
-    /// What else a record says.
+    /// Filters on the content of records.
     pub content: ContentFilter,
 }
 
-/// What a record says that no index has: each is read for it.
+/// Filters on content of records that is not indexed, so that each record has to be read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ContentFilter {
-    /// Why it was refused or failed; of counted refusals one of their reasons.
+    /// The reason why the call was refused or failed. A summary of refusals matches if it contains this reason.
     pub reason: Option<String>,
-    /// The kind of record, as records spell it.
+    /// The kind of record, as it is named in records.
     pub event: Option<String>,
-    /// Only where health information was released.
+    /// Whether health information must have been released.
     pub phi: bool,
-    /// Only where rows or messages were withheld.
+    /// Whether rows or messages must have been withheld.
     pub withheld: bool,
-    /// Only where this decision, or this policy, decided.
+    /// The id of the decision, or of a policy that determined it.
     pub decision: Option<String>,
 }
 
-/// A data subject, as a filter.
+/// A filter for a data subject.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataSubjectFilter {
-    /// Tenant of those who called; empty where the deployment has only one.
+    /// The tenant of the callers, or empty if the deployment has only one tenant.
     pub tenant: String,
-    /// The value of the key, for example a patient's code.
+    /// The value of the data subject's key, for example a patient's code.
     pub key: String,
 }
 
-/// One record as stored.
+/// A record as stored.
 #[derive(Debug, Clone)]
 pub struct StoredRecord {
-    /// Position in the sequence.
+    /// The sequence number of the record.
     pub sequence: u64,
-    /// RFC 6962 leaf hash.
+    /// The leaf hash according to RFC 6962.
     pub leaf_hash: Digest,
-    /// Canonical bytes.
+    /// The canonical bytes of the record.
     pub record: Bytes,
-    /// The details; none where there are none, or they were not asked for.
+    /// The details, or `None` if there are none or they were not requested.
     pub details: Option<RecordDetails>,
 }
 
-/// The details of a call, as they can be read.
+/// The details of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordDetails {
-    /// One JSON object.
+    /// The details, a JSON object.
     Open(Bytes),
-    /// The key of a data subject whom the call concerned was destroyed, and the details with it.
+    /// The details are unreadable, because the key of a data subject whom the call concerned was destroyed.
     Erased,
 }
 
 impl RecordDetails {
-    /// The columns that the call released, each with its tier where that is not `clear`; none where the details were erased.
+    /// Returns the columns that the call released, each with its tier unless that is `clear`. Returns `None` if
+    /// the details were erased.
     pub fn released_columns(&self) -> Option<Vec<String>> {
         let Self::Open(details) = self else {
             return None;
@@ -185,22 +187,22 @@ impl RecordDetails {
     }
 }
 
-/// What stands at one position of the record.
+/// The content of one position in the audit log.
 #[derive(Debug, Clone)]
 pub enum QueriedRecord {
-    /// A record, as the service wrote it.
+    /// A record that is as the service wrote it.
     Intact(StoredRecord),
-    /// What is no longer as the service wrote it.
+    /// A record that is not as the service wrote it.
     Damaged(RecordDamage),
 }
 
-/// A record that was changed in the store, or removed from it.
+/// A record that was changed in the store or removed from it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("record {sequence}: {problem}")]
 pub struct RecordDamage {
-    /// Position in the sequence; of several records that are missing the lowest.
+    /// The sequence number of the record, or the lowest one of several missing records.
     pub sequence: u64,
-    /// What is wrong with it.
+    /// A description of the damage.
     pub problem: String,
 }
 
@@ -209,8 +211,8 @@ fn unreadable(field: &'static str, error: &wardgate_transparency::Error) -> Inva
 }
 
 impl AuditClient {
-    /// Over `link`. No append takes longer than `limit` on a store that is as fast as stores usually are; on one that
-    /// was measured to be slower it may take longer, and never more than five seconds.
+    /// Creates a client over `link`. An append takes at most `limit`. If the store was measured to be slow, an append may take
+    /// longer, up to [`LONGEST_APPEND`] or `limit`, whichever is longer.
     pub fn new(link: impl Into<ServiceLink<LocalAudit>>, limit: Duration) -> Self {
         let link = link.into();
         let append = "/wardgate.audit.v1.AuditService/Append";
@@ -224,19 +226,19 @@ impl AuditClient {
         }
     }
 
-    /// How long the next append may take.
+    /// Returns the time limit for the next append.
     pub fn append_limit(&self) -> Duration {
         self.pace.limit.current()
     }
 
-    /// Makes `record` durable. After a failure the record may or may not be stored; appending it once
-    /// more with `retry` settles it.
+    /// Appends `record` durably. After an error, the record may or may not be stored; appending it again with `retry` makes sure
+    /// that it is stored once.
     pub async fn append(&self, record: &Record, retry: bool) -> Result<Receipt, CallError> {
         let limit = self.append_limit();
         let Some(probe) = self.pace.begin_probe() else {
             return self.attempt_append(record, retry, limit).await;
         };
-        // A store that became slower than the limit would never be measured if every append ended at the limit.
+        // If every append ended at the limit, a store that became slower than the limit would never be measured.
         let mut attempt = self.attempt_append(record, retry, self.pace.limit.ceiling());
         if let Ok(appended) = timeout(deadline::left(limit), &mut attempt).await {
             return appended;
@@ -249,7 +251,7 @@ impl AuditClient {
         Err(CallError::late())
     }
 
-    /// One attempt, on the heap: those who append keep its future in theirs.
+    /// Returns the future of one attempt. It is boxed to keep the futures of its callers small.
     fn attempt_append(
         &self,
         record: &Record,
@@ -295,7 +297,7 @@ impl AuditClient {
         append.boxed()
     }
 
-    /// The newest signed checkpoint of the log over the record, not verified. Takes at most `limit`.
+    /// Returns the newest signed checkpoint of the audit log, which is not verified. Takes at most `limit`.
     pub async fn checkpoint(&self, limit: Duration) -> Result<SignedNote, CallError> {
         let mut client = self.client.clone();
         let message = request(pb::GetCheckpointRequest {}, limit);
@@ -307,7 +309,7 @@ impl AuditClient {
         .await
     }
 
-    /// The proof that the record at `sequence` is in the log, not verified. Takes at most `limit`.
+    /// Returns the proof that the record at `sequence` is in the log, which is not verified. Takes at most `limit`.
     pub async fn proof(&self, sequence: u64, limit: Duration) -> Result<TlogProof, CallError> {
         let mut client = self.client.clone();
         let message = request(pb::GetProofRequest { sequence }, limit);
@@ -319,7 +321,8 @@ impl AuditClient {
         .await
     }
 
-    /// The records that match, one after the other: by their sequence, or by their time where `since` or `until` is set.
+    /// Returns the matching records, ordered by time if the filter selects by `since` or `until`, or by `subject`, `tool` or
+    /// `status` without `from_sequence`, and otherwise by sequence number.
     pub async fn query(
         &self,
         filter: AuditFilter,

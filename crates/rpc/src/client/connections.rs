@@ -1,4 +1,4 @@
-//! What people let sources do in their name, as the tool-runner's callers see it.
+//! Client of the tool-runner for connections: the grants by which people let sources act on their behalf.
 
 use std::time::Duration;
 
@@ -8,105 +8,105 @@ use wardgate_proto::toolrunner::v1 as pb;
 
 use super::{CallError, ToolRunnerClient, request, within};
 
-/// An authorization server is somebody else's and may take its time.
+/// Maximum time for a request that may involve a third-party authorization server.
 const LIMIT: Duration = Duration::from_secs(40);
 
-/// The source that a person is asked to connect, to act in their name.
+/// The source that a user is asked to connect, so that it can act on their behalf.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectTarget {
-    /// Its name.
+    /// The name of the source.
     pub source: String,
-    /// Scopes besides those that are always asked for, with spaces between them.
+    /// Scopes in addition to those that are always requested, separated by spaces.
     pub scope: Option<String>,
 }
 
-/// A person, whatever their rights are.
+/// A user, regardless of their rights.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Person {
-    /// Empty where the deployment has only one.
+    /// The tenant, or empty if the deployment has only one.
     pub tenant: String,
-    /// Who says so.
+    /// The issuer of the user's token.
     pub issuer: String,
-    /// What the issuer calls them.
+    /// The subject that the issuer assigned to the user.
     pub subject: String,
 }
 
-/// What a person is told before they agree.
+/// The information that a user gets before they grant a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectionDescription {
-    /// Host of the service that is called in their name.
+    /// The host of the service that is called on the user's behalf.
     pub service_host: String,
-    /// Host of the server that asks them.
+    /// The host of the authorization server.
     pub server_host: String,
-    /// What they are asked for; none: that is left to the server.
+    /// The requested scope, or `None` if the authorization server determines it.
     pub scope: Option<String>,
 }
 
-/// A grant to be begun.
+/// A request to begin a grant.
 #[derive(Debug, Clone)]
 pub struct StartConnection<'a> {
-    /// Who grants.
+    /// The user who grants the connection.
     pub person: &'a Person,
-    /// To which source.
+    /// The source to connect.
     pub connect: &'a ConnectTarget,
-    /// Where they come back to.
+    /// The redirect URI of the authorization request.
     pub redirect_uri: &'a str,
-    /// What comes back with them.
+    /// The `state` of the authorization request.
     pub state: &'a str,
-    /// A document that describes us as a client.
+    /// The URL of the gateway's client metadata document.
     pub client_metadata_url: Option<&'a str>,
 }
 
-/// Where a person goes.
+/// A grant that was begun.
 #[derive(Clone)]
 pub struct StartedConnection {
-    /// The whole URL.
+    /// The URL that the user has to open.
     pub authorization_url: String,
-    /// To be brought back with the code.
+    /// The state of the grant, which has to be sent again with the authorization code.
     pub pending: Bytes,
 }
 
-/// What a person came back with.
+/// A request to finish a grant after the user was redirected back.
 #[derive(Clone)]
 pub struct FinishConnection<'a> {
-    /// Who grants.
+    /// The user who grants the connection.
     pub person: &'a Person,
-    /// Name of the source.
+    /// The name of the source.
     pub source: &'a str,
-    /// That of [`StartedConnection`].
+    /// The state of the grant from [`StartedConnection`].
     pub pending: Bytes,
-    /// The code.
+    /// The authorization code.
     pub code: &'a str,
-    /// Who sent them back, where that was said.
+    /// The issuer in the authorization response, if there is one.
     pub issuer: Option<&'a str>,
 }
 
-/// The connection of a person to a source, which acts in their name.
+/// A connection of a user to a source, which acts on the user's behalf.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceConnection {
-    /// Name of the source.
+    /// The name of the source.
     pub source: String,
-    /// Who.
+    /// The user.
     pub person: Person,
-    /// Since when.
+    /// The time when the connection was granted.
     pub connected_at: Timestamp,
-    /// When the tokens were last renewed.
+    /// The time when the tokens were last renewed.
     pub changed_at: Timestamp,
 }
 
-/// Whose connections are to be forgotten.
+/// A request to remove connections.
 #[derive(Debug, Clone)]
 pub struct RemoveConnections<'a> {
-    /// What an issuer calls the person.
+    /// The subject of the user.
     pub subject: &'a str,
-    /// Which issuer; none: whichever.
+    /// The issuer of the user, or `None` for any issuer.
     pub issuer: Option<&'a str>,
-    /// Name of the source; none: all.
+    /// The name of the source, or `None` for all sources.
     pub source: Option<&'a str>,
 }
 
 impl ToolRunnerClient {
-    /// What a person is told before they agree.
+    /// Returns the information that a user gets before they grant a connection.
     pub async fn describe_connection(
         &self,
         person: &Person,
@@ -129,7 +129,7 @@ impl ToolRunnerClient {
         .await
     }
 
-    /// Where a person goes to grant what a source needs.
+    /// Begins a grant, and returns the URL that the user has to open.
     pub async fn start_connection(
         &self,
         start: StartConnection<'_>,
@@ -153,7 +153,7 @@ impl ToolRunnerClient {
         .await
     }
 
-    /// Makes tokens of what a person came back with; they are stored and that is on record.
+    /// Exchanges the authorization code for tokens. The tokens are stored, and the grant is recorded.
     pub async fn finish_connection(&self, finish: FinishConnection<'_>) -> Result<(), CallError> {
         let message = pb::FinishConnectionRequest {
             person: Some(finish.person.into()),
@@ -170,7 +170,7 @@ impl ToolRunnerClient {
         .await
     }
 
-    /// Every connection, for the holder of the token `operator`.
+    /// Returns all connections, for the operator with the token `operator`.
     pub async fn list_connections(
         &self,
         operator: &BearerToken,
@@ -191,7 +191,7 @@ impl ToolRunnerClient {
         .await
     }
 
-    /// Forgets tokens for the holder of the token `operator`; how many connections that were.
+    /// Removes connections for the operator with the token `operator`. Returns the number of removed connections.
     pub async fn remove_connections(
         &self,
         operator: &BearerToken,

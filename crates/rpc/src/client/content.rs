@@ -1,4 +1,4 @@
-//! Prompts and resources, as the tool-runner's callers see them.
+//! Messages about prompts, resources and skills of the tool-runner's API.
 
 use bytes::Bytes;
 use wardgate_domain::{CallId, Caller, InvalidMessage, OfferKind, SignedPermit};
@@ -7,138 +7,139 @@ use wardgate_proto::toolrunner::v1 as pb;
 use super::interaction::text;
 use super::{InputRequired, Interaction, ResultFacts};
 
-/// Every prompt and resource, with the sources they are of.
+/// All prompts, resources, templates and skills, with their sources.
 #[derive(Debug, Clone, Default)]
 pub struct Content {
-    /// Of the catalogue.
+    /// The version of the catalogue.
     pub version: Bytes,
-    /// What has any.
+    /// The sources that have prompts or resources.
     pub sources: Vec<ContentSource>,
-    /// In the order of their names.
+    /// The prompts, ordered by name.
     pub prompts: Vec<ContentEntry>,
-    /// In the order of their URIs.
+    /// The resources, ordered by URI.
     pub resources: Vec<ContentEntry>,
-    /// In the order of their texts.
+    /// The templates, ordered by URI template.
     pub templates: Vec<ContentEntry>,
-    /// In the order of the URIs of their SKILL.md.
+    /// The skills, ordered by the URI of their SKILL.md.
     pub skills: Vec<ContentEntry>,
 }
 
 /// A source of prompts or resources.
 #[derive(Debug, Clone)]
 pub struct ContentSource {
-    /// Its name.
+    /// The name of the source.
     pub name: String,
-    /// Whether it has prompts, resources or both, now or when it answers again.
+    /// The kinds that the source offers: prompts, resources or both. Includes those of a source that does
+    /// not respond at the moment.
     pub kinds: Vec<OfferKind>,
-    /// The toolsets they are in.
+    /// The toolsets that the source is in.
     pub toolsets: Vec<String>,
-    /// It is an MCP server: clients know its resources by URIs that name it.
+    /// Whether the source is an MCP server. Clients see the resources of an MCP server under URIs that contain its name.
     pub is_upstream: bool,
-    /// It does not answer.
+    /// Whether the source does not respond at the moment.
     pub is_missing: bool,
-    /// It has skills, and they are offered.
+    /// The skills that the source offers, or `None` if it has none or they are not offered.
     pub skills: Option<Skills>,
 }
 
-/// What a source has of the skills extension (SEP-2640).
+/// The features of the skills extension that a source supports (SEP-2640).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Skills {
-    /// It reads directories of resources.
+    /// Whether the source can list directories of resources.
     pub directories: bool,
 }
 
 /// A prompt, resource, template or skill.
 #[derive(Debug, Clone)]
 pub struct ContentEntry {
-    /// Name of its source.
+    /// The name of the source.
     pub source: String,
-    /// What clients call it.
+    /// The name for clients.
     pub name: String,
-    /// What the source calls it.
+    /// The name that the source uses.
     pub own_name: String,
-    /// The MCP definition without that name, a JSON object.
+    /// The MCP definition without the name, a JSON object.
     pub definition_json: String,
 }
 
-/// What to get.
-/// It is no `Debug`: it can hold the caller's token.
+/// A request for a prompt, resource, completion or skill. It does not implement `Debug` because it can
+/// contain the caller's token.
 #[derive(Clone)]
 pub struct GetContent<'a> {
-    /// Its id.
+    /// The id of the call.
     pub call_id: CallId,
-    /// Who asks.
+    /// The caller.
     pub caller: &'a Caller,
-    /// Name of the source.
+    /// The name of the source.
     pub source: &'a str,
-    /// The right to it.
+    /// The permit for the content.
     pub permit: &'a SignedPermit,
-    /// What the permit was decided on, byte for byte: `{"name": …}` or `{"uri": …}`.
+    /// The input of the policy decision, byte for byte: `{"name": …}` or `{"uri": …}`.
     pub decided: Bytes,
-    /// What is wanted of that.
+    /// The requested part of the content.
     pub wanted: ContentPart,
-    /// The caller's bearer token, only for a source that needs it.
+    /// The caller's bearer token, if the source needs it.
     pub caller_token: Option<&'a str>,
-    /// What the client can take part in.
+    /// The interaction that the client supports.
     pub interaction: Interaction<'a>,
 }
 
-/// Resources of one source to hear of when they change.
+/// A request to watch resources of one source for changes.
 #[derive(Debug, Clone)]
 pub struct WatchResources<'a> {
-    /// Who asks.
+    /// The caller.
     pub caller: &'a Caller,
-    /// Name of the source.
+    /// The name of the source.
     pub source: &'a str,
-    /// What each permit was decided on, byte for byte `{"uri": …}`, with the right to read it.
+    /// The resources: the input of each policy decision, byte for byte `{"uri": …}`, with the permit to read the resource.
     pub resources: Vec<(Bytes, &'a SignedPermit)>,
-    /// The caller's own, only where the source needs it.
+    /// The caller's bearer token, if the source needs it.
     pub caller_token: Option<&'a str>,
 }
 
-/// What is wanted of a prompt, resource or template.
+/// The requested part of a prompt, resource or template.
 #[derive(Debug, Clone)]
 pub enum ContentPart {
-    /// The prompt, filled in with these arguments, one JSON object.
+    /// The prompt, filled in with these arguments, a JSON object.
     Prompt(Bytes),
-    /// The resource's contents.
+    /// The contents of the resource.
     Resource,
-    /// How `value` of an argument may go on where these others, one JSON object, are known.
+    /// Completions of the value of an argument, given the values of other arguments.
     Completion {
-        /// Its name.
+        /// The name of the argument.
         argument: String,
-        /// What is written so far.
+        /// The beginning of the value.
         value: String,
-        /// One JSON object.
+        /// The values of other arguments, a JSON object.
         known: Bytes,
     },
-    /// The entry of the skill whose SKILL.md the resource is.
+    /// The entry of the skill whose SKILL.md is the resource.
     Skill,
-    /// What is directly in the directory that the resource is, from the server's own cursor on.
+    /// The direct children of the directory that is the resource, from this cursor of the server on.
     Directory(Option<String>),
 }
 
-/// What came of it, redacted.
+/// The redacted response to [`GetContent`].
 #[derive(Debug, Clone)]
 pub struct ContentResult {
-    /// What is given.
+    /// The outcome.
     pub given: ContentOutcome,
-    /// The `_meta` of an MCP server's result, a JSON object; empty when there is none.
+    /// The `_meta` of the result of an MCP server, a JSON object, or empty if there is none.
     pub meta: Bytes,
-    /// What the record says of it.
+    /// The facts about the result, for the audit record.
     pub facts: ResultFacts,
 }
 
-/// What is given of a prompt or resource.
+/// The outcome of a request for content.
 #[derive(Debug, Clone)]
 pub enum ContentOutcome {
     /// The MCP result, a JSON object.
     Result(String),
-    /// None; why, in words for the client.
+    /// There is no result, for this reason in words for the client.
     Nothing(String),
-    /// None: an MCP server answered with this JSON-RPC error, one JSON object.
+    /// There is no result, because an MCP server responded with this JSON-RPC error, a JSON object.
     Error(Bytes),
-    /// Not yet: it waits for the client.
+    /// The request waits for input of the client.
     InputRequired(InputRequired),
 }
 

@@ -1,4 +1,4 @@
-//! What clients hear of their calls and are asked while they run, as the tool-runner's callers see it.
+//! Messages about the interaction of clients with running calls: progress, logs, requests for input, and tasks.
 
 use std::fmt;
 
@@ -8,67 +8,67 @@ use wardgate_proto::toolrunner::v1 as pb;
 
 use super::{ConnectTarget, ResultFacts, ToolResult};
 
-/// What a client can take part in while something runs for it.
+/// The interaction that a client supports during a call.
 #[derive(Debug, Clone, Default)]
 pub struct Interaction<'a> {
-    /// MCP `ClientCapabilities`, a JSON object; none: it can be asked for nothing.
+    /// MCP `ClientCapabilities`, a JSON object, or `None` if the client cannot be asked for input.
     pub capabilities: Option<&'a str>,
-    /// The MCP level from which on it wants log messages.
+    /// The lowest MCP level of log messages that the client asks for, or `None` for no log messages.
     pub log_level: Option<&'a str>,
-    /// Where something goes on that waited for the client.
+    /// The continuation of a call that waited for the client, or `None` for a new call.
     pub resumption: Option<Resumption>,
-    /// What goes on to an MCP server as the client wrote it.
+    /// The metadata that is passed on to an MCP server as the client sent it.
     pub passthrough: PassthroughMeta,
-    /// It speaks a version before 2026-07-28.
+    /// Whether the client uses a version before 2026-07-28.
     pub is_legacy: bool,
 }
 
-/// What a request carries for an MCP server apart from what it asks for, each as the client wrote it.
+/// The parts of a request that are passed on to an MCP server unchanged, apart from the call itself.
 #[derive(Clone, Default)]
 pub struct PassthroughMeta {
-    /// Its `_meta`, a JSON object; empty: none.
+    /// The `_meta` of the request, a JSON object, or empty if there is none.
     pub meta: Bytes,
-    /// Responses to input requests that nobody was waiting for, a JSON object; empty: none.
+    /// Responses to input requests that the gateway was not waiting for, a JSON object, or empty if there are none.
     pub unsolicited_responses: Bytes,
 }
 
 impl fmt::Debug for PassthroughMeta {
-    /// Without its contents.
+    /// Formats the value without its contents.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("PassthroughMeta")
     }
 }
 
-/// Where something goes on that waited for the client.
+/// The continuation of a call that waited for the client, or a request about a task.
 #[derive(Debug, Clone)]
 pub struct Resumption {
-    /// That of [`InputRequired`], or of a [`Task`].
+    /// The state from [`InputRequired`] or [`Task`].
     pub state: Bytes,
-    /// What the client answered: one JSON object.
+    /// The responses of the client, a JSON object.
     pub responses: Bytes,
-    /// What is wanted of a task; none with the state of [`InputRequired`].
+    /// The requested step of a task, or `None` if the state is from [`InputRequired`].
     pub task_step: Option<TaskStep>,
 }
 
-/// What is wanted of a task.
+/// A request about a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TaskStep {
-    /// How it stands.
+    /// Get the status of the task.
     Get,
-    /// That it takes the client's answers.
+    /// Send responses of the client to the task.
     Update,
-    /// That it ends.
+    /// Cancel the task.
     Cancel,
 }
 
-/// How far a call is.
+/// The progress of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallProgress {
-    /// Steps done.
+    /// The progress so far.
     pub done: f64,
-    /// Of how many, where that is known.
+    /// The progress at the end, or `None` if it is unknown.
     pub total: Option<f64>,
-    /// In words; it may be empty.
+    /// A description of the progress, or empty.
     pub message: String,
 }
 
@@ -77,41 +77,41 @@ pub struct CallProgress {
 pub struct LogMessage {
     /// MCP `level`.
     pub level: String,
-    /// Who says so, where that is told.
+    /// The name of the logger, or `None` if the server did not specify it.
     pub logger: Option<String>,
-    /// Any JSON value.
+    /// The data, any JSON value.
     pub data_json: String,
 }
 
-/// What waits for the client.
+/// A call that waits for input of the client.
 #[derive(Debug, Clone)]
 pub struct InputRequired {
     /// MCP `inputRequests`: a JSON object, which may be empty.
     pub requests: String,
-    /// To be brought back, once. It says nothing to anybody else.
+    /// The state to resume the call once. It is opaque to everyone except the tool-runner.
     pub state: Bytes,
-    /// What the record says of it so far.
+    /// The facts about the call so far, for the audit record.
     pub facts: ResultFacts,
-    /// It waits for the client's user, who has to let this source act in their name: there are no requests and no
-    /// state, and once they did, the same is asked for anew.
+    /// The connection that the user has to grant, so that the source can act on their behalf. There are no requests and no state
+    /// then; after the grant, the client repeats the call.
     pub connect: Option<ConnectTarget>,
 }
 
-/// A task of an MCP server, which a call became, or that was looked after.
+/// A task of an MCP server that a call became, or that a request was about.
 #[derive(Debug, Clone)]
 pub struct Task {
-    /// For whoever looks after it again. It says nothing to anybody else.
+    /// The state for further requests about the task. It is opaque to everyone except the tool-runner.
     pub state: Bytes,
-    /// MCP `Task`, a JSON object, without its id, `result`, `error` and `inputRequests`. Empty once it was updated or
-    /// cancelled.
+    /// MCP `Task`, a JSON object, without its id, `result`, `error` and `inputRequests`. Empty in the response to an
+    /// update or a cancellation.
     pub about: String,
-    /// What it asks its client, MCP `inputRequests`: a JSON object. Empty: nothing.
+    /// MCP `inputRequests` of the task, a JSON object, or empty if there are none.
     pub requests: String,
-    /// Of one that is completed.
+    /// The result of a completed task.
     pub result: Option<ToolResult>,
-    /// Of one that failed, a JSON object; empty: none.
+    /// The error of a failed task, a JSON object, or empty if there is none.
     pub error: String,
-    /// What the record says of it so far.
+    /// The facts about the task so far, for the audit record.
     pub facts: ResultFacts,
 }
 

@@ -1,4 +1,4 @@
-//! The memory service, as its callers see it.
+//! Client of the memory service.
 
 mod watching;
 
@@ -17,102 +17,103 @@ use crate::{Link, ServiceLink};
 
 pub use watching::ConversationSubscriber;
 
-/// Bytes of one answer: the largest page or turn the service gives, and room for what is around the texts.
+/// Maximum size of a response in bytes: the largest page or turn that the service returns, with room for the
+/// structure around the texts.
 const MAX_ANSWER: usize = 24 << 20;
 
-/// Keeps conversations and reads them.
+/// A client of the memory service, which stores conversations.
 #[derive(Debug, Clone)]
 pub struct MemoryClient {
     client: MemoryServiceClient<Link>,
     limit: Duration,
 }
 
-/// Whom a request is for. What a caller may read depends on both.
+/// The caller whom a request is made for. The messages that a caller may read depend on both fields.
 #[derive(Debug, Clone, Copy)]
 pub struct OnBehalfOf<'a> {
-    /// Who asks.
+    /// The caller.
     pub caller: &'a Caller,
-    /// Address the caller calls from; empty when unknown.
+    /// The IP address of the caller, or empty if it is unknown.
     pub client_ip: &'a str,
 }
 
-/// Part of a conversation, as a model gets it.
+/// The part of a conversation that a model receives.
 #[derive(Debug, Clone, Default)]
 pub struct ContextWindow {
-    /// The newest summary, when it covers something that the window leaves out.
+    /// The newest summary, if it covers messages that the window leaves out.
     pub summary: Option<Message>,
     /// The last messages that fit, oldest first.
     pub messages: Vec<Message>,
-    /// Messages before the window that no summary covers.
+    /// Number of messages before the window that no summary covers.
     pub uncovered: u64,
-    /// Which conversation it is; none when the caller has no such conversation.
+    /// The key of the conversation, or `None` if the caller has no such conversation.
     pub key: Option<ConversationKey>,
 }
 
-/// Messages to add to a conversation, all or nothing.
+/// Messages that are added to a conversation atomically.
 #[derive(Debug, Clone)]
 pub struct MessageBatch {
-    /// In this order. None: only the state of the turn changes.
+    /// The messages in order. If empty, only the state of the turn changes.
     pub messages: Vec<NewMessage>,
-    /// The turn they are part of, and what it is once they are added. None: each is a turn of its own,
-    /// complete at once.
+    /// The turn that the messages belong to, and its state after they were added. If `None`, each message is a turn
+    /// that is complete immediately.
     pub turn: Option<(TurnId, TurnState)>,
 }
 
 /// The messages that were added.
 #[derive(Debug, Clone)]
 pub struct AddedMessages {
-    /// To which conversation.
+    /// The key of the conversation.
     pub key: ConversationKey,
-    /// What is stored, in the order given, without the texts.
+    /// The messages as stored, in the given order, without their texts.
     pub messages: Vec<Message>,
 }
 
-/// One turn, whether or not it is complete.
+/// A turn, which may be incomplete.
 #[derive(Debug, Clone)]
 pub struct ConversationTurn {
-    /// How far it is.
+    /// The state of the turn.
     pub state: TurnState,
-    /// All of it, oldest first.
+    /// All messages of the turn, oldest first.
     pub messages: Vec<Message>,
-    /// Of which conversation.
+    /// The key of the conversation.
     pub key: ConversationKey,
 }
 
-/// Part of a conversation, for reading and for export.
+/// A page of a conversation, for reading and export.
 #[derive(Debug, Clone)]
 pub struct ConversationPage {
-    /// Which one.
+    /// The conversation.
     pub conversation: Conversation,
-    /// Oldest first.
+    /// The messages, oldest first.
     pub messages: Vec<Message>,
-    /// There are further ones; ask for those after the last position.
+    /// Whether there are more messages after the last one.
     pub more: bool,
 }
 
-/// The conversation that a reader asks for.
+/// The conversation that a reader requests.
 #[derive(Debug, Clone)]
 pub enum ConversationSelector<'a> {
-    /// The caller's own of this id.
+    /// The caller's own conversation with this id.
     Own(&'a ConversationId),
-    /// The one of this key: the caller's own, or one that the policy lets the caller recall.
+    /// The conversation with this key: the caller's own, or one that the policy allows the caller to recall.
     Key(ConversationKey),
 }
 
-/// A message that was found.
+/// A message that a search found.
 #[derive(Debug, Clone)]
 pub struct SearchHit {
-    /// Where it is.
+    /// The id of the conversation.
     pub conversation_id: ConversationId,
-    /// What it says.
+    /// The message.
     pub message: Message,
 }
 
-/// A page of a list; with a token there is a further page.
+/// A page of a list, with the token of the next page if there is one.
 pub type ListPage<T> = (Vec<T>, Option<String>);
 
 impl MemoryClient {
-    /// Over `link`; no answer takes longer than `limit`.
+    /// Creates a client over `link` whose requests take at most `limit`.
     pub fn new(link: impl Into<ServiceLink>, limit: Duration) -> Self {
         Self {
             client: MemoryServiceClient::new(link.into().transport)
@@ -121,8 +122,8 @@ impl MemoryClient {
         }
     }
 
-    /// The caller's conversation of that id, made when there is none, and whether it was made; without an id a
-    /// new one.
+    /// Returns the caller's conversation with this id, and whether it was created because it did not exist. Without an id,
+    /// creates a new conversation.
     pub async fn get_or_create(
         &self,
         of: OnBehalfOf<'_>,
@@ -143,8 +144,8 @@ impl MemoryClient {
         Ok((conversation.try_into()?, answer.created))
     }
 
-    /// The last messages of complete turns, as many as fit; 0 stands for 20 messages, and for no limit of
-    /// tokens. Empty for a conversation that the caller does not have.
+    /// Returns the last messages of complete turns that fit into the limits. A `max_messages` of 0 means 20, a `max_tokens` of 0
+    /// no limit. The window is empty if the caller has no such conversation.
     pub async fn get_context(
         &self,
         of: OnBehalfOf<'_>,
@@ -174,8 +175,7 @@ impl MemoryClient {
         })
     }
 
-    /// Adds to a conversation, all or nothing. A message whose id is there already with the same content counts
-    /// as added.
+    /// Adds messages to a conversation atomically. A message whose id exists already with the same content counts as added.
     pub async fn add_messages(
         &self,
         of: OnBehalfOf<'_>,
@@ -204,7 +204,7 @@ impl MemoryClient {
         })
     }
 
-    /// One turn, complete or not; none: there is no such turn.
+    /// Returns a turn, which may be incomplete, or `None` if it does not exist.
     pub async fn get_turn(
         &self,
         of: OnBehalfOf<'_>,
@@ -232,7 +232,7 @@ impl MemoryClient {
         }))
     }
 
-    /// Erases every message; the conversation stays. Gives its key.
+    /// Erases all messages of a conversation, but not the conversation itself. Returns its key.
     pub async fn clear(
         &self,
         of: OnBehalfOf<'_>,
@@ -250,7 +250,7 @@ impl MemoryClient {
         Ok(key(&answer.key)?)
     }
 
-    /// Erases the conversation, on record. Gives its key.
+    /// Erases the conversation, which is recorded. Returns its key.
     pub async fn delete(
         &self,
         of: OnBehalfOf<'_>,
@@ -268,7 +268,7 @@ impl MemoryClient {
         Ok(key(&answer.key)?)
     }
 
-    /// The caller's conversations, the one that changed last first; 0 stands for 50.
+    /// Returns the caller's conversations, the most recently changed one first. A `limit` of 0 means 50.
     pub async fn list_conversations(
         &self,
         of: OnBehalfOf<'_>,
@@ -288,7 +288,7 @@ impl MemoryClient {
         Ok((all(answer.conversations)?, token(answer.next_page_token)))
     }
 
-    /// Messages after that position, oldest first; 0 stands for 100 of them.
+    /// Returns the messages after the position `after`, oldest first. A `limit` of 0 means 100.
     pub async fn read_conversation(
         &self,
         of: OnBehalfOf<'_>,
@@ -319,7 +319,7 @@ impl MemoryClient {
         })
     }
 
-    /// The caller's messages that hold every word of `query`, newest first; 0 stands for 20 of them.
+    /// Returns the caller's messages that contain every word of `query`, newest first. A `limit` of 0 means 20.
     pub async fn search(
         &self,
         of: OnBehalfOf<'_>,
@@ -353,8 +353,8 @@ impl MemoryClient {
             .collect()
     }
 
-    /// Skeletons of everyone's conversations, the newest first, for an operator; an empty text stands for every
-    /// tenant or subject, 0 for 50 skeletons.
+    /// Returns the metadata of all callers' conversations for an operator, newest first. An empty `tenant` or `subject` matches
+    /// all, and a `limit` of 0 means 50.
     pub async fn survey(
         &self,
         operator: &BearerToken,
@@ -377,7 +377,7 @@ impl MemoryClient {
         Ok((all(answer.skeletons)?, token(answer.next_page_token)))
     }
 
-    /// Erases a conversation for the holder of the token `operator`, on record.
+    /// Erases a conversation for the operator with the token `operator`, which is recorded.
     pub async fn erase(
         &self,
         operator: &BearerToken,
@@ -394,7 +394,7 @@ impl MemoryClient {
         .map(drop)
     }
 
-    /// Puts a legal hold on something, or lifts it, for the holder of the token `operator`, on record.
+    /// Sets or lifts a legal hold for the operator with the token `operator`, which is recorded.
     pub async fn set_hold(
         &self,
         operator: &BearerToken,
@@ -413,7 +413,7 @@ impl MemoryClient {
         .map(drop)
     }
 
-    /// Every hold.
+    /// Returns all legal holds, for the operator with the token `operator`.
     pub async fn list_holds(&self, operator: &BearerToken) -> Result<Vec<Hold>, CallError> {
         let message = pb::ListHoldsRequest {
             caller_token: operator.expose().to_owned(),
@@ -466,7 +466,7 @@ fn all<W, T: TryFrom<W, Error = InvalidMessage>>(wire: Vec<W>) -> Result<Vec<T>,
 mod tests {
     use super::*;
 
-    /// The gateway asks from tasks of its own.
+    /// The gateway calls the memory service from spawned tasks, which requires that the futures are `Send`.
     #[test]
     fn a_question_can_be_asked_from_any_task() {
         fn sendable<T: Send>(make: impl Fn(&MemoryClient) -> T) {

@@ -1,4 +1,4 @@
-//! The generated clients in the types of `wardgate-domain`.
+//! Clients of all services, which wrap the generated clients in the types of `wardgate-domain`.
 
 mod audit;
 mod connections;
@@ -49,25 +49,25 @@ pub use tool_runner::{
     LocalToolRunner, ResultFacts, ServerCapabilities, ToolCaller, ToolResult, ToolRunnerClient,
 };
 
-/// The token of `caller`, for a service that verifies it itself.
+/// Returns the token of `caller`, for a service that verifies it itself.
 fn bearer_of(caller: &Caller) -> Result<&BearerToken, InvalidMessage> {
     let token = caller.token();
     token.ok_or_else(|| InvalidMessage::field("caller_token", "is missing"))
 }
 
-/// Its text, for a message.
+/// Returns the text of the token of `caller`, for a message.
 fn token_of(caller: &Caller) -> Result<String, InvalidMessage> {
     Ok(bearer_of(caller)?.expose().to_owned())
 }
 
-/// A request that carries the trace and the deadline to the other side.
+/// Creates a request with the trace context and the deadline.
 fn request<M>(message: M, limit: Duration) -> Request<M> {
     let mut request = open_request(message);
     request.set_timeout(deadline::in_header(deadline::left(limit)));
     request
 }
 
-/// A request that may be made twice if it is not known what became of it.
+/// Marks a request as idempotent if `is_repeatable`, so that it may be retried when the outcome of the first attempt is unknown.
 fn repeatable<M>(mut request: Request<M>, is_repeatable: bool) -> Request<M> {
     if is_repeatable {
         request.extensions_mut().insert(IdempotentRequest);
@@ -75,7 +75,7 @@ fn repeatable<M>(mut request: Request<M>, is_repeatable: bool) -> Request<M> {
     request
 }
 
-/// A request for a stream that lasts as long as it lasts.
+/// Creates a request without a deadline, for a stream of any duration.
 fn open_request<M>(message: M) -> Request<M> {
     let mut request = Request::new(message);
     let mut headers = std::mem::take(request.metadata_mut()).into_headers();
@@ -84,17 +84,17 @@ fn open_request<M>(message: M) -> Request<M> {
     request
 }
 
-/// How long the trailers of a stream may take after its last message.
+/// Maximum time between the last message of a stream and its trailers.
 const TRAILERS: Duration = Duration::from_millis(100);
 
-/// Sees to it that a stream whose last message has come is read to its trailers, which nobody waits for.
+/// Reads the trailers of a stream in the background after its last message.
 ///
-/// HTTP/2 takes a stream that is dropped before them for one that was reset, and a connection that has seen a thousand
-/// of those ends with all that is under way on it.
+/// A stream that is dropped before its trailers counts as reset in HTTP/2, and a connection that has seen a thousand resets is
+/// closed with all its open calls.
 fn read_out<T: Send + 'static, E: Send + 'static>(
     mut rest: impl Stream<Item = Result<T, E>> + Unpin + Send + 'static,
 ) {
-    // They are often there already.
+    // Often the trailers have arrived already.
     if let Some(None) = rest.next().now_or_never() {
         return;
     }
@@ -102,7 +102,7 @@ fn read_out<T: Send + 'static, E: Send + 'static>(
     tokio::spawn(tokio::time::timeout(TRAILERS, trailers));
 }
 
-/// Waits at most `limit`, whatever the other side does, and no longer than who waits for this.
+/// Awaits `call` for at most `limit`, or the time left of the call that is being served, if that is less.
 async fn within<T>(
     limit: Duration,
     call: impl Future<Output = Result<T, CallError>>,
@@ -110,7 +110,7 @@ async fn within<T>(
     let limit = deadline::left(limit);
     let started = Instant::now();
     match tokio::time::timeout(limit, call).await {
-        // Where the transport minds the time itself, that reads as a cancelled call.
+        // If the transport enforces the deadline, the error looks like a cancelled call.
         Ok(Err(_)) if started.elapsed() >= deadline::in_header(limit) => Err(CallError::late()),
         Ok(answer) => answer,
         Err(_) => Err(CallError::late()),

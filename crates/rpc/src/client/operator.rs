@@ -1,4 +1,4 @@
-//! Operators: whose token it is, whether the policy lets them do what they ask for, and the record of it.
+//! Authorization of operators by their token and the policy, and the audit records of their actions.
 
 use tracing::{error, warn};
 use wardgate_domain::{
@@ -10,19 +10,19 @@ use wardgate_proto::common::v1::ErrorReason;
 use super::{AuditClient, CallError, PolicyClient};
 use crate::ServiceError;
 
-/// The holder of a token that was verified, and what the policy says of them.
+/// The holder of a verified token, and the policy decision on their action.
 #[derive(Debug, Clone)]
 pub struct IdentifiedOperator {
-    /// Who they are.
+    /// The operator.
     pub caller: Caller,
-    /// What they ask for.
+    /// The requested action.
     pub action: OperatorAction,
-    /// Whether they may.
+    /// The decision of the policy.
     pub decision: ReadDecision,
 }
 
 impl IdentifiedOperator {
-    /// `caller`, and whether `policy` lets them do `action`. A denial is an answer, not an error.
+    /// Asks `policy` whether `caller` may do `action`. A denial is not an error.
     pub async fn ask(
         policy: &PolicyClient,
         caller: Caller,
@@ -36,7 +36,7 @@ impl IdentifiedOperator {
         })
     }
 
-    /// Fails unless the policy lets them.
+    /// Returns an error if the policy denied the action.
     pub fn check_permitted(&self) -> Result<(), OperatorError> {
         if self.decision.allowed {
             return Ok(());
@@ -48,7 +48,7 @@ impl IdentifiedOperator {
         })
     }
 
-    /// What the record says of a change that they ask for: `action`, for example `tool.disable`, of what is called `target`.
+    /// Creates the audit record of a change by the operator: `action`, for example `tool.disable`, of the object `target`.
     pub fn change(&self, action: impl Into<String>, target: impl Into<String>) -> AdminChange {
         let caller = &self.caller;
         AdminChange {
@@ -67,7 +67,7 @@ impl IdentifiedOperator {
     }
 }
 
-/// Puts on record what operators do, before it is done.
+/// Records the actions of operators before they are executed.
 #[derive(Debug, Clone)]
 pub struct OperatorLog {
     audit: AuditClient,
@@ -75,12 +75,12 @@ pub struct OperatorLog {
 }
 
 impl OperatorLog {
-    /// Over the audit service.
+    /// Creates a log that appends to the audit service.
     pub fn new(audit: AuditClient, ambient: Ambient) -> Self {
         Self { audit, ambient }
     }
 
-    /// Puts `change` on record, in two attempts.
+    /// Records `change`, with one retry.
     pub async fn append(&self, change: AdminChange) -> Result<(), CallError> {
         let record = Record {
             time: self.ambient.now(),
@@ -93,8 +93,8 @@ impl OperatorLog {
         appended.map(drop)
     }
 
-    /// `done`; where it failed, `change`, which is on record, is so once more as failed: perhaps it was made and only the answer was
-    /// lost.
+    /// Returns `done`. If `done` is an error, records `change` again as failed. The change may have been made in spite of the
+    /// error, if only the response was lost.
     pub async fn settle<T, E>(&self, change: AdminChange, done: Result<T, E>) -> Result<T, E> {
         if done.is_err() {
             let failed = AdminChange {
@@ -108,8 +108,8 @@ impl OperatorLog {
         done
     }
 
-    /// Fails unless the policy lets `operator` make `change`, which concerns all tenants: an operator without one belongs to
-    /// whoever runs the whole. Who tried is on record, too.
+    /// Returns an error unless the policy permits `operator` to make `change` and the operator has no tenant, because the change
+    /// concerns all tenants. A refusal is recorded.
     pub async fn check_permitted(
         &self,
         operator: &IdentifiedOperator,
@@ -132,7 +132,7 @@ impl OperatorLog {
         permitted
     }
 
-    /// Puts on record that `operator` reads what `change` names, whom the policy has to let.
+    /// Records that `operator` reads the object that `change` names, after checking that the policy permits it.
     pub async fn record_reading(
         &self,
         operator: &IdentifiedOperator,
@@ -145,22 +145,22 @@ impl OperatorLog {
     }
 }
 
-/// The policy service, which knows operators and what they may.
+/// Authorization of operators by the policy service.
 #[derive(Debug, Clone)]
 pub struct OperatorRights {
-    /// None: there is nobody to ask, so nobody may do anything.
+    /// The policy service, or `None` if it is not configured, in which case every action is refused.
     policy: Option<PolicyClient>,
-    /// The setting that names it.
+    /// The name of the setting for the policy service.
     setting: &'static str,
 }
 
 impl OperatorRights {
-    /// Over `policy`, which the setting `setting` names.
+    /// Creates the authorization over `policy`, which is configured by the setting `setting`.
     pub fn new(policy: Option<PolicyClient>, setting: &'static str) -> Self {
         Self { policy, setting }
     }
 
-    /// Whose `token` is, and whether they may do `action`. A denial is an answer, not an error.
+    /// Identifies the holder of `token`, and decides whether they may do `action`. A denial is not an error.
     pub async fn decide(
         &self,
         token: &str,
@@ -179,7 +179,7 @@ impl OperatorRights {
     }
 }
 
-/// What an operator is told of an answer of the policy service that is none.
+/// Returns the operator's error for an error of the policy service.
 fn refusal(error: CallError) -> OperatorError {
     match error.reason() {
         ErrorReason::TokenRefused => OperatorError::TokenRefused(error),
@@ -191,48 +191,48 @@ fn refusal(error: CallError) -> OperatorError {
     }
 }
 
-/// Why an operator is refused.
+/// The reason why an operator's request was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum OperatorError {
-    /// Nobody's word is taken for who they are.
+    /// The request has no token.
     #[error("an operator shows a token, and the request has none")]
     NoToken,
-    /// The policy service does not take the token.
+    /// The policy service did not accept the token.
     #[error("{0}")]
     TokenRefused(CallError),
-    /// No policy lets them.
+    /// The policy does not permit the action.
     #[error(
         "no policy permits `{subject}` to {} (Action::\"{}\"); decision {decision_id}", describe(*action), action.as_str()
     )]
     NotPermitted {
-        /// Whose token it was.
+        /// The subject of the token.
         subject: String,
-        /// What they asked for.
+        /// The requested action.
         action: OperatorAction,
-        /// Of the policy service.
+        /// The id of the policy decision.
         decision_id: DecisionId,
     },
-    /// An operator of a tenant asks for what concerns all.
+    /// The request concerns all tenants, and the operator has a tenant.
     #[error("this concerns all tenants, and `{subject}` is an operator of one")]
     OfOneTenant {
-        /// Whose token it was.
+        /// The subject of the token.
         subject: String,
     },
-    /// Nobody may do anything who is not listed where callers are looked up.
+    /// The subject is unknown to the service that looks up callers.
     #[error("{0}")]
     Unlisted(CallError),
-    /// The policy service gives no answer.
+    /// The policy service is unavailable.
     #[error("the policy service does not say what operators may do now; try again later")]
     PolicyUnavailable,
-    /// There is no policy service.
+    /// The policy service is not configured.
     #[error(
         "`{setting}` does not say where the policy service is, which says what operators may do"
     )]
     NoPolicyLink {
-        /// The setting.
+        /// The name of the setting for the policy service.
         setting: &'static str,
     },
-    /// What cannot be recorded is not done.
+    /// The action could not be recorded, and therefore was not executed.
     #[error("this cannot be recorded durably now, so it is not done; try again later")]
     NotRecorded(#[source] CallError),
 }

@@ -1,4 +1,4 @@
-//! The policy service, as its callers see it.
+//! Client of the policy service.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,31 +23,31 @@ use crate::{Link, ServiceLink};
 pub struct CallQuestion<'a> {
     /// The caller's token, which the policy service verifies itself.
     pub token: &'a BearerToken,
-    /// The tool, or the name that no tool has.
+    /// The tool, or the requested name if there is no such tool.
     pub tool: Result<&'a ToolFacts, &'a str>,
     /// The arguments, byte for byte as the client sent them.
     pub arguments: &'a Bytes,
-    /// The address of the client, as text; empty where it is not known.
+    /// The IP address of the client, or empty if it is unknown.
     pub client_ip: &'a str,
-    /// The approval of this very call, where there is one.
+    /// The approval of this call, or `None` if there is none.
     pub approval: Option<&'a SignedApproval>,
-    /// The call that is about to be made; none where nothing is about to run.
+    /// The call that is about to run, or `None` if nothing is about to run.
     pub call: Option<CallReference>,
 }
 
-/// What the policy service decides by.
+/// The version of the rules of the policy service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PolicyVersion {
-    /// The schema and policies in force.
+    /// The hash of the schema and policies in force.
     pub hash: Digest,
-    /// Roles and attributes of callers are looked up besides those of their tokens.
+    /// Whether roles and attributes of callers are looked up in addition to those in their tokens.
     pub looks_up_callers: bool,
 }
 
-/// What callers in the policy service's own process call as functions.
+/// The functions of the policy service for callers in its process.
 #[tonic::async_trait]
 pub trait Authorizer: Send + Sync {
-    /// Decides one call. The call of a tool that there is not is denied.
+    /// Decides whether a call is permitted. A call of a tool that does not exist is denied.
     async fn authorize(&self, question: CallQuestion<'_>) -> Result<Decision, CallError>;
 }
 
@@ -60,7 +60,7 @@ impl fmt::Debug for dyn Authorizer {
 /// The policy service in this process.
 pub type LocalPolicy = Arc<dyn Authorizer>;
 
-/// Asks the policy service.
+/// A client of the policy service.
 #[derive(Debug, Clone)]
 pub struct PolicyClient {
     client: PolicyServiceClient<Link>,
@@ -69,7 +69,7 @@ pub struct PolicyClient {
 }
 
 impl PolicyClient {
-    /// Over `link`; no answer takes longer than `limit`.
+    /// Creates a client over `link` whose requests take at most `limit`.
     pub fn new(link: impl Into<ServiceLink<LocalPolicy>>, limit: Duration) -> Self {
         let link = link.into();
         let authorize = "/wardgate.policy.v1.PolicyService/Authorize";
@@ -80,7 +80,7 @@ impl PolicyClient {
         }
     }
 
-    /// Whose `token` is, once the policy service has verified it, with the roles and attributes that it looked up.
+    /// Returns the verified holder of `token`, with the roles and attributes that the policy service looked up.
     pub async fn identify(&self, token: &BearerToken) -> Result<Caller, CallError> {
         let message = pb::IdentifyRequest {
             caller_token: token.expose().to_owned(),
@@ -95,7 +95,7 @@ impl PolicyClient {
         Ok(Caller::try_from(caller)?.with_token(token.clone()))
     }
 
-    /// Decides what `caller` may have of `tool` where nothing is about to run.
+    /// Decides what `caller` may see of `tool` while nothing is about to run.
     pub fn authorize<'a>(
         &'a self,
         caller: &'a Caller,
@@ -106,7 +106,7 @@ impl PolicyClient {
         self.authorize_call(caller, tool, arguments, client_ip, (None, None))
     }
 
-    /// Decides one call, which may have been approved.
+    /// Decides whether a call, which may have been approved, is permitted.
     pub fn authorize_call<'a>(
         &'a self,
         caller: &'a Caller,
@@ -125,7 +125,7 @@ impl PolicyClient {
         }))
     }
 
-    /// Has `call` approved by `approver`, or refused where they do not `approve`.
+    /// Approves `call` as `approver`, or refuses it if `approve` is false.
     pub async fn approve(
         &self,
         approver: &Caller,
@@ -145,7 +145,7 @@ impl PolicyClient {
         .await
     }
 
-    /// Has the call of a tool that there is not denied, which takes as long as the denial of a hidden one.
+    /// Requests the denial of a call of a tool that does not exist. It takes as long as the denial of a call of a hidden tool.
     pub async fn deny_unknown(
         &self,
         caller: &Caller,
@@ -188,7 +188,7 @@ impl PolicyClient {
         Box::pin(decided).await
     }
 
-    /// Names of those of `tools` that `caller` may see, in the same order.
+    /// Returns the names of the `tools` that are visible to `caller`, in the same order.
     pub async fn list_visible<'a>(
         &self,
         caller: &Caller,
@@ -209,7 +209,7 @@ impl PolicyClient {
         .await
     }
 
-    /// Whether `caller` may read a conversation that is somebody else's.
+    /// Returns whether `caller` may read a conversation of another caller.
     pub async fn authorize_recall(
         &self,
         caller: &Caller,
@@ -230,7 +230,7 @@ impl PolicyClient {
         .await
     }
 
-    /// Whether `caller` may do `action`.
+    /// Returns whether `caller` may do `action`.
     pub async fn authorize_operator(
         &self,
         caller: &Caller,
@@ -251,7 +251,7 @@ impl PolicyClient {
         .await
     }
 
-    /// What a candidate policy set would change, for the operator whose `token` it is.
+    /// Returns the decisions that a candidate policy set would change, for the operator with the token `token`.
     pub async fn list_shadow_flips(&self, token: &BearerToken) -> Result<ShadowReport, CallError> {
         let message = pb::ListShadowFlipsRequest {
             operator_token: token.expose().to_owned(),
@@ -266,7 +266,7 @@ impl PolicyClient {
         .await
     }
 
-    /// The policy version in force, now and on every change, until the connection is lost.
+    /// Returns a stream of the policy version, which begins with the current one and lasts until the connection is lost.
     pub async fn watch_version(
         &self,
     ) -> Result<impl Stream<Item = Result<PolicyVersion, CallError>> + use<>, CallError> {

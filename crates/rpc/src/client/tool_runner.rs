@@ -1,4 +1,4 @@
-//! The tool-runner, as its callers see it.
+//! Client of the tool-runner.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,13 +25,13 @@ use super::{
 use crate::local::LocalMethod;
 use crate::{Link, ServiceLink};
 
-/// Bytes of the lists of prompts and resources: many times what the tool-runner keeps of a server.
+/// Maximum size of the lists of prompts and resources in bytes: many times what the tool-runner keeps of one server.
 const MAX_LISTED: usize = 64 << 20;
 
-/// What there is to hear of a call. The last event is its end.
+/// The events of a call, with the outcome as the last one.
 pub type CallEvents = BoxStream<'static, Result<CallEvent, CallError>>;
 
-/// What callers in the tool-runner's own process call as functions.
+/// The functions of the tool-runner for callers in its process.
 #[tonic::async_trait]
 pub trait ToolCaller: Send + Sync {
     /// See [`ToolRunnerClient::call_tool`].
@@ -47,7 +47,7 @@ impl fmt::Debug for dyn ToolCaller {
 /// The tool-runner in this process.
 pub type LocalToolRunner = Arc<dyn ToolCaller>;
 
-/// Asks the tool-runner.
+/// A client of the tool-runner.
 #[derive(Debug, Clone)]
 pub struct ToolRunnerClient {
     pub(super) client: ToolRunnerServiceClient<Link>,
@@ -55,116 +55,115 @@ pub struct ToolRunnerClient {
     limit: Duration,
 }
 
-/// Every configured tool.
+/// All configured tools.
 #[derive(Debug, Clone, Default)]
 pub struct Catalogue {
     /// The tools, in configured order.
     pub tools: Vec<CatalogueTool>,
-    /// Changes whenever something changes that callers are shown.
+    /// A version that changes with everything in the catalogue that callers can see.
     pub shown_version: Bytes,
-    /// MCP servers whose tools are listed and that do not answer.
+    /// The MCP servers whose tools are listed, but which do not respond at the moment.
     pub missing_upstreams: Vec<String>,
-    /// What offers more than these tools.
+    /// The sources that offer more than these tools.
     pub sources: Vec<CatalogueSource>,
 }
 
-/// A source that offers resources, prompts or a route of its own, as the catalogue lists it.
+/// A source that offers resources, prompts or its own route.
 #[derive(Debug, Clone)]
 pub struct CatalogueSource {
-    /// Its name.
+    /// The name of the source.
     pub name: String,
-    /// Stands before the names of its tools and prompts.
+    /// The prefix of the names of its tools and prompts.
     pub prefix: String,
-    /// What the policy needs to know, by kind.
+    /// The facts for policy decisions, by kind.
     pub facts: BTreeMap<OfferKind, ToolFacts>,
-    /// Its own names of its tools, with the canonical ones.
+    /// The canonical names of its tools, by the names that the source uses.
     pub tools: BTreeMap<String, ToolName>,
-    /// Whom it is on for.
+    /// The switches that enable or disable the source for callers.
     pub switches: ToolSwitches,
-    /// What an MCP server says of itself, as approved; empty where there is nothing.
+    /// The approved instructions of an MCP server, or empty if there are none.
     pub instructions: String,
-    /// What is got of it must bring the caller's bearer token.
+    /// Whether requests to the source must carry the caller's bearer token.
     pub needs_caller_token: bool,
-    /// What an MCP server declared; none where that is not known.
+    /// The capabilities that an MCP server declared, or `None` if they are unknown.
     pub capabilities: Option<ServerCapabilities>,
-    /// How long an MCP server lets its lists be kept, by kind, where it says so.
+    /// The times for which lists of an MCP server may be cached, by kind, as far as the server specifies them.
     pub ttls: BTreeMap<OfferKind, Duration>,
 }
 
-/// Of MCP `ServerCapabilities`, what lists do not show.
+/// The MCP `ServerCapabilities` of a server that do not follow from its lists.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ServerCapabilities {
-    /// It sends log messages.
+    /// Whether the server sends log messages.
     pub logging: bool,
-    /// It completes arguments.
+    /// Whether the server completes arguments.
     pub completions: bool,
-    /// It tells of changes of single resources.
+    /// Whether the server notifies about changes of single resources.
     pub resource_subscriptions: bool,
 }
 
-/// A configured tool, as the catalogue lists it.
+/// A configured tool.
 #[derive(Debug, Clone)]
 pub struct CatalogueTool {
-    /// What the policy needs to know.
+    /// The facts for policy decisions.
     pub facts: ToolFacts,
-    /// Other names it answers to.
+    /// Alternative names of the tool.
     pub aliases: Vec<String>,
     /// The MCP definition without `name`, a JSON object.
     pub definition_json: String,
-    /// How long one call may take.
+    /// Maximum duration of a call.
     pub time_limit: Duration,
-    /// Names of the toolsets it is in.
+    /// The names of the toolsets that contain the tool.
     pub toolsets: Vec<String>,
-    /// A call must bring the caller's bearer token.
+    /// Whether a call must carry the caller's bearer token.
     pub needs_caller_token: bool,
-    /// Whom it is on for.
+    /// The switches that enable or disable the tool for callers.
     pub switches: ToolSwitches,
-    /// A call of it may become a task, for a client that takes those.
+    /// Whether a call may become a task, for a client that supports tasks.
     pub may_be_task: bool,
-    /// Only clients that declare these are offered it.
+    /// The capabilities that a client must declare to be offered the tool.
     pub required_capabilities: RequiredCapabilities,
 }
 
-/// One call to run.
-/// It is no `Debug`: it can hold the caller's token.
+/// A call to run. It does not implement `Debug` because it can contain the caller's token.
 #[derive(Clone)]
 pub struct CallTool<'a> {
-    /// Its id.
+    /// The id of the call.
     pub call_id: CallId,
-    /// Who calls.
+    /// The caller.
     pub caller: &'a Arc<Caller>,
-    /// Canonical name.
+    /// The canonical name of the tool.
     pub tool: &'a ToolName,
-    /// Arguments, byte for byte as the client sent them.
+    /// The arguments, byte for byte as the client sent them.
     pub arguments: Bytes,
-    /// The right to run it.
+    /// The permit to run the call.
     pub permit: &'a SignedPermit,
-    /// The caller's bearer token, only for a tool that needs it.
+    /// The caller's bearer token, if the tool needs it.
     pub caller_token: Option<&'a str>,
-    /// The same key and arguments never run a tool that may write twice.
+    /// The idempotency key. A tool that may write never runs twice with the same key and arguments.
     pub idempotency_key: Option<&'a str>,
-    /// What the client can take part in.
+    /// The interaction that the client supports.
     pub interaction: Interaction<'a>,
-    /// How long it may take.
+    /// Maximum duration of the call.
     pub limit: Duration,
 }
 
-/// What there is to hear of a call while it runs, and how it ends.
+/// An event of a call: a notification while it runs, or its outcome.
 #[derive(Debug, Clone)]
 pub enum CallEvent {
-    /// How far it is.
+    /// The progress of the call.
     Progress(CallProgress),
-    /// What the tool's server has to say.
+    /// A log message of the MCP server of the tool.
     Log(LogMessage),
-    /// The user has done what the tool's server sent them elsewhere for: its `elicitationId`.
+    /// The user completed the elicitation with this `elicitationId` at an external URL.
     Completed(String),
-    /// The tool's server closed the stream of the call, to be asked for the rest.
+    /// The MCP server of the tool closed the stream of the call, which has to be resumed to get the rest.
     StreamClosed,
-    /// The result; nothing follows.
+    /// The result, which is the last event.
     Result(Box<ToolResult>),
-    /// The call waits for the client; nothing follows.
+    /// The call waits for input of the client. This is the last event.
     InputRequired(Box<InputRequired>),
-    /// The call goes on as a task, or was about one; nothing follows.
+    /// The call became a task, or was a request about a task. This is the last event.
     Task(Box<Task>),
 }
 
@@ -177,7 +176,7 @@ impl CallEvent {
     }
 }
 
-/// What there is to hear until the call has ended, which it must by `deadline`.
+/// Returns the events up to the outcome, which must arrive by `deadline`.
 fn until_end(
     events: impl Stream<Item = Result<CallEvent, CallError>> + Unpin + Send + 'static,
     deadline: Instant,
@@ -202,61 +201,61 @@ fn no_end() -> InvalidMessage {
     InvalidMessage::field("event", "is missing: the stream stopped before the end")
 }
 
-/// What a run gave, filtered and redacted.
+/// The filtered and redacted result of a call.
 #[derive(Debug, Clone)]
 pub struct ToolResult {
     /// MCP `content`: a JSON array.
     pub content: Bytes,
-    /// MCP `structuredContent`: a JSON object; empty when there is none.
+    /// MCP `structuredContent`: a JSON object, or empty if there is none.
     pub structured_content: Bytes,
-    /// The tool failed or refused its arguments.
+    /// Whether the tool failed or refused its arguments.
     pub is_error: bool,
-    /// What the record says of it.
+    /// The facts about the result, for the audit record.
     pub facts: ResultFacts,
-    /// The other members of an MCP server's result, a JSON object; empty when there are none.
+    /// The other members of the result of an MCP server, a JSON object, or empty if there are none.
     pub other_members: Bytes,
-    /// Its `_meta`, a JSON object; empty when there is none.
+    /// The `_meta` of the result, a JSON object, or empty if there is none.
     pub meta: Bytes,
-    /// The JSON-RPC error that an MCP server answered with, a JSON object; empty when it gave a result.
+    /// The JSON-RPC error of an MCP server, a JSON object, or empty if the server returned a result.
     pub error: Bytes,
 }
 
-/// What the record says of a result.
+/// The facts about a result, for the audit record.
 #[derive(Debug, Clone)]
 pub struct ResultFacts {
     /// How the run ended.
     pub status: Status,
-    /// Rows released.
+    /// Number of released rows.
     pub rows: u64,
-    /// Rows withheld.
+    /// Number of withheld rows.
     pub rows_withheld: u64,
-    /// Fields changed or dropped.
+    /// Number of changed or dropped fields.
     pub fields_redacted: u64,
-    /// A released row held health information.
+    /// Whether a released row contained health information.
     pub phi: bool,
-    /// Kind of failure, empty when it succeeded.
+    /// The kind of failure, or empty for a success.
     pub error_kind: String,
-    /// When a refused call may be tried again, where that is known.
+    /// Time after which a refused call may be retried, or `None` if it is unknown.
     pub retry_after: Option<Duration>,
-    /// Where the time went, in order.
+    /// The duration of each stage, in order.
     pub stages: Vec<(String, Duration)>,
-    /// Columns left out of the result, each counted once.
+    /// Numbers of columns that were dropped from the result. Each column counts once.
     pub dropped_columns: DroppedColumns,
-    /// The released columns, and whose rows were released; none where nothing was.
+    /// The released columns, and the data subjects of the released rows, or `None` if nothing was released.
     pub outline: Option<Box<ResultOutline>>,
 }
 
-/// How many columns of a result were left out, by reason.
+/// Numbers of columns that were dropped from a result, by reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DroppedColumns {
     /// Columns without a class.
     pub unclassified: u64,
-    /// Columns with a class that the permit does not show.
+    /// Columns whose class the permit does not allow.
     pub not_permitted: u64,
 }
 
 impl ToolRunnerClient {
-    /// Over `link`; nothing but a call itself takes longer than `limit`.
+    /// Creates a client over `link`. `limit` bounds every request except tool calls.
     pub fn new(link: impl Into<ServiceLink<LocalToolRunner>>, limit: Duration) -> Self {
         let link = link.into();
         let call_tool = "/wardgate.toolrunner.v1.ToolRunnerService/CallTool";
@@ -267,7 +266,7 @@ impl ToolRunnerClient {
         }
     }
 
-    /// The whole catalogue.
+    /// Returns the whole catalogue.
     pub async fn list_tools(&self) -> Result<Catalogue, CallError> {
         let mut client = self.client.clone();
         within(self.limit, async move {
@@ -298,7 +297,7 @@ impl ToolRunnerClient {
         .await
     }
 
-    /// The catalogue's version, now and on every change, until the connection is lost.
+    /// Returns a stream of the catalogue's version, which begins with the current one and lasts until the connection is lost.
     pub async fn watch_catalogue(
         &self,
     ) -> Result<impl Stream<Item = Result<Bytes, CallError>> + use<>, CallError> {
@@ -312,7 +311,8 @@ impl ToolRunnerClient {
             .map(|version| version.map(|version| version.catalogue_version)))
     }
 
-    /// Changes one switch for the holder of the token `operator`: on record, stored, and in force on every replica within a second.
+    /// Changes a switch for the operator with the token `operator`. The change is recorded, stored, and effective on all
+    /// replicas within a second.
     pub async fn set_switch(
         &self,
         operator: &BearerToken,
@@ -330,7 +330,7 @@ impl ToolRunnerClient {
         .await
     }
 
-    /// Every switch as it stands, for the holder of the token `operator`.
+    /// Returns all switches, for the operator with the token `operator`.
     pub async fn list_switches(&self, operator: &BearerToken) -> Result<Vec<Switch>, CallError> {
         let message = pb::ListSwitchesRequest {
             caller_token: operator.expose().to_owned(),
@@ -347,7 +347,7 @@ impl ToolRunnerClient {
         .await
     }
 
-    /// Runs one call. The last event is its end.
+    /// Runs a call, and returns its events. The last event is the outcome.
     pub async fn call_tool(&self, call: CallTool<'_>) -> Result<CallEvents, CallError> {
         let limit = call.limit;
         let deadline = Instant::now() + limit;
@@ -369,7 +369,8 @@ impl ToolRunnerClient {
         let resumption = call.interaction.resumption.as_ref();
         let is_look =
             resumption.is_some_and(|resumption| resumption.task_step == Some(TaskStep::Get));
-        // With a key it runs once, at whichever replica it comes to; what goes on with an answer has used that up.
+        // A call with a key runs only once, whichever replica receives it. A resumption must not be retried
+        // because its state is used up.
         let is_keyed = call.idempotency_key.is_some() && resumption.is_none();
         let mut client = self.client.clone();
         let events = within(limit, async move {
@@ -380,7 +381,7 @@ impl ToolRunnerClient {
         Ok(until_end(events, deadline))
     }
 
-    /// Every prompt and resource.
+    /// Returns all prompts, resources, templates and skills.
     pub async fn list_content(&self) -> Result<Content, CallError> {
         let mut client = self.client.clone().max_decoding_message_size(MAX_LISTED);
         within(self.limit, async move {
@@ -394,7 +395,7 @@ impl ToolRunnerClient {
         .await
     }
 
-    /// Gets one prompt, resource or completion, within `limit`.
+    /// Returns a prompt, resource, completion or skill, within `limit`.
     pub async fn get_content(
         &self,
         get: GetContent<'_>,
@@ -411,8 +412,8 @@ impl ToolRunnerClient {
         .await
     }
 
-    /// Tells when resources change: first which of them can be watched, then those that changed, all by the source's
-    /// own URIs. It ends with the first of the permits.
+    /// Watches resources for changes. The first item of the stream lists the resources that can be watched, each further item
+    /// those that changed, with the URIs of the source. The stream ends when the first of the permits expires.
     pub async fn watch_resources(
         &self,
         watch: WatchResources<'_>,
@@ -611,13 +612,13 @@ impl From<ResultFacts> for pb::ResultFacts {
             Status::Error => Wire::ToolError,
             Status::Timeout => Wire::Timeout,
             Status::Cancelled => Wire::Cancelled,
-            // Of calls that never reach a tool.
+            // These are statuses of calls that never reach a tool.
             Status::Denied | Status::UnknownTool | Status::Unknown => Wire::Unspecified,
         };
         let stages = facts.stages.into_iter();
         let stages = stages.map(|(stage, spent)| StageTime {
             stage,
-            // Less than ages.
+            // The conversion does not fail, because the duration of a stage is far below the maximum.
             duration: spent.try_into().ok(),
         });
         let dropped = facts.dropped_columns;

@@ -1,4 +1,4 @@
-//! What came of sending a call to one replica.
+//! The outcome of sending a call to one replica.
 
 use std::error::Error as _;
 use std::fmt::Debug;
@@ -13,32 +13,33 @@ use tonic::{Code, ConnectError, Status};
 
 use crate::status::PUSHBACK;
 
-/// Of an answer of one message so much is held until it is whole; a larger one is passed on as it comes.
+/// Maximum number of bytes of a single-message response that are buffered until it is complete. A larger one is
+/// passed on as it arrives.
 const HELD: usize = 1 << 20;
 
 /// The outcome of one attempt of a call.
 #[derive(Debug)]
 pub(super) enum AttemptOutcome {
-    /// The server's answer, be it a refusal.
+    /// The server responded, possibly with an error.
     Answered(Response<Body>),
-    /// The server says that it cannot now.
+    /// The server responded that it is unavailable.
     Unavailable(Response<Body>),
-    /// No server has seen the call.
+    /// No server received the call.
     Unsent,
-    /// The connection was lost; who knows what the server did.
+    /// The connection was lost, and it is unknown whether the server executed the call.
     Lost,
-    /// It said nothing for too long, and another one shall answer.
+    /// The server did not respond in time, and the call is sent to another replica.
     Silent,
 }
 
-/// When a server that cannot now may be asked again.
+/// The time after which an unavailable server may be called again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pushback {
-    /// It does not say.
+    /// The server does not specify it.
     None,
-    /// After so many milliseconds.
+    /// After this number of milliseconds.
     After(u64),
-    /// Not at all.
+    /// Never.
     Never,
 }
 
@@ -46,7 +47,7 @@ impl Pushback {
     pub(super) fn of(headers: &HeaderMap) -> Self {
         match headers.get(PUSHBACK).map(|value| value.to_str()) {
             None => Self::None,
-            // Negative, or no number: not at all, says the proposal.
+            // The proposal defines that a negative or invalid number means never.
             Some(text) => text
                 .ok()
                 .and_then(|text| text.parse().ok())
@@ -55,7 +56,7 @@ impl Pushback {
     }
 }
 
-/// What a transport's failure means.
+/// Returns the outcome for an error of the transport.
 pub(super) fn failed(error: &tonic::transport::Error) -> AttemptOutcome {
     let mut source = error.source();
     while let Some(cause) = source {
@@ -70,12 +71,12 @@ pub(super) fn failed(error: &tonic::transport::Error) -> AttemptOutcome {
     AttemptOutcome::Lost
 }
 
-/// Whether the server told that it did not take the stream on: it refused it, or went away before it.
+/// Returns whether the server reported that it did not process the stream: it refused the stream, or sent GOAWAY before it.
 fn not_taken(error: &h2::Error) -> bool {
     error.is_remote() && (error.is_go_away() || error.reason() == Some(h2::Reason::REFUSED_STREAM))
 }
 
-/// What the head of an answer says.
+/// Returns the outcome according to the headers of a response.
 pub(super) fn begun(response: Response<Body>) -> AttemptOutcome {
     if is_unavailable(response.headers()) {
         AttemptOutcome::Unavailable(response)
@@ -84,8 +85,8 @@ pub(super) fn begun(response: Response<Body>) -> AttemptOutcome {
     }
 }
 
-/// The whole of an answer of one message, so that a connection that breaks in the middle shows before anyone has
-/// seen a part of it.
+/// Reads a single-message response to its end, so that a connection that breaks in between is detected before the caller
+/// gets a part of the response.
 pub(super) async fn whole(response: Response<Body>) -> AttemptOutcome {
     let (head, mut body) = response.into_parts();
     let mut frames: Vec<Result<Frame<Bytes>, Status>> = Vec::with_capacity(2);

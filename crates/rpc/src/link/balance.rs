@@ -1,4 +1,4 @@
-//! One call over the replicas of a service: which one takes it, and whether another one gets it after that.
+//! Load balancing and retries of calls over the replicas of a service.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -30,21 +30,21 @@ use crate::readiness::Readiness;
 use crate::status::with_reason;
 use crate::{deadline, in_flight};
 
-/// A call that a server may have seen is sent so often at most.
+/// Maximum number of attempts of a call that a server may have received.
 const MOST_SENT: u32 = 3;
-/// One that no server has seen, so often.
+/// Maximum number of attempts of a call that no server received.
 const MOST_TRIED: u32 = 6;
-/// Before the first retry it waits for up to so long; before each further one up to twice that.
+/// Maximum delay before the first retry. It doubles with every further retry.
 const BACK_OFF: Duration = Duration::from_millis(20);
 
-/// The transport of one link.
+/// The transport of a link with load balancing and retries.
 #[derive(Debug, Clone)]
 pub(super) struct BalancedTransport {
     pool: Arc<Pool>,
-    /// A fifth of the calls of the last ten seconds, and a hundred in ten seconds besides.
+    /// Limits retries to a fifth of the calls of the last ten seconds, plus one hundred in ten seconds.
     retry_budget: Arc<TpsBudget>,
     ambient: Ambient,
-    /// Whoever holds one of these keeps the pool going.
+    /// Keeps the pool running, which ends when all receivers of its readiness are dropped.
     _alive: watch::Receiver<Readiness>,
 }
 
@@ -64,7 +64,7 @@ impl BalancedTransport {
 
     async fn send(self, request: Request<Body>) -> Response<Body> {
         let (head, body) = request.into_parts();
-        // One message, encoded without waiting: a test holds every method to that.
+        // A request is a single message that is available without waiting, which a test verifies for every method.
         let message = match body.collect().await {
             Ok(body) => body.to_bytes(),
             Err(status) => return status.into_http(),
@@ -107,7 +107,7 @@ impl BalancedTransport {
             let patience = call.patience().filter(|_| sent + 1 < MOST_SENT);
             let (pushback, refusal) = match self.attempt(call, taken, patience).await {
                 AttemptOutcome::Answered(response) => return response,
-                // The transport minds the deadline too.
+                // The transport enforces the deadline too, so any other outcome may be caused by it.
                 _ if call.is_late() => return deadline::late().into_http(),
                 AttemptOutcome::Unsent if tried < MOST_TRIED => {
                     self.count("unsent");
@@ -152,7 +152,7 @@ impl BalancedTransport {
         }
     }
 
-    /// Sends it to one replica. After `patience` it is given up there, if another one could take it.
+    /// Sends the call to one replica. Gives up after `patience` if another replica could take the call.
     async fn attempt(
         &self,
         call: &RetryableCall,
@@ -183,7 +183,7 @@ impl BalancedTransport {
                 AttemptOutcome::Answered(call.counted(response, taken))
             }
             AttemptOutcome::Unavailable(response) => {
-                // A server that has too much to do works.
+                // A server that specifies a time for retries is overloaded, but works.
                 if Pushback::of(response.headers()) == Pushback::None {
                     taken.failed();
                 } else {
@@ -198,12 +198,12 @@ impl BalancedTransport {
         }
     }
 
-    /// Whether a call that this replica has not answered is made once more elsewhere.
+    /// Returns whether a call that this replica has not responded to is sent to another one.
     fn gives_up(&self, taken: &ReplicaCall) -> bool {
         self.pool.has_another(taken.address()) && self.retry_budget.withdraw()
     }
 
-    /// A random time, so that those that failed together do not come back together.
+    /// Returns a random delay, so that calls that failed together are not retried together.
     fn jitter(&self, attempt: u32) -> Duration {
         let most = BACK_OFF * 2_u32.pow(attempt - 1);
         most.mul_f64(f64::from(u16::from_be_bytes(self.ambient.random())) / f64::from(u16::MAX))
@@ -245,7 +245,7 @@ struct RetryableCall {
 }
 
 impl RetryableCall {
-    /// The request, with the time that is left now.
+    /// Creates the request with the time that is left now.
     fn request(&self) -> Request<Body> {
         let mut head = self.head.clone();
         if let Some(deadline) = self.deadline {
@@ -254,7 +254,7 @@ impl RetryableCall {
         Request::from_parts(head, Body::new(Full::new(self.message.clone())))
     }
 
-    /// The answer, which counts as the replica's load until it ended; watches never end, and are none.
+    /// Counts the call as load of the replica until the response ended. Watches do not count because they do not end.
     fn counted(&self, response: Response<Body>, taken: ReplicaCall) -> Response<Body> {
         if in_flight::is_watch(self.head.uri.path()) {
             return response;
@@ -267,13 +267,14 @@ impl RetryableCall {
         })
     }
 
-    /// Whether its answer is one message that nobody sees before it is whole.
+    /// Returns whether the response is a single message that is buffered until it is complete.
     fn is_whole(&self) -> bool {
         self.repeatable && self.answer == ResponseKind::Whole
     }
 
-    /// Until when one replica may say nothing: for half of the time that is left. Where that is long, the connection tells
-    /// sooner whether anybody is there, and who works on something long is left to it.
+    /// Returns the time until which a replica may leave the call unanswered: half of the time that is left. Returns
+    /// `None` if that is long, because a keep-alive ping detects a lost connection sooner, and a replica that works
+    /// on a long call is not interrupted.
     fn patience(&self) -> Option<Instant> {
         let deadline = self.deadline.filter(|_| self.is_whole())?;
         let half = deadline.saturating_duration_since(Instant::now()) / 2;

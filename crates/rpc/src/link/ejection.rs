@@ -1,47 +1,48 @@
-//! Keeps calls away from a replica that only fails, and lets one at a time try whether it works again.
+//! Outlier ejection: keeps calls away from a replica whose calls fail, and probes whether it works again.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// So many failures in a row eject.
+/// Number of consecutive failures that eject a replica.
 const FAILURES: u32 = 5;
-/// For how long the first time; it doubles with every probe that fails.
+/// Duration of the first ejection. It doubles with every failed probe.
 const FIRST: Duration = Duration::from_secs(1);
-/// And never longer than this.
+/// Maximum duration of an ejection.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// How the calls of one replica go.
+/// The outcomes of the calls of one replica.
 #[derive(Debug, Default)]
 pub(super) struct Ejection {
-    /// In a row.
+    /// Number of consecutive failures.
     failures: u32,
-    /// Probes that failed.
+    /// Number of failed probes.
     failed_probes: u32,
     until: Option<Instant>,
     probing: bool,
 }
 
 impl Ejection {
-    /// Whether calls are kept away.
+    /// Returns whether the replica is ejected.
     pub(super) fn is_ejected(&self) -> bool {
         self.until.is_some()
     }
 
-    /// Whether this call is the one that tries whether the replica works again.
+    /// Returns whether the current call has to probe the replica.
     pub(super) fn probe(&mut self, now: Instant) -> bool {
         let due = !self.probing && self.until.is_some_and(|until| until <= now);
         self.probing |= due;
         due
     }
 
-    /// A call was answered; true if that ends an ejection. Any answer will do: also one that began before the ejection
-    /// shows that it works.
+    /// Records a successful call, and returns whether it ended an ejection. Any response ends it, even one of a call that began
+    /// before the ejection, because it shows that the replica works.
     pub(super) fn succeeded(&mut self) -> bool {
         std::mem::take(self).is_ejected()
     }
 
-    /// A call failed; true if that ejects. Of an ejected replica only the failure of the `probe` counts.
+    /// Records a failed call, and returns whether it ejected the replica. While the replica is ejected, only
+    /// failures of probes count.
     pub(super) fn failed(&mut self, now: Instant, probe: bool) -> bool {
         if self.is_ejected() {
             if probe {
@@ -58,7 +59,7 @@ impl Ejection {
         true
     }
 
-    /// The probe ended without an answer and without a failure.
+    /// Records that the probe ended without a response and without a failure.
     pub(super) fn gave_up(&mut self) {
         self.probing = false;
     }
@@ -108,7 +109,7 @@ mod tests {
             now += pause;
             assert!(ejection.probe(now), "after {seconds} s");
             assert!(!ejection.probe(now), "a second probe at once");
-            // Calls from before the ejection say nothing new.
+            // Failures of calls that began before the ejection do not count.
             ejection.failed(now, false);
             ejection.failed(now, true);
         }

@@ -1,4 +1,4 @@
-//! The replicas of one service: who they are now, and which of them takes the next call.
+//! The replicas of one service: their discovery, and the choice of the replica for the next call.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -17,35 +17,36 @@ use super::replica::{LEAVING, Replica, ReplicaCall, ReplicaEvents, ReplicaStatus
 use super::resolve::Lookup;
 use crate::readiness::Readiness;
 
-/// How often addresses are looked up, so that new replicas get calls within seconds.
+/// Interval of address lookups, so that new replicas get calls within seconds.
 const LOOKUP_EVERY: Duration = Duration::from_secs(3);
-/// The same while there is no address at all, some that are gone are still followed, or some are about to go.
+/// Interval of address lookups while there is no address, while removed replicas are still used, or while
+/// replicas may be leaving.
 const LOOKUP_AGAIN: Duration = Duration::from_millis(500);
-/// Lost connections and the like do not make for more lookups than this.
+/// Minimum pause between lookups, which limits additional lookups after lost connections.
 const LOOKUP_PAUSE: Duration = Duration::from_millis(200);
-/// A lookup that takes longer has failed.
+/// Maximum time for a lookup.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(5);
-/// So long after the last replica was lost calls wait for one; later they fail at once.
+/// Time for which calls wait for a replica after the last one was lost. Later calls fail immediately.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// So long those of a new link wait while nothing is known.
+/// Time for which calls of a new link wait until a replica is connected or has failed.
 const FIRST: Duration = Duration::from_secs(5);
 
-/// Every replica of one service.
+/// The replicas of one service.
 #[derive(Debug)]
 pub(super) struct Pool {
     /// The service's name in certificates, metrics and messages.
     neighbour: &'static str,
     replicas: RwLock<Vec<Arc<Replica>>>,
-    /// Whose turn it is.
+    /// The number of choices made so far, which determines the pair of replicas for the next choice.
     turn: AtomicUsize,
     events: ReplicaEvents,
-    /// Until when calls wait for a replica; none while one is connected. Told again with every change.
+    /// The time until which calls wait for a replica, or `None` while one is connected. Sent again on every change of a status.
     patient_until: watch::Sender<Option<Instant>>,
 }
 
 impl Pool {
-    /// The replicas at the addresses that `lookup` gives, each asked about the service `name`. They are followed until
-    /// nobody holds a receiver of the readiness any more.
+    /// Creates a pool of the replicas at the addresses that `lookup` returns, and follows the health of the service `name` on
+    /// each. The replicas are followed until all receivers of the readiness are dropped.
     pub(super) fn open(
         neighbour: &'static str,
         name: &'static str,
@@ -79,8 +80,8 @@ impl Pool {
         self.neighbour
     }
 
-    /// The replica for one call, other than the one at `avoid` if there is a choice. None when there was none for
-    /// a while.
+    /// Returns the replica for one call, not the one at `avoid` if there is another. Waits for a while if there is none,
+    /// and then returns `None`.
     pub(super) async fn take(
         &self,
         avoid: Option<SocketAddr>,
@@ -96,22 +97,22 @@ impl Pool {
                 return Some(taken);
             }
             tokio::select! {
-                // The sender is held by the pool.
+                // The change cannot fail because the pool holds the sender.
                 _ = changed.changed() => {}
                 () = sleep_until(until.unwrap_or_else(|| Instant::now() + PATIENCE)) => return None,
             }
         }
     }
 
-    /// Whether a replica that works could take a call in the place of the one at `address`.
+    /// Returns whether another working replica could take a call instead of the one at `address`.
     pub(super) fn has_another(&self, address: SocketAddr) -> bool {
         let replicas = self.replicas.read().unwrap_or_else(PoisonError::into_inner);
         let mut others = replicas.iter().filter(|replica| replica.address != address);
         others.any(|replica| replica.load(false).is_some())
     }
 
-    /// Of two that can take a call the one with fewer open: nearly as even as asking all, and no two callers run for the
-    /// same one.
+    /// Chooses the less loaded of two usable replicas. This is nearly as even as comparing all replicas, and concurrent callers
+    /// do not all choose the same one. An ejected replica that is due for a probe is chosen before all others.
     fn choose(&self, avoid: Option<SocketAddr>, deadline: Option<Instant>) -> Option<ReplicaCall> {
         let replicas = self.replicas.read().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
@@ -136,7 +137,7 @@ impl Pool {
         if count < 2 {
             return usable_now.first()?.1.take(false, deadline);
         }
-        // Pairs take turns, so that replicas with equally many calls get the same share.
+        // The pairs take turns, so that replicas with equally many calls get the same share.
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let one = turn % count;
         let other = (one + 1 + turn / count % (count - 1)) % count;
@@ -144,7 +145,7 @@ impl Pool {
         if other.0 < one.0 { other.1 } else { one.1 }.take(false, deadline)
     }
 
-    /// Looks the addresses up, again and again.
+    /// Looks up the addresses repeatedly.
     async fn look_up(&self, name: &'static str, lookup: &Lookup, dial: &ReplicaConnector) {
         let mut members: HashMap<SocketAddr, AbortOnDropHandle<()>> = HashMap::new();
         let mut lost = self.events.lost.subscribe();
@@ -157,7 +158,7 @@ impl Pool {
                         && members.len() == addresses.len()
                         && !self.replica_statuses().contains(&ReplicaStatus::Leaving);
                 }
-                // Those that are known stay: that DNS is away says nothing of them.
+                // Known replicas are kept, because a failure of DNS says nothing about them.
                 Ok(Err(error)) => {
                     tracing::debug!(%error, "the addresses of {} cannot be looked up", self.neighbour);
                 }
@@ -177,8 +178,8 @@ impl Pool {
         }
     }
 
-    /// Follows the replicas at `addresses`, and the others until one of those is ready: where all change at once, those
-    /// that leave are still there while the new ones are being connected. What is open at the others goes on.
+    /// Follows the replicas at `addresses`. Replicas at other addresses are kept until one of these is ready, so that they can
+    /// still be used while all replicas are being replaced. Open calls on removed replicas continue.
     fn follow(
         &self,
         members: &mut HashMap<SocketAddr, AbortOnDropHandle<()>>,
@@ -216,7 +217,7 @@ impl Pool {
         }
     }
 
-    /// Tells whether the service is ready: one ready replica will do.
+    /// Reports the readiness of the service: one ready replica is enough.
     async fn tell(&self, told: &watch::Sender<Readiness>) {
         let mut changed = self.events.changed.subscribe();
         let mut measured = ReplicaGauges {
@@ -235,7 +236,7 @@ impl Pool {
                 });
             }
             let heard = if replica_statuses.contains(&ReplicaStatus::Leaving) {
-                // Then it has stayed, and is not ready.
+                // After this time, the replica counts as not ready instead of leaving.
                 timeout(LEAVING, changed.changed()).await.unwrap_or(Ok(()))
             } else {
                 changed.changed().await
@@ -269,7 +270,7 @@ impl Pool {
     }
 }
 
-/// The counts that this pool has added to the gauges: several links of a process may lead to the same neighbour.
+/// The counts that this pool has added to the gauges. Several links of a process may lead to the same service.
 #[derive(Debug)]
 struct ReplicaGauges {
     neighbour: &'static str,
@@ -307,8 +308,8 @@ impl Drop for ReplicaGauges {
     }
 }
 
-/// What callers hear; none while it is open whether a connection that was lost comes back at once, or others are in the
-/// place of those that leave.
+/// Returns the readiness for callers, or `None` while it is open: a lost connection may be reestablished at once, or other
+/// replicas may replace those that are leaving.
 fn readiness(replica_statuses: &[ReplicaStatus]) -> Option<Readiness> {
     let ready = |replica_status| {
         matches!(

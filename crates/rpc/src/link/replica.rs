@@ -1,4 +1,4 @@
-//! One replica of a service: its connection, what it says of itself, and how its calls go.
+//! One replica of a service: its connection, its reported health, and the outcomes of its calls.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,23 +14,23 @@ use super::ejection::Ejection;
 use crate::health::{self, ServiceHealth};
 use crate::readiness::Readiness;
 
-/// Who loses a connection that lasted so long tries again at once.
+/// Minimum duration of a connection after whose loss the client reconnects without a delay.
 const LASTING: Duration = Duration::from_secs(1);
-/// So long a replica that is not ready any more may be one that was told to stop: it still serves, and others come in its
-/// place. No shorter than servers go on after they were told, nor than names take to tell of others.
+/// Time for which a replica that stopped being ready may be one that shuts down: it still serves, and others are about to replace
+/// it. At least as long as servers continue to serve after they are told to stop, and as the lookup of their replacements takes.
 pub(super) const LEAVING: Duration = Duration::from_secs(5);
 
-/// One replica, for as long as its address is in the answer of the lookup.
+/// A replica, which exists as long as the lookup returns its address.
 #[derive(Debug)]
 pub(super) struct Replica {
     pub(super) address: SocketAddr,
-    /// Calls that are open there, watches apart.
+    /// Number of calls that are open on the replica, without watches.
     in_flight: AtomicUsize,
     state: Mutex<ReplicaState>,
     events: ReplicaEvents,
 }
 
-/// The state of a replica, behind its lock.
+/// The mutable state of a replica.
 #[derive(Debug)]
 struct ReplicaState {
     connection: ConnectionState,
@@ -40,32 +40,32 @@ struct ReplicaState {
 /// The state of the connection to a replica.
 #[derive(Debug)]
 enum ConnectionState {
-    /// The first is being made.
+    /// The first connection is being established.
     New,
-    /// There is none, and why the last attempt failed.
+    /// There is no connection, because the last attempt failed for this reason.
     Away(String),
-    /// It ended just now, and the next one is being made.
+    /// The connection was lost just now, and the next one is being established.
     Lost,
-    /// It stands, and the replica has said nothing on it yet.
+    /// The connection is established, and the replica has not reported its health on it yet.
     Unheard(Channel),
-    /// It stands, and the replica says that it is not ready, or nothing that is understood; since when, if it was ready
-    /// before.
+    /// The connection is established, and the replica reports that it is not ready, or does not report its health. With the
+    /// reason, and the time since when the replica is not ready if it was ready before on this connection.
     Unready(Channel, String, Option<Instant>),
-    /// It stands, and the replica is ready.
+    /// The connection is established, and the replica is ready.
     Ready(Channel),
 }
 
-/// The status of a replica, for whoever watches.
+/// The status of a replica, for the pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ReplicaStatus {
     Ready,
-    /// Ready by its own word, but it only fails.
+    /// The replica reports that it is ready, but its calls fail.
     Ejected,
     /// See [`ConnectionState::New`].
     New,
     /// See [`ConnectionState::Unready`].
     Unready(String),
-    /// The same, but it was ready a moment ago, and may only be about to stop.
+    /// The replica was ready a moment ago, and may be about to stop.
     Leaving,
     /// See [`ConnectionState::Lost`].
     Lost,
@@ -76,7 +76,7 @@ pub(super) enum ReplicaStatus {
 }
 
 impl ReplicaStatus {
-    /// Whether it could take a call, for want of a better one.
+    /// Returns whether the replica could take a call as a last resort.
     pub(super) fn is_connected(&self) -> bool {
         matches!(
             self,
@@ -85,12 +85,12 @@ impl ReplicaStatus {
     }
 }
 
-/// The events of replicas.
+/// Notifications about changes of replicas.
 #[derive(Debug, Clone)]
 pub(super) struct ReplicaEvents {
-    /// The status of some replica has changed.
+    /// The status of a replica changed.
     pub(super) changed: watch::Sender<()>,
-    /// Some connection was lost, or what is at its other end is ready no more.
+    /// A connection was lost, or its replica is no longer ready.
     pub(super) lost: watch::Sender<()>,
 }
 
@@ -107,7 +107,7 @@ impl Replica {
         })
     }
 
-    /// Keeps one connection to it, and listens there to what the service `name` says of itself.
+    /// Keeps a connection to the replica, and follows the health of the service `name` on it.
     pub(super) async fn follow(self: Arc<Self>, connector: ReplicaConnector, name: &str) {
         let mut pause = ReconnectBackoff::default();
         loop {
@@ -133,7 +133,7 @@ impl Replica {
                     ServiceHealth::Reported(Readiness::Ready | Readiness::Outdated(_)) => {
                         self.turn(ConnectionState::Ready(channel));
                     }
-                    // Not leaving: who is told to stop still answers.
+                    // The replica does not count as leaving, because a server that shuts down still responds.
                     ServiceHealth::Silent => {
                         let why = format!("{name} does not answer");
                         self.turn(ConnectionState::Unready(channel, why, None));
@@ -172,8 +172,8 @@ impl Replica {
         }
     }
 
-    /// Open calls, when it can take one more. As the last resort a replica will do that is not ready, or ejected:
-    /// it says best itself why it cannot.
+    /// Returns the number of open calls if the replica can take another call. As a last resort, a replica can be used that is not
+    /// ready or is ejected, because its response explains the failure best.
     pub(super) fn load(&self, last_resort: bool) -> Option<usize> {
         let state = self.state();
         let usable = match state.connection {
@@ -184,13 +184,13 @@ impl Replica {
         usable.then(|| self.in_flight.load(Ordering::Relaxed))
     }
 
-    /// Whether the next call has to try if this ejected replica works again; only the first who asks is told so.
+    /// Returns whether the next call has to probe this ejected replica. Only the first caller to ask gets `true`.
     pub(super) fn probe(&self, now: Instant) -> bool {
         let mut state = self.state();
         matches!(state.connection, ConnectionState::Ready(_)) && state.ejection.probe(now)
     }
 
-    /// Takes one call on, unless the connection was lost in this moment.
+    /// Begins a call on the replica, or returns `None` if the connection was lost in the meantime.
     pub(super) fn take(
         self: &Arc<Self>,
         probe: bool,
@@ -238,13 +238,13 @@ impl Replica {
     }
 }
 
-/// One call at a replica, from when it is sent until its answer ended or was given up.
+/// A call on a replica, from when it is sent until its response ended or was given up.
 #[derive(Debug)]
 pub(super) struct ReplicaCall {
     pub(super) channel: Channel,
     probe: bool,
     deadline: Option<Instant>,
-    /// How it went is told.
+    /// Whether the outcome was recorded.
     settled: bool,
     replica: Arc<Replica>,
 }
@@ -254,7 +254,7 @@ impl ReplicaCall {
         self.replica.address
     }
 
-    /// The replica answered.
+    /// Records that the replica responded.
     pub(super) fn succeeded(&mut self) {
         self.settled = true;
         let returned = self.replica.state().ejection.succeeded();
@@ -264,7 +264,7 @@ impl ReplicaCall {
         }
     }
 
-    /// It did not, or says that it cannot.
+    /// Records that the replica did not respond, or responded that it is unavailable.
     pub(super) fn failed(&mut self) {
         self.settled = true;
         let now = Instant::now();
@@ -282,7 +282,7 @@ impl Drop for ReplicaCall {
         if self.settled {
             return;
         }
-        // Nobody waits for it any more: because it took too long, or because its caller left.
+        // The call was abandoned: either its deadline passed, or its caller gave up before that.
         if self
             .deadline
             .is_some_and(|deadline| deadline <= Instant::now())
@@ -294,7 +294,7 @@ impl Drop for ReplicaCall {
     }
 }
 
-/// The wait before the next attempt: doubling from 50 ms to 1 s.
+/// The delay before the next connection attempt, doubling from 50 ms to 1 s.
 #[derive(Default)]
 struct ReconnectBackoff {
     attempts: u32,

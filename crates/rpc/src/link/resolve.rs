@@ -1,4 +1,4 @@
-//! The addresses behind a name, as they are now.
+//! Lookup of the addresses of a service.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-/// Looks the addresses of a service up.
+/// A function that looks up the addresses of a service.
 pub(super) type Lookup =
     Arc<dyn Fn() -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> + Send + Sync>;
 
-/// Asks the system: its hosts file, then DNS. A headless Service answers with every pod that is ready.
+/// Looks up addresses with the system resolver: the hosts file, then DNS. A headless Service returns every pod that is ready.
 pub(super) fn system(host: &str, port: u16) -> Lookup {
-    // As it stands in a URL, an IPv6 address has brackets.
+    // In a URL, an IPv6 address has brackets.
     let host: Arc<str> = host.trim_matches(['[', ']']).into();
     Arc::new(move || {
         let host = Arc::clone(&host);

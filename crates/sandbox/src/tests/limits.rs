@@ -1,4 +1,4 @@
-//! The kernel holds a program to its limits.
+//! Tests that the kernel enforces the limits of a program.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -52,14 +52,14 @@ async fn a_fork_bomb_stays_within_its_processes() {
     const ALLOWED: usize = 20;
     let mut case = Case::shell();
     fs::set_permissions(case.path(), fs::Permissions::from_mode(0o777)).unwrap();
-    // A shell that cannot fork ends; the first one forks before anyone is at the limit.
+    // A shell that cannot fork exits. The first shell forks before any process has reached the limit.
     let bomb = "bomb() { bomb & bomb & exec tail -f $0/log; }";
     let mut given = case.given(&format!(
         "exec 2>$0/told; {bomb}; bomb & exec tail -f $0/log"
     ));
     let mut others = tasks_of_the_user();
     if Uid::effective().is_root() {
-        // The kernel excepts root from this limit, so the bomb is somebody else's.
+        // The kernel does not apply this limit to root, so the bomb runs as another user.
         let user = ["--reuid=65533", "--clear-groups", "--", "/bin/sh"].map(str::to_owned);
         given.words.splice(0..0, user);
         case.program.path = "/usr/bin/setpriv".into();
@@ -83,6 +83,6 @@ async fn a_fork_bomb_stays_within_its_processes() {
         }
     }
     until("nothing is left", || case.running() == 0).await;
-    // The supervisor is none of them.
+    // The count does not include the supervisor.
     assert!(most <= ALLOWED + 1, "{most}");
 }

@@ -1,4 +1,4 @@
-//! Real programs, launched as they are in production.
+//! Tests with real programs, launched as in production.
 
 mod limits;
 mod sandbox;
@@ -69,7 +69,7 @@ impl Case {
         Ok(heard)
     }
 
-    /// What a script of the shell wrote; `$0` is the case's directory.
+    /// Runs a shell script and returns its output. `$0` is the case's directory.
     async fn script(&self, script: &str) -> Result<String, RunError> {
         let heard = self.run(self.given(script)).await?;
         Ok(String::from_utf8(heard.output).unwrap())
@@ -83,7 +83,7 @@ impl Case {
         }
     }
 
-    /// Processes that have the case's directory on their command line.
+    /// Returns the number of processes that have the case's directory on their command line.
     fn running(&self) -> usize {
         let marker = self.path().to_str().unwrap();
         let processes = fs::read_dir("/proc").unwrap();
@@ -94,7 +94,7 @@ impl Case {
     }
 }
 
-/// Waits until something is so.
+/// Waits until the condition is true.
 async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
@@ -241,7 +241,7 @@ async fn a_command_line_that_is_too_long_is_told_apart() {
     );
 }
 
-/// Processes and threads of the user that runs the tests.
+/// Returns the number of processes and threads of the user who runs the tests.
 fn tasks_of_the_user() -> usize {
     let user = nix::unistd::geteuid().as_raw();
     let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);

@@ -1,4 +1,4 @@
-//! A program with a sandbox reaches what the sandbox names, and nothing else.
+//! Tests that a program with a sandbox can access what the sandbox names, and nothing else.
 
 use std::fs;
 use std::net::TcpListener;

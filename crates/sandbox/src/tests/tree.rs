@@ -1,8 +1,8 @@
-//! Nothing of a program outlives its call.
+//! Tests that no process of a program outlives its call.
 
 use super::{Case, until};
 
-/// Leaves behind: a background process, one in a session of its own, and one whose parents are all gone.
+/// Script that leaves a background process, a process in its own session, and a process whose ancestors have all ended.
 const FAMILY: &str = "
     tail -f $0/log &
     setsid tail -f $0/log </dev/null >/dev/null 2>&1 &

@@ -1,4 +1,4 @@
-//! Columns of types that have no form in JSON, as the text that the server writes of their values.
+//! Reads columns whose types have no JSON form as the text that the server writes for their values.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -9,14 +9,15 @@ use sqlx::{AssertSqlSafe, Column, Executor, SqlSafeStr, Statement};
 use super::value::ValueReader;
 use wardgate_catalogue::SqlDialect;
 
-/// What the rows of the configured statement are called in the one around it.
+/// Name of the configured statement's rows in the statement that wraps it.
 const ROWS: &str = "wardgate_rows";
 
-/// `sql`, or the statement around it that gives such columns as text. To learn the types costs no round trip: a
-/// statement is prepared before its first run in any case, and stays so.
+/// Returns `sql`, or a statement that wraps it and casts columns without a JSON form to text. Determining the column
+/// types costs no extra round trip, because a statement is prepared before its first run in any case and stays
+/// prepared.
 ///
-/// Where there can be no such statement (a column is named twice, or a `WITH` that writes cannot stand inside another),
-/// it is `sql` itself.
+/// If `sql` cannot be wrapped, because two columns have the same name or because a `WITH` that writes is not allowed in
+/// a subquery, `sql` itself is returned.
 pub(super) async fn with_texts(
     connection: &mut PgConnection,
     sql: Arc<str>,
@@ -24,7 +25,7 @@ pub(super) async fn with_texts(
 ) -> Result<Arc<str>, sqlx::Error> {
     let prepared = prepare(connection, Arc::clone(&sql), types).await;
     let prepared = prepared.map_err(|error| match error {
-        // The driver looks a type up that it does not know, and may not know what it finds.
+        // The driver looks up an unknown type and may not support what it finds.
         sqlx::Error::Protocol(_) | sqlx::Error::Decode(_) | sqlx::Error::ColumnDecode { .. } => {
             sqlx::Error::TypeNotFound {
                 type_name: String::new(),
@@ -52,7 +53,8 @@ async fn prepare(
     connection.prepare_with(sql, types).await
 }
 
-/// `None` where every column has a form in JSON. The rows are materialized, so they stay in their order.
+/// Returns the wrapping statement, or `None` if every column has a JSON form. The rows are materialized, so they keep
+/// their order.
 fn around(sql: &str, columns: &[sqlx::postgres::PgColumn]) -> Option<String> {
     let is_readable =
         |column: &sqlx::postgres::PgColumn| ValueReader::of(column.type_info()).is_some();
@@ -64,7 +66,7 @@ fn around(sql: &str, columns: &[sqlx::postgres::PgColumn]) -> Option<String> {
         let separator = if position > 0 { ", " } else { "" };
         let name = SqlDialect::Postgres.identifier(column.name());
         let text = if is_readable(column) { "" } else { "::text" };
-        // Writing to a `String` does not fail.
+        // Writing to a `String` cannot fail.
         let _ = write!(around, "{separator}{ROWS}.{name}{text} AS {name}");
     }
     let _ = write!(around, " FROM {ROWS}");

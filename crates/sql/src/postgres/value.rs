@@ -1,4 +1,4 @@
-//! Values of PostgreSQL as JSON, from the binary form in which the server sends them.
+//! Converts values of PostgreSQL to JSON from their binary form.
 
 use std::fmt::Write;
 
@@ -12,30 +12,30 @@ use uuid::Uuid;
 
 use super::super::backend::{base64, date, float, single, timestamp};
 
-/// 2000-01-01T00:00:00Z, from where PostgreSQL counts, in microseconds since 1970.
+/// 2000-01-01T00:00:00Z, the epoch of PostgreSQL, in microseconds since 1970.
 const EPOCH_MICROS: i64 = 946_684_800_000_000;
 
 /// Julian day of 2000-01-01.
 const EPOCH_JULIAN_DAY: i32 = 2_451_545;
 
-/// Turns the bytes of one value that is not NULL into JSON.
+/// A function that converts the bytes of one value that is not NULL to JSON.
 type ColumnReader = fn(&[u8]) -> Result<Value, BoxDynError>;
 
-/// How the values of a type become JSON.
+/// The conversion to JSON for the values of a type.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ValueReader {
     Scalar(ColumnReader),
-    /// A list of such values, or a list of lists where the array has several dimensions.
+    /// A list of such values, or nested lists if the array has several dimensions.
     List(ColumnReader),
 }
 
 impl ValueReader {
-    /// `None` for a type that has no form in JSON but its text.
+    /// Returns the reader of a type, or `None` for a type that has no JSON form except its text.
     pub(super) fn of(kind: &PgTypeInfo) -> Option<Self> {
         if let Some(read) = scalar(kind) {
             return Some(Self::Scalar(read));
         }
-        // A type that the driver does not know has no kind either.
+        // A type that the driver does not know has no kind to inspect.
         kind.oid()?;
         match kind.kind() {
             PgTypeKind::Array(items) => scalar(items).map(Self::List),
@@ -87,8 +87,9 @@ fn unreadable() -> BoxDynError {
     "the value is not in the form of its type".into()
 }
 
-/// The elements of an array from its binary form (PostgreSQL, `array_send`): the number of dimensions, two words that
-/// are not needed, length and lower bound of each dimension, then each element behind its length, which is -1 for NULL.
+/// Reads the elements of an array from its binary form (PostgreSQL, `array_send`): the number of dimensions, two words
+/// that are not needed, the length and lower bound of each dimension, and then the length and bytes of each element. A
+/// length of -1 is NULL.
 fn list(bytes: &[u8], read: ColumnReader) -> Result<Value, BoxDynError> {
     let mut rest = bytes;
     let dimensions = take_word(&mut rest)?;
@@ -126,7 +127,7 @@ fn take_word(rest: &mut &[u8]) -> Result<i32, BoxDynError> {
     Ok(i32::from_be_bytes(*word))
 }
 
-/// Microseconds since 2000.
+/// Converts a timestamp in microseconds since 2000.
 fn instant(micros: i64, has_zone: bool) -> Result<Value, BoxDynError> {
     let micros = match micros {
         i64::MAX => return Ok(Value::from("infinity")),
@@ -137,7 +138,7 @@ fn instant(micros: i64, has_zone: bool) -> Result<Value, BoxDynError> {
     timestamp(instant, has_zone)
 }
 
-/// Days since 2000.
+/// Converts a date in days since 2000.
 fn day(days: i32) -> Result<Value, BoxDynError> {
     match days {
         i32::MAX => return Ok(Value::from("infinity")),
@@ -167,8 +168,8 @@ fn time_of_day(micros: i64) -> Result<Value, BoxDynError> {
     Ok(Value::from(shape))
 }
 
-/// The digits of a NUMERIC from its binary form: groups of four decimal digits, the weight of the first
-/// group, the sign, and how many digits follow the point (PostgreSQL, `numeric_send`).
+/// Reads the digits of a NUMERIC from its binary form: groups of four decimal digits, the weight of the first group,
+/// the sign, and the number of digits after the decimal point (PostgreSQL, `numeric_send`).
 fn numeric(bytes: &[u8]) -> Option<String> {
     let word = |at: usize| {
         Some(u16::from_be_bytes(

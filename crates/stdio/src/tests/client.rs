@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Error, Settings, TokenSource, run};
 
-/// Longer than anything takes, on a machine that is busy building.
+/// Timeout that is longer than any operation takes on a busy machine.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) struct Client {
@@ -50,20 +50,20 @@ impl Client {
         writeln!(input, "{line}").unwrap();
     }
 
-    /// The next line.
+    /// Returns the next line.
     pub(super) async fn hear(&mut self) -> Value {
         let line = tokio::time::timeout(PATIENCE, self.lines.recv()).await;
         let line = line.expect("a line").expect("the bridge still talks");
         serde_json::from_str(&line).unwrap()
     }
 
-    /// Says a request, and gives what comes next.
+    /// Sends a request and returns the next line.
     pub(super) async fn ask(&mut self, line: &str) -> Value {
         self.say(line);
         self.hear().await
     }
 
-    /// The message of the error that comes next.
+    /// Sends a request and returns the message of the error that follows.
     pub(super) async fn fault(&mut self, line: &str) -> String {
         let answer = self.ask(line).await;
         let message = answer["error"]["message"].as_str();
@@ -74,7 +74,7 @@ impl Client {
         self.input = None;
     }
 
-    /// How the bridge ended, and what it still said.
+    /// Waits for the end of the bridge. Returns its result and the remaining output.
     pub(super) async fn end(&mut self) -> (Result<(), Error>, Vec<Value>) {
         let ended = tokio::time::timeout(PATIENCE, &mut self.bridge).await;
         let ended = ended.expect("the bridge ends").unwrap();

@@ -48,7 +48,7 @@ async fn what_is_no_answer_is_an_error() {
         let fault = client.fault(&modern(1, method, "")).await;
         assert!(fault.contains(told), "{method}: {fault}");
     }
-    // Passed on, whoever it is for; but the request has an end.
+    // A response with another id is forwarded, but the request is answered too.
     assert_eq!(client.ask(&modern(1, "other", "")).await["id"], 77);
     assert_eq!(client.hear().await["id"], 1);
 }
@@ -119,7 +119,7 @@ async fn when_it_is_stopped_every_request_ends() {
 async fn a_line_without_end_ends_the_bridge() {
     let server = Server::start(|arrived| async move { arrived.result("{}") }.boxed()).await;
     let mut client = Client::of(&server.url, TokenSource::None);
-    // From here on it reads, whatever this thread does.
+    // This response shows that the bridge is reading.
     client.ask(&legacy(1, "ping")).await;
     let line = format!(r#"{{"id":1,"method":"{}"}}"#, "x".repeat(MAX_MESSAGE_BYTES));
     client.say(&line);

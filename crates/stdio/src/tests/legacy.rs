@@ -13,7 +13,7 @@ use crate::TokenSource;
 
 const CHANGED: &str = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
 
-/// A gateway that keeps sessions; `other` answers what is none of its everyday work.
+/// Starts a gateway that keeps sessions. `other` answers the requests that the gateway does not handle itself.
 async fn keeping<F>(version: &'static str, other: F) -> Server
 where
     F: Fn(ReceivedRequest) -> BoxFuture<'static, Response> + Send + Sync + 'static,
@@ -115,7 +115,7 @@ async fn what_the_gateway_asks_in_the_middle_of_a_call_the_client_answers() {
         async move {
             match arrived.rpc_method() {
                 "tools/call" => {
-                    // What a proxy does to a connection that is quiet: the answer comes on another stream.
+                    // Simulates a proxy that closes an idle connection: the response arrives on another stream.
                     events(
                         "id: a\nretry: 1\ndata: {\"jsonrpc\":\"2.0\",\"id\":\"e\",\"method\":\"elicitation/create\",\"params\":{}}\n\n",
                     )

@@ -1,4 +1,4 @@
-//! A client on one side, a scripted gateway on the other.
+//! Tests with a client on one side and a scripted gateway on the other.
 
 mod client;
 mod endings;

@@ -14,7 +14,7 @@ async fn a_request_is_one_post_with_its_headers_and_the_answer_one_line() {
                     r#"{"tools":[{"name":"naïve","inputSchema":{"properties":{"ward":{"type":"string","x-mcp-header":"Ward"}}}}]}"#,
                 );
             }
-            // Laid out over lines, as a server may.
+            // The JSON spans several lines, which a server may send.
             json(&format!("{{\n \"jsonrpc\": \"2.0\",\r\n \"id\": {},\n \"result\": {{\"n\": 1.10}}}}", arrived.body["id"]))
         }
         .boxed()
@@ -89,7 +89,7 @@ async fn a_cancelled_request_is_dropped_and_never_answered() {
             if arrived.rpc_method() == "ping" {
                 return arrived.result("{}");
             }
-            // Dropped with the connection.
+            // The value is dropped together with the connection.
             let _gone = DropSignal(gone);
             futures::future::pending().await
         }
@@ -104,7 +104,7 @@ async fn a_cancelled_request_is_dropped_and_never_answered() {
         r#"{"requestId":7}"#,
     ));
     was_dropped.recv().await.unwrap();
-    // Its id is free again.
+    // The id can be used again.
     assert_eq!(
         client.ask(&modern(7, "ping", "")).await["result"],
         json!({})
@@ -115,7 +115,7 @@ async fn a_cancelled_request_is_dropped_and_never_answered() {
     assert!(rest.is_empty(), "{rest:?}");
 }
 
-/// Sends a signal when it is dropped.
+/// A value that sends a signal when it is dropped.
 struct DropSignal(tokio::sync::mpsc::UnboundedSender<()>);
 
 impl Drop for DropSignal {
@@ -144,7 +144,7 @@ async fn an_id_is_free_when_its_answer_is_there_and_taken_until_then() {
         async move {
             match arrived.rpc_method() {
                 "hold" => futures::future::pending().await,
-                // It is answered, but does not end its stream.
+                // The request is answered, but its stream does not end.
                 "linger" => open_events("data: {\"id\":1,\"result\":{}}\n\n"),
                 _ => arrived.result("{}"),
             }

@@ -1,4 +1,4 @@
-//! A gateway that does what a test says.
+//! A gateway that answers as a test specifies.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use super::client::PATIENCE;
 pub(super) struct ReceivedRequest {
     pub(super) method: Method,
     pub(super) headers: HeaderMap,
-    /// The body as JSON; null without one.
+    /// The body as JSON, or null if there is none.
     pub(super) body: Value,
 }
 
@@ -35,7 +35,7 @@ impl ReceivedRequest {
         self.body["method"].as_str().unwrap_or_default()
     }
 
-    /// The result of what arrived, as JSON.
+    /// Returns a response with this result, given as JSON.
     pub(super) fn result(&self, result: &str) -> Response {
         json(&format!(
             r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#,
@@ -77,13 +77,13 @@ impl Server {
         }
     }
 
-    /// The next that arrives.
+    /// Returns the next request.
     pub(super) async fn arrival(&mut self) -> ReceivedRequest {
         let arrived = tokio::time::timeout(PATIENCE, self.arrivals.recv()).await;
         arrived.expect("something arrives").unwrap()
     }
 
-    /// The next of this HTTP method.
+    /// Returns the next request with this HTTP method.
     pub(super) async fn arrival_by(&mut self, method: &Method) -> ReceivedRequest {
         loop {
             let arrived = self.arrival().await;
@@ -102,12 +102,12 @@ pub(super) fn json(text: &str) -> Response {
         .into_response()
 }
 
-/// Events, and then the end of the stream.
+/// Returns a response with these events, after which the stream ends.
 pub(super) fn events(events: &str) -> Response {
     stream(Body::from(events.to_owned()))
 }
 
-/// Events, and then nothing more, without an end.
+/// Returns a response with these events, after which the stream stays open.
 pub(super) fn open_events(events: &str) -> Response {
     let events = Bytes::from(events.to_owned());
     let first = futures::stream::once(async { Ok::<_, std::io::Error>(events) });

@@ -1,4 +1,4 @@
-//! How connections to a server are opened: with a password that may be replaced at any time.
+//! Opening of PostgreSQL connections, with a password that may be replaced at any time.
 
 use std::fmt;
 use std::io;
@@ -9,11 +9,11 @@ use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use sqlx::{ConnectOptions, PgPool, Postgres, Transaction};
 
-/// `invalid_password`: the server does not take the password of the role.
+/// The error code `invalid_password`: the server refuses the password of the role.
 const INVALID_PASSWORD: &str = "28P01";
 
-/// A server, and how to connect to it; cheap to clone. Whoever connects does it by this, so that a password that was
-/// replaced in its file is found by all.
+/// A PostgreSQL server and the options to connect to it. Cheap to clone. All connections are opened through this type,
+/// so that a password that was replaced in its file is used by all of them.
 #[derive(Clone)]
 pub struct PostgresServer {
     options: PgConnectOptions,
@@ -30,7 +30,7 @@ impl PostgresServer {
         &self.options
     }
 
-    /// Opens one connection, with what `adjust` makes of the options.
+    /// Opens one connection with the options that `adjust` returns.
     pub async fn connect(
         &self,
         adjust: impl FnOnce(PgConnectOptions) -> PgConnectOptions,
@@ -51,7 +51,7 @@ impl PostgresServer {
         }
     }
 
-    /// A pool that opens its connections as `pool` says, with what `adjust` makes of the options.
+    /// Creates a pool that opens its connections as `pool` configures, with the options that `adjust` returns.
     pub fn pool(
         &self,
         pool: PgPoolOptions,
@@ -72,7 +72,7 @@ impl PostgresServer {
     }
 }
 
-/// Connections of one kind; cheap to clone.
+/// A pool of connections with the same options. Cheap to clone.
 #[derive(Clone)]
 pub struct PostgresPool {
     pool: PgPool,
@@ -82,23 +82,24 @@ pub struct PostgresPool {
 struct PoolPassword {
     file: Arc<PasswordFile>,
     options: PgConnectOptions,
-    /// The password that the pool opens connections with.
+    /// The password with which the pool opens connections.
     used: Mutex<Option<Arc<str>>>,
 }
 
 impl PostgresPool {
-    /// A connection, opened where none lies unused.
+    /// Returns an idle connection, or opens one.
     pub async fn acquire(&self) -> Result<PoolConnection<Postgres>, sqlx::Error> {
-        // On the heap, as below: what opens a connection is large, and whoever asks for one would hold it within its own.
+        // The future is boxed, here and below, because that of opening a connection is large and would be part of every
+        // caller's future.
         Box::pin(self.open(|| self.pool.acquire())).await
     }
 
-    /// A transaction on such a connection.
+    /// Begins a transaction on a connection of the pool.
     pub async fn begin(&self) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
         Box::pin(self.open(|| self.pool.begin())).await
     }
 
-    /// A transaction that `statement` begins.
+    /// Begins a transaction with `statement`.
     pub async fn begin_with(
         &self,
         statement: &'static str,
@@ -126,7 +127,7 @@ impl PostgresPool {
 }
 
 impl fmt::Debug for PostgresPool {
-    /// Without its options, which hold a password.
+    /// Formats the pool without its options, which hold a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresPool")
             .field("connections", &self.pool.size())
@@ -135,7 +136,7 @@ impl fmt::Debug for PostgresPool {
 }
 
 impl PoolPassword {
-    /// Lets the pool open connections with the current password, which is returned.
+    /// Configures the pool to open connections with the current password, and returns that password.
     fn give_to(&self, pool: &PgPool) -> Result<Arc<str>, PasswordError> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         let current = self.file.current()?;
@@ -154,7 +155,7 @@ fn is_refused_password(error: &sqlx::Error) -> bool {
     code.as_deref() == Some(INVALID_PASSWORD)
 }
 
-/// Why there is no password that the server takes.
+/// The reason why there is no password that the server accepts.
 #[derive(Debug, thiserror::Error)]
 enum PasswordError {
     #[error("the password in {} cannot be read: {source}", .path.display())]
@@ -169,8 +170,9 @@ impl From<PasswordError> for sqlx::Error {
     }
 }
 
-/// The file that holds the password of a role. It is read for the first connection, and again when the server refuses what
-/// was read: so the file may be replaced before or after the role's password, and until then the old one is used.
+/// The file that holds the password of a role. It is read for the first connection, and again when the server refuses
+/// the password that was read. So the file may be replaced before or after the password of the role is changed, and
+/// until then the old password is used.
 struct PasswordFile {
     path: PathBuf,
     current: Mutex<Option<Arc<str>>>,
@@ -184,7 +186,7 @@ impl PasswordFile {
         }
     }
 
-    /// The password that was read last.
+    /// Returns the password that was read last, and reads the file if there is none.
     fn current(&self) -> Result<Arc<str>, PasswordError> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(password) = &*current {
@@ -195,8 +197,8 @@ impl PasswordFile {
         Ok(password)
     }
 
-    /// The password that the file holds now, after the server refused the one that was `used`; an error where that is the
-    /// same.
+    /// Reads the file again after the server refused the password `used`, and returns the new password. Returns an
+    /// error if the password is the same.
     fn replacement(&self, used: &str, refusal: sqlx::Error) -> Result<Arc<str>, PasswordError> {
         let password = self.read()?;
         if *password == *used {
@@ -210,8 +212,8 @@ impl PasswordFile {
         Ok(password)
     }
 
-    /// The text of the file without the white space at its end. Read where it is needed: a mounted secret is in memory,
-    /// and it is read once for each replacement.
+    /// Reads the file without the white space at its end. The blocking read is acceptable, because a mounted secret is
+    /// in memory and is read once for each replacement.
     fn read(&self) -> Result<Arc<str>, PasswordError> {
         let text = std::fs::read_to_string(&self.path);
         let text = text.map_err(|source| PasswordError::Unreadable {

@@ -1,4 +1,4 @@
-//! Pools, with a server that falls silent, and with passwords that are replaced.
+//! Tests of pools, with a server that stops responding and with passwords that are replaced.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,8 +13,7 @@ use sqlx::postgres::PgConnectOptions;
 use super::*;
 use crate::{Address, is_busy};
 
-/// A way to the server on which connections can fall silent, as when its machine is lost: nothing comes any more, and
-/// nobody says so.
+/// A proxy to the server whose connections can stop transferring data without being closed, as after a failure of the host.
 struct Way {
     port: u16,
     silenced: Arc<AtomicUsize>,
@@ -42,7 +41,7 @@ impl Way {
         Self { port, silenced }
     }
 
-    /// Nothing more comes on the connections that there are.
+    /// Stops the transfer of data on all current connections.
     fn silence(&self) {
         self.silenced.fetch_add(1, Ordering::SeqCst);
     }
@@ -77,7 +76,7 @@ async fn connections_whose_server_fell_silent_hold_no_place() {
     let (mut used, unused) = (first.unwrap(), second.unwrap());
     drop(unused);
     way.silence();
-    // One with a statement that nobody waits for any more, one that lies unused.
+    // One connection has a statement whose caller gave up, and another is idle.
     let asked = timeout(Duration::from_millis(100), used.ping()).await;
     assert!(asked.is_err(), "nothing comes any more");
     drop(used);
@@ -86,7 +85,7 @@ async fn connections_whose_server_fell_silent_hold_no_place() {
     }
 }
 
-/// How a service is configured to connect as `role`.
+/// Returns the server as a service is configured to connect to it as `role`.
 fn server_of(role: &PasswordRole) -> PostgresServer {
     let settings = DatabaseSettings {
         password_file: Some(role.password_file()),
@@ -98,8 +97,8 @@ fn server_of(role: &PasswordRole) -> PostgresServer {
     }
 }
 
-/// A pool that asks every connection before it is used: the pools of the services trust one that was used a moment ago,
-/// and repeat what they did on it where the server ended it since.
+/// Returns a pool that pings every connection before it is used. The pools of the services trust a recently used
+/// connection, and repeat an operation if the server has ended the connection since.
 fn pool_of(server: &PostgresServer) -> PostgresPool {
     let pool = PgPoolOptions::new().acquire_timeout(Duration::from_mins(1));
     server.pool(pool, |options| options)
@@ -125,7 +124,7 @@ async fn a_password_is_replaced_while_connections_are_opened() {
     };
     connect().await;
 
-    // The file first: what it held before is used as long as the server takes it.
+    // The file is replaced first: the old password is used as long as the server accepts it.
     role.write("second");
     assert!(role.disconnect().await > 0);
     connect().await;
@@ -133,7 +132,7 @@ async fn a_password_is_replaced_while_connections_are_opened() {
     role.disconnect().await;
     connect().await;
 
-    // The role first: connections that there are go on.
+    // The role is changed first: existing connections continue to work.
     let mut open = pool.acquire().await.unwrap();
     role.alter("third").await;
     open.ping().await.unwrap();

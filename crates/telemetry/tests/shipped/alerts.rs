@@ -1,13 +1,13 @@
-//! Alert rules of Prometheus: what a person should look at, and what they will find.
+//! Prometheus alert rules, with explanations for operators.
 
 struct Alert {
     name: &'static str,
     severity: &'static str,
-    /// How long it has to be so.
+    /// How long the condition must hold.
     lasting: &'static str,
     expression: &'static str,
     summary: &'static str,
-    /// What it means, and what to do.
+    /// What the alert means, and what to do.
     description: &'static str,
 }
 
@@ -206,13 +206,13 @@ const ALERTS: &[Alert] = &[
     },
 ];
 
-/// All expressions.
+/// Returns the expressions of all alerts.
 pub(crate) fn expressions() -> Vec<String> {
     let of = |alert: &Alert| alert.expression.to_owned();
     ALERTS.iter().map(of).collect()
 }
 
-/// The file of rules.
+/// Returns the file of rules.
 pub(crate) fn rules() -> String {
     let rules: Vec<_> = ALERTS.iter().map(rule).collect();
     format!(
@@ -221,7 +221,7 @@ pub(crate) fn rules() -> String {
     )
 }
 
-/// The page of the alerts, to which each rule leads.
+/// Returns the page that documents the alerts. Each rule links to it.
 pub(crate) fn page() -> String {
     let mut page = String::from(
         "# Alerts\n\nThis page is made by `make dashboards`, from the rules that the Helm chart brings \
@@ -245,7 +245,7 @@ pub(crate) fn page() -> String {
 }
 
 fn rule(alert: &Alert) -> String {
-    // Strings of JSON are strings of YAML.
+    // A JSON string is also a YAML string.
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
     format!(
         "      - alert: {}\n        expr: {}\n        for: {}\n        labels: {{ severity: {} }}\n        annotations:\n          summary: {}\n          description: {}\n          runbook_url: \"RUNBOOK_URL#{}\"\n",

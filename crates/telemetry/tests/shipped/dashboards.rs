@@ -1,24 +1,24 @@
-//! Two Grafana dashboards: what matters first, and everything there is.
+//! Two Grafana dashboards: an overview, and one with all metrics.
 
 use serde_json::{Value, json};
 
 use crate::metrics::{Kind, Metric};
 
-/// Labels of a scrape rather than of what is measured.
+/// Labels that are added by the scrape.
 const OF_SCRAPE: &str = "instance, pod, container, endpoint, job, namespace";
-/// Whose metrics are shown; everybody's where there are no namespaces.
+/// The selector of the namespace, which matches everything if there are no namespaces.
 const OURS: &str = r#"namespace=~"$namespace""#;
 
-/// One graph.
+/// A graph of the overview.
 struct Graph {
     title: &'static str,
     about: &'static str,
     unit: &'static str,
-    /// Expression and legend; `OURS` stands for the selector of the dashboard's variables.
+    /// Expressions and legends. `OURS` in an expression is replaced with the selector of the dashboard's variables.
     lines: &'static [(&'static str, &'static str)],
 }
 
-/// Rows of the first dashboard: heading and graphs.
+/// The rows of the overview: headings and graphs.
 const OVERVIEW: &[(&str, &[Graph])] = &[
     (
         "Calls of tools",
@@ -360,14 +360,14 @@ const OVERVIEW: &[(&str, &[Graph])] = &[
     ),
 ];
 
-/// The expressions of the first dashboard.
+/// Returns the expressions of the overview.
 pub(crate) fn overview_expressions() -> Vec<String> {
     let graphs = OVERVIEW.iter().flat_map(|(_, graphs)| *graphs);
     let lines = graphs.flat_map(|graph| graph.lines);
     lines.map(|(expression, _)| of_ours(expression)).collect()
 }
 
-/// What matters first.
+/// Returns the overview dashboard.
 pub(crate) fn overview() -> String {
     let mut grid = Grid::default();
     for (heading, graphs) in OVERVIEW {
@@ -382,7 +382,7 @@ pub(crate) fn overview() -> String {
     dashboard("wardgate-overview", "Wardgate", &grid.panels)
 }
 
-/// A panel for each metric.
+/// Returns the dashboard with a panel for each metric.
 pub(crate) fn everything(metrics: &[Metric]) -> String {
     let mut grid = Grid::default();
     let mut section = "";
@@ -431,7 +431,7 @@ fn of_ours(expression: &str) -> String {
     expression.replace("OURS", OURS)
 }
 
-/// Panels, three in a line.
+/// A grid of panels, three in a row.
 #[derive(Default)]
 struct Grid {
     panels: Vec<Value>,
@@ -458,7 +458,7 @@ impl Grid {
             .into_iter()
             .zip('A'..='Z')
             .map(|((expression, legend), reference)| {
-                // Only buckets have them.
+                // Only buckets have exemplars.
                 let has_exemplars = expression.contains("_bucket{");
                 json!({ "refId": reference, "expr": expression, "legendFormat": legend, "exemplar": has_exemplars })
             })
@@ -486,7 +486,7 @@ impl Grid {
     }
 }
 
-/// A dashboard with a panel on each line, so that changes can be read.
+/// Formats a dashboard with one panel per line, so that diffs are readable.
 fn dashboard(uid: &str, title: &str, panels: &[Value]) -> String {
     let variables = json!([
         { "name": "datasource", "type": "datasource", "query": "prometheus" },

@@ -1,6 +1,7 @@
-//! Names in `PromQL`.
+//! Metric names in `PromQL` expressions.
 
-/// The metrics that `expression` asks for. Ours are always written with a selector, so that is what they are known by.
+/// Returns the metrics in `expression`. A name counts as a metric if a selector follows it, as it always does in our
+/// expressions.
 pub(crate) fn metrics_of(expression: &str) -> Vec<String> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
     let named = expression.match_indices('{').map(|(at, _)| {

@@ -1,5 +1,4 @@
-//! The dashboards and alert rules that the chart ships, and the page of the metrics, are made here, from the names that the
-//! services measure by.
+//! Generates the dashboards and alert rules of the chart and the page of the metrics from the names of the metrics.
 //!
 //! ```text
 //!  src/names.rs ──▶ metrics ─┬─▶ dashboards ──▶ deploy/helm/wardgate/dashboards/*.json
@@ -7,7 +6,7 @@
 //!                            └─▶ page ────────▶ docs/src/reference/metrics.md
 //! ```
 //!
-//! `make dashboards` writes them; without it the tests compare.
+//! `make dashboards` writes the files; otherwise the tests compare them.
 
 mod alerts;
 mod dashboards;
@@ -19,14 +18,14 @@ use std::path::PathBuf;
 
 use metrics::{Kind, Metric};
 
-/// Set by who wants them written anew.
+/// The environment variable that makes the tests write the files.
 const WRITE: &str = "WARDGATE_WRITE_DASHBOARDS";
 
 fn chart() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../deploy/helm/wardgate")
 }
 
-/// Path below the chart, and text.
+/// Returns the generated files: their paths below the chart, and their texts.
 fn made(metrics: &[Metric]) -> Vec<(&'static str, String)> {
     vec![
         ("dashboards/overview.json", dashboards::overview()),
@@ -52,7 +51,7 @@ fn what_the_chart_ships_is_what_is_made_of_the_names() {
             std::fs::write(&path, text).unwrap();
         } else {
             let shipped = std::fs::read_to_string(&path).unwrap_or_default();
-            // The order of members is the library's affair.
+            // The library does not guarantee the order of members.
             let same = match path.extension().unwrap().to_str() {
                 Some("json") => {
                     let read = |text| serde_json::from_str::<serde_json::Value>(text).ok();
@@ -105,7 +104,7 @@ fn every_name_says_what_it_measures_and_counters_are_totals() {
     for metric in metrics {
         assert!(!metric.about.is_empty(), "{} says nothing", metric.name);
         let is_total = metric.name.ends_with("_total");
-        // OpenMetrics knows no other counters.
+        // In `OpenMetrics` the names of all counters end with `_total`, and no others do.
         assert_eq!(is_total, metric.kind == Kind::Counter, "{}", metric.name);
     }
 }

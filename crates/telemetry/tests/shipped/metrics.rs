@@ -1,13 +1,13 @@
-//! The metrics there are, as `names.rs` describes them: each constant's comment begins with its kind.
+//! The metrics in `names.rs`. The comment of each of their constants begins with the kind of the metric.
 
-/// One metric.
+/// A metric.
 pub(crate) struct Metric {
-    /// As Prometheus has it.
+    /// The name in Prometheus.
     pub(crate) name: String,
     pub(crate) kind: Kind,
-    /// What it measures.
+    /// What the metric measures.
     pub(crate) about: String,
-    /// Heading it stands under.
+    /// The heading of the metric's section.
     pub(crate) section: String,
 }
 
@@ -19,7 +19,7 @@ pub(crate) enum Kind {
 }
 
 impl Metric {
-    /// What Prometheus stores of it.
+    /// Returns the names of the series that Prometheus stores.
     pub(crate) fn series(&self) -> Vec<String> {
         match self.kind {
             Kind::Counter | Kind::Gauge { .. } => vec![self.name.clone()],
@@ -32,11 +32,11 @@ impl Metric {
 
 const NAMES: &str = include_str!("../../src/names.rs");
 
-/// All of them, in the order of `names.rs`.
+/// Returns all metrics, in the order of `names.rs`.
 pub(crate) fn all() -> Vec<Metric> {
     let mut metrics = Vec::new();
     let (mut section, mut comment) = (String::new(), String::new());
-    // Over two lines where it is long.
+    // A long declaration spans two lines.
     for line in NAMES.replace(" =\n    \"", " = \"").lines() {
         if let Some(heading) = line.strip_prefix("// === ") {
             heading.trim_end_matches(" ===").clone_into(&mut section);
@@ -67,7 +67,7 @@ pub(crate) fn all() -> Vec<Metric> {
     metrics
 }
 
-/// reference/metrics.md of the book.
+/// Returns the page `reference/metrics.md` of the book.
 pub(crate) fn page(metrics: &[Metric]) -> String {
     let mut page = String::from(
         "# Metrics\n\nThis page is generated from `crates/telemetry/src/names.rs` by `make dashboards`. Each service serves its \

@@ -1,4 +1,4 @@
-//! A record in memory that acknowledges when it is told to.
+//! A fake audit service with its records in memory, which acknowledges appends as the test configures it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -23,73 +23,73 @@ use wardgate_rpc::{Peer, Readiness, Service};
 use super::{LIMIT, failure};
 use crate::Log;
 
-/// What becomes of an append.
+/// The result of an append.
 pub enum AppendBehavior {
-    /// Stored and acknowledged.
+    /// The record is stored and acknowledged.
     Keep,
-    /// Stored and acknowledged, once this has happened.
+    /// The record is stored and acknowledged after the future completes.
     KeepAfter(BoxFuture<'static, ()>),
-    /// Not stored.
+    /// The append fails and nothing is stored.
     Fail,
-    /// Not stored, which it says after so long.
+    /// The append fails after this delay and nothing is stored.
     FailAfter(Duration),
-    /// No answer ever.
+    /// The append never completes.
     Hang,
     /// The service panics.
     Panic,
 }
 
 impl AppendBehavior {
-    /// Stored and acknowledged, once released.
+    /// Returns a behavior that stores and acknowledges once `released` receives.
     pub fn hold(released: oneshot::Receiver<()>) -> Self {
         Self::KeepAfter(released.map(|released| released.expect("released")).boxed())
     }
 }
 
-/// One append as it was asked for.
+/// One append request.
 #[derive(Debug, Clone)]
 pub struct AppendAttempt {
-    /// What to append.
+    /// The record to append.
     pub record: Record,
-    /// Whether it may have been appended before.
+    /// Whether the record may have been appended before.
     pub retry: bool,
 }
 
-/// A record in memory, for one service that writes to it.
+/// A fake audit service for one writer.
 pub struct FakeAudit {
     writer: Peer,
-    /// Appends of everything but refusals.
+    /// Appends of all records except refusals.
     pub attempts: Log<AppendAttempt>,
     /// Appends of refusals.
     pub refusal_attempts: Log<AppendAttempt>,
-    /// Calls that may write, before they ran.
+    /// Stored intents of calls that may write.
     pub intents: Log<CallFacts>,
-    /// What became of calls.
+    /// Stored outcomes of calls.
     pub outcomes: Log<Outcome>,
-    /// What was refused, counted.
+    /// Stored counts of refusals.
     pub refusals: Log<Refusals>,
-    /// Looks into conversations, and changes of them.
+    /// Stored reads and changes of conversations.
     pub accesses: Log<MemoryAccess>,
-    /// Calls that a tool-runner ran.
+    /// Stored executions of a tool-runner.
     pub executions: Log<CallFacts>,
-    /// What operators changed.
+    /// Stored changes by operators.
     pub changes: Log<AdminChange>,
-    /// Whether it says that it can work.
+    /// The readiness that the service announces.
     pub readiness: watch::Sender<Readiness>,
     next: Mutex<VecDeque<AppendBehavior>>,
-    /// Every append fails, after so long.
+    /// Delay after which every append fails, or `None` if appends work.
     down: Mutex<Option<Duration>>,
     sequence: Mutex<u64>,
-    /// What it answers queries from.
+    /// The records that queries return.
     held: Mutex<Vec<Value>>,
-    /// What it answers who counts calls; none: nothing.
+    /// The counts that `count_calls` returns, or `None` if it fails.
     counts: Mutex<Option<Vec<u64>>>,
-    /// What was asked of those who count calls.
+    /// The requests of `count_calls`.
     pub counted: Log<pb::CountCallsRequest>,
 }
 
 impl FakeAudit {
-    /// An empty record that `writer` writes to.
+    /// Creates an empty service that `writer` writes to.
     pub fn new(writer: Peer) -> Arc<Self> {
         Arc::new(Self {
             writer,
@@ -111,7 +111,7 @@ impl FakeAudit {
         })
     }
 
-    /// Its writer's link to it.
+    /// Returns the link of the writer to this service.
     pub fn link(self: &Arc<Self>) -> LinkedService<LocalAudit> {
         let service = Service {
             server: AuditServiceServer::from_arc(Arc::clone(self)),
@@ -121,47 +121,47 @@ impl FakeAudit {
         link::local(service, self.writer)
     }
 
-    /// Its writer's client.
+    /// Returns the client of the writer.
     pub fn client(self: &Arc<Self>) -> AuditClient {
         AuditClient::new(self.link().link, LIMIT)
     }
 
-    /// What becomes of the next intents, outcomes, executions and changes; later ones are kept.
+    /// Sets the results of the next appends except refusals. Later appends are stored.
     pub fn next(&self, appends: impl IntoIterator<Item = AppendBehavior>) {
         self.next.lock().unwrap().extend(appends);
     }
 
-    /// From now on every append fails.
+    /// Makes every append fail from now on.
     pub fn fails(&self) {
         self.fails_after(Duration::ZERO);
     }
 
-    /// From now on every append fails, after so long.
+    /// Makes every append fail after this delay from now on.
     pub fn fails_after(&self, after: Duration) {
         *self.down.lock().unwrap() = Some(after);
     }
 
-    /// Appends succeed again.
+    /// Makes appends succeed again.
     pub fn recovers(&self) {
         *self.down.lock().unwrap() = None;
     }
 
-    /// It has this record, besides what is appended.
+    /// Adds a record that queries return, besides those appended.
     pub fn holds(&self, record: Value) {
         self.held.lock().unwrap().push(record);
     }
 
-    /// From now on it has so many calls on record, for each selection; none: it does not say.
+    /// Sets the counts that `count_calls` returns for the selections of a request, or makes it fail with `None`.
     pub fn counts(&self, counts: Option<Vec<u64>>) {
         *self.counts.lock().unwrap() = counts;
     }
 
-    /// Waits for the first outcome.
+    /// Waits for the first outcome, and returns it.
     pub async fn outcome(&self) -> Outcome {
         self.outcomes.reaches(1).await.swap_remove(0)
     }
 
-    /// What operators did, and whether it failed.
+    /// Returns the actions of operators, and whether each failed.
     pub fn actions(&self) -> Vec<(String, bool)> {
         let changes = self.changes.all().into_iter();
         changes
@@ -214,7 +214,7 @@ impl FakeAudit {
     }
 }
 
-/// What the writer in its process calls.
+/// The appender that a writer in the same process calls.
 struct LocalAppender(Arc<FakeAudit>);
 
 impl RecordAppender for LocalAppender {
@@ -272,7 +272,7 @@ impl AuditService for FakeAudit {
 
     type QueryStream = BoxStream<'static, Result<pb::QueryResponse, Status>>;
 
-    /// Newest first, by sequence and subject alone.
+    /// Returns the records newest first, filtered by sequence number and subject only.
     async fn query(
         &self,
         request: Request<pb::QueryRequest>,
@@ -376,5 +376,5 @@ impl AuditService for FakeAudit {
     }
 }
 
-/// The fake's word to operators.
+/// The message of the methods for operators, which the fake does not implement.
 const NO_OPERATOR: &str = "the fake knows no operators";

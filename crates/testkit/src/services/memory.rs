@@ -1,4 +1,4 @@
-//! A memory that keeps what it is given, and shows of tools what it is told to.
+//! A fake memory service that keeps conversations in memory and withholds tool results if the test says so.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -17,25 +17,25 @@ use wardgate_rpc::{Peer, Readiness, Service};
 use super::failure;
 use crate::{Log, caller_of};
 
-/// Conversations on one page of a list.
+/// Number of conversations on one page of a list.
 const PAGE: usize = 2;
-/// Messages on one page of a conversation.
+/// Number of messages on one page of a conversation.
 const MESSAGES: usize = 3;
 
-/// A memory service in memory.
+/// A fake memory service.
 pub struct FakeMemory {
-    /// Which methods were called.
+    /// The names of the called methods.
     pub asked: Log<&'static str>,
-    /// What was added.
+    /// The requests that added messages.
     pub added: Log<pb::AddMessagesRequest>,
-    /// Which watches were told that they have begun.
+    /// One entry for each watch that has been confirmed.
     pub watches: Log<()>,
-    /// Whether it says that it can work.
+    /// The readiness that the service announces.
     pub readiness: watch::Sender<Readiness>,
     next: Mutex<VecDeque<ErrorReason>>,
     withholds: Mutex<bool>,
     kept: Mutex<BTreeMap<(String, String), StoredConversation>>,
-    /// By subject and session, which conversations.
+    /// The subject, session and conversation ID of each subscription.
     subscribed: Mutex<BTreeSet<(String, Vec<u8>, String)>>,
     changes: Mutex<broadcast::Sender<pb::WatchConversationsResponse>>,
     ambient: Ambient,
@@ -49,7 +49,7 @@ struct StoredConversation {
 }
 
 impl FakeMemory {
-    /// A memory service without conversations, with the time of `ambient`.
+    /// Creates a service without conversations, with the time of `ambient`.
     pub fn new(ambient: Ambient) -> Arc<Self> {
         Arc::new(Self {
             asked: Log::default(),
@@ -65,7 +65,7 @@ impl FakeMemory {
         })
     }
 
-    /// The gateway's link to it.
+    /// Returns the link of the gateway to this service.
     pub fn link(self: &Arc<Self>) -> LinkedService {
         let service = Service {
             server: MemoryServiceServer::from_arc(Arc::clone(self)),
@@ -75,17 +75,17 @@ impl FakeMemory {
         link::local(service, Peer::Gateway)
     }
 
-    /// The next requests fail so.
+    /// Makes the next requests fail for these reasons.
     pub fn fails(&self, reasons: impl IntoIterator<Item = ErrorReason>) {
         self.next.lock().unwrap().extend(reasons);
     }
 
-    /// From now on nobody may read what tools returned.
+    /// Withholds the results of tools from every reader from now on.
     pub fn withholds_tools(&self) {
         *self.withholds.lock().unwrap() = true;
     }
 
-    /// Whoever watches is left alone.
+    /// Ends every watch.
     pub fn hangs_up(&self) {
         *self.changes.lock().unwrap() = broadcast::Sender::new(100);
     }
@@ -100,11 +100,11 @@ impl FakeMemory {
             changes: vec![change],
             unseen: false,
         };
-        // Nobody need watch.
+        // The send fails if there are no watchers, which is fine.
         let _ = self.changes.lock().unwrap().send(told);
     }
 
-    /// The key of a conversation.
+    /// Returns the key of a conversation.
     pub fn key(&self, subject: &str, id: &str) -> String {
         let kept = self.kept.lock().unwrap();
         kept[&(subject.to_owned(), id.to_owned())].key.clone()

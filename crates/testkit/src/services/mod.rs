@@ -1,4 +1,4 @@
-//! One fake of each service: small real implementations that do as they are told.
+//! A fake of each service: a small implementation whose behavior the test configures.
 
 mod audit;
 mod memory;
@@ -19,10 +19,10 @@ pub use memory::FakeMemory;
 pub use policy::{FakePolicy, PolicyAnswer};
 pub use tool_runner::{FakeToolRunner, RunBehavior, content_response, listed_tool, tool_result};
 
-/// How long the clients of fakes wait.
+/// Timeout of the clients of fakes.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// A failure ordered by a test.
+/// A failure that the test ordered.
 #[derive(Debug, thiserror::Error)]
 #[error("as ordered")]
 struct OrderedFailure(ErrorReason);
@@ -37,7 +37,7 @@ fn failure(reason: ErrorReason) -> Status {
     status(&OrderedFailure(reason))
 }
 
-/// The value now and on every change, until there is none.
+/// Returns a stream of the current value and of every change, which ends when the value is `None`.
 fn follow<T, M>(
     mut value: watch::Receiver<Option<T>>,
     message: impl Fn(T) -> M + Send + 'static,

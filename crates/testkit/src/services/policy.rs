@@ -1,4 +1,4 @@
-//! A policy service that says what it is told to, and signs real permits.
+//! A fake policy service that returns the decisions that a test configures, with really signed permits.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -23,74 +23,74 @@ use wardgate_rpc::{Peer, Readiness, Service};
 use super::{LIMIT, failure, follow};
 use crate::{Log, caller_of, permit_signer, permit_verifier};
 
-/// What it says of a call.
+/// The decision on a call.
 #[derive(Debug, Clone)]
 pub enum PolicyAnswer {
-    /// Yes, whatever the arguments.
+    /// Permits the call with any arguments.
     Allow,
-    /// Yes, to these arguments.
+    /// Permits the call with exactly these arguments.
     AllowThese,
-    /// Yes, on just these terms.
+    /// Permits the call on exactly these terms.
     AllowOn(Box<PermitTerms>),
-    /// Yes, once one of these has approved it.
+    /// Permits the call once one of these approvers has approved it.
     NeedsApproval(Approvers),
-    /// Yes, once the intent of the call is on record.
+    /// Permits the call once its intent is on record.
     AllowAfterIntent,
-    /// No, once the intent of the call is on record.
+    /// Denies the call once its intent is on record.
     DenyAfterIntent(DenialReason),
-    /// No.
+    /// Denies the call.
     Deny {
-        /// Why.
+        /// The reason.
         reason: DenialReason,
-        /// Whether the caller may know of the tool.
+        /// Whether the caller may know that the tool exists.
         visible: bool,
     },
-    /// An error.
+    /// Returns an error.
     Fail(ErrorReason),
-    /// No answer ever.
+    /// Never answers.
     Hang,
     /// The service panics.
     Panic,
 }
 
-/// How long its permits last.
+/// Default lifetime of permits.
 const LIFETIME: Duration = Duration::from_secs(60);
 
-/// How long approvals last.
+/// Lifetime of approvals.
 const APPROVAL_LIFETIME: Duration = Duration::from_mins(15);
 
-/// A policy service that decides as a test says.
+/// A fake policy service.
 pub struct FakePolicy {
-    /// What it was asked about known tools.
+    /// The requests for decisions on known tools.
     pub asked: Log<pb::AuthorizeRequest>,
-    /// The names that it was asked about, and that no tool has.
+    /// The unknown tool names in requests.
     pub unknown: Log<String>,
-    /// What it was asked to show.
+    /// The requests for visible tools.
     pub listed: Log<pb::ListVisibleRequest>,
-    /// Whose conversations it was asked about.
+    /// The requests for access to conversations.
     pub recalled: Log<pb::AuthorizeRecallRequest>,
-    /// Whether it says that it can work.
+    /// The readiness that the service announces.
     pub readiness: watch::Sender<Readiness>,
     says: Mutex<PolicyAnswer>,
-    /// Tools nobody may see.
+    /// The tools that no caller may see.
     hidden: Mutex<Vec<String>>,
-    /// Which operator may do what.
+    /// The actions of operators and the subjects that may do them.
     operators: Mutex<Vec<(OperatorAction, String)>>,
-    /// Arguments with one of these in them are denied.
+    /// Texts whose occurrence in the arguments of a call denies it.
     forbidden: Mutex<Vec<String>>,
-    /// What nobody may do with the source of that name.
+    /// The kinds and names of the sources that no caller may use.
     barred: Mutex<Vec<(OfferKind, String)>>,
     hash: Mutex<Digest>,
     announced: watch::Sender<Option<Digest>>,
     lifetime: Mutex<Duration>,
-    /// What permits let their callers see.
+    /// The column tiers of permits.
     tiers: Mutex<BTreeMap<ColumnClass, ColumnTier>>,
     signer: PermitSigner,
     ambient: Ambient,
 }
 
 impl FakePolicy {
-    /// A policy service that allows everything, with the time of `ambient`.
+    /// Creates a policy service that permits everything, with the time of `ambient`.
     pub fn new(ambient: Ambient) -> Arc<Self> {
         let hash = Digest::of(b"the first policies");
         Arc::new(Self {
@@ -113,7 +113,7 @@ impl FakePolicy {
         })
     }
 
-    /// The link of `caller` to it.
+    /// Returns the link of `caller` to this service.
     pub fn link(self: &Arc<Self>, caller: Peer) -> LinkedService<LocalPolicy> {
         let service = Service {
             server: PolicyServiceServer::from_arc(Arc::clone(self)),
@@ -123,48 +123,48 @@ impl FakePolicy {
         link::local(service, caller)
     }
 
-    /// The client of `caller`.
+    /// Returns a client for `caller`.
     pub fn client(self: &Arc<Self>, caller: Peer) -> PolicyClient {
         PolicyClient::new(self.link(caller).link, LIMIT)
     }
 
-    /// What takes its permits.
+    /// Returns a verifier that accepts the permits of this service.
     pub fn verifier(&self) -> PermitVerifier {
         permit_verifier(&self.signer)
     }
 
-    /// From now on it says this of every call.
+    /// Sets the decision on every call from now on.
     pub fn says(&self, say: PolicyAnswer) {
         *self.says.lock().unwrap() = say;
     }
 
-    /// How long permits last from now on.
+    /// Sets the lifetime of permits from now on.
     pub fn permits_last(&self, lifetime: Duration) {
         *self.lifetime.lock().unwrap() = lifetime;
     }
 
-    /// From now on permits let `class` be seen so.
+    /// Sets the tier of `class` in permits from now on.
     pub fn shows(&self, class: &str, tier: ColumnTier) {
         let class = class.parse().unwrap();
         self.tiers.lock().unwrap().insert(class, tier);
     }
 
-    /// From now on nobody may see `tool`.
+    /// Hides `tool` from every caller from now on.
     pub fn hide(&self, tool: &str) {
         self.hidden.lock().unwrap().push(tool.to_owned());
     }
 
-    /// From now on arguments with this text in them are denied.
+    /// Denies calls whose arguments contain this text from now on.
     pub fn forbid(&self, arguments: &str) {
         self.forbidden.lock().unwrap().push(arguments.to_owned());
     }
 
-    /// From now on nobody may do that with `source`.
+    /// Denies every use of this kind of `source` from now on.
     pub fn bar(&self, kind: OfferKind, source: &str) {
         self.barred.lock().unwrap().push((kind, source.to_owned()));
     }
 
-    /// From now on `subject` may do `action`.
+    /// Permits `action` to `subject` from now on.
     pub fn lets_operate(&self, action: OperatorAction, subject: &str) {
         self.operators
             .lock()
@@ -172,12 +172,12 @@ impl FakePolicy {
             .push((action, subject.to_owned()));
     }
 
-    /// From now on nobody may do what operators do.
+    /// Permits no action of operators from now on.
     pub fn lets_nobody_operate(&self) {
         self.operators.lock().unwrap().clear();
     }
 
-    /// Its failure, where it gives no other answer.
+    /// Returns the configured failure, if there is one.
     fn ordered_failure(&self) -> Result<(), Status> {
         match *self.says.lock().unwrap() {
             PolicyAnswer::Fail(reason) => Err(failure(reason)),
@@ -185,14 +185,14 @@ impl FakePolicy {
         }
     }
 
-    /// Puts other policies in force, and tells everyone who watches.
+    /// Puts other policies in force, and notifies every watcher.
     pub fn change(&self, policies: &[u8]) {
         let hash = Digest::of(policies);
         *self.hash.lock().unwrap() = hash;
         self.announced.send_replace(Some(hash));
     }
 
-    /// Ends every watch and takes no new one.
+    /// Ends every watch and accepts no new one.
     pub fn stop_announcing(&self) {
         self.announced.send_replace(None);
     }
@@ -221,7 +221,7 @@ impl FakePolicy {
         }
     }
 
-    /// What it says of a call that one of `approvers` has to approve.
+    /// Returns the decision on a call that one of `approvers` has to approve.
     fn decide_approved(&self, request: &pb::AuthorizeRequest, approvers: Approvers) -> Verdict {
         let caller = caller_of(&request.caller_token);
         let tool = ToolFacts::try_from(request.tool.clone().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! A tool-runner that checks permits like the real one and runs nothing.
+//! A fake tool-runner that checks permits like the real one and runs no tools.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -29,62 +29,63 @@ use wardgate_rpc::{Peer, Readiness, Service};
 use super::{failure, follow};
 use crate::{Log, tool_facts};
 
-/// What becomes of a call.
+/// The result of a call.
 #[derive(Debug)]
 pub enum RunBehavior {
-    /// This result.
+    /// The call ends with this result.
     Give(Box<pb::ToolResult>),
-    /// What the test says, until it lets go.
+    /// The stream has the events that the test sends, until the sender is dropped.
     Live(mpsc::UnboundedReceiver<Event>),
-    /// The ordinary result, once released.
+    /// The call ends with the ordinary result once released.
     Hold(oneshot::Receiver<()>),
     /// The permit is refused.
     RefusePermit,
-    /// An error.
+    /// The call fails.
     Fail(ErrorReason),
-    /// No answer ever.
+    /// The call never ends.
     Hang,
-    /// Panics before there is a stream.
+    /// The service panics before it returns a stream.
     Panic,
-    /// Panics once the stream is read.
+    /// The service panics when the stream is read.
     PanicLater,
-    /// Ends the stream without a result.
+    /// The stream ends without a result.
     EndEarly,
 }
 
-/// A tool-runner that checks permits and runs nothing.
+/// A fake tool-runner.
 pub struct FakeToolRunner {
-    /// Calls of tools.
+    /// The requests to call tools.
     pub asked: Log<pb::CallToolRequest>,
-    /// How often its tools were listed.
+    /// One entry for each request to list tools.
     pub listed: Log<()>,
-    /// Calls whose stream was dropped before its end.
+    /// The IDs of the calls whose stream was dropped before its end.
     pub dropped: Arc<Log<String>>,
-    /// Watchers that were refused because the catalogue is withdrawn.
+    /// One entry for each watch that was refused because the catalogue is withdrawn.
     pub turned_away: Log<()>,
-    /// Whether it says that it can work.
+    /// The readiness that the service announces.
     pub readiness: watch::Sender<Readiness>,
-    /// Upstreams that do not answer.
+    /// The names of the upstreams that do not answer.
     pub missing: Mutex<Vec<String>>,
     /// Prompts and resources, and their sources.
     pub content: Mutex<(Vec<pb::Source>, pb::ListContentResponse)>,
-    /// What was got of them.
+    /// The requests for prompts and resources.
     pub got: Log<pb::GetContentRequest>,
-    /// What comes of the next ones; a result without these.
+    /// The results of the next requests for content. Later requests get the ordinary content.
     pub gives: Mutex<VecDeque<Result<pb::GetContentResponse, ErrorReason>>>,
-    /// Resources that were asked to be watched.
+    /// The requests to watch resources.
     pub watched: Log<pb::WatchResourcesRequest>,
-    /// Says to everyone who watches that the resource of this own URI changed; what does not begin with `own` is not
-    /// watched. None ends every watch.
+    /// Sends the URI of a changed resource to every watcher of it, or `None` to end every watch. Only resources whose
+    /// own URI begins with `own` are watched.
     pub touched: broadcast::Sender<Option<String>>,
-    /// Exchanges with upstream servers.
+    /// The configured tools, or `None` if the catalogue is withdrawn.
     catalogue: watch::Sender<Option<Vec<pb::Tool>>>,
     next: Mutex<VecDeque<RunBehavior>>,
     verifier: PermitVerifier,
     ambient: Ambient,
 }
 
-/// A tool and what clients see of it. `writes` and `slow` in its name make it so.
+/// Returns a tool with its definition. A name that contains `writes` makes it a writing tool, and `slow` gives it a
+/// short time limit.
 pub fn listed_tool(name: &str, definition: &Value) -> pb::Tool {
     let facts = ToolFacts {
         definition_digest: Digest::of(definition.to_string().as_bytes()),
@@ -101,7 +102,7 @@ pub fn listed_tool(name: &str, definition: &Value) -> pb::Tool {
     }
 }
 
-/// A result with one text and, where it is not null, structured content.
+/// Returns a result with one text and with structured content, unless it is null.
 pub fn tool_result(text: &str, structured: &Value) -> pb::ToolResult {
     let content = serde_json::json!([{ "type": "text", "text": text }]);
     pb::ToolResult {
@@ -124,7 +125,7 @@ pub fn tool_result(text: &str, structured: &Value) -> pb::ToolResult {
     }
 }
 
-/// Notes that a stream was dropped before its end.
+/// A guard that records when a stream is dropped before its end.
 struct CallDropGuard {
     call_id: String,
     dropped: Arc<Log<String>>,
@@ -137,7 +138,7 @@ impl Drop for CallDropGuard {
 }
 
 impl FakeToolRunner {
-    /// A tool-runner with these tools, which takes the permits that `verifier` does.
+    /// Creates a tool-runner with these tools, which accepts the permits that `verifier` accepts.
     pub fn new(verifier: PermitVerifier, ambient: Ambient, tools: Vec<pb::Tool>) -> Arc<Self> {
         Arc::new(Self {
             asked: Log::default(),
@@ -158,7 +159,7 @@ impl FakeToolRunner {
         })
     }
 
-    /// The gateway's link to it.
+    /// Returns the link of the gateway to this service.
     pub fn link(self: &Arc<Self>) -> LinkedService<LocalToolRunner> {
         let service = Service {
             server: ToolRunnerServiceServer::from_arc(Arc::clone(self)),
@@ -168,29 +169,29 @@ impl FakeToolRunner {
         link::local(service, Peer::Gateway)
     }
 
-    /// What becomes of the next calls; later ones get the ordinary result.
+    /// Sets the results of the next calls. Later calls get the ordinary result.
     pub fn next(&self, runs: impl IntoIterator<Item = RunBehavior>) {
         self.next.lock().unwrap().extend(runs);
     }
 
-    /// What the next call comes to, as the test says it.
+    /// Returns a sender of the events of the next call.
     pub fn live(&self) -> mpsc::UnboundedSender<Event> {
         let (sender, events) = mpsc::unbounded();
         self.next([RunBehavior::Live(events)]);
         sender
     }
 
-    /// Configures other tools, and tells everyone who watches.
+    /// Replaces the tools, and notifies every watcher.
     pub fn configure(&self, tools: Vec<pb::Tool>) {
         self.catalogue.send_replace(Some(tools));
     }
 
-    /// Ends every watch and lists nothing any more.
+    /// Ends every watch and makes requests for tools fail.
     pub fn withdraw_catalogue(&self) {
         self.catalogue.send_replace(None);
     }
 
-    /// The permit must cover the very call.
+    /// Returns whether the permit covers exactly this call.
     fn admits(&self, request: &pb::CallToolRequest) -> bool {
         self.covers(
             request.permit.as_ref(),
@@ -200,7 +201,7 @@ impl FakeToolRunner {
         )
     }
 
-    /// The permit must cover what is wanted of one of the sources.
+    /// Returns whether the permit covers the request for content of one of the sources.
     fn admits_content(&self, request: &pb::GetContentRequest) -> bool {
         let facts = self.facts_of_source(&request.source);
         facts.into_iter().any(|facts| {
@@ -213,7 +214,7 @@ impl FakeToolRunner {
         })
     }
 
-    /// The permits must cover each resource.
+    /// Returns whether the permits cover each of the resources.
     fn admits_watch(&self, request: &pb::WatchResourcesRequest) -> bool {
         let facts = self.facts_of_source(&request.source);
         let facts = facts.iter().find(|it| it.kind == OfferKind::Resources);
@@ -227,7 +228,7 @@ impl FakeToolRunner {
         })
     }
 
-    /// What is configured under that name.
+    /// Returns the facts of the configured tool of that name.
     fn facts(&self, tool: &str) -> Option<ToolFacts> {
         let configured = self.catalogue.borrow();
         let mut facts = configured
@@ -272,7 +273,7 @@ impl FakeToolRunner {
     }
 }
 
-/// A prompt or resource that was got.
+/// Returns the response with the content of a prompt or a resource.
 pub fn content_response(result: &str) -> pb::GetContentResponse {
     pb::GetContentResponse {
         result_json: result.to_owned().into(),
@@ -287,12 +288,12 @@ pub fn content_response(result: &str) -> pb::GetContentResponse {
     }
 }
 
-/// Another one for any other tools.
+/// Returns the version of a catalogue, which differs for different tools.
 fn version(tools: &[pb::Tool]) -> bytes::Bytes {
     Digest::of(format!("{tools:?}").as_bytes()).to_wire()
 }
 
-/// The same of what of them callers are shown.
+/// Returns the version of the part of a catalogue that callers see.
 fn shown(tools: &[pb::Tool]) -> bytes::Bytes {
     let shown = |tool: &pb::Tool| pb::Tool {
         time_limit: None,
@@ -305,7 +306,7 @@ fn event(event: Event) -> pb::CallToolResponse {
     pb::CallToolResponse { event: Some(event) }
 }
 
-/// Progress, then `given`.
+/// Returns a stream of a progress event and the result `given`.
 fn events(given: pb::ToolResult) -> BoxStream<'static, Result<pb::CallToolResponse, Status>> {
     let progress = pb::Progress {
         progress: 1.0,

@@ -1,4 +1,4 @@
-//! `<|tools_prefix|>[{"name": {…}}]<|tools_suffix|>`: Apertus, whose objects have the tool's name as their only key.
+//! `<|tools_prefix|>[{"name": {…}}]<|tools_suffix|>`: Apertus, in whose objects the tool's name is the only key.
 //!
 //! Source: `vllm-project/vllm`, `vllm/entrypoints/openai/tool_parsers/apertus_tool_parser.py`.
 

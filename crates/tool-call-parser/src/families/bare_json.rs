@@ -1,9 +1,9 @@
-//! JSON without any token around it: an object, or a list of them as xLAM and Hammer write it.
+//! JSON without tokens around it: an object, or a list of objects as written by xLAM and Hammer.
 //!
-//! Models write it even where they were asked for tokens (Qwen2.5-Coder does), Llama 3.1 and 3.2 by their template
-//! (`meta-llama/llama-models`, `models/llama3/chat_format.py`), and some as the `tool_calls` of an API's answer.
-//! It is a call only if it is first on its line, or after a sentence, a colon or a tag, and names a tool. All other JSON is text,
-//! with everything in it.
+//! Some models write it even if they are asked for tokens (Qwen2.5-Coder), Llama 3.1 and 3.2 write it because of their template
+//! (`meta-llama/llama-models`, `models/llama3/chat_format.py`), and others write it like the `tool_calls` of an API response. It
+//! is a call only if it names a tool and is at the start of a line or after a sentence, a colon or a tag. Other JSON is text,
+//! including everything inside it.
 
 use super::super::cursor::{Cursor, ParseResult};
 use super::super::json;

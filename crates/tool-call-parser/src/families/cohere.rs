@@ -1,5 +1,5 @@
-//! `<|START_ACTION|>[{"tool_name": …, "parameters": …}]<|END_ACTION|>`: Command R7B and A; and `Action: ` with a list in a
-//! code fence: Command R and R+.
+//! `<|START_ACTION|>[{"tool_name": …, "parameters": …}]<|END_ACTION|>`: Command R7B and Command A; and `Action: ` followed by a
+//! list in a code fence: Command R and R+.
 //!
 //! Sources: Cohere's prompt formats (the chat templates of `CohereLabs/c4ai-command-r-08-2024` and `-r7b-12-2024`);
 //! `ggml-org/llama.cpp`, `common/chat.cpp`. LangChain's structured agents write a single object after `Action:`.
@@ -30,7 +30,7 @@ fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     cursor.blanks();
     let fenced = maybe_fenced(cursor)?;
     let value = json::value(cursor)?;
-    // "directly-answer" is an action too, and no tool.
+    // `directly-answer` is also written as an action but is not a tool.
     let found = reading.spelled(&value, CallCertainty::Common)?;
     Ok(FoundCalls { fenced, ..found })
 }

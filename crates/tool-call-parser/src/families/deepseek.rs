@@ -58,7 +58,7 @@ fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     })
 }
 
-/// The word of a token such as `<｜tool▁sep｜>`, with `_` between its parts.
+/// Parses a token such as `<｜tool▁sep｜>` and returns its word, with `_` between the parts.
 fn token(cursor: &mut Cursor) -> ParseResult<String> {
     let is_bar = |c| matches!(c, '｜' | '|');
     cursor.literal("<")?;

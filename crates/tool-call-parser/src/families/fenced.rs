@@ -1,6 +1,6 @@
-//! Calls in a code fence: three backticks, perhaps a word, and a call in any other form.
+//! Calls in a code fence: three backticks, an optional info string, and a call in any other form.
 //!
-//! The fence goes with the call. A fence that holds anything else is text.
+//! The fence is removed together with the call. A fence with any other content is text.
 
 use super::super::cursor::{Cursor, ParseResult, ParseStop};
 use super::super::reading::{Form, FormReader, FoundCalls, StartPosition, fence};

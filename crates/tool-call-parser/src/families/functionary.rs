@@ -1,5 +1,5 @@
-//! A tool's name alone on a line and an object on the next: functionary 3.2, with `>>>` before all names but the first,
-//! and GLM 4 of 2024; functionary 2 with tokens. Functionary 3.1 writes `<function=name>{…}`.
+//! A tool name on a line and an object on the next: functionary 3.2, with `>>>` before every name but the first, and GLM 4 of
+//! 2024; functionary 2 uses tokens. Functionary 3.1 writes `<function=name>{…}`.
 //!
 //! Sources: `MeetKai/functionary`, `functionary/prompt_template/{prompt_template_v2,llama3_prompt_template_v3}.py`; the
 //! chat template of `zai-org/glm-4-9b-chat`.

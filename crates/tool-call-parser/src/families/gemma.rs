@@ -1,6 +1,6 @@
-//! Gemma. Gemma 3: a code fence `tool_code` with calls in Python; FunctionGemma:
-//! `<start_function_call>call:name{key:<escape>text<escape>,n:1}<end_function_call>`; Gemma 4 writes the same between
-//! `<|tool_call>` and `<tool_call|>`, with `<|"|>` around texts.
+//! Gemma. Gemma 3 writes a code fence `tool_code` with calls in Python. FunctionGemma writes
+//! `<start_function_call>call:name{key:<escape>text<escape>,n:1}<end_function_call>`. Gemma 4 writes the same between
+//! `<|tool_call>` and `<tool_call|>`, with `<|"|>` around strings.
 //!
 //! Sources: Google's guides to function calling with Gemma 3 and FunctionGemma (chat template of
 //! `google/functiongemma-270m-it`); `sgl-project/sglang`, `python/sglang/srt/function_call/gemma4_detector.py`.

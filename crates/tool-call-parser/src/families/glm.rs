@@ -1,8 +1,8 @@
-//! `<tool_call>name`, then `<arg_key>…</arg_key><arg_value>…</arg_value>` for each argument: GLM 4.5 and later.
+//! `<tool_call>name`, followed by `<arg_key>…</arg_key><arg_value>…</arg_value>` for each argument: GLM 4.5 and later.
 //!
 //! Sources: the chat templates of `zai-org/GLM-4.5` and `-4.6`; `vllm-project/vllm`,
-//! `vllm/entrypoints/openai/tool_parsers/glm4_moe_tool_parser.py`. Values are typed by the tool's schema. Smaller models of
-//! other families write an object after the name.
+//! `vllm/entrypoints/openai/tool_parsers/glm4_moe_tool_parser.py`. The types of values are determined by the tool's schema.
+//! Smaller models of other families write an object after the name.
 
 use super::super::cursor::{Cursor, ParseResult};
 use super::super::json::Json;

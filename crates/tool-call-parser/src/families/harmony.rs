@@ -1,7 +1,7 @@
 //! `<|channel|>commentary to=functions.name <|constrain|>json<|message|>{…}<|call|>`: gpt-oss.
 //!
-//! Sources: `openai/harmony`, `docs/format.md`; `ggml-org/llama.cpp`, `tests/test-chat.cpp`. The recipient stands before
-//! or after the channel. Where a server drops the tokens, `commentary to=functions.name json{…}` is left.
+//! Sources: `openai/harmony`, `docs/format.md`; `ggml-org/llama.cpp`, `tests/test-chat.cpp`. The recipient is before or after the
+//! channel. If a server drops the tokens, `commentary to=functions.name json{…}` remains.
 
 use super::super::cursor::{Cursor, ParseResult, ParseStop};
 use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, StartPosition};

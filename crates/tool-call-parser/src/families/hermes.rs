@@ -1,4 +1,4 @@
-//! `<tool_call>{"name": …, "arguments": …}</tool_call>`: Hermes 2 and 3, Qwen 2.5, Qwen 3, QwQ, and many after them.
+//! `<tool_call>{"name": …, "arguments": …}</tool_call>`: Hermes 2 and 3, Qwen 2.5, Qwen 3, QwQ, and many later models.
 //!
 //! Sources: the chat template of `NousResearch/Hermes-2-Pro-Llama-3-8B`, `QwenLM/Qwen-Agent`
 //! (`qwen_agent/llm/fncall_prompts/nous_fncall_prompt.py`). Qwen2.5-Coder also writes `<tools>` and
@@ -14,7 +14,7 @@ pub(in super::super) static FORM: Form = Form {
     read,
 };
 
-/// Tags that also stand around other things.
+/// Tags that can also enclose other content.
 pub(in super::super) static COMMON_TAGS: Form = Form {
     starts: "<",
     place: StartPosition::Anywhere,

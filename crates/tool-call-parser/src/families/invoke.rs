@@ -1,15 +1,15 @@
-//! `<invoke name="…"><parameter name="…">value</parameter></invoke>`, which several families put into tags of their own.
+//! `<invoke name="…"><parameter name="…">value</parameter></invoke>`, which several families enclose in tags of their own.
 
 use super::super::cursor::{Cursor, ParseResult, ParseStop};
 use super::super::json::{self, Json};
 use super::super::reading::{CallCertainty, FormReader, FoundCalls};
 use super::qwen_coder::without_line_ends;
 
-/// How a family writes the tags.
+/// The tags as a family writes them.
 pub(super) struct Tags {
-    /// Around all calls; it may be missing.
+    /// Optional tags that enclose all calls.
     pub(super) around: &'static [&'static str],
-    /// Up to its attributes.
+    /// The start of the tag, up to its attributes.
     pub(super) invoke: &'static str,
     pub(super) parameter: &'static str,
     pub(super) parameter_end: &'static str,
@@ -41,7 +41,7 @@ pub(super) fn read(
         let attributes = self::attributes(cursor)?;
         let key = name_of(&attributes)?.to_owned();
         let (value, _) = cursor.until(&[tags.parameter_end])?;
-        // DeepSeek says itself whether a value is text.
+        // DeepSeek marks explicitly whether a value is a string.
         let value = match attribute(&attributes, "string") {
             Some("true") => Json::Text(value.to_owned()),
             Some("false") => json::whole(value).ok_or(ParseStop::No)?,
@@ -53,7 +53,7 @@ pub(super) fn read(
 
 type Attributes<'a> = Vec<(&'a str, &'a str)>;
 
-/// What stands in a tag after its name, and its end.
+/// Parses the attributes of a tag and its end.
 fn attributes<'a>(cursor: &mut Cursor<'a>) -> ParseResult<Attributes<'a>> {
     let mut attributes = Vec::new();
     loop {

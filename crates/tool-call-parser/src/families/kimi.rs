@@ -1,7 +1,7 @@
 //! `<|tool_call_begin|>functions.name:0<|tool_call_argument_begin|>{…}<|tool_call_end|>`: Kimi K2.
 //!
 //! Sources: `docs/tool_call_guidance.md` of `MoonshotAI/Kimi-K2`; `vllm-project/vllm`,
-//! `vllm/entrypoints/openai/tool_parsers/kimi_k2_tool_parser.py`. The number counts the calls of a conversation.
+//! `vllm/entrypoints/openai/tool_parsers/kimi_k2_tool_parser.py`. The number is the index of the call in the conversation.
 
 use super::super::cursor::{Cursor, ParseResult};
 use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, StartPosition};

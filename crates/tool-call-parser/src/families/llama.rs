@@ -1,7 +1,7 @@
-//! `<|python_tag|>` and then `{"name": …, "parameters": …}`, or a call of a built-in tool as `name.call(query="…")`.
+//! `<|python_tag|>` followed by `{"name": …, "parameters": …}` or by a call of a built-in tool, `name.call(query="…")`.
 //!
 //! Sources: `meta-llama/llama-models`, `models/llama3_1/prompt_format.md` and `models/llama3/tool_utils.py`;
-//! `vllm-project/vllm`, `vllm/entrypoints/openai/tool_parsers/llama_tool_parser.py`. Several objects have `;` between them.
+//! `vllm-project/vllm`, `vllm/entrypoints/openai/tool_parsers/llama_tool_parser.py`. Several objects are separated by `;`.
 
 use super::super::cursor::{Cursor, ParseResult};
 use super::super::reading::{CallCertainty, Form, FormReader, FoundCalls, StartPosition};

@@ -1,5 +1,5 @@
-//! MiniMax. M2: `<minimax:tool_call><invoke name="…">…`; M1: `<tool_calls>` around an object a line, as Hunyuan and Jamba
-//! write it around a list.
+//! MiniMax. M2 writes `<minimax:tool_call><invoke name="…">…`. M1 writes `<tool_calls>` around one object per line; Hunyuan and
+//! Jamba write the same tag around a list.
 //!
 //! Sources: `docs/tool_calling_guide.md` of `MiniMax-AI/MiniMax-M2` and `docs/function_call_guide.md` of `-M1`;
 //! `vllm-project/vllm`, `vllm/entrypoints/openai/tool_parsers/{minimax,minimax_m2,hunyuan_a13b,jamba}_tool_parser.py`.

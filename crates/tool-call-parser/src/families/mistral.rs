@@ -1,4 +1,4 @@
-//! `[TOOL_CALLS]`, and then a list of objects, or `name[ARGS]{…}`, perhaps with `[CALL_ID]` between.
+//! `[TOOL_CALLS]` followed by a list of objects, or by `name[ARGS]{…}` with an optional `[CALL_ID]` in between.
 //!
 //! Sources: `mistralai/mistral-common`, `src/mistral_common/tokens/tokenizers/instruct.py` (tokenizers v3, v7, v11 and
 //! v13); `vllm-project/vllm`, `vllm/entrypoints/openai/tool_parsers/mistral_tool_parser.py`.

@@ -1,4 +1,4 @@
-//! One file for each way to write calls.
+//! The notations of calls, one per file.
 
 pub(super) mod anthropic;
 pub(super) mod apertus;

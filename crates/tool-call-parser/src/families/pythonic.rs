@@ -1,8 +1,8 @@
-//! Calls as Python writes them: `[get_weather(city="Oslo", days=3), list_cities()]`.
+//! Calls in Python notation: `[get_weather(city="Oslo", days=3), list_cities()]`.
 //!
-//! Sources: Llama 4 (`meta-llama/llama-models`, `models/llama4/prompts`), Llama 3.2 of 1B and 3B, ToolACE, OLMo 3
-//! (`<function_calls>` with a call a line), LFM2 (`<|tool_call_start|>`). Arguments are named; a single object
-//! may stand for all of them.
+//! Sources: Llama 4 (`meta-llama/llama-models`, `models/llama4/prompts`), Llama 3.2 1B and 3B, ToolACE, OLMo 3
+//! (`<function_calls>` with one call per line), LFM2 (`<|tool_call_start|>`). Arguments are named, or a single object contains
+//! all of them.
 
 use super::super::cursor::{Cursor, ParseResult, ParseStop, is_in_name};
 use super::super::json::{self, Json};
@@ -64,7 +64,7 @@ fn list(
     }
 }
 
-/// A call a line, up to this end; `print(…)` around one is passed over.
+/// Parses one call per line up to `end`. A `print(…)` around a call is ignored.
 pub(super) fn lines(
     cursor: &mut Cursor,
     reading: &FormReader,
@@ -85,7 +85,7 @@ pub(super) fn lines(
     }
 }
 
-/// `name(a=1, b="x")`.
+/// Parses a call like `name(a=1, b="x")`.
 pub(super) fn call(
     cursor: &mut Cursor,
     reading: &FormReader,

@@ -1,11 +1,10 @@
-//! `<tool_call><function=name><parameter=key>value</parameter></function></tool_call>`: Qwen3-Coder, and Seed-OSS with
-//! a tag of its own around it. With an object instead of parameters, `<function=name>{…}</function>`: Llama 3.1 and
-//! functionary 3.1.
+//! `<tool_call><function=name><parameter=key>value</parameter></function></tool_call>`: Qwen3-Coder, and Seed-OSS with a
+//! different outer tag. With an object instead of parameters, `<function=name>{…}</function>`: Llama 3.1 and functionary 3.1.
 //!
-//! Sources: the chat template of `Qwen/Qwen3-Coder-30B-A3B-Instruct` and its `qwen3coder_tool_parser.py`;
-//! `vllm-project/vllm`, `vllm/entrypoints/openai/tool_parsers/{qwen3coder,seed_oss}_tool_parser.py`;
-//! `meta-llama/llama-models`, `models/llama3_1/prompt_format.md`. Values are plain text between two line ends, typed by
-//! the tool's schema. Models forget `</parameter>`.
+//! Sources: the chat template of `Qwen/Qwen3-Coder-30B-A3B-Instruct` and its `qwen3coder_tool_parser.py`; `vllm-project/vllm`,
+//! `vllm/entrypoints/openai/tool_parsers/{qwen3coder,seed_oss}_tool_parser.py`; `meta-llama/llama-models`,
+//! `models/llama3_1/prompt_format.md`. Values are plain text between two line ends, and their types are determined by the tool's
+//! schema. Models sometimes omit `</parameter>`.
 
 use super::super::cursor::{Cursor, ParseResult};
 use super::super::json::Json;
@@ -27,7 +26,7 @@ fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     cursor.literal("<function=")?;
     cursor.skip(|c| c == '"');
     let name = reading.resolve(cursor.name()?, CallCertainty::Unmistakable)?;
-    // Llama forgets the bracket, or puts a comma.
+    // Llama sometimes omits the bracket or writes a comma.
     cursor.skip(|c| c.is_whitespace() || matches!(c, '"' | ',' | '>'));
     if cursor.peek()? == '{' {
         let call = reading.object(cursor, name, CallCertainty::Unmistakable)?;
@@ -52,7 +51,7 @@ fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     }
 }
 
-/// The value without the line ends that set it off from its tags.
+/// Removes the line ends that separate a value from its tags.
 pub(super) fn without_line_ends(value: &str) -> &str {
     let value = value.strip_prefix('\r').unwrap_or(value);
     let value = value.strip_prefix('\n').unwrap_or(value);

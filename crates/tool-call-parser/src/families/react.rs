@@ -1,7 +1,7 @@
-//! `Action: name`, and on a later line `Action Input: {…}`: what prompts in the style of `ReAct` ask for.
+//! `Action: name`, and on a later line `Action Input: {…}`: the notation that `ReAct` prompts ask for.
 //!
-//! Source: `langchain-ai/langchain`, `langchain/agents/output_parsers/react_single_input.py`. An input that is no object
-//! names no argument, and so is no call.
+//! Source: `langchain-ai/langchain`, `langchain/agents/output_parsers/react_single_input.py`. An input that is not an object is
+//! not a call, because it names no argument.
 
 use super::super::cursor::{Cursor, ParseResult};
 use super::super::reading::{

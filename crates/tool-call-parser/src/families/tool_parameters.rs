@@ -1,7 +1,7 @@
-//! `TOOL: name`, and on the next line `PARAMETERS: {…}`: what assistants in text mode are asked to write.
+//! `TOOL: name`, and on the next line `PARAMETERS: {…}`: the notation that the prompt of an assistant in text mode asks for.
 //!
-//! The object ends where JSON says so. Spaces, line ends of either sort, bold print, quotes around the name and a
-//! code fence around the object are passed over.
+//! The end of the object is determined by JSON. Spaces, line ends of any kind, bold markup, quotes around the name and a code
+//! fence around the object are ignored.
 
 use super::super::cursor::{Cursor, ParseResult, ParseStop};
 use super::super::reading::{
@@ -34,7 +34,7 @@ fn read(cursor: &mut Cursor, reading: &FormReader) -> ParseResult<FoundCalls> {
     })
 }
 
-/// The word and a colon, perhaps in bold; true if in capitals.
+/// Parses a keyword and a colon, with optional bold markup, and returns whether the keyword is in capitals.
 fn keyword(cursor: &mut Cursor, word: &str) -> ParseResult<bool> {
     cursor.optional("**")?;
     let written = cursor.run_of(|c| c.is_ascii_alphabetic())?;
@@ -50,7 +50,7 @@ fn keyword(cursor: &mut Cursor, word: &str) -> ParseResult<bool> {
     Ok(written == word)
 }
 
-/// Blanks and what people put around a name.
+/// Skips white space and quotes around a name.
 fn decoration(cursor: &mut Cursor) {
     cursor.skip(|c| c.is_whitespace() || matches!(c, '`' | '"' | '\''));
 }

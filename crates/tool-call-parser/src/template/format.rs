@@ -1,4 +1,4 @@
-//! The call format that was learned from a template, and how text is read by it.
+//! A call format learned from a template, and the parser for it.
 
 use std::cell::Cell;
 
@@ -10,15 +10,15 @@ use super::super::state::ParserState;
 use super::pattern::{Pattern, PatternSlots};
 use super::values::{ListedArguments, read_listed};
 
-/// Longer names are none.
+/// Maximum length of a name, in bytes.
 const MAX_NAME: usize = 128;
 
-/// How a model writes its calls, as its chat template prints them.
+/// The format in which a model writes calls, according to its chat template.
 #[derive(Debug, Clone)]
 pub(crate) struct CallFormat {
-    /// What stands before a call. One of them is enough.
+    /// The texts that can precede a call. One of them is required.
     pub(super) openings: Vec<Pattern>,
-    /// What stands before a call that follows another one directly.
+    /// The text before a call that directly follows another call.
     pub(super) continuation: Option<Pattern>,
     pub(super) body: CallBody,
     /// Tokens that follow a call.
@@ -27,51 +27,51 @@ pub(crate) struct CallFormat {
     pub(super) endings: Vec<String>,
 }
 
-/// What a call consists of, after its opening.
+/// The content of a call after its opening.
 #[derive(Debug, Clone)]
 pub(super) enum CallBody {
-    /// A JSON object that holds the name and the arguments.
+    /// A JSON object with the name and the arguments.
     Object(ObjectShape),
-    /// The name, what stands after it, and the arguments.
+    /// The name, followed by some text and the arguments.
     Named(NamedArguments),
 }
 
-/// Where in a JSON object the name and the arguments stand.
+/// The positions of the name and the arguments in a JSON object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ObjectShape {
-    /// Under these keys, from the outermost to the innermost.
+    /// At the end of these paths of keys, from the outermost to the innermost.
     Members {
         name: Vec<String>,
         arguments: Vec<String>,
     },
-    /// The only key is the name, and its value the arguments.
+    /// The only key is the name, and its value is the arguments.
     NameIsKey,
 }
 
-/// How arguments follow a name.
+/// The notation of arguments after a name.
 #[derive(Debug, Clone)]
 pub(super) enum NamedArguments {
-    /// One JSON object, or JSON text that holds one.
+    /// One JSON object, or a JSON string that contains one.
     Json { between: Pattern },
-    /// Argument by argument.
+    /// One argument after the other.
     Listed(Box<ListedArguments>),
 }
 
 impl CallFormat {
-    /// The characters that a call can begin with. None of them: a name.
+    /// Returns the characters that a call can begin with, unless it begins with a name.
     pub(crate) fn starts(&self) -> impl Iterator<Item = char> {
         let is_object = matches!(self.body, CallBody::Object(_)).then_some('{');
         let patterns = self.openings.iter().chain(&self.continuation);
         patterns.filter_map(Pattern::first).chain(is_object)
     }
 
-    /// The tokens that may follow a call, and whether each ends the series of calls.
+    /// Returns the tokens that may follow a call, each with whether it ends a series of calls.
     pub(crate) fn tokens_after(&self) -> impl Iterator<Item = (&str, bool)> {
         let closings = self.closings.iter().map(|it| (it.as_str(), false));
         closings.chain(self.endings.iter().map(|it| (it.as_str(), true)))
     }
 
-    /// What follows in `text` an opening that means nothing but a call, if `text` begins with one.
+    /// Returns the text after an unmistakable opening, if `text` begins with one.
     pub(crate) fn after_opening<'a>(&self, text: &'a str) -> Option<&'a str> {
         let mut openings = self.openings.iter().filter(|it| it.is_unmistakable());
         openings.find_map(|opening| {
@@ -82,7 +82,7 @@ impl CallFormat {
         })
     }
 
-    /// Reads a call.
+    /// Parses a call.
     pub(crate) fn read(
         &self,
         cursor: &mut Cursor,
@@ -157,8 +157,8 @@ fn slots(name: &str) -> PatternSlots<'_> {
     PatternSlots { name, key: "" }
 }
 
-/// Reads a name and what follows it. A name can hold signs that what follows begins with; the longest name that fits
-/// is it.
+/// Parses a name and what follows it. A name may contain characters that what follows begins with, so the longest matching name
+/// is used.
 fn named<T>(
     cursor: &mut Cursor,
     rest: impl Fn(&mut Cursor, &str) -> ParseResult<T>,
@@ -166,7 +166,7 @@ fn named<T>(
     longest(cursor, is_in_name, rest)
 }
 
-/// Reads the longest run of such characters with which `rest` goes on.
+/// Parses the longest run of matching characters after which `rest` succeeds.
 pub(super) fn longest<T>(
     cursor: &mut Cursor,
     matches: impl Fn(char) -> bool,
@@ -193,7 +193,7 @@ pub(super) fn longest<T>(
 }
 
 impl ObjectShape {
-    /// The name and the arguments of a call that is written so; none if it is something else.
+    /// Returns the name and the arguments of a call with this shape, or `None` if `value` has a different shape.
     pub(super) fn parts(&self, value: &Json) -> Option<(String, Json)> {
         let follow = |path: &[String]| {
             path.iter()

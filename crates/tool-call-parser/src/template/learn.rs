@@ -1,4 +1,4 @@
-//! Learns a call format: renders calls whose words stand nowhere else, and looks what stands between the words.
+//! Learns a call format by rendering calls with unique words and finding the text around the words.
 //!
 //! ```text
 //!  <tool_call>⏎{"name": "zqfirstname", "arguments": {"zqkeyone": "zqtextone"}}⏎</tool_call>⏎<tool_call>⏎{"name": "zqothername" …
@@ -15,7 +15,7 @@ use super::learn_values::listed;
 use super::pattern::{Pattern, PatternPart, common_start, tokens};
 use super::probe::{IDS, KEYS, NAMES, ProbeCall, Prober, TEXTS};
 
-/// The first call of all probes: one argument that is a text.
+/// Returns the first call of all probes, which has one string argument.
 fn first_call() -> ProbeCall<'static> {
     ProbeCall::new(0, json!({ KEYS[0]: TEXTS[0] }))
 }
@@ -24,16 +24,16 @@ fn other_call() -> ProbeCall<'static> {
     ProbeCall::new(1, json!({ KEYS[1]: TEXTS[1] }))
 }
 
-/// What was found of a call in a rendering.
+/// A call located in a rendering.
 pub(super) struct LocatedCall {
-    /// Where the body begins: the JSON object, or the name.
+    /// The start of the body, which is the JSON object or the name.
     start: usize,
-    /// Where the call is over.
+    /// The end of the call.
     end: usize,
     body: CallBody,
 }
 
-/// Learns how calls are written that are handed to the template so.
+/// Learns the format of calls that are passed to the template in the prober's variant.
 pub(super) fn learn(prober: &Prober) -> Result<CallFormat, TemplateError> {
     let one = prober.calls(&[first_call()])?;
     if !one.contains(NAMES[0]) || !one.contains(KEYS[0]) {
@@ -71,7 +71,7 @@ pub(super) fn learn(prober: &Prober) -> Result<CallFormat, TemplateError> {
     })
 }
 
-/// The pattern of what stands around names, ids and numbers.
+/// Returns the pattern of text around names, ids and numbers.
 pub(super) fn pattern(rendered: &str) -> Pattern {
     Pattern::of(
         rendered,
@@ -84,7 +84,7 @@ pub(super) fn pattern(rendered: &str) -> Pattern {
     )
 }
 
-/// What stands before the first call of a message, with words before it and without.
+/// Returns the patterns before the first call of a message, both with and without text before the call.
 fn openings(
     prober: &Prober,
     located: &LocatedCall,
@@ -97,7 +97,8 @@ fn openings(
             openings.push(opening);
         }
     };
-    // A name that stands before the call's own one cannot be known while it is read.
+    // If a name precedes the call's own name, its value is not yet known while the opening is parsed, so only the text after it
+    // counts.
     let own = |rendered: &str| {
         let opening = pattern(after_thoughts(rendered)).trimmed();
         opening.after_last(&PatternPart::Name).unwrap_or(opening)
@@ -120,7 +121,7 @@ fn own_of(continuation: &Pattern) -> Pattern {
     after_name.unwrap_or_else(|| continuation.clone())
 }
 
-/// What follows thoughts that a template renders before a call.
+/// Returns the text after the reasoning that a template renders before a call.
 fn after_thoughts(text: &str) -> &str {
     let ends = QUIET.iter().flat_map(|(_, ends)| ends.iter());
     let closing = ends.filter(|end| end.contains('/') || end.contains("END_"));
@@ -128,7 +129,7 @@ fn after_thoughts(text: &str) -> &str {
     last.max().map_or(text, |at| &text[at..])
 }
 
-/// What stands between the end of the first call and the body of the second.
+/// Returns the text between the end of the first call and the body of the second.
 fn between_calls(located: &LocatedCall, one: &str, two: &str) -> Option<String> {
     let body = &one[located.start..located.end];
     let start = two.find(body)? + body.len();
@@ -143,13 +144,13 @@ fn between_calls(located: &LocatedCall, one: &str, two: &str) -> Option<String> 
     Some(rest[..end].to_owned())
 }
 
-/// Where the last name before the arguments stands.
+/// Returns the position of the last name before the arguments.
 fn own_name(text: &str, name: &str, key: &str) -> Option<usize> {
     let before_arguments = text.find(key).unwrap_or(text.len());
     text[..before_arguments].rfind(name)
 }
 
-// === calls that are JSON objects ===
+// === calls as JSON objects ===
 
 fn locate_object(one: &str, two: Option<&str>) -> Option<LocatedCall> {
     let name = one.find(NAMES[0])?;
@@ -158,7 +159,7 @@ fn locate_object(one: &str, two: Option<&str>) -> Option<LocatedCall> {
         let Some((value, length)) = holds_call(&one[start..], 0) else {
             continue;
         };
-        // An object around several calls is none.
+        // An object that encloses several calls is not a call.
         let call = &one[start..start + length];
         if two.is_some_and(|two| !two.contains(call)) {
             continue;
@@ -173,7 +174,7 @@ fn locate_object(one: &str, two: Option<&str>) -> Option<LocatedCall> {
     None
 }
 
-/// The object at the start of a text that holds the name and the arguments of a call.
+/// Returns the object at the start of a text, with its length, if it contains the name and the arguments of a call.
 fn holds_call(text: &str, index: usize) -> Option<(Json, usize)> {
     let (value, length) = json::value_at_start(text)?;
     let written = &text[..length];
@@ -213,7 +214,7 @@ fn path(value: &Json, matches: &dyn Fn(&Json) -> bool) -> Option<Vec<String>> {
     })
 }
 
-// === calls whose name stands by itself ===
+// === calls with a separate name ===
 
 fn locate_name(
     prober: &Prober,
@@ -244,7 +245,7 @@ fn locate_name(
     })
 }
 
-/// The length of JSON at the start of a text that is the arguments of the first call.
+/// Returns the length of the JSON at the start of a text if it is the arguments of the first call.
 fn is_arguments(text: &str) -> Option<usize> {
     let (value, length) = json::value_at_start(text)?;
     let expected: Value = json!({ KEYS[0]: TEXTS[0] });

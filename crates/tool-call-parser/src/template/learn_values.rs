@@ -1,4 +1,4 @@
-//! Learns how arguments are listed that are not one JSON object.
+//! Learns the notation of arguments that are not a single JSON object.
 
 use serde_json::{Value, json};
 
@@ -9,17 +9,17 @@ use super::pattern::{Pattern, PatternPart, common_start};
 use super::probe::{HARD_TEXT, IDS, KEYS, NAMES, NUMBERS, ProbeCall, Prober, TEXTS};
 use super::values::{ListedArguments, ValueKind, ValueStyle};
 
-/// What stands around two values of one sort.
+/// The text around two values of the same type.
 struct ValueBounds {
     first: String,
     before: String,
     between: String,
-    /// From the second value to the end of the rendering.
+    /// The text from the second value to the end of the rendering.
     end: String,
 }
 
-/// Learns how arguments are listed. `one` is what follows the name in the rendering of a call with one argument,
-/// `two_calls` the rendering of two calls; the length is that of the call in `one`.
+/// Learns the notation of listed arguments. `one` is the text after the name in the rendering of a call with one argument, and
+/// `two_calls` is the rendering of two calls. Also returns the length of the call in `one`.
 pub(super) fn listed(
     prober: &Prober,
     one: &str,
@@ -64,12 +64,12 @@ pub(super) fn listed(
     Ok((listed, length))
 }
 
-/// Where the first text of a rendered call is over.
+/// Returns the position after the first string value of a rendered call.
 fn value_end(one: &str) -> Option<usize> {
     Some(one.find(TEXTS[0])? + TEXTS[0].len())
 }
 
-/// The pattern of what stands around the first key.
+/// Returns the pattern of text around the first key.
 fn keyed(rendered: &str) -> Pattern {
     Pattern::of(
         rendered,
@@ -82,7 +82,7 @@ fn keyed(rendered: &str) -> Pattern {
     )
 }
 
-/// What follows the name of a call with such arguments.
+/// Returns the text after the name in the rendering of a call with these arguments.
 fn after_name(prober: &Prober, arguments: &Value) -> Option<String> {
     let text = prober.calls(&[ProbeCall::new(0, arguments.clone())]).ok()?;
     let keys = KEYS.iter().filter_map(|key| text.find(key));
@@ -97,7 +97,7 @@ fn around(prober: &Prober, values: [Value; 2], written: [&str; 2]) -> Option<Val
     let (first, rest) = text.split_once(KEYS[0])?;
     let (before, rest) = rest.split_once(written[0])?;
     let (between, rest) = rest.split_once(written[1])?;
-    // The key may stand in the closing tag too, so the last one before the value is its own.
+    // The key may occur several times, as in a closing tag, so the last occurrence before the value is the value's own key.
     let (between, before_other) = between.rsplit_once(KEYS[1])?;
     (before_other == before).then(|| ValueBounds {
         first: first.to_owned(),
@@ -107,14 +107,14 @@ fn around(prober: &Prober, values: [Value; 2], written: [&str; 2]) -> Option<Val
     })
 }
 
-/// What stands around texts and not around numbers.
+/// Returns the quotes, which are the text around strings that does not occur around numbers.
 fn quotes(texts: &ValueBounds, numbers: &ValueBounds) -> Option<(String, String)> {
     let open = texts.before.strip_prefix(&numbers.before)?;
     let close = texts.between.strip_suffix(&numbers.between)?;
     (!open.is_empty() && !close.is_empty()).then(|| (open.to_owned(), close.to_owned()))
 }
 
-/// Whether quoted texts are encoded, or stand between the quotes as they are.
+/// Returns whether quoted strings are encoded or stand unchanged between the quotes.
 fn text_kind(prober: &Prober, numbers: &ValueBounds, quotes: &(String, String)) -> ValueKind {
     let text = after_name(prober, &json!({ KEYS[0]: HARD_TEXT, KEYS[1]: TEXTS[1] }));
     let value = text.as_deref().and_then(|text| {
@@ -132,7 +132,7 @@ fn text_kind(prober: &Prober, numbers: &ValueBounds, quotes: &(String, String)) 
     }
 }
 
-/// What follows the last value of a call and ends it, in what follows the value of a single call.
+/// Returns the part of `tail`, the text after the value of a single call, that ends a call.
 fn end_of_call<'a>(tail: &'a str, close: &str, two_calls: Option<&str>) -> &'a str {
     let next = two_calls.and_then(|two| {
         let rest = &two[two.find(TEXTS[0])? + TEXTS[0].len()..];
@@ -144,7 +144,7 @@ fn end_of_call<'a>(tail: &'a str, close: &str, two_calls: Option<&str>) -> &'a s
     }
 }
 
-/// The styles of values that are no texts, where they are told apart from texts.
+/// Returns the styles of values that are not strings, for formats that distinguish them from strings.
 fn typed_styles(prober: &Prober, numbers: Option<&ValueBounds>) -> Vec<ValueStyle> {
     let Some(numbers) = numbers else {
         return Vec::new();

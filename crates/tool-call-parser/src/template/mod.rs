@@ -1,12 +1,12 @@
-//! Call formats that are learned from a model's own chat template.
+//! Learns call formats from chat templates of models.
 //!
-//! A chat template (Jinja, as models ship it in `tokenizer_config.json` or `chat_template.jinja`) prints the calls of a
-//! conversation exactly as the model was taught to write them.
+//! A chat template (in Jinja, published with a model in `tokenizer_config.json` or `chat_template.jinja`) renders the calls of a
+//! conversation exactly as the model was trained to write them.
 //!
 //! ```text
-//!  template ─▶ probe: renders calls with words that stand nowhere else
-//!                └▶ learn: what stands before, between and after the words ─▶ CallFormat
-//!                                                                              └▶ read: a model's text by it
+//!  template ─▶ probe: renders calls with unique words
+//!                └▶ learn: finds the text before, between and after the words ─▶ CallFormat
+//!                                                                                 └▶ read: a model's text by it
 //! ```
 
 mod format;
@@ -23,22 +23,22 @@ pub(super) use values::members_with_quotes;
 use probe::{Prober, TemplateVariant, VARIANTS};
 use render::ChatTemplate;
 
-/// Why a template tells nothing about calls.
+/// The reason why no call format can be learned from a template.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
-    /// Longer than what is read.
+    /// The template is too large.
     #[error("the chat template is larger than {} KiB", render::MAX_TEMPLATE / 1024)]
     TooLarge,
-    /// Not Jinja.
+    /// The template is not valid Jinja.
     #[error("the chat template cannot be parsed: {0}")]
     Syntax(String),
-    /// It refuses every conversation in which a tool is called, or needs too much.
+    /// The template rejects every conversation with a tool call, or exceeds a limit.
     #[error("the chat template cannot render a tool call: {0}")]
     Render(String),
-    /// It leaves calls out.
+    /// The template omits calls.
     #[error("the chat template renders no tool calls; name the model's family instead")]
     NoCalls,
-    /// It prints calls in a way that is not understood.
+    /// The template renders calls in an unknown way.
     #[error(
         "the call format of the chat template is not understood; name the model's family instead"
     )]
@@ -52,7 +52,7 @@ impl CallFormat {
     }
 }
 
-/// The call format, and how calls are to be handed to the template.
+/// Learns the call format and the form in which calls have to be passed to the template.
 fn learn_with_variant(source: &str) -> Result<(CallFormat, TemplateVariant), TemplateError> {
     let template = ChatTemplate::parse(source)?;
     let mut first_error = None;

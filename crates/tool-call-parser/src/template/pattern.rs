@@ -1,4 +1,4 @@
-//! What a template prints between the parts of a call: literal text, with places where an id or a number stands.
+//! Patterns of the text between the parts of a call: literal text with placeholders for ids and numbers.
 
 use super::super::cursor::{Cursor, ParseResult, is_in_name};
 
@@ -7,31 +7,31 @@ use super::super::cursor::{Cursor, ParseResult, is_in_name};
 pub(super) enum PatternPart {
     /// Text without white space.
     Text(String),
-    /// White space as the template prints it. Models differ in it, so any or none matches.
+    /// White space as the template renders it. Because models vary, any amount of white space matches, including none.
     Blanks(String),
     /// The id of the call.
     Id,
-    /// The number of the call among its siblings.
+    /// The number of the call in its message.
     Number,
-    /// The name of the tool once more.
+    /// Another occurrence of the tool name.
     Name,
-    /// The name of the argument once more, as in a closing tag.
+    /// Another occurrence of the argument name, as in a closing tag.
     Key,
 }
 
-/// What the places of a pattern stand for.
+/// The values of the placeholders of a pattern.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PatternSlots<'a> {
     pub(super) name: &'a str,
     pub(super) key: &'a str,
 }
 
-/// Parts in order.
+/// A sequence of parts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Pattern(Vec<PatternPart>);
 
 impl Pattern {
-    /// The pattern of rendered text in which `slots` stand for themselves.
+    /// Creates the pattern of rendered text, in which each text of `slots` stands for its part.
     pub(super) fn of(rendered: &str, slots: &[(&str, PatternPart)]) -> Self {
         let mut pattern = Self::default();
         let mut rest = rendered;
@@ -82,7 +82,7 @@ impl Pattern {
         }
     }
 
-    /// The same without white space around it.
+    /// Returns the pattern without leading and trailing white space.
     pub(super) fn trimmed(mut self) -> Self {
         self = self.trimmed_end();
         let blanks = self
@@ -93,7 +93,7 @@ impl Pattern {
         self
     }
 
-    /// The same without white space at its end.
+    /// Returns the pattern without trailing white space.
     pub(super) fn trimmed_end(mut self) -> Self {
         while let Some(PatternPart::Blanks(_)) = self.0.last() {
             self.0.pop();
@@ -101,7 +101,7 @@ impl Pattern {
         self
     }
 
-    /// What follows the last `part`, if there is one.
+    /// Returns the pattern after the last `part`, or `None` if there is none.
     pub(super) fn after_last(&self, part: &PatternPart) -> Option<Self> {
         let at = self.0.iter().rposition(|it| it == part)?;
         Some(Self(self.0[at + 1..].to_vec()).trimmed())
@@ -111,7 +111,7 @@ impl Pattern {
         self.0.is_empty()
     }
 
-    /// The first character that is not white space; none: it may be any.
+    /// Returns the first character that is not white space, or `None` if any character may be the first.
     pub(super) fn first(&self) -> Option<char> {
         let mut parts = self
             .0
@@ -123,7 +123,7 @@ impl Pattern {
         }
     }
 
-    /// The white space at its start.
+    /// Returns the white space at the start.
     pub(super) fn blanks_before(&self) -> &str {
         match self.0.first() {
             Some(PatternPart::Blanks(blanks)) => blanks,
@@ -131,7 +131,7 @@ impl Pattern {
         }
     }
 
-    /// Whether it holds a token that means nothing but a call, rather than signs that stand in any text.
+    /// Returns whether the pattern contains a token that can only mean a call, and not just characters that occur in any text.
     pub(super) fn is_unmistakable(&self) -> bool {
         self.0.iter().any(|part| match part {
             PatternPart::Text(text) => {
@@ -142,7 +142,7 @@ impl Pattern {
         })
     }
 
-    /// Matches what comes next.
+    /// Matches the pattern at the cursor.
     pub(super) fn matches(&self, cursor: &mut Cursor, slots: PatternSlots) -> ParseResult<()> {
         for part in &self.0 {
             match part {
@@ -157,8 +157,8 @@ impl Pattern {
         Ok(())
     }
 
-    /// Matches what comes before a value that is written as it is: of the white space at the end only what the
-    /// template prints, since more of it belongs to the value.
+    /// Matches the pattern before a value that is written unchanged. Of the trailing white space, only what the template renders
+    /// is consumed, because more white space belongs to the value.
     pub(super) fn matches_before_value(
         &self,
         cursor: &mut Cursor,
@@ -173,7 +173,7 @@ impl Pattern {
     }
 }
 
-/// The tokens of rendered text: tags, words in brackets, and single signs. Words outside of tokens are none.
+/// Returns the tokens of rendered text: tags, words in brackets, and single symbols. Other words are ignored.
 pub(super) fn tokens(text: &str) -> Vec<String> {
     let mut tokens = Vec::new();
     let mut rest = text.trim_start();
@@ -197,7 +197,7 @@ pub(super) fn tokens(text: &str) -> Vec<String> {
     tokens
 }
 
-/// What two texts begin with, as far as whole tokens go.
+/// Returns the common prefix of two texts, without an incomplete tag at its end.
 pub(super) fn common_start<'a>(one: &'a str, other: &str) -> &'a str {
     let same = one.chars().zip(other.chars()).take_while(|(a, b)| a == b);
     let length: usize = same.map(|(c, _)| c.len_utf8()).sum();

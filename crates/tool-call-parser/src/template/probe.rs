@@ -1,30 +1,30 @@
-//! Conversations that a template is asked to render, with words in them that stand nowhere else.
+//! Renders conversations with unique words by a template.
 
 use serde_json::{Map, Value, json};
 
 use super::TemplateError;
 use super::render::ChatTemplate;
 
-/// Words that no template holds. None is part of another one.
+/// Words that occur in no template and are not contained in each other.
 pub(super) const NAMES: [&str; 2] = ["zqfirstname", "zqothername"];
-/// Nine letters and digits, which is what Mistral's templates demand.
+/// Call ids. Mistral's templates require nine letters and digits.
 pub(super) const IDS: [&str; 2] = ["zqidaaaa1", "zqidbbbb2"];
 pub(super) const KEYS: [&str; 2] = ["zqkeyone", "zqkeytwo"];
 pub(super) const TEXTS: [&str; 2] = ["zqtextone", "zqtexttwo"];
 pub(super) const NUMBERS: [&str; 2] = ["7310731", "7420742"];
-/// A text that shows how texts are quoted.
+/// A string that reveals how strings are quoted.
 pub(super) const HARD_TEXT: &str = "zq \"a\" 'b' \\ c\nd";
 const CONTENT: &str = "zqcontentzq";
 
-/// How calls are handed to a template. Templates differ in what they take.
+/// The form in which calls are passed to a template. Templates expect different forms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TemplateVariant {
-    /// Arguments as JSON text, not as an object.
+    /// Whether arguments are passed as JSON text instead of an object.
     pub(super) arguments_as_text: bool,
     pub(super) content: NoContent,
 }
 
-/// What stands for the content of a message that only calls.
+/// The content of a message that consists only of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoContent {
     Empty,
@@ -32,7 +32,7 @@ pub(super) enum NoContent {
     Absent,
 }
 
-/// Every variant, the usual ones first.
+/// All variants, the most common ones first.
 pub(super) const VARIANTS: [TemplateVariant; 6] = {
     const fn variant(arguments_as_text: bool, content: NoContent) -> TemplateVariant {
         TemplateVariant {
@@ -59,7 +59,7 @@ pub(super) struct ProbeCall<'a> {
 }
 
 impl ProbeCall<'_> {
-    /// The first or the second call of a message.
+    /// Creates the first or the second call of a message.
     pub(super) fn new(index: usize, arguments: Value) -> Self {
         Self {
             name: NAMES[index],
@@ -69,12 +69,12 @@ impl ProbeCall<'_> {
     }
 }
 
-/// Renders what an assistant says.
+/// Renders messages of the assistant.
 pub(super) struct Prober<'a> {
     template: &'a ChatTemplate,
     source: &'a str,
     variant: TemplateVariant,
-    /// The conversation up to what the assistant says, in bytes.
+    /// The rendered conversation up to the content of the assistant's message.
     header: String,
 }
 
@@ -99,12 +99,12 @@ impl<'a> Prober<'a> {
         prober
     }
 
-    /// Whether the template itself holds this text.
+    /// Returns whether the source of the template contains `text`.
     pub(super) fn mentions(&self, text: &str) -> bool {
         self.source.contains(text)
     }
 
-    /// What a message that only calls is rendered as, after the header of the message.
+    /// Renders a message that consists only of calls, and returns the text after the header of the message.
     pub(super) fn calls(&self, calls: &[ProbeCall]) -> Result<String, TemplateError> {
         let mut message = self.message(calls);
         match self.variant.content {
@@ -117,7 +117,7 @@ impl<'a> Prober<'a> {
         Ok(text[header..].to_owned())
     }
 
-    /// What follows the words of a message that says something and then calls.
+    /// Renders a message with text and calls, and returns what follows the text.
     pub(super) fn calls_after_words(&self, calls: &[ProbeCall]) -> Option<String> {
         let mut message = self.message(calls);
         message["content"] = json!(CONTENT);

@@ -1,7 +1,7 @@
-//! Chat templates, rendered as Hugging Face `transformers` renders them (`apply_chat_template`).
+//! Renders chat templates in the same way as Hugging Face `transformers` (`apply_chat_template`).
 //!
-//! A template is a file that somebody else wrote: it is bounded in size, steps, depth and output, sees nothing but the
-//! conversation it is given, and cannot load another template.
+//! Templates come from third parties. Their size, steps, depth and output are limited, they have access only to the given
+//! conversation, and they cannot load other templates.
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, ValueKind};
@@ -10,18 +10,18 @@ use serde_json::Value;
 
 use super::TemplateError;
 
-/// The size of a template, in bytes. The longest that vendors ship has 20 KiB.
+/// Maximum size of a template, in bytes. The largest templates of vendors have 20 KiB.
 pub(super) const MAX_TEMPLATE: usize = 256 * 1024;
-/// Instructions of one rendering. The templates that vendors ship need a few thousand.
+/// Maximum number of instructions of a rendering. The templates of vendors need a few thousand.
 const MAX_STEPS: u64 = 500_000;
-/// Nested macros and includes.
+/// Maximum nesting depth of macros and includes.
 const MAX_DEPTH: usize = 64;
-/// The size of one rendering, in bytes.
+/// Maximum size of a rendering, in bytes.
 const MAX_OUTPUT: usize = 1024 * 1024;
 
 const NAME: &str = "chat_template";
 
-/// A chat template whose syntax is sound.
+/// A chat template with valid syntax.
 pub(super) struct ChatTemplate(Environment<'static>);
 
 impl ChatTemplate {
@@ -37,7 +37,7 @@ impl ChatTemplate {
         environment.set_unknown_method_callback(python_method);
         environment.add_filter("tojson", to_json);
         environment.add_function("raise_exception", raise_exception);
-        // The day is no part of a call.
+        // The current date is not part of a call.
         environment.add_function("strftime_now", |_format: String| "2026-01-01");
         environment
             .add_template_owned(NAME, without_generation_blocks(source))
@@ -45,7 +45,7 @@ impl ChatTemplate {
         Ok(Self(environment))
     }
 
-    /// Renders a conversation, as `apply_chat_template` is given it.
+    /// Renders a conversation in the form that `apply_chat_template` expects.
     pub(super) fn render(&self, conversation: &Value) -> Result<String, TemplateError> {
         let failed = |error: Error| TemplateError::Render(describe(&error));
         let template = self.0.get_template(NAME).map_err(failed)?;
@@ -58,8 +58,8 @@ impl ChatTemplate {
     }
 }
 
-/// `value` as templates see it. Numbers are converted here: `serde_json` keeps their digits, and gives them to other
-/// serializers as a struct of its own. What fits no number of a template is a text of its digits.
+/// Converts `value` for templates. Numbers need a conversion here, because `serde_json` keeps their digits and serializes them as
+/// a private struct. A number that a template cannot represent becomes a string of its digits.
 fn template_value(value: &Value) -> minijinja::Value {
     match value {
         Value::Null => minijinja::Value::from(()),
@@ -80,7 +80,7 @@ fn template_value(value: &Value) -> minijinja::Value {
     }
 }
 
-/// Blocks take their line end and their indentation with them.
+/// Returns a syntax in which blocks remove the line end after them and the indentation before them.
 fn python_syntax() -> Result<SyntaxConfig, TemplateError> {
     let mut syntax = SyntaxConfig::builder();
     syntax.trim_blocks(true).lstrip_blocks(true);
@@ -88,8 +88,8 @@ fn python_syntax() -> Result<SyntaxConfig, TemplateError> {
     syntax.build().map_err(failed)
 }
 
-/// The methods of Python's strings, lists and mappings. Values do not change here, so a list to which a template appends
-/// stays as it is; templates keep ids in such lists, to look at them when results follow.
+/// Calls a method of Python's strings, lists or mappings. Values are immutable here, so `append` has no effect; templates collect
+/// ids in such lists in order to check them when results follow.
 fn python_method(
     state: &mut State,
     value: &minijinja::Value,
@@ -102,14 +102,14 @@ fn python_method(
     minijinja_contrib::pycompat::unknown_method_callback(state, value, method, arguments)
 }
 
-/// The message of an error with its line. It may repeat words of the template, none of a conversation.
+/// Returns the message of an error with its line. It may contain words of the template, but not of a conversation.
 fn describe(error: &Error) -> String {
     let detail = error.detail().unwrap_or_default();
     let line = error.line().unwrap_or_default();
     format!("{} in line {line}: {detail}", error.kind())
 }
 
-/// Output that ends with an error instead of filling the memory.
+/// A writer that fails instead of using too much memory.
 struct BoundedOutput(Vec<u8>);
 
 impl std::io::Write for BoundedOutput {
@@ -126,7 +126,7 @@ impl std::io::Write for BoundedOutput {
     }
 }
 
-/// `{% generation %}` marks what a training mask covers; Jinja itself has no such block.
+/// Replaces `{% generation %}` blocks, which mark the text of a training mask and are unknown to Jinja itself.
 fn without_generation_blocks(source: &str) -> String {
     let mut text = source.to_owned();
     for (word, instead) in [("endgeneration", "endif"), ("generation", "if true")] {
@@ -142,7 +142,7 @@ fn raise_exception(message: String) -> Result<String, Error> {
     Err(Error::new(ErrorKind::InvalidOperation, message))
 }
 
-/// `tojson` as `transformers` defines it: Python's separators, no HTML escapes, members in their order.
+/// The filter `tojson` as defined by `transformers`: Python's separators, no HTML escapes, and members in their original order.
 #[allow(
     clippy::needless_pass_by_value,
     reason = "filters take their options by value"
@@ -179,7 +179,7 @@ fn to_json(
     Ok(text)
 }
 
-/// Writes JSON as Python's `json.dumps` does.
+/// Writes JSON in the format of Python's `json.dumps`.
 struct JsonWriter {
     ensure_ascii: bool,
     sort_keys: bool,

@@ -1,4 +1,4 @@
-//! Calls rendered through templates of the shapes that vendors ship, and read back.
+//! Tests that render calls by templates of the kinds that vendors publish, and parse them again.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::Function;
 const TOOLS: [&str; 3] = ["get_weather", "search-records", "list_cities"];
 const IDS: [&str; 3] = ["callaaaa1", "callbbbb2", "callcccc3"];
 
-/// Arguments with values of every type, and texts that look like what stands around them.
+/// Returns arguments with values of all types, and strings that look like the text around arguments.
 fn arguments() -> Vec<Value> {
     vec![
         json!({}),
@@ -57,7 +57,7 @@ fn function(name: &str, arguments: &Value) -> Function {
     }
 }
 
-/// Conversations of one, two and three calls.
+/// Returns conversations with one, two and three calls.
 fn conversations() -> Vec<Vec<Value>> {
     let arguments = arguments();
     let mut all: Vec<Vec<Value>> = arguments.iter().map(|it| vec![it.clone()]).collect();
@@ -74,7 +74,7 @@ fn conversations() -> Vec<Vec<Value>> {
 
 type Calls = Vec<(String, Value)>;
 
-/// A text in pieces of about so many bytes.
+/// Splits a text into pieces of about `bytes` bytes.
 fn in_pieces(text: &str, bytes: usize) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut from = 0;
@@ -88,7 +88,7 @@ fn in_pieces(text: &str, bytes: usize) -> Vec<&str> {
     pieces
 }
 
-/// What is read of a text.
+/// Parses a text.
 fn read(format: &Arc<CallFormat>, text: &str, calls: &[Value]) -> (Calls, String) {
     read_pieces(format, &[text], calls)
 }
@@ -131,7 +131,8 @@ fn probes(calls: &[Value]) -> Vec<ProbeCall<'static>> {
         .collect()
 }
 
-/// How many conversations are read back exactly, of how many that the template renders; and the first few that are not.
+/// Returns the number of conversations that are parsed exactly, the number that the template renders, and descriptions of the
+/// failures.
 fn round_trips(source: &str) -> Result<(usize, usize, Vec<String>), String> {
     let (format, variant) = learn_with_variant(source).map_err(|error| error.to_string())?;
     let template = ChatTemplate::parse(source).unwrap();
@@ -165,7 +166,7 @@ fn round_trips(source: &str) -> Result<(usize, usize, Vec<String>), String> {
     Ok((right, all, wrong))
 }
 
-/// Every template with its name.
+/// Returns all templates, each with its name.
 fn samples() -> Vec<(String, String)> {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/src/template/samples");
     let mut samples: Vec<(String, String)> = std::fs::read_dir(directory)
@@ -180,7 +181,7 @@ fn samples() -> Vec<(String, String)> {
     samples
 }
 
-/// What is not read back, by template and number of conversations.
+/// The numbers of conversations that are not parsed exactly, by template.
 const EXCEPTIONS: [(&str, usize); 0] = [];
 
 #[test]
@@ -204,7 +205,7 @@ fn calls_rendered_through_a_template_are_read_back_exactly() {
     assert_eq!(exceptions, EXCEPTIONS);
 }
 
-/// Conversations as a template renders them, and the format learned from it.
+/// Returns the format learned from a template, and conversations rendered by the template.
 fn rendered(source: &str) -> (Arc<CallFormat>, Vec<(String, Vec<Value>)>) {
     let (format, variant) = learn_with_variant(source).unwrap();
     let template = ChatTemplate::parse(source).unwrap();
@@ -249,7 +250,7 @@ fn words_around_calls_stay_words() {
         let (found, left) = read(&format, &text, calls);
         assert_eq!(found.len(), 1, "{name}: {text:?}");
         assert!(left.starts_with("I look it up."), "{name}: {left:?}");
-        // What only speaks of such things calls nothing.
+        // Text that only mentions such notations contains no calls.
         for text in [
             "2 < 3, [1], {x}, f(a=1) and `<tool_call>` too.",
             "Hello\n\nget_weather is a tool.\n",

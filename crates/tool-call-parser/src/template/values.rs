@@ -1,4 +1,4 @@
-//! Arguments that are written one by one: in tags, or as Python does.
+//! Parses arguments that are written one after the other, in tags or in Python notation.
 
 use super::super::cursor::{Cursor, ParseResult, ParseStop};
 use super::super::json::{self, Json};
@@ -6,30 +6,30 @@ use super::super::reading::FormReader;
 use super::format::longest;
 use super::pattern::{Pattern, PatternSlots};
 
-/// Deeper than any arguments are.
+/// Maximum nesting depth of a value.
 const MAX_DEPTH: usize = 64;
 
-/// How arguments are listed after a name.
+/// The notation of arguments that are listed after a name.
 #[derive(Debug, Clone)]
 pub(super) struct ListedArguments {
-    /// From the name to the first key.
+    /// The text from the name to the first key.
     pub(super) first: Pattern,
-    /// From the name to the end of a call without arguments.
+    /// The text from the name to the end of a call without arguments.
     pub(super) empty: Option<Pattern>,
-    /// From a key to its value, and how the value is written.
+    /// The styles of values.
     pub(super) styles: Vec<ValueStyle>,
-    /// From a value to the next key.
+    /// The text from a value to the next key.
     pub(super) between: Pattern,
-    /// From the last value to the end of the call.
+    /// The text from the last value to the end of the call.
     pub(super) end: Pattern,
-    /// Texts may stand in `<![CDATA[…]]>`.
+    /// Whether strings may be enclosed in `<![CDATA[…]]>`.
     pub(super) has_cdata: bool,
 }
 
-/// How a value is written.
+/// The style in which a value is written.
 #[derive(Debug, Clone)]
 pub(super) struct ValueStyle {
-    /// From the key to the value.
+    /// The text from the key to the value.
     pub(super) before: Pattern,
     pub(super) kind: ValueKind,
 }
@@ -37,25 +37,25 @@ pub(super) struct ValueStyle {
 /// The notation of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ValueKind {
-    /// JSON, or Python.
+    /// JSON or Python.
     Encoded,
-    /// Texts stand in these quotes as they are; every other value is JSON with such texts in it.
+    /// Strings stand unchanged in these quotes; any other value is JSON that contains such strings.
     Quoted { open: String, close: String },
-    /// As it is. What type it has is for the tool's schema to say.
+    /// The value is written unchanged. The tool's schema determines its type.
     Plain,
-    /// As it is, and always a text.
+    /// The value is a string and written unchanged.
     Text,
-    /// As it is, and always JSON.
+    /// The value is JSON.
     Value,
 }
 
-/// What comes after a value.
+/// What follows a value.
 enum ListContinuation {
     Another,
     End,
 }
 
-/// Reads the arguments after the name of `tool`, and the end of the call.
+/// Parses the arguments after the name of `tool`, and the end of the call.
 pub(super) fn read_listed(
     listed: &ListedArguments,
     cursor: &mut Cursor,
@@ -105,7 +105,7 @@ impl ListedArguments {
     ) -> ParseResult<(String, Json, ListContinuation)> {
         cursor.blanks();
         longest(cursor, is_in_key, |cursor, key| {
-            // That is the end of a tag.
+            // A key with a slash is the end of a tag.
             if key.starts_with('/') {
                 return Err(ParseStop::No);
             }
@@ -168,7 +168,7 @@ impl ListedArguments {
         }
     }
 
-    /// What follows a value.
+    /// Parses what follows a value.
     fn after(&self, cursor: &mut Cursor, slots: PatternSlots) -> ParseResult<ListContinuation> {
         let mut attempt = cursor.clone();
         attempt.blanks();
@@ -182,7 +182,7 @@ impl ListedArguments {
         }
         cursor.blanks();
         self.between.matches(cursor, slots)?;
-        // What only looks like the end of a value is no end where no key and value follow.
+        // A text that looks like the end of a value does not end it unless a key and a value follow.
         let mut ahead = cursor.clone();
         ahead.blanks();
         longest(&mut ahead, is_in_key, |cursor, key| {
@@ -199,7 +199,7 @@ impl ListedArguments {
         Ok(ListContinuation::Another)
     }
 
-    /// The text up to the first place where `close` and what follows a value stand.
+    /// Parses a text up to the first position where `close` and what follows a value stand.
     fn until_after<'a>(
         &self,
         cursor: &mut Cursor<'a>,
@@ -233,7 +233,7 @@ impl ListedArguments {
         }
     }
 
-    /// A value without the white space that the template puts between it and what follows.
+    /// Removes the white space that the template renders between a value and what follows.
     fn without_blanks<'a>(&self, text: &'a str, after: &ListContinuation) -> &'a str {
         let blanks = match after {
             ListContinuation::Another => self.between.blanks_before(),
@@ -252,7 +252,7 @@ impl ListedArguments {
     }
 }
 
-/// A value in which texts stand between such quotes, and keys in them or alone.
+/// Parses a value whose strings stand between such quotes, and whose keys are quoted or bare.
 pub(in super::super) fn value_with_quotes(
     cursor: &mut Cursor,
     quotes: &[(&str, &str)],
@@ -282,7 +282,7 @@ pub(in super::super) fn value_with_quotes(
     }
 }
 
-/// An object of such values.
+/// Parses an object of such values.
 pub(in super::super) fn members_with_quotes(
     cursor: &mut Cursor,
     quotes: &[(&str, &str)],
@@ -319,7 +319,7 @@ fn comma(cursor: &mut Cursor, close: char) -> ParseResult<()> {
     }
 }
 
-/// A text between a pair of quotes.
+/// Parses a text between a pair of quotes, or returns `None` if there is no opening quote.
 fn quoted(cursor: &mut Cursor, quotes: &[(&str, &str)]) -> ParseResult<Option<String>> {
     for (open, close) in quotes {
         if cursor.optional(open)? {

@@ -1,13 +1,13 @@
-//! Work is linear in what comes in, and what is held back is bounded.
+//! Tests that the work is linear in the size of the input, and that the amount of text held back is limited.
 
 use super::{Extractor, Family, TOOLS};
 
 const MEBIBYTE: usize = 1 << 20;
 
-/// How often each byte may be read.
+/// Maximum number of times that each byte may be parsed, on average.
 const READS: usize = 20;
 
-/// What would be read again and again by a careless reader.
+/// Fragments that a naive parser would parse again and again.
 const HOSTILE: [&str; 28] = [
     "{",
     "[",
@@ -39,7 +39,7 @@ const HOSTILE: [&str; 28] = [
     "<think>",
 ];
 
-/// How often each byte of this text is read, in small pieces; and the most that is held back.
+/// Parses a text in small pieces. Returns how often each byte was parsed on average, and the maximum number of bytes held back.
 fn effort(text: &str) -> (usize, usize) {
     let mut extractor = Extractor::new(Family::UNKNOWN, &TOOLS);
     let mut held = 0;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{Extractor, Family, Piece};
 use crate::Function;
 
-/// What came out, with the text in one piece.
+/// The calls and the complete text that were extracted.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Outcome {
     calls: Vec<(String, Value)>,
@@ -65,7 +65,7 @@ static TOOLS: LazyLock<Vec<Function>> = LazyLock::new(|| {
     ]
 });
 
-/// What comes out of these pieces of a stream.
+/// Extracts the calls and the text from the pieces of a stream.
 fn stream<'a>(family: Family, pieces: impl IntoIterator<Item = &'a str>) -> Outcome {
     let mut extractor = Extractor::new(family, &TOOLS);
     let mut outcome = Outcome::default();

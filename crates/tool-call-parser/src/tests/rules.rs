@@ -1,4 +1,4 @@
-//! What is a call, and what is not.
+//! Tests of what counts as a call.
 
 use serde_json::json;
 
@@ -72,7 +72,7 @@ fn arguments_are_mended_where_they_have_one_meaning() {
         ("{{\"a\": {{\"b\": 1}}}}", json!({"a": {"b": 1}})),
         (
             r#"{"a": -1.5e-3}"#,
-            // Its digits stay as they are written.
+            // The digits of the number are not changed.
             serde_json::from_str(r#"{"a": -1.5e-3}"#).unwrap(),
         ),
     ] {

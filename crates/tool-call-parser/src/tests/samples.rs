@@ -1,4 +1,4 @@
-//! Samples of each family, in the shape its models write.
+//! Samples of each family, in the notation of its models.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -19,7 +19,7 @@ struct ExpectedCalls {
     arguments: Value,
 }
 
-/// Every sample with the name of its family.
+/// Returns all samples, each with the name of its family.
 pub(super) fn samples() -> Vec<(String, Sample)> {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/src/samples");
     let mut samples = Vec::new();

@@ -1,11 +1,11 @@
-//! However a stream is cut, the same comes out of it; and half of a text calls nothing that the whole does not.
+//! Tests that the result does not depend on how a stream is split, and that a truncated text yields no additional calls.
 
 use proptest::prelude::*;
 
 use super::samples::samples;
 use super::{Extractor, Family, Outcome, TOOLS, stream, whole};
 
-/// The pieces of a text cut at every so many bytes, as a reader hands them on that keeps a cut character back.
+/// Splits a text into pieces of `bytes` bytes, without splitting a character, as a reader does that holds back an incomplete one.
 fn cut(text: &str, bytes: usize) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut from = 0;
@@ -80,7 +80,7 @@ fn text_is_not_held_back_once_it_can_be_no_call() {
     assert_eq!(outcome.text, text);
 }
 
-/// Fragments of forms, in any order, and what stands between them.
+/// Generates fragments of forms, and of the text between forms, in any order.
 fn soup() -> impl Strategy<Value = String> {
     let fragments: Vec<String> = samples()
         .iter()
@@ -97,7 +97,7 @@ fn soup() -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat())
 }
 
-/// A text, parted where words and signs meet.
+/// Splits a text at the boundaries between words and punctuation.
 fn fragments(text: &str) -> Vec<String> {
     let mut fragments: Vec<String> = vec![text.to_owned()];
     let mut current = String::new();
@@ -112,7 +112,7 @@ fn fragments(text: &str) -> Vec<String> {
     fragments
 }
 
-/// Samples with a few characters lost, doubled or exchanged.
+/// Generates samples in which a few characters are missing, duplicated or replaced.
 fn mutated() -> impl Strategy<Value = String> {
     let texts: Vec<String> = samples().into_iter().map(|it| it.1.text).collect();
     let change = (any::<prop::sample::Index>(), 0..4u8, any::<char>());
@@ -139,7 +139,7 @@ fn mutated() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    // Two texts a case.
+    // Each case has two texts.
     #![proptest_config(ProptestConfig { cases: 50_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]

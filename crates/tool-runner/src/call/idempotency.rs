@@ -1,4 +1,4 @@
-//! Calls with an idempotency key.
+//! Runs calls that carry an idempotency key at most once.
 
 use std::sync::Arc;
 
@@ -18,8 +18,9 @@ use crate::wire;
 use wardgate_rpc::client::CallEvent;
 
 impl AdmittedCall {
-    /// Runs it unless the key says that it ran, and remembers how it ended. A call that waits for its client has not
-    /// ended: the key gives what it waits for again, and with the client's answers it goes on, once.
+    /// Runs the call unless a call with the same key has already run, and stores how it ended. A call that waits for
+    /// input from its client has not ended: a repetition with the same key gets the same request for input, and the
+    /// call goes on once with the client's answers.
     pub(super) async fn run_once(
         self,
         key: &str,
@@ -80,28 +81,29 @@ impl AdmittedCall {
         let bytes = match &ended.end {
             CallEnd::Result(result) => wire::encode_tool_result(result),
             CallEnd::InputRequired(required) => wire::encode_input_required(required),
-            // With a key nothing becomes one.
+            // A call with an idempotency key never becomes a task.
             CallEnd::Task(_) => Vec::new(),
         };
         let ending = ending(&ended, &bytes, is_resumed);
         if let Err(error) = store.finish(ticket, ending).await {
-            // The key then says `unknown`, which is safe: it never runs again.
+            // The state of the key is then `unknown`, which is safe because the call never runs again.
             warn!({ names::CALL_ID } = %id, %error, "the end of a call with an idempotency key was not stored");
         }
         ended.end
     }
 }
 
-/// What the key stands for once a round ended so; `bytes` are those of its end.
+/// Returns what is stored for the key after a round ended; `bytes` is the encoded end of the round.
 fn ending<'a>(ended: &EndedRun, bytes: &'a [u8], is_resumed: bool) -> KeyedOutcome<'a> {
     match (&ended.end, ended.effect) {
-        // Who connected asks anew: kept, the question would be the answer for good.
+        // A request to connect is not stored: the caller repeats the call after connecting, and would get the stored
+        // request again.
         (CallEnd::InputRequired(required), effect)
             if required.connect.is_none() && (is_resumed || effect != ToolEffect::None) =>
         {
             KeyedOutcome::Waiting(bytes)
         }
-        // What went on before it failed did run.
+        // The rounds before the one that failed did run.
         (_, ToolEffect::None) if is_resumed => KeyedOutcome::Open,
         (_, ToolEffect::None) => KeyedOutcome::NothingRan,
         (CallEnd::InputRequired(_) | CallEnd::Task(_), _) | (_, ToolEffect::Possible) => {
@@ -113,7 +115,7 @@ fn ending<'a>(ended: &EndedRun, bytes: &'a [u8], is_resumed: bool) -> KeyedOutco
 
 #[cfg(test)]
 mod tests {
-    //! What becomes of the key.
+    //! Tests of the outcome that is stored for a key.
 
     use bytes::Bytes;
     use wardgate_domain::Status;

@@ -1,4 +1,4 @@
-//! Calls that became tasks of their servers, and what is asked about those afterwards.
+//! Calls that became tasks of their MCP servers, and later requests about those tasks.
 
 use serde_json::{Value, json};
 use wardgate_domain::{ColumnTier, Reason, Status};
@@ -11,13 +11,13 @@ use crate::result;
 use wardgate_mcp_client::{TaskStatus, UpstreamRpcError};
 
 impl AdmittedCall {
-    /// Whether it is about a task that an earlier call became.
+    /// Returns whether the call is a request about a task that an earlier call became.
     pub(super) fn is_task_request(&self) -> bool {
         let interaction = self.interaction.as_ref();
         interaction.is_some_and(Interaction::is_task_request)
     }
 
-    /// How a task stands that has given no result, or none yet.
+    /// Ends the call with the status of a task that has no result.
     pub(super) fn end_with_status(self, task: FollowedTask) -> EndedRun {
         let kind = match (&task.about, &task.status) {
             (Some(_), None) => Reason::TASK.as_str(),
@@ -58,8 +58,8 @@ impl AdmittedCall {
         }
     }
 
-    /// The JSON-RPC error that a call or a task ended in, as far as the permit lets it out: whole where the permit
-    /// restricts nothing or shows errors, else its code with the words redacted.
+    /// Returns the JSON-RPC error of a call or a task as the permit allows it: unchanged if the permit restricts
+    /// nothing or shows errors, otherwise the code with the message redacted.
     pub(super) fn released_error(&self, error: &UpstreamRpcError) -> String {
         let class = self.tool.tool.result().class(ERROR);
         let tier = self.permit.tier(class);
@@ -80,7 +80,7 @@ impl AdmittedCall {
 }
 
 impl EndedRun {
-    /// The same as what a completed task gave; what is no result is itself the end.
+    /// Wraps a result as the result of a completed task. Any other end stays as it is.
     pub(super) fn of_task(self, task: FollowedTask) -> Self {
         let end = match self.end {
             CallEnd::Result(result) => CallEnd::Task(Box::new(Task {

@@ -1,4 +1,4 @@
-//! Which prompts and resources are in force, and whose they are.
+//! The prompts and resources in force, and the source of each.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ pub(crate) struct Contents {
     lists: ContentLists,
 }
 
-/// What clients may be shown, each list in the order of the names, no name twice.
+/// The lists that clients may be shown. Each list is sorted by name and contains no name twice.
 #[derive(Default)]
 pub(crate) struct ContentLists {
     pub(crate) sources: Vec<ContentSource>,
@@ -38,17 +38,17 @@ pub(crate) struct ContentLists {
 
 /// A prompt, resource, template or skill.
 pub(crate) struct ListedContent {
-    /// Name of its source.
+    /// The name of the source.
     pub(crate) source: String,
-    /// What clients call it.
+    /// The name by which clients know the item.
     pub(crate) name: String,
-    /// What the source calls it.
+    /// The name by which the source knows the item.
     pub(crate) own_name: String,
-    /// The MCP definition without that name: a JSON object.
+    /// The MCP definition without the member for the name, as a JSON object.
     pub(crate) definition: Bytes,
 }
 
-/// Where a source has them from.
+/// The place where a source's prompts and resources come from.
 #[derive(Clone)]
 pub(crate) enum Origin {
     Own(Arc<FileContent>),
@@ -56,7 +56,8 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
-    /// As this caller reaches it. `token` is what the caller asked with, where credentials are made of it.
+    /// Returns the origin as this caller reaches it. `token` is the caller's token, for sources whose credentials are
+    /// derived from it.
     pub(crate) fn for_caller(&self, caller: &Caller, token: Option<&str>) -> Result<Self, Error> {
         Ok(match self {
             Self::Own(_) => self.clone(),
@@ -68,7 +69,7 @@ impl Origin {
         })
     }
 
-    /// What every text of it is.
+    /// Returns the class of every text of this origin.
     pub(crate) fn class(&self) -> &ColumnClass {
         match self {
             Self::Own(own) => &own.class,
@@ -76,7 +77,7 @@ impl Origin {
         }
     }
 
-    /// A URI of `source`, as clients know it.
+    /// Returns a URI of `source` in the form that clients know.
     pub(crate) fn shown<'u>(&self, source: &str, uri: &'u str) -> Cow<'u, str> {
         match self {
             Self::Own(_) => uri.into(),
@@ -88,7 +89,8 @@ impl Origin {
 }
 
 impl Contents {
-    /// Of `sources`, which are open; of servers what `following` last heard. A server may take `limit` for an answer.
+    /// Creates the lists of `sources`, which are already open. The lists of MCP servers are those that `following` last
+    /// received. `limit` is the time that a server may take to answer.
     pub(crate) fn new(
         sources: &[SourceSettings],
         toolsets: &[Toolset],
@@ -100,7 +102,7 @@ impl Contents {
             origins: BTreeMap::new(),
             lists: ContentLists::default(),
         };
-        // The file's own first: of two of one name the first stays.
+        // The contents of the file are added first, because the first of two items with the same name is kept.
         for source in sources {
             if let SourceKind::Content(own) = &source.kind {
                 contents.add_own(&source.name, own, toolsets);
@@ -164,7 +166,7 @@ impl Contents {
         let templates = entries.templates(&listed.templates);
         self.lists.templates.extend(templates);
         let skills = following.skills.list(&source);
-        // Whether it has any is not known before it says so.
+        // Whether the server has skills is not known until it has answered once.
         let may_have_skills =
             of.skills != OfferedSelection::None && skills.as_ref().is_none_or(|it| it.0.is_some());
         let (skills, listed) = skills.and_then(|skills| skills.0).unzip();
@@ -199,7 +201,7 @@ impl Contents {
         self.origins.insert(source, Origin::Upstream(Arc::new(of)));
     }
 
-    /// Puts the lists in order. No name stands in one twice.
+    /// Sorts the lists and removes entries whose name is already taken.
     fn settle(&mut self) {
         let lists = [
             &mut self.lists.prompts,
@@ -223,12 +225,12 @@ impl Contents {
         }
     }
 
-    /// Where the source of that name has them from, if it has any.
+    /// Returns the origin of the contents of the named source, or `None` if that source has none.
     pub(crate) fn origin(&self, source: &str) -> Option<&Origin> {
         self.origins.get(source)
     }
 
-    /// The servers that offer any of what `of` picks.
+    /// Returns the servers that offer any of what `of` selects.
     pub(crate) fn servers(
         &self,
         of: impl Fn(&UpstreamOffers) -> &OfferedSelection,
@@ -245,7 +247,7 @@ impl Contents {
         servers.collect()
     }
 
-    /// Every file that something of it stands in.
+    /// Returns every file that contents are read from.
     pub(crate) fn files(&self) -> Vec<AttachedFile> {
         let files = self.origins.values().flat_map(|origin| match origin {
             Origin::Own(own) => own.files().cloned().collect(),
@@ -258,7 +260,7 @@ impl Contents {
         &self.lists
     }
 
-    /// Differs whenever the lists do.
+    /// Returns a digest that changes whenever the lists change.
     pub(crate) fn digest(&self) -> Digest {
         let lists = &self.lists;
         let each = [
@@ -274,12 +276,12 @@ impl Contents {
             });
             entries.collect::<Vec<_>>()
         });
-        // `Debug` keeps the parts apart.
+        // The `Debug` form keeps the parts distinguishable.
         Digest::of(format!("{:?}{each:?}", lists.sources).as_bytes())
     }
 }
 
-/// The toolsets that have one of these tags.
+/// Returns the names of the toolsets that have one of these tags.
 fn names(toolsets: &[Toolset], tags: &[String]) -> Vec<String> {
     let toolsets = toolsets.iter();
     toolsets

@@ -1,39 +1,40 @@
-//! Why a prompt, resource or completion cannot be given.
+//! Errors of requests for a prompt, resource or completion.
 
 use wardgate_catalogue::ContentError;
 use wardgate_domain::{Reason, Status};
 
-/// Its message is for the client: it names arguments and rules, never a value, and no internals.
+/// The reason why a request for content failed. The message is for the client: it names arguments and rules, never a
+/// value, and no internals.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum GetError {
-    /// There is none of that name.
+    /// No item has that name.
     #[error("there is none of that name")]
     Unknown,
-    /// The arguments do not fit.
+    /// The arguments are invalid.
     #[error("{0}")]
     Invalid(String),
-    /// What a client answered comes too late, twice, or to something else than what asked.
+    /// The client's answers came too late, came twice, or do not belong to the request that asked for them.
     #[error("Nothing waits for these answers any more. Ask again from the start.")]
     NotWaiting,
     /// The source answered with a JSON-RPC error.
     #[error("{}", reported_error_text(*.is_about_arguments))]
     Reported {
-        /// It says that the arguments do not fit.
+        /// Whether the error says that the arguments are invalid.
         is_about_arguments: bool,
-        /// The error for a caller who may see all that the source says: one JSON object.
+        /// The error as one JSON object, for a caller who may see everything that the source returns.
         error: String,
     },
     /// The source failed.
     #[error("{words}")]
     Failed {
         status: Status,
-        /// Machine-readable, for the record.
+        /// The machine-readable reason for the audit record.
         kind: Reason,
         words: &'static str,
     },
 }
 
-/// What a caller hears of a JSON-RPC error who may not see all that the source says.
+/// Returns the text of a JSON-RPC error for a caller who may not see everything that the source returns.
 fn reported_error_text(is_about_arguments: bool) -> &'static str {
     if is_about_arguments {
         "Invalid arguments: the source does not take them"
@@ -58,7 +59,8 @@ impl GetError {
         )
     }
 
-    /// The same of a request by a name alone: a server of 2026-07-28 that does not take it knows no such name.
+    /// Converts the error of a request that has only a name. A server of MCP 2026-07-28 that reports invalid parameters
+    /// for such a request does not know the name.
     pub(crate) fn of_name(self) -> Self {
         match self {
             Self::Reported {
@@ -69,7 +71,7 @@ impl GetError {
         }
     }
 
-    /// The status and the kind of error, for the record.
+    /// Returns the status and the kind of error for the audit record.
     pub(crate) fn recorded(&self) -> (Status, Reason) {
         match self {
             Self::Unknown => (Status::InvalidArguments, Reason::UNKNOWN),

@@ -1,8 +1,8 @@
-//! Prompts and resources: which there are, and who has them.
+//! Prompts and resources: the lists of those in force, and access to their contents.
 //!
 //! ```text
 //!   tools.yaml ──▶ catalogue ─┐
-//!   MCP servers ─▶ upstream ──┴▶ contents: the lists, and who has what
+//!   MCP servers ─▶ upstream ──┴▶ contents: the lists and the source of each item
 //! ```
 
 mod contents;
@@ -17,15 +17,15 @@ pub(crate) use error::GetError;
 pub(crate) use subject::DecisionSubject;
 pub(crate) use upstream::{FollowedContent, UpstreamContent};
 
-/// Most values of one completion (MCP, "completion/complete").
+/// Maximum number of values in one completion (MCP, "completion/complete").
 pub(crate) const MAX_VALUES: usize = 100;
 
-/// What a client has written of an argument that is to be completed.
+/// The part of an argument that a client has written and wants completed.
 pub(crate) struct CompletionRequest {
-    /// Name of the argument.
+    /// The name of the argument.
     pub(crate) argument: String,
-    /// What is written so far.
+    /// The text written so far.
     pub(crate) value: String,
-    /// Arguments that are known already: one JSON object of texts; empty: none.
+    /// The arguments that are already known, as one JSON object of strings. Empty if there are none.
     pub(crate) known: Bytes,
 }

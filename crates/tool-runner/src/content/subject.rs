@@ -1,11 +1,11 @@
-//! What of a source's prompts and resources the policy decides on.
+//! The subject of a policy decision about a source's prompts and resources.
 
 use serde::Deserialize;
 
-/// What the policy decides on.
+/// The prompt or resource that the policy service decides on.
 pub(crate) enum DecisionSubject {
     Prompt(String),
-    /// Or a template of URIs.
+    /// A resource or a URI template of resources.
     Resource(String),
 }
 

@@ -1,4 +1,4 @@
-//! What runs a tool: one module a kind, chosen by `execute.type`.
+//! Executors, which run tools. There is one module per kind, chosen by `execute.type`.
 //!
 //! ```text
 //!   tools.yaml ─▶ Plan ─▶ open(plan, sources) ─▶ Executor ─▶ run(invocation, output)
@@ -46,7 +46,7 @@ use wardgate_sql::Database;
 pub(crate) use http::HttpSource;
 pub(crate) use output::{Audience, Caps, Output, RetainedRows, RetentionLimit};
 
-/// What runs `plan`.
+/// Opens the executor of `plan`.
 pub(crate) fn open(plan: &Plan, sources: &Sources) -> Result<Arc<dyn Executor>, Error> {
     match plan {
         Plan::Command(plan) => Ok(command::open(plan)),
@@ -59,17 +59,18 @@ pub(crate) fn open(plan: &Plan, sources: &Sources) -> Result<Arc<dyn Executor>, 
     }
 }
 
-/// Runs one configured tool.
+/// An executor, which runs one configured tool.
 pub(crate) trait Executor: Send + Sync {
-    /// Hands what comes out to `out` as it comes. Dropping the future stops the work, wherever it is done.
+    /// Runs the tool and passes its output to `out` as it arrives. Dropping the future stops the work, wherever it is
+    /// done.
     fn run<'a>(
         &'a self,
         call: &'a Invocation<'a>,
         out: &'a mut Output<'_>,
     ) -> BoxFuture<'a, Result<(), ExecutorError>>;
 
-    /// The policies of a row rule in the terms of the source, where it can leave rows out itself.
-    /// `expressions` gives those of the attributes.
+    /// Translates the policies of a row rule into the language of the source. Returns `None` if the source cannot
+    /// filter rows itself. `expressions` maps an attribute to its expression in the source.
     fn push_down(&self, _: &PolicySet, _: &BTreeMap<String, String>) -> Option<PushedCondition> {
         None
     }
@@ -78,27 +79,27 @@ pub(crate) trait Executor: Send + Sync {
 /// One call, as an executor sees it.
 pub(crate) struct Invocation<'a> {
     pub(crate) caller: &'a Caller,
-    /// The caller's own token, only for sources that exchange it for one of theirs.
+    /// The caller's own token, only for sources that exchange it for one of their own.
     pub(crate) caller_token: Option<&'a str>,
-    /// They fit the input schema; defaults are filled in and derived values added.
+    /// The arguments after validation, with defaults and derived values added.
     pub(crate) arguments: &'a Map<String, Value>,
-    /// As they came: one strict JSON object.
+    /// The arguments as they were received: one strict JSON object.
     pub(crate) raw_arguments: &'a Bytes,
     pub(crate) deadline: Instant,
     pub(crate) read_only: bool,
     pub(crate) pushed: Option<&'a PushedCondition>,
-    /// The caller's results that were too large for an answer.
+    /// The caller's stored results that were too large for a response.
     pub(crate) large_results: LargeResults<'a>,
-    /// Where the client can take part.
+    /// The exchange with the client, or `None` if the client cannot take part.
     pub(crate) elicitation: Option<&'a Elicitation<'a>>,
 }
 
-/// The open sources of a catalogue, and what the process knows of itself.
+/// The open sources of a catalogue, and the other services that executors use.
 #[derive(Clone)]
 pub(crate) struct Sources {
     platform: Arc<Platform>,
     memory: Option<MemoryClient>,
-    /// Where tokens of callers are kept.
+    /// The store for callers' tokens.
     store: Option<ToolRunnerStore>,
     open: BTreeMap<String, OpenSource>,
 }
@@ -112,14 +113,14 @@ struct OpenSource {
     guard: Arc<SourceGuard>,
 }
 
-/// What an executor works on. Nothing is connected before its first use.
+/// The resource that an executor works on. Nothing is connected before its first use.
 #[derive(Clone)]
 pub(crate) enum ExecutorSource {
     Sql(Arc<Database>),
     Http(Arc<HttpSource>),
     Grpc(Arc<GrpcServer>),
     Mcp(Arc<Upstream>),
-    /// It is in memory; [`crate::content`] has it.
+    /// Contents in memory, which [`crate::content`] serves.
     Content,
 }
 
@@ -137,8 +138,8 @@ impl Sources {
         }
     }
 
-    /// Opens `settings`, or takes it over from `previous` if it is the very same. `limit` is the longest that
-    /// any of its tools may take.
+    /// Opens `settings`, or reuses the source of `previous` if its settings and limit are the same. `limit` is the
+    /// longest time limit of the tools that use the source.
     pub(crate) fn open(
         &mut self,
         settings: SourceSettings,
@@ -178,7 +179,8 @@ impl Sources {
         Ok(())
     }
 
-    /// Opens the credentials that callers grant, and has them used by whatever is opened with these settings.
+    /// Opens the credentials that callers grant, and replaces the authentication in `settings` with them. Returns
+    /// `None` if the source does not use such credentials.
     fn per_user_of(
         &self,
         settings: &mut SourceSettings,
@@ -197,7 +199,7 @@ impl Sources {
         Some(per_user)
     }
 
-    /// What callers granted the source of that name.
+    /// Returns the grants of callers to the named source.
     pub(crate) fn per_user(&self, name: &str) -> Option<&Arc<UserGrants>> {
         self.open.get(name)?.per_user.as_ref()
     }
@@ -206,18 +208,18 @@ impl Sources {
         self.open.contains_key(name)
     }
 
-    /// What guards the source of that name.
+    /// Returns the guard of the named source.
     pub(crate) fn guard(&self, name: &str) -> Option<&Arc<SourceGuard>> {
         self.open.get(name).map(|open| &open.guard)
     }
 
-    /// Every source with what guards it, sorted by name.
+    /// Returns every source with its guard, sorted by name.
     pub(crate) fn guards(&self) -> impl Iterator<Item = (&str, &SourceGuard)> {
         let open = self.open.iter();
         open.map(|(name, open)| (name.as_str(), &*open.guard))
     }
 
-    /// Remembered conversations.
+    /// Returns the client of the memory service, which has the remembered conversations.
     pub(crate) fn memory(&self) -> Result<&MemoryClient, Error> {
         self.memory.as_ref().ok_or(Error::NoMemory)
     }
@@ -226,7 +228,7 @@ impl Sources {
         &self.platform
     }
 
-    /// Every database with its name, sorted.
+    /// Returns every database with its name, sorted by name.
     pub(crate) fn databases(&self) -> impl Iterator<Item = (&str, Arc<Database>)> {
         self.open
             .iter()
@@ -239,7 +241,7 @@ impl Sources {
             })
     }
 
-    /// The database of that name.
+    /// Returns the database of that name.
     pub(crate) fn sql(&self, name: &str) -> Result<Arc<Database>, Error> {
         match self.open.get(name).map(|open| &open.source) {
             Some(ExecutorSource::Sql(database)) => Ok(Arc::clone(database)),
@@ -247,7 +249,7 @@ impl Sources {
         }
     }
 
-    /// The MCP server of that name.
+    /// Returns the MCP server of that name.
     pub(crate) fn mcp(&self, name: &str) -> Result<Arc<Upstream>, Error> {
         match self.open.get(name).map(|open| &open.source) {
             Some(ExecutorSource::Mcp(upstream)) => Ok(Arc::clone(upstream)),
@@ -255,7 +257,7 @@ impl Sources {
         }
     }
 
-    /// The MCP server of that name, and what guards it.
+    /// Returns the MCP server of that name and its guard.
     pub(crate) fn server(&self, name: &str) -> Result<(Arc<Upstream>, Arc<SourceGuard>), Error> {
         let upstream = self.mcp(name)?;
         let guard = self.guard(name);
@@ -263,7 +265,7 @@ impl Sources {
         Ok((upstream, Arc::clone(guard)))
     }
 
-    /// Every MCP server.
+    /// Returns every MCP server.
     pub(crate) fn servers(&self) -> impl Iterator<Item = &Arc<Upstream>> {
         self.open.values().filter_map(|open| match &open.source {
             ExecutorSource::Mcp(upstream) => Some(upstream),
@@ -274,7 +276,7 @@ impl Sources {
         })
     }
 
-    /// The HTTP service of that name.
+    /// Returns the HTTP service of that name.
     pub(crate) fn http(&self, name: &str) -> Result<Arc<HttpSource>, Error> {
         match self.open.get(name).map(|open| &open.source) {
             Some(ExecutorSource::Http(service)) => Ok(Arc::clone(service)),
@@ -282,7 +284,7 @@ impl Sources {
         }
     }
 
-    /// The gRPC server of that name.
+    /// Returns the gRPC server of that name.
     pub(crate) fn grpc(&self, name: &str) -> Result<Arc<GrpcServer>, Error> {
         match self.open.get(name).map(|open| &open.source) {
             Some(ExecutorSource::Grpc(server)) => Ok(Arc::clone(server)),

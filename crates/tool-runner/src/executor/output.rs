@@ -1,4 +1,4 @@
-//! What comes out of a run: judged by the row rule and counted as it comes.
+//! Collects the output of a run, applies the row rule, and enforces the limits on the size of a result.
 //!
 //! ```text
 //!   row ──────────────┐
@@ -24,18 +24,19 @@ use crate::row_rule::{RowGate, RowRuleUndecided, RowVerdict};
 use wardgate_catalogue::{ResultShape, Shape};
 use wardgate_mcp_client::LogMessage;
 
-/// Whoever listens to a run.
+/// The receiver of the events of a run, and the permit that decides what it may see.
 #[derive(Clone, Copy)]
 pub(crate) struct Audience<'a> {
     pub(crate) listener: &'a mpsc::Sender<CallEvent>,
     pub(crate) permit: &'a Permit,
     pub(crate) compiled: &'a CompiledPermit,
-    /// The classes that a result can carry.
+    /// The classes that a result can have.
     pub(crate) classes: &'a [ColumnClass],
 }
 
 impl Audience<'_> {
-    /// Tells it. What nobody takes in time is of no use later, so it never waits.
+    /// Sends an event without waiting. An event that the receiver does not take in time is dropped, because it is of no
+    /// use later.
     fn send_event(&self, event: CallEvent) {
         let _ = self.listener.try_send(event);
     }
@@ -44,69 +45,70 @@ impl Audience<'_> {
         !self.is_restricted()
     }
 
-    /// Whether the permit restricts what may be seen.
+    /// Returns whether the permit restricts what may be seen.
     pub(crate) fn is_restricted(&self) -> bool {
         self.compiled.restricts(self.permit, self.classes)
     }
 }
 
-/// How much a result may be.
+/// The limits on the size of a result.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Caps {
     pub(crate) rows: usize,
     pub(crate) bytes: usize,
-    /// What is taken beyond that, to be kept for later.
+    /// The limits on the rows that are kept for later, or `None` if rows beyond the result are not kept.
     pub(crate) overflow: Option<RetentionLimit>,
-    /// To stop work that writes in the middle would leave open whether it did.
+    /// Whether the run may be stopped at a limit. A run that writes is not stopped, because its effect would be
+    /// unknown.
     pub(crate) stops: bool,
 }
 
-/// How much of a result is kept for later, the answer included.
+/// The limits on the rows that are kept for later, including those in the response.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RetentionLimit {
     pub(crate) rows: usize,
     pub(crate) bytes: usize,
 }
 
-/// Takes what a run gives.
+/// A collector for the output of a run.
 pub(crate) struct Output<'a> {
     shape: &'a ResultShape,
     gate: Option<&'a RowGate>,
     caps: Caps,
-    /// Rows that were asked for.
+    /// The requested number of rows.
     page: Option<usize>,
     audience: Option<Audience<'a>>,
     retained: RetainedRows,
 }
 
-/// What is left of it at the end.
+/// The rows and other output that remain at the end of a run.
 #[derive(Default)]
 pub(crate) struct RetainedRows {
     pub(crate) rows: Vec<Row>,
-    /// Rows behind them that no answer has room for.
+    /// The rows beyond the limits of the response.
     pub(crate) overflow: Vec<Row>,
-    /// Rows of a result that was redacted before, with what that did.
+    /// The rows of a result that was redacted earlier, and the counts of that redaction.
     pub(crate) released: Option<(Redacted<Vec<Row>>, RedactionCounts)>,
-    /// The result of an MCP server that goes on as it is.
+    /// The result of an MCP server that is passed on unchanged.
     pub(crate) unchanged: Option<UnchangedResult>,
     bytes: usize,
-    /// Rows the rule did not admit.
+    /// The number of rows that the rule did not admit.
     pub(crate) withheld: u64,
-    /// Those of them that the rule could not be decided on.
+    /// The number of withheld rows that the rule could not decide on.
     pub(crate) rows_undecided: u64,
-    /// Why one of these could not be decided.
+    /// The reason why one of these rows could not be decided.
     pub(crate) undecided: Option<RowRuleUndecided>,
-    /// Time spent on the row rule.
+    /// The time spent on the row rule.
     pub(crate) row_rule_time: Duration,
-    /// There was more than a result may be.
+    /// Whether there was more output than a result may contain.
     pub(crate) truncated: bool,
-    /// The whole result was one thing, no list of them.
+    /// Whether the result is a single value and not a list.
     pub(crate) single: bool,
-    /// The tool itself says that it failed.
+    /// Whether the tool itself reports that it failed.
     pub(crate) is_error: bool,
-    /// What the client is asked before there is anything else.
+    /// The question to the client that has to be answered before the run goes on.
     pub(crate) suspended: Option<SuspendedRound>,
-    /// The task that it is, or is about. What a completed one gave stands beside it.
+    /// The task that the call became or asked about. The result of a completed task is in the other fields.
     pub(crate) task: Option<FollowedTask>,
 }
 
@@ -127,13 +129,14 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// With at most so many rows. A result that has them is whole, whatever else there is.
+    /// Limits the result to the given number of rows. A result that has reached this number is complete, even if there
+    /// are more rows.
     pub(crate) fn with_page(mut self, rows: Option<usize>) -> Self {
         self.page = rows;
         self
     }
 
-    /// Takes one row. What the row rule does not admit is forgotten at once.
+    /// Takes one row. A row that the row rule does not admit is dropped immediately.
     pub(crate) fn row(&mut self, row: Row) -> ControlFlow<()> {
         let flow = self.judged(row);
         if self.caps.stops {
@@ -176,7 +179,7 @@ impl<'a> Output<'a> {
             .is_some_and(|page| self.retained.rows.len() >= page)
     }
 
-    /// Takes a JSON document: its rows are where `result.rows` and `result.columns` say.
+    /// Takes a JSON document, whose rows are where `result.rows` and `result.columns` say.
     pub(crate) fn document(&mut self, document: Value) -> Result<ControlFlow<()>, ExecutorError> {
         if let Some(error) = self.reported(&document) {
             return Err(error);
@@ -204,7 +207,7 @@ impl<'a> Output<'a> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The error that stands in a document where `result.error` says.
+    /// Returns the error that a document contains at the place that `result.error` names.
     pub(crate) fn reported(&self, document: &Value) -> Option<ExecutorError> {
         let found = self.shape.error.as_ref()?.first(document)?;
         match found {
@@ -214,7 +217,8 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Takes MCP content: whole, unless `result.rows` says where rows are in its structured part.
+    /// Takes MCP content as one row, or the rows in its structured part if the tool's result does not have the shape of
+    /// content.
     pub(crate) fn content(
         &mut self,
         content: Value,
@@ -237,8 +241,8 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Whether the result of an MCP server goes to the client as it is: nothing is to be read of it, and all of it may be
-    /// seen.
+    /// Returns whether the result of an MCP server is passed on unchanged: the result does not have to be parsed, and
+    /// all of it may be seen.
     pub(crate) fn takes_unchanged(&self) -> bool {
         let is_restricted = self
             .audience
@@ -249,7 +253,7 @@ impl<'a> Output<'a> {
             && self.shape.internal.is_empty()
     }
 
-    /// Takes such a result.
+    /// Takes the result of an MCP server that is passed on unchanged.
     pub(crate) fn unchanged(&mut self, result: UnchangedResult) -> Result<(), ExecutorError> {
         if result.size() > self.caps.bytes {
             return Err(ExecutorError::TooLarge);
@@ -258,7 +262,7 @@ impl<'a> Output<'a> {
         Ok(())
     }
 
-    /// Takes rows of a result that was redacted before.
+    /// Takes the rows of a result that was redacted earlier.
     pub(crate) fn released(
         &mut self,
         rows: Redacted<Vec<Row>>,
@@ -269,7 +273,7 @@ impl<'a> Output<'a> {
         self.retained.released = Some((rows, counts));
     }
 
-    /// Tells how far the run is, to whoever listens; in words too, unless the permit restricts what may be seen.
+    /// Sends the progress of the run. The message is left out if the permit restricts what may be seen.
     pub(crate) fn progress(&mut self, progress: f64, total: Option<f64>, message: &str) {
         if let Some(audience) = self.audience {
             let may_pass = message.is_empty() || audience.may_read_texts();
@@ -281,7 +285,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Passes on what the source logs, unless the permit restricts what may be seen.
+    /// Forwards a log message of the source, unless the permit restricts what may be seen.
     pub(crate) fn log(&mut self, message: LogMessage) {
         if let Some(audience) = self.audience.filter(Audience::may_read_texts) {
             audience.send_event(CallEvent::Log(client::LogMessage {
@@ -292,36 +296,36 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Passes on that an elicitation is over, unless the permit restricts what may be seen.
+    /// Forwards that an elicitation is complete, unless the permit restricts what may be seen.
     pub(crate) fn completed(&mut self, elicitation: String) {
         if let Some(audience) = self.audience.filter(Audience::may_read_texts) {
             audience.send_event(CallEvent::Completed(elicitation));
         }
     }
 
-    /// Passes on that the server closed the stream of the call, to be asked for the rest.
+    /// Forwards that the server closed the stream of the call, so that the rest has to be polled.
     pub(crate) fn stream_closed(&mut self) {
         if let Some(audience) = self.audience {
             audience.send_event(CallEvent::StreamClosed);
         }
     }
 
-    /// The run goes on once the client has answered.
+    /// Suspends the run until the client has answered.
     pub(crate) fn suspended(&mut self, suspended: SuspendedRound) {
         self.retained.suspended = Some(suspended);
     }
 
-    /// The run is a task, or is about one.
+    /// Records the task that the run became or asked about.
     pub(crate) fn task(&mut self, task: FollowedTask) {
         self.retained.task = Some(task);
     }
 
-    /// More bytes than this are never needed.
+    /// Returns the maximum size of a result, in bytes.
     pub(crate) fn max_bytes(&self) -> usize {
         self.caps.bytes
     }
 
-    /// Nothing came out yet, so the work can be tried again.
+    /// Returns whether there has been no output yet, so that the run can be retried.
     pub(crate) fn is_untouched(&self) -> bool {
         self.retained.rows.is_empty()
             && self.retained.withheld == 0
@@ -334,14 +338,14 @@ impl<'a> Output<'a> {
 }
 
 impl RetainedRows {
-    /// Some row could not be decided, and not because of its own values.
+    /// Returns whether some row could not be decided for a reason other than its own values.
     pub(crate) fn is_schema_mismatch(&self) -> bool {
         self.undecided
             .as_ref()
             .is_some_and(RowRuleUndecided::is_schema_mismatch)
     }
 
-    /// Keeps an admitted row unless the result is full.
+    /// Retains an admitted row unless the result is full.
     fn retain(&mut self, row: Row, caps: Caps) -> ControlFlow<()> {
         let bytes = self.bytes + result::json_size(&row);
         let fits = |rows, limit| self.rows.len() + self.overflow.len() < rows && bytes <= limit;

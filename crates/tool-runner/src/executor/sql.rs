@@ -1,4 +1,4 @@
-//! `type: sql`: one prepared statement on a database.
+//! `type: sql`: runs one prepared statement on a database.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ impl Executor for SqlExecutor {
     }
 }
 
-/// The values for the parameters, in order.
+/// Returns the values of the parameters, in order.
 fn bind(
     params: &[(String, ParameterType)],
     arguments: &Map<String, Value>,

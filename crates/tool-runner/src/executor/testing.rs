@@ -1,4 +1,4 @@
-//! One configured tool for the tests of executors: its YAML in, what a run gives out.
+//! A configured tool for the tests of executors, created from YAML.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,15 +20,15 @@ use crate::loaded::{Keys, LoadedCatalogue, RunnableTool, SharedState};
 use crate::tests::stores;
 use wardgate_catalogue::{Catalogue, FileText};
 
-/// What came out of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub(super) struct Ran {
-    /// Each an object.
+    /// The rows as JSON objects.
     pub(super) rows: Vec<Value>,
     pub(super) is_error: bool,
 }
 
-/// Arguments that every test tool takes, of any type.
+/// The properties of every test tool's input schema. They accept values of any type.
 const PROPERTIES: &str =
     "id: {}, n: {}, list: {}, text: {}, query: {}, tags: {}, absent: {}, 'null': {}";
 
@@ -37,12 +37,12 @@ pub(super) struct TestTool {
     loaded: LoadedCatalogue,
     shared: SharedState,
     redactor: Redactor,
-    /// Of the store.
+    /// The directory of the store.
     _directory: TempDir,
 }
 
 impl TestTool {
-    /// `sources`, `execute` and `result` are YAML, each on one line.
+    /// Creates a tool. `sources`, `execute` and `result` are YAML on one line each.
     pub(super) fn new(sources: &str, execute: &str, result: &str) -> Self {
         let catalogue = parse(sources, execute, result).unwrap_or_else(|faults| panic!("{faults}"));
         let directory = TempDir::new().unwrap();
@@ -65,7 +65,7 @@ impl TestTool {
         }
     }
 
-    /// What is wrong with such a file.
+    /// Returns the faults of such a file.
     pub(super) fn faults(sources: &str, execute: &str) -> String {
         parse(sources, execute, "{}").err().unwrap_or_default()
     }
@@ -78,7 +78,7 @@ impl TestTool {
         self.loaded.tool("tool").unwrap()
     }
 
-    /// Runs it with arguments that were checked already.
+    /// Runs the tool with `arguments`, which are not validated.
     pub(super) async fn run(&self, arguments: Value) -> Result<Ran, ExecutorError> {
         let Value::Object(arguments) = arguments else {
             panic!("arguments are an object");
@@ -141,7 +141,7 @@ fn parse(sources: &str, execute: &str, result: &str) -> Result<Catalogue, String
     })
 }
 
-/// What the caller reads of a refusal.
+/// Returns the text of a refusal that the caller reads.
 pub(super) fn said(error: ExecutorError) -> String {
     match error {
         ExecutorError::Refused { text, .. } | ExecutorError::Unavailable { text, .. } => text,

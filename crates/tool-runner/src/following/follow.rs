@@ -1,4 +1,4 @@
-//! The tasks that ask.
+//! The background tasks that request the lists.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,20 +10,20 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{Roster, ServerListing};
 use wardgate_mcp_client::Upstream;
 
-/// How often a server is asked that says nothing.
+/// Interval between two requests to a server that announces no changes.
 const REFRESH: Duration = Duration::from_mins(1);
 
-/// How long a server may take for its whole list.
+/// Maximum time that a server may take for its whole list.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// From an answer to the next question.
+/// Minimum pause between an answer and the next request.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// A question so long after the last answer follows no other.
+/// Time without requests after which the pause is reset to the minimum.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// The servers that are followed.
+/// The servers that are followed, each by its own task.
 pub(crate) struct Followers<L: ServerListing> {
     roster: Roster<L::List>,
     running: Mutex<BTreeMap<String, Follower>>,
@@ -42,7 +42,7 @@ impl<L: ServerListing> Followers<L> {
         }
     }
 
-    /// Follows these and no others; one that is followed already goes on.
+    /// Follows exactly these servers. A server that is already followed keeps its task.
     pub(crate) fn follow(&self, upstreams: &BTreeMap<String, Arc<Upstream>>) {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         running.retain(|source, follower| {
@@ -82,7 +82,7 @@ async fn follow<L: ServerListing>(
             failures = 0;
             roster.answered(&source, list);
         } else {
-            // The client logs why a server is down.
+            // The reason is not logged here, because the client of the server logs it.
             failures += 1;
             roster.failed(&source);
         }
@@ -98,8 +98,8 @@ async fn follow<L: ServerListing>(
     }
 }
 
-/// Grows with each question that follows soon on an answer: a single change is looked at at once, and a server that
-/// announces changes without end is not asked without end.
+/// The pause before the next request, which grows with each request that follows soon after an answer: a single change
+/// is looked at immediately, and a server that announces changes continuously is not asked continuously.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Pause(Duration);
 
@@ -119,7 +119,8 @@ impl Pause {
     }
 }
 
-/// The wait grows with every failure in a row, up to that between two answers.
+/// Returns the time to wait after `failures` failures in a row. The time grows with each failure, up to the interval
+/// for a working server.
 fn wait(failures: u32) -> Duration {
     match failures {
         0 => REFRESH,

@@ -1,7 +1,8 @@
-//! Asks servers for a list of theirs: at the start, when it changed, when one is gone or back, and every minute.
+//! Requests a list from servers: at the start, after a change, when a server becomes unavailable or available, and
+//! every minute.
 //!
 //! ```text
-//!   Listing: what is asked ─▶ Followers, one task a server ─▶ Roster: the last lists, and who is missing
+//!   ServerListing: the request ─▶ Followers: one task per server ─▶ Roster: the last lists and missing servers
 //! ```
 
 mod follow;
@@ -17,12 +18,12 @@ use wardgate_mcp_client::{Upstream, UpstreamError};
 pub(crate) use follow::Followers;
 pub(crate) use roster::Roster;
 
-/// What is asked of each server.
+/// A list that is requested from each server.
 pub(crate) trait ServerListing: 'static {
-    /// What it answers.
+    /// The type of the list.
     type List: Clone + Default + PartialEq + Send + 'static;
 
-    /// Changes when the list did, or may have.
+    /// Returns a channel that changes when the list has changed, or may have.
     fn changes(upstream: &Upstream) -> watch::Receiver<u64>;
 
     fn fetch(

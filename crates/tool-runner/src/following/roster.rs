@@ -1,11 +1,11 @@
-//! What each server offered when it last answered, and which do not answer.
+//! The list that each server last returned, and the servers that do not answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-/// Shared by those who ask the servers and those who use the answers.
+/// The lists of all servers, shared between the tasks that request them and the code that uses them.
 #[derive(Clone, Default)]
 pub(crate) struct Roster<T>(Arc<RosterState<T>>);
 
@@ -17,13 +17,13 @@ struct RosterState<T> {
 
 #[derive(Default)]
 struct ListedServer<T> {
-    /// None before the first answer.
+    /// The last list, or `None` before the first answer.
     list: Option<T>,
     is_missing: bool,
 }
 
 impl<T: Clone + Default + PartialEq> Roster<T> {
-    /// Changes with every change of what is known here.
+    /// Returns a channel that changes whenever the roster changes.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.0.changes.subscribe()
     }
@@ -32,14 +32,14 @@ impl<T: Clone + Default + PartialEq> Roster<T> {
         self.servers().get(source)?.list.clone()
     }
 
-    /// The servers that did not answer when they were last asked.
+    /// Returns the servers that did not answer the last request.
     pub(crate) fn missing(&self) -> BTreeSet<String> {
         let servers = self.servers();
         let missing = servers.iter().filter(|(_, server)| server.is_missing);
         missing.map(|(source, _)| source.clone()).collect()
     }
 
-    /// A server offers `list`.
+    /// Records that a server returned `list`.
     pub(crate) fn answered(&self, source: &str, list: T) {
         self.change(source, |server| {
             let is_news = server.is_missing || server.list.as_ref() != Some(&list);
@@ -49,14 +49,14 @@ impl<T: Clone + Default + PartialEq> Roster<T> {
         });
     }
 
-    /// A server does not answer. What it last offered stays.
+    /// Records that a server did not answer. Its last list is kept.
     pub(crate) fn failed(&self, source: &str) {
         self.change(source, |server| {
             !std::mem::replace(&mut server.is_missing, true)
         });
     }
 
-    /// Another server has the name now, or none.
+    /// Removes a server, because another server has its name now or none has.
     pub(crate) fn forget(&self, source: &str) {
         if self.servers().remove(source).is_some() {
             self.0.changes.send_modify(|changes| *changes += 1);

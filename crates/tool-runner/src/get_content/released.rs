@@ -1,29 +1,30 @@
-//! What of a prompt or resource leaves: as it is where its class is clear, else texts only, and those redacted.
+//! Redacts prompts and resources before they are released: unchanged if their class is clear, otherwise only redacted
+//! texts.
 
 use serde_json::{Value, json};
 use wardgate_domain::{ColumnClass, ColumnTier};
 use wardgate_redact::{ConfiguredForms, Redactor};
 
-/// Stands where something may not leave.
+/// Text in place of content that is withheld.
 const WITHHELD: &str = "The content is withheld.";
 
-/// Takes out what a tier does not let through.
+/// A redactor for the content of one class and tier.
 pub(super) struct ContentRedactor<'a> {
     pub(super) redactor: &'a Redactor,
     pub(super) forms: &'a ConfiguredForms,
     pub(super) class: &'a ColumnClass,
     pub(super) tier: ColumnTier,
-    /// Texts and blobs that were changed.
+    /// The number of texts and blobs that were changed.
     pub(super) redacted: u64,
 }
 
 impl ContentRedactor<'_> {
-    /// Whether what leaves is health information.
+    /// Returns whether the released content is health information.
     pub(super) fn phi(&self) -> bool {
         self.class.is_phi() && self.tier != ColumnTier::Dropped
     }
 
-    /// The result of `prompts/get`: who speaks, and the texts.
+    /// Redacts the result of `prompts/get` to the roles and the texts.
     pub(super) fn prompt(&mut self, result: Value) -> Value {
         if self.tier == ColumnTier::Clear {
             return result;
@@ -35,7 +36,7 @@ impl ContentRedactor<'_> {
         json!({ "messages": messages.collect::<Vec<_>>() })
     }
 
-    /// The result of `resources/read` of `uri`. What else a server says of its contents may hold anything.
+    /// Redacts the result of `resources/read` of `uri`. Other members are removed because they may contain anything.
     pub(super) fn resource(&mut self, uri: &str, result: Value) -> Value {
         if self.tier == ColumnTier::Clear {
             return result;
@@ -45,7 +46,7 @@ impl ContentRedactor<'_> {
         json!({ "contents": contents.collect::<Vec<_>>() })
     }
 
-    /// The result of `completion/complete`: a value that is not clear completes nothing.
+    /// Redacts the result of `completion/complete`. No values are released unless the tier is clear.
     pub(super) fn completion(&mut self, result: Value) -> Value {
         if self.tier == ColumnTier::Clear {
             return result;
@@ -74,7 +75,7 @@ impl ContentRedactor<'_> {
     }
 }
 
-/// How many parts a result has.
+/// Returns the number of parts of a result.
 pub(super) fn count(result: &Value, member: &str) -> u64 {
     items(result, member).count() as u64
 }

@@ -1,4 +1,4 @@
-//! Tells what changed in the standing of each imported tool: once, not with every look.
+//! Logs and records changes in the approval state of imported tools, once per change.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::importing::ImportedSource;
 use super::recorder::{ITSELF, Recorder};
 use wardgate_catalogue::{Grade, JudgedTool, PinJudgement, Pins};
 
-/// How each tool stood when it was last judged, by source and the server's own name.
+/// The approval state of each tool when it was last judged, by source and by the server's own name for the tool.
 #[derive(Default)]
 pub(super) struct ApprovalStates(BTreeMap<(String, String), ApprovalState>);
 
@@ -23,7 +23,7 @@ struct ApprovalState {
 }
 
 impl ApprovalStates {
-    /// Takes note of a judgement. What is new in it goes to log and record.
+    /// Stores the latest judgements. Each change is logged and recorded.
     pub(super) fn update(
         &mut self,
         importing: &[ImportedSource],
@@ -69,7 +69,7 @@ fn log_change(upstream: &str, tool: &JudgedTool, at_first_sight: bool) {
     let name = tool.shown.as_str();
     let grade = tool.judged.grade().map(Grade::as_str);
     match &tool.judged {
-        // Nobody needs to hear that all is as it was.
+        // An approved tool at startup is not a change.
         PinJudgement::Approved if at_first_sight => {}
         PinJudgement::Approved => info!(
             upstream,

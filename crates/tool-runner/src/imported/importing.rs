@@ -1,4 +1,4 @@
-//! Which sources' tools are imported, and what becomes of each tool.
+//! Selects the sources whose tools are imported, and judges each tool against its pin.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,19 +11,20 @@ use wardgate_catalogue::{JudgedTool, Names, Pins, UpstreamOffer};
 use wardgate_mcp_client::CanonicalDefinition;
 use wardgate_mcp_client::{Upstream, UpstreamError};
 
-/// What a server offers, as it sent it.
+/// The tools that a server offers, as the server sent them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct List {
-    /// Definitions of tools, each one JSON object.
+    /// The definitions of the tools, each as one JSON object.
     pub(super) tools: Arc<[String]>,
-    /// What it says of itself.
+    /// The instructions that the server gives for its use.
     pub(super) instructions: Option<Arc<str>>,
-    /// Its tools that it shows only to clients with certain capabilities, by its own names.
+    /// The capabilities that clients must have to be shown a tool, by the server's own names. Only tools with such a
+    /// condition are listed.
     pub(super) required: Arc<BTreeMap<String, RequiredCapabilities>>,
 }
 
 impl List {
-    /// What `upstream` offers by `deadline`.
+    /// Requests the tools of `upstream` by `deadline`.
     pub(super) async fn fetch(
         upstream: &Upstream,
         deadline: Instant,
@@ -52,13 +53,13 @@ impl FromIterator<String> for List {
 pub(super) struct ImportedSource {
     pub(super) name: String,
     pub(super) settings: McpSettings,
-    /// The server's own names of the tools wanted; without it, all.
+    /// The server's own names of the tools to import, or `None` to import all tools.
     only: Option<BTreeSet<String>>,
 }
 
 impl ImportedSource {
-    /// In the order of their names. Where the file does not say, a server whose tools are configured one by
-    /// one offers no others.
+    /// Returns the sources whose tools are imported, sorted by name. If the file does not say whether to import a
+    /// server's tools, a server with individually configured tools is left out.
     pub(super) fn of(catalogue: &Catalogue) -> Vec<Self> {
         let mut importing = Vec::new();
         for source in catalogue.sources() {
@@ -84,13 +85,14 @@ impl ImportedSource {
         importing
     }
 
-    /// What it offers is approved when it is first seen, unless somebody approved anything of it.
+    /// Returns whether the tools of the source are approved when they are first seen, provided that nothing of the
+    /// source has been approved yet.
     pub(super) fn trusts_first_use(&self) -> bool {
         self.settings.pins == PinMode::FirstUse
     }
 }
 
-/// What was approved of `source`.
+/// Returns the approved tools and instructions of `source`.
 fn approved(pins: &Pins, source: &str) -> List {
     let instructions = pins.instructions(source);
     let instructions = instructions.and_then(CanonicalDefinition::instructions);
@@ -100,7 +102,7 @@ fn approved(pins: &Pins, source: &str) -> List {
     }
 }
 
-/// Judges the tools of each source, and what its server says of itself. One without a list is taken to offer what was approved of it.
+/// Judges the tools and the instructions of each source. A source without a list is assumed to offer what was approved.
 pub(super) fn judge(
     importing: &[ImportedSource],
     catalogue: &Catalogue,

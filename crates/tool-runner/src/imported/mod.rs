@@ -1,4 +1,4 @@
-//! Tools of MCP servers, as tools of ours.
+//! Imports the tools of MCP servers into the catalogue.
 //!
 //! ```text
 //!   follow ──▶ roster ─┐                  ┌▶ approved: in the catalogue, as pinned
@@ -7,8 +7,8 @@
 //!   tools.lock ─▶ pins ┘
 //! ```
 //!
-//! A server that has not answered yet is taken to offer what was approved of it, so the list is complete from
-//! the start; one that went away keeps its last list. Calls of its tools fail meanwhile, and lists name it as
+//! A server that has not answered yet is assumed to offer what was approved, so the list is complete from the start. A
+//! server that becomes unavailable keeps its last list. Meanwhile calls of its tools fail, and lists name the server as
 //! missing.
 
 mod approval_state;
@@ -38,17 +38,17 @@ use recorder::{ITSELF, Recorder};
 
 pub use review::{NotApproved, Review, ReviewedUpstream, Selection};
 
-/// Who approves what a source with `pins: first_use` offers.
+/// Name of the approver of the tools that a source with `pins: first_use` offers.
 const FIRST_USE: &str = "first use";
 
-/// Reads and checks the lock file beside `catalogue`, where there is one.
+/// Reads and checks the lock file next to `catalogue`, if it exists.
 pub(crate) fn check_lock(catalogue: &Path) -> Result<(), Error> {
     let pins = Pins::load(&lock_path(catalogue));
     pins.map(drop)
         .map_err(|fault| Error::Catalogue(vec![fault]))
 }
 
-/// Brings the approved tools of MCP servers into the catalogue.
+/// Imports the approved tools of MCP servers into the catalogue.
 pub(crate) struct Importer {
     lock: PathBuf,
     ambient: Ambient,
@@ -58,7 +58,7 @@ pub(crate) struct Importer {
     state: Mutex<ImportState>,
 }
 
-/// `tools/list`.
+/// The listing of `tools/list`.
 struct ToolListing;
 
 impl ServerListing for ToolListing {
@@ -73,20 +73,20 @@ impl ServerListing for ToolListing {
     }
 }
 
-/// What is remembered from one catalogue to the next.
+/// The state that is carried from one catalogue to the next.
 #[derive(Default)]
 struct ImportState {
-    /// What sources with `pins: first_use` offered when they were first seen.
+    /// The tools that sources with `pins: first_use` offered when they were first seen.
     first_seen: Pins,
     approval_states: ApprovalStates,
-    /// Tools that toolsets named and nobody offered.
+    /// The tools that toolsets name and no server offers.
     absent: BTreeSet<String>,
-    /// Of the lock file in force.
+    /// The digest of the lock file in force.
     lock: Option<Digest>,
 }
 
 impl Importer {
-    /// For the catalogue at `path`. What changes in the tools of servers is recorded with `audit`.
+    /// Creates the importer of the catalogue at `path`. Changes of the servers' tools are recorded with `audit`.
     pub(crate) fn new(path: &Path, audit: AuditClient, ambient: Ambient) -> Self {
         let roster = Roster::default();
         Self {
@@ -99,12 +99,13 @@ impl Importer {
         }
     }
 
-    /// Changes when the list of some server does, and when one goes away or comes back.
+    /// Returns a channel that changes when the list of a server does, and when a server becomes unavailable or
+    /// available.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.roster.changes()
     }
 
-    /// Adds the approved tools to `catalogue`. `lock` is the text of the lock file, empty without one.
+    /// Adds the approved tools to `catalogue`. `lock` is the text of the lock file, or empty if there is none.
     pub(crate) fn import(&self, catalogue: &mut Catalogue, lock: &str) -> Result<(), Error> {
         let mut pins = match lock {
             "" => Pins::default(),
@@ -163,13 +164,13 @@ impl Importer {
         Ok(())
     }
 
-    /// Follows the servers of the catalogue in force, and no others.
+    /// Follows exactly the servers of the catalogue in force.
     pub(crate) fn follow(&self, upstreams: &BTreeMap<String, Arc<Upstream>>) {
         self.followers.follow(upstreams);
     }
 
-    /// Approves what sources that nobody approved anything of offer, where they say `pins: first_use`; not
-    /// what is suspicious. True when there was any.
+    /// Approves the tools of sources with `pins: first_use` of which nothing has been approved yet, except suspicious
+    /// tools. Returns whether it approved any.
     fn see_first(
         &self,
         importing: &[ImportedSource],
@@ -201,7 +202,8 @@ impl Importer {
     }
 }
 
-/// The tools of `source` that can be offered, each as it is pinned. One that cannot is refused after all.
+/// Returns the tools of `source` that can be offered, as they are pinned. An approved tool that cannot be imported is
+/// marked as refused.
 fn approved(
     source: &ImportedSource,
     judged: &mut [JudgedTool],

@@ -1,4 +1,4 @@
-//! Puts on record what upstreams changed and what somebody approved of it.
+//! Records the changes of upstream tools and their approvals in the audit log.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use tracing::{error, warn};
 use wardgate_domain::{AdminChange, Ambient, Digest, Event, Record};
 use wardgate_rpc::client::AuditClient;
 
-/// Who makes a change that no person made.
+/// Actor of a change that no person made.
 pub(super) const ITSELF: &str = "tool-runner";
 
-/// How many changes may wait for the record.
+/// Maximum number of changes that may wait to be recorded.
 const WAITING: usize = 10_000;
 
-/// The pause before a change that could not be recorded is tried again.
+/// Pause before an attempt to record a change is repeated.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Records changes in their order, however long the record is away. Nothing waits for it: a changed tool is
-/// kept out at once, and the record of every call names the definition that ran.
+/// Records changes in order, and retries while the audit log is unavailable. Nothing has to wait for these records: a
+/// changed tool is kept out immediately, and the record of every call names the definition that ran.
 pub(super) struct Recorder {
     changes: mpsc::Sender<Record>,
     ambient: Ambient,
@@ -36,7 +36,7 @@ impl Recorder {
         }
     }
 
-    /// `by` did `action` to `target`; `detail` is the digest of the definition or file that it is about.
+    /// Queues a record that `by` did `action` to `target`. `detail` is the digest of the definition or file concerned.
     pub(super) fn record(&self, by: &str, action: &str, target: String, detail: Option<Digest>) {
         let record = Record {
             time: self.ambient.now(),

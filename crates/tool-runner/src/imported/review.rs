@@ -1,4 +1,4 @@
-//! The review of a person: what upstreams offer now, against what was approved.
+//! Compares what upstreams offer now with what was approved, so that a person can review and approve the changes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,56 +17,56 @@ use crate::platform::Platform;
 use wardgate_catalogue::{Catalogue, Tool, lock_path};
 use wardgate_catalogue::{Grade, JudgedTool, PinJudgement, Pins};
 
-/// How long a server may take for its whole list.
+/// Maximum time that a server may take for its whole list.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What all upstreams of a catalogue offer, judged.
+/// The judged tools of all upstreams of a catalogue.
 pub struct Review {
     pins: Pins,
     lock: PathBuf,
     upstreams: Vec<ReviewedUpstream>,
 }
 
-/// What one upstream offers, judged.
+/// The judged tools of one upstream.
 pub struct ReviewedUpstream {
-    /// Its name in the catalogue.
+    /// The name of the source in the catalogue.
     pub source: String,
-    /// Why its tools are not known, where they are not.
+    /// The reason why the upstream's tools are not known, or `None` if the upstream answered.
     pub unreachable: Option<String>,
-    /// Its tools by name.
+    /// The tools, sorted by name.
     pub tools: Vec<JudgedTool>,
 }
 
-/// What to approve.
+/// A selection of the changes to approve.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selection {
-    /// These, by the names that clients see.
+    /// These tools, by the names that clients see.
     Tools(Vec<String>),
-    /// Every change that is harmless.
+    /// Every harmless change.
     AllHarmless,
-    /// All that one source offers, but nothing suspicious: that needs its name.
+    /// Everything that one source offers, except suspicious tools, which must be selected by name.
     Source(String),
 }
 
-/// Why nothing was approved.
+/// The reason why nothing was approved.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotApproved {
-    /// No source of the catalogue is called so, or its tools are not imported.
+    /// The catalogue has no source of that name, or the tools of the source are not imported.
     #[error("no tools are imported from a source `{0}`")]
     NoSource(String),
     /// The upstream did not answer.
     #[error("source `{0}`: {1}")]
     Unreachable(String, String),
-    /// No upstream that answered offers it.
+    /// No upstream that answered offers the tool.
     #[error("no upstream that can be reached offers a tool `{0}`")]
     NoTool(String),
-    /// It cannot be offered in any case.
+    /// The tool cannot be offered at all.
     #[error("the tool `{0}` cannot be approved: {1}")]
     Refused(String, String),
 }
 
 impl Review {
-    /// Loads the catalogue at `path` with its lock file, and asks each upstream for its tools.
+    /// Loads the catalogue at `path` and its lock file, and requests the tools of each upstream.
     pub async fn of(
         path: &Path,
         variables: &BTreeMap<String, String>,
@@ -111,14 +111,14 @@ impl Review {
         })
     }
 
-    /// The upstreams by name.
+    /// Returns the upstreams, sorted by name.
     #[must_use]
     pub fn upstreams(&self) -> &[ReviewedUpstream] {
         &self.upstreams
     }
 
-    /// SHA-256 over all that an approval of `selection` would change: which tools, and each definition. Whoever was shown
-    /// the tools approves exactly those by it.
+    /// Returns the SHA-256 digest of everything that an approval of `selection` would change, which is the tools and
+    /// their definitions. A person who was shown the tools can use the digest to approve exactly those.
     #[must_use]
     pub fn digest(&self, selection: &Selection) -> Digest {
         let taken = self.upstreams.iter().flat_map(|upstream| {
@@ -132,8 +132,8 @@ impl Review {
         Digest::of(taken.collect::<String>().as_bytes())
     }
 
-    /// Approves what `selection` says, all of it or nothing, in the name of `by`. What is gone is forgotten.
-    /// Gives the names, as clients see them, of the tools that this changes.
+    /// Approves all of `selection`, or nothing, in the name of `by`. The pins of tools that are gone are removed.
+    /// Returns the names, as clients see them, of the tools that this changes.
     pub fn approve(
         &mut self,
         selection: &Selection,
@@ -165,13 +165,13 @@ impl Review {
         self.pins.save(&self.lock, ambient)
     }
 
-    /// The lock file.
+    /// Returns the path of the lock file.
     #[must_use]
     pub fn lock(&self) -> &Path {
         &self.lock
     }
 
-    /// Whether everything that `selection` names is there and can be approved.
+    /// Checks that everything that `selection` names exists and can be approved.
     pub fn check(&self, selection: &Selection) -> Result<(), NotApproved> {
         match selection {
             Selection::AllHarmless => Ok(()),
@@ -214,7 +214,7 @@ impl Selection {
     }
 }
 
-/// What each source offers, or why that is not known; all are asked at once.
+/// Requests the list of each source concurrently. Returns the list, or the reason why it is not known.
 async fn ask(
     catalogue: &Catalogue,
     importing: &[ImportedSource],

@@ -1,4 +1,4 @@
-//! What gets into the catalogue, without any server.
+//! Tests of what is imported into the catalogue, without any server.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -32,13 +32,13 @@ impl World {
         }
     }
 
-    /// A server answers with these tools.
+    /// Simulates a server that answers with these tools.
     fn answers(&self, source: &str, tools: &[Value]) {
         let list = tools.iter().map(Value::to_string).collect();
         self.importer.roster.answered(source, list);
     }
 
-    /// A server answers with these tools, and says that of itself.
+    /// Simulates a server that answers with these tools and instructions.
     fn says(&self, source: &str, tools: &[Value], text: &str) {
         let list = List {
             instructions: Some(text.into()),
@@ -59,7 +59,7 @@ impl World {
         Ok(catalogue)
     }
 
-    /// Waits until these are on record, in this order.
+    /// Waits until exactly these actions have been recorded, in this order.
     async fn has_recorded(&self, actions: &[&str]) {
         until_true("the record", || async {
             let recorded = self.audit.actions();
@@ -187,7 +187,7 @@ async fn p9_what_a_server_says_of_itself_is_kept_out_until_it_is_approved() {
             "tool.quarantined",
         ])
         .await;
-    // A server that has not answered is taken to say what was approved.
+    // A server that has not answered is assumed to give the approved instructions.
     assert_eq!(
         told(&World::new().import(ONE_SERVER, &pins)),
         Some("Read first.")
@@ -327,7 +327,7 @@ async fn without_approval_nothing_is_offered_unless_the_source_trusts_first_use(
     );
     world.answers("files", &[changed("read"), tool("later")]);
     assert!(names(&world.import(trusting, &Pins::default())).is_empty());
-    // What a person approved counts, and nothing beside it.
+    // Once a person has approved anything, only the approved tools count.
     let approved = pinned(&[tool("later")]);
     assert_eq!(names(&world.import(trusting, &approved)), ["files__later"]);
 }

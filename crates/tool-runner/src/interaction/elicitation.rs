@@ -1,4 +1,4 @@
-//! A round of something that runs on an MCP server with a client that can take part.
+//! Runs one round of a request to an MCP server in which the client can take part.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use wardgate_mcp_client::{
     UpstreamError, UpstreamOperation,
 };
 
-/// The right of one run to let server and client talk.
+/// The part of the client in one request, which lets the server ask the client for input.
 pub(crate) struct Elicitation<'a> {
     interaction: &'a Interaction,
     suspended_exchanges: &'a Arc<SuspendedExchanges>,
@@ -28,23 +28,23 @@ pub(crate) struct Elicitation<'a> {
     may_become_task: bool,
 }
 
-/// Tells what is asked for from everything else that one caller asks for.
+/// Identifies a request among all requests of one caller.
 pub(crate) enum ElicitedRequest<'a> {
-    /// A call of a tool.
+    /// A tool call.
     Call {
-        /// Of the tool.
+        /// The digest of the tool's definition.
         definition: Digest,
         arguments: &'a Map<String, Value>,
-        /// The idempotency key; empty where there is none.
+        /// The idempotency key, or an empty string if there is none.
         key: &'a str,
     },
-    /// A prompt or a resource.
+    /// A request for a prompt or a resource.
     Content {
-        /// Of the prompt or the resource.
+        /// The digest of the definition of the source's prompts or resources.
         definition: Digest,
-        /// What the policy decided on.
+        /// The JSON that the policy service decided on.
         decided: &'a [u8],
-        /// Of a prompt.
+        /// The arguments of a prompt.
         arguments: &'a [u8],
     },
 }
@@ -70,7 +70,7 @@ impl ElicitedRequest<'_> {
     }
 }
 
-/// What a round ends in.
+/// The end of a round.
 #[derive(Debug)]
 pub(crate) enum EndedElicitation {
     Done(Box<RawValue>),
@@ -78,26 +78,26 @@ pub(crate) enum EndedElicitation {
     Task(FollowedTask),
 }
 
-/// A task that a call became, or that was looked after.
+/// A task that a call became, or that a request asked about.
 #[derive(Debug)]
 pub(crate) struct FollowedTask {
-    /// For whoever looks after it again.
+    /// The state with which a later request refers to the task.
     pub(crate) state: Bytes,
-    /// MCP `Task` without its id: one JSON object; none where nothing was asked of that.
+    /// The MCP `Task` without its id as one JSON object, or `None` if the request did not return the task.
     pub(crate) about: Option<String>,
-    /// None before it was looked at.
+    /// The status of the task, or `None` if it has not been requested.
     pub(crate) status: Option<TaskStatus>,
 }
 
-/// What waits for the client.
+/// A round that waits for input from the client.
 pub(crate) struct SuspendedRound {
-    /// MCP `inputRequests`: one JSON object.
+    /// The MCP `inputRequests` as one JSON object.
     pub(crate) requests: String,
     pub(crate) state: Bytes,
 }
 
 impl SuspendedRound {
-    /// What the client is asked, with what the record says of the round.
+    /// Returns the request for the client's input, with the facts of the round for the audit record.
     pub(crate) fn into_input_required(self, facts: ResultFacts) -> InputRequired {
         InputRequired {
             requests: self.requests,
@@ -114,21 +114,21 @@ impl std::fmt::Debug for SuspendedRound {
     }
 }
 
-/// Why a round ends in neither.
+/// The reason why a round failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ElicitationError {
     #[error(transparent)]
     Upstream(#[from] UpstreamError),
-    /// What is to go on is over, has gone on before, or is another's.
+    /// The exchange to resume is over, has already been resumed, or belongs to another request.
     #[error("nothing waits for these answers any more")]
     NotWaiting,
-    /// The client did not do what the server needs done first.
+    /// The client declined an action that the server requires first.
     #[error("the client declined")]
     Declined,
 }
 
 impl<'a> Elicitation<'a> {
-    /// Lets the client of `interaction` take part in `request` of `caller`.
+    /// Creates the part of the client of `interaction` in `request` of `caller`.
     pub(crate) fn new(
         interaction: &'a Interaction,
         suspended_exchanges: &'a Arc<SuspendedExchanges>,
@@ -144,13 +144,14 @@ impl<'a> Elicitation<'a> {
         }
     }
 
-    /// Stands for the request of this caller. Worked out where something waits or goes on, which few calls do.
+    /// Returns the digest of the caller and the request. It is computed only when a request waits or resumes, which is
+    /// rare.
     fn subject(&self) -> Digest {
         let owner = self.caller.person().to_hex();
         Digest::of_texts(&[&owner, &self.request.digest().to_hex()])
     }
 
-    /// What is asked for may become a task, where its client takes one.
+    /// Sets whether the request may become a task, provided that the client supports tasks.
     pub(crate) fn with_task_if(self, may_become_task: bool) -> Self {
         Self {
             may_become_task,
@@ -158,13 +159,13 @@ impl<'a> Elicitation<'a> {
         }
     }
 
-    /// Whether what is asked for may become a task.
+    /// Returns whether the request may become a task.
     pub(crate) fn offers_tasks(&self) -> bool {
         self.may_become_task && self.interaction.participation.capabilities.accepts_tasks()
     }
 
-    /// Whether a tool is called for its client that the server shows only to clients with the capabilities `required`.
-    /// What goes on began for such a client.
+    /// Returns whether the client has the capabilities `required`, without which the server does not show the tool. A
+    /// resumed call started with such a client.
     pub(crate) fn satisfies(&self, required: &RequiredCapabilities) -> bool {
         self.resumes()
             || self
@@ -174,12 +175,12 @@ impl<'a> Elicitation<'a> {
                 .satisfies(required)
     }
 
-    /// Whether it goes on with something that waited.
+    /// Returns whether the request resumes one that waited for the client.
     pub(crate) fn resumes(&self) -> bool {
         self.interaction.resumption.is_some()
     }
 
-    /// Ends what was to go on: its client may not talk to the server any more.
+    /// Ends the exchange that would have been resumed, because its client may no longer talk to the server.
     pub(crate) fn give_up(&self) {
         if let Some(resumption) = &self.interaction.resumption
             && let NextStep::Suspended(key) = &resumption.state.next
@@ -205,14 +206,14 @@ impl<'a> Elicitation<'a> {
             let goes_on = matches!(start, RoundStart::Retry { .. });
             let round = upstream.round(wanted, client, start, deadline, listener);
             let round = match round.await {
-                // The server took an earlier request of this call.
+                // The server has already accepted an earlier request of this call.
                 Err(error) if goes_on => return Err(error.after_acceptance().into()),
                 round => round?,
             };
             let (requests, then) = match round {
                 Round::Done(result) => return Ok(EndedElicitation::Done(result)),
                 Round::Task(ServerTask { id, about }) => {
-                    // Another replica runs another process of a program, which knows nothing of it.
+                    // Another replica runs its own process of a local MCP server, which does not know the task.
                     let at = self
                         .suspended_exchanges
                         .address()
@@ -256,7 +257,7 @@ impl<'a> Elicitation<'a> {
         }
     }
 
-    /// Asks about the task that an earlier call of the same became.
+    /// Sends a request about the task that an earlier, identical call became.
     async fn look_after(
         &self,
         upstream: &Upstream,
@@ -275,7 +276,7 @@ impl<'a> Elicitation<'a> {
         let (about, status) = match answered.await {
             Ok(Some((task, status))) => (Some(task.about), Some(status)),
             Ok(None) => (None, None),
-            // The server knows it no more.
+            // The server does not know the task any more.
             Err(UpstreamError::Rpc(error)) if error.code == INVALID_PARAMS => {
                 return Err(ElicitationError::NotWaiting);
             }

@@ -1,14 +1,14 @@
-//! What a client takes part in while something of its runs on an MCP server.
+//! Interaction with clients while their requests run on an MCP server.
 //!
 //! ```text
 //!   Interaction ─▶ Elicitation ─▶ a round with the server ─▶ result
-//!                   ▲                            └▶ what the client is asked, a task ─▶ State ─▶ the gateway ─▶ the client
+//!                   ▲                            └▶ questions, or the task ─▶ ResumptionState ─▶ the gateway ─▶ the client
 //!                   └──────────── resumption: the state and the client's answers ◀──────────────────────────┘
 //!                                                     (an exchange that stays open is suspended meanwhile)
 //! ```
 //!
-//! Where a permit restricts what may be seen there is no [`Elicitation`]: the server is offered nothing, and nothing that it
-//! says besides its result goes on.
+//! If a permit restricts what may be seen, there is no [`Elicitation`]: no capabilities of the client are offered to
+//! the server, and nothing that the server sends besides its result is passed on.
 
 mod elicitation;
 mod state;
@@ -31,37 +31,37 @@ pub(crate) use elicitation::{
 pub(crate) use state::ResumptionState;
 pub(crate) use suspended_exchanges::SuspendedExchanges;
 
-/// What a request says of its client's part. It is checked only where a source may ask the client.
+/// The client's part in a request, before validation. It is validated only if the source may ask the client.
 pub(crate) struct UncheckedInteraction {
-    /// MCP `ClientCapabilities`, a JSON object; empty: it can be asked for nothing.
+    /// The MCP `ClientCapabilities` as a JSON object. If it is empty, the client cannot be asked for anything.
     pub(crate) capabilities: Bytes,
-    /// The MCP level from which on it wants log messages; empty: none.
+    /// The minimum MCP level of the log messages that the client wants. If it is empty, the client wants none.
     pub(crate) log_level: String,
     pub(crate) resumption: Option<client::Resumption>,
     pub(crate) passthrough: PassthroughMeta,
-    /// It speaks a version before 2026-07-28.
+    /// Whether the client uses a protocol version before 2026-07-28.
     pub(crate) is_legacy: bool,
 }
 
-/// The client's part, checked.
+/// The client's part in a request, after validation.
 pub(crate) struct Interaction {
     participation: Arc<Participation>,
     pub(crate) resumption: Option<Resumption>,
-    /// Answers to what nobody here asked.
+    /// The client's answers that no request of this service asked for.
     unsolicited_responses: Option<Responses>,
 }
 
-/// How something goes on that waited for its client.
+/// The resumption of a request that waited for its client.
 pub(crate) struct Resumption {
     pub(crate) state: ResumptionState,
     responses: Responses,
-    /// What is wanted of a task.
+    /// The request about a task, or `None` if the resumed request is not a task.
     step: Option<ServerTaskRequest>,
 }
 
 impl Interaction {
-    /// Whether the client neither can be asked nor wants to hear anything, takes no tasks, has nothing else to say, and
-    /// nothing goes on.
+    /// Returns whether the client takes no part at all: it cannot be asked, wants no log messages, does not support
+    /// tasks, sends no further members, and resumes nothing.
     pub(crate) fn is_idle(&self) -> bool {
         let Participation {
             capabilities,
@@ -78,7 +78,7 @@ impl Interaction {
             && self.resumption.is_none()
     }
 
-    /// Whether it is about a task that an earlier call became.
+    /// Returns whether the request is about a task that an earlier call became.
     pub(crate) fn is_task_request(&self) -> bool {
         let resumption = self.resumption.as_ref();
         resumption.is_some_and(|resumption| resumption.step.is_some())
@@ -97,7 +97,7 @@ impl TryFrom<UncheckedInteraction> for Interaction {
         let unsolicited =
             Some(interaction.passthrough.unsolicited_responses).filter(|json| !json.is_empty());
         Ok(Self {
-            // What answers nothing is of no use to anybody.
+            // Answers that cannot be parsed are ignored, because nothing waits for them.
             unsolicited_responses: unsolicited.and_then(|json| Responses::read(&json)),
             participation: Arc::new(Participation {
                 capabilities: capabilities.map_err(|error| {

@@ -1,15 +1,15 @@
-//! What brings a client's answers back to where they belong. The gateway hides it from the client, and proves that it
-//! is unchanged; that it is for what it comes back with is proven here.
+//! The state with which a client's answers resume a request. The gateway hides the state from the client and verifies
+//! that it is unchanged; this module verifies that it belongs to the request that it comes with.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use wardgate_domain::Digest;
 
-/// What waits, and how it goes on.
+/// The request that waits, and how it is resumed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ResumptionState {
-    /// Digest of what waits: whose it is, and what was asked for.
+    /// The digest of the caller and the request that wait.
     of: String,
     pub(super) next: NextStep,
 }
@@ -17,24 +17,24 @@ pub(crate) struct ResumptionState {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum NextStep {
-    /// The same request again, with the server's own state if it gave any.
+    /// Send the same request again, with the server's own state if the server gave any.
     Retry(Option<String>),
-    /// An exchange that is still open.
+    /// Resume an exchange that is still open.
     #[serde(rename = "parked")]
     Suspended(SuspensionKey),
-    /// The same request again: nothing was done yet.
+    /// Send the same request again, because nothing was done yet.
     Again,
-    /// What its server does as a task.
+    /// Follow the task that the request became on its server.
     Task(SuspensionKey),
 }
 
-/// Names a suspended exchange or a task.
+/// The key of a suspended exchange or a task.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SuspensionKey {
-    /// That of a task is its server's.
+    /// The id. The id of a task is assigned by its server.
     pub(super) id: String,
-    /// Address of the replica that alone has it.
+    /// The address of the only replica that has the exchange or task, or `None` if every replica can resume it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) at: Option<String>,
 }
@@ -55,7 +55,7 @@ impl ResumptionState {
         serde_json::from_slice(bytes).ok()
     }
 
-    /// Address of the replica that alone can go on with it.
+    /// Returns the address of the only replica that can resume the request.
     pub(crate) fn replica_address(&self) -> Option<&str> {
         match &self.next {
             NextStep::Suspended(key) | NextStep::Task(key) => key.at.as_deref(),
@@ -64,13 +64,13 @@ impl ResumptionState {
     }
 
     pub(crate) fn encode(&self) -> Bytes {
-        // Texts always have a JSON form.
+        // Serialization cannot fail because the state consists of strings.
         serde_json::to_vec(self).unwrap_or_default().into()
     }
 }
 
 impl std::fmt::Debug for NextStep {
-    /// Without the server's own state.
+    /// Leaves out the server's own state.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Retry(_) => "Retry",

@@ -1,5 +1,5 @@
-//! Exchanges with legacy servers that stay open while a person is asked: a bounded number, for a bounded time, each
-//! to be taken up once.
+//! Exchanges with legacy servers that stay open while a person is asked. Their number and duration are limited, and
+//! each can be resumed once.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -12,23 +12,23 @@ use wardgate_domain::{Ambient, Digest};
 use super::state::SuspensionKey;
 use wardgate_mcp_client::OpenExchange;
 
-/// Most exchanges at the same time, in all and of one person.
+/// Maximum number of suspended exchanges, in total and per person.
 const MAX_SUSPENDED: usize = 1_024;
 const MAX_SUSPENDED_PER_PERSON: usize = 64;
 
-/// How long a person may take.
+/// Maximum time that a person may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(10);
 
 pub(crate) struct SuspendedExchanges {
     ambient: Ambient,
-    /// Where other replicas reach this one.
+    /// The address at which other replicas reach this one.
     address: Option<String>,
     exchanges: Mutex<HashMap<SuspensionKey, SuspendedExchange>>,
 }
 
 struct SuspendedExchange {
     owner: Digest,
-    /// What was asked for; nothing else takes it up.
+    /// The digest of the request. No other request can resume the exchange.
     subject: Digest,
     exchange: OpenExchange,
     _expiry: AbortOnDropHandle<()>,
@@ -43,12 +43,12 @@ impl SuspendedExchanges {
         }
     }
 
-    /// Where other replicas reach this one.
+    /// Returns the address at which other replicas reach this one.
     pub(super) fn address(&self) -> Option<&str> {
         self.address.as_deref()
     }
 
-    /// Suspends `exchange`, or gives it back where there are too many.
+    /// Suspends `exchange`, or returns it if there are too many suspended exchanges.
     pub(super) fn suspend(
         self: &Arc<Self>,
         owner: Digest,
@@ -78,7 +78,7 @@ impl SuspendedExchanges {
         Ok(key)
     }
 
-    /// Takes the exchange of `key` if it is of `subject`.
+    /// Removes and returns the exchange of `key` if it belongs to `subject`.
     pub(super) fn take(&self, key: &SuspensionKey, subject: Digest) -> Option<OpenExchange> {
         let mut exchanges = self.lock();
         let is_own = |suspended: &&SuspendedExchange| suspended.subject == subject;
@@ -86,7 +86,7 @@ impl SuspendedExchanges {
         exchanges.remove(key).map(|suspended| suspended.exchange)
     }
 
-    /// Ends everything that waits.
+    /// Ends all suspended exchanges.
     pub(crate) fn clear(&self) {
         let suspended = std::mem::take(&mut *self.lock());
         drop(suspended);
@@ -99,7 +99,7 @@ impl SuspendedExchanges {
     }
 }
 
-/// The server hears that nobody waits for its answer any more.
+/// Removes the exchange after the timeout. Dropping the exchange tells the server that no answer will come.
 async fn remove_expired(exchanges: Weak<SuspendedExchanges>, key: SuspensionKey) {
     sleep(ANSWER_TIMEOUT).await;
     if let Some(exchanges) = exchanges.upgrade() {

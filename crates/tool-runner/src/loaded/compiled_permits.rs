@@ -1,4 +1,4 @@
-//! Permits, verified and compiled once and kept for when the same permit comes again.
+//! A cache of verified and compiled permits, for permits that are used several times.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::Error;
 use crate::compiled_permit::CompiledPermit;
 use crate::row_rule::RowGate;
 
-/// Permits kept; each is some kilobytes.
+/// Maximum number of cached permits. Each takes some kilobytes.
 const CAPACITY: usize = 4_096;
 
-/// The permits seen lately. Only verified ones are kept, and each use checks times, caller, tool and
-/// arguments anew.
+/// The permits used recently. Only verified permits are cached, and each use checks times, caller, tool and arguments
+/// again.
 pub(crate) struct CompiledPermits {
     keys: Keys,
     pushdown: bool,
@@ -31,7 +31,8 @@ impl CompiledPermits {
         }
     }
 
-    /// The permit for `call`, if `signed` is one. Without a `tool` the call is of something else that a source offers.
+    /// Checks that `signed` is a valid permit for `call`. Without a `tool`, the call is for a prompt or resource of a
+    /// source.
     pub(crate) fn admit(
         &self,
         signed: SignedPermit,

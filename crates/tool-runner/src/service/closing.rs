@@ -1,4 +1,4 @@
-//! The end of the service: what it started ends with it.
+//! Shutdown of the service and of everything that it started.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,10 +9,11 @@ use tracing::warn;
 
 use super::Runner;
 
-/// A server that is asked to end is killed after six seconds; this is for those that cannot even be killed.
+/// Maximum time for closing all MCP servers. A server that does not exit on request is killed after six seconds, so
+/// only a server that cannot be killed takes longer.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Ends what a service started. Without it the programs of MCP servers are killed when the process ends.
+/// Shuts down what a service started. Without it, the programs of MCP servers are killed when the process ends.
 pub struct ServiceCloser(Arc<Runner>);
 
 impl ServiceCloser {
@@ -20,8 +21,8 @@ impl ServiceCloser {
         Self(Arc::clone(runner))
     }
 
-    /// Takes leave of every MCP server: programs are asked to end, and ended if they do not; sessions are
-    /// closed. Call it once nothing is served any more.
+    /// Closes the connection to every MCP server. Programs are asked to exit and killed if they do not; sessions are
+    /// closed. Call this once the service no longer accepts requests.
     pub async fn close(self) {
         self.0.end_waiting();
         let upstreams = self.0.upstreams();

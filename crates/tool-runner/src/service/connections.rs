@@ -1,4 +1,4 @@
-//! Messages about what people let sources do in their name: converted, and their texts checked.
+//! Converts and validates messages about connections, with which people let sources act in their name.
 
 use wardgate_domain::InvalidMessage;
 use wardgate_egress::{GrantCallback, GrantDescription, GrantRequest, Person, StartedGrant};
@@ -7,7 +7,7 @@ use wardgate_rpc::client::{ConnectTarget, RemoveConnections};
 
 use crate::store::connections::StoredConnection;
 
-/// Longest text of a request, in bytes.
+/// Maximum length of a text in a request, in bytes.
 const MAX_TEXT: usize = 4_096;
 
 pub(super) fn connect(connect: Option<pb::Connect>) -> Result<ConnectTarget, InvalidMessage> {
@@ -70,7 +70,7 @@ fn text<'a>(text: &'a str, field: &'static str) -> Result<&'a str, InvalidMessag
     Ok(text)
 }
 
-/// An empty text stands for none.
+/// Returns `None` for an empty text.
 fn present(text: &str) -> Option<&str> {
     Some(text).filter(|text| !text.is_empty())
 }

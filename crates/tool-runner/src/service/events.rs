@@ -1,4 +1,4 @@
-//! One call as a stream of what it says and how it ends.
+//! One call as a stream of events that ends with the outcome of the call.
 
 use std::future::Future;
 use std::task::Poll;
@@ -12,10 +12,10 @@ use crate::call::{AdmittedCall, CallEnd};
 use crate::loaded::SharedState;
 use crate::platform::CountedCall;
 
-/// How many events before the end may wait for a slow reader.
+/// Maximum number of events that may be queued for a slow receiver.
 const MAX_PENDING_EVENTS: usize = 16;
 
-/// The events of one call, and then exactly one end. Dropping the stream stops the call.
+/// Returns the events of one call, followed by exactly one final event. Dropping the stream stops the call.
 pub(super) fn events(
     call: AdmittedCall,
     shared: SharedState,
@@ -30,7 +30,8 @@ pub(super) fn events(
     in_order(running, events).map(Ok)
 }
 
-/// The events of `running`, then its end. No event before the end is lost, however late it is taken.
+/// Returns the events of `running`, followed by its end. Every event that was queued before the end is delivered before
+/// it.
 fn in_order(
     running: impl Future<Output = CallEnd>,
     mut events: mpsc::Receiver<CallEvent>,

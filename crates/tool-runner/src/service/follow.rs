@@ -1,4 +1,4 @@
-//! What the service follows as long as it lives: its files, the switches, and what servers show of themselves.
+//! Background tasks of the service, which follow its files, its switches and the MCP servers.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -11,7 +11,8 @@ use super::Runner;
 use crate::switchboard::Switches;
 use wardgate_catalogue::Files;
 
-/// Tells when a server has shown what it declares or that it has tasks, as long as the service lives.
+/// Publishes a new version whenever a server has shown what it declares or that it supports tasks. Runs as long as the
+/// service.
 pub(super) async fn servers(runner: Weak<Runner>) {
     loop {
         let Some(strong) = runner.upgrade() else {
@@ -22,7 +23,7 @@ pub(super) async fn servers(runner: Weak<Runner>) {
         let mut servers: Vec<_> = servers.iter().map(|server| server.observed()).collect();
         strong.publish_version();
         drop(strong);
-        // None at all would never show anything.
+        // `select_all` panics on an empty list, and without servers there is nothing to wait for.
         let shown = async {
             if servers.is_empty() {
                 std::future::pending::<()>().await;
@@ -36,7 +37,7 @@ pub(super) async fn servers(runner: Weak<Runner>) {
     }
 }
 
-/// Tells of changed switches, and that they are known at last, as long as the service lives.
+/// Publishes the version and the readiness whenever the switches change or become known. Runs as long as the service.
 pub(super) async fn switches(
     runner: Weak<Runner>,
     mut switches: watch::Receiver<Option<Arc<Switches>>>,
@@ -52,8 +53,8 @@ pub(super) async fn switches(
     }
 }
 
-/// Looks at the files again and again, and at what upstreams offer when that changes, as long as the service
-/// lives.
+/// Checks the files at every interval, and imports what upstreams offer whenever that changes. Runs as long as the
+/// service.
 pub(super) async fn files(
     runner: Weak<Runner>,
     mut seen: Files,

@@ -1,4 +1,4 @@
-//! Requests as the wire has them, to the checked types that everything behind the service works on.
+//! Converts requests of the wire format into the checked types that the rest of the service works on.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ impl TryFrom<pb::CallToolRequest> for CallRequest {
             caller: Arc::new(caller),
             tool: request.tool,
             arguments: request.arguments_json,
-            // An empty permit is none.
+            // An empty permit counts as no permit.
             permit: request.permit.and_then(|permit| permit.try_into().ok()),
             caller_token: present(request.caller_token),
             idempotency_key: present(request.idempotency_key),
@@ -73,7 +73,7 @@ impl TryFrom<pb::GetContentRequest> for ContentQuery {
             id: call_id(&request.call_id)?,
             caller: caller(request.caller)?,
             source: request.source,
-            // An empty permit is none.
+            // An empty permit counts as no permit.
             permit: request.permit.and_then(|permit| permit.try_into().ok()),
             decided: request.decided_json,
             target,
@@ -136,7 +136,7 @@ impl TryFrom<pb::WatchedResource> for WatchedResource {
             Some(DecisionSubject::Resource(uri)) => Ok(Self {
                 uri,
                 decided: resource.decided_json,
-                // An empty permit is none.
+                // An empty permit counts as no permit.
                 permit: resource.permit.and_then(|permit| permit.try_into().ok()),
             }),
             Some(DecisionSubject::Prompt(_)) | None => {
@@ -162,7 +162,7 @@ impl From<pb::Interaction> for UncheckedInteraction {
     }
 }
 
-/// The state that a request goes on with, if it goes on with any.
+/// Returns the state with which a request resumes a call, or `None` if it does not resume one.
 pub(super) fn resumed_state(interaction: Option<&pb::Interaction>) -> Option<&[u8]> {
     let resumption = interaction?.resumption.as_ref();
     resumption.map(|resumption| &*resumption.state)
@@ -178,7 +178,7 @@ fn caller(caller: Option<wardgate_proto::common::v1::Caller>) -> Result<Caller, 
     caller.try_into()
 }
 
-/// An empty text stands for none.
+/// Returns `None` for an empty text.
 fn present(text: String) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }

@@ -1,4 +1,4 @@
-//! What the service answers, as the wire has it.
+//! Converts responses of the service into the wire format.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use crate::loaded::{LoadedCatalogue, RunnableTool, SourceOffers};
 use crate::switchboard::Switches;
 use wardgate_catalogue::Toolset;
 
-/// The catalogue in force, of the version `version`, `shown` to callers.
+/// Returns the list of the tools in force. `version` is the version of the whole list, and `shown` that of the part
+/// that callers are shown.
 pub(super) fn tools(
     loaded: &LoadedCatalogue,
     switches: &Switches,
@@ -79,7 +80,7 @@ fn source(of: &SourceOffers, loaded: &LoadedCatalogue, switches: &Switches) -> p
     }
 }
 
-/// Every prompt and resource of the catalogue of the version `version`.
+/// Returns every prompt and resource of the catalogue of the given version.
 pub(super) fn content(lists: &ContentLists, version: Digest) -> pb::ListContentResponse {
     let entries = |list: &[ListedContent]| list.iter().map(content_entry).collect();
     pb::ListContentResponse {

@@ -1,9 +1,9 @@
-//! What people granted sources to do in their name: the tokens, sealed, each for one person and one service.
+//! The tokens that people granted to sources, sealed. Each row is for one person and one service.
 //!
 //! ```text
-//!   connect ─▶ version n ─ claim_refresh ─▶ one replica alone asks ─┬─ replace ─▶ version n + 1
+//!   connect ─▶ version n ─ claim_refresh ─▶ one replica refreshes ──┬─ replace ─▶ version n + 1
 //!                 ▲                                                 ├─ release: still version n
-//!                 └──────────── everybody else waits ◀──────────────┴─ disconnect: gone
+//!                 └──────────── the others wait ◀───────────────────┴─ disconnect: deleted
 //! ```
 
 use wardgate_domain::{About, Timestamp};
@@ -14,7 +14,7 @@ use wardgate_egress::{
 use super::{StoreError, ToolRunnerStore, within};
 use wardgate_store::Value;
 
-/// A new grant takes the place of an older one.
+/// A new grant replaces the previous one.
 const CONNECT: &str = "
     INSERT INTO tool_runner.connection AS held
         (id, source, tenant, issuer, subject, sealed, version, refreshing_until, connected_at, changed_at)
@@ -47,12 +47,12 @@ const LIST_OF: &str = "
     SELECT source, tenant, issuer, subject, connected_at, changed_at FROM tool_runner.connection
     WHERE subject = $1 AND ($2 = '' OR issuer = $2) AND ($3 = '' OR source = $3) LIMIT $4";
 
-/// An empty source or issuer stands for all of them.
+/// An empty source or issuer matches all values.
 const DISCONNECT: &str = "
     DELETE FROM tool_runner.connection
     WHERE subject = $1 AND ($2 = '' OR issuer = $2) AND ($3 = '' OR source = $3)";
 
-/// The first one stays: two replicas that register at the same time use the same client.
+/// An existing client is kept, so two replicas that register at the same time use the same client.
 const REGISTER: &str = "
     INSERT INTO tool_runner.registered_client AS held (id, sealed, expires_at) VALUES ($1, $2, $3)
     ON CONFLICT (id) DO UPDATE SET sealed = excluded.sealed, expires_at = excluded.expires_at
@@ -63,10 +63,10 @@ const REGISTERED: &str =
 
 const UNREGISTER: &str = "DELETE FROM tool_runner.registered_client WHERE id = $1";
 
-/// More are not listed at once.
+/// Maximum number of connections in one list.
 const MOST_LISTED: i64 = 10_000;
 
-/// That there is a connection, without its tokens.
+/// A connection without its tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StoredConnection {
     pub(crate) source: String,
@@ -75,7 +75,7 @@ pub(crate) struct StoredConnection {
     pub(crate) changed_at: Timestamp,
 }
 
-/// A row of a list.
+/// A row of [`LIST`] or [`LIST_OF`].
 type ConnectionRow = (String, String, String, String, i64, i64);
 
 impl From<ConnectionRow> for StoredConnection {
@@ -96,14 +96,14 @@ impl From<ConnectionRow> for StoredConnection {
 const TOKENS: &str = "connection tokens";
 
 impl ToolRunnerStore {
-    /// Every connection, in a fixed order.
+    /// Returns every connection, in a fixed order.
     pub(crate) async fn connections(&self) -> Result<Vec<StoredConnection>, StoreError> {
         let rows: Vec<ConnectionRow> =
             within(self.database.rows(LIST, [MOST_LISTED.into()])).await?;
         Ok(rows.into_iter().map(StoredConnection::from).collect())
     }
 
-    /// Those that [`Self::disconnect`] would end.
+    /// Returns the connections that [`Self::disconnect`] would delete.
     pub(crate) async fn connections_of(
         &self,
         subject: &str,
@@ -120,7 +120,8 @@ impl ToolRunnerStore {
         Ok(rows.into_iter().map(StoredConnection::from).collect())
     }
 
-    /// Forgets the tokens of everybody whom an issuer calls `subject`; an empty `issuer` or `source` stands for all.
+    /// Deletes the tokens of every person whom an issuer calls `subject`. An empty `issuer` or `source` matches all
+    /// values.
     pub(crate) async fn disconnect(
         &self,
         subject: &str,

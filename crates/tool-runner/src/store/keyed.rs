@@ -1,14 +1,14 @@
-//! Idempotency keys: the same key and arguments never run a tool twice.
+//! Idempotency keys, which ensure that a tool never runs twice with the same key and arguments.
 //!
 //! ```text
-//!   begin ─▶ Fresh ─▶ run ─▶ finish:  Done(result)   from then on `begin` gives the result
+//!   begin ─▶ Fresh ─▶ run ─▶ finish:  Done(result)   from then on `begin` returns the result
 //!                      │              NothingRan     the key is free again
-//!                      │              Open           from then on `begin` says Unknown
-//!                      │              Waiting        `begin` gives what it waits for; `resume` ─▶ Fresh, once
-//!                      └─ crash ──── until its deadline `begin` says Running, then Unknown
+//!                      │              Open           from then on `begin` returns Unknown
+//!                      │              Waiting        `begin` returns the request for input; `resume` ─▶ Fresh, once
+//!                      └─ crash ──── until its deadline `begin` returns Running, then Unknown
 //! ```
 //!
-//! The row is there before the tool runs, so whatever ends in between leaves a key that never runs again.
+//! The row is inserted before the tool runs, so a failure in between leaves a key whose call never runs again.
 
 use std::fmt;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use wardgate_domain::{About, Caller, Digest, Timestamp};
 
 use super::{StoreError, ToolRunnerStore, person, within};
 
-/// How long a key is remembered.
+/// Time for which a key is kept.
 const KEPT: Duration = Duration::from_hours(24);
 
-/// A row that expired is as good as none, so it is taken over in place.
+/// An expired row counts as absent and is overwritten.
 const BEGIN: &str = "
     INSERT INTO tool_runner.keyed_call AS held
         (id, arguments, terms, started_at, running_until, expires_at)
@@ -46,53 +46,54 @@ pub(super) const SWEEP: &str = "
 const WAIT: &str =
     "UPDATE tool_runner.keyed_call SET result = $2, running_until = $3 WHERE id = $1";
 
-/// Only who finds it waiting takes it up.
+/// The condition ensures that only one caller resumes a waiting call.
 const RESUME: &str = "
     UPDATE tool_runner.keyed_call SET result = NULL, running_until = $3
     WHERE id = $1 AND running_until = $2 AND result = $4";
 
-/// `running_until` of a call that waits for its client; its `result` is what it waits for.
+/// Value of `running_until` for a call that waits for its client. The `result` of such a row is the request for the
+/// client's input.
 const WAITING: i64 = i64::MAX;
 
-/// As [`LOOK`] gives it.
+/// A row of [`LOOK`].
 type KeyedCallRow = (Vec<u8>, Vec<u8>, i64, Option<Vec<u8>>);
 
 /// A call with an idempotency key.
 #[derive(Clone, Copy)]
 pub(crate) struct KeyedCall<'a> {
-    /// A key is the caller's own; whoever else uses the same text means another call.
+    /// The caller. Keys are separate for each caller, so the same key of another caller means another call.
     pub(crate) caller: &'a Caller,
-    /// Canonical name.
+    /// The canonical name of the tool.
     pub(crate) tool: &'a str,
     pub(crate) key: &'a str,
-    /// Digest of the arguments.
+    /// The digest of the arguments.
     pub(crate) arguments: Digest,
-    /// Digest of everything that decides what of the result this caller may see: rights, permit, definition.
+    /// The digest of everything that decides how much of the result this caller may see: rights, permit and definition.
     pub(crate) terms: Digest,
-    /// When the call is over at the latest, whatever becomes of it.
+    /// The time at which the call has ended in any case.
     pub(crate) deadline: Timestamp,
 }
 
-/// Where a call with an idempotency key stands.
+/// The state of a call with an idempotency key.
 pub(crate) enum KeyedCallState {
-    /// Nothing ran yet: run it, then [`ToolRunnerStore::finish`] it.
+    /// Nothing has run yet. Run the call, then [`ToolRunnerStore::finish`] it.
     Fresh(Ticket),
-    /// The key stands for a call with other arguments.
+    /// The key was used for a call with other arguments.
     SameKeyOtherArguments,
-    /// It runs now, here or on another replica.
+    /// The call is running, here or on another replica.
     Running,
-    /// It began and nobody knows how it ended. It is never run again.
+    /// The call began, and how it ended is not known. It never runs again.
     Unknown,
-    /// It waits for its client, and for this.
+    /// The call waits for its client. The bytes are the request for input.
     Waiting(Vec<u8>),
-    /// It ran, and this was its result.
+    /// The call ran, and the bytes are its result.
     Done(Vec<u8>),
-    /// It ran, and its result was released under other terms than the caller's now.
+    /// The call ran, and its result was released under terms other than the caller's current ones.
     DoneUnderOtherTerms,
 }
 
 impl fmt::Debug for KeyedCallState {
-    /// Without the result.
+    /// Leaves out the result.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Fresh(_) => "Fresh",
@@ -106,26 +107,27 @@ impl fmt::Debug for KeyedCallState {
     }
 }
 
-/// The right to say how a call ended.
+/// The right to store how a call ended.
 pub(crate) struct Ticket {
     id: Digest,
     about: About,
 }
 
-/// How a call with an idempotency key ended.
+/// The outcome of a call with an idempotency key.
 pub(crate) enum KeyedOutcome<'a> {
-    /// It ran; the bytes of its result, as the caller gets them.
+    /// The call ran. The bytes are its result, as the caller receives it.
     Done(&'a [u8]),
-    /// Certainly nothing ran: the key may be used again.
+    /// Nothing ran, so the key may be used again.
     NothingRan,
-    /// Whether it ran, or to which end, is open.
+    /// Whether the call ran, or how it ended, is not known.
     Open,
-    /// It has not ended: it waits for its client; the bytes say for what.
+    /// The call has not ended, because it waits for its client. The bytes are the request for input.
     Waiting(&'a [u8]),
 }
 
 impl ToolRunnerStore {
-    /// Takes the key for this call unless it is taken. After an error nothing may run.
+    /// Claims the key for this call, or returns the state of the key if it is already used. After an error nothing may
+    /// run.
     pub(crate) async fn begin(
         &self,
         call: KeyedCall<'_>,
@@ -144,7 +146,7 @@ impl ToolRunnerStore {
             ]
         };
         within(async {
-            // A row can go between the two statements, when nothing ran after all; then the key is free again.
+            // The row may be deleted between the two statements if nothing ran after all. The key is then free again.
             loop {
                 if self.database.execute(BEGIN, row()).await? > 0 {
                     let about = call.about(id);
@@ -160,7 +162,7 @@ impl ToolRunnerStore {
         .await
     }
 
-    /// Takes up the call of this key that waits for its client, if `is_it` knows what it waits for.
+    /// Resumes the call of this key that waits for its client, if `is_it` accepts its request for input.
     pub(crate) async fn resume(
         &self,
         call: KeyedCall<'_>,
@@ -170,7 +172,7 @@ impl ToolRunnerStore {
         let id = call.id();
         let key = || id.as_bytes()[..].into();
         within(async {
-            // It can be taken up by another between the two statements; then that one runs.
+            // Another caller may resume the call between the two statements, and then runs it.
             loop {
                 let rows: Vec<KeyedCallRow> = self.database.rows(LOOK, [key()]).await?;
                 let Some(row) = rows.into_iter().next() else {
@@ -193,7 +195,7 @@ impl ToolRunnerStore {
         .await
     }
 
-    /// Says how the call of `ticket` ended.
+    /// Stores how the call of `ticket` ended.
     pub(crate) async fn finish(
         &self,
         ticket: Ticket,
@@ -244,7 +246,7 @@ impl ToolRunnerStore {
 }
 
 impl KeyedCall<'_> {
-    /// Says nothing of the key's text to whoever reads the store.
+    /// Returns the id of the row, which does not reveal the text of the key.
     fn id(&self) -> Digest {
         let whole = About::new("idempotency key")
             .and(person(self.caller).as_bytes())

@@ -1,14 +1,15 @@
-//! What must be remembered across restarts and replicas, in SQLite or PostgreSQL.
+//! The store for data that is kept across restarts and shared by replicas, in SQLite or PostgreSQL.
 //!
 //! ```text
 //!   switches      which tools are off, for whom        read by every replica several times a second
 //!   keyed calls   idempotency keys in use              a writing tool never runs twice for one key
-//!   kept results  large results, each of one caller    gone when they expire or room is needed
-//!   connections   tokens that people got us for sources each for one person and one service
+//!   kept results  large results, each of one caller    deleted when they expire or space is needed
+//!   connections   tokens that people granted sources   each for one person and one service
 //!   rates         how often callers may use tools       shared by all replicas
 //! ```
 //!
-//! Whatever a tool returned is sealed before it is stored. No operation but the preparation takes longer than [`LIMIT`].
+//! Everything that a tool returned is sealed before it is stored. No operation except the preparation takes longer than
+//! [`LIMIT`].
 
 pub(crate) mod connections;
 pub(crate) mod keyed;
@@ -29,10 +30,10 @@ use stored_results::StoredResultLimits;
 
 pub use sealing::SealingKey;
 
-/// How long one operation may take.
+/// Maximum time for one operation.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// What the store consists of.
+/// The schema of the store and the migrations that create it.
 pub const LAYOUT: Layout = Layout {
     schema: Schema {
         name: "tool_runner",
@@ -52,39 +53,39 @@ pub const LAYOUT: Layout = Layout {
     limit: LIMIT,
 };
 
-/// Expired entries removed at once.
+/// Maximum number of expired entries that are removed at once.
 const SWEEP: i64 = 200;
 
-/// Why the store did not do what it was asked.
+/// The reason why an operation of the store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The setting names no store.
+    /// The setting does not name a store.
     #[error("the tool-runner's store must be given as `sqlite:PATH` or `postgres://…`")]
     UnknownStore,
-    /// The file cannot be opened.
+    /// The database file cannot be opened.
     #[error("cannot open the tool-runner's store {store}: {source}")]
     Open {
-        /// Where it is.
+        /// The location of the store.
         store: String,
-        /// What the driver said.
+        /// The error of the driver.
         source: sqlx::Error,
     },
-    /// It has a schema that this program cannot work with.
+    /// The store has a schema that this program cannot use.
     #[error("tool_runner.store: {0}")]
     Schema(MigrationError),
-    /// The database does not answer, or says no.
+    /// The database is unavailable or refused the operation.
     #[error("the tool-runner's store cannot be used now; try again later")]
     Database(#[from] sqlx::Error),
-    /// The database takes too long.
+    /// The database did not answer in time.
     #[error("the tool-runner's store does not answer in time; try again later")]
     Late,
-    /// A sealed text was changed, is about something else, or is under another key.
+    /// Sealed data was changed, belongs to another entry, or was sealed with another key.
     #[error("what the tool-runner's store holds cannot be opened with its key")]
     Sealed,
-    /// A result that could never be kept.
+    /// The result is too large to be stored at all.
     #[error("the result is larger than what is kept for one caller")]
     TooLarge,
-    /// More switches than anyone can oversee.
+    /// The maximum number of switches is reached.
     #[error("there are {0} switches already; reset those that are not needed")]
     TooManySwitches(i64),
 }
@@ -110,7 +111,7 @@ impl From<StoreError> for StoreUnavailable {
     }
 }
 
-/// The store; cheap to clone.
+/// The store, which is cheap to clone.
 #[derive(Clone)]
 pub(crate) struct ToolRunnerStore {
     address: Address,
@@ -121,7 +122,7 @@ pub(crate) struct ToolRunnerStore {
 }
 
 impl ToolRunnerStore {
-    /// The store at `sqlite:PATH` or `postgres://…`; connects on first use.
+    /// Opens the store at `sqlite:PATH` or `postgres://…`. The connection is made on first use.
     pub(crate) fn open(
         url: &str,
         settings: &DatabaseSettings,
@@ -138,18 +139,18 @@ impl ToolRunnerStore {
         })
     }
 
-    /// Brings the store to the schema this program knows, creating it when absent; or where that is not for this program to
-    /// do, sees that somebody did. Nothing else works before.
+    /// Migrates the store to the schema that this program knows, and creates it if it does not exist. If this program
+    /// has no right to do so, checks that the schema is up to date. No other operation works before.
     pub(crate) async fn prepare(&self) -> Result<(), StoreError> {
         Ok(self.database.prepare().await?)
     }
 
-    /// Whether the store is a file of this machine, which is there or never will be.
+    /// Returns whether the store is a file on this machine. Waiting does not make a file available.
     pub(crate) fn is_a_file(&self) -> bool {
         matches!(self.address, Address::Sqlite(_))
     }
 
-    /// Removes what expired before `now`, a bounded number of entries at once; true when there may be more.
+    /// Removes a limited number of entries that expired before `now`. Returns whether there may be more.
     pub(crate) async fn sweep(&self, now: Timestamp) -> Result<bool, StoreError> {
         let bounds = || [now.as_micros().into(), SWEEP.into()];
         let calls = within(self.database.execute(keyed::SWEEP, bounds())).await?;
@@ -161,13 +162,13 @@ impl ToolRunnerStore {
 }
 
 impl std::fmt::Display for ToolRunnerStore {
-    /// Where it is, without credentials.
+    /// Writes the location without credentials.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.address.fmt(f)
     }
 }
 
-/// Waits at most [`LIMIT`], whatever the database does.
+/// Runs `work` for at most [`LIMIT`].
 async fn within<T, E: Into<StoreError>>(
     work: impl Future<Output = Result<T, E>>,
 ) -> Result<T, StoreError> {
@@ -177,7 +178,7 @@ async fn within<T, E: Into<StoreError>>(
     }
 }
 
-/// Which person it is, whatever their rights are at the moment.
+/// Returns a digest that identifies the person of `caller`, independent of their current rights.
 fn person(caller: &Caller) -> Digest {
     let parts = [caller.issuer(), caller.subject(), caller.tenant()];
     let about = parts.iter().fold(About::new("person"), |about, part| {

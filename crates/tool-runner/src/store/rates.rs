@@ -1,4 +1,4 @@
-//! Rates that tool-runners share, where the store is PostgreSQL.
+//! Rate limits that all tool-runners share if the store is PostgreSQL.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(super) const SWEEP: &str = STATEMENTS.sweep;
 pub(super) const SWEEP_REPLICAS: &str = STATEMENTS.sweep_replicas;
 
 impl ToolRunnerStore {
-    /// The rates that tool-runners share. None where the store is a file, which belongs to one of them.
+    /// Returns the store of shared rates, or `None` if the store is a file, which only one tool-runner uses.
     pub(crate) fn shared_rates(&self) -> Option<Arc<dyn LeaseStore>> {
         (!self.is_a_file()).then(|| Arc::new(self.clone()) as Arc<dyn LeaseStore>)
     }

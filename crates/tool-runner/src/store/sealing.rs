@@ -1,25 +1,25 @@
-//! What is kept of tools' results, encrypted under a key that only this service's store uses.
+//! Encryption of the results of tools at rest, with a key that only this service's store uses.
 
 use wardgate_domain::{About, Ambient, SealBroken, SealKey, derive_key};
 
 use super::StoreError;
 
-/// Tells this key from every other that is derived of the same material.
+/// Label that distinguishes this key from other keys derived from the same material.
 const LABEL: &[u8] = b"wardgate tool-runner store: results at rest v1";
 
-/// Encrypts what the store holds of results. Every replica derives it of the same material; what was sealed
-/// under another can no longer be read.
+/// The key that encrypts results in the store. Every replica derives it from the same material. Data that was sealed
+/// with another key cannot be read.
 #[derive(Debug)]
 pub struct SealingKey(SealKey);
 
 impl SealingKey {
-    /// The key of this key material.
+    /// Derives the key from key material.
     #[must_use]
     pub fn derive(material: &[u8; 32]) -> Self {
         Self(SealKey::from_bytes(&derive_key(material, LABEL)))
     }
 
-    /// `plain`, readable again only with the same `about`.
+    /// Seals `plain`, which can be opened only with the same `about`.
     pub(super) fn seal(
         &self,
         about: &About,
@@ -29,7 +29,7 @@ impl SealingKey {
         Ok(self.0.seal(about, plain, ambient)?)
     }
 
-    /// What was sealed with the same `about`.
+    /// Opens data that was sealed with the same `about`.
     pub(super) fn open(&self, about: &About, sealed: Vec<u8>) -> Result<Vec<u8>, StoreError> {
         Ok(self.0.open(about, sealed)?)
     }

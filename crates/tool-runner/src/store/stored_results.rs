@@ -1,4 +1,4 @@
-//! Large results, kept for a while for the caller who got them, and for nobody else.
+//! Large results, stored for a limited time for the caller who received them and no other caller.
 
 use wardgate_domain::{About, Caller, Digest, Timestamp};
 
@@ -13,7 +13,7 @@ const KEEP: &str = "
 const KEEP_CHUNK: &str =
     "INSERT INTO tool_runner.kept_chunk (handle, position, sealed) VALUES ($1, $2, $3)";
 
-/// Counted from the newest: what no longer fits goes.
+/// The sum starts with the newest result, so the oldest results are deleted when the limit is exceeded.
 const TRIM_CALLER: &str = "
     DELETE FROM tool_runner.kept_result WHERE number IN (
         SELECT number FROM (
@@ -28,7 +28,7 @@ const TRIM_ALL: &str = "
             FROM tool_runner.kept_result
         ) AS newest_first WHERE together > $1)";
 
-/// An expired or another caller's handle is answered like one that never was.
+/// A handle that has expired or belongs to another caller is treated like an unknown handle.
 const LOOK: &str = "
     SELECT tool, definition, policy_hash, terms, chunks, expires_at FROM tool_runner.kept_result
     WHERE handle = $1 AND caller = $2 AND expires_at > $3";
@@ -40,10 +40,10 @@ pub(super) const SWEEP: &str = "
     DELETE FROM tool_runner.kept_result WHERE number IN
         (SELECT number FROM tool_runner.kept_result WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
 
-/// As [`LOOK`] gives it.
+/// A row of [`LOOK`].
 type StoredPage = (String, Vec<u8>, Vec<u8>, Vec<u8>, i64, i64);
 
-/// Bytes of results that are kept; the oldest go first.
+/// The maximum size of stored results, in bytes. The oldest results are deleted first.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StoredResultLimits {
     pub(crate) per_caller: i64,
@@ -59,37 +59,37 @@ impl Default for StoredResultLimits {
     }
 }
 
-/// A result to be kept.
+/// A result to be stored.
 pub(crate) struct NewStoredResult<'a> {
     pub(crate) caller: &'a Caller,
-    /// Canonical name.
+    /// The canonical name of the tool.
     pub(crate) tool: &'a str,
-    /// The definition it ran under.
+    /// The digest of the definition that the tool ran under.
     pub(crate) definition: Digest,
-    /// The policies it was released under.
+    /// The digest of the policies that the result was released under.
     pub(crate) policy_hash: Digest,
-    /// Row rule and column tiers it was released under, in a form of the caller's choice.
+    /// The row rule and column tiers that the result was released under, in an encoding that the caller chooses.
     pub(crate) terms: &'a [u8],
     /// The result, in parts that are read one at a time.
     pub(crate) chunks: &'a [Vec<u8>],
     pub(crate) expires_at: Timestamp,
 }
 
-/// A result that is kept.
+/// A stored result.
 pub(crate) struct StoredResult {
     handle: String,
-    /// Of everything its parts are sealed with.
+    /// The digest of the columns that are part of the sealed data's context.
     row: Digest,
     pub(crate) tool: String,
     pub(crate) definition: Digest,
     pub(crate) policy_hash: Digest,
     pub(crate) terms: Vec<u8>,
-    /// How many there are.
+    /// The number of parts.
     pub(crate) chunks: i64,
 }
 
 impl ToolRunnerStore {
-    /// Keeps a result, and lets the oldest go where there is no room; returns its handle.
+    /// Stores a result and returns its handle. The oldest results are deleted if there is not enough room.
     pub(crate) async fn store_result(
         &self,
         result: &NewStoredResult<'_>,
@@ -153,15 +153,15 @@ impl ToolRunnerStore {
         Ok(transaction.commit().await?)
     }
 
-    /// What is kept under `handle` for `caller`. None: unknown, expired, or another caller's, and nobody
-    /// can tell which.
+    /// Returns the result under `handle` for `caller`. Returns `None` if the handle is unknown, has expired, or belongs
+    /// to another caller; the cases cannot be distinguished.
     pub(crate) async fn stored_result(
         &self,
         handle: &str,
         caller: &Caller,
         now: Timestamp,
     ) -> Result<Option<StoredResult>, StoreError> {
-        // PostgreSQL takes no NUL in a text.
+        // PostgreSQL does not accept NUL characters in text.
         if handle.contains('\0') {
             return Ok(None);
         }
@@ -197,7 +197,7 @@ impl ToolRunnerStore {
         }))
     }
 
-    /// One part of a kept result, counted from 0. None: there is no such part, or not any more.
+    /// Returns one part of a stored result, counted from 0, or `None` if the part does not exist or was deleted.
     pub(crate) async fn stored_chunk(
         &self,
         stored: &StoredResult,
@@ -212,7 +212,8 @@ impl ToolRunnerStore {
     }
 }
 
-/// What stands in clear in a row; its parts are sealed with all of it, so none of it can be changed.
+/// The columns of a row that are not encrypted. The sealed parts are bound to all of them, so none of them can be
+/// changed.
 struct StoredResultRow<'a> {
     handle: &'a str,
     caller: Digest,

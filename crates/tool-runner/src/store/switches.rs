@@ -1,4 +1,4 @@
-//! The switches as they are stored.
+//! The switches in the store.
 
 use wardgate_domain::{
     Switch, SwitchAction, SwitchChange, SwitchKind, SwitchScope, SwitchTarget, Timestamp,
@@ -7,7 +7,7 @@ use wardgate_domain::{
 use super::{StoreError, ToolRunnerStore, within};
 use wardgate_store::Value;
 
-/// More than this are not kept, so that every replica can hold all of them.
+/// Maximum number of switches, so that every replica can hold all of them in memory.
 const MAX_SWITCHES: i64 = 10_000;
 
 const VERSION: &str = "SELECT version FROM tool_runner.switch_version";
@@ -18,7 +18,7 @@ const ALL: &str = "
 
 const COUNT: &str = "SELECT count(*) FROM tool_runner.switch";
 
-/// First of a change, so that changes wait for one another here.
+/// The first statement of a change, so that concurrent changes wait for each other.
 const NEXT_VERSION: &str = "UPDATE tool_runner.switch_version SET version = version + 1";
 
 const SET: &str = "
@@ -35,19 +35,19 @@ const RESET: &str = "
 type SwitchRow = (String, String, String, String, String, i64, String, i64);
 
 impl ToolRunnerStore {
-    /// Differs whenever any switch differs.
+    /// Returns the version of the switches, which changes whenever a switch changes.
     pub(crate) async fn switches_version(&self) -> Result<i64, StoreError> {
         let versions: Vec<(i64,)> = within(self.database.rows(VERSION, [])).await?;
         Ok(versions.first().map_or(0, |(version,)| *version))
     }
 
-    /// Every switch, in a fixed order.
+    /// Returns every switch, in a fixed order.
     pub(crate) async fn switches(&self) -> Result<Vec<Switch>, StoreError> {
         let rows: Vec<SwitchRow> = within(self.database.rows(ALL, [])).await?;
         Ok(rows.into_iter().filter_map(switch).collect())
     }
 
-    /// Makes a change, whole or not at all.
+    /// Changes a switch atomically.
     pub(crate) async fn set_switch(
         &self,
         change: &SwitchChange,
@@ -96,7 +96,8 @@ fn key(change: &SwitchChange) -> [Value; 5] {
     ]
 }
 
-/// None for a kind that only a newer program writes, which also raises the schema's version.
+/// Converts a row. Returns `None` for a kind that only a newer program writes; such a program also raises the version
+/// of the schema.
 fn switch(
     (kind, name, scope_kind, scope, issuer, enabled, set_by, set_at): SwitchRow,
 ) -> Option<Switch> {

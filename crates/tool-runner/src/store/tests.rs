@@ -11,7 +11,7 @@ use super::*;
 use crate::tests::database;
 use crate::tests::stores::{self, each_store};
 
-/// Nothing a tool returned may be found in the store in clear.
+/// Marker in results that must not appear unencrypted in the store.
 const CANARY: &[u8] = b"canary-of-a-result";
 
 fn at(seconds: i64) -> Timestamp {
@@ -126,7 +126,7 @@ async fn a_database_that_never_answers_is_given_up_in_time() {
     let store = stores::store(&url, Ambient::system()).unwrap();
     let began = std::time::Instant::now();
     assert!(store.switches_version().await.is_err());
-    // The limit is two seconds; the rest is for a machine that is busy.
+    // The limit is two seconds; the rest allows for a busy machine.
     assert!(
         began.elapsed() < Duration::from_mins(1),
         "{:?}",
@@ -218,7 +218,7 @@ async fn a_key_runs_once_and_then_gives_its_result() {
             .finish(ticket, KeyedOutcome::Done(CANARY))
             .await
             .unwrap();
-        // Another process, later.
+        // Another process reads it later.
         let later = open(&database)
             .begin(call(&joy, "k"), at(40))
             .await
@@ -281,7 +281,7 @@ async fn a_result_released_under_other_terms_is_not_given_again() {
 async fn a_call_that_never_ended_is_unknown_and_never_run_again() {
     for (_database, store) in each_store().await {
         let joy = caller("nurse.joy");
-        // As after a crash: nobody finishes it.
+        // The call is never finished, as after a crash.
         drop(begin_fresh(&store, call(&joy, "crashed"), at(0)).await);
         for seconds in [30, 3_600, 86_399] {
             let begun = store
@@ -357,7 +357,7 @@ async fn a_kept_result_is_given_whole_to_its_caller() {
             .await
             .unwrap();
         assert_eq!(handle.len(), 32);
-        // Another process reads it.
+        // Another process reads the result.
         let store = open(&database);
         let stored = store
             .stored_result(&handle, &joy, at(1))
@@ -426,7 +426,7 @@ async fn without_room_the_oldest_results_go_first() {
                     .is_some(),
             );
         }
-        // The first went for its caller's limit, the second for the limit of all.
+        // The first result was deleted because of its caller's limit, the second because of the overall limit.
         assert_eq!(held, [false, false, true, true, true, true, true]);
 
         let too_large = [vec![1; 3_000]];
@@ -495,7 +495,7 @@ async fn what_is_stored_cannot_be_put_in_the_place_of_something_else() {
         } else {
             "tool_runner."
         };
-        // A chunk in another's place.
+        // A chunk is moved to the place of another.
         database
             .execute(&format!(
                 "UPDATE {schema}kept_chunk SET sealed =
@@ -510,7 +510,7 @@ async fn what_is_stored_cannot_be_put_in_the_place_of_something_else() {
             .unwrap();
         let swapped = store.stored_chunk(&stored, 0).await;
         assert!(matches!(swapped, Err(StoreError::Sealed)), "{swapped:?}");
-        // A result made over to another caller, who has one too.
+        // A result is assigned to another caller who also has a result.
         database
             .execute(&format!(
                 "UPDATE {schema}kept_result SET caller =

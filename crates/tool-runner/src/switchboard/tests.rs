@@ -14,13 +14,13 @@ async fn board(database: &TestDatabase, audit: &Arc<FakeAudit>) -> Arc<Switchboa
     let board = Switchboard::open(store(database), audit.client(), Ambient::system())
         .await
         .unwrap();
-    // A store that a busy machine prepares slowly is read later.
+    // On a busy machine the store may be prepared later.
     let mut read = board.subscribe();
     read.wait_for(Option::is_some).await.unwrap();
     board
 }
 
-/// What the record says of a change by `ada`.
+/// Returns the audit record of a change by `ada`.
 fn record_of(change: &SwitchChange) -> AdminChange {
     AdminChange {
         actor: "ada".to_owned(),
@@ -31,7 +31,7 @@ fn record_of(change: &SwitchChange) -> AdminChange {
     }
 }
 
-/// Makes a change. A busy machine says to try again later, so that is done.
+/// Sets a switch. A busy machine may ask to try again later, so the call is repeated.
 async fn set(board: &Arc<Switchboard>, change: SwitchChange) {
     until("the switch is set", async || {
         match board.set(change.clone(), record_of(&change)).await {
@@ -54,7 +54,7 @@ fn change(kind: SwitchKind, name: &str, action: SwitchAction) -> SwitchChange {
     }
 }
 
-/// What everyone gets of tool `t` of toolset `s` and upstream `u`.
+/// Returns whether tool `t` of toolset `s` and upstream `u` is on for everyone.
 fn is_on(board: &Switchboard) -> bool {
     let switches = board.current().unwrap().of_tool("t", ["s"], Some("u"));
     switches.iter().all(|(_, enabled)| enabled)
@@ -135,7 +135,7 @@ async fn a_change_that_was_recorded_and_cannot_be_made_is_recorded_as_failed() {
         audit.actions(),
         recorded.map(|(action, failed)| (action.to_owned(), failed))
     );
-    // The store is away, and what was off stays off.
+    // The store is unavailable, and the tool that was off stays off.
     assert!(!is_on(&board));
     database
         .execute("ALTER TABLE gone RENAME TO switch_version")
@@ -147,7 +147,7 @@ async fn a_change_that_was_recorded_and_cannot_be_made_is_recorded_as_failed() {
 
 #[tokio::test]
 async fn a_server_that_is_away_at_the_start_is_waited_for() {
-    // A port that nobody listens on.
+    // A port on which no server listens.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("postgres://u@{}/d", free.local_addr().unwrap());
     drop(free);

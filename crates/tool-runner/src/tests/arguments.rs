@@ -1,4 +1,4 @@
-//! Arguments: coerced without loss, refused by name, bound and never part of a statement.
+//! Tests of arguments: they are coerced without loss, refused by name, bound, and never part of a statement.
 
 use bigdecimal::BigDecimal;
 use proptest::strategy::{Strategy, ValueTree};
@@ -86,7 +86,7 @@ async fn coercion_never_loses_anything() {
                 .await;
             let row = answer.rows().remove(0);
             if *name == "number" {
-                // As an exact decimal it is a text where the database has such.
+                // Some databases return an exact decimal as a string.
                 assert_eq!(
                     exact(&row[name]),
                     exact(got),
@@ -106,7 +106,7 @@ async fn coercion_never_loses_anything() {
     }
 }
 
-/// The value of a number, or of a text that is one.
+/// Returns the value of a number or of a string that contains a number.
 pub(super) fn exact(value: &Value) -> BigDecimal {
     match value {
         Value::Number(number) => number.as_str().parse().unwrap(),
@@ -235,7 +235,7 @@ async fn p6_bad_arguments_are_refused_well_formed() {
     assert!(!long.text().contains('ä'));
 }
 
-/// What people try (after the lists of sqlmap and others), for every database.
+/// Common injection attempts (after the lists of sqlmap and others) for every database.
 pub(super) const INJECTIONS: [&str; 24] = [
     "'",
     "''",

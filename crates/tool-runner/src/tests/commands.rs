@@ -1,4 +1,5 @@
-//! Commands: no value changes what runs, nothing but the output comes back, and nothing outlives its call.
+//! Tests of commands: no value changes which program runs, only the output is returned, and no process outlives its
+//! call.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -67,7 +68,7 @@ tools:
     execute: { type: command, argv: [sh, -c, "{text}", DIRECTORY] }
 "#;
 
-/// The service over those tools, and the directory they run in, with a canary.
+/// The service with these tools, and their working directory, which contains a canary file.
 struct Commands {
     harness: Harness,
     directory: TempDir,
@@ -95,7 +96,7 @@ impl Commands {
         self.call(tool, &json!({ "text": text })).await
     }
 
-    /// What the program was given, and forgets it.
+    /// Returns the arguments that the program received, and deletes the record of them.
     fn received(&self) -> Vec<String> {
         let file = self.directory.path().join("received");
         let bytes = String::from_utf8(fs::read(&file).unwrap()).unwrap();
@@ -104,7 +105,7 @@ impl Commands {
         words.map(str::to_owned).collect()
     }
 
-    /// Nothing but the canary is there, and it lives.
+    /// Asserts that the directory contains only the unchanged canary file.
     fn assert_untouched(&self) {
         let entries = fs::read_dir(self.directory.path()).unwrap();
         let paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -114,7 +115,7 @@ impl Commands {
     }
 }
 
-/// Values that mean something to a shell, to a program's options, or to a careless splitter.
+/// Values with a meaning for a shell, for the options of a program, or for a careless splitter.
 fn hostile_value() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         4 => prop::sample::select(vec![
@@ -247,7 +248,7 @@ async fn the_environment_is_what_is_configured() {
     let text = rows[0]["text"].as_str().unwrap();
     let mut lines: Vec<_> = text.lines().collect();
     lines.sort_unstable();
-    // The shell itself adds where it is.
+    // The shell itself adds its working directory.
     let directory = format!("PWD={}", commands.directory.path().display());
     let told = [
         "TOLD=<exec /usr/bin/env>",
@@ -295,7 +296,7 @@ async fn at_the_time_limit_nothing_of_a_program_is_left() {
     commands.assert_untouched();
 }
 
-/// Whether some process has `path` on its command line.
+/// Returns whether the command line of any process mentions `path`.
 fn is_mentioned(path: &Path) -> bool {
     let path = path.to_str().unwrap();
     let processes = fs::read_dir("/proc").unwrap();

@@ -1,4 +1,5 @@
-//! Prompts and resources of `tools.yaml`: under a permit only, redacted by class, and by the file in force.
+//! Tests of the prompts and resources of `tools.yaml`: they need a permit, are redacted by class, and follow the file
+//! in force.
 
 use serde_json::{Value, json};
 use wardgate_domain::{CallId, ColumnTier, Digest, OfferKind, PermitTerms, ToolFacts};
@@ -170,7 +171,7 @@ async fn nothing_is_given_without_a_permit_for_it() {
         .await
         .unwrap();
     assert_eq!(result(&read)["contents"][0]["text"], "Knock.");
-    // What is wanted must be what was decided on.
+    // The requested content must match the subject of the decision.
     for (decided, wanted) in [
         (&name, resource()),
         (&uri, prompt("{}")),
@@ -316,7 +317,7 @@ async fn a_changed_file_of_a_resource_is_in_force_too() {
     assert_eq!(size().await, 3);
     std::fs::write(&page, "three").unwrap();
     until_true("the file is in force", async || size().await == 5).await;
-    // One that is gone leaves what was in force.
+    // A file that is missing leaves the previous contents in force.
     std::fs::remove_file(&page).unwrap();
     let mut readiness = harness.runner.readiness();
     let outdated = readiness.wait_for(|readiness| matches!(readiness, Readiness::Outdated(_)));

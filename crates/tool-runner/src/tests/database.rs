@@ -1,15 +1,15 @@
-//! Databases with the rows that the tools of tests are over.
+//! Databases with the rows that the tools of the tests query.
 
 use wardgate_testkit::TestDatabase;
 
-/// One of each kind that is there.
+/// Returns one database of each kind that is available.
 pub(crate) async fn each() -> Vec<TestDatabase> {
     let mut databases = each_store().await;
     databases.extend(mysql().await);
     databases
 }
 
-/// The kinds that the service keeps things of its own in.
+/// Returns the databases of the kinds that can hold the service's own store.
 pub(crate) async fn each_store() -> Vec<TestDatabase> {
     let mut databases = vec![sqlite().await];
     databases.extend(postgres().await);
@@ -33,10 +33,10 @@ async fn with_rows(database: TestDatabase) -> TestDatabase {
     database
 }
 
-/// The harness's tools in the SQL of this database.
+/// Returns the harness's tools in the SQL dialect of this database.
 pub(crate) fn translated(database: &TestDatabase, tools: &str) -> String {
     match database {
-        // A recursion of MySQL ends by itself.
+        // MySQL limits the depth of a recursion.
         TestDatabase::Mysql { .. } => tools.replace(ENDLESS, ENDLESS_IN_MYSQL),
         _ => tools.to_owned(),
     }
@@ -58,7 +58,7 @@ const ROWS: &str = "
     CREATE TABLE written (line VARCHAR(500) NOT NULL UNIQUE);
 ";
 
-/// What `endless_append` does, and a way to do it that MySQL does not end by itself.
+/// The statement of `endless_append`, and an equivalent that MySQL does not end by itself.
 const ENDLESS: &str = "\
         WITH RECURSIVE n(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n)
         INSERT INTO written SELECT 'x' || max(value) FROM n";

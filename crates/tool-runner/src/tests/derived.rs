@@ -1,4 +1,4 @@
-//! `derive` in statements, and results as long as an argument says.
+//! Tests of `derive` in statements, and of results whose length an argument sets.
 
 use serde_json::json;
 use wardgate_proto::toolrunner::v1::OutcomeStatus;
@@ -145,7 +145,7 @@ async fn an_argument_says_how_many_rows_are_enough() {
             })
             .await;
             let mut terms = harness.terms("page").await;
-            // Rows 2, 3, 5 and 6 are withheld, and do not count.
+            // Rows 2, 3, 5 and 6 are withheld and do not count.
             terms.row_rule = Some(rule(&[DOCTOR_ONE]));
             for (rows, ids) in [
                 (0, &[][..]),
@@ -160,7 +160,7 @@ async fn an_argument_says_how_many_rows_are_enough() {
                 assert_eq!(answer.column("id"), ids, "{rows}");
                 assert!(answer.structured().get("truncated").is_none(), "{rows}");
             }
-            // No more than any result may have, and then it says so.
+            // The result is limited to the maximum for any result, and is then marked as truncated.
             for (arguments, is_cut) in [
                 (r#"{"rows":5}"#, false),
                 (r#"{"rows":6}"#, true),

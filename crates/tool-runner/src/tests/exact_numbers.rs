@@ -1,4 +1,4 @@
-//! No digit of a number is lost: from the argument to the source, and from the source to the client.
+//! Tests that no digit of a number is lost, neither from the argument to the source nor from the source to the client.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -21,14 +21,14 @@ use super::harness::Harness;
 use crate::tests::database;
 use wardgate_testkit::TestDatabase;
 
-/// Numbers of the property, on each database and over HTTP.
+/// Number of numbers that the property is tested with, on each database and over HTTP.
 const CASES: usize = 100_000;
 
-/// Numbers of one call.
+/// Number of numbers in one call.
 const BATCH: usize = 250;
 
-/// Decimals of up to 50 digits, whole numbers up to 10^30, and the edges of 64 bits and of doubles, as JSON writes
-/// them.
+/// Returns decimals of up to 50 digits, whole numbers up to 10^30, and the limits of 64-bit integers and of doubles, as
+/// JSON writes them.
 fn numbers(count: usize) -> Vec<String> {
     let edges = [
         "0",
@@ -67,7 +67,7 @@ fn decimal(text: &str) -> BigDecimal {
     BigDecimal::from_str(text).unwrap()
 }
 
-/// A tool whose arguments `n0`, `n1` … of type `kind` are the columns of its one row.
+/// Returns a tool whose arguments `n0`, `n1` … of type `kind` are the columns of its one row.
 fn echo(name: &str, kind: &str) -> String {
     let properties: Vec<_> = (0..BATCH)
         .map(|at| format!("n{at}: {{ type: {kind} }}"))
@@ -123,7 +123,7 @@ async fn no_digit_of_a_number_is_lost_on_its_way_through_a_database() {
     }
 }
 
-/// A document with these numbers, some of them nested.
+/// Returns a document with these numbers, some of them nested.
 fn document(numbers: &[String]) -> String {
     let (list, nested) = numbers.split_at(numbers.len() / 2);
     format!(
@@ -133,7 +133,7 @@ fn document(numbers: &[String]) -> String {
     )
 }
 
-/// The numbers of a document, in their order.
+/// Returns the numbers of a document, in order.
 fn numbers_of(document: &Value) -> Vec<BigDecimal> {
     match document {
         Value::Number(number) => vec![decimal(number.as_str())],
@@ -151,7 +151,7 @@ async fn no_digit_of_a_json_document_is_lost_on_its_way_through_a_database() {
             TestDatabase::Postgres { .. } => {
                 "CAST(:document AS json) AS plain, CAST(:document AS jsonb) AS stored"
             }
-            // These keep documents as texts.
+            // MySQL and SQLite store JSON documents as text.
             TestDatabase::Mysql { .. } => ":document AS plain, JSON_COMPACT(:document) AS stored",
             TestDatabase::Sqlite { .. } => ":document AS plain, json(:document) AS stored",
         };
@@ -180,7 +180,7 @@ async fn no_digit_of_a_json_document_is_lost_on_its_way_through_a_database() {
     }
 }
 
-/// The bodies that came to a service.
+/// The request bodies that a service received.
 type Bodies = Arc<Mutex<Vec<Bytes>>>;
 
 async fn repeat(State(bodies): State<Bodies>, body: Bytes) -> impl IntoResponse {
@@ -251,7 +251,7 @@ tools:
     serving.abort();
 }
 
-/// What a number becomes in each database, and what a column makes of one that it cannot hold.
+/// Tests what a number becomes in each database, and what a column does with a number that it cannot hold.
 #[tokio::test]
 async fn a_number_is_bound_as_what_holds_all_of_it() {
     for (number, sqlite, others) in [
@@ -331,7 +331,7 @@ async fn a_column_keeps_what_its_declared_type_can_hold() {
         harness.call("insert", number).await.rows();
         let row = harness.call("amounts", number).await.rows().remove(0);
         assert_eq!(exact(&row["exact_"]), decimal("12345678901234567.125"));
-        // A column of too few places rounds, as it does with any client; that of SQLite holds doubles.
+        // A column with too few decimal places rounds, as with any client. The column of SQLite holds doubles.
         let cents = exact(&row["cents"]);
         let expected = match &database {
             TestDatabase::Sqlite { .. } => "12345678901234568",
@@ -342,7 +342,7 @@ async fn a_column_keeps_what_its_declared_type_can_hold() {
             .call("insert_whole", r#"{"n": 9223372036854775808}"#)
             .await;
         if database.is_sqlite() {
-            // An INTEGER column makes a REAL of it.
+            // An INTEGER column converts the number to a REAL.
             too_large.rows();
         } else {
             assert_eq!(

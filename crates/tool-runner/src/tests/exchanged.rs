@@ -1,4 +1,4 @@
-//! Prompts, resources and completions of a server whose credentials are made of the caller's token.
+//! Tests of prompts, resources and completions of a server whose credentials are derived from the caller's token.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,7 +16,7 @@ use crate::tests::database;
 
 const TOKEN: &str = "canary-of-the-caller";
 
-/// A server with its authorization server: what `Authorization` it saw, and which tokens were exchanged.
+/// A server with its authorization server. Records the `Authorization` headers and the exchanged tokens.
 #[derive(Default)]
 struct Server {
     seen: Mutex<Vec<String>>,

@@ -1,4 +1,4 @@
-//! Grants of persons against an authorization server that checks everything it is sent.
+//! Tests of people's grants against an authorization server that checks every request.
 
 mod revoke;
 
@@ -28,13 +28,13 @@ use super::harness::caller;
 use super::stores;
 use crate::store::ToolRunnerStore;
 
-/// Seconds since 1970.
+/// Start time of the tests, in seconds since 1970.
 const START: i64 = 1_800_000_000;
 
 const BACK: &str = "https://gateway.test/connect/callback";
 const DOCUMENT: &str = "https://gateway.test/connect/client.json";
 
-/// What a code was given for.
+/// The request that a code was issued for.
 #[derive(Clone)]
 struct IssuedCode {
     challenge: String,
@@ -42,24 +42,24 @@ struct IssuedCode {
     resource: String,
 }
 
-/// The server, and the service it guards, on one port.
+/// The authorization server and the service that it protects, on one port.
 struct Server {
     address: SocketAddr,
     codes: Mutex<HashMap<String, IssuedCode>>,
-    /// Refresh tokens that are good, each once.
+    /// The valid refresh tokens. Each can be used once.
     refresh: Mutex<Vec<String>>,
     refreshes: AtomicUsize,
     registered: AtomicUsize,
-    /// What it was told to take back.
+    /// The revocation requests that the server received.
     revoked: Mutex<Vec<BTreeMap<String, String>>>,
     asked_to_refresh: AtomicUsize,
-    /// Members of the metadata that a test leaves out or sets.
+    /// Members of the metadata that a test removes or sets.
     metadata: Mutex<Value>,
-    /// Whose tokens the service takes, where that is another server by now.
+    /// The issuer whose tokens the service accepts, if the service has moved to another server.
     issuer: Mutex<Option<String>>,
-    /// The answer to a refresh waits for this.
+    /// A lock that delays the answer to a refresh.
     slow: tokio::sync::RwLock<()>,
-    /// The server knows the clients no longer that it registered.
+    /// Whether the server has forgotten the clients that it registered.
     has_forgotten: AtomicBool,
 }
 
@@ -186,7 +186,7 @@ impl Server {
         json!({ "access_token": format!("canary-access-{number}"), "token_type": "Bearer", "expires_in": 600, "refresh_token": token })
     }
 
-    /// The person agrees: what their browser brings back is a code.
+    /// Simulates a person who agrees, and returns the code that their browser brings back.
     fn agree(&self, url: &Url) -> String {
         assert_eq!(url.path(), "/authorize");
         let query: BTreeMap<_, _> = url.query_pairs().into_owned().collect();
@@ -207,7 +207,7 @@ impl Server {
     }
 }
 
-/// One replica of the tool-runner, as far as its grants go.
+/// A replica of the tool-runner, reduced to its grants.
 struct Replica {
     server: Arc<Server>,
     clock: TestClock,
@@ -343,7 +343,7 @@ fn form_urlencoded(body: &[u8]) -> BTreeMap<String, String> {
     url::form_urlencoded::parse(body).into_owned().collect()
 }
 
-/// As [`caller`] has them.
+/// Returns the person of [`caller`].
 fn person(who: &str) -> Person {
     Person {
         tenant: String::new(),
@@ -367,7 +367,7 @@ async fn what_one_person_granted_serves_their_calls_on_every_replica_and_nobody_
         "Bearer canary-access-0"
     );
     assert!(is_unconnected(&one.call("ben", None).await));
-    // A service at another URL is another one, whatever the source is called.
+    // A service at another URL is another service, even if the source has the same name.
     let moved = place.replica_for("/other").await;
     assert!(is_unconnected(&moved.call("ann", None).await));
 }
@@ -389,7 +389,7 @@ async fn tokens_are_refreshed_once_however_many_calls_and_replicas_want_them() {
             tokio::spawn(authorization_of_ann(grants))
         })
         .collect();
-    // A caller who hangs up takes nothing along.
+    // A caller that disconnects does not affect the others.
     calls[0].abort();
     drop(blocked);
     for call in calls.into_iter().skip(1) {
@@ -397,7 +397,7 @@ async fn tokens_are_refreshed_once_however_many_calls_and_replicas_want_them() {
         assert_eq!(granted, "Bearer canary-access-1");
     }
     assert_eq!(place.server.refreshes.load(Ordering::SeqCst), 1);
-    // A token that the service rejects is renewed, by the newest refresh token.
+    // A token that the service rejects is renewed with the newest refresh token.
     let rejected = one.call("ann", None).await.unwrap();
     let renewed = one.call("ann", Some(&rejected)).await.unwrap();
     assert_eq!(renewed, "Bearer canary-access-2");
@@ -504,7 +504,7 @@ async fn who_comes_back_with_something_else_than_they_left_with_gets_nothing() {
             matches!(refused, ConnectError::OtherIssuer | ConnectError::Lapsed),
             "{said:?} {who}: {refused}"
         );
-        // The code was never shown to anybody.
+        // The code was not sent to any server.
         assert!(place.server.codes.lock().unwrap().contains_key(&code));
     }
     let (url, pending) = one.begin("ann").await.unwrap();
@@ -588,7 +588,7 @@ async fn a_service_that_trusts_another_server_now_gets_no_token_of_the_one_befor
     assert_eq!(place.server.refreshes.load(Ordering::SeqCst), 0);
     let (url, _) = one.begin("ann").await.unwrap();
     let client = url.query_pairs().find(|(name, _)| name == "client_id");
-    // It is a client of its own there.
+    // The tool-runner is registered as a separate client at the new server.
     assert_eq!(client.unwrap().1, "client-2");
 }
 

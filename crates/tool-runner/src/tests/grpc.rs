@@ -1,4 +1,4 @@
-//! Rows that come from a gRPC server are governed like any other.
+//! Tests that rows of a gRPC server are governed like any other rows.
 
 use serde_json::json;
 use wardgate_domain::ColumnTier;
@@ -42,7 +42,7 @@ async fn p3_the_rule_holds_for_the_rows_of_a_grpc_server() {
     let everything = harness.call_with(&terms, r#"{"count": 3}"#).await.unwrap();
     assert_eq!(everything.rows().len(), 3);
 
-    // What no parcel says is false in JSON too, so the rule can tell.
+    // A field that the message omits is false in JSON, so the rule can decide on it.
     let open = "permit(principal, action, resource) when { resource.sealed == false };";
     terms.row_rule = Some(rule(&[open]));
     for (class, tier) in &mut terms.column_tiers {

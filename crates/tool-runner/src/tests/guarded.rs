@@ -1,4 +1,4 @@
-//! Limits, breakers and kept results, seen from outside.
+//! Tests of limits, circuit breakers and cached results through the service.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ tools:
     execute: { type: sql, source: gone, statement: "SELECT 1 AS one" }
 "#;
 
-/// The service, and the database, which lives as long as it is held.
+/// Returns the service and its database, which exists as long as it is held.
 async fn harness() -> (Harness, TestDatabase) {
     let database = database::sqlite().await;
     (Harness::with(&database, GUARDED, |_| ()).await, database)
@@ -72,7 +72,7 @@ async fn a_caller_who_calls_too_often_is_told_when_to_come_back() {
 
 #[tokio::test]
 async fn a_source_that_does_not_answer_in_its_own_time_is_named_with_its_limit() {
-    // It takes connections and never answers.
+    // This server accepts connections and never answers.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = silent.local_addr().unwrap();
     for (attempts, suffix) in [(1, ""), (3, ", in 3 attempts")] {

@@ -1,4 +1,4 @@
-//! A running service, a database with known rows, and a signer whose permits it accepts.
+//! A running service, a database with known rows, and a signer whose permits the service accepts.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ use crate::service::{Runner, start};
 use crate::switchboard::Switchboard;
 use crate::tests::database;
 
-/// Tools over those rows. `${…}` is filled in by the harness.
+/// Tools over these rows. The harness fills in `${…}`.
 const TOOLS: &str = r#"
 sources:
   rows: { type: "${TYPE}", url: "${URL}", max_connections: 4 }
@@ -135,13 +135,13 @@ tools:
         INSERT INTO written SELECT 'x' || max(value) FROM n
 "#;
 
-/// The operator whom the policy lets manage tools.
+/// The operator who is allowed to manage tools.
 pub(super) const OPERATOR: &str = "ada";
 
-/// How long the harness's permits hold.
+/// Validity of the harness's permits.
 pub(super) const VALIDITY: Duration = Duration::from_mins(1);
 
-/// The service, and everything a test does to it.
+/// The service, and the operations that tests perform on it.
 pub(super) struct Harness {
     pub(super) client: ToolRunnerServiceClient<ToolRunnerServiceServer<Runner>>,
     pub(super) signer: PermitSigner,
@@ -149,7 +149,7 @@ pub(super) struct Harness {
     pub(super) ambient: Ambient,
     pub(super) file: PathBuf,
     pub(super) runner: Arc<Runner>,
-    /// Where changes of switches are recorded.
+    /// The audit log, which receives changes of switches.
     pub(super) audit: Arc<FakeAudit>,
     clock: TestClock,
     _dir: TempDir,
@@ -168,7 +168,7 @@ impl Harness {
         Self::build(database, tools, configure, false).await
     }
 
-    /// As a service of its own, which records what it runs.
+    /// Starts the service as a separate process would run it, with a record of every execution.
     pub(super) async fn recording(database: &TestDatabase) -> Self {
         Self::build(database, TOOLS, |_| (), true).await
     }
@@ -199,7 +199,8 @@ impl Harness {
         };
         let clock = TestClock::at(1_000);
         let ambient = clock.ambient();
-        // Of its own, whatever the tools' database is: the store has its own tests on both.
+        // The store is always SQLite, regardless of the tools' database, because the store has its own tests on both
+        // databases.
         let store = format!("sqlite:{}", dir.path().join("store.sqlite").display());
         let store = stores::store(&store, ambient.clone()).unwrap();
         let audit = FakeAudit::new(Peer::ToolRunner);
@@ -248,7 +249,7 @@ impl Harness {
         until("the tools are listed", async || {
             match client.clone().list_tools(pb::ListToolsRequest {}).await {
                 Ok(listed) => Some(listed.into_inner()),
-                // A busy machine says to try again later, so that is done.
+                // A busy machine may ask to try again later, so the call is repeated.
                 Err(status) if status.code() == Code::Unavailable => None,
                 Err(status) => panic!("{status}"),
             }
@@ -265,7 +266,7 @@ impl Harness {
         facts.unwrap().try_into().unwrap()
     }
 
-    /// Terms that let this caller do anything with the tool and see everything.
+    /// Returns terms that let this caller call the tool with any arguments and see everything.
     pub(super) async fn terms(&self, tool: &str) -> PermitTerms {
         let facts = self.facts(tool).await;
         let row_rule = facts.entity.clone().map(|entity| RowRule {
@@ -280,7 +281,8 @@ impl Harness {
         }
     }
 
-    /// Terms that let this caller do anything with what has these facts and see all of it so.
+    /// Returns terms that let this caller do anything with the tool or offer of these facts. All columns have the tier
+    /// `tier`.
     pub(super) fn terms_of(&self, facts: ToolFacts, tier: ColumnTier) -> PermitTerms {
         let now = self.ambient.now();
         PermitTerms {
@@ -302,7 +304,7 @@ impl Harness {
         }
     }
 
-    /// Makes a change of a switch as the operator whom the policy lets.
+    /// Sets a switch as the operator who is allowed to.
     pub(super) async fn set_switch(&self, change: &SwitchChange) -> Result<(), Status> {
         let request = pb::SetSwitchRequest {
             caller_token: unverified_token(OPERATOR, ""),
@@ -353,7 +355,7 @@ impl Harness {
         }
     }
 
-    /// Calls under `terms`.
+    /// Calls a tool under `terms`.
     pub(super) async fn call_with(
         &self,
         terms: &PermitTerms,
@@ -364,14 +366,14 @@ impl Harness {
             .await
     }
 
-    /// Calls under a permit for everything.
+    /// Calls a tool under a permit for everything.
     pub(super) async fn call(&self, tool: &str, arguments: &str) -> Answer {
         let terms = self.terms(tool).await;
         self.call_with(&terms, arguments).await.unwrap()
     }
 }
 
-/// A result with its parts read.
+/// A tool result with access to its parsed parts.
 #[derive(Debug)]
 pub(super) struct Answer(pub(super) pb::ToolResult);
 
@@ -380,7 +382,7 @@ impl Answer {
         self.0.facts.as_ref().unwrap()
     }
 
-    /// The text of the one content block.
+    /// Returns the text of the only content block.
     pub(super) fn text(&self) -> String {
         let content: Value = serde_json::from_slice(&self.0.content_json).unwrap();
         assert_eq!(content[0]["type"], "text");
@@ -397,7 +399,7 @@ impl Answer {
         self.structured()["data"].as_array().unwrap().clone()
     }
 
-    /// The whole numbers of one column.
+    /// Returns the integers of one column.
     pub(super) fn column(&self, name: &str) -> Vec<i64> {
         self.rows()
             .iter()
@@ -410,7 +412,7 @@ pub(super) fn tools() -> &'static str {
     TOOLS
 }
 
-/// A catalogue of one tool, `one`, that runs `statement`.
+/// Returns a catalogue with one tool, `one`, that runs `statement`.
 pub(super) fn one_statement(statement: &str) -> String {
     format!(
         r#"
@@ -433,10 +435,10 @@ pub(super) fn caller(subject: &str) -> Caller {
     })
 }
 
-/// Admits the rows 1, 4 and 7.
+/// Policy that admits the rows 1, 4 and 7.
 pub(super) const DOCTOR_ONE: &str = r#"permit(principal, action, resource) when { resource has doctor && resource.doctor == "d1" };"#;
 
-/// The attributes of a record, as a schema would declare them.
+/// Attributes of a record, as a schema would declare them.
 const ATTRIBUTES: [(&str, AttributeType); 7] = [
     ("id", AttributeType::Integer),
     ("patient", AttributeType::Text),
@@ -447,7 +449,7 @@ const ATTRIBUTES: [(&str, AttributeType); 7] = [
     ("note", AttributeType::Text),
 ];
 
-/// A rule of these Cedar policies.
+/// Returns a row rule with these Cedar policies.
 pub(super) fn rule(policies: &[&str]) -> RowRule {
     let json = |text: &&str| {
         Policy::parse(None, text)

@@ -1,4 +1,4 @@
-//! Tools of an MCP server, a program of its own, through the service.
+//! Tests of the tools of an MCP server, which runs as a separate program, through the service.
 
 use std::path::{Path, PathBuf};
 
@@ -12,8 +12,8 @@ use crate::tests::database;
 use crate::{NotApproved, Review, Selection};
 use wardgate_catalogue::{Grade, PinJudgement};
 
-/// A server in a few lines of shell: it lists what the file of its argument says, tells when that changes, and
-/// is not to be had while there is a file `away` beside it.
+/// MCP server as a short shell script. It lists the contents of the file given as its argument, announces when the file
+/// changes, and is unavailable while a file `away` exists next to it.
 const SERVER: &str = r#"
 dir=$(dirname "$1")
 [ -e "$dir/away" ] && exit 1
@@ -43,7 +43,7 @@ done
 kill %1
 "#;
 
-/// A service and a server.
+/// A service and an MCP server.
 struct World {
     harness: Harness,
     dir: PathBuf,
@@ -80,7 +80,7 @@ impl World {
         approved
     }
 
-    /// Waits until that was done so often, and is on record.
+    /// Waits until the action has been recorded the given number of times.
     async fn has_recorded(&self, action: &str, times: usize) {
         until_true(action, || async {
             let actions = self.harness.audit.actions();

@@ -1,4 +1,4 @@
-//! What is imported runs: calls of tools that nobody wrote by hand.
+//! Tests that imported tools run, without being configured by hand.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::tests::database;
 use wardgate_catalogue_import::{OpenapiOptions, PostgresOptions, openapi, postgres, toolbox};
 use wardgate_testkit::{TestDatabase, serve};
 
-/// The kind, and the fields of the source, as a Toolbox file names them.
+/// Returns the kind and the fields of the source, as a Toolbox file names them.
 fn toolbox_source(database: &TestDatabase) -> String {
     let url = database.url();
     if let Some(path) = url.strip_prefix("sqlite:") {
@@ -183,7 +183,7 @@ async fn the_tables_of_postgres_are_listed_by_their_keys() {
     assert_eq!(imported.yaml.matches("- name:").count(), 2);
 }
 
-/// A service that answers with what it was asked.
+/// Starts a service that answers with the request that it received.
 async fn service() -> String {
     let answer = async |request: Request| {
         let (parts, body) = request.into_parts();

@@ -1,4 +1,4 @@
-//! Results too large for an answer, and calls that must run once.
+//! Tests of results that are too large for a response, and of calls that must run only once.
 
 use std::time::Duration;
 
@@ -349,7 +349,7 @@ async fn a_key_is_free_again_when_nothing_ran_and_never_when_that_is_open() {
     assert_eq!(refused.facts().error_kind, "invalid_arguments");
     assert!(!keyed(&harness, "k", r#"{"line": "one"}"#).await.0.is_error);
 
-    // A caller who leaves while it runs: it may have written or not.
+    // The caller disconnects while the call runs, so whether it has written is not known.
     let call = || Box::pin(keyed_call(&harness, "append_for_ever", "left", "{}"));
     let (answer, still_running) = select(call(), call()).await.factor_first();
     assert_eq!(answer.facts().error_kind, "idempotency_running");

@@ -1,4 +1,4 @@
-//! Arguments that are lists, bound to SQL.
+//! Tests of list arguments that are bound to SQL.
 
 use std::collections::BTreeMap;
 
@@ -69,7 +69,7 @@ async fn a_list_is_bound_on_every_database() {
         }
         let absent = harness.call("in_list", "{}").await;
         assert!(absent.rows().is_empty(), "{kind}: no list, no row");
-        // Beyond 64 bits it is another type, and the statement is prepared for both.
+        // An integer beyond 64 bits has another type, and the statement is prepared for both types.
         for ids in [
             "[1, 12345678901234567890123]",
             "[1]",
@@ -137,7 +137,7 @@ fn a_list_where_one_value_stands_is_a_fault_of_the_file() {
     assert_eq!(faults("SELECT id FROM records WHERE id IN ( :ids )"), "");
 }
 
-/// What is wrong with a tool of this statement.
+/// Returns the faults of a tool with this statement.
 fn faults(statement: &str) -> String {
     let text = format!(
         r#"

@@ -1,4 +1,4 @@
-//! The service through its own client, on every database that is there.
+//! Tests of the service through its own client, on every available database.
 
 mod arguments;
 mod commands;

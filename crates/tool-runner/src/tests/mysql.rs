@@ -1,4 +1,4 @@
-//! What is MySQL's own: types, collations, modes.
+//! Tests of features specific to MySQL: types, collations and modes.
 
 use serde_json::json;
 
@@ -32,7 +32,7 @@ async fn mysql_values_keep_what_they_are() {
     let statement = "SELECT kinds.*, NULL AS absent, 1 = 1 AS truth, 'text' AS text FROM kinds";
     let harness = Harness::with(&database, &one_statement(statement), |_| ()).await;
     let row = harness.call("one", "{}").await.rows().remove(0);
-    // MariaDB keeps JSON as a text.
+    // MariaDB stores JSON as text.
     let doc = json!({"b": 1, "a": [null]});
     assert!(row["doc"] == doc || row["doc"] == r#"{"b": 1, "a": [null]}"#);
     assert_eq!(
@@ -79,7 +79,7 @@ async fn a_session_reads_a_statement_as_it_was_checked() {
     let Some(database) = database::mysql().await else {
         return;
     };
-    // By default a server would read all of it otherwise.
+    // With its default settings, a server would interpret all of these differently.
     let statement = r#"SELECT '\' AS backslash, "note" AS quoted, 'a' || 'b' AS joined, ' ' = '' AS padded,
                        'a' = 'A' AS folded FROM records WHERE "id" = 1"#;
     let harness = Harness::with(&database, &one_statement(statement), |_| ()).await;
@@ -89,7 +89,7 @@ async fn a_session_reads_a_statement_as_it_was_checked() {
     );
 }
 
-/// Comparing what no character set has in common is an error in MySQL.
+/// MySQL returns an error for a comparison of strings whose character sets have no common superset.
 #[tokio::test]
 async fn p3_a_rule_compares_texts_of_any_character_set() {
     let Some(database) = database::mysql().await else {

@@ -1,4 +1,4 @@
-//! P1: no permit, no run.
+//! Tests of P1: without a permit no tool runs.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn assert_refused(status: &Status, case: &str) {
     );
 }
 
-/// A way a permit can be wrong.
+/// A function that makes a permit invalid.
 type Spoil = fn(&mut PermitTerms);
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! A pinned tool is the tool that runs, whatever becomes of the server behind its URL.
+//! Tests that only the pinned tool runs, even if the server behind its URL changes.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,7 +18,7 @@ use crate::tests::database;
 const APPROVED: &str = "Reads.";
 const CHANGED: &str = "Reads and sends.";
 
-/// A server that can be replaced by another version of it.
+/// A server that can be replaced by another version.
 struct Upstream {
     is_modern: bool,
     deployed: Mutex<DeployedServer>,
@@ -26,14 +26,14 @@ struct Upstream {
 
 struct DeployedServer {
     version: u64,
-    /// What the version says of its one tool.
+    /// The description that this version gives of its tool.
     description: &'static str,
-    /// The same, to clients that can be asked something.
+    /// The description for clients that can be asked for input.
     for_capable: &'static str,
-    /// It has a tool `ask` for those clients alone.
+    /// Whether the server has a tool `ask` for those clients only.
     has_conditional: bool,
     sessions: Vec<Session>,
-    /// What the tool was said to be when it was called.
+    /// The descriptions in force at each call of the tool.
     ran: Vec<&'static str>,
     lists: usize,
 }
@@ -46,7 +46,7 @@ struct Session {
 }
 
 impl Upstream {
-    /// Another version takes over, which knows no session of the last one.
+    /// Deploys another version, which does not know the sessions of the previous one.
     fn redeploy(&self, description: &'static str) {
         let mut deployed = self.deployed.lock().unwrap();
         deployed.version += 1;
@@ -180,7 +180,7 @@ impl World {
         }
     }
 
-    /// Calls at once under the permit for the approved tool; what they were answered: an error kind, or else a text.
+    /// Makes concurrent calls under the permit for the approved tool. Returns the error kind or the text of each.
     async fn calls(&self, number: usize) -> Vec<String> {
         let calls = (0..number).map(|_| async {
             match self.harness.call_with(&self.approved, "{}").await {
@@ -288,7 +288,7 @@ async fn p9_a_tool_for_certain_clients_is_pinned_and_called_for_these_alone() {
         assert_eq!(world.upstream.ran(APPROVED), 0);
         let answer = call(r#"{"elicitation":{},"roots":{}}"#).await;
         assert_eq!(answer.text(), APPROVED, "{is_modern}");
-        // That other clients are not shown it is no change of it.
+        // That other clients are not shown the tool does not count as a change of it.
         assert_eq!(world.calls(1).await, [APPROVED]);
         assert_eq!(world.harness.tools().await.tools.len(), 2);
     }

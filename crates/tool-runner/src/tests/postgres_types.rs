@@ -1,4 +1,4 @@
-//! Types of PostgreSQL that JSON has no form for.
+//! Tests of PostgreSQL types that have no JSON form.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ async fn one(database: &TestDatabase, statement: &str) -> Answer {
     harness.call("one", "{}").await
 }
 
-/// Each type, a value of it, and what a client reads of that.
+/// Returns each type with a value and the JSON that a client receives for it.
 fn types() -> Vec<(&'static str, &'static str, Value)> {
     vec![
         ("interval", "1 day 02:03:04", json!("1 day 02:03:04")),
@@ -99,7 +99,7 @@ async fn every_type_has_at_least_its_text_and_null_is_null() {
         if *kind == "jsonb[]" {
             assert_eq!(got.to_string(), r#"[{"a":1.50}]"#);
         } else if *kind == "money" {
-            // Its sign is the locale's.
+            // The currency symbol depends on the locale.
             assert!(got.as_str().unwrap().contains("12.50"), "{got}");
         } else {
             assert_eq!(got, expected, "{kind}");
@@ -154,7 +154,7 @@ async fn where_nothing_can_be_given_the_error_names_the_column() {
     let Some(database) = database::postgres().await else {
         return;
     };
-    // What writes cannot stand inside another statement.
+    // A statement that writes cannot be part of another statement.
     let writing = "WITH w AS (INSERT INTO written VALUES ('y') RETURNING line)
                    SELECT line, interval '1 day' AS span FROM w";
     let tools = one_statement(writing).replace("readOnlyHint: true", "readOnlyHint: false");

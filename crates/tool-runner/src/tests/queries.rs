@@ -1,4 +1,4 @@
-//! Questions to the platform, and the shapes of results.
+//! Tests of queries to the platform, and of the shapes of results.
 
 use serde_json::json;
 

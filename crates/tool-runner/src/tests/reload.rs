@@ -1,4 +1,4 @@
-//! The catalogue: listed, watched, reloaded.
+//! Tests of the catalogue: listing, watching and reloading.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::{Config, Error, Links, SealingKey, service};
 use wardgate_catalogue::FileText;
 use wardgate_catalogue::Files;
 
-/// Puts a file in place at once, as an editor or Kubernetes would.
+/// Replaces a file atomically, as an editor or Kubernetes would.
 fn replace(file: &Path, text: &str) {
     let beside = file.with_extension("new");
     std::fs::write(&beside, text).unwrap();
@@ -99,7 +99,7 @@ async fn a_changed_file_is_in_force_at_once_and_a_faulty_one_never() {
 #[tokio::test]
 async fn a_faulty_file_leaves_the_old_catalogue_in_force() {
     let database = database::sqlite().await;
-    // Nobody looks but this test.
+    // Only this test triggers a reload.
     let harness = Harness::with(&database, tools(), |config| {
         config.reload_interval = Duration::from_hours(1);
     })
@@ -153,7 +153,7 @@ async fn a_changed_secret_of_a_source_is_taken_up_without_a_restart() {
     let reference = format!("${{file:{}}}", secret.display());
     let harness = Harness::with(&database, &tools().replace("${URL}", &reference), |_| {}).await;
     assert_eq!(harness.call("plain_rows", "{}").await.column("id").len(), 7);
-    // Of another length, so that it differs whatever the clock of the file system.
+    // The text has another length, so the change is detected regardless of the file system's clock.
     std::fs::write(&secret, format!("{}\n", other.url())).unwrap();
     until_true("the other database is read", || async {
         harness.call("plain_rows", "{}").await.column("id").len() == 2

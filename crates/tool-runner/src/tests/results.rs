@@ -1,4 +1,4 @@
-//! What a result looks like.
+//! Tests of the form of results.
 
 use serde_json::json;
 use wardgate_proto::toolrunner::v1::OutcomeStatus;

@@ -1,4 +1,4 @@
-//! P3: no row, no column beyond the rule.
+//! Tests of P3: no row and no column is released beyond the rule.
 
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config as Cases, TestRng, TestRunner};
@@ -8,7 +8,7 @@ use super::harness::{Harness, rule, tools};
 use crate::tests::database;
 use wardgate_testkit::TestDatabase;
 
-/// Rules over the harness's rows, and the ids they admit, found by reading the rows.
+/// Rules over the harness's rows, and the ids that they admit, determined by reading the rows.
 const RULES: [(&[&str], &[i64]); 31] = [
     (&[], &[]),
     (
@@ -21,7 +21,7 @@ const RULES: [(&[&str], &[i64]); 31] = [
         ],
         &[1, 4, 7],
     ),
-    // Absent attributes make a policy fail, and a row it failed on is withheld.
+    // A policy fails on absent attributes, and a row on which a policy fails is withheld.
     (
         &[r#"permit(principal, action, resource) when { resource.doctor == "d1" };"#],
         &[1, 4, 7],
@@ -111,7 +111,7 @@ const RULES: [(&[&str], &[i64]); 31] = [
         ],
         &[1, 2, 4, 5, 6],
     ),
-    // To the letter, however a column is sorted.
+    // Strings are compared exactly, regardless of the collation of a column.
     (
         &[r#"permit(principal, action, resource) when { resource.doctor == "D1" };"#],
         &[],
@@ -137,7 +137,7 @@ const RULES: [(&[&str], &[i64]); 31] = [
         &["permit(principal, action, resource) when { resource.doctor == resource.ward };"],
         &[],
     ),
-    // What SQL is not asked about: a pattern, arithmetic, a choice, the row itself, another type.
+    // Expressions that are not translated to SQL: a pattern, arithmetic, a conditional, the row itself, another type.
     (
         &[r#"permit(principal, action, resource) when { resource.note like "*th" };"#],
         &[4, 5],
@@ -219,7 +219,7 @@ async fn the_database_leaves_out_what_it_understands() {
                 0,
             ),
             (&[], 0),
-            // Not understood: every row comes, and the check withholds.
+            // The condition is not translated, so the database returns every row and the check withholds some.
             (
                 &[r#"permit(principal, action, resource) when { resource.note like "first" };"#],
                 6,
@@ -230,7 +230,7 @@ async fn the_database_leaves_out_what_it_understands() {
     }
 }
 
-/// Random conditions over the attributes, among them some that fail and some that SQL does not know.
+/// Random conditions over the attributes, including some that fail and some that are not translated to SQL.
 fn condition() -> impl Strategy<Value = String> {
     let text = proptest::sample::select(vec!["doctor", "ward", "patient", "note", "absent"]);
     let value = proptest::sample::select(vec!["d1", "D1", "d2 ", "W1", "W2", "NUGWI", "d'1", ""]);
@@ -306,7 +306,7 @@ async fn p3_no_column_beyond_the_permit() {
             row["ward"].as_str().unwrap().starts_with("[WARD_"),
             "{row:?}"
         );
-        // Patient and note and level of 7 rows, ward of the 6 that have one.
+        // The patient, note and level of 7 rows, and the ward of the 6 rows that have one.
         assert_eq!(answer.facts().fields_redacted, 7 * 3 + 6);
         assert!(answer.facts().phi);
         for canary in [
@@ -371,8 +371,8 @@ async fn hidden_rows_and_no_rows_look_the_same() {
     assert_eq!(hidden.facts().status, unknown.facts().status);
 }
 
-/// A forbid that looks at what is not there, or at another type than it was checked with, would quietly not
-/// forbid.
+/// Tests that a forbid on an absent attribute, or on an attribute of another type than the checked one, does not
+/// silently fail to forbid.
 #[tokio::test]
 async fn p3_a_row_the_rule_was_not_made_for_is_withheld() {
     for database in database::each().await {
@@ -400,7 +400,8 @@ async fn p3_a_row_the_rule_was_not_made_for_is_withheld() {
     }
 }
 
-/// What the policy decided on is what the tool gets: no conversion, no default it has not seen.
+/// Tests that the tool receives exactly the arguments that the policy decided on, without conversions or defaults that
+/// the policy has not seen.
 #[tokio::test]
 async fn arguments_that_were_decided_on_are_not_made_into_others() {
     for database in database::each().await {

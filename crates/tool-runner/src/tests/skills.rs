@@ -1,4 +1,5 @@
-//! Skills of an MCP server: listed and given as they can be true for clients, their directories read.
+//! Tests of the skills of an MCP server: only skills that are accurate for clients are listed and returned, and
+//! directories are read.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +15,7 @@ use wardgate_testkit::{mcp_discovery, mcp_message, mcp_result, serve, until_true
 use super::harness::Harness;
 use crate::tests::database;
 
-/// A server of 2026-07-28, with or without the extension.
+/// A server of MCP 2026-07-28, with or without the extension.
 struct Server {
     extensions: Value,
     heard: Mutex<Vec<Value>>,
@@ -213,7 +214,7 @@ async fn one_skill_is_given_as_it_is_now_and_only_where_its_digests_are_true() {
     assert_eq!(result, json!({ "skill": skill("up/c/new") }));
     let facts = given.facts.unwrap();
     assert!(facts.phi && facts.rows == 1, "{facts:?}");
-    // Whoever reads other bytes than these is told of none.
+    // A caller who would read other bytes than the listed ones is shown no skill.
     let masked = got(
         &harness,
         "skill://c/new/SKILL.md",

@@ -1,4 +1,4 @@
-//! Lists are answered from what is known, however many servers and tools there are.
+//! Tests that lists are answered from cached data, independent of the number of servers and tools.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,10 +15,10 @@ use wardgate_testkit::{mcp_discovery, mcp_message, mcp_result, serve, until_true
 const SERVERS: usize = 20;
 const TOOLS_EACH: usize = 50;
 
-/// How often all servers together were asked for anything.
+/// The number of requests that all servers together received.
 type ReceivedQuestion = Arc<AtomicUsize>;
 
-/// Every path is a server with fifty tools.
+/// Answers as a server with fifty tools, for any path.
 async fn answer(State(asked): State<ReceivedQuestion>, request: Request) -> Response {
     asked.fetch_add(1, Ordering::Relaxed);
     let (_, message) = mcp_message(request).await;

@@ -1,4 +1,5 @@
-//! Sources: read-only where said, stopped in time, dead without harm, quiet about values.
+//! Tests of sources: read-only where configured, stopped in time, unavailable without affecting others, and without
+//! values in logs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,14 +18,14 @@ use crate::tests::database;
 
 const WRITTEN: &str = "SELECT count(*) FROM written";
 
-/// Statements of the service that still run.
+/// Query for the number of the service's statements that are still running.
 const RUNNING: &str = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
                        AND application_name = 'wardgate' AND state = 'active'";
 const RUNNING_IN_MYSQL: &str = "SELECT count(*) FROM information_schema.processlist \
                                 WHERE db = DATABASE() AND command <> 'Sleep' AND id <> CONNECTION_ID()";
 
-/// True once nothing of the service works in the database any more. SQLite lets only one write at a time,
-/// so there a write that goes through tells.
+/// Returns whether the service has no running statement in the database. SQLite allows only one write at a time, so
+/// there a write that succeeds is the evidence.
 async fn is_idle(database: &TestDatabase) -> bool {
     match database {
         TestDatabase::Postgres { .. } => database.number(RUNNING).await == 0,
@@ -99,10 +100,11 @@ async fn when_the_client_leaves_the_work_stops_in_the_database() {
     }
 }
 
-/// How soon a statement ends that was cancelled at once.
+/// Time within which an immediately cancelled statement has to end.
 const AT_ONCE: Duration = Duration::from_millis(200);
 
-/// Long before PostgreSQL looks for its client, and MySQL would not.
+/// Tests that a cancelled statement ends long before PostgreSQL would notice that its client is gone, which MySQL would
+/// not notice at all.
 #[tokio::test]
 async fn a_statement_that_was_given_up_is_cancelled_at_once() {
     for database in [database::postgres().await, database::mysql().await] {
@@ -113,7 +115,7 @@ async fn a_statement_that_was_given_up_is_cancelled_at_once() {
         let harness = Harness::with(&database, &tools, |_| ()).await;
         let terms = harness.terms("endless_append").await;
         let mut soonest = Duration::MAX;
-        // The best of some, because this machine may be busy.
+        // The best of several attempts is used, because this machine may be busy.
         for _ in 0..20 {
             if soonest < AT_ONCE {
                 break;
@@ -216,7 +218,7 @@ async fn a_result_with_little_left_keeps_its_session() {
     assert_ne!(processes[4], processes[3], "too much was left");
 }
 
-/// Forwards to PostgreSQL and counts how often the client said something: one round trip each.
+/// Forwards to PostgreSQL and counts how often the client sends data, which is once per round trip.
 async fn counting_proxy(port: u16, count: Arc<AtomicUsize>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let own = listener.local_addr().unwrap().port();
@@ -274,7 +276,7 @@ async fn p4_nothing_raw_in_the_log() {
         .with_max_level(tracing::Level::TRACE)
         .with_writer(log.writer())
         .finish();
-    // For the whole process: what the other tests log is looked at too.
+    // The subscriber is global, so the logs of the other tests are checked too.
     tracing::subscriber::set_global_default(subscriber).unwrap();
     for database in database::each().await {
         let harness = Harness::start(&database).await;
@@ -296,7 +298,7 @@ async fn p4_nothing_raw_in_the_log() {
         harness
             .call("governed_rows", r#"{"patient":"canary-4711"}"#)
             .await;
-        // Put together in the database, so that no statement shows it.
+        // The value is assembled in the database, so that no statement contains it.
         database
             .execute("UPDATE records SET note = REPLACE('row-x-4712', 'x', 'canary') WHERE id = 1")
             .await;

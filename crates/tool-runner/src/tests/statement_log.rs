@@ -1,4 +1,4 @@
-//! What the server itself says it was told: one statement a tool, whatever the arguments.
+//! Tests with the server's own log that each tool has one statement, regardless of the arguments.
 
 use std::collections::BTreeSet;
 
@@ -16,13 +16,13 @@ use wardgate_testkit::TestDatabase;
 
 const CALLS: usize = 10_000;
 
-/// In every argument, so that none gets into a statement unseen.
+/// Marker that is part of every argument, so that an argument in a statement is detected.
 const CANARY: &str = "canary-4713";
 
-/// How a server logs that names database and application before each entry (`tests/postgres`).
+/// Log prefix of a server that writes database and application before each entry (`tests/postgres`).
 const PREFIX: &str = "%d|%a|";
 
-/// Calls three tools with hostile texts, thousands of each.
+/// Calls three tools with hostile texts, thousands of times each.
 async fn call_with_hostile_arguments(database: &TestDatabase) {
     let harness = Harness::start(database).await;
     let mut terms = Vec::new();
@@ -61,8 +61,8 @@ async fn call_with_hostile_arguments(database: &TestDatabase) {
         .await;
 }
 
-/// What was prepared: the statements of the tools, each with `placeholder` where an argument goes, and the one by
-/// which a session learns its own number.
+/// Asserts that only these statements were prepared: the statements of the tools, with `placeholder` for each argument,
+/// and the statement by which a session learns its own number.
 fn assert_one_text_a_tool(prepared: &BTreeSet<String>, placeholder: &str) {
     let (own, tools): (Vec<_>, Vec<_>) = prepared
         .iter()
@@ -108,14 +108,14 @@ async fn postgresql_is_told_one_statement_a_tool() {
         .fetch_one(&mut connection)
         .await
         .unwrap();
-    // Further lines of an entry begin with a tab.
+    // Continuation lines of an entry begin with a tab.
     let log = log.replace("\n\t", " ");
     let ours = format!("{name}|wardgate|");
     let entries: Vec<_> = log
         .lines()
         .filter_map(|line| line.strip_prefix(&ours))
         .collect();
-    // Before it first runs a statement, the driver looks up where its columns come from.
+    // Before it first runs a statement, the driver looks up the origin of the columns.
     let (lookups, entries): (Vec<_>, Vec<_>) = entries
         .into_iter()
         .partition(|entry| entry.starts_with("LOG:  statement: ") && entry.contains("pg_catalog."));
@@ -158,7 +158,7 @@ async fn mysql_is_told_one_statement_a_tool() {
     .unwrap();
     let of = |kind: &'static str| log.iter().filter(move |entry| entry.0 == kind);
     assert!(of("Query").all(|(_, text, _)| text.starts_with("SET ")));
-    // The log fills the values in.
+    // The log contains the values in place of the placeholders.
     assert!(of("Execute").all(|(_, _, count)| *count >= i64::try_from(CALLS).unwrap()));
     let texts = of("Prepare").map(|(_, text, _)| text.trim().to_owned());
     assert_one_text_a_tool(&texts.collect(), "?");

@@ -1,4 +1,4 @@
-//! Stores of the tool-runner, all under one key.
+//! Stores of the tool-runner, all with the same key.
 
 use wardgate_domain::Ambient;
 use wardgate_store::DatabaseSettings;
@@ -7,13 +7,14 @@ use wardgate_testkit::{TestDatabase, until};
 use crate::store::{SealingKey, StoreError, ToolRunnerStore};
 use crate::tests::database;
 
-/// The store at `url`, as it is.
+/// Opens the store at `url` without preparing it.
 pub(crate) fn store(url: &str, ambient: Ambient) -> Result<ToolRunnerStore, StoreError> {
     let key = SealingKey::derive(&[7; 32]);
     ToolRunnerStore::open(url, &DatabaseSettings::default(), key, ambient)
 }
 
-/// The store at `url` with its schema. A busy machine says to try again later, so that is done.
+/// Opens the store at `url` and prepares its schema. A busy machine may ask to try again later, so the call is
+/// repeated.
 pub(crate) async fn prepared(url: &str, ambient: Ambient) -> ToolRunnerStore {
     let store = store(url, ambient).unwrap();
     until("the store is prepared", async || {
@@ -27,7 +28,7 @@ pub(crate) async fn prepared(url: &str, ambient: Ambient) -> ToolRunnerStore {
     store
 }
 
-/// A store of each kind that is there, with its schema.
+/// Returns a store of each kind that is available, with its schema.
 pub(crate) async fn each_store() -> Vec<(TestDatabase, ToolRunnerStore)> {
     let mut stores = Vec::new();
     for database in database::each_store().await {

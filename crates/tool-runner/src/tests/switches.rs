@@ -1,4 +1,4 @@
-//! Switches, through the service.
+//! Tests of switches through the service.
 
 use tonic::{Code, Status};
 use wardgate_domain::{Caller, SwitchAction, SwitchChange, SwitchKind, SwitchScope, SwitchTarget};
@@ -56,14 +56,14 @@ fn list_request(subject: &str, tenant: &str) -> pb::ListSwitchesRequest {
     }
 }
 
-/// Calls `plain_rows` as `caller`, with a permit that allows everything.
+/// Calls `plain_rows` as `caller` with a permit that allows everything.
 async fn call(harness: &mut Harness, caller: Caller) -> Result<(), Status> {
     harness.caller = caller;
     let terms = harness.terms("plain_rows").await;
     harness.call_with(&terms, "{}").await.map(drop)
 }
 
-/// Whether the list says that `plain_rows` is on for `caller`.
+/// Returns whether the list of tools says that `plain_rows` is on for `caller`.
 async fn is_listed_for(harness: &Harness, caller: &Caller) -> bool {
     let tools = harness.tools().await.tools;
     let tool = tools
@@ -109,7 +109,7 @@ async fn a_tool_that_is_off_is_answered_like_one_that_does_not_exist() {
 async fn a_tool_can_be_off_for_a_role_and_on_for_one_of_them() {
     let (_database, mut harness) = harness().await;
     let tool = (SwitchKind::Tool, "plain_rows");
-    // As the harness's callers have it.
+    // A role and a user that the harness's callers have.
     let doctors = SwitchScope::Role("Doctor".to_owned());
     let one = SwitchScope::User {
         subject: "d1".to_owned(),
@@ -235,7 +235,7 @@ async fn a_change_that_means_nothing_is_refused() {
 #[tokio::test]
 async fn whom_no_policy_lets_manage_tools_changes_and_lists_nothing_and_that_is_on_record() {
     let (_database, mut harness) = harness().await;
-    // One whom no policy lets, and one whom it lets, but who belongs to a tenant.
+    // An operator without the right to manage tools, and one with the right who belongs to a tenant.
     for (subject, tenant) in [("mallory", ""), (OPERATOR, "north")] {
         let caller_token = unverified_token(subject, tenant);
         let set = pb::SetSwitchRequest {

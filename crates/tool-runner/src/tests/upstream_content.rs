@@ -1,4 +1,4 @@
-//! Prompts and resources of an MCP server, a program of its own, under names of the catalogue.
+//! Tests of prompts and resources of an MCP server, which runs as a separate program, under names of the catalogue.
 
 use std::path::PathBuf;
 
@@ -11,9 +11,9 @@ use wardgate_testkit::until_true;
 use super::harness::Harness;
 use crate::tests::database;
 
-/// A server in a few lines of shell: what it answers to a method stands in a file of its directory, what it heard goes
-/// into `heard`. While there is a file `away` it is not to be had; a file `changed` has it say that its lists did, and a
-/// file `updated` that the resource whose URI is in it did.
+/// MCP server as a short shell script. A file in its directory contains the answer to each method, and `heard` receives
+/// the messages. The server is unavailable while a file `away` exists. A file `changed` makes it announce that its
+/// lists changed, and a file `updated` that the resource whose URI the file contains changed.
 const SERVER: &str = r#"
 [ -e "$1/away" ] && exit 1
 (
@@ -95,7 +95,7 @@ impl World {
         Self { harness, dir }
     }
 
-    /// From now on it answers `method` so.
+    /// Sets the answer of the server to `method`.
     pub(super) fn answers(&self, method: &str, answer: &str) {
         let file = self.dir.join(method.replace('/', "_"));
         let beside = self.dir.join("beside");
@@ -163,7 +163,7 @@ async fn what_a_server_lists_is_offered_under_names_of_the_catalogue() {
     let source = &listed.sources[0];
     assert!(source.is_upstream && source.prompts && source.resources && !source.is_missing);
     assert_eq!(source.toolsets, ["close"]);
-    // What changes is listed so, and a server that went away keeps its last lists.
+    // Changes are listed, and a server that became unavailable keeps its last lists.
     world.answers("prompts/list", r#""result":{"prompts":[{"name":"leave"}]}"#);
     std::fs::write(world.dir.join("changed"), "").unwrap();
     until_true("the change", async || {
@@ -208,7 +208,7 @@ async fn a_resource_is_asked_for_by_its_own_uri_and_shown_by_the_clients() {
     );
     let heard = std::fs::read_to_string(world.dir.join("heard")).unwrap();
     assert!(heard.contains(r#""params":{"uri":"file:///b"}"#), "{heard}");
-    // Only what is offered is even asked for.
+    // The server receives requests only for resources that are offered.
     let (_, kind) = world.read("file:///dir/secret").await;
     assert_eq!(kind, "unknown");
     let heard = std::fs::read_to_string(world.dir.join("heard")).unwrap();

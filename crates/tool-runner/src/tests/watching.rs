@@ -1,4 +1,4 @@
-//! Hearing when resources change: under permits only, and no longer than they hold.
+//! Tests of watching resources: only under permits, and no longer than the permits are valid.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ async fn watch(
     watch_as(harness, (&harness.caller, ""), source, uris, terms).await
 }
 
-/// The same of anybody, by their token.
+/// Watches resources as the given caller with their token.
 pub(super) async fn watch_as(
     harness: &Harness,
     (caller, token): (&Caller, &str),
@@ -57,7 +57,7 @@ pub(super) async fn watch_as(
 pub(super) struct Ear(Streaming<pb::WatchResourcesResponse>);
 
 impl Ear {
-    /// None at the end.
+    /// Returns the URIs of the next message, or `None` at the end of the stream.
     pub(super) async fn hears(&mut self) -> Option<Vec<String>> {
         let heard = timeout(Duration::from_mins(1), self.0.message()).await;
         Some(heard.expect("something is said").unwrap()?.uris)
@@ -187,7 +187,7 @@ async fn a_server_is_asked_for_what_is_watched_and_its_word_is_passed_on() {
     world.answers("updated", "file:///not/offered");
     ear.hears_nothing().await;
 
-    // A server that was away may have changed anything meanwhile.
+    // Any resource may have changed while the server was unavailable.
     std::fs::write(world.dir.join("away"), "").unwrap();
     until_true("the server is gone", async || world.is_missed().await).await;
     std::fs::remove_file(world.dir.join("away")).unwrap();

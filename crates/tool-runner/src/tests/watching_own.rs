@@ -1,4 +1,4 @@
-//! Hearing when resources change of a server whose credentials stand for the caller: each caller by their own.
+//! Tests of watching resources of a server with credentials per caller: each caller watches with their own credentials.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -20,16 +20,16 @@ use super::harness::{Harness, caller};
 use super::watching::{Ear, watch_as};
 use crate::tests::database;
 
-/// What callers' own tokens begin with, and the server must never see.
+/// Prefix of the callers' own tokens, which the server must never receive.
 const CANARY: &str = "canary-of-";
 
-/// By which the source lists.
+/// Token with which the source requests its lists.
 const LISTING: &str = "listing";
 
-/// A server, with the authorization server that it trusts.
+/// A server, together with the authorization server that it trusts.
 #[derive(Default)]
 struct Server {
-    /// Open streams, by the token that they were asked for with, and the resources that each is about.
+    /// The open streams, by the token of their requests, and the resources that each watches.
     streams: Mutex<BTreeMap<String, (Value, UnboundedSender<String>)>>,
     tokens: Mutex<Vec<String>>,
 }
@@ -67,14 +67,14 @@ impl Server {
         (events, Body::from_stream(said)).into_response()
     }
 
-    /// What was listened to by a token of `whose`, if anything.
+    /// Returns what a stream with a token of `whose` watches, if there is one.
     fn listened(&self, whose: &str) -> Option<Value> {
         let streams = self.streams.lock().unwrap();
         let own = streams.iter().find(|(token, _)| token.starts_with(whose));
         own.map(|(_, (wanted, _))| wanted.clone())
     }
 
-    /// Says that the resource changed, as far as `whose` may know.
+    /// Announces on the streams of `whose` that the resource changed.
     fn updated(&self, whose: &str) {
         let message = json!({
             "jsonrpc": "2.0",

@@ -1,4 +1,4 @@
-//! The words of `wardgate agent`.
+//! Options of `wardgate agent`.
 
 use std::path::PathBuf;
 

@@ -273,7 +273,7 @@ pub(crate) struct AuditQuery {
 }
 
 impl AuditQuery {
-    /// How to print records, unless the options contradict one another.
+    /// Returns the format in which records are printed, or an error if the options contradict one another.
     pub(crate) fn format(&self) -> Result<RecordFormat, &'static str> {
         let format = match (self.json, self.csv) {
             (true, _) => RecordFormat::Output(OutputFormat::Jsonl),

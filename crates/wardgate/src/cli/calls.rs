@@ -31,7 +31,7 @@ pub(crate) struct ClientOptions {
 }
 
 impl ClientOptions {
-    /// Whether they name a gateway, a token or a sign-in.
+    /// Returns whether the options name a gateway, a token or a sign-in.
     pub(crate) fn names_anything(&self) -> bool {
         let named = [&self.token, &self.context]
             .into_iter()

@@ -49,7 +49,7 @@ impl ConfigSection {
         Self::Operator,
     ];
 
-    /// What its section is called.
+    /// Returns the name of the section in the configuration file.
     pub(crate) fn section(self) -> &'static str {
         match self {
             Self::Gateway => "gateway",

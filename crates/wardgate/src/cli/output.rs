@@ -1,4 +1,4 @@
-//! Options of every command that prints data, and how much is logged.
+//! Options of every command that prints data, and options for the level of logging.
 
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
@@ -37,7 +37,7 @@ pub(crate) enum OutputFormat {
     Yaml,
 }
 
-/// How records are printed.
+/// Format in which records are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RecordFormat {
     Output(OutputFormat),
@@ -82,7 +82,7 @@ impl LogVerbosity {
         self.quiet
     }
 
-    /// `config` as the command line changes it.
+    /// Returns `config` with the log level that the command line sets.
     pub(crate) fn apply(self, mut config: Config) -> Config {
         let level = match (self.verbose, self.quiet) {
             (true, _) => "debug",

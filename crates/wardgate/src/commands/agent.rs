@@ -1,4 +1,4 @@
-//! `wardgate agent`: the service, and what it does with models' texts as a filter.
+//! `wardgate agent`: runs the agent service, or extracts tool calls from the output of models.
 
 use std::path::Path;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(crate) async fn run(arguments: AgentArgs, verbosity: LogVerbosity) -> Result
     }
 }
 
-/// The service on an address of its own.
+/// Runs the agent as a separate service that listens on its own address.
 async fn serve(config: &Path, verbosity: LogVerbosity) -> Result<(), Failure> {
     let settings = Settings::load(config)?;
     let (config, wiring): (wardgate_agent::Config, AgentWiring) = settings.service("agent")?;
@@ -52,7 +52,7 @@ async fn serve(config: &Path, verbosity: LogVerbosity) -> Result<(), Failure> {
     let probes = serve::serve_probes(own, listen, parts, telemetry.metrics()).await?;
     let router = agent.alone(probes.beside);
     let url = bound.url();
-    // It serves before its gateway is there: the probes tell.
+    // The agent serves before its gateway is reachable; the readiness probe reports the state of the gateway.
     println!(
         "ready {url}/api/chat/message/ (also {url}/v1; metrics: http://{}/metrics)",
         probes.address
@@ -61,11 +61,12 @@ async fn serve(config: &Path, verbosity: LogVerbosity) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How often the gateway is looked for.
+/// Interval between two probes of the gateway, and the timeout of one probe.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// Whether the gateway answers, followed for as long as somebody asks. A gateway that is away ends nothing; `lost` says
-/// what that means.
+/// Spawns a task that probes the gateway every [`INTERVAL`], and returns the receiver of its readiness. The task ends when
+/// all receivers are dropped. An unreachable gateway does not stop the process: the task logs `lost`, which describes the
+/// consequence.
 pub(super) fn follow(
     gateway: EdgeClient,
     lost: &'static str,

@@ -1,4 +1,4 @@
-//! `wardgate api-key`: the file of API keys.
+//! `wardgate api-key`: creates, lists and revokes the API keys of a key file.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub(crate) fn run(arguments: ApiKeyArgs) -> Result<(), Failure> {
     }
 }
 
-/// The file that was named, or that of a data directory which is there.
+/// Returns the path of the named file, or of the key file in an existing data directory if no file is named.
 fn path(file: &KeyFilePath) -> Result<PathBuf, Failure> {
     match &file.file {
         Some(path) => Ok(path.clone()),
@@ -70,7 +70,7 @@ fn create(new: NewApiKey, ambient: &Ambient) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Over the columns of a list.
+/// Heading of the columns of the list.
 const HEADING: &str = "NAME                  SUBJECT               ROLES                 EXPIRES";
 
 fn list(path: &Path, format: OutputFormat) -> Result<(), Failure> {
@@ -112,7 +112,8 @@ fn read(path: &Path) -> Result<ApiKeyFile, Failure> {
     }
 }
 
-/// Changes the file as a whole, so that services read the former one or the new one. Commands wait for each other.
+/// Changes the key file and replaces it atomically, so that services read either the old file or the new one. A lock on the
+/// directory makes concurrent commands wait for each other.
 fn change(
     path: &Path,
     ambient: &Ambient,

@@ -1,4 +1,4 @@
-//! `wardgate approvals`: calls that wait for the approval of whoever is signed in.
+//! `wardgate approvals`: calls that wait for the approval of the signed-in user.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -52,7 +52,7 @@ async fn list(approver: ClientOptions, format: OutputFormat) -> Result<(), Failu
     rows.finish()
 }
 
-/// Over the columns of a list.
+/// Heading of the columns of the list.
 const HEADING: &str =
     "ID                                    TOOL                      CALLER            UNTIL";
 

@@ -1,15 +1,15 @@
-//! The name of whoever approves tools, for the lock file.
+//! The name of the person who approves tools, for the lock file.
 
 use nix::unistd::{Uid, User};
 
-/// The name given with `--by` or in `$USER`. Where there is none, as in a container, the name of the process's effective
-/// user.
+/// Returns the name given with `--by` or in `$USER`. Without either, as in a container, returns the name of the process's
+/// effective user.
 pub(super) fn approver_name(by: Option<String>) -> String {
     by.filter(|name| !name.is_empty())
         .unwrap_or_else(|| user_name(Uid::effective()))
 }
 
-/// The name of the user `uid`, or `uid N` where the system knows no name.
+/// Returns the name of the user `uid`, or `uid N` if the system has no name for it.
 fn user_name(uid: Uid) -> String {
     let user = User::from_uid(uid).ok().flatten();
     user.map_or_else(|| format!("uid {uid}"), |user| user.name)

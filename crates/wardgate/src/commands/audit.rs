@@ -1,4 +1,4 @@
-//! `wardgate audit`: the service, and the record read, proved, exported, verified and witnessed.
+//! `wardgate audit`: runs the audit service, and reads, proves, exports, verifies and witnesses the record.
 
 mod csv;
 mod retention;
@@ -153,16 +153,16 @@ async fn print_records(arguments: AuditQuery) -> Result<(), Failure> {
     }
 }
 
-/// The record, where it is read.
+/// An open record, in its store or behind a running system.
 enum OpenRecord {
-    /// In its store, by whoever has access to that.
+    /// The store itself, for a user with access to its files or its database.
     Store(Box<RecordReader>),
-    /// Through a running system, by an operator whom the policy lets.
+    /// A running system, for an operator whom the policy permits to read the record.
     System(OperatorAuditClient),
 }
 
 impl OpenRecord {
-    /// Through the running system where there is a token, and else in the store.
+    /// Opens the record of the running system if an operator's token is given, and the store otherwise.
     async fn open(source: &RecordSource, operator: &OperatorToken) -> Result<Self, Failure> {
         Ok(match operator_token(operator).await? {
             None => Self::Store(Box::new(open(source).await?)),
@@ -182,10 +182,10 @@ async fn operator_token(operator: &OperatorToken) -> Result<Option<BearerToken>,
     Ok(signed_in.map(|(_, token)| BearerToken::new(&token)))
 }
 
-/// What to do about a record whose store was changed.
+/// Error message for a record whose store was changed.
 const DAMAGED: &str = "the record was changed from outside, as said above: keep its store as it is, and compare it with a backup";
 
-/// Over the columns of [`row`].
+/// Heading of the columns of [`row`].
 const HEADING: &str = "SEQUENCE  TIME                         STATUS             USER              TOOL                           ROWS  ADDRESS";
 
 async fn print_key(arguments: &AuditKey) -> Result<(), Failure> {
@@ -338,7 +338,7 @@ fn verify_records(arguments: AuditVerify, verbosity: LogVerbosity) -> Result<(),
     })
 }
 
-/// Whom a reader trusts who named a policy, a key or both.
+/// Returns the trust policy of a reader who named a policy file, the key of a log, or both.
 fn trusted(policy: Option<&Path>, key: Option<VerifierKey>) -> Result<TrustPolicy, Failure> {
     let Some(path) = policy else {
         let key = key.ok_or("name the key of the log with --key")?;
@@ -364,7 +364,7 @@ fn trusted(policy: Option<&Path>, key: Option<VerifierKey>) -> Result<TrustPolic
     }
 }
 
-/// The key file of the details of calls, of a data directory or of a configured system.
+/// Returns the path of the key file for the details of calls, in a data directory or a configured system.
 fn details_key(source: &RecordSource) -> Result<PathBuf, Failure> {
     match &source.config {
         None => Ok(DataDir::existing(&source.data_dir)?.details_key()),
@@ -382,7 +382,7 @@ pub(super) async fn open(source: &RecordSource) -> Result<RecordReader, Failure>
     Ok(RecordReader::open(&store, &database).await?)
 }
 
-/// The store of a data directory, or of a configured system.
+/// Returns the settings of the store of a data directory, or of a configured system.
 fn store(source: &RecordSource) -> Result<StoreSettings, Failure> {
     match &source.config {
         None => {
@@ -397,7 +397,8 @@ fn store(source: &RecordSource) -> Result<StoreSettings, Failure> {
     }
 }
 
-/// One line of the table; of the memory its method, and messages for rows; of an operator what was done to what. What a client typed is shown as a quoted string where it is not plain.
+/// Formats a record as one line of the table. A memory access shows its method, and messages instead of rows; an operator's
+/// change shows its action and object. Text that a client chose is shown as a quoted string unless it is plain.
 fn row(record: &Value, details: Option<&RecordDetails>) -> String {
     let text = |key: &str| match &record[key] {
         Value::String(text) => cell(text).into_owned(),
@@ -405,7 +406,7 @@ fn row(record: &Value, details: Option<&RecordDetails>) -> String {
         other => mark_invisible(&other.to_string()).into_owned(),
     };
     let of_outcome = || match record["action"].as_str() {
-        // Another method than a tool's call.
+        // A method other than `tools/call`.
         Some(method) if method.contains('/') => format!("{} {}", text("record_id"), cell(method)),
         _ => text("record_id"),
     };
@@ -435,7 +436,7 @@ fn row(record: &Value, details: Option<&RecordDetails>) -> String {
     }
 }
 
-/// The columns that a call released; none where its details were not asked for.
+/// Returns the columns that a call released, or `None` if its details were not requested.
 fn released(details: Option<&RecordDetails>) -> Option<String> {
     let columns = details?.released_columns();
     Some(columns.map_or_else(

@@ -1,4 +1,4 @@
-//! `wardgate tools call` and `wardgate bench`: tools called over MCP, once or under load.
+//! `wardgate tools call` and `wardgate bench`: call tools over MCP, once or under load.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use super::output::print_document;
 use crate::Failure;
 use crate::cli::{BenchArgs, CallArgs, ClientOptions, ProtocolEra};
 
-/// Prints the result; a failure is the exit code.
+/// Calls one tool and prints its result. A failed call is returned as an error.
 pub(crate) async fn call(arguments: CallArgs) -> Result<(), Failure> {
     let tool = CallToolParams::new(&arguments.tool, &arguments.arguments)?;
     let result = client(arguments.caller, true).await?.call(1, &tool).await?;
     print_document(arguments.output, result.get(), || texts(result.get()))
 }
 
-/// The texts of a result, and what is no text as JSON.
+/// Formats the content of a result: text blocks as text, other blocks as JSON.
 fn texts(result: &str) -> String {
     #[derive(Deserialize)]
     struct CallResult {
@@ -39,7 +39,7 @@ fn texts(result: &str) -> String {
     lines.collect()
 }
 
-/// Prints the report. Calls without a verified answer are part of it, and the exit code says that there were some.
+/// Runs the benchmark and prints its report. Returns an error if any call had no verified answer.
 pub(crate) async fn bench(arguments: BenchArgs) -> Result<(), Failure> {
     let load = Load {
         tools: tools(&arguments)?,
@@ -62,8 +62,9 @@ pub(crate) async fn bench(arguments: BenchArgs) -> Result<(), Failure> {
     }
 }
 
-/// The gateway and the token of a caller; none where nothing names a token and nobody is signed in. A token that is given
-/// goes to the gateway that is given, never to that of a sign-in, and a sign-in's token to no other gateway.
+/// Returns the URL of the gateway and the token of a caller, or `None` if no token is named and nobody is signed in. A
+/// token that is named explicitly is never sent to the gateway of a sign-in, and the token of a sign-in is never sent to
+/// another gateway.
 pub(crate) async fn credentials(caller: &ClientOptions) -> Result<Option<(Url, String)>, Failure> {
     let url = || match &caller.url {
         Some(url) => Ok(url.clone()),
@@ -89,7 +90,7 @@ pub(crate) async fn credentials(caller: &ClientOptions) -> Result<Option<(Url, S
     Ok(signed_in.filter(|(of, _)| is_asked(of)))
 }
 
-/// The gateway of `wardgate up`.
+/// URL of the gateway that `wardgate up` runs.
 const LOCAL: &str = "http://127.0.0.1:8080";
 
 pub(crate) async fn client(

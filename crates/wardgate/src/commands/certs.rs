@@ -1,4 +1,4 @@
-//! `wardgate certs dev`: a throw-away authority, for trying out separate services.
+//! `wardgate certs dev`: creates a throw-away certificate authority, to try out separate services.
 
 use std::fs;
 use std::path::Path;
@@ -33,8 +33,8 @@ pub(crate) fn run(arguments: &CertsArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// An authority that signs one certificate for each part of the platform and is then forgotten: its key is
-/// never written.
+/// Creates a certificate authority that signs one certificate for each service. The authority's key is never written to
+/// disk.
 pub(crate) fn certificates(target: &Path) -> Result<(), Failure> {
     fs::create_dir_all(target)?;
     let mut authority = CertificateParams::default();
@@ -56,7 +56,7 @@ pub(crate) fn certificates(target: &Path) -> Result<(), Failure> {
         params
             .distinguished_name
             .push(DnType::CommonName, peer.as_str());
-        // Every part is a server to some and a client to others.
+        // Every service is a server to some of the others and a client of others.
         params.extended_key_usages = vec![
             ExtendedKeyUsagePurpose::ServerAuth,
             ExtendedKeyUsagePurpose::ClientAuth,

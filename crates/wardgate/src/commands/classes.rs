@@ -1,4 +1,4 @@
-//! `wardgate policy classes`: what each tier does to each class.
+//! `wardgate policy classes`: prints what each tier does to the values of each column class.
 
 #[cfg(test)]
 use std::fmt::Write;
@@ -10,12 +10,12 @@ use crate::Failure;
 use crate::cli::OutputFormat;
 use crate::commands::output::RowPrinter;
 
-/// One line of the table.
+/// A column class and what each tier does to its values.
 struct ClassLine {
     class: String,
     kind: &'static str,
     forms: ClassForms,
-    /// A value, with what is left of it.
+    /// An example value, shown with its redacted forms.
     example: Option<&'static str>,
 }
 
@@ -47,7 +47,7 @@ fn lines(configured: &ConfiguredForms) -> Vec<ClassLine> {
     own.chain(built_in).collect()
 }
 
-/// What each tier does to each class, one class a row.
+/// Prints what each tier does to each class, one class per row.
 pub(crate) fn print(configured: &ConfiguredForms, format: OutputFormat) -> Result<(), Failure> {
     let mut rows = RowPrinter::stdout(format, None)?;
     for line in lines(configured) {
@@ -84,7 +84,7 @@ impl ClassLine {
     }
 }
 
-/// The same as a table of Markdown.
+/// Returns the same table in Markdown.
 #[cfg(test)]
 pub(crate) fn markdown() -> String {
     let mut page = "| kind | last word of the class | partial | generalised | example |\n|---|---|---|---|---|\n".to_owned();

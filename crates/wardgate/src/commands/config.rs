@@ -1,4 +1,4 @@
-//! `wardgate config`: a configuration, checked and shown.
+//! `wardgate config`: checks and prints configurations, and prints their schemas.
 
 mod describe;
 mod schema;
@@ -57,7 +57,7 @@ pub(crate) fn run(arguments: &ConfigArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Each setting in a line: the path to it, and its value.
+/// Appends one line for each setting: its path and its value.
 fn describe_settings(path: &str, value: &Value, lines: &mut String) {
     match value {
         Value::Object(members) if !members.is_empty() => {
@@ -73,7 +73,8 @@ fn describe_settings(path: &str, value: &Value, lines: &mut String) {
     }
 }
 
-/// The schema of a whole file: each section is what its service reads, and what this binary reads for it.
+/// Returns the schema of a whole configuration file. The schema of a section covers the keys that its service reads and the
+/// keys that this binary reads for that service.
 fn configuration() -> Value {
     use schema::{merged, of};
     let service = || of::<ServiceWiring>();
@@ -113,7 +114,7 @@ fn configuration() -> Value {
     whole
 }
 
-/// The schema of a file of policy tests.
+/// Returns the schema of a file of policy tests.
 fn policy_tests() -> Value {
     let mut whole = schema::of::<wardgate_policy::TestFile>();
     whole["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
@@ -121,7 +122,7 @@ fn policy_tests() -> Value {
     whole
 }
 
-/// Whether the file is one for `wardgate up`: no section says how a service of its own is reached.
+/// Returns whether the file is for `wardgate up`, which means that no section configures a separate service.
 pub(crate) fn is_for_up(settings: &Settings) -> bool {
     const OF_ITS_OWN: [&str; 9] = [
         "gateway.links",
@@ -137,8 +138,8 @@ pub(crate) fn is_for_up(settings: &Settings) -> bool {
     !OF_ITS_OWN.iter().any(|key| settings.has(key))
 }
 
-/// Reads every section as its service would, and what `wardgate up` needs where the file is one for it. The error says
-/// where in the file it is.
+/// Reads every section as its service would, and the settings of `wardgate up` if the file is for it. Errors contain the
+/// position in the file.
 pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
     settings.optional::<LocalIssuer>("local_issuer")?;
     let telemetry: wardgate_telemetry::Config = settings.optional("telemetry")?;
@@ -151,7 +152,7 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
         check_sign_in(
             settings,
             up.console.sign_in.as_ref(),
-            // Without one it is where it listens.
+            // The default public URL is the listening address.
             Some(
                 up.gateway
                     .public_url
@@ -173,7 +174,7 @@ pub(crate) fn check(settings: &Settings) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How the console signs people in.
+/// Checks how the console signs people in.
 fn check_sign_in(
     settings: &Settings,
     sign_in: Option<&SignInConfig>,
@@ -183,8 +184,8 @@ fn check_sign_in(
     at(settings, "console", checked)
 }
 
-/// Checks what the file names: catalogue, policies and assistants, as the start does, without connecting to anything.
-/// Gives what in them reaches nobody.
+/// Checks the files that the configuration names (catalogue, policies and assistants) as a start does, without opening any
+/// connection. Returns warnings: entries that nobody can reach, and faults of a candidate policy set.
 pub(crate) fn check_files(settings: &Settings) -> Result<Vec<Fault>, Failure> {
     let mut policies = None;
     let mut faults_of_candidate = Vec::new();
@@ -209,7 +210,7 @@ pub(crate) fn check_files(settings: &Settings) -> Result<Vec<Fault>, Failure> {
     Ok(found)
 }
 
-/// The faults for which a candidate of a policy set would not decide. They hinder no start.
+/// Returns the faults because of which a candidate policy set would not decide. They do not prevent a start.
 fn check_candidate(directory: &Path) -> Vec<Fault> {
     let Err(error) = PolicySet::load(directory) else {
         return Vec::new();
@@ -234,7 +235,7 @@ fn check_candidate(directory: &Path) -> Vec<Fault> {
     }
 }
 
-/// The sections of services that run by themselves.
+/// Checks the sections of separate services.
 fn check_services(settings: &Settings) -> Result<(), Failure> {
     if settings.has("gateway.links") {
         let (gateway, _): (wardgate_gateway::Config, GatewayWiring) =
@@ -242,7 +243,7 @@ fn check_services(settings: &Settings) -> Result<(), Failure> {
         check_gateway(settings, &gateway)?;
     } else if settings.has("gateway") {
         let gateway: wardgate_gateway::Config = settings.unwired("gateway", |section| {
-            // `up` trusts its own issuer.
+            // The section may omit `auth` because `wardgate up` trusts its local issuer.
             let none = figment::value::Dict::new();
             section.entry("auth".to_owned()).or_insert(none.into());
         })?;
@@ -251,7 +252,7 @@ fn check_services(settings: &Settings) -> Result<(), Failure> {
     if settings.has("policy") {
         let policy: wardgate_policy::Config = settings.unwired("policy", |_| {})?;
         at(settings, "policy", policy.validate())?;
-        // `up` gives it the gateway's issuers.
+        // A policy section without `listen` may omit issuers because `wardgate up` uses the issuers of the gateway.
         if settings.has("policy.listen") || !policy.auth.issuers.is_empty() {
             let checked = policy.auth.validate();
             at(
@@ -283,7 +284,7 @@ fn check_services(settings: &Settings) -> Result<(), Failure> {
     }
     if settings.has("memory") {
         settings.unwired::<wardgate_memory::Config>("memory", |section| {
-            // `up` names one.
+            // The section may omit `store` because `wardgate up` sets it.
             let none = "sqlite:memory.sqlite".to_owned();
             section.entry("store".to_owned()).or_insert(none.into());
         })?;
@@ -343,7 +344,7 @@ fn check_store(settings: &Settings, service: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// An error with the place in the file that it is about.
+/// Adds to an error the position in the file of the key that the error names.
 fn at<T, E>(settings: &Settings, section: &str, checked: Result<T, E>) -> Result<T, Failure>
 where
     E: std::error::Error,
@@ -351,13 +352,13 @@ where
     checked.map_err(|error| settings.located(section, &error).into())
 }
 
-/// What a check says in a text.
+/// A failed check that has only a message.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct CheckError(String);
 
-/// Hides what must not be pasted into a ticket: the passwords of URLs, and the values of variables, which are
-/// mostly URLs with passwords.
+/// Hides values that must not be pasted into a ticket: the passwords of URLs, and the values of variables, which are mostly
+/// URLs with passwords.
 fn hide_secrets(value: &mut Value) {
     match value {
         Value::Object(members) => {
@@ -375,7 +376,7 @@ fn hide_secrets(value: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(hide_secrets),
         Value::String(text) => {
             let Ok(mut url) = reqwest::Url::parse(text) else {
-                // Where a password stands in what cannot be read, nobody knows.
+                // The position of a password in an unparsable URL is unknown.
                 if text.contains("://") && text.contains('@') {
                     HIDDEN.clone_into(text);
                 }
@@ -392,7 +393,7 @@ fn hide_secrets(value: &mut Value) {
     }
 }
 
-/// Stands for what is not shown.
+/// Placeholder of a hidden value.
 const HIDDEN: &str = "hidden";
 
 #[cfg(test)]
@@ -402,7 +403,7 @@ mod tests {
     use super::*;
     use crate::config::SECTIONS;
 
-    /// Every name of `value` that `schema` does not know.
+    /// Collects the names of `value` that `schema` does not define.
     fn unknown(schema: &Value, value: &Value, at: &str, found: &mut Vec<String>) {
         if let Value::Array(items) = value {
             for item in items {

@@ -1,4 +1,4 @@
-//! `wardgate tools connections | disconnect`: who let which source act in their name.
+//! `wardgate tools connections | disconnect`: lists and removes the tokens with which sources act in the name of people.
 
 use serde_json::json;
 use wardgate_rpc::client::RemoveConnections;

@@ -1,4 +1,4 @@
-//! `wardgate console`: the web pages, on an address of their own.
+//! `wardgate console`: runs the web console as a separate service.
 
 use tokio::sync::watch;
 use wardgate_console::ConsoleStore;
@@ -32,7 +32,7 @@ pub(crate) async fn run(arguments: &ConfigFile, verbosity: LogVerbosity) -> Resu
         "the gateway does not answer; no page has anything to show until it does. See console.links.gateway",
     )?;
     let ambient = Ambient::system();
-    // A file of its own is its own to bring to the newest schema.
+    // The console's own SQLite file has no other owner, so the console migrates it to the newest schema itself.
     let (store, database) = wiring.store.clone().map_or_else(
         || {
             let own = serve::own_store(
@@ -47,7 +47,7 @@ pub(crate) async fn run(arguments: &ConfigFile, verbosity: LogVerbosity) -> Resu
     let store = ConsoleStore::open(&store, &database, &key, ambient.clone()).await?;
     let (console, keys) = compose::remote_console(wiring, store, &ambient).await?;
     let (_goes_on, goes_on) = watch::channel(Readiness::Ready);
-    // Not the record: without it, all other pages work.
+    // The record is not part of the readiness, because all other pages work without it.
     let parts = vec![
         ("console", stop.over(goes_on)),
         ("keys", keys),
@@ -55,7 +55,7 @@ pub(crate) async fn run(arguments: &ConfigFile, verbosity: LogVerbosity) -> Resu
     ];
     let probes = serve::serve_probes(own, listen, parts, telemetry.metrics()).await?;
     let router = console.alone(probes.beside);
-    // It serves before its gateway is there: the probes tell.
+    // The console serves before its gateway is reachable; the readiness probe reports the state of the gateway.
     println!(
         "ready {}/console (metrics: http://{}/metrics)",
         bound.url(),

@@ -1,4 +1,5 @@
-//! `wardgate conversations`: skeletons, erasure and legal holds of a running system. Never a text.
+//! `wardgate conversations`: metadata, erasure and legal holds of the conversations of a running system, never their
+//! content.
 
 use std::time::Duration;
 
@@ -19,10 +20,10 @@ use super::output::RowPrinter;
 use super::running::operator_socket;
 use super::terminal::cell;
 
-/// Longer than any part of the way may take, the record and the store included.
+/// Timeout of a request, which is longer than the timeouts of all services behind it, including the record and the store.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Skeletons asked for at once.
+/// Maximum number of skeletons per page.
 const PAGE: u32 = 200;
 
 pub(crate) async fn run(arguments: ConversationsArgs) -> Result<(), Failure> {
@@ -94,7 +95,7 @@ async fn list(
     rows.finish()
 }
 
-/// Over the columns of [`row`].
+/// Heading of the columns of [`row`].
 const HEADING: &str = "KEY                                   USER              TENANT            MESSAGES  UPDATED                      STATE";
 
 fn row(skeleton: &Skeleton) -> String {
@@ -187,7 +188,7 @@ fn hold_line(hold: &Hold) -> Value {
     line
 }
 
-/// The memory service of a running system.
+/// Returns a client of the memory service of a running system.
 fn client(system: &RunningSystem) -> Result<MemoryClient, Failure> {
     let link = if let Some(file) = &system.config {
         let wiring: OperatorWiring = Settings::load(file)?.wiring("operator")?;

@@ -1,11 +1,12 @@
-//! `wardgate doctor`: what of a deployment works, what does not, and what to do about it.
+//! `wardgate doctor`: checks a deployment, and reports what works, what does not, and how to fix it.
 //!
 //! ```text
-//!  configuration ─▶ keys · certificates · issuers · neighbours · edges · stores · caller lookup · record ─▶ findings: ok │ warn │ fail
+//!  configuration ─▶ keys · certificates · issuers · neighbours · edges · stores · caller lookup · record
+//!                     └─▶ findings: ok │ warn │ fail
 //! ```
 //!
-//! It stands where the services stand, with their files: on one machine it sees all of them, in a pod one (`--service`).
-//! It changes nothing; at the most a request without a token is refused, and that is on record.
+//! The doctor runs where the services run, with their files: on one machine it checks all of them, in a pod only one
+//! (`--service`). It changes nothing; at most it sends a request without a token, whose refusal is recorded.
 
 mod caller_lookup;
 mod certificates;

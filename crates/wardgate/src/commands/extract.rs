@@ -1,4 +1,4 @@
-//! `wardgate agent extract`: the tool calls in what models wrote.
+//! `wardgate agent extract`: extracts the tool calls from the output of models.
 
 use std::io::{BufRead, Write};
 

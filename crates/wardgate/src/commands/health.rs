@@ -1,4 +1,4 @@
-//! `wardgate health`: is it ready?
+//! `wardgate health`: reports whether a process is ready.
 
 use crate::Failure;
 use crate::cli::{HealthArgs, OutputFormat};
@@ -10,7 +10,7 @@ pub(crate) async fn run(arguments: &HealthArgs) -> Result<(), Failure> {
     let ready = answer.status().is_success();
     let body = answer.text().await?;
     let format = arguments.output.format();
-    // For people the error says all of it.
+    // In the table format, the error below contains the whole body.
     if ready || format != OutputFormat::Table {
         print_document(format, &body, || format!("{body}\n"))?;
     }

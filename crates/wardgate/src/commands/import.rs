@@ -1,4 +1,4 @@
-//! `wardgate tools import`: a `tools.yaml` to review, from what a team already has.
+//! `wardgate tools import`: generates a `tools.yaml` to review from existing definitions.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -45,7 +45,7 @@ pub(crate) async fn run(arguments: ImportArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The text of a file, no more than can be imported.
+/// Reads a text file, or standard input for `-`, up to the maximum size of an import.
 fn read(path: &Path) -> Result<String, Failure> {
     let source: Box<dyn Read> = if path == Path::new("-") {
         Box::new(std::io::stdin())

@@ -1,4 +1,4 @@
-//! `wardgate init`: a small project that works, to change from there.
+//! `wardgate init`: creates a small working project as a starting point.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use crate::cli::InitArgs;
 use crate::commands::program;
 use crate::demo;
 
-/// One file of the project.
+/// Embeds one file of the project.
 macro_rules! file {
     ($path:literal) => {
         ($path, include_str!(concat!("../../project/", $path)))
@@ -26,10 +26,11 @@ const FILES: [(&str, &str); 6] = [
     ),
 ];
 
-/// What to do next; `{wardgate}` and `{directory}` stand for what this program and the project are called.
+/// Text that describes the next steps. `{wardgate}` and `{directory}` are replaced by this program and the project
+/// directory.
 const NEXT_STEPS: &str = include_str!("../../project/next-steps.txt");
 
-/// Makes the files and the database, and prints what to do with them. Nothing that is there is overwritten.
+/// Creates the files and the database of the project, and prints the next steps. Existing files are not overwritten.
 pub(crate) async fn run(arguments: &InitArgs) -> Result<(), Failure> {
     let directory = &arguments.directory;
     check_is_empty(directory)?;

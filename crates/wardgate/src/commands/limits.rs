@@ -1,4 +1,4 @@
-//! `wardgate limits`: what is used of limits, and by whom.
+//! `wardgate limits`: prints the usage of rate limits and quotas by caller.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ pub(crate) async fn run(arguments: LimitsArgs) -> Result<(), Failure> {
     rows.finish()
 }
 
-/// When all of it is there again.
+/// Formats the time until the whole limit is available again.
 fn resets(after: Duration) -> String {
     match after.as_secs() {
         0 => "-".to_owned(),

@@ -1,4 +1,4 @@
-//! `wardgate login`, `logout` and `contexts`: a person signs in once, and commands find their token.
+//! `wardgate login`, `logout` and `contexts`: store sign-ins of a person, whose tokens other commands use.
 //!
 //! ```text
 //!  login ─▶ the gateway's provider ─▶ browser, or a code typed elsewhere ─▶ contexts.json, for its owner alone
@@ -26,16 +26,16 @@ use crate::commands::output::RowPrinter;
 use crate::commands::terminal::cell;
 use crate::data_dir;
 
-/// Another directory for what is kept, instead of that of the user.
+/// Environment variable for a directory that replaces the user's configuration directory.
 const DIRECTORY: &str = "WARDGATE_CONFIG_DIR";
-/// How long a person may take in their browser.
+/// Maximum time a person may take to sign in with the browser.
 const PATIENCE: Duration = Duration::from_mins(5);
-/// A token that ends sooner is renewed first.
+/// Remaining lifetime below which a token is renewed before use.
 const MARGIN: Duration = Duration::from_secs(30);
-/// Where the browser comes back to.
+/// Path of the redirect URI.
 const CALLBACK: &str = "/callback";
 
-/// Every sign-in of this user.
+/// All sign-ins of this user.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Contexts {
     current: Option<String>,
@@ -48,13 +48,13 @@ struct Context {
     url: Url,
     server: LoginServer,
     access_token: String,
-    /// Seconds since 1970.
+    /// Expiry of the access token, in seconds since the Unix epoch.
     ends: i64,
     refresh_token: Option<String>,
 }
 
 impl std::fmt::Debug for Context {
-    /// Without tokens.
+    /// Formats the URL alone, because tokens must not be logged.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.url.as_str())
     }
@@ -76,7 +76,7 @@ impl Context {
     }
 }
 
-/// A user's own directory for this program.
+/// Returns the user's configuration directory for this program.
 fn directory() -> Result<PathBuf, Failure> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     if let Some(own) = variable(DIRECTORY) {
@@ -103,7 +103,7 @@ impl Contexts {
         }
     }
 
-    /// Writes the whole file anew, readable by its owner alone: another command never sees half of it.
+    /// Replaces the file atomically, readable by its owner alone, so that other commands never read a partial file.
     fn save(&self, ambient: &Ambient) -> Result<(), Failure> {
         let directory = directory()?;
         std::fs::create_dir_all(&directory)?;
@@ -178,7 +178,7 @@ async fn by_browser(
     let url = url.ok_or("the provider has no page to sign in; use --device")?;
     println!("Sign in at {url}");
     if !no_browser {
-        // Whoever has none opens the address by hand.
+        // If the browser cannot be started, the user opens the address by hand.
         let _ = std::process::Command::new("xdg-open")
             .arg(url.as_str())
             .spawn();
@@ -193,7 +193,8 @@ async fn by_browser(
     Ok(client.redeem(request, code, issuer).await?)
 }
 
-/// What the browser brings back for `state`; visits with another one are nobody's business.
+/// Waits for the redirect with the given `state` and returns its query parameters. Requests with another `state` are
+/// ignored.
 async fn returned(listener: TcpListener, state: &str) -> Result<HashMap<String, String>, Failure> {
     type Visits = mpsc::Sender<HashMap<String, String>>;
     async fn visited(
@@ -208,7 +209,7 @@ async fn returned(listener: TcpListener, state: &str) -> Result<HashMap<String, 
     let (visits, mut came) = mpsc::channel(1);
     let router = Router::new().fallback(visited).with_state(visits);
     let (done, is_done) = oneshot::channel::<()>();
-    // The page that says so is still sent.
+    // A graceful shutdown, so that the response page is still sent.
     let serving = axum::serve(listener, router).with_graceful_shutdown(async {
         let _ = is_done.await;
     });
@@ -268,7 +269,8 @@ pub(crate) fn contexts(arguments: ContextsArgs) -> Result<(), Failure> {
     }
 }
 
-/// The gateway and the token of a sign-in, renewed if it is about to end; none where nobody is signed in.
+/// Returns the URL of the gateway and the token of a sign-in, or `None` if nobody is signed in. A token that is about to
+/// expire is renewed.
 pub(crate) async fn signed_in(context: Option<&str>) -> Result<Option<(Url, String)>, Failure> {
     let ambient = Ambient::system();
     let mut contexts = Contexts::load()?;

@@ -1,4 +1,4 @@
-//! `wardgate migrate`: every store of a configuration, at its newest schema.
+//! `wardgate migrate`: migrates every store of a configuration to its newest schema.
 
 use wardgate_store::{Layout, MigratedVersions};
 
@@ -6,7 +6,7 @@ use crate::Failure;
 use crate::cli::ConfigFile;
 use crate::config::Settings;
 
-/// Services that keep state, by their sections.
+/// Sections of services that have a store, and the layouts of the stores.
 const STORES: [(&str, Layout); 5] = [
     ("gateway", wardgate_gateway::LAYOUT),
     ("tool_runner", wardgate_tool_runner::LAYOUT),
@@ -42,29 +42,29 @@ pub(crate) async fn run(arguments: &ConfigFile) -> Result<(), Failure> {
 mod tests {
     use super::*;
 
-    /// Without comments, in capitals.
+    /// Returns the statements of a migration in upper case, without comments.
     fn statements(migration: &str) -> Vec<String> {
         let lines = migration.lines();
         let text: Vec<&str> = lines
             .map(|line| line.split_once("--").map_or(line, |(sql, _)| sql))
             .collect();
-        // Bodies of functions, in which a semicolon ends no statement, stand at every other place.
+        // Bodies of functions are every other part between `$$`. A semicolon in a body does not end a statement.
         let outside = text.join("\n").to_uppercase();
         let text: String = outside.split("$$").step_by(2).collect();
         let statements = text.split(';').map(|one| one.trim().to_owned());
         statements.filter(|one| !one.is_empty()).collect()
     }
 
-    /// Whether a program that knows nothing of this statement goes on as before. What a table must not hold twice, or
-    /// must not lack, an older program does not know.
+    /// Returns whether a program that does not know this statement works as before. An older program does not know the
+    /// unique and `NOT NULL` constraints that a statement adds.
     fn only_adds(statement: &str, made: &[&str], indexes: &[String]) -> bool {
         let words: Vec<&str> = statement.split_whitespace().collect();
         match words[..] {
-            // `END` is what follows the effect of a trigger.
+            // `END` remains after the body of a trigger.
             ["CREATE", "TABLE" | "INDEX" | "FUNCTION", ..]
             | ["CREATE", "OR", "REPLACE", "FUNCTION", ..]
             | ["END"] => true,
-            // Without an index that is not unique, an older program is slower, and does the same.
+            // Without a plain index, an older program is slower but returns the same results.
             ["DROP", "INDEX", index] => {
                 let name = index.rsplit('.').next().unwrap_or(index);
                 indexes.iter().any(|plain| plain == name)
@@ -75,22 +75,22 @@ mod tests {
             ["CREATE", "UNIQUE", "INDEX", _, "ON", table, ..] | ["INSERT", "INTO", table, ..] => {
                 made.contains(&table)
             }
-            // No older program writes a table that it does not know.
+            // An older program does not write to a table that it does not know.
             ["CREATE", "TRIGGER", ..] if made.contains(&triggering_table(&words)) => true,
-            // Of a trigger, what it does beside what an older program writes.
+            // A trigger is harmless if its body only adds to what an older program writes.
             ["CREATE", "TRIGGER", _, "AFTER", "INSERT", ..] => (statement.split_once("BEGIN"))
                 .is_some_and(|(_, effect)| only_adds(effect.trim(), made, indexes)),
             _ => false,
         }
     }
 
-    /// The table that a `CREATE TRIGGER` is on.
+    /// Returns the table of a `CREATE TRIGGER` statement.
     fn triggering_table<'a>(words: &[&'a str]) -> &'a str {
         let mut words = words.iter().skip_while(|word| **word != "ON");
         words.nth(1).copied().unwrap_or_default()
     }
 
-    /// The names of the indexes that `migrations` make and that are not unique.
+    /// Returns the names of the non-unique indexes that `migrations` create.
     fn plain_indexes(migrations: &[&str]) -> Vec<String> {
         let statements = migrations
             .iter()

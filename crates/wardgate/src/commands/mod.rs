@@ -1,4 +1,4 @@
-//! One command, one file.
+//! The commands, one module for each.
 
 pub(crate) mod agent;
 pub(crate) mod api_key;
@@ -39,5 +39,6 @@ pub(crate) mod up;
 pub(crate) mod validate;
 mod warnings;
 
-/// Where a caller's token is found, unless a file is named: every process of the machine can read arguments.
+/// Environment variable with the caller's token, used unless a file is named. It is preferred to an argument, because every
+/// process of the machine can read the arguments of another.
 const TOKEN: &str = "WARDGATE_TOKEN";

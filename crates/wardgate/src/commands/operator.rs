@@ -1,4 +1,4 @@
-//! As whom an operator asks a running system.
+//! The token with which an operator calls a running system.
 
 use std::path::Path;
 
@@ -8,10 +8,11 @@ use super::{TOKEN, login};
 use crate::Failure;
 use crate::cli::OperatorSignIn;
 
-/// What is told where there is none.
+/// Error message if no token is found.
 pub(super) const NO_TOKEN: &str = "there is no token: sign in with wardgate login, name a file with --token-file, or set WARDGATE_TOKEN";
 
-/// The token of an operator: of the file or the sign-in that is named, of the environment variable, or of the current sign-in.
+/// Returns the token of an operator: that of the named file or sign-in, else that of the environment variable, else that of
+/// the current sign-in.
 pub(super) async fn sign_in_token(operator: &OperatorSignIn) -> Result<BearerToken, Failure> {
     if let Some(file) = &operator.token_file {
         return read_token(file);
@@ -26,14 +27,14 @@ pub(super) async fn sign_in_token(operator: &OperatorSignIn) -> Result<BearerTok
     Ok(signed_in.ok_or(NO_TOKEN)?)
 }
 
-/// The token of the environment, or `None` if it has none or an empty one.
+/// Returns the token of the environment, or `None` if it has none or an empty one.
 pub(super) fn environment_token() -> Option<BearerToken> {
     let token = std::env::var(TOKEN).ok()?;
     let token = token.trim();
     (!token.is_empty()).then(|| BearerToken::new(token))
 }
 
-/// The token in `file`.
+/// Reads the token in `file`.
 pub(super) fn read_token(file: &Path) -> Result<BearerToken, Failure> {
     let token = std::fs::read_to_string(file)
         .map_err(|error| format!("cannot read {}: {error}", file.display()))?;

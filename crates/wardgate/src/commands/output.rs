@@ -1,4 +1,4 @@
-//! Data on standard output: rows or one document, as a table, JSON or YAML.
+//! Printing of data on standard output: rows or one document, as a table, JSON or YAML.
 
 use std::io::{self, BufWriter, ErrorKind, StdoutLock, Write};
 
@@ -9,7 +9,7 @@ use wardgate_yaml::YamlWriter;
 use crate::Failure;
 use crate::cli::OutputFormat;
 
-/// Prints rows one after the other, so that a listing may be longer than memory.
+/// A printer that writes rows one after the other, so that a listing may be larger than memory.
 pub(crate) struct RowPrinter<W: Write> {
     out: W,
     format: OutputFormat,
@@ -18,7 +18,7 @@ pub(crate) struct RowPrinter<W: Write> {
 }
 
 impl RowPrinter<BufWriter<StdoutLock<'static>>> {
-    /// On standard output, with `heading` above a table.
+    /// Creates a printer on standard output, which prints `heading` above a table.
     pub(crate) fn stdout(format: OutputFormat, heading: Option<&str>) -> Result<Self, Failure> {
         Self::new(BufWriter::new(io::stdout().lock()), format, heading)
     }
@@ -38,7 +38,7 @@ impl<W: Write> RowPrinter<W> {
         Ok(printer)
     }
 
-    /// One row: `json`, or in a table `text`, whose caller sees to its invisible characters.
+    /// Prints one row: `json`, or `text` in a table. The caller must mark the invisible characters of `text`.
     pub(crate) fn print(
         &mut self,
         json: &str,
@@ -61,7 +61,7 @@ impl<W: Write> RowPrinter<W> {
         self.write(&row)
     }
 
-    /// What ends the document.
+    /// Prints the end of the document and flushes the output.
     pub(crate) fn finish(mut self) -> Result<(), Failure> {
         match (self.format, self.printed) {
             (OutputFormat::Json | OutputFormat::Yaml, 0) => self.write("[]\n")?,
@@ -71,13 +71,13 @@ impl<W: Write> RowPrinter<W> {
         self.flush()
     }
 
-    /// What was printed is seen now.
+    /// Flushes the output.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         let flushed = self.out.flush();
         self.note(flushed)
     }
 
-    /// Whether the reader has seen enough (`| head`): it closed the pipe, which is no failure.
+    /// Returns whether the reader closed the pipe (`| head`), which is not an error.
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed
     }
@@ -99,7 +99,7 @@ impl<W: Write> RowPrinter<W> {
     }
 }
 
-/// One document: `json`, or for people `text`, whose caller sees to its invisible characters.
+/// Prints one document: `json`, or `text` in the table format. The caller must mark the invisible characters of `text`.
 pub(crate) fn print_document(
     format: OutputFormat,
     json: &str,
@@ -116,7 +116,7 @@ pub(crate) fn print_document(
     })
 }
 
-/// A text as it is. A reader that has seen enough closes the pipe; that is no failure.
+/// Prints a text unchanged. A reader that closes the pipe is not an error.
 fn print_text(text: &str) -> Result<(), Failure> {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
@@ -172,7 +172,7 @@ mod tests {
         }
     }
 
-    /// A pipe whose reader is gone.
+    /// A pipe whose reader has closed it.
     struct ClosedPipe;
 
     impl Write for ClosedPipe {

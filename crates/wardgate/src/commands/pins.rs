@@ -1,4 +1,4 @@
-//! `wardgate tools diff | approve`: what MCP servers offer, against what was approved of it.
+//! `wardgate tools diff | approve`: compares the tools of MCP servers with the approved ones, and approves them.
 
 use std::collections::BTreeMap;
 
@@ -55,7 +55,7 @@ pub(crate) async fn approve(arguments: ApproveArgs) -> Result<(), Failure> {
             .into());
         }
         (Selection::Source(source), None) if !arguments.all => {
-            // An unknown or unreachable source is told as at any approval.
+            // Reports an unknown or unreachable source as every approval does.
             review.check(&selection)?;
             show(&review, &selection);
             return Err(format!(
@@ -79,13 +79,13 @@ pub(crate) async fn approve(arguments: ApproveArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The line that approves what was shown of a source.
+/// Returns the command line that approves the shown tools of a source.
 fn command(source: &str, digest: Digest, catalogue: &CatalogueFile) -> String {
     let (program, file) = (program::name(), program::quoted(&catalogue.file));
     format!("{program} tools approve --source {source} --reviewed {digest} --file {file}")
 }
 
-/// Prints all that an approval would take, definitions included.
+/// Prints everything that an approval would accept, including definitions.
 fn show(review: &Review, selection: &Selection) {
     for upstream in review.upstreams() {
         let of_source =
@@ -125,7 +125,7 @@ fn print_report(upstream: &ReviewedUpstream) {
     }
 }
 
-/// What was found of a server, and each of its tools as it was judged.
+/// Returns the state of a server, and the judgement of each of its tools, as JSON.
 fn judgements(upstream: &ReviewedUpstream) -> impl Iterator<Item = Value> {
     let source = &upstream.source;
     let unreachable = upstream.unreachable.iter();

@@ -1,4 +1,4 @@
-//! `wardgate policy`: the service; and policies checked, tested, explained, compared and replayed.
+//! `wardgate policy`: runs the policy service, and checks, tests, explains, compares and replays policies.
 
 mod diff;
 mod explain;
@@ -94,7 +94,8 @@ fn simulator(directory: &Path) -> Result<Simulator, Failure> {
     Ok(Simulator::new(PolicySet::load(directory)?))
 }
 
-/// The tools and sources of the catalogue that is named, or of the one beside the policies; none where there is neither.
+/// Returns the tools and sources of the named catalogue, or of the one beside the policies. Returns an empty list if there
+/// is neither.
 fn offers(named: Option<&Path>, policies: &Path) -> Result<Vec<ToolFacts>, Failure> {
     let file = match named {
         Some(file) => file.to_owned(),
@@ -119,7 +120,7 @@ fn offers_of(catalogue: &Catalogue) -> Vec<ToolFacts> {
     offers
 }
 
-/// The catalogue beside a directory of policies.
+/// Returns the path of the catalogue beside a directory of policies, if it exists.
 fn beside(policies: &Path) -> Option<PathBuf> {
     let directory = policies.canonicalize().ok()?;
     let parent = directory.parent()?;

@@ -1,8 +1,9 @@
-//! What this program is called, for lines that a person pastes.
+//! The name of this program, for command lines that a person pastes into a shell.
 
 use std::path::Path;
 
-/// As it was started, so that a line can be pasted in another directory too.
+/// Returns the name or path by which this program was started. A path is made absolute, so that the command line also works
+/// in another directory.
 pub(super) fn name() -> String {
     let started = std::env::args().next();
     match started {
@@ -14,7 +15,7 @@ pub(super) fn name() -> String {
     }
 }
 
-/// A path as one word of a shell.
+/// Quotes a path as one word of a shell.
 pub(super) fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);

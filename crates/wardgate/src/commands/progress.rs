@@ -1,10 +1,10 @@
-//! How far long work has come.
+//! Progress messages of long-running commands.
 
 use std::time::{Duration, Instant};
 
 use crate::cli::LogVerbosity;
 
-/// Tells a person how far long work has come, once a second.
+/// A reporter that prints the progress at most once a second.
 pub(crate) struct Progress {
     verb: &'static str,
     told: Instant,
@@ -20,7 +20,7 @@ impl Progress {
         }
     }
 
-    /// `of` is how many records there are, where that is known.
+    /// Prints the number of records that are done. `of` is the total number of records, or `None` if it is unknown.
     pub(crate) fn tell(&mut self, done: u64, of: Option<u64>) {
         if !self.is_quiet && self.told.elapsed() >= Duration::from_secs(1) {
             self.told = Instant::now();

@@ -1,4 +1,4 @@
-//! `wardgate revoke`: tokens, subjects and sign-ins that are refused at every gateway.
+//! `wardgate revoke`: refuses tokens, subjects and sign-ins at every gateway, or accepts them again.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;

@@ -1,4 +1,4 @@
-//! A running system, as an operator reaches it.
+//! Clients of a running system, for operators.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::compose;
 use crate::config::{OperatorWiring, Settings};
 use crate::data_dir::DataDir;
 
-/// Longer than any part of the way may take, the record and the store included.
+/// Timeout of a request, which is longer than the timeouts of all services behind it, including the record and the store.
 pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 
-/// Through the socket in the data directory of a running system.
+/// Connects to the operator socket in the data directory of a running system.
 pub(crate) fn operator_socket(data_dir: &Path) -> Result<Link, Failure> {
     let socket = DataDir::existing(data_dir)?.operator_socket();
     if !socket.exists() {
@@ -29,7 +29,7 @@ pub(crate) fn operator_socket(data_dir: &Path) -> Result<Link, Failure> {
     Ok(operator::connect(&socket)?)
 }
 
-/// The tool-runner of a running system.
+/// Returns a client of the tool-runner of a running system.
 pub(crate) fn tool_runner(system: &RunningSystem) -> Result<ToolRunnerClient, Failure> {
     let link = if let Some(file) = &system.config {
         let wiring: OperatorWiring = Settings::load(file)?.wiring("operator")?;
@@ -40,7 +40,7 @@ pub(crate) fn tool_runner(system: &RunningSystem) -> Result<ToolRunnerClient, Fa
     Ok(ToolRunnerClient::new(link, LIMIT))
 }
 
-/// The policy service of a running system.
+/// Returns a client of the policy service of a running system.
 pub(crate) fn policy(system: &RunningSystem) -> Result<PolicyClient, Failure> {
     if let Some(file) = &system.config {
         let wiring: OperatorWiring = Settings::load(file)?.wiring("operator")?;
@@ -52,7 +52,7 @@ pub(crate) fn policy(system: &RunningSystem) -> Result<PolicyClient, Failure> {
     Ok(PolicyClient::new(operator_socket(&system.data_dir)?, LIMIT))
 }
 
-/// The record of a running system, for the operator whose token it is.
+/// Returns a client of the record of a running system, for the operator who owns the token.
 pub(crate) fn operator_audit(
     system: &RecordSource,
     token: BearerToken,

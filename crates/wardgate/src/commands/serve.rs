@@ -1,4 +1,4 @@
-//! `wardgate gateway | policy | tool-runner | audit | memory --config FILE`: one service a process.
+//! `wardgate gateway | policy | tool-runner | audit | memory --config FILE`: runs one service per process.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -29,7 +29,7 @@ use crate::config::{GatewayWiring, ServiceWiring, Settings, concurrency};
 use crate::data_dir;
 use crate::shutdown;
 
-/// Begins logs, metrics and traces of a service, as its file and the command line say.
+/// Starts logs, metrics and traces of a service, as its configuration and the command line specify.
 pub(crate) fn start_telemetry(
     settings: &Settings,
     service: &'static str,
@@ -60,7 +60,7 @@ pub(crate) async fn gateway(
     let key = data_dir::session_key(key)?;
     let url = bound.url();
     let gateway = Gateway::new(config, &bound, neighbours, &key, Ambient::system()).await?;
-    // It serves before its neighbours are there: the probes tell who is missing.
+    // The gateway serves before the services behind it are reachable; the readiness probe reports the missing ones.
     let probes = serve_probes(wiring.probes, listen, gateway.parts(), telemetry.metrics()).await?;
     println!(
         "ready {url}/mcp (metrics: http://{}/metrics)",
@@ -71,8 +71,8 @@ pub(crate) async fn gateway(
     Ok(())
 }
 
-/// A file for `service`, which was given no store for `what`: beside its configuration, or where that cannot be written,
-/// a new one that the next start does not find.
+/// Returns the URL of a SQLite file for `service`, whose configuration sets no store for `what`. The file is beside the
+/// configuration, or if that directory cannot be written, a new temporary file that the next start does not find.
 pub(crate) fn own_store(config: &Path, service: &str, what: &str) -> String {
     let beside = config.with_file_name(format!("{service}.sqlite"));
     let mut options = std::fs::OpenOptions::new();
@@ -123,7 +123,8 @@ pub(crate) async fn tool_runner(
     )?;
     let (links, tls) = (&wiring.links, wiring.tls.as_ref());
     let audit = linked(links.audit.as_ref(), "tool_runner.links.audit", 7003)?;
-    // Without it everything else works, so that an operator who manages tools is told what is missing.
+    // The link is optional because everything else works without it. An operator who manages tools gets an error that names
+    // the missing link.
     let policy = links.policy.as_ref();
     let memory = links.memory.as_ref();
     let (service, closing) = wardgate_tool_runner::service(
@@ -150,7 +151,7 @@ pub(crate) async fn tool_runner(
     served
 }
 
-/// Other replicas are linked to with the service's own certificate.
+/// Returns a function that connects to another replica with the service's own certificate.
 fn replicas(tls: Option<TlsFiles>) -> wardgate_tool_runner::Dial {
     Arc::new(move |url| compose::tool_runner(url, tls.as_ref()))
 }
@@ -167,7 +168,8 @@ pub(crate) async fn audit(config: &Path, verbosity: LogVerbosity) -> Result<(), 
     let key = required(wiring.details_key_file.as_ref(), "audit.details_key_file")?;
     let details = data_dir::details_key(key)?;
     let keys = wardgate_audit::AuditKeys { mac, log, details };
-    // Without it everything else works, so that an operator who reads is told what is missing.
+    // The link is optional because everything else works without it. An operator who reads the record gets an error that
+    // names the missing link.
     let policy = wiring.links.policy.as_ref();
     let policy = policy.map(|url| compose::remote_rights(url, wiring.tls.as_ref()));
     let policy = policy.transpose()?;
@@ -197,7 +199,7 @@ pub(crate) async fn memory(arguments: &ConfigFile, verbosity: LogVerbosity) -> R
     serve("memory", &wiring, service, telemetry.metrics()).await
 }
 
-/// The address of a neighbour that a service cannot do without.
+/// Returns the URL of a service that is required, or an error that names the missing key.
 fn linked<'a>(url: Option<&'a String>, key: &str, port: u16) -> Result<&'a str, Failure> {
     url.map(String::as_str).ok_or_else(|| {
         format!(
@@ -207,7 +209,8 @@ fn linked<'a>(url: Option<&'a String>, key: &str, port: u16) -> Result<&'a str, 
     })
 }
 
-/// A service by itself makes no keys: it would not share them with its peers.
+/// Returns the path of a required key file. A separate service does not create keys, because it could not share them with
+/// its peers.
 pub(crate) fn required<'a>(file: Option<&'a PathBuf>, key: &str) -> Result<&'a PathBuf, Failure> {
     file.ok_or_else(|| {
         format!("{key} is missing: name a key file; `wardgate certs dev` makes one for trials")
@@ -248,20 +251,19 @@ where
     Ok(bound.serve(service, stop).await?)
 }
 
-/// Where probes and metrics are served, and what of them stands on the address for clients as well.
+/// The address of the probes and metrics, and the probes to serve on the address for clients as well.
 pub(crate) struct Probes {
-    /// With the port that was chosen.
+    /// The address, with the port that was chosen.
     pub(crate) address: SocketAddr,
-    /// For the address for clients.
+    /// The routes to add to the address for clients.
     pub(crate) beside: Router,
 }
 
-/// Serves the probes of `parts` and the metrics on an address of their own: the configured one, or [`DEFAULT_PROBES`]. A
-/// process whose clients' port is any free one, or whose configuration leaves the address open, takes another port of
-/// loopback where that one is taken.
+/// Serves the probes of `parts` and the metrics on a separate address: the configured one, or [`DEFAULT_PROBES`]. Without a
+/// configured address, another loopback port is used if the port for clients is 0 or if the default port is taken.
 ///
-/// Where no address is configured, nobody but this machine reaches the default, so that the probes of others are answered
-/// on the address for clients too. Metrics never are: they name tools.
+/// Without a configured address, only this machine can reach the default one, so the probes for others are served on the
+/// address for clients as well. Metrics never are, because they contain the names of tools.
 pub(crate) async fn serve_probes(
     configured: Option<SocketAddr>,
     clients: SocketAddr,
@@ -289,12 +291,12 @@ pub(crate) async fn serve_probes(
         None => probes::states(parts.clone()),
     };
     let router = probes::router(parts, &metrics);
-    // Ends with the process; probes have nothing to finish.
+    // The task ends with the process, because probes have no work to finish.
     tokio::spawn(async move { axum::serve(listener, router).await });
     Ok(Probes { address, beside })
 }
 
-/// Where probes and metrics are unless the configuration says so.
+/// Default address of probes and metrics.
 const DEFAULT_PROBES: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9090);
 const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 

@@ -1,4 +1,5 @@
-//! `wardgate completions` and `wardgate man`: what shells and `man` read, from the same description as `--help`.
+//! `wardgate completions` and `wardgate man`: generate shell completions and manual pages from the description that
+//! `--help` uses.
 
 use std::io::Write;
 use std::path::Path;
@@ -9,7 +10,7 @@ use clap_complete::Shell;
 use crate::Failure;
 use crate::cli::Cli;
 
-/// The script that completes commands and options.
+/// Prints the script that completes commands and options.
 pub(crate) fn completions(shell: Shell) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "wardgate", &mut script);
@@ -17,7 +18,7 @@ pub(crate) fn completions(shell: Shell) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A page for `wardgate` and for each of its commands, in the section of commands (1).
+/// Writes a manual page for `wardgate` and for each of its commands, in section 1.
 pub(crate) fn man(directory: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(directory)?;
     clap_mangen::generate_to(Cli::command(), directory)?;

@@ -1,5 +1,5 @@
-//! `wardgate stdio`: a gateway as a stdio MCP server. Standard output is the client's; everything else that is
-//! said goes to standard error.
+//! `wardgate stdio`: makes a gateway available as a stdio MCP server. Standard output carries only MCP messages; all other
+//! output goes to standard error.
 
 use wardgate_stdio::{Settings, TokenSource};
 use wardgate_telemetry::Config;

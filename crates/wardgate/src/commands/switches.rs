@@ -1,4 +1,4 @@
-//! `wardgate tools enable | disable | reset | switches`: the switches of a running system.
+//! `wardgate tools enable | disable | reset | switches`: changes and lists the switches of tools in a running system.
 
 use wardgate_domain::{
     Switch, SwitchAction, SwitchKind, SwitchScope, SwitchTarget, mark_invisible,

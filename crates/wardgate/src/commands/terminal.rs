@@ -1,12 +1,13 @@
-//! Untrusted text on a terminal, which must neither obey it nor show it as something else than it is.
+//! Escaping of untrusted text for a terminal, which must neither execute control sequences nor display the text as
+//! something else.
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 use wardgate_domain::mark_invisible;
 
-/// `text` as one cell of a table: as it is where it is printable ASCII without blanks, as a quoted JSON string with
-/// its invisible characters marked otherwise, and `-` for nothing.
+/// Formats `text` as one cell of a table: unchanged if it is printable ASCII without blanks, `-` if it is empty, and
+/// otherwise as a quoted JSON string with its invisible characters marked.
 pub(crate) fn cell(text: &str) -> Cow<'_, str> {
     match text {
         "" => Cow::Borrowed("-"),

@@ -1,4 +1,4 @@
-//! `wardgate token`: a token of the local issuer, alone on standard output.
+//! `wardgate token`: prints a token of the local issuer on standard output.
 
 use wardgate_domain::Ambient;
 

@@ -1,5 +1,5 @@
-//! `wardgate tools`: a catalogue, checked and listed without running anything; the pins of imported tools;
-//! arguments against input schemas; and the switches of a running system.
+//! `wardgate tools`: checks and lists a catalogue without running anything, checks arguments against input schemas, and
+//! dispatches to the commands for imports, pins, switches and calls.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,8 @@ pub(crate) async fn run(arguments: ToolsArgs) -> Result<(), Failure> {
             output,
             caller,
         } => {
-            // Whoever names a file means it, and whoever stands beside one; anybody else, what they may call.
+            // A named file is listed, and so is `tools.yaml` in the current directory unless the options name a gateway or
+            // a token. Otherwise the callable tools of the gateway are listed.
             let beside = Path::new("tools.yaml");
             let file = file.or_else(|| {
                 let is_meant = !caller.names_anything() && beside.exists();
@@ -65,7 +66,7 @@ pub(crate) async fn run(arguments: ToolsArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The tools of a catalogue.
+/// Lists the tools of a catalogue.
 fn list_configured(file: &Path, format: OutputFormat) -> Result<(), Failure> {
     let catalogue = load(file)?;
     let mut rows = RowPrinter::stdout(format, None)?;
@@ -92,7 +93,7 @@ fn list_configured(file: &Path, format: OutputFormat) -> Result<(), Failure> {
     rows.finish()
 }
 
-/// The tools that the caller may call, as the gateway lists them.
+/// Lists the tools that the caller may call, as the gateway returns them.
 async fn list_callable(caller: ClientOptions, format: OutputFormat) -> Result<(), Failure> {
     #[derive(serde::Deserialize)]
     struct CallableTool {

@@ -1,4 +1,4 @@
-//! `wardgate up`: everything in one process, on a data directory.
+//! `wardgate up`: runs every service in one process, on a data directory.
 
 mod settings;
 
@@ -29,10 +29,10 @@ use crate::shutdown;
 
 pub(crate) use settings::UpSettings;
 
-/// What is run where neither a configuration nor a demo is named.
+/// Configuration file that is used if neither a configuration nor a demo is named.
 const CONFIGURATION: &str = "wardgate.yaml";
 
-/// How long the demo's tokens live.
+/// Lifetime of the demo's tokens.
 const DEMO_TOKEN: Duration = Duration::from_secs(8 * 3_600);
 
 pub(crate) async fn run(arguments: UpArgs, verbosity: LogVerbosity) -> Result<(), Failure> {
@@ -43,7 +43,7 @@ pub(crate) async fn run(arguments: UpArgs, verbosity: LogVerbosity) -> Result<()
     let (settings, demo) = load_settings(arguments.config, arguments.demo, &dir).await?;
     let mut up = UpSettings::read(&settings, &dir)?;
     let telemetry = wardgate_telemetry::init(&verbosity.apply(up.telemetry.clone()), "up")?;
-    // Nobody has to hear of it first: there is one process.
+    // No delay is needed before the shutdown, because no load balancer has to learn of it: there is one process.
     let stop = shutdown::shutdown(Drain::at_once())?;
 
     if let Some(demo) = &demo {
@@ -57,7 +57,7 @@ pub(crate) async fn run(arguments: UpArgs, verbosity: LogVerbosity) -> Result<()
     let bound = bound.with_certificate(own.https)?;
     let bound = bound.behind(own.trusted_proxies);
     let url = bound.url();
-    // What it waits for may never come: a signal ends the wait too.
+    // Services may wait for something that never happens, so a signal also ends the wait.
     let StartedServices {
         gateway,
         agent,
@@ -87,7 +87,7 @@ pub(crate) async fn run(arguments: UpArgs, verbosity: LogVerbosity) -> Result<()
     }
     match &demo {
         Some(demo) => introduce(demo, &url, &dir, &ambient)?,
-        // It trusts the local issuer.
+        // Without `gateway.auth`, the gateway trusts the local issuer.
         None if !settings.has("gateway.auth") => {
             let (program, data) = (program::name(), program::quoted(dir.path()));
             println!("\nA token: {program} token --data-dir {data} --sub NAME --role ROLE");
@@ -102,7 +102,8 @@ pub(crate) async fn run(arguments: UpArgs, verbosity: LogVerbosity) -> Result<()
     Ok(())
 }
 
-/// The configuration that was named, or the one of this directory; else a demo, unpacked into the data directory.
+/// Loads the named configuration, or the one in the current directory. Without either, unpacks a demo into the data
+/// directory.
 async fn load_settings(
     config: Option<PathBuf>,
     chosen: Option<Demo>,
@@ -121,7 +122,7 @@ async fn load_settings(
     Ok((Settings::load(&demo.config)?, Some(demo)))
 }
 
-/// The services of one process, once they are ready.
+/// The services of this process, once they are ready.
 struct StartedServices {
     gateway: Arc<Gateway>,
     agent: Option<Router>,
@@ -141,7 +142,7 @@ async fn start_services(
         mut policy,
         ..
     } = up;
-    // The policy service takes the tokens that the gateway takes, whatever its own section says.
+    // The policy service accepts the same tokens as the gateway, whatever its own section configures.
     policy.auth = config.auth.clone();
     let reached_at = match &config.public_url {
         Some(url) => url.clone(),
@@ -199,8 +200,8 @@ async fn start_services(
     })
 }
 
-/// Serves operators on a socket in the data directory, for as long as it is polled. Without a socket
-/// everything else works, so that what is wrong with it is a warning.
+/// Serves operators on a socket in the data directory for as long as the future is polled. A fault of the socket is only a
+/// warning, because everything else works without it.
 fn operator_door(dir: &DataDir, operator_services: OperatorServices) -> impl Future<Output = ()> {
     let bound = OperatorSocket::bind(&dir.operator_socket());
     async move {
@@ -215,7 +216,7 @@ fn operator_door(dir: &DataDir, operator_services: OperatorServices) -> impl Fut
     }
 }
 
-/// The agent, where the configuration has one.
+/// Creates the agent if the configuration has one.
 async fn agent(
     config: Option<&wardgate_agent::Config>,
     dir: &DataDir,
@@ -230,7 +231,7 @@ async fn agent(
     Ok(Some(agent))
 }
 
-/// Prints tokens and a first call.
+/// Prints tokens of the demo's people and an example of a call.
 fn introduce(
     demo: &UnpackedDemo,
     url: &str,

@@ -1,5 +1,4 @@
-//! `wardgate tools validate`: arguments against input schemas, as the tool-runner checks them. JSON lines in, JSON
-//! lines out.
+//! `wardgate tools validate`: checks arguments against input schemas as the tool-runner does. Reads and writes JSON lines.
 
 use std::io::{BufRead, Read, Write};
 
@@ -10,13 +9,13 @@ use wardgate_arguments::{ArgumentFault, Arguments, InputSchema, UnusableSchema};
 
 use crate::Failure;
 
-/// Longest line that is read, in bytes.
+/// Maximum length of an input line, in bytes.
 const MAX_LINE: usize = 16 * 1024 * 1024;
 
-/// Longest answer to what is wrong, in characters: a schema is repeated in what is said of it.
+/// Maximum length of an error message, in characters. Messages about schemas may repeat the schema.
 const MAX_ERROR: usize = 1_000;
 
-/// One line: the arguments to check, and their schema.
+/// One line of input: the arguments to check, and their schema.
 #[derive(Deserialize)]
 struct ValidationRequest<'l> {
     #[serde(borrow)]
@@ -27,10 +26,10 @@ struct ValidationRequest<'l> {
     arguments: Option<&'l RawValue>,
 }
 
-/// The fault for which a line gives no arguments back.
+/// The reason why a line returns no arguments.
 struct ValidationFault {
     error: String,
-    /// JSON Pointer into the arguments.
+    /// JSON Pointer to the faulty value in the arguments.
     path: String,
 }
 
@@ -43,7 +42,7 @@ impl ValidationFault {
     }
 }
 
-/// Answers each line of `input` by one of `output`.
+/// Writes one line to `output` for each non-blank line of `input`.
 pub(crate) fn run(mut input: impl BufRead, mut output: impl Write) -> Result<(), Failure> {
     let mut line = Vec::new();
     while read_line(&mut input, &mut line)? {
@@ -54,7 +53,7 @@ pub(crate) fn run(mut input: impl BufRead, mut output: impl Write) -> Result<(),
     Ok(output.flush()?)
 }
 
-/// Reads a line, and no more of it than one byte too many. False at the end of the input.
+/// Reads one line into `line`, but at most one byte more than [`MAX_LINE`]. Returns `false` at the end of the input.
 fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> Result<bool, Failure> {
     line.clear();
     let most = MAX_LINE as u64 + 1;
@@ -100,7 +99,7 @@ fn answer(line: &[u8]) -> Value {
     Value::Object(answer)
 }
 
-/// None where it is nested too deeply.
+/// Parses a value. Returns `None` if it is nested too deeply.
 fn value(raw: &RawValue) -> Option<Value> {
     serde_json::from_str(raw.get()).ok()
 }
@@ -122,7 +121,7 @@ fn check(question: &ValidationRequest<'_>) -> Result<Map<String, Value>, Validat
             unusable => format!("the schema cannot be used: {unusable}"),
         })
     })?;
-    // As models write them: a text that holds the JSON.
+    // Models may write the arguments as a string that contains the JSON.
     let text = serde_json::from_str::<String>(arguments.get());
     let raw = text.as_deref().unwrap_or(arguments.get());
     Arguments::read(&schema, raw.as_bytes())

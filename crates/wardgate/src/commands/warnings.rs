@@ -1,9 +1,10 @@
-//! What of a catalogue can be used and reaches nobody: a question about tools and policies together.
+//! Warnings about entries of a catalogue that are valid but that nobody can reach under the policies.
 
 use wardgate_catalogue::{Catalogue, Fault, Tool};
 use wardgate_policy::PolicySet;
 
-/// Every warning about `catalogue` in the order of its files. Without policies only what holds whatever they say.
+/// Returns all warnings about `catalogue` in the order of its files. Without policies, returns only those that hold under
+/// any policies.
 pub(super) fn collect_warnings(catalogue: &Catalogue, policies: Option<&PolicySet>) -> Vec<Fault> {
     let mut warnings = catalogue.warnings().to_vec();
     let unclassified = wardgate_domain::ColumnClass::unclassified();
@@ -18,14 +19,14 @@ pub(super) fn collect_warnings(catalogue: &Catalogue, policies: Option<&PolicySe
     warnings
 }
 
-/// Prints each on standard error, so that what a program reads stays what it was.
+/// Prints the warnings on standard error, so that standard output stays machine-readable.
 pub(super) fn print_warnings(warnings: &[Fault]) {
     for warning in warnings {
         eprintln!("warning: {warning}");
     }
 }
 
-/// How many there are, as it goes on a line that says what is well.
+/// Describes the number of warnings, to be appended to a success message.
 pub(super) fn describe_count(warnings: usize) -> String {
     match warnings {
         0 => String::new(),

@@ -1,4 +1,4 @@
-//! Section `console`, of a console that runs by itself.
+//! The section `console`.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -11,79 +11,80 @@ use wardgate_rpc::Drain;
 use wardgate_rpc::link::TlsFiles;
 use wardgate_store::DatabaseSettings;
 
-/// How a console that runs by itself listens, whom it lets in, and whom it calls. In `up` it shares the gateway's
-/// address, and the gateway's settings hold.
+/// Wiring of a separate console: its listener, its admission of browsers and its links. In `up` the console shares the
+/// gateway's address and settings.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ConsoleWiring {
     #[serde(default = "listen")]
     pub(crate) listen: SocketAddr,
-    /// The certificate by which it terminates TLS; none: plain HTTP.
+    /// The certificate for TLS termination, or `None` for plain HTTP.
     #[serde(default)]
     pub(crate) https: Option<HttpsFiles>,
-    /// Who is believed about whom it speaks for.
+    /// The proxies whose statements about the client's address are trusted.
     #[serde(default)]
     pub(crate) trusted_proxies: TrustedProxies,
-    /// Address of probes and `/metrics`; then `/ready` is not served beside the pages. None: port 9090 of loopback, or
-    /// another one if that is taken.
+    /// Address of probes and `/metrics`. If it is set, `/ready` is not served beside the pages. If it is `None`, port 9090
+    /// of loopback is used, or another port if that one is taken.
     #[serde(default)]
     pub(crate) probes: Option<SocketAddr>,
-    /// How browsers reach it; where that is https, so is its cookie.
+    /// The URL at which browsers reach the console. If it is `https`, the cookie is `Secure`.
     #[serde(default)]
     pub(crate) public_url: Option<String>,
-    /// Hosts browsers may name, without port, besides loopback and the public URL's.
+    /// Additional hosts that are allowed in `Host` headers, without port, besides loopback and the host of the public URL.
     #[serde(default)]
     pub(crate) allowed_hosts: Vec<String>,
     #[serde(default)]
     pub(crate) limits: HttpLimits,
-    /// Whom people are signed in by; none: they bring a token.
+    /// The provider that signs people in, or `None` if people enter a token.
     #[serde(default)]
     pub(crate) sign_in: Option<SignInConfig>,
-    /// Whose tokens are accepted; the same issuers as the gateway's, which gets the same tokens.
+    /// The issuers whose tokens are accepted. They must be those of the gateway, because it receives the same tokens.
     pub(crate) auth: AuthConfig,
-    /// What sessions are sealed under, the same for every replica.
+    /// The key file for sealing sessions, which must be the same for every replica.
     #[serde(default)]
     pub(crate) cookie_key_file: Option<PathBuf>,
-    /// Where what came of calls is kept, the same for every replica; none: a file of this one's own.
+    /// The store of sessions and of the results of calls, which must be the same for every replica. If it is `None`, this
+    /// process uses its own file.
     #[serde(default)]
     pub(crate) store: Option<String>,
     #[serde(default)]
     pub(crate) database: DatabaseSettings,
     pub(crate) links: ConsoleLinks,
-    /// With which certificate it calls policy and audit.
+    /// The certificate for calls to the policy and audit services.
     #[serde(default)]
     pub(crate) tls: Option<TlsFiles>,
-    /// How it ends.
+    /// Timing of the graceful shutdown.
     #[serde(default)]
     pub(crate) drain: Drain,
 }
 
-/// Whom a console calls.
+/// URLs of the services that a console calls.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ConsoleLinks {
-    /// Where the gateway's paths begin.
+    /// The base URL of the gateway.
     #[serde(deserialize_with = "super::url")]
     pub(crate) gateway: Url,
-    /// The authorities of the certificates of gateway and agent; none: the system's.
+    /// The authorities of the certificates of the gateway and the agent, or `None` for those of the system.
     #[serde(default)]
     pub(crate) ca: Option<PathBuf>,
-    /// Where the agent's paths begin; none: there is no chat.
+    /// The base URL of the agent, or `None` if there is no chat.
     #[serde(default, deserialize_with = "some_url")]
     pub(crate) agent: Option<Url>,
-    /// Who says who may read the record.
+    /// The policy service, which decides who may read the record.
     #[serde(default)]
     pub(crate) policy: Option<String>,
-    /// Where the record is. Without both it is not shown.
+    /// The audit service. The record is shown only if this and `policy` are set.
     #[serde(default)]
     pub(crate) audit: Option<String>,
 }
 
-/// Section `console` of `wardgate up`.
+/// The section `console` of `wardgate up`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LocalConsole {
-    /// Whom people are signed in by; none: they bring a token.
+    /// The provider that signs people in, or `None` if people enter a token.
     #[serde(default)]
     pub(crate) sign_in: Option<SignInConfig>,
 }

@@ -1,11 +1,11 @@
-//! Why a configuration cannot be used, and where that stands.
+//! Errors of a configuration, with their positions.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use wardgate_yaml::Position;
 
-/// Sections a file can have.
+/// Names of the sections that a file can have.
 pub(crate) const SECTIONS: [&str; 11] = [
     "telemetry",
     "local_issuer",
@@ -20,7 +20,7 @@ pub(crate) const SECTIONS: [&str; 11] = [
     "witness",
 ];
 
-/// A configuration that cannot be used.
+/// The reason why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("cannot read {}: {source}", path.display())]
@@ -52,7 +52,7 @@ pub(crate) enum Error {
     },
 }
 
-/// Where a value of the configuration comes from. Shown as `FILE:LINE:COLUMN`, or as the name of a variable.
+/// The origin of a value of the configuration. Displayed as `FILE:LINE:COLUMN`, or as the name of an environment variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ValueOrigin {
     File { file: String, position: Position },

@@ -1,4 +1,4 @@
-//! Sections, keys, and where what is wrong with them stands.
+//! Tests of sections and keys, and of the positions of their errors.
 
 use super::*;
 

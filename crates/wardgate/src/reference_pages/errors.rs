@@ -1,4 +1,4 @@
-//! The parts of errors.md that follow from the tables of codes, of reasons and of statuses.
+//! The generated parts of errors.md, from the tables of error codes, reasons and statuses.
 
 use std::fmt::Write;
 
@@ -30,7 +30,7 @@ fn statuses() -> String {
     page
 }
 
-/// A column of the tables of reasons: its heading, and its text for a row.
+/// A column of the tables of reasons: its heading, and the function that returns its text for a row.
 type Column = (&'static str, fn(&Explanation) -> String);
 
 const COLUMNS: [Column; 4] = [
@@ -53,7 +53,7 @@ const COLUMNS: [Column; 4] = [
     ("what to do", |it| it.remedy.to_owned()),
 ];
 
-/// The table of a group, with those columns that say something in it.
+/// Returns the table of a group, without columns that are empty in all of its rows.
 fn reasons(group: &ReasonGroup) -> String {
     let columns = COLUMNS.into_iter().filter(|(_, text)| {
         let mut texts = group.explanations.iter().map(text);

@@ -1,4 +1,4 @@
-//! The parts of grpc.md that follow from the compiled `.proto` files and from the table of methods.
+//! The generated parts of grpc.md, from the compiled `.proto` files and the table of methods.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -14,7 +14,7 @@ use wardgate_rpc::{METHODS, Method, RetryPolicy};
 
 use super::{assert_sections_current, cell};
 
-/// Numbers of fields of `descriptor.proto`, of which the paths of comments are made.
+/// Field numbers of `descriptor.proto`, which make up the paths of comments.
 mod number {
     pub(super) const MESSAGES: i32 = 4;
     pub(super) const ENUMS: i32 = 5;
@@ -27,7 +27,7 @@ mod number {
     pub(super) const ENUMS_OF_MESSAGE: i32 = 4;
 }
 
-/// A file, with its comments by the path of what they stand above.
+/// A `.proto` file with its comments, by the path of the element that they describe.
 struct ProtoFile<'a> {
     descriptor: &'a FileDescriptorProto,
     comments: HashMap<&'a [i32], &'a str>,
@@ -47,7 +47,7 @@ impl<'a> ProtoFile<'a> {
         }
     }
 
-    /// The comment above what is at `path`, a line for each paragraph.
+    /// Returns the comment of the element at `path`, with one line for each paragraph.
     fn comment(&self, path: &[i32]) -> String {
         let comment = self.comments.get(path).copied().unwrap_or_default();
         let mut text = String::new();
@@ -64,7 +64,7 @@ impl<'a> ProtoFile<'a> {
         text.trim_end().to_owned()
     }
 
-    /// The page's part about the package: its services, messages and enumerations.
+    /// Returns the section of the page about the package: its services, messages and enumerations.
     fn section(&self) -> String {
         let package = self.descriptor.package();
         let about = self.comment(&[number::SYNTAX]).replace('\n', "\n\n");
@@ -113,7 +113,7 @@ impl<'a> ProtoFile<'a> {
         }
     }
 
-    /// Adds a message and what is declared inside it. Entries of maps are shown as the type of their field.
+    /// Adds a message and its nested declarations. Map entries are shown as the type of their field.
     fn add_message(&self, page: &mut String, path: &[i32], scope: &str, message: &DescriptorProto) {
         let name = format!("{scope}.{}", message.name());
         self.add_heading(page, path, &name);
@@ -184,7 +184,7 @@ fn below(path: &[i32], number: i32, index: i32) -> Vec<i32> {
     [path, &[number, index]].concat()
 }
 
-/// What was decided about the method at `path`.
+/// Returns the access rules of the method at `path`.
 fn access(path: &str) -> &'static Method {
     METHODS.iter().find(|method| method.path == path).unwrap()
 }
@@ -194,7 +194,7 @@ fn is_map_entry(message: &DescriptorProto) -> bool {
     options.is_some_and(prost_types::MessageOptions::map_entry)
 }
 
-/// The type of a field of `message`, as a `.proto` file writes it.
+/// Returns the type of a field of `message`, as a `.proto` file writes it.
 fn field_type(message: &DescriptorProto, field: &FieldDescriptorProto) -> String {
     let of_map = message.nested_type.iter().find(|inner| {
         let is_its_type = field.type_name().rsplit('.').next() == Some(inner.name());
@@ -227,7 +227,7 @@ fn value_type(field: &FieldDescriptorProto) -> String {
     }
 }
 
-/// A link to a message or an enumeration of ours; the name of one of Google's.
+/// Returns a link to a message or an enumeration of this project, or the name of one of Google's.
 fn type_link(name: &str) -> String {
     let name = name.trim_start_matches('.');
     let short = name.rsplit('.').next().unwrap_or(name);

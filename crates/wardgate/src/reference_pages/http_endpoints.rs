@@ -1,4 +1,4 @@
-//! The parts of http-endpoints.md that follow from the tables of routes, of which the routers are built.
+//! The generated parts of http-endpoints.md, from the tables of routes that the routers are built from.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -28,7 +28,7 @@ fn section(routes: &[&RouteInfo]) -> String {
     page
 }
 
-/// The methods of JSON-RPC; those that differ in nothing share a row.
+/// Returns the table of JSON-RPC methods. Methods with equal versions and paths share a row.
 fn methods() -> String {
     let mut page = String::from("| method | versions | where |\n|---|---|---|\n");
     let alike = |one: &McpMethod, other: &McpMethod| {
@@ -42,7 +42,7 @@ fn methods() -> String {
     page
 }
 
-/// The codes of failures, by the status of their responses.
+/// Returns the table of failure codes, by HTTP status.
 fn chat_failures() -> String {
     let mut codes = BTreeMap::<u16, Vec<_>>::new();
     for (status, code) in wardgate_agent::listed_failures() {

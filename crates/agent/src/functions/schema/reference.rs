@@ -1,4 +1,4 @@
-//! References of a schema to parts of itself.
+//! Resolves references of a schema to parts of itself.
 
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use super::UnsupportedSchema;
 
 pub(super) struct SchemaReferences<'s> {
     root: &'s Value,
-    /// What is being written, the outermost first.
+    /// The targets that are currently being converted, outermost first.
     inside: Vec<&'s Value>,
 }
 
@@ -19,7 +19,7 @@ impl<'s> SchemaReferences<'s> {
         }
     }
 
-    /// What a reference stands for; nothing is ever fetched.
+    /// Returns the target of a reference. Remote references are an error; nothing is ever fetched.
     pub(super) fn follow(&self, reference: &str) -> Result<&'s Value, UnsupportedSchema> {
         let fragment = reference
             .strip_prefix('#')
@@ -29,7 +29,7 @@ impl<'s> SchemaReferences<'s> {
         self.root.pointer(&pointer).ok_or(UnsupportedSchema::Remote)
     }
 
-    /// Begins to write `target`. False where that is under way already.
+    /// Starts the conversion of `target`. Returns `false` if it is already being converted.
     pub(super) fn enter(&mut self, target: &'s Value) -> bool {
         let is_new = !self.inside.iter().any(|it| std::ptr::eq(*it, target));
         if is_new {

@@ -1,13 +1,13 @@
-//! The root: an object with its properties, and no condition over all of it.
+//! Converts the root of a schema to an object with properties and without conditions.
 
 use serde_json::{Map, Value, json};
 
 use super::{UnsupportedSchema, is, tidy};
 
-/// Keywords that providers refuse at the root.
+/// Keywords that providers reject at the root.
 const CONDITIONS: [&str; 7] = ["allOf", "anyOf", "oneOf", "not", "if", "then", "else"];
 
-/// What the root says, the branches of its conditions taken together.
+/// Converts the root, merging the properties of the branches of its conditions.
 pub(super) fn object(
     mut root: Map<String, Value>,
 ) -> Result<Map<String, Value>, UnsupportedSchema> {
@@ -27,7 +27,7 @@ pub(super) fn object(
         require(&mut root, names);
     }
     for branches in [any, one].map(objects) {
-        // Of a choice, only what every branch requires is required.
+        // A property is required only if every branch of a choice requires it.
         let common = branches.first().map(required).into_iter().flatten();
         let common = common.filter(|name| {
             let mut others = branches.iter();

@@ -6,7 +6,7 @@ fn cleaned(schema: &Value) -> Value {
     parameters(schema).unwrap()
 }
 
-/// The one property `x` of the root, cleaned.
+/// Returns the converted schema of the property `x`.
 fn property(schema: &Value) -> Value {
     cleaned(&json!({ "properties": { "x": schema } }))["properties"]["x"].clone()
 }
@@ -264,7 +264,7 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// What providers want, wherever a schema stands.
+/// Asserts that a schema, and every schema inside it, meets the requirements of providers.
 fn assert_acceptable(schema: &Value) {
     let members = schema.as_object().unwrap();
     assert!(!members.contains_key("$ref"), "{schema}");

@@ -1,4 +1,4 @@
-//! Answers in every form, good and bad, and what must never show.
+//! Tests of valid and invalid responses, and of content that must never be shown.
 
 use futures::stream;
 

@@ -1,4 +1,4 @@
-//! Calls: as they go out, and every way in which they end.
+//! Tests of tool calls: the requests that are sent, and all outcomes.
 
 use tokio::sync::Notify;
 use wardgate_domain::AgentRefusal;
@@ -138,7 +138,7 @@ async fn every_error_of_a_call_is_an_ending_of_its_own() {
             "unknown",
             CallEnding::Unavailable { message: message() },
         ),
-        // Nothing ran, which the model is told.
+        // Nothing ran, and the message says so.
         (
             200,
             -32603,
@@ -220,7 +220,7 @@ async fn what_was_not_asked_for_is_no_result() {
     );
 }
 
-/// Notifies when it is dropped.
+/// Sends a notification when it is dropped.
 struct DropSignal(Arc<Notify>);
 
 impl Drop for DropSignal {
@@ -347,7 +347,7 @@ async fn a_refused_call_that_the_gateway_did_not_record_is_an_error() {
     let gateway = script.in_process();
     let recorded = gateway.record_refused(&token, "wipe", AgentRefusal::InData, "key-1");
     assert!(matches!(recorded.await, Err(GatewayError::Refused(_))));
-    // Nor is a result of a tool a record of a refusal.
+    // A tool result does not confirm that a refusal is recorded.
     let script = ScriptedGateway::new(|seen| seen.result(&json!({ "content": [] })));
     let gateway = script.in_process();
     let recorded = gateway.record_refused(&token, "wipe", AgentRefusal::InData, "key-1");

@@ -1,4 +1,4 @@
-//! Lists that are followed: good until the gateway says that they changed, and no longer.
+//! Tests of lists with a change stream, which are valid until the gateway reports a change.
 
 use tokio::time::{advance, sleep};
 use wardgate_testkit::until_true;
@@ -6,10 +6,10 @@ use wardgate_testkit::until_true;
 use super::lists::{names, personal, tool};
 use super::*;
 
-/// As long as the gateway lets its lists be kept.
+/// How long the gateway allows its lists to be cached.
 const TTL: Duration = Duration::from_secs(5);
 
-/// One that lists what is in `tools`, to be kept for so long.
+/// Creates a gateway that lists the current `tools` and allows caching for `ttl`.
 fn listing(tools: &Arc<Mutex<Vec<&'static str>>>, ttl: Duration) -> ScriptedGateway {
     let tools = Arc::clone(tools);
     let ttl = u64::try_from(ttl.as_millis()).unwrap();
@@ -24,14 +24,14 @@ async fn list(gateway: &GatewayEndpoint, who: &str) -> Vec<String> {
     names(&list).into_iter().map(str::to_owned).collect()
 }
 
-/// A gateway whose personal lists are followed.
+/// Creates a gateway that reports changes of its personal lists.
 fn followed() -> (ScriptedGateway, GatewayEndpoint) {
     let script = personal(json!({ "ttlMs": 5_000 })).listening(ListenerBehaviour::Acknowledged);
     let gateway = script.in_process();
     (script, gateway)
 }
 
-/// With time that stands still: lets everyone do what they can do now.
+/// Lets all tasks run that are ready, while the clock is paused.
 async fn settle() {
     sleep(Duration::from_millis(1)).await;
 }

@@ -1,4 +1,4 @@
-//! The other end of streams of changes.
+//! The gateway's side of change streams.
 
 use std::convert::Infallible;
 
@@ -8,22 +8,22 @@ use tokio::time::interval;
 
 use super::*;
 
-/// As a gateway gives a sign of life.
+/// The interval at which a gateway sends keep-alives.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// What becomes of who asks for a stream.
+/// The gateway's response to a request for a stream.
 #[derive(Clone, Copy, Default)]
 pub(super) enum ListenerBehaviour {
-    /// There is no such method.
+    /// The method is unknown.
     #[default]
     Unknown,
     TooMany,
-    /// It has a stream, but not of tools.
+    /// A stream is opened, but without changes of the tool list.
     Declined,
     Acknowledged,
-    /// Not before the test says so.
+    /// The stream is acknowledged when the test requests it.
     Later,
-    /// It is acknowledged, and then nothing comes, not even a sign of life.
+    /// The stream is acknowledged, and then nothing is sent, not even keep-alives.
     Mute,
 }
 
@@ -47,12 +47,12 @@ impl Listeners {
         self.0.lock().unwrap().how = how;
     }
 
-    /// Who asked for a stream so far.
+    /// Returns the requests for streams so far.
     pub(super) fn asked(&self) -> Vec<ReceivedRequest> {
         self.0.lock().unwrap().asked.clone()
     }
 
-    /// Whose streams are open.
+    /// Returns the callers whose streams are open.
     pub(super) fn open_for(&self) -> Vec<String> {
         let state = self.0.lock().unwrap();
         let open = state.lines.iter().filter(|line| !line.tell.is_closed());
@@ -63,7 +63,7 @@ impl Listeners {
         self.say(who, &acknowledged(true));
     }
 
-    /// The list of this caller changed.
+    /// Reports a change of this caller's list.
     pub(super) fn tell(&self, who: &str) {
         self.say(
             who,

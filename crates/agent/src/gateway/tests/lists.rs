@@ -1,4 +1,4 @@
-//! Lists of tools: whole, the caller's own, and no older than they may be.
+//! Tests of tool lists: pages, lists per caller, and caching.
 
 use super::*;
 use crate::mcp_tool::ToolHints;
@@ -11,7 +11,7 @@ pub(super) fn names(list: &ToolList) -> Vec<&str> {
     list.tools.iter().map(|tool| tool.name.as_str()).collect()
 }
 
-/// One that lists a tool named after the token, with these cache hints.
+/// Creates a gateway that lists a tool named after the token, with these cache hints.
 pub(super) fn personal(hints: Value) -> ScriptedGateway {
     ScriptedGateway::new(move |seen| {
         let who = seen.header("authorization").replace("Bearer ", "of_");
@@ -30,7 +30,7 @@ async fn every_page_is_listed_in_order() {
         let (tools, next) = match seen.body["params"]["cursor"].as_str() {
             None => (json!([tool("a"), tool("b")]), Some("2")),
             Some("2") => (json!([tool("c")]), Some("")),
-            // An empty cursor is one like any other.
+            // An empty cursor is valid.
             Some(_) => (json!([tool("d")]), None),
         };
         let mut result = json!({ "tools": tools });

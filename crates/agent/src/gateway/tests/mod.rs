@@ -1,4 +1,4 @@
-//! The client against a scripted gateway, in process and over HTTP.
+//! Tests of the client with a scripted gateway, in process and over HTTP.
 
 mod answers;
 mod calls;
@@ -24,12 +24,12 @@ use super::*;
 use listeners::{ListenerBehaviour, Listeners};
 use wardgate_testkit::serve;
 
-/// A request as the gateway received it.
+/// A request that the gateway received.
 #[derive(Debug, Clone)]
 struct ReceivedRequest {
     path: String,
     headers: HeaderMap,
-    /// Who calls, as the listener would say.
+    /// The caller's address, as set by a listener.
     peer: Option<SocketAddr>,
     text: String,
     body: Value,
@@ -40,7 +40,7 @@ impl ReceivedRequest {
         self.headers[name].to_str().unwrap()
     }
 
-    /// The answer to this request with `members` of its result.
+    /// Returns a response to this request with `members` as its result.
     fn result(&self, members: &Value) -> Response {
         json_body(&json!({ "jsonrpc": "2.0", "id": self.body["id"], "result": members }))
     }
@@ -60,11 +60,11 @@ fn events(body: impl Into<Body>) -> Response {
     ([("content-type", "text/event-stream")], body.into()).into_response()
 }
 
-/// A gateway with scripted answers, which remembers the requests it received.
+/// A gateway with scripted responses that records the requests.
 #[derive(Clone)]
 struct ScriptedGateway {
     router: Router,
-    /// Without what opens streams.
+    /// The requests, except those that open streams.
     seen: Arc<Mutex<Vec<ReceivedRequest>>>,
     listeners: Listeners,
 }
@@ -77,7 +77,7 @@ impl ScriptedGateway {
         })
     }
 
-    /// One that may take its time.
+    /// Creates a gateway whose responses may take time.
     fn slow(
         answer: impl Fn(ReceivedRequest) -> BoxFuture<'static, Response> + Send + Sync + 'static,
     ) -> Self {
@@ -113,7 +113,7 @@ impl ScriptedGateway {
         }
     }
 
-    /// The same; whoever asks for a stream is answered so.
+    /// Sets the response to requests for streams.
     fn listening(self, how: ListenerBehaviour) -> Self {
         self.listeners.set(how);
         self
@@ -123,7 +123,7 @@ impl ScriptedGateway {
         GatewayEndpoint::in_process(self.router.clone())
     }
 
-    /// The same script through both doors.
+    /// Returns two clients of the gateway: one in process and one over HTTP.
     async fn doors(&self) -> [GatewayEndpoint; 2] {
         let router = self.router.clone();
         let url = format!("http://{}/", serve(router).await);
@@ -144,7 +144,7 @@ fn raw(text: &str) -> Box<RawValue> {
     RawValue::from_string(text.to_owned()).unwrap()
 }
 
-/// Calls `name` without anything that could cancel it.
+/// Calls `name` with a token that is never cancelled.
 async fn call(gateway: &GatewayEndpoint, name: &str) -> Result<CallOutcome, GatewayError> {
     let call = ToolCall {
         name,

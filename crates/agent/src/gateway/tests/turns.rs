@@ -1,4 +1,4 @@
-//! The gateway in the words of a turn.
+//! Tests of the gateway client of a turn.
 
 use serde_json::Map;
 
@@ -84,7 +84,7 @@ async fn a_result_is_text_and_what_gave_none_is_a_refusal() {
         called("hidden").await,
         refusal(-32602, "Unknown tool: hidden")
     );
-    // Nothing says whether it ran.
+    // It is unknown whether the tool ran.
     let timeout = GatewayFailure::Unavailable {
         message: "Timeout after 30s".to_owned(),
     };

@@ -1,4 +1,4 @@
-//! A turn as a stream of chunks (server-sent events).
+//! A turn as a stream of completion chunks (server-sent events).
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -7,13 +7,13 @@ use super::super::Problem;
 use super::{CompletionHead, finish_reason, usage};
 use crate::{AgentEvent, EventBody, FinishReason};
 
-/// Writes events as chunks of a completion.
+/// Renders the events of a turn as chunks of a completion.
 pub(super) struct ChunkWriter {
     head: CompletionHead,
     include_usage: bool,
     begun: bool,
     usage: (u64, u64),
-    /// The last error: what a turn that fails has failed of.
+    /// The last error event, which becomes the error of a failed turn.
     failure: Option<EventBody>,
 }
 
@@ -28,7 +28,7 @@ impl ChunkWriter {
         }
     }
 
-    /// The server-sent events of one event of the turn; for some there is none.
+    /// Returns the server-sent events for one event of the turn; empty for some events.
     pub(super) fn render(&mut self, event: &AgentEvent) -> Bytes {
         let mut out = String::new();
         if !self.begun {
@@ -99,7 +99,7 @@ impl ChunkWriter {
         chunk
     }
 
-    /// A chunk that also tells what OpenAI has no words for.
+    /// Returns a chunk with the event in the extension member `wardgate`, for content that OpenAI's format cannot express.
     fn extended(&self, delta: &Value, finish_reason: Option<&str>, event: &AgentEvent) -> Value {
         let mut chunk = self.chunk(delta, finish_reason);
         chunk["wardgate"] = json!(event);

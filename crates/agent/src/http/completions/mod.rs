@@ -1,7 +1,7 @@
-//! `POST /v1/chat/completions`: what OpenAI's clients speak.
+//! `POST /v1/chat/completions`: OpenAI's Chat Completions API.
 //!
-//! The assistant's prompt, tools and sampling are its configuration: those of a request are not taken. `chat_id` names
-//! the conversation; without one, earlier messages of the request are the history, and nothing of them is kept.
+//! The assistant's configuration sets the prompt, tools and sampling; those of a request are ignored. `chat_id` names the
+//! conversation. Without it, the earlier messages of the request are the history, and none of them is stored.
 
 mod chunks;
 mod request;
@@ -27,7 +27,7 @@ use crate::{AgentEvent, EventBody, EventStream, FinishReason};
 use chunks::ChunkWriter;
 use request::Completion;
 
-/// So long a stream waits for its first event, so that what fails at once fails with an HTTP status.
+/// How long a stream waits for its first event, so that an early failure is reported with an HTTP status.
 const OPENING: Duration = Duration::from_secs(2);
 
 pub(super) async fn post(
@@ -59,7 +59,7 @@ pub(super) async fn post(
     }
 }
 
-/// The members that every chunk, and a whole reply, begins with.
+/// The members that every chunk and every complete reply start with.
 struct CompletionHead {
     id: String,
     created: i64,
@@ -84,7 +84,7 @@ async fn streamed(
     Ok((headers, body).into_response())
 }
 
-/// The first events, up to one that says the answer began; or the failure, where the turn ended before.
+/// Returns the first events, up to one that shows that the answer began, or an error if the turn fails before that.
 async fn opening(events: &mut EventStream) -> Result<Vec<AgentEvent>, Problem> {
     let until = Instant::now() + OPENING;
     let mut first_events = Vec::new();
@@ -106,10 +106,10 @@ async fn opening(events: &mut EventStream) -> Result<Vec<AgentEvent>, Problem> {
     Ok(first_events)
 }
 
-/// OpenAI's word.
+/// Returns OpenAI's finish reason.
 fn finish_reason(reason: FinishReason) -> &'static str {
     match reason {
-        // A call that waits for a person is no call for the client to run.
+        // A call that waits for an approval is not a call that the client has to run.
         FinishReason::Stop | FinishReason::ApprovalRequired | FinishReason::Error => "stop",
         FinishReason::Length => "length",
         FinishReason::ContentFilter | FinishReason::Refused => "content_filter",

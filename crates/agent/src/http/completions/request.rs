@@ -1,4 +1,4 @@
-//! A request of OpenAI's chat completions, and what of it an assistant is told.
+//! The request of a chat completion, and its conversion to a chat request.
 
 use http::HeaderMap;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use super::super::Problem;
 use super::super::fields::JsonFields;
 use crate::{ChatRequest, HistoryMessage, Speaker};
 
-/// A request.
+/// A chat completion request.
 pub(super) struct Completion {
     pub(super) chat: ChatRequest,
     pub(super) stream: bool,
@@ -29,7 +29,7 @@ impl Completion {
             chat: ChatRequest {
                 model: fields.text("model")?,
                 message,
-                // A client that sends its request again must not have it done again.
+                // The idempotency key becomes the message id, so that a repeated request does not repeat its work.
                 message_id: conversation_id
                     .as_ref()
                     .and(headers.get("idempotency-key"))
@@ -49,7 +49,7 @@ impl Completion {
     }
 }
 
-/// Refuses what would make the client read an answer that is not there.
+/// Returns an error for parameters whose effect the client would expect in the answer but which are not supported.
 fn refuse_unmeant(fields: &mut JsonFields) -> Result<(), Problem> {
     if fields.take("n").is_some_and(|n| n != 1) {
         return Err(Problem::field(
@@ -67,7 +67,7 @@ fn refuse_unmeant(fields: &mut JsonFields) -> Result<(), Problem> {
     Ok(())
 }
 
-/// What was said before, and the last thing the person says.
+/// Splits the messages into the history and the last message of the user.
 fn messages(messages: Option<Value>) -> Result<(Vec<HistoryMessage>, String), Problem> {
     let wrong = |message: &str| Problem::field("messages", message);
     let Some(Value::Array(messages)) = messages else {
@@ -77,7 +77,7 @@ fn messages(messages: Option<Value>) -> Result<(Vec<HistoryMessage>, String), Pr
     };
     let mut history = Vec::new();
     for message in &messages {
-        // Instructions are the assistant's configuration, and results of tools its own.
+        // Instructions come from the assistant's configuration, and the results of tools from the assistant itself.
         let speaker = match message["role"].as_str() {
             Some("user") => Speaker::User,
             Some("assistant") => Speaker::Assistant,
@@ -110,7 +110,7 @@ fn messages(messages: Option<Value>) -> Result<(Vec<HistoryMessage>, String), Pr
 
 fn text(content: &Value) -> Option<String> {
     match content {
-        // An assistant that only called tools said nothing.
+        // An assistant message that only calls tools has no text.
         Value::Null => Some(String::new()),
         Value::String(text) => Some(text.clone()),
         Value::Array(parts) => parts

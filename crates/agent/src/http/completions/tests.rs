@@ -64,7 +64,7 @@ async fn what_fails_before_it_begins_has_an_http_status() {
     for problem in [streamed, whole] {
         let response = problem.into_response();
         assert_eq!(response.status(), 502);
-        // A second try would run tools a second time.
+        // A retry would run tools a second time.
         assert_eq!(response.headers()["x-should-retry"], "false");
         let body: Value = serde_json::from_str(&text(response.into_body()).await).unwrap();
         let expected = json!({ "error": {

@@ -1,4 +1,4 @@
-//! A turn as one reply.
+//! A turn as a single, complete response.
 
 use futures::StreamExt;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::super::Problem;
 use super::{CompletionHead, finish_reason, usage};
 use crate::{AgentEvent, EventBody, EventStream, FinishReason};
 
-/// Waits for the end of the turn. Dropping it ends the work.
+/// Waits for the end of the turn and returns the completion. Dropping the future cancels the turn.
 pub(super) async fn reply(mut events: EventStream, head: CompletionHead) -> Result<Value, Problem> {
     let mut text = String::new();
     let mut tokens = (0, 0);
@@ -60,7 +60,7 @@ pub(super) async fn reply(mut events: EventStream, head: CompletionHead) -> Resu
     }))
 }
 
-/// Whether an event is for the extension `wardgate`: what OpenAI has no words for.
+/// Returns whether an event belongs in the extension member `wardgate`, because OpenAI's format cannot express it.
 fn is_extension(event: &EventBody) -> bool {
     match event {
         EventBody::ToolCall { .. }

@@ -10,7 +10,7 @@ async fn read_text(text: &str) -> (Vec<ModelEvent>, Result<(), ModelError>) {
     read_pieces(ProviderKind::OpenAi, vec![text.as_bytes().to_vec()]).await
 }
 
-/// The events of a stream of `chunks`, each of which is one server-sent event.
+/// Reads a stream of `chunks`, each of which is sent as one server-sent event.
 async fn read_chunks(chunks: &[Value]) -> (Vec<ModelEvent>, Result<(), ModelError>) {
     let events: Vec<_> = chunks
         .iter()

@@ -1,4 +1,4 @@
-//! A call that waits for a person runs exactly as it was shown, once, or not at all.
+//! Tests of approvals: a pending call runs exactly as it was shown, once, or not at all.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,7 +47,7 @@ async fn an_approved_call_runs_as_it_was_shown_and_the_turn_goes_on() {
     assert!(asks["expires_at"].as_str().unwrap().ends_with('Z'));
     assert_eq!(fixture.gateway.effects(), 0);
     assert!(fixture.gateway.said("c").is_empty(), "the turn is open");
-    // What was told before is not told again.
+    // Events that were sent before are not repeated.
     let rest = fixture.decides(&id, Approve).await;
     assert_eq!(rest.kinds()[..2], ["tool_result", "tool_result"]);
     assert_eq!(rest.text(), "Booked.");
@@ -60,7 +60,7 @@ async fn an_approved_call_runs_as_it_was_shown_and_the_turn_goes_on() {
             .contains(&("book".to_owned(), json!({"day": "Monday", "room": "A"})))
     );
     assert_eq!(fixture.gateway.state("c", "m"), "complete");
-    // The decision is in the conversation, and told as data to no model.
+    // The decision is stored in the conversation, but no model receives it.
     let said = fixture.gateway.said("c");
     assert!(
         said.iter()
@@ -68,7 +68,7 @@ async fn an_approved_call_runs_as_it_was_shown_and_the_turn_goes_on() {
         "{said:?}"
     );
     assert!(!fixture.model.was_told("nonce"));
-    // And the whole turn can be told again.
+    // The complete turn can be replayed.
     let again = fixture.says("book Monday").await;
     assert_eq!(again.text(), "I book. Booked.");
     assert_eq!(again.all("tool_result").len(), 3);
@@ -128,7 +128,7 @@ async fn somebody_elses_forged_and_late_decisions_are_refused() {
     let message = events.one("error")["message"].as_str().unwrap().to_owned();
     assert!(message.contains("expired"), "{message}");
     assert_eq!(fixture.gateway.effects(), 0);
-    // The message sent again asks anew.
+    // Sending the message again asks for a new approval.
     let again = fixture.says("book Monday").await;
     assert_eq!(again.all("approval_required").len(), 1);
     assert_eq!(fixture.model.requests().len(), 1);

@@ -1,4 +1,4 @@
-//! Limits of a turn: on each the model gets one last round without tools, and the stream says which it was.
+//! Tests of the limits of a turn: the model gets one last round without tools, and the stream names the limit.
 
 use futures::StreamExt;
 use serde_json::json;
@@ -41,7 +41,7 @@ async fn rounds_are_limited() {
     let model = ScriptedModel::new([
         says("", &[look(1)]),
         says("", &[look(2)]),
-        // Whatever it asks for in its last round does not run.
+        // A call in the last round does not run.
         says("Enough.", &[look(3)]),
     ]);
     let (fixture, events) = capped(model, "    limits: { turns: 2 }\n").await;

@@ -1,4 +1,4 @@
-//! A turn killed anywhere goes on where it was: no effect twice, nothing half shown, every stream well-formed.
+//! Tests of a turn that is killed at any step and resumed: no effect occurs twice, and every stream is well-formed.
 
 use futures::StreamExt;
 
@@ -12,7 +12,7 @@ fn gateway() -> FakeGateway {
     ])
 }
 
-/// Three rounds, two of them with something that is written.
+/// Creates a model that answers in three rounds, two of which have a tool with effects.
 fn model() -> ScriptedModel {
     ScriptedModel::new(answers())
 }
@@ -28,7 +28,7 @@ fn answers() -> Vec<Vec<Result<crate::model::ModelEvent, crate::model::ModelErro
     ]
 }
 
-/// How many steps an undisturbed turn takes.
+/// Returns the number of steps and the events of an undisturbed turn.
 async fn undisturbed() -> (usize, Events) {
     let fixture = Fixture::new(model(), gateway(), PLAIN).await;
     let events = fixture.says("book").await;
@@ -60,7 +60,7 @@ async fn a_turn_that_dies_at_any_step_goes_on_with_no_effect_twice() {
             "half a turn shows at step {dies_at}"
         );
         fixture.gateway.die_at(0);
-        // The model gives the answers that the journal lacks; those it has are not asked for again.
+        // The model is asked only for answers that the journal lacks.
         let asked = fixture.model.requests().len();
         let kept = fixture.gateway.rounds_kept("c", "m");
         assert!(
@@ -77,7 +77,7 @@ async fn a_turn_that_dies_at_any_step_goes_on_with_no_effect_twice() {
         assert_eq!(booked, 2, "step {dies_at}");
         assert_eq!(rest.last()["finish_reason"], "stop", "step {dies_at}");
         assert_eq!(fixture.gateway.state("c", "m"), "complete");
-        // What the client had, up to where the rest begins, and the rest are the whole.
+        // The events before the interruption and the remaining events form the complete text.
         let from = rest.0[0]["id"].as_u64().unwrap();
         let told: String = seen
             .iter()
@@ -91,7 +91,7 @@ async fn a_turn_that_dies_at_any_step_goes_on_with_no_effect_twice() {
         );
         let said = fixture.gateway.said("c");
         assert_eq!(said.len(), 7, "step {dies_at}: {said:?}");
-        // Told once more, it is what an undisturbed turn tells.
+        // A replay has the same events as an undisturbed turn.
         let replay = fixture.says("book").await;
         assert_eq!(replay.timeless(), whole.timeless(), "step {dies_at}");
     }
@@ -108,7 +108,7 @@ async fn two_streams_of_one_turn_do_everything_once() {
 
 #[tokio::test]
 async fn two_streams_that_come_to_different_answers_do_not_mix() {
-    // The first is long enough to wait for its reader before it is whole.
+    // The first answer is so long that it has to wait for its reader before it is complete.
     let long = "yes ".repeat(40);
     let model = ScriptedModel::new([words(&long), words("No.")]);
     let fixture = Fixture::new(model, gateway(), PLAIN).await;

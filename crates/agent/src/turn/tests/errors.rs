@@ -1,4 +1,4 @@
-//! Whatever goes wrong, the stream ends well and the conversation stays usable.
+//! Tests of errors: the stream ends regularly, and the conversation stays usable.
 
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ async fn every_class_of_error_goes_back_to_the_model_and_the_turn_goes_on() {
             fixture.gateway.called().is_empty(),
             !matches!(name, "broken" | "unplugged" | "late")
         );
-        // The next turn tells the model as much as is still known.
+        // In the next turn, the model is told what is still known.
         fixture.model.then(words("Yes."));
         let next = ChatRequest {
             message_id: None,
@@ -124,7 +124,7 @@ async fn a_stream_that_is_cut_ends_in_an_error_and_the_same_message_goes_on() {
         let mut again = named("when?");
         again.after = events.last()["id"].as_u64();
         let events = fixture.hears(again).await;
-        // What the client had of the cut answer is void.
+        // The part of the interrupted answer that the client received is void.
         assert_eq!(events.text(), "At noon.");
         assert_eq!(fixture.gateway.said("c").len(), 2);
     }
@@ -169,7 +169,7 @@ async fn without_memory_nothing_is_asked_and_nothing_runs() {
     let events = fixture.says("when?").await;
     assert_eq!(events.one("error")["kind"], "gateway_failed");
     assert!(fixture.model.requests().is_empty());
-    // What the client has of the turn stays valid.
+    // The part of the turn that the client received stays valid.
     let mut again = named("when?");
     again.after = Some(19_000_000);
     let events = fixture.hears(again).await;
@@ -233,7 +233,7 @@ async fn hanging_up_cancels_the_tool_and_gives_up_a_turn_that_nobody_can_name() 
         let mut stream = fixture.stream(request);
         let first = stream.next().await.unwrap();
         assert_eq!(serde_json::to_value(first).unwrap()["type"], "tool_call");
-        // Let the call begin.
+        // Let the call start.
         while fixture.gateway.most_running() == 0 {
             let _ = tokio::time::timeout(Duration::from_millis(20), stream.next()).await;
         }
@@ -324,7 +324,7 @@ async fn whether_a_tool_with_effects_ran_is_not_left_to_the_model_to_guess() {
         assert_eq!(events.one("error")["kind"], "gateway_failed");
         assert!(events.all("tool_result").is_empty(), "{events:?}");
         assert_eq!(events.last()["finish_reason"], "error");
-        // The same message under the same id: the call is settled, and the model goes on from there.
+        // The same message with the same id settles the call, and the model continues from there.
         let events = fixture.hears(named("book")).await;
         assert_eq!(events.one("tool_result")["data"], "booked");
         assert_eq!(events.last()["finish_reason"], "stop");
@@ -390,7 +390,7 @@ async fn only_a_result_that_the_caller_may_no_longer_see_is_withheld_anything_el
         assert_eq!(events.one("error")["kind"], "conflict", "{reason}");
         assert!(events.all("tool_result").is_empty(), "{events:?}");
         assert_eq!(fixture.model.requests().len(), 1);
-        // The turn is open still.
+        // The turn is still open.
         fixture.gateway.refuse_results(None);
         let events = fixture.says("look").await;
         assert_eq!(events.one("tool_result")["data"], "secret");
@@ -398,7 +398,7 @@ async fn only_a_result_that_the_caller_may_no_longer_see_is_withheld_anything_el
     }
 }
 
-/// A turn as memory gives it to somebody who may no longer see what its tool gave.
+/// Stores a turn in memory as it is read by a user who may no longer see the result of its tool.
 fn withheld_turn(fixture: &Fixture, state: &str) {
     let gateway = &fixture.gateway;
     gateway.memory_now("memory/get_or_create", &json!({"conversation_id": "c"}));
@@ -501,7 +501,7 @@ async fn a_call_in_the_text_that_cannot_be_read_is_told_to_the_model_and_not_to_
             _ => false,
         };
         assert!(shown.iter().any(is_told), "{written}: {shown:?}");
-        // It stays refused when the same turn is told again.
+        // The call is also refused when the turn is replayed.
         let again = fixture.says("when?").await;
         assert_eq!(again.one("tool_result")["success"], false);
         assert!(fixture.gateway.called().is_empty());
@@ -552,7 +552,7 @@ async fn what_is_said_before_a_call_and_after_it_are_paragraphs_of_their_own() {
     let fixture = Fixture::new(model, clock(), PLAIN).await;
     let events = fixture.says("when?").await;
     assert_eq!(events.text(), "I look now.\n\nFINAL");
-    // The same again, and from the middle.
+    // Replay the turn completely, and from the middle.
     let again = fixture.says("when?").await;
     assert_eq!(again.text(), events.text());
     let mut rest = named("when?");

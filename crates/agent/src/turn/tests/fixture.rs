@@ -1,4 +1,4 @@
-//! One assistant with fakes around it.
+//! A test fixture: an assistant with fake services.
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ pub(super) struct Fixture {
     _files: tempfile::TempDir,
 }
 
-/// What an assistant has unless a test says otherwise.
+/// The additional YAML of an assistant without special settings.
 pub(super) const PLAIN: &str = "";
 
 impl Fixture {
-    /// `more` is added to the assistant's YAML.
+    /// Creates the fixture. `more` is appended to the assistant's YAML.
     pub(super) async fn new(model: ScriptedModel, gateway: FakeGateway, more: &str) -> Self {
         let files = tempfile::tempdir().unwrap();
         let path = files.path().join("assistants.yaml");
@@ -62,7 +62,7 @@ impl Fixture {
         self.agent.chat(caller, BearerToken::new("t"), request)
     }
 
-    /// Says something in conversation `c` as message `m`, and hears all of it.
+    /// Sends a message as `m` in conversation `c` and returns all events.
     pub(super) async fn says(&self, message: &str) -> Events {
         self.hears(named(message)).await
     }
@@ -86,7 +86,7 @@ impl Fixture {
     }
 }
 
-/// A message that can be sent again.
+/// Returns a request with a message id, which can be sent again.
 pub(super) fn named(message: &str) -> ChatRequest {
     ChatRequest {
         message: message.to_owned(),
@@ -96,7 +96,7 @@ pub(super) fn named(message: &str) -> ChatRequest {
     }
 }
 
-/// Everything of one stream, as a client reads it.
+/// All events of one stream as a client reads them.
 #[derive(Debug)]
 pub(super) struct Events(pub(super) Vec<Value>);
 
@@ -141,7 +141,7 @@ impl Events {
         all[0]
     }
 
-    /// What a person reads.
+    /// Returns the text that the user reads.
     pub(super) fn text(&self) -> String {
         let tokens = self.all("token");
         tokens
@@ -150,7 +150,7 @@ impl Events {
             .collect()
     }
 
-    /// Without what every stream has another of.
+    /// Returns the events without the parts that differ between streams of the same turn.
     pub(super) fn timeless(&self) -> Vec<Value> {
         let timeless = |event: &Value| {
             let mut event = event.clone();

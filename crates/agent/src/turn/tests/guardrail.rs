@@ -1,4 +1,4 @@
-//! What is refused before a model or a tool sees it, and what is never said.
+//! Tests of messages that are refused before a model or a tool sees them, and of answers that are never sent.
 
 use serde_json::json;
 

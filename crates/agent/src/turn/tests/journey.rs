@@ -1,4 +1,4 @@
-//! From a question to an answer.
+//! Tests of complete turns, from a question to its answer.
 
 use serde_json::json;
 
@@ -90,7 +90,7 @@ async fn a_question_is_answered_from_what_a_tool_gave() {
             json!({"patient_id": "NUGWI", "limit": 5})
         )]
     );
-    // The model saw the rules, the question, its own call and the result.
+    // The model received the rules, the question, its own call and the result.
     let requests = fixture.model.requests();
     assert_eq!(requests.len(), 2);
     assert_eq!(requests[0].choice, FunctionChoice::Auto);
@@ -274,7 +274,7 @@ async fn the_next_turn_remembers_and_a_question_is_not_asked_twice() {
     let messages = &fixture.model.requests()[1].messages;
     assert_eq!(messages.len(), 4, "{messages:?}");
     assert_eq!(messages[1], ModelMessage::User("hello".to_owned()));
-    // Somebody noted the question before asking it.
+    // Another client has stored the question before.
     fixture.gateway.memory_now(
         "memory/add_message",
         &json!({"conversation_id": "c", "messages": [{"message_id": "x", "role": "user", "content": "q"}]}),
@@ -330,7 +330,7 @@ async fn a_complete_turn_is_told_again_without_asking_anybody() {
     assert_eq!(again.last()["message_id"], first.last()["message_id"]);
     assert_eq!(fixture.model.requests().len(), 2);
     assert_eq!(fixture.gateway.called().len(), 1);
-    // From any event on a client gets the rest, to the byte.
+    // A client that resumes after any event receives exactly the rest of the text.
     let mut seen = String::new();
     for event in &first.0 {
         if event["type"] == "token" {

@@ -1,4 +1,4 @@
-//! Whole turns over what a real model once answered.
+//! Tests of complete turns with recorded answers of a real model.
 
 use serde_json::json;
 
@@ -15,9 +15,9 @@ async fn a_real_model_calls_a_tool_and_answers_from_what_it_gave_however_it_writ
             "native_answer",
             "The parcel AB1234 is currently in transit to Hamburg and is expected to arrive on Tuesday.",
         ),
-        // Offered tools on the wire, it writes its call into the text.
+        // The model is offered native functions but writes its call as text.
         ("native", "stock_template", "text_answer", "Hamburg"),
-        // Behind its call it goes on with a result of its own making.
+        // The model invents a result after its call.
         ("text", "text_call", "text_answer", "Hamburg"),
     ] {
         let mut answers = Vec::new();

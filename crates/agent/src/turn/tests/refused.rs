@@ -1,4 +1,4 @@
-//! What the agent refuses of a model is put on record by the gateway, under a reason of a closed set.
+//! Tests of calls that the agent refuses: the gateway records them with a reason from a closed set.
 
 use serde_json::json;
 use wardgate_domain::AgentRefusal;
@@ -34,7 +34,7 @@ async fn each_call_that_the_agent_refuses_is_put_on_record_with_its_reason() {
         assert_eq!(fixture.says("when?").await.text(), "Sorry.");
         assert_eq!(fixture.gateway.refused(), [(name.to_owned(), refusal)]);
         assert!(fixture.gateway.called().is_empty());
-        // A turn that is complete makes no call again, and refuses none again.
+        // A complete turn that is replayed neither repeats nor refuses a call.
         fixture.says("when?").await;
         assert_eq!(fixture.gateway.refused().len(), 1);
     }

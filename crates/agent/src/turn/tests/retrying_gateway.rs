@@ -1,4 +1,4 @@
-//! A gateway without room is asked again when it said, a few times; then somebody is told.
+//! Tests of a busy gateway: requests are retried a few times after the requested pause, and then the failure is reported.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,8 +11,8 @@ use super::fixture::{Events, Fixture, PLAIN};
 use crate::clients::{GatewayFailure, ToolAnswer};
 use crate::testing::{FakeGateway, FakeTool, ScriptedModel, call, says, words};
 
-/// How a turn ended whose tool is turned away `times` times and is to come back after `seconds`, how often it was
-/// called, and how long that took.
+/// Runs a turn whose tool is rejected as busy `times` times with a pause of `seconds`. Returns how the turn ended, how often the
+/// tool was called, and how long that took.
 async fn turned_away(
     times: u64,
     seconds: u64,
@@ -53,7 +53,7 @@ async fn a_call_that_is_turned_away_is_made_again_when_the_gateway_said() {
 
 #[tokio::test(start_paused = true)]
 async fn the_model_is_told_of_what_is_turned_away_for_long_and_the_turn_goes_on() {
-    // Too often; for too long; until after the turn's end.
+    // Rejected too often; with too long a pause; with a pause until after the turn's end.
     let short = "    limits: { seconds: 4 }\n";
     for (times, seconds, more, made) in [(9, 1, PLAIN, 3), (9, 11, PLAIN, 1), (9, 5, short, 1)] {
         for writes in [false, true] {

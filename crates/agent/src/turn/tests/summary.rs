@@ -1,4 +1,4 @@
-//! What falls out of the window is summed up, and the summary is what the next turn begins with.
+//! Tests of summaries of messages that leave the window, which the next turn starts with.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ async fn words_that_fall_out_are_summed_up_and_results_of_tools_are_not() {
     ]);
     let fixture = Fixture::new(model, gateway, SMALL).await;
     fixture.hears(next("first?")).await;
-    // Its window leaves the first turn out.
+    // The window does not include the first turn.
     fixture.hears(next("second?")).await;
     tokio::time::timeout(Duration::from_mins(1), async {
         while !fixture

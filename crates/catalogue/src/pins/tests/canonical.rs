@@ -1,4 +1,4 @@
-//! What counts as the same definition.
+//! Tests of which texts are the same definition.
 
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -107,7 +107,7 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// `value` written with other white space and its members in another order.
+/// Writes `value` with other white space and its members in another order.
 fn rewritten(value: &Value, seed: u64) -> String {
     let space = ["", " ", "\n  ", "\t"][usize::try_from(seed % 4).unwrap()];
     match value {
@@ -138,7 +138,7 @@ fn rewritten(value: &Value, seed: u64) -> String {
     }
 }
 
-/// Replaces one value somewhere inside.
+/// Replaces one value at a random place inside `value`.
 fn mutate(value: &mut Value, at: Index, with: &Value) {
     let size = match value {
         Value::Object(members) => members.len(),

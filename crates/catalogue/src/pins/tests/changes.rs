@@ -1,4 +1,4 @@
-//! How changes are graded and shown.
+//! Tests of how changes are graded and displayed.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ fn diff(changed: &Value) -> Diff {
     Diff::between(&definition(&tool()), &definition(changed))
 }
 
-/// The grade of setting `pointer` to `value`, `Null` for removing it.
+/// Returns the grade of setting `pointer` to `value`, where `Null` removes the member.
 fn grade(pointer: &str, value: Value) -> Grade {
     let diff = diff(&with(pointer, value));
     assert!(!diff.changes.is_empty(), "{pointer}");

@@ -1,4 +1,4 @@
-//! What becomes of each tool that an upstream offers.
+//! Tests of the judgement of each tool that an upstream offers.
 
 use std::collections::BTreeSet;
 

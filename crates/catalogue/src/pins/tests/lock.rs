@@ -1,4 +1,4 @@
-//! The lock file.
+//! Tests of the lock file.
 
 use std::path::Path;
 
@@ -114,7 +114,7 @@ fn every_fault_names_its_line() {
         .digest()
         .to_string();
     let zeros = "0".repeat(64);
-    // What is broken, the line that is named, and the problem.
+    // The broken text, the line that the fault names, and the problem.
     for (bad, line, problem) in [
         (
             good.replace("version: 1", "version: 3"),
@@ -201,7 +201,7 @@ fn the_file_is_replaced_whole_and_nothing_is_left_beside_it() {
     pins().save(&path, &Ambient::system()).unwrap();
     assert_eq!(Pins::load(&path).unwrap(), pins());
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
-    // A directory in its place cannot be replaced.
+    // A directory with content cannot be replaced by a file.
     let blocked = directory.path().join("blocked");
     std::fs::create_dir_all(blocked.join("inside")).unwrap();
     pins().save(&blocked, &Ambient::system()).unwrap_err();

@@ -1,4 +1,4 @@
-//! Which names are taken for one another.
+//! Tests of which names are confusable.
 
 use crate::pins::Names;
 

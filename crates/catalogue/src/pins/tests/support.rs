@@ -1,9 +1,9 @@
-//! Definitions to change.
+//! Definitions for tests.
 
 use serde_json::{Value, json};
 use wardgate_mcp_client::CanonicalDefinition;
 
-/// A tool with a bit of everything.
+/// Returns a tool that has every kind of member.
 pub(super) fn tool() -> Value {
     json!({
         "name": "find_orders",
@@ -30,7 +30,7 @@ pub(super) fn tool() -> Value {
     })
 }
 
-/// [`tool`] with the value at `pointer` replaced; `Null` removes it.
+/// Returns [`tool`] with the value at `pointer` replaced, where `Null` removes the member.
 pub(super) fn with(pointer: &str, value: Value) -> Value {
     let mut tool = tool();
     let (parent, name) = pointer.rsplit_once('/').unwrap();

@@ -1,10 +1,11 @@
-//! The words behind a program's name. Each configured word stays exactly one argument, whatever the values.
+//! The arguments of a program. Each configured word becomes exactly one argument, whatever the values are, except that a
+//! list becomes one argument per element.
 //!
 //! ```text
 //!   [log, "--max-count={limit}", "{order}", "--", "{path}", "{tags}"]
 //!                  │                 │               │         └ a list: one argument per element
-//!                  │                 │               └ behind `--`: may begin with `-`
-//!                  │                 └ begins with a placeholder: a value that begins with `-` is refused
+//!                  │                 │               └ after `--`: may begin with `-`
+//!                  │                 └ begins with a placeholder: a value that begins with `-` is rejected
 //!                  └ begins with text: the value is part of this option
 //! ```
 
@@ -12,22 +13,22 @@ use serde_json::{Map, Value};
 
 use crate::template::{Filter, Template, UnfitValue};
 
-/// The kernel takes no longer one (`MAX_ARG_STRLEN`, with the NUL behind it).
+/// Maximum length of one argument in bytes, a limit of the kernel (`MAX_ARG_STRLEN`, which includes the terminating NUL).
 const LONGEST: usize = 128 * 1_024 - 1;
 
-/// The words behind a program's name.
+/// The arguments of a program, with placeholders.
 #[derive(Debug, Clone)]
 pub struct Argv(Vec<ArgvWord>);
 
 #[derive(Debug, Clone)]
 struct ArgvWord {
     template: Template,
-    /// Values must not make it an option.
+    /// Whether the argument must not begin with `-`, so that a value cannot turn it into an option.
     is_guarded: bool,
 }
 
 impl Argv {
-    /// Of one template a word.
+    /// Creates the arguments from one template per word.
     pub fn new(templates: Vec<Template>) -> Self {
         let mut is_behind_dashes = false;
         let words = templates.into_iter().map(|template| {
@@ -44,7 +45,7 @@ impl Argv {
         Self(words.collect())
     }
 
-    /// The arguments for one call.
+    /// Returns the arguments for one call.
     pub fn fill(&self, values: &Map<String, Value>) -> Result<Vec<String>, UnfitValue> {
         let mut arguments = Vec::with_capacity(self.0.len());
         for word in &self.0 {
@@ -62,7 +63,7 @@ impl Argv {
 }
 
 impl ArgvWord {
-    /// The elements, where the word is one placeholder of a list.
+    /// Returns the elements of the list if the word is a single placeholder whose value is a list.
     fn list<'v>(&self, values: &'v Map<String, Value>) -> Option<&'v [Value]> {
         let place = self.template.only_place()?;
         match values.get(&place.name)? {

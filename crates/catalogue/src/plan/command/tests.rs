@@ -72,7 +72,7 @@ fn what_no_command_line_can_hold_is_refused_by_name() {
     assert!(argv.fill(&values(&json!({ "a": longest }))).is_ok());
 }
 
-/// Loads one command tool from a directory that holds `program` and `text`.
+/// Loads one command tool from a directory that contains `program` and `text`.
 fn load(execute: &str) -> Result<Catalogue, Vec<Fault>> {
     let directory = TempDir::new().unwrap();
     let program = directory.path().join("program");

@@ -1,4 +1,4 @@
-//! A configured call against the server's descriptors, where they are there when the file is read.
+//! Validation of a configured call against the server's descriptors, if these are available when the file is read.
 
 use prost_reflect::{DescriptorPool, Kind, MessageDescriptor};
 use wardgate_arguments::InputSchema;
@@ -7,7 +7,7 @@ use wardgate_yaml::{Node, Yaml};
 use crate::scope::Scope;
 use wardgate_grpc_json::{GrpcError, MethodName, field, field_names, has_own_form};
 
-/// The message that the method takes.
+/// Returns the request message of the method.
 pub(super) fn method(
     name: &MethodName,
     node: &Node,
@@ -43,7 +43,7 @@ fn methods(pool: &DescriptorPool) -> String {
     names.join(", ")
 }
 
-/// Every member of a message's template has to be a field.
+/// Checks that every member of a message's template is a field.
 pub(super) fn message(node: &Node, of: &MessageDescriptor, scope: &mut Scope<'_, '_>) {
     let Yaml::Map(entries) = &node.value else {
         return;
@@ -81,7 +81,7 @@ pub(super) fn message(node: &Node, of: &MessageDescriptor, scope: &mut Scope<'_,
     }
 }
 
-/// Without a template every argument has to be a field.
+/// Checks that every argument is a field, which is required without a message template.
 pub(super) fn arguments(of: &MessageDescriptor, node: &Node, scope: &mut Scope<'_, '_>) {
     for property in scope.input.map(InputSchema::properties).unwrap_or_default() {
         if field(of, &property.name).is_none() {

@@ -1,4 +1,4 @@
-//! The body of a request: JSON, a form or a text.
+//! The body of an HTTP request: JSON, a form or a text.
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -9,16 +9,16 @@ use crate::fault::FieldReader;
 use crate::scope::Scope;
 use crate::template::{JsonTemplate, Template, UnfitValue};
 
-/// How it is made.
+/// The template of a request body.
 #[derive(Debug, Clone)]
 pub enum BodyTemplate {
-    /// There is none.
+    /// The request has no body.
     None,
-    /// As `application/json`.
+    /// A JSON body, sent as `application/json`.
     Json(JsonTemplate),
-    /// As `application/x-www-form-urlencoded`.
+    /// A form, sent as `application/x-www-form-urlencoded`.
     Form(PairTemplates),
-    /// As `text/plain`.
+    /// A text, sent as `text/plain`.
     Text(Template),
 }
 
@@ -47,7 +47,7 @@ impl BodyTemplate {
         matches!(self, Self::None)
     }
 
-    /// The content type and the bytes for one call.
+    /// Returns the content type and the bytes of the body for one call, or `None` if there is no body.
     pub fn fill(
         &self,
         values: &Map<String, Value>,

@@ -1,4 +1,4 @@
-//! Names with texts: the query, the fields of a form, the headers of a request.
+//! Pairs of a name and a text: the query, the fields of a form, and the headers of a request.
 
 use http::header::{AUTHORIZATION, HeaderMap};
 use http::{HeaderName, HeaderValue};
@@ -9,8 +9,8 @@ use crate::scope::Scope;
 use crate::source::header_name;
 use crate::template::{Template, UnfitValue};
 
-/// Pairs in the author's order. A pair whose placeholders all stand for nothing is left out; a list that
-/// stands alone makes a pair of each element.
+/// Pairs in the configured order. A pair is left out if all of its placeholders are null or missing. A placeholder that is
+/// the whole text and whose value is a list produces one pair for each element.
 #[derive(Debug, Clone, Default)]
 pub struct PairTemplates(Vec<(String, Template)>);
 
@@ -23,7 +23,7 @@ impl PairTemplates {
         Some(Self(read.collect()))
     }
 
-    /// The pairs for one call.
+    /// Returns the pairs for one call.
     pub fn fill(&self, values: &Map<String, Value>) -> Result<Vec<(&str, String)>, UnfitValue> {
         let mut pairs = Vec::new();
         for (name, template) in &self.0 {
@@ -34,7 +34,8 @@ impl PairTemplates {
     }
 }
 
-/// Headers, by the same rules; a list is one header, its elements separated by commas.
+/// Headers, filled by the same rules as [`PairTemplates`], except that a list produces one header with its elements
+/// separated by commas.
 #[derive(Debug, Clone, Default)]
 pub struct HeaderTemplates(Vec<(HeaderName, Template)>);
 
@@ -66,7 +67,7 @@ impl HeaderTemplates {
         Some(Self(headers))
     }
 
-    /// The pairs for one call.
+    /// Returns the pairs for one call.
     pub fn fill(&self, values: &Map<String, Value>) -> Result<HeaderMap, UnfitValue> {
         let mut headers = HeaderMap::new();
         for (name, template) in &self.0 {
@@ -94,7 +95,7 @@ impl HeaderTemplates {
     }
 }
 
-/// A template; numbers and booleans need no quotes.
+/// Reads a template. Numbers and booleans need no quotes.
 fn text(node: &Node, what: &str, scope: &mut Scope<'_, '_>) -> Option<Template> {
     match &node.value {
         Yaml::Boolean(_) | Yaml::Integer(_) | Yaml::Decimal(_) => {
@@ -104,7 +105,7 @@ fn text(node: &Node, what: &str, scope: &mut Scope<'_, '_>) -> Option<Template> 
     }
 }
 
-/// The texts of one pair.
+/// Returns the texts of one pair.
 fn texts(template: &Template, values: &Map<String, Value>) -> Result<Vec<String>, UnfitValue> {
     let stands_for = |name: &str| values.get(name).filter(|value| !value.is_null());
     let mut places = template.places().peekable();

@@ -1,4 +1,4 @@
-//! The path of a request: as many segments as its author wrote, whatever stands in them.
+//! The path of a request. Values cannot change the number of its segments.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use wardgate_yaml::Node;
 use crate::scope::Scope;
 use crate::template::{Template, UnfitValue};
 
-/// What RFC 3986 calls unreserved stays; all else is encoded.
+/// Characters that are percent-encoded: all except the unreserved characters of RFC 3986.
 const ENCODED: AsciiSet = NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -60,7 +60,7 @@ impl PathTemplate {
         Some(Self(segments))
     }
 
-    /// The path for one call, each segment percent-encoded.
+    /// Returns the path for one call, with each segment percent-encoded.
     pub fn fill(&self, values: &Map<String, Value>) -> Result<String, UnfitValue> {
         let mut path = String::new();
         for segment in &self.0 {
@@ -98,7 +98,8 @@ fn unfit(segment: &str) -> Option<&'static str> {
     }
 }
 
-/// Servers in the middle may decode a slash, and what stands beside it would count as segments then.
+/// Returns whether a segment contains `.` or `..` between slashes. Intermediate servers may decode a slash, after which
+/// these would count as segments.
 fn has_dots(segment: &str) -> bool {
     segment
         .split(['/', '\\'])

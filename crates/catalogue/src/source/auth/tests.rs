@@ -1,4 +1,4 @@
-//! The samples of the book, and what is wrong with others.
+//! Tests of `auth` with the samples of the book, and with faulty ones.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
-//! API keys, and their file as it changes.
+//! API keys, and changes of their file.
 
 use super::*;
 
-/// A file with one key, and who takes it.
+/// A file with one key, and an authenticator that accepts the key.
 struct KeyHolder {
     file: tempfile::NamedTempFile,
     key: String,

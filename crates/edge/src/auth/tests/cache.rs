@@ -1,4 +1,4 @@
-//! Tokens that verified a moment ago.
+//! The cache of verified tokens.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Keys that are where the issuer's own metadata says.
+//! Discovery of the keys through the issuer's own metadata.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 
-/// An issuer on loopback that answers these paths; `ISSUER` in a text is its own URL.
+/// Starts an issuer on loopback that serves these documents. `ISSUER` in a text is replaced by the issuer's URL.
 async fn issuer(path: &str, documents: &[(&str, Value)]) -> (TestKey, IssuerConfig, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let origin = format!("http://{}", listener.local_addr().unwrap());
@@ -34,7 +34,7 @@ async fn issuer(path: &str, documents: &[(&str, Value)]) -> (TestKey, IssuerConf
     (key, config, issuer)
 }
 
-/// How a token of that issuer fares.
+/// Returns whether a token of such an issuer is accepted, or the reason for its refusal.
 async fn verdict(path: &str, documents: &[(&str, Value)]) -> &'static str {
     let (key, config, issuer) = issuer(path, documents).await;
     let authenticator = authenticator(config, &TestClock::at(NOW)).await.unwrap();

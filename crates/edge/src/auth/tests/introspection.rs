@@ -1,4 +1,4 @@
-//! An issuer that is asked about its tokens (RFC 7662).
+//! An issuer with token introspection (RFC 7662).
 
 use std::sync::Mutex;
 
@@ -10,14 +10,14 @@ use wardgate_testkit::serve;
 
 use super::*;
 
-/// An introspection endpoint that answers everything as it was told.
+/// An introspection endpoint that sends the same configurable response to every request.
 struct FakeEndpoint {
     answer: Mutex<(StatusCode, String)>,
-    /// Authorization headers and bodies.
+    /// The authorization headers and bodies of the requests.
     requests: Mutex<Vec<(String, String)>>,
 }
 
-/// An issuer behind such an endpoint, and who asks it.
+/// An issuer with such an endpoint, and an authenticator that uses it.
 struct AskedIssuer {
     endpoint: Arc<FakeEndpoint>,
     clock: TestClock,

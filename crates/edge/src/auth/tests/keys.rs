@@ -1,4 +1,4 @@
-//! Which keys a token may be signed by, and where they are read.
+//! The keys that may sign a token, and the sources from which they are read.
 
 use super::*;
 use crate::error::KeySetError;

@@ -1,4 +1,4 @@
-//! Callers whose roles are looked up.
+//! Lookup of the roles of callers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use wardgate_testkit::{FakePolicy, TestClock};
 
 use crate::auth::{CallerLookup, RightsSource, TokenRefusal};
 
-/// Lets everybody be a nurse, once it is told to answer, and counts how often it is asked.
+/// A source that makes every caller a nurse. It waits for permission to answer, and counts its lookups.
 #[derive(Clone, Default)]
 struct Ward {
     asked: Arc<AtomicUsize>,
@@ -63,7 +63,7 @@ async fn many_requests_of_one_caller_at_once_are_one_lookup_and_so_are_later_one
     clock.advance(Duration::from_secs(59));
     lookup.complete(caller("joy")).await.unwrap();
     assert_eq!(ward.asked.load(Ordering::SeqCst), 1);
-    // Somebody else, and the same one later.
+    // Another caller, and the same caller after the expiry.
     for (subject, later) in [("kim", 0), ("joy", 1)] {
         clock.advance(Duration::from_secs(later));
         ward.answer.notify_one();
@@ -93,11 +93,11 @@ async fn the_policy_service_is_asked_only_where_it_looks_callers_up() {
     let client = FakePolicy::new(ambient.clone()).client(Peer::Gateway);
     let (looks_up, in_force) = watch::channel(None);
     let lookup = CallerLookup::of_policy(client, in_force, ambient);
-    // Not known: whoever decides looks them up.
+    // Whether the policy service looks up callers is not known. Its own decision looks them up in any case.
     assert!(lookup.complete(caller("joy")).await.is_ok());
     looks_up.send_replace(Some(false));
     assert!(lookup.complete(caller("joy")).await.is_ok());
-    // This caller has no token to ask with.
+    // This caller has no token with which the policy service could be asked.
     looks_up.send_replace(Some(true));
     let refused = lookup.complete(caller("joy")).await.unwrap_err();
     assert_eq!(refused, TokenRefusal::RightsUnavailable);

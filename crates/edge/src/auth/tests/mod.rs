@@ -1,4 +1,4 @@
-//! An issuer of tokens to try things with, and what is tried, by topic.
+//! Tests of authentication by topic, with a token issuer for tests.
 
 mod api_keys;
 mod cache;
@@ -62,7 +62,7 @@ fn header_with(name: &str, value: impl Into<Value>) -> Value {
     header
 }
 
-/// An issuer with a key of each kind, in a file.
+/// An issuer with a key of each type, in a file.
 struct Issuer {
     ed: TestKey,
     ec: TestKey,
@@ -118,7 +118,7 @@ impl Issuer {
 }
 
 impl Authenticator {
-    /// The caller of a token for everything.
+    /// Returns the caller of a token for the whole gateway.
     async fn caller(&self, token: &str) -> Result<Arc<Caller>, TokenRefusal> {
         self.verify(token, &[])
             .await
@@ -138,14 +138,14 @@ async fn authenticator(config: IssuerConfig, clock: &TestClock) -> Result<Authen
     Authenticator::new(AuthConfig::of_issuers(vec![config]), None, clock.ambient()).await
 }
 
-/// A server of a key set, and who takes tokens by its keys.
+/// Starts a server of a key set, and creates an authenticator that uses its keys.
 async fn served(keys: &[Value]) -> (KeyServer, Arc<Authenticator>) {
     let server = KeyServer::start(StatusCode::OK, key_set(keys)).await;
     let authenticator = authenticator(url_issuer(&server), &TestClock::at(NOW)).await;
     (server, Arc::new(authenticator.unwrap()))
 }
 
-/// A good token by `key`.
+/// Returns a valid token that is signed by `key`.
 fn good(key: &TestKey, id: &str) -> String {
     key.token(header("EdDSA", id), claims())
 }

@@ -1,4 +1,4 @@
-//! Every bad token, and why it is refused.
+//! Invalid tokens, and the reason for which each is refused.
 
 use super::*;
 
@@ -457,7 +457,8 @@ async fn every_bad_token_is_refused_with_its_reason() {
         standard_alphabet,
         "token_malformed",
     );
-    // 64 bytes end in a character with four unused bits: 'A' ends in zeros, 'B' spells the same bytes.
+    // The encoding of 64 bytes ends in a character with four unused bits. 'A' has zeros there; 'B' would decode to the
+    // same bytes.
     let zeros = base64url(&[0; 64]);
     case(
         "non-canonical base64url",
@@ -482,7 +483,7 @@ async fn every_bad_token_is_refused_with_its_reason() {
     assert_eq!(issuer.reason(&good).await, "accepted");
 }
 
-/// A token with a claim of just that text.
+/// Returns a token in which the JSON text of a claim is `value`.
 fn claim_text(issuer: &Issuer, value: &str) -> String {
     issuer.token(
         claims_with("extra", "?")

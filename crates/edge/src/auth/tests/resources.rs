@@ -1,10 +1,10 @@
-//! What a token is for: all of a gateway by its name, or one resource by its URL; and with which scopes.
+//! The audience of a token (the whole gateway by its name, or one resource by its URL) and its scopes.
 
 use super::*;
 
 const PUBLIC: &str = "https://mcp.example";
 
-/// Who takes tokens for resources below [`PUBLIC`], and an issuer of them.
+/// Creates an authenticator for resources below [`PUBLIC`], and an issuer of tokens for them.
 async fn among_resources(
     change: impl FnOnce(&mut IssuerConfig),
 ) -> (
@@ -66,7 +66,7 @@ async fn a_token_for_a_resource_is_good_there_and_nowhere_else() {
         (json!(AUDIENCE), mcp, false),
     ] {
         let token = token(&key, "aud", audience.clone());
-        // Twice: what is remembered of a token is no more than what it said.
+        // The second time checks that a cached token is accepted for no more than its audience.
         for _ in 0..2 {
             let verified = authenticator.verify(&token, paths).await;
             let refused = verified.err();

@@ -1,4 +1,4 @@
-//! Keys that come, go and cannot be had.
+//! Keys that are added, removed or not available.
 
 use super::*;
 
@@ -174,7 +174,7 @@ async fn a_removed_key_is_refused_after_the_next_poll() {
     let token = good(&old, "old");
     authenticator.caller(&token).await.unwrap();
     server.answer_with(StatusCode::OK, key_set(&[new.jwk("new")]));
-    // The third reading begins after the second, the first that gets the new set, was taken in.
+    // When the third read begins, the result of the second, which is the first with the new set, is in use.
     server.requests_reach(server.requests() + 2).await;
     assert_eq!(
         authenticator.caller(&token).await.unwrap_err(),

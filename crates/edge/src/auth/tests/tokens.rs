@@ -1,4 +1,4 @@
-//! What a good token says, and where it is taken from.
+//! Valid tokens: the facts that they state, and the header from which they are read.
 
 use super::*;
 
@@ -19,7 +19,7 @@ async fn a_good_token_of_every_kind_of_key_makes_a_caller() {
         assert_eq!(caller.roles(), ["Doctor"]);
         assert_eq!(caller.tenant(), "");
         assert_eq!(caller.token_id(), "t-1");
-        // `exp` and the leeway.
+        // The value of `exp` plus the leeway.
         assert_eq!(caller.expires_at().as_seconds(), NOW + 610);
     }
 }

@@ -1,4 +1,4 @@
-//! The second half: the code that the person brought back becomes tokens.
+//! The second half of the authorization code flow: exchanges the code that the person brought back for tokens.
 
 use wardgate_domain::Timestamp;
 
@@ -8,20 +8,21 @@ use super::tokens::Tokens;
 use super::{ConnectError, UserGrants};
 use crate::auth::code::{CodeRequest, check_issuer};
 
-/// What the person came back with.
+/// The response with which a person returned from the authorization server.
 pub struct GrantCallback<'a> {
-    /// Whose browser it was.
+    /// The person whose browser returned.
     pub person: &'a Person,
-    /// As [`StartedGrant`](super::Started) had it.
+    /// The sealed state of [`StartedGrant`](super::StartedGrant).
     pub pending: Vec<u8>,
-    /// What the server gave them.
+    /// The authorization code.
     pub code: &'a str,
-    /// Who sent them back, where that was said.
+    /// The issuer in the response, if there is one.
     pub issuer: Option<&'a str>,
 }
 
 impl UserGrants {
-    /// Keeps the tokens. The code is good once, so whoever calls sees to it that this is done once.
+    /// Exchanges the code for tokens and stores them. The caller must call this only once for each code, because a code
+    /// is valid once.
     pub async fn finish(&self, back: GrantCallback<'_>) -> Result<(), ConnectError> {
         let key = self.key(back.person);
         let pending = self.store.unseal(&key.about(PENDING), back.pending);
@@ -57,12 +58,12 @@ impl UserGrants {
         Ok(self.store.connect(&key, &tokens.to_bytes()).await?)
     }
 
-    /// The server may have forgotten a client that it registered itself, or be another by now. All persons share that
-    /// client, so what only one of them brought back is no reason.
+    /// Forgets the registered client, because the server may not know it any more, or may have been replaced. The
+    /// client in the store is shared by all persons, so it is only forgotten after the server rejected it.
     async fn forget(&self, pending: &PendingGrant) {
         if let Some(issuer) = &pending.at.issuer {
             let about = self.registration(issuer, &pending.redirect_uri);
-            // Otherwise it is looked at again next time.
+            // If this fails, the client is rejected and forgotten again the next time.
             let _ = self.store.unregister_client(&about).await;
         }
         self.forget_facts().await;

@@ -1,44 +1,44 @@
-//! Where grants are kept, so that every replica has them and a restart loses none.
+//! The interface of the store of grants, which makes grants available to every replica and after a restart.
 //!
 //! ```text
-//!   connect ─▶ version n ─ claim_refresh ─▶ one replica alone asks ─┬─ replace ─▶ version n + 1
+//!   connect ─▶ version n ─ claim_refresh ─▶ one replica refreshes ──┬─ replace ─▶ version n + 1
 //!                 ▲                                                 ├─ release: still version n
-//!                 └──────────── everybody else waits ◀──────────────┴─ disconnected: gone
+//!                 └──────────── all others wait ◀───────────────────┴─ disconnected: removed
 //! ```
 
 use futures::future::BoxFuture;
 use wardgate_domain::{About, Digest, Timestamp};
 
-/// A person, whatever their rights are at the moment.
+/// A person, independent of the person's current rights.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Person {
-    /// Of the caller.
+    /// The tenant of the caller.
     pub tenant: String,
-    /// Of the caller's token.
+    /// The issuer of the caller's token.
     pub issuer: String,
-    /// Whom that issuer means.
+    /// The subject at that issuer.
     pub subject: String,
 }
 
 impl Person {
-    /// Tells persons apart.
+    /// Returns a digest that identifies the person.
     pub fn digest(&self) -> Digest {
         wardgate_domain::person(&self.tenant, &self.issuer, &self.subject)
     }
 }
 
-/// Whose tokens they are, and for which service: another service of the same name never gets them.
+/// The person and the service to which tokens belong. Another service with the same source name never gets them.
 pub struct ConnectionKey<'a> {
-    /// Who granted them.
+    /// The person who granted the tokens.
     pub person: &'a Person,
-    /// Name of the source.
+    /// The name of the source.
     pub source: &'a str,
-    /// Its URL.
+    /// The URL of the service.
     pub service: &'a str,
 }
 
 impl ConnectionKey<'_> {
-    /// Tells the connections of persons with sources apart.
+    /// Returns a digest that identifies the connection of a person to a source.
     pub fn id(&self) -> Digest {
         About::new("connection")
             .and(self.person.digest().as_bytes())
@@ -46,7 +46,7 @@ impl ConnectionKey<'_> {
             .digest()
     }
 
-    /// `what` tells kinds of sealed texts from one another.
+    /// Returns the context under which texts of the kind `what` are sealed.
     pub fn about(&self, what: &'static str) -> About {
         About::new(what)
             .and(self.person.digest().as_bytes())
@@ -55,34 +55,34 @@ impl ConnectionKey<'_> {
     }
 }
 
-/// Tokens as they are stored, opened.
+/// Tokens from the store, decrypted.
 pub struct StoredTokens {
-    /// What was stored.
+    /// The stored bytes.
     pub plain: Vec<u8>,
-    /// One more each time they are replaced.
+    /// The version of the tokens, which increases each time they are replaced.
     pub version: i64,
 }
 
-/// The store cannot be used now, or what it holds cannot be opened; the operation may be tried again.
+/// The store is unavailable, or its content cannot be decrypted. The operation may be retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the store of grants cannot be used now")]
 pub struct StoreUnavailable;
 
-/// What an operation of the store gives.
+/// The future of an operation of the store.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreUnavailable>>;
 
-/// Keeps grants and registered clients, sealed. Every operation ends within a bounded time.
+/// A store of grants and registered clients, which are sealed. Every operation ends within a bounded time.
 pub trait GrantStore: Send + Sync {
-    /// Keeps new tokens in the place of any older ones.
+    /// Stores new tokens and replaces any older ones.
     fn connect<'a>(&'a self, key: &'a ConnectionKey<'_>, plain: &'a [u8]) -> StoreFuture<'a, ()>;
 
-    /// The tokens; none also where what is stored was for another service.
+    /// Returns the tokens, or `None` if there are none for this service.
     fn connection<'a>(
         &'a self,
         key: &'a ConnectionKey<'_>,
     ) -> StoreFuture<'a, Option<StoredTokens>>;
 
-    /// The right to refresh tokens of that version, until `until`: true for one replica alone.
+    /// Claims the right to refresh the tokens of that version until `until`. Returns `true` to one replica only.
     fn claim_refresh<'a>(
         &'a self,
         key: &'a ConnectionKey<'_>,
@@ -90,7 +90,8 @@ pub trait GrantStore: Send + Sync {
         until: Timestamp,
     ) -> StoreFuture<'a, bool>;
 
-    /// Puts refreshed tokens in the place of those of that version; false where these are gone.
+    /// Replaces the tokens of that version with refreshed ones. Returns `false` if that version does not exist any
+    /// more.
     fn replace<'a>(
         &'a self,
         key: &'a ConnectionKey<'_>,
@@ -98,16 +99,16 @@ pub trait GrantStore: Send + Sync {
         plain: &'a [u8],
     ) -> StoreFuture<'a, bool>;
 
-    /// Gives the right to refresh back, unused.
+    /// Releases a claim without a refresh.
     fn release<'a>(&'a self, key: &'a ConnectionKey<'_>, version: i64) -> StoreFuture<'a, ()>;
 
-    /// Forgets tokens of that version, which are no good any more.
+    /// Removes the tokens of that version, because they are not valid any more.
     fn end<'a>(&'a self, key: &'a ConnectionKey<'_>, version: i64) -> StoreFuture<'a, ()>;
 
-    /// The client that is registered under `about`.
+    /// Returns the client that is registered under `about`.
     fn registered_client<'a>(&'a self, about: &'a About) -> StoreFuture<'a, Option<Vec<u8>>>;
 
-    /// Keeps a client that was just registered, unless there is one by now.
+    /// Stores a newly registered client, unless one has been stored in the meantime.
     fn register_client<'a>(
         &'a self,
         about: &'a About,
@@ -115,12 +116,12 @@ pub trait GrantStore: Send + Sync {
         until: Timestamp,
     ) -> StoreFuture<'a, ()>;
 
-    /// Forgets a client that its server does not know any more.
+    /// Removes a client that its server does not know any more.
     fn unregister_client<'a>(&'a self, about: &'a About) -> StoreFuture<'a, ()>;
 
-    /// Text that only this service can read, to be brought back by somebody else.
+    /// Encrypts a text that another party keeps until it is needed again.
     fn seal(&self, about: &About, plain: &[u8]) -> Result<Vec<u8>, StoreUnavailable>;
 
-    /// What [`Self::seal`] made of a text.
+    /// Decrypts a text that was encrypted by [`Self::seal`].
     fn unseal(&self, about: &About, sealed: Vec<u8>) -> Result<Vec<u8>, StoreUnavailable>;
 }

@@ -1,13 +1,13 @@
-//! What a person granted a source to do in their name (OAuth 2.1 authorization code), kept for their calls.
+//! Per-user grants (OAuth 2.1 authorization code): what a person granted to a source, stored for the person's calls.
 //!
 //! ```text
 //!   no token ─▶ NotConnected ─▶ the person's browser ─▶ start ─▶ authorization server ─▶ finish ─▶ store
 //!   a call ── store ─▶ fresh? ─▶ `Authorization`
-//!                      └ no: refresh, by one replica at a time; refused: forgotten
+//!                      └ no: refresh, by one replica at a time; refused: removed
 //! ```
 //!
-//! Tokens are read from the store for each call, so that who is disconnected is so at once and everywhere. Then their
-//! server is told to take them back.
+//! Tokens are read from the store for each call, so that a disconnection takes effect at once and at every replica. The
+//! authorization server is then asked to revoke them.
 
 mod finish;
 mod grant_store;
@@ -39,63 +39,63 @@ pub use revoke::Grant;
 pub use start::{GrantDescription, GrantRequest, StartedGrant};
 use tokens::{HeldTokens, Tokens};
 
-/// How long one replica alone may refresh.
+/// Time for which one replica has the exclusive claim to refresh.
 const REFRESH: Duration = Duration::from_secs(20);
 
-/// How often another looks whether it has, and for how long.
+/// Interval between two checks whether another replica has refreshed, and maximum number of checks.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 const LOOKS: u32 = 150;
 
-/// What `auth` of type `authorization_code` says.
+/// The settings of `auth` of type `authorization_code`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CodeSettings {
-    /// Where codes become tokens.
+    /// The authorization server.
     pub server: ServerSettings,
-    /// Where the person is sent; found by discovery without it.
+    /// The authorization endpoint, or `None` if it is found by discovery.
     pub authorization_url: Option<Url>,
-    /// Without it the client is registered by itself.
+    /// The client at the server, or `None` if it is registered dynamically.
     pub client: Option<RegisteredClient>,
-    /// What the person is asked for, separated by spaces.
+    /// The requested scopes, separated by spaces.
     pub scope: Option<String>,
-    /// The service that tokens are for (RFC 8707); its URL without it.
+    /// The `resource` of token requests (RFC 8707), or `None` for the one that discovery found.
     pub resource: Option<String>,
 }
 
-/// A client that somebody registered by hand.
+/// A client that was registered manually.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegisteredClient {
-    /// By which the server knows it.
+    /// The client id.
     pub id: String,
-    /// That it is us.
+    /// How the client authenticates.
     pub proof: ClientProof,
 }
 
-/// Why a person's grant could not be begun or finished.
+/// The reason why a grant could not be started or finished.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ConnectError {
-    /// The server is not known, or did not grant it.
+    /// The authorization server was not found, or it refused the request.
     #[error(transparent)]
     Auth(#[from] AuthError),
-    /// Nothing was kept.
+    /// The store is unavailable. Nothing was stored.
     #[error("the connections cannot be read or kept now; try again later")]
     Store,
-    /// OAuth 2.1 §7.5.2 wants it.
+    /// The server does not support PKCE, which OAuth 2.1 §7.5.2 requires.
     #[error("the authorization server does not support PKCE with S256, so it is not used")]
     NoPkce,
-    /// There is none, and no way to get one.
+    /// No client is configured and the server does not register clients.
     #[error(
         "the authorization server registers no client by itself; add `client_id` to `auth` of the source"
     )]
     NoClient,
-    /// It took too long, or is none of ours.
+    /// The pending grant has expired or was not started here.
     #[error("what was begun is no longer open; begin again")]
     Lapsed,
-    /// RFC 9207 §2.4.
+    /// The response came from another issuer (RFC 9207 §2.4).
     #[error("the answer came from another authorization server than the one that was asked")]
     OtherIssuer,
 }
 
-/// The grants by which users let one source act in their name.
+/// The grants by which users let one source act on their behalf.
 pub struct UserGrants {
     source: String,
     service: Url,
@@ -103,12 +103,12 @@ pub struct UserGrants {
     limits: EgressSettings,
     store: Arc<dyn GrantStore>,
     ambient: Ambient,
-    /// With the time until which they are believed.
+    /// The resolved authorization server and the end of its cache entry.
     facts: Mutex<Option<(Arc<AuthorizationServer>, Timestamp)>>,
 }
 
 impl UserGrants {
-    /// `limits` are those of the source.
+    /// Opens the grants of a source. `limits` are the network limits of the source.
     pub fn open(
         source: &str,
         service: &Url,
@@ -128,7 +128,7 @@ impl UserGrants {
         }
     }
 
-    /// Another one than `rejected`.
+    /// Returns the caller's `Authorization` header, which differs from `rejected`.
     pub async fn authorization(
         self: &Arc<Self>,
         caller: Option<OnBehalf<'_>>,
@@ -138,7 +138,8 @@ impl UserGrants {
         self.of_person(person, rejected).await.map(Some)
     }
 
-    /// Only the person can widen what they granted; what they were asked for before, another time would not give.
+    /// Fails with [`AuthError::NotConnected`], because only the person can widen a grant. Returns `false` if the person
+    /// has already been asked for all these scopes, because asking again would not help.
     pub(super) async fn step_up(
         &self,
         caller: Option<OnBehalf<'_>>,
@@ -181,7 +182,7 @@ impl UserGrants {
             let claimed = self.store.claim_refresh(&key, kept.version, until).await;
             if claimed.map_err(|_| AuthError::NoStore)? {
                 let refreshing = Arc::clone(self);
-                // Its own task: what the server gave to a caller who hangs up meanwhile is not lost.
+                // A separate task, so that tokens from the server are not lost if the caller disconnects.
                 let refreshed =
                     tokio::spawn(async move { refreshing.refresh(&person, kept).await });
                 return refreshed.await.unwrap_or(Err(AuthError::NoStore));
@@ -191,15 +192,15 @@ impl UserGrants {
         Err(AuthError::NoStore)
     }
 
-    /// Whether the service, which takes these no longer, trusts another server by now. What cannot be found out is as it
-    /// was.
+    /// Returns whether the service, which rejected these tokens, has moved to another authorization server. If
+    /// discovery fails, it has not.
     async fn has_moved(&self, tokens: &Tokens) -> bool {
         self.forget_facts().await;
         let facts = self.facts().await;
         facts.is_ok_and(|facts| facts.issuer != tokens.at.issuer)
     }
 
-    /// Asks for new tokens, which the server may give once only.
+    /// Refreshes the tokens. The server may accept the refresh token only once.
     async fn refresh(&self, person: &Person, kept: HeldTokens) -> Result<HeaderValue, AuthError> {
         let key = self.key(person);
         let refreshed = match self.endpoint_of(&kept.tokens) {
@@ -214,7 +215,7 @@ impl UserGrants {
                     .replace(&key, kept.version, &tokens.to_bytes())
                     .await;
                 match replaced {
-                    // Who was disconnected meanwhile stays so, also at the server.
+                    // The person disconnected in the meantime, so the new tokens are revoked at the server.
                     Ok(false) => {
                         self.revoke(Grant::of(tokens)).await;
                         Err(AuthError::NotConnected { scope: None })
@@ -228,20 +229,21 @@ impl UserGrants {
                     source = self.source,
                     "an authorization server takes a person's grant no longer; it is forgotten"
                 );
-                // It is no good, whether or not it can be forgotten now.
+                // The grant is invalid, whether or not it can be removed now.
                 let _ = self.store.end(&key, kept.version).await;
                 Err(AuthError::NotConnected { scope: None })
             }
             Err(error) => {
-                // Otherwise the next waits for the end of the claim.
+                // Without the release, the next refresh has to wait for the end of the claim.
                 let _ = self.store.release(&key, kept.version).await;
                 Err(error)
             }
         }
     }
 
-    /// Whether the server will never take a grant again that it refused so. A client that was registered by
-    /// hand can be mended, one that it registered itself it may have forgotten.
+    /// Returns whether the error means that the server will never accept this grant again. An error about the client
+    /// counts only if the client was registered dynamically, because the server may have forgotten it; a manually
+    /// registered client can be corrected.
     fn is_over(&self, error: &AuthError) -> bool {
         let is_of_grant = matches!(
             error,
@@ -263,7 +265,7 @@ impl UserGrants {
                 version: stored.version,
             })
         });
-        // A grant of another client is none of ours.
+        // A grant of another client cannot be used.
         Ok(kept.filter(|kept| match &self.settings.client {
             Some(client) => kept.tokens.client_id == client.id,
             None => true,
@@ -283,7 +285,7 @@ impl UserGrants {
     }
 }
 
-/// Nobody in particular has granted nothing.
+/// Returns the person of the caller. A request without a caller has no grant.
 fn person(caller: Option<OnBehalf<'_>>) -> Result<Person, AuthError> {
     let caller = caller.ok_or(AuthError::NotConnected { scope: None })?;
     Ok(Person {

@@ -1,5 +1,5 @@
-//! What we are to an authorization server: registered by hand, described by a document of ours (CIMD), or registered
-//! by itself (RFC 7591), in this order.
+//! The client at an authorization server: registered manually, described by a metadata document of the gateway (CIMD),
+//! or registered dynamically (RFC 7591), in this order of preference.
 
 use std::time::Duration;
 
@@ -17,26 +17,26 @@ use crate::auth::AuthError;
 use crate::auth::code::AuthorizationServer;
 use crate::{Egress, EgressRequest};
 
-/// How long a client is used that a server registered for good.
+/// Maximum time for which a dynamically registered client is used.
 const KEPT: Duration = Duration::from_hours(30 * 24);
 
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
-/// A client as its server knows it. A configured one has its proof in the settings.
+/// A client and its secret. The authentication of a configured client is in the settings.
 #[derive(Serialize, Deserialize)]
 pub(super) struct ClientIdentity {
     pub(super) id: String,
     pub(super) secret: Option<String>,
 }
 
-/// What a server says when it registered a client.
+/// The response to a client registration.
 #[derive(Deserialize)]
 struct RegistrationResponse {
     #[serde(rename = "client_id")]
     id: String,
     #[serde(rename = "client_secret")]
     secret: Option<String>,
-    /// Seconds since 1970; 0 for never.
+    /// The expiry of the secret in seconds since 1970, or 0 if it does not expire.
     #[serde(default, rename = "client_secret_expires_at")]
     expires_at: i64,
 }
@@ -79,11 +79,11 @@ impl UserGrants {
         };
         let plain = serde_json::to_vec(&client).map_err(|_| ConnectError::Store)?;
         self.store.register_client(&about, &plain, until).await?;
-        // Another replica may have been first.
+        // Another replica may have registered a client first.
         Ok(self.registered(&about).await?.unwrap_or(client))
     }
 
-    /// What a registered client is for.
+    /// Returns the context under which a registered client is stored.
     pub(super) fn registration(&self, issuer: &str, redirect_uri: &str) -> About {
         About::new("registered client")
             .and(self.source.as_bytes())
@@ -106,7 +106,7 @@ impl UserGrants {
             let methods = facts.methods.as_ref();
             methods.is_some_and(|methods| methods.iter().any(|offered| offered == method))
         };
-        // Without a word of the server's a public client is what MCP servers expect.
+        // If the metadata does not list methods, a public client is what MCP servers expect.
         let method = ["none", "client_secret_basic", "client_secret_post"]
             .into_iter()
             .find(|method| offers(method))

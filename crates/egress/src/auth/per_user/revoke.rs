@@ -1,7 +1,7 @@
-//! The end of a grant: the authorization server is told to take back what it gave (RFC 7009).
+//! The end of a grant: revokes the tokens at the authorization server (RFC 7009).
 //!
-//! The tokens are forgotten here first, whatever comes of it. A server that names no endpoint for it keeps what it gave
-//! until that expires.
+//! The tokens are removed from the store beforehand, so a failure does not keep them usable here. If the server has no
+//! revocation endpoint, the tokens remain valid there until they expire.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use super::tokens::Tokens;
 use crate::auth::AuthError;
 use crate::auth::discovery::MetadataDiscovery;
 
-/// How long a server may take.
+/// Maximum time of a revocation.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// What one person granted a source, to be taken back.
+/// The grant of one person to a source, to be revoked.
 pub struct Grant(Tokens);
 
-/// Why it is not.
+/// The reason why a grant was not revoked.
 #[derive(Debug, thiserror::Error)]
 enum RevocationError {
     #[error("the authorization server names no endpoint for that (`revocation_endpoint`)")]
@@ -38,13 +38,13 @@ impl Grant {
 }
 
 impl UserGrants {
-    /// What the person granted; none where they did not, or it cannot be read.
+    /// Returns the person's grant, or `None` if there is none or it cannot be read.
     pub async fn grant(&self, person: &Person) -> Option<Grant> {
         let kept = self.kept(person).await.ok().flatten();
         kept.map(|kept| Grant(kept.tokens))
     }
 
-    /// Tells the server that gave it. A failure is told the operator, who can do it there by hand.
+    /// Revokes the grant at its server. A failure is logged, so that the operator can revoke the grant manually.
     pub async fn revoke(&self, grant: Grant) {
         let revoked = timeout(LIMIT, self.take_back(&grant.0)).await;
         if let Err(error) = revoked.unwrap_or(Err(RevocationError::Late)) {
@@ -69,11 +69,11 @@ impl UserGrants {
             let form = [("token", &**token), ("token_type_hint", "refresh_token")];
             endpoint.tell(&form).await?;
         }
-        // Not every server ends it with the other.
+        // Not every server revokes the access token together with the refresh token.
         let token = &*tokens.access_token;
         let form = [("token", token), ("token_type_hint", "access_token")];
         match endpoint.tell(&form).await {
-            // Nor has every one a way to end it before its time: RFC 7009 §2.2.1.
+            // Not every server can revoke access tokens: RFC 7009 §2.2.1.
             Err(AuthError::Refused { status: 400, .. }) if tokens.refresh_token.is_some() => Ok(()),
             told => Ok(told.map(drop)?),
         }

@@ -1,4 +1,4 @@
-//! The first half: where the person is sent, and what must be known when they come back.
+//! The first half of the authorization code flow: sends the person to the authorization server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,35 +15,35 @@ use crate::auth::code::{AuthorizationServer, CodeRequest};
 use crate::auth::discovery::{MetadataDiscovery, canonical};
 use crate::auth::server::union;
 
-/// How long a person may take.
+/// Maximum time between the start and the end of a grant.
 const OPEN_FOR: Duration = Duration::from_mins(10);
 
-/// How long a replica believes what it found out.
+/// Time for which a replica caches the result of discovery.
 const BELIEVED: Duration = Duration::from_mins(1);
 
-/// The scope of a token that outlives the person's visit (`OpenID` Connect Core §11).
+/// The scope of a token that outlives the person's session (`OpenID` Connect Core §11).
 const OFFLINE: &str = "offline_access";
 
-/// What a person is told before they agree.
+/// The description of a grant that is shown to the person beforehand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GrantDescription {
-    /// Host of the service.
+    /// The host of the service.
     pub service: String,
-    /// Host of the server that asks them.
+    /// The host of the authorization server.
     pub server: String,
-    /// What they are asked for, separated by spaces.
+    /// The requested scopes, separated by spaces.
     pub scope: Option<String>,
 }
 
-/// Where the person goes, and what is brought back with the code.
+/// The URL for the browser and the state of the pending grant.
 pub struct StartedGrant {
-    /// Where the browser goes.
+    /// The URL to which the browser is sent.
     pub authorization_url: Url,
-    /// Sealed; brought back with the code.
+    /// The sealed state, which must be returned with the code.
     pub pending: Vec<u8>,
 }
 
-/// What must be known when the person comes back; it is sealed for them and this source.
+/// The state that must be known when the person returns. It is sealed for the person and this source.
 #[derive(Serialize, Deserialize)]
 pub(super) struct PendingGrant {
     pub(super) verifier: String,
@@ -56,25 +56,25 @@ pub(super) struct PendingGrant {
     pub(super) until_micros: i64,
 }
 
-/// How [`PendingGrant`] is sealed.
+/// The context under which a [`PendingGrant`] is sealed.
 pub(super) const PENDING: &str = "connection pending";
 
-/// The request of a person for a grant.
+/// A person's request for a grant.
 pub struct GrantRequest<'a> {
-    /// Whose browser it is.
+    /// The person whose browser is sent to the server.
     pub person: &'a Person,
-    /// Where the person comes back to.
+    /// The redirect URI to which the browser returns.
     pub redirect_uri: &'a str,
-    /// Comes back with the code.
+    /// The `state` parameter, which is returned with the code.
     pub state: &'a str,
-    /// Where we describe ourselves, if that can be read from everywhere.
+    /// The URL of the client's metadata document, if it is publicly reachable.
     pub client_metadata_url: Option<&'a str>,
-    /// Scopes besides those that are always asked for.
+    /// Scopes in addition to those that are always requested.
     pub scope: Option<&'a str>,
 }
 
 impl UserGrants {
-    /// What the person is asked for, and where.
+    /// Describes the grant: the server and the requested scopes.
     pub async fn describe(
         &self,
         person: &Person,
@@ -89,7 +89,7 @@ impl UserGrants {
         })
     }
 
-    /// Where to send the person's browser.
+    /// Starts a grant and returns the URL to which the person's browser is sent.
     pub async fn start(&self, request: GrantRequest<'_>) -> Result<StartedGrant, ConnectError> {
         let facts = self.facts().await?;
         let client = self.client(&facts, &request).await?;
@@ -103,7 +103,7 @@ impl UserGrants {
         let is_offline = scopes.split_ascii_whitespace().any(|it| it == OFFLINE);
         let further = [
             ("scope", scope.as_deref()),
-            // Servers leave out the refresh token otherwise.
+            // Without this prompt, some servers omit the refresh token.
             ("prompt", is_offline.then_some("consent")),
             ("resource", facts.resource.as_deref()),
         ];
@@ -134,7 +134,7 @@ impl UserGrants {
         })
     }
 
-    /// What the person is asked for: never less than they granted before.
+    /// Returns the scopes to request, which include those that the person granted before.
     async fn scope(
         &self,
         facts: &AuthorizationServer,
@@ -147,7 +147,8 @@ impl UserGrants {
         Ok(union(needed.as_deref(), held.as_deref()))
     }
 
-    /// What was found out is believed for a while, or until something fails: the service may trust another server then.
+    /// Returns the authorization server. The result of discovery is cached for [`BELIEVED`], or until something fails,
+    /// because the service may then use another server.
     pub(super) async fn facts(&self) -> Result<Arc<AuthorizationServer>, ConnectError> {
         let mut known = self.facts.lock().await;
         if let Some((facts, until)) = &*known
@@ -164,7 +165,7 @@ impl UserGrants {
         self.facts.lock().await.take();
     }
 
-    /// What is configured wins.
+    /// Resolves the authorization server. Configured values take precedence over discovery.
     async fn look(&self) -> Result<AuthorizationServer, ConnectError> {
         let settings = &self.settings;
         if let Some(url) = settings.authorization_url.clone()
@@ -190,7 +191,8 @@ impl UserGrants {
             None => (canonical(&self.service), None),
         };
         let resource = settings.resource.clone().unwrap_or(resource);
-        // A server that has a scope for refresh tokens gives none without it; by itself it would be all that is asked for.
+        // A server that supports `offline_access` issues refresh tokens only with this scope. It is not added if no
+        // other scope is known, because it would then be the only scope of the request.
         let has_offline = metadata.scopes_supported.iter().any(|it| it == OFFLINE);
         let scope = match scope {
             Some(scope) if has_offline => union(Some(&scope), Some(OFFLINE)),

@@ -1,4 +1,4 @@
-//! The tokens of one grant, with what is needed to refresh them. They never show.
+//! The tokens of one grant and what is needed to refresh them. The types do not implement `Debug`.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::auth::client::ClientProof;
 use crate::auth::grant::{EndpointLocation, TokenEndpoint, TokenResponse};
 use crate::auth::{AuthError, Secret, bearer};
 
-/// The longest time before its expiry at which a token is given up.
+/// Maximum time before its expiry from which on a token is not used any more.
 const LONGEST_MARGIN: Duration = Duration::from_secs(30);
 
-/// Tokens and the version of the store they are.
+/// Tokens and their version in the store.
 pub(super) struct HeldTokens {
     pub(super) tokens: Tokens,
     pub(super) version: i64,
@@ -30,22 +30,22 @@ pub(super) struct Tokens {
     pub(super) refresh_token: Option<String>,
     pub(super) use_until_micros: i64,
     pub(super) resource: Option<String>,
-    /// What the person was asked for.
+    /// The scopes that were requested from the person.
     pub(super) scope: Option<String>,
 }
 
-/// The server that gave them, and what the client is to it besides its name.
+/// The server that issued the tokens, and its registration of the client.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Registration {
     pub(super) issuer: Option<String>,
     pub(super) token_url: String,
     pub(super) methods: Option<Vec<String>>,
-    /// Of a client that was registered by itself.
+    /// The secret of a dynamically registered client.
     pub(super) secret: Option<String>,
 }
 
 impl Tokens {
-    /// Of an answer to a request that was made at `asked_at`.
+    /// Creates the tokens from the response to a request that was sent at `asked_at`.
     pub(super) fn new(
         granted: TokenResponse,
         at: Registration,
@@ -65,7 +65,7 @@ impl Tokens {
             resource,
             scope,
         };
-        // What cannot be sent is not kept.
+        // Tokens that cannot be sent in a header are not stored.
         tokens.authorization()?;
         Ok(tokens)
     }
@@ -74,7 +74,7 @@ impl Tokens {
         serde_json::from_slice(bytes).ok()
     }
 
-    /// Only members with texts as keys, so there is always a JSON form.
+    /// Serializes the tokens. This cannot fail, because all keys are strings.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()
     }
@@ -87,7 +87,7 @@ impl Tokens {
         now < Timestamp::from_micros(self.use_until_micros)
     }
 
-    /// The next tokens; a server that gives no new refresh token has the old one used again.
+    /// Requests new tokens. If the server returns no new refresh token, the old one remains in use.
     pub(super) async fn refresh(
         &self,
         endpoint: &TokenEndpoint,
@@ -116,7 +116,7 @@ impl Tokens {
 }
 
 impl UserGrants {
-    /// Where the tokens came from.
+    /// Returns the endpoint that issued the tokens.
     pub(super) fn endpoint_of(&self, tokens: &Tokens) -> Result<TokenEndpoint, AuthError> {
         self.endpoint(&tokens.at, &tokens.client_id)
     }
@@ -130,7 +130,7 @@ impl UserGrants {
         self.endpoint_at(&url, at, client_id)
     }
 
-    /// Another endpoint of the same server, as the same client.
+    /// Returns another endpoint of the same server, for the same client.
     pub(super) fn endpoint_at(
         &self,
         url: &Url,

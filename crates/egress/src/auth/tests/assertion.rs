@@ -1,4 +1,4 @@
-//! `private_key_jwt`, verified as an authorization server verifies it.
+//! Tests of `private_key_jwt`, with the verification of an authorization server.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ fn keyed(world: &World, pair: &TestKey, audience: Option<&str>) -> OAuthClient {
     }
 }
 
-/// The claims of the assertion in `form`, once signature, algorithm, times and audience are right.
+/// Returns the claims of the assertion in `form` after its signature, algorithm, times and audience were verified.
 fn verified(
     form: &BTreeMap<String, String>,
     algorithm: Algorithm,
@@ -35,7 +35,7 @@ fn verified(
     let mut rules = Validation::new(algorithm);
     rules.set_audience(&[audience]);
     rules.set_issuer(&["runner"]);
-    // The clock is the test's.
+    // The test has its own clock.
     rules.validate_exp = false;
     let assertion = &form["client_assertion"];
     let token = jsonwebtoken::decode::<Value>(assertion, &key.unwrap(), &rules).unwrap();
@@ -59,7 +59,7 @@ async fn a_client_with_a_key_signs_a_short_assertion_for_the_token_endpoint() {
         world.call(&client, None).await.unwrap();
         let asked = world.asked.lock().unwrap();
         let form = &asked[0].form;
-        // No secret beside it, and no other authentication: RFC 6749 §2.3.
+        // There is neither a secret nor another authentication: RFC 6749 §2.3.
         assert_eq!(asked[0].authorization, "");
         assert!(!form.contains_key("client_secret"));
         assert_eq!(form["client_id"], "runner");

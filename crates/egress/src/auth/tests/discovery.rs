@@ -1,4 +1,4 @@
-//! An MCP server, its authorization server and their metadata, on one port, and what each is asked.
+//! Tests of discovery with an MCP server, its authorization server and their metadata on one port.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::*;
 
-/// Serves what a test put at each path, and tells what it was asked for, in order.
+/// A server that serves the pages of a test and records the requests in order.
 pub(super) struct Site {
     pub(super) address: SocketAddr,
     pages: Mutex<BTreeMap<String, Page>>,
@@ -52,7 +52,7 @@ impl Site {
         });
         let page = self.pages.lock().unwrap().get(&path).cloned();
         let (status, headers, body) = page.unwrap_or((404, Vec::new(), Value::Null));
-        // The service takes the one token its authorization server gives.
+        // The service accepts only the token that its authorization server issues.
         let is_welcome = authorization_of(&head.headers) == "Bearer granted";
         let status = if status == 401 && is_welcome {
             200
@@ -88,7 +88,7 @@ impl Site {
         self.asked().into_iter().map(|asked| asked.path).collect()
     }
 
-    /// A server at `/a/mcp` that wants a token of the issuer `/as`.
+    /// Adds a service at `/a/mcp` that requires a token of the issuer `/as`.
     fn with_server(&self) {
         let header = ("WWW-Authenticate", "Bearer".to_owned());
         self.put("/a/mcp", (401, vec![header], Value::Null));
@@ -366,7 +366,7 @@ async fn a_service_that_needs_more_scope_gets_it_once_and_never_beyond_what_is_c
             scope: configured.clone(),
             ..unknown()
         };
-        // The server is never content, and asked no third time.
+        // The service rejects every token, and there is no third request.
         assert_eq!(site.call(auth).await.unwrap(), 403);
         let asked: Vec<_> = site.asked().into_iter().collect();
         let scopes: Vec<_> = asked

@@ -1,4 +1,4 @@
-//! ID-JAG: what the identity provider and the service's authorization server are each asked.
+//! Tests of the requests to the identity provider and to the service's authorization server (ID-JAG).
 
 use super::discovery::Site;
 use super::*;
@@ -114,7 +114,7 @@ async fn the_provider_grants_for_one_service_and_its_server_gives_the_token() {
             ("resource", &resource),
         ])
     );
-    // Each server sees its own client.
+    // Each server has a client of its own.
     assert_ne!(
         authorization_of(&asked[0].headers),
         authorization_of(&asked[1].headers)

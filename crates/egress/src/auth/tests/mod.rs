@@ -1,4 +1,4 @@
-//! Credentials against a small token endpoint and a service that looks at them.
+//! Tests of credentials with a small token endpoint and a service that checks them.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -28,22 +28,22 @@ mod step_up;
 
 const START: i64 = 1_800_000_000;
 
-/// What the token endpoint got.
+/// A request that the token endpoint received.
 struct TokenRequest {
     authorization: String,
     form: BTreeMap<String, String>,
 }
 
-/// Answers for both roles, and what both were asked.
+/// The configured responses of the token endpoint and the service, and the requests they received.
 struct World {
     clock: TestClock,
     address: SocketAddr,
     /// Status and body of the token endpoint; `{n}` in a text is the number of the request.
     answer: Mutex<(StatusCode, Value)>,
     asked: Mutex<Vec<TokenRequest>>,
-    /// `Authorization` headers the service saw.
+    /// The `Authorization` headers that the service received.
     seen: Mutex<Vec<String>>,
-    /// How many requests the service still answers with 401.
+    /// The number of requests that the service still rejects with 401.
     rejections: AtomicUsize,
 }
 
@@ -209,7 +209,7 @@ async fn fixed_credentials_are_sent_as_they_are() {
     ] {
         world.rejections.store(1, Ordering::SeqCst);
         let status = world.call(&world.client(auth), None).await.unwrap();
-        // Another try with the same credentials would end no better.
+        // A retry with the same credentials would fail as well.
         assert_eq!(status, StatusCode::UNAUTHORIZED);
         assert_eq!(world.seen(), [header]);
     }
@@ -282,7 +282,7 @@ async fn a_token_is_kept_until_shortly_before_it_expires() {
     let world = World::start().await;
     let client = world.client(AuthSettings::ClientCredentials(world.oauth()));
     world.call(&client, None).await.unwrap();
-    // 600 s less the longest margin of 30 s.
+    // 600 s minus the maximum margin of 30 s.
     world.pass(569);
     world.call(&client, None).await.unwrap();
     assert_eq!(world.asked(), 1);

@@ -1,11 +1,11 @@
-//! Scopes that a service asks for besides.
+//! Tests of scopes that a service requires in addition.
 
 use super::discovery::Site;
 use super::*;
 
 const FORBIDDEN: &str = r#"Bearer error="insufficient_scope", scope="admin""#;
 
-/// A service at `/mcp` that wants more of everybody, and a server that knows no such scope.
+/// Creates a service at `/mcp` that requires more scopes of everybody, and a server that does not know them.
 async fn world() -> (Arc<Site>, EgressClient) {
     let site = Site::start().await;
     let challenge = ("WWW-Authenticate", FORBIDDEN.to_owned());
@@ -50,7 +50,7 @@ async fn call(site: &Site, client: &EgressClient, who: &str) -> Result<StatusCod
     Ok(response.status)
 }
 
-/// Whose tokens were asked for, with which scopes besides.
+/// Returns the subject tokens and the additional scopes of the token requests.
 fn asked(site: &Site) -> Vec<(String, Option<String>)> {
     let asked = site.asked().into_iter();
     asked
@@ -79,7 +79,7 @@ async fn what_a_service_asks_of_one_caller_is_asked_for_with_no_others_token() {
 #[tokio::test]
 async fn a_scope_that_the_server_does_not_grant_is_asked_for_no_more() {
     let (site, client) = world().await;
-    // The token that is kept makes the next request of the endpoint the wider one.
+    // The first token is cached, so the next request to the token endpoint has the additional scope.
     site.json("/mcp", Value::Null);
     call(&site, &client, "ann").await.unwrap();
     let challenge = ("WWW-Authenticate", FORBIDDEN.to_owned());

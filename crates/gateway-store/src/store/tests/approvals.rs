@@ -1,4 +1,4 @@
-//! Requests for approvals.
+//! Tests of requests for approvals.
 
 use super::*;
 use crate::store::{ApprovalState, NewApprovalRequest, StoredApproval};
@@ -106,7 +106,7 @@ async fn an_approval_is_used_once_however_many_replicas_try() {
         let used = used.into_iter().filter(|used| *used.as_ref().unwrap());
         assert_eq!(used.count(), 1);
         assert_eq!(two.one.find_approval(id).await.unwrap(), None);
-        // The next call of the kind is asked about anew.
+        // After the approval was used, the same call needs a new one.
         let next = request(&two, &two.one, b"call").await.unwrap();
         assert_ne!(next.id, id);
         assert_eq!(next.state, ApprovalState::Pending);
@@ -151,7 +151,7 @@ async fn one_person_has_so_many_requests_that_were_not_used() {
         }
         assert_eq!(request(&two, &two.other, b"one more").await, None);
         let first = request(&two, &two.other, &[0]).await.unwrap();
-        // To be decided about frees no place, or a caller could approve their own calls again and again.
+        // A decision frees no place, because a caller could otherwise approve their own calls again and again.
         let decided = two
             .one
             .decide_approval(first.id, Some(b"approval"), until(&two));

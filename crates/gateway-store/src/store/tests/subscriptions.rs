@@ -1,4 +1,4 @@
-//! What sessions are subscribed to.
+//! Tests of subscriptions.
 
 use super::*;
 use crate::store::SubscriptionsId;
@@ -20,7 +20,7 @@ async fn subscriptions_take_the_place_of_those_that_were_read_and_of_no_others()
         assert_eq!(write(&two.other, b"also first", None).await, None);
         let read = two.other.read_subscriptions(id()).await.unwrap();
         assert_eq!(read, Some((b"first".to_vec(), first)));
-        // The clock stands still, and may go back.
+        // The clock stands still here, and may even go back in production.
         let second = write(&two.other, b"second", Some(first)).await.unwrap();
         assert!(second > first);
         assert_eq!(write(&two.one, b"lost", Some(first)).await, None);

@@ -1,7 +1,7 @@
-//! The URIs of resources in what a source gives, as the source itself has them.
+//! Translation of resource URIs in what a source returned into the URIs of the source itself.
 //!
-//! The tool-runner gives the same to every view, so that what it keeps of results serves all; here a URI that names the
-//! source becomes again what the source said. Every other byte stays.
+//! The tool-runner writes the catalogue's URIs for every view, so that its cached results serve all views. In the view of a
+//! single server, a URI that names the source becomes again what the source wrote. All other bytes stay unchanged.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use wardgate_domain::source_uri;
 use wardgate_json::replace_parts;
 use wardgate_mcp_server::{object, text_of};
 
-/// A block of content: a link to a resource, or a resource that stands in it.
+/// A block of content: a link to a resource, or an embedded resource.
 #[derive(Default, Deserialize)]
 struct ContentBlock<'a> {
     #[serde(borrow, default)]
@@ -27,14 +27,14 @@ struct ContentResultMembers<'a> {
     messages: Vec<PromptMessageMembers<'a>>,
     #[serde(borrow, default)]
     contents: Vec<&'a RawValue>,
-    /// What lies in a directory.
+    /// The entries of a directory.
     #[serde(borrow, default)]
     resources: Vec<&'a RawValue>,
     #[serde(borrow, default)]
     skill: Option<&'a RawValue>,
 }
 
-/// A skill; in the place of its files can be a word.
+/// A skill. `resources` is usually a list of files, but may be a string.
 #[derive(Deserialize)]
 struct SkillMembers<'a> {
     #[serde(borrow)]
@@ -49,13 +49,13 @@ struct PromptMessageMembers<'a> {
     content: Option<&'a RawValue>,
 }
 
-/// In blocks of content, a JSON array.
+/// Translates the URIs in blocks of content, a JSON array.
 pub(super) fn in_content<'t>(source: &str, blocks: &'t str) -> Cow<'t, str> {
     let each: Vec<&RawValue> = serde_json::from_str(blocks).unwrap_or_default();
     own(source, blocks, each.into_iter().filter_map(uri_of_block))
 }
 
-/// In the result of a prompt or resource.
+/// Translates the URIs in the result of a prompt or resource.
 pub(super) fn in_result<'t>(source: &str, result: &'t str) -> Cow<'t, str> {
     let Some(given) = object::<ContentResultMembers<'_>>(result) else {
         return result.into();
@@ -74,7 +74,7 @@ pub(super) fn in_result<'t>(source: &str, result: &'t str) -> Cow<'t, str> {
     )
 }
 
-/// In a skill.
+/// Translates the URIs in a skill.
 pub(super) fn in_skill<'t>(source: &str, entry: &'t str) -> Cow<'t, str> {
     own(source, entry, uris_of_skill(entry).into_iter())
 }
@@ -89,13 +89,13 @@ fn uris_of_skill(entry: &str) -> Vec<&RawValue> {
     [uri].into_iter().chain(of_files).collect()
 }
 
-/// In the definition of a tool.
+/// Translates the URIs in the definition of a tool.
 pub(super) fn in_definition<'t>(source: &str, definition: &'t str) -> Cow<'t, str> {
     let pages = source_uri::app_pages(definition);
     own(source, definition, pages.into_iter())
 }
 
-/// Where a block names a resource. What is redacted has no link any more.
+/// Returns the URI of a block that names a resource. A redacted block has none.
 fn uri_of_block(block: &RawValue) -> Option<&RawValue> {
     let block: ContentBlock<'_> = object(block.get())?;
     let of_resource = block
@@ -104,12 +104,12 @@ fn uri_of_block(block: &RawValue) -> Option<&RawValue> {
     of_resource.or(block.uri)
 }
 
-/// `text` with those of its `uris` that name `source` as the source has them.
+/// Returns `text` in which those of its `uris` that name `source` are replaced by the source's own URIs.
 fn own<'t>(source: &str, text: &'t str, uris: impl Iterator<Item = &'t RawValue>) -> Cow<'t, str> {
     let edits = uris.filter_map(|raw| {
         let shown = text_of(raw)?;
         let (of, own) = source_uri::inward(&shown)?;
-        // What names a source only by chance was not made so.
+        // A URI that only looks like one of the catalogue's was written by the source itself.
         let is_made = of == source && source_uri::outward(source, &own)? == *shown;
         is_made.then(|| (raw.get(), serde_json::json!(own).to_string()))
     });

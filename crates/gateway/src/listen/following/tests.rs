@@ -11,7 +11,7 @@ fn ada() -> Digest {
     Digest::of(b"ada")
 }
 
-/// A stream of Ada's that chose `a` and `b`.
+/// Creates the feed of a stream of Ada's that chose the conversations `a` and `b`.
 fn following(inboxes: &UpdateInboxes, list: bool) -> ConversationFeed {
     let chosen = ["a", "b"].map(|name| (id(name), format!("uri of {name}")));
     ConversationFeed::chosen(inboxes.open(ada()), list, chosen.to_vec())
@@ -36,7 +36,7 @@ fn words(list: bool, names: &[&str]) -> ResourceUpdates {
     }
 }
 
-/// Whether it says nothing for an hour.
+/// Returns whether the feed has no updates for an hour.
 async fn is_silent(following: &mut ConversationFeed) -> bool {
     let hour = Duration::from_hours(1);
     tokio::time::timeout(hour, following.next()).await.is_err()
@@ -74,7 +74,7 @@ async fn the_first_word_comes_at_once_and_the_next_no_sooner_than_a_second_later
     for _ in 0..5 {
         said(&inboxes, "a");
     }
-    // Whoever waits is disturbed, and nothing is lost.
+    // The waiting future is dropped, and no update is lost.
     let early = tokio::time::timeout(Duration::from_millis(900), following.next());
     assert!(early.await.is_err());
     said(&inboxes, "b");

@@ -1,13 +1,13 @@
-//! The changes of resources of sources that one stream is sent.
+//! The changes of sources' resources that one stream receives.
 //!
 //! ```text
-//!   chosen:      named when the stream was opened ───────┐               ┌─ source: decide ─▶ watch ─▶ decide anew …
-//!   subscribed:  by requests of their own, kept for the ─┴▶ Sources ─────┼─ source
+//!   chosen:      URIs that the client named ─────────────┐               ┌─ source: decide ─▶ watch ─▶ decide again …
+//!   subscribed:  by separate requests, stored for the   ─┴▶ Sources ─────┼─ source
 //!                session in the gateway's store                          └─ source ─▶ ChangedUris ─▶ the stream
 //! ```
 //!
-//! Nothing is watched but under permits to read it, and these last for seconds: whoever may no longer read a resource
-//! hears no more of it.
+//! Resources are watched only under permits to read them, which last for seconds: a caller who may no longer read a resource is
+//! not notified of its changes any longer.
 
 mod source;
 mod sources;
@@ -34,14 +34,14 @@ use crate::scopes::TokenAccess;
 use self::source::watches;
 pub(crate) use self::subscribed::{ResourceSubscriptions, Subscriber, subscribe, unsubscribe};
 
-/// By which clients before 2026-07-28 choose what they hear of.
+/// The method by which clients before 2026-07-28 choose the resources whose changes they receive.
 pub(crate) const SUBSCRIBE: &str = "resources/subscribe";
 
-/// Watches resources of sources for the clients that listen.
+/// Watches resources of sources for the streams of clients.
 pub(crate) struct ResourceWatcher {
     discovery: Arc<Discovery>,
     runner: ToolRunnerClient,
-    /// What clients before 2026-07-28 are subscribed to.
+    /// The subscriptions of clients before 2026-07-28.
     subscriptions: Arc<ResourceSubscriptions>,
     /// Counts the changes of the catalogue and of the policy.
     changes: ChangeCounter,
@@ -72,22 +72,22 @@ impl ResourceWatcher {
     }
 }
 
-/// Who listens, and to what view of the catalogue.
+/// A client with a stream of changes, and its view of the catalogue.
 #[derive(Clone)]
 pub(crate) struct ListeningClient {
     pub(super) watcher: Arc<ResourceWatcher>,
     pub(crate) caller: Arc<Caller>,
-    /// What the token is good for.
+    /// The access that the token gives.
     pub(crate) access: TokenAccess,
-    /// By which the client chooses what it hears of.
+    /// The method by which the client chooses the resources whose changes it receives.
     pub(crate) method: &'static str,
     pub(crate) client_ip: String,
     pub(crate) view: View,
 }
 
 impl ListeningClient {
-    /// What a stream hears that follows the subscriptions of that session; nothing where there are no resources. To a
-    /// client that was away everything counts as changed.
+    /// Returns the resource changes of a stream that follows the subscriptions of `session`, or `None` if the view has no
+    /// resources. For a client that was disconnected, every resource counts as changed.
     pub(super) fn subscribed(
         self,
         session: Option<Digest>,
@@ -103,7 +103,7 @@ impl ListeningClient {
             .then(|| ResourceChanges::subscribed(self, subscriber, was_away))
     }
 
-    /// Whoever follows subscriptions on a stream of an older client's.
+    /// Creates the client of a stream that follows subscriptions, for versions before 2026-07-28.
     pub(crate) fn follower(
         watcher: &Arc<ResourceWatcher>,
         (caller, access): (&Arc<Caller>, &TokenAccess),
@@ -135,13 +135,13 @@ impl ListeningClient {
         }
     }
 
-    /// Whether the token has the scopes for it, of a resource that the policy lets the caller read.
+    /// Checks that the token has the scopes for a resource that the policy lets the caller read.
     fn apply(&self, facts: &ToolFacts) -> Result<(), RpcError> {
         self.access.check_use(self.method, facts)
     }
 }
 
-/// URIs, as the client has them, of what changed and was not told yet.
+/// The URIs, as the client uses them, of resources that changed and whose changes were not sent yet.
 #[derive(Debug, Clone, Default)]
 struct ChangedUris(Arc<watch::Sender<BTreeSet<String>>>);
 
@@ -155,7 +155,7 @@ impl ChangedUris {
     }
 }
 
-/// One stream's part.
+/// The resource changes of one stream.
 pub(crate) struct ResourceChanges {
     changed: ChangedUris,
     news: watch::Receiver<BTreeSet<String>>,
@@ -164,7 +164,7 @@ pub(crate) struct ResourceChanges {
     silent_until: Instant,
 }
 
-/// What watches for the stream.
+/// The task that watches resources for the stream.
 enum WatchTask {
     Chosen { _sources: Sources },
     Subscribed { _task: AbortOnDropHandle<()> },
@@ -177,7 +177,7 @@ impl std::fmt::Debug for ResourceChanges {
 }
 
 impl ResourceChanges {
-    /// Listens to the resources at `uris`, and says which of them it hears of.
+    /// Watches the resources at `uris`, and returns those of them that can be watched.
     pub(crate) async fn chosen(
         who: ListeningClient,
         uris: BTreeSet<String>,
@@ -185,13 +185,13 @@ impl ResourceChanges {
         let changed = ChangedUris::default();
         let mut sources = Sources::new(who, changed.clone());
         let accepted = sources.set(uris, &BTreeSet::new()).await;
-        // What was not promised is not told later either.
+        // A resource that was not accepted must not cause notifications later either.
         sources.set(accepted.clone(), &BTreeSet::new()).await;
         let watch = WatchTask::Chosen { _sources: sources };
         (Self::with_watch(changed, watch), accepted)
     }
 
-    /// Listens to what the session of `subscriber` is subscribed to, now and later.
+    /// Watches the resources that the session of `subscriber` is subscribed to, now and later.
     fn subscribed(who: ListeningClient, subscriber: Subscriber, was_away: bool) -> Self {
         let changed = ChangedUris::default();
         let task = subscribed::follow_subscriptions(who, subscriber, was_away, changed.clone());
@@ -208,9 +208,9 @@ impl ResourceChanges {
         }
     }
 
-    /// What changed, the next time that anything has. Given up before its end, nothing is lost.
+    /// Waits for changes, and returns the URIs of the changed resources. Cancel safe: no change is lost if the future is dropped.
     pub(super) async fn next(&mut self) -> Vec<String> {
-        // The sender is held here, so waiting cannot fail.
+        // `self.changed` is the sender, so waiting cannot fail.
         let _ = self.news.wait_for(|changed| !changed.is_empty()).await;
         sleep_until(self.silent_until).await;
         let mut taken = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! One source for one stream: which of its resources may be read is decided again and again, and those are watched.
+//! Watches the resources of one source for one stream. Which of them the caller may read is decided again and again.
 //!
 //! ```text
 //!   decide ─▶ permits ─▶ watch ─▶ changed, changed, … ─┐
@@ -6,8 +6,8 @@
 //!     └────────────────────────────────────────────────┘ other rights, another catalogue or selection, the end
 //! ```
 //!
-//! The next watch is open before the last one ends, so that nothing is missed in between. Where it was not, what was
-//! watched before counts as changed.
+//! The next watch is opened before the last one ends, so that no change is missed in between. If there was a gap, all resources
+//! that were watched before it count as changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::{pending, ready};
@@ -26,52 +26,52 @@ use crate::authority::{Authorization, Grant};
 use crate::content::{self, ResolvedResource};
 use crate::listen::StreamQuota;
 
-/// Watches of all streams together. A link carries only so many requests at a time.
+/// Maximum number of watches of all streams together, because a connection carries a limited number of requests at a time.
 const MOST_WATCHES: usize = 512;
 
-/// Watches of one subject.
+/// Maximum number of watches of one subject.
 const MOST_WATCHES_EACH: usize = 64;
 
-/// Resources of one source that one stream can listen to.
+/// Maximum number of resources of one source that one stream can watch.
 const MOST_RESOURCES: usize = 256;
 
-/// Decisions asked for at a time.
+/// Maximum number of decisions that are requested at once.
 const AT_ONCE: usize = 8;
 
-/// From a failure to the next attempt.
+/// Delay between a failure and the next attempt.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// From a change of rights or catalogue to the next decision: many changes take one.
+/// Delay between a change of rights or catalogue and the next decision, so that several changes cause one decision.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// From the begin of a watch to the end of the one before, whose last words may be under way.
+/// Time for which the previous watch stays open after the next one was opened, because its last changes may still be in transit.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Nothing is decided more often.
+/// Minimum delay before a decision is renewed.
 const SHORTEST: Duration = Duration::from_millis(500);
 
-/// How long nothing is decided anew where nothing may be read.
+/// Assumed lifetime of the decision if no resource may be read. It is renewed after three quarters of this time.
 const REMAINS_DENIED: Duration = Duration::from_secs(40);
 
-/// How long the tool-runner may take to say what is watched.
+/// Maximum time to wait until the tool-runner reports which resources it watches.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// The quota of watches.
+/// Creates the quota of watches.
 pub(super) fn watches() -> StreamQuota {
     StreamQuota::of_each(MOST_WATCHES, MOST_WATCHES_EACH)
 }
 
-/// The resources of a source that a stream listens to, by the URIs that the client knows.
+/// The resources of a source that a stream watches, by the URIs that the client uses.
 #[derive(Debug, Clone)]
 pub(super) struct ResourceSelection {
-    /// The number of the selection; each change of it counts one up.
+    /// The number of the selection, which increases with each change.
     pub(super) round: u64,
     pub(super) uris: BTreeSet<String>,
-    /// Of these something may have gone unheard.
+    /// The resources whose changes may have been missed.
     pub(super) late: BTreeSet<String>,
 }
 
-/// A resource that the caller may read, with the client's URI.
+/// A resource that the caller may read, with the URI that the client uses.
 struct ReadableResource {
     uri: String,
     resource: ResolvedResource,
@@ -80,14 +80,14 @@ struct ReadableResource {
 
 type ChangeStream = BoxStream<'static, Result<Vec<String>, CallError>>;
 
-/// A watch under way.
+/// An open watch.
 struct OpenWatch {
     changes: ChangeStream,
-    /// The client's URIs by the source's own.
+    /// The client's URIs, by the URIs that the source uses.
     watched: BTreeMap<String, String>,
 }
 
-/// Follows the source until nothing of it is selected. `settled` gets what is watched, after each round.
+/// Follows the source until no resource of it is selected. After each round `settled` receives the watched URIs.
 pub(super) async fn follow(
     who: ListeningClient,
     source: String,
@@ -139,7 +139,7 @@ pub(super) async fn follow(
 }
 
 impl ListeningClient {
-    /// The resources of `source` in the selection that the caller may read. With `afresh`, no cached permit is used.
+    /// Returns the selected resources of `source` that the caller may read. With `afresh`, no cached permit is used.
     async fn readable_resources(
         &self,
         source: &str,
@@ -165,7 +165,7 @@ impl ListeningClient {
         }
         let mut granted = Vec::new();
         let mut rest = found.into_iter();
-        // The first alone: if its permit is for all of the source, the others take it.
+        // The first resource is decided alone: if its permit is for the whole source, the others reuse it.
         let mut some: Vec<_> = rest.by_ref().take(1).collect();
         while !some.is_empty() {
             let decided = some.into_iter().map(async |(uri, resource)| {
@@ -199,16 +199,16 @@ struct SourceFollower {
     source: String,
     changed: ChangedUris,
     open: Option<OpenWatch>,
-    /// What was watched at any time, by the client's URIs.
+    /// The URIs that were watched at any time, as the client uses them.
     known: BTreeSet<String>,
-    /// Those of them that are not watched now.
+    /// Those of `known` that are not watched now.
     unwatched: BTreeSet<String>,
-    /// The number of the last selection that was served.
+    /// The number of the last selection that was applied.
     served: u64,
 }
 
 impl SourceFollower {
-    /// Decides what may be read, and watches that instead of what was watched. Gives when to decide again.
+    /// Decides which resources may be read, and replaces the watch by one of these. Returns the time of the next decision.
     async fn decide_and_watch(
         &mut self,
         selection: &ResourceSelection,
@@ -223,9 +223,9 @@ impl SourceFollower {
         let left = left.min().unwrap_or(REMAINS_DENIED);
         match self.watch(granted).await {
             Ok(open) => self.open = open,
-            // It is gone, or off for the caller.
+            // The source is gone, or switched off for the caller.
             Err(error) if error.reason() == ErrorReason::UnknownTool => self.open = None,
-            // Decided on what the source was before: at once decided anew.
+            // The source changed since the decision, which is therefore renewed at once.
             Err(error) if error.reason() == ErrorReason::PermitRefused => {
                 return Ok(Instant::now() + SETTLE);
             }
@@ -244,7 +244,7 @@ impl SourceFollower {
         Ok(Instant::now() + (left * 3 / 4).max(SHORTEST))
     }
 
-    /// Watches these, and a little longer what was watched before.
+    /// Opens a watch of `granted`. The previous watch stays open a little longer.
     async fn watch(
         &mut self,
         granted: Vec<ReadableResource>,
@@ -281,7 +281,7 @@ impl SourceFollower {
         }))
     }
 
-    /// Receives changes until the watch ends.
+    /// Receives changes until the watch ends. Never completes if there is no watch.
     async fn receive_changes(&mut self) {
         while let Some(open) = &mut self.open {
             let Some(Ok(uris)) = open.changes.next().await else {
@@ -295,7 +295,7 @@ impl SourceFollower {
         pending::<()>().await;
     }
 
-    /// Those that are watched, by the client's URIs.
+    /// Returns the URIs that are watched, as the client uses them.
     fn watched(&self) -> BTreeSet<String> {
         let open = self.open.iter();
         open.flat_map(|open| open.watched.values().cloned())

@@ -1,4 +1,4 @@
-//! The sources that one stream listens to: each with the resources of it that are selected.
+//! The sources that one stream watches, each with its selected resources.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::source::{ResourceSelection, follow};
 use super::{ChangedUris, ListeningClient};
 use crate::content;
 
-/// How long sources may take to say what they tell of; those that take longer are waited for no more.
+/// Maximum time to wait until the sources report which resources they watch. A source that takes longer counts as watching none.
 const PATIENCE: Duration = Duration::from_secs(4);
 
 pub(super) struct Sources {
@@ -21,10 +21,10 @@ pub(super) struct Sources {
     followed: BTreeMap<String, FollowedSource>,
 }
 
-/// One source, and what is done about it.
+/// A source whose resources are watched by a separate task.
 struct FollowedSource {
     selection: watch::Sender<ResourceSelection>,
-    /// What is watched of the selection of a round, and that round.
+    /// The number of the last applied selection, and the URIs that are watched since then.
     watched: watch::Receiver<(u64, BTreeSet<String>)>,
     _task: AbortOnDropHandle<()>,
 }
@@ -38,8 +38,8 @@ impl Sources {
         }
     }
 
-    /// Watches these and no others, and returns those that are watched. Changes of those in `late` may have been
-    /// missed, so that they count as changed.
+    /// Watches the resources at `uris` and no others, and returns those that are watched. The ones in `late` count as changed,
+    /// because changes of them may have been missed.
     pub(super) async fn set(
         &mut self,
         uris: BTreeSet<String>,
@@ -116,7 +116,7 @@ impl FollowedSource {
         });
     }
 
-    /// Those that are watched, once that is known.
+    /// Waits until the current selection is applied, and returns the URIs that are watched.
     async fn settled(&self) -> BTreeSet<String> {
         let round = self.selection.borrow().round;
         let mut watched = self.watched.clone();

@@ -1,5 +1,5 @@
-//! What clients before 2026-07-28 are subscribed to, by requests of their own: kept in the gateway's store, so that a
-//! stream at any replica follows it.
+//! The resource subscriptions of clients before 2026-07-28. They are kept in the gateway's store, so that a stream on any
+//! replica follows them.
 //!
 //! ```text
 //!   subscribe at A ─▶ store ─┬─▶ streams of the session at A, at once: the answer waits for them
@@ -24,23 +24,23 @@ use crate::authority::Authorization;
 use crate::content;
 use crate::post::Post;
 
-/// Subscriptions of one session.
+/// Maximum number of subscriptions of one session.
 const MOST: usize = 256;
 
-/// How often it is looked what other replicas wrote, and how far back.
+/// Interval at which the store is polled for what other replicas wrote. Each poll covers the time [`LOOK_BACK`].
 const LOOK: Duration = Duration::from_secs(1);
 const LOOK_BACK: Duration = Duration::from_secs(10);
 
-/// Attempts to write where others write too.
+/// Maximum number of attempts to write if other writers interfere.
 const ATTEMPTS: usize = 8;
 
-/// How long an answer waits for the streams of its session.
+/// Maximum time that a response waits for the streams of its session.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// What is in use is written again so often; unwritten for a day, it ends.
+/// Interval at which subscriptions in use are written again, because they expire if they are not written for a day.
 const WRITE_AGAIN: Duration = Duration::from_hours(6);
 
-/// Whose subscriptions: those of a session of the caller's, or the caller's own.
+/// The owner of subscriptions: a session of the caller, or the caller without a session.
 #[derive(Debug, Clone)]
 pub(crate) struct Subscriber {
     pub(crate) caller: Arc<Caller>,
@@ -65,7 +65,7 @@ impl Subscriber {
     }
 }
 
-/// Those of everyone, and the streams here that follow them.
+/// The subscriptions of all subscribers, and the streams of this replica that follow them.
 pub(crate) struct ResourceSubscriptions {
     store: Arc<Store>,
     sealer: Arc<Sealer>,
@@ -76,22 +76,22 @@ pub(crate) struct ResourceSubscriptions {
 #[derive(Debug, Default)]
 struct SubscribedStream {
     news: watch::Sender<RevisionNotice>,
-    /// The revision that it follows.
+    /// The revision that the stream follows.
     followed: watch::Sender<i64>,
 }
 
-/// What is known of the newest subscriptions.
+/// A notice about the newest revision of the subscriptions.
 #[derive(Debug, Clone, Copy, Default)]
 struct RevisionNotice {
     revision: i64,
-    /// Some of it was written by another replica, a while ago.
+    /// Whether another replica wrote some of it a while ago, so that changes may have been missed.
     is_late: bool,
 }
 
-/// What a session is subscribed to, as stored.
+/// The stored subscriptions of a session.
 struct StoredSubscriptions {
     uris: BTreeSet<String>,
-    /// None where nothing was stored yet.
+    /// The revision, or `None` if nothing was stored yet.
     revision: Option<i64>,
 }
 
@@ -124,7 +124,7 @@ impl ResourceSubscriptions {
             });
         };
         let sealed = String::from_utf8(sealed).unwrap_or_default();
-        // What cannot be opened any more is too old.
+        // Subscriptions that can no longer be opened have expired.
         let uris = self
             .sealer
             .open(Purpose::Subscriptions, &of.caller, "", &sealed);
@@ -134,7 +134,7 @@ impl ResourceSubscriptions {
         })
     }
 
-    /// Makes of what is stored what `change` makes of it. Gives the revision.
+    /// Applies `change` to the stored subscriptions, and returns their new revision.
     async fn write(
         &self,
         of: &Subscriber,
@@ -160,7 +160,7 @@ impl ResourceSubscriptions {
         Err(store_unavailable())
     }
 
-    /// Tells the streams here, and waits until they follow.
+    /// Notifies the streams of this replica, and waits until they follow the revision.
     async fn announce(&self, id: SubscriptionsId, revision: i64) {
         let streams = self.streams_of(id);
         let following = streams.iter().map(|stream| {
@@ -169,7 +169,7 @@ impl ResourceSubscriptions {
                 .send_modify(|news| news.revision = news.revision.max(revision));
             let mut followed = stream.followed.subscribe();
             async move {
-                // A stream that is gone, or whose sources are slow, is waited for no longer.
+                // The wait ends early for a stream that is closed, and times out for one whose sources are slow.
                 let follows = followed.wait_for(|followed| *followed >= revision);
                 let _ = timeout(PATIENCE, follows).await;
             }
@@ -178,7 +178,7 @@ impl ResourceSubscriptions {
     }
 }
 
-/// Subscribes the session to the resource at `uri`, if the caller may read it and its source tells of changes.
+/// Subscribes the session to the resource at `uri`, if the caller may read it and its source reports changes.
 pub(crate) async fn subscribe(
     who: &ListeningClient,
     subscriber: &Subscriber,
@@ -202,7 +202,7 @@ pub(crate) async fn subscribe(
         Ok(Authorization::Denied { .. } | Authorization::NeedsIntent(_)) => return Err(unknown()),
         Err(error) => return Err(authority.undecided(&error)),
     }
-    // Listened to from here on, so that its source is asked but once.
+    // This watch stays open until the streams have opened theirs, so that the source is asked only once.
     let mut trial = Sources::new(who.clone(), ChangedUris::default());
     let accepted = trial.set([uri.clone()].into(), &BTreeSet::new()).await;
     if !accepted.contains(&uri) {
@@ -220,7 +220,7 @@ pub(crate) async fn subscribe(
     Ok(())
 }
 
-/// Ends that; to be subscribed to it is not needed.
+/// Removes the session's subscription to the resource at `uri`, if there is one.
 pub(crate) async fn unsubscribe(
     who: &ListeningClient,
     subscriber: &Subscriber,
@@ -235,7 +235,7 @@ pub(crate) async fn unsubscribe(
     Ok(())
 }
 
-/// Listens to what a session is subscribed to, as long as its stream is open.
+/// Follows the subscriptions of a session for as long as its stream is open.
 pub(super) async fn follow_subscriptions(
     who: ListeningClient,
     subscriber: Subscriber,
@@ -277,14 +277,14 @@ pub(super) async fn follow_subscriptions(
             _ = news.changed() => {}
             _ = changes.changed() => sleep(LOOK).await,
             () = sleep(WRITE_AGAIN) => {
-                // Another attempt is made before it ends.
+                // If the write fails, there is another attempt before the subscriptions expire.
                 let _ = subscriptions.write(&subscriber, |_| ()).await;
             }
         }
     }
 }
 
-/// A stream among those that are told, until dropped.
+/// The registration of a stream for notices, until it is dropped.
 struct StreamRegistration {
     subscriptions: Arc<ResourceSubscriptions>,
     id: SubscriptionsId,
@@ -317,7 +317,7 @@ impl Drop for StreamRegistration {
     }
 }
 
-/// Looks what other replicas wrote, as long as anyone here may care.
+/// Polls the store for what other replicas wrote, until `subscriptions` is dropped.
 async fn poll_store(subscriptions: Weak<ResourceSubscriptions>) {
     loop {
         sleep(LOOK).await;
@@ -327,7 +327,7 @@ async fn poll_store(subscriptions: Weak<ResourceSubscriptions>) {
         if subscriptions.streams().is_empty() {
             continue;
         }
-        // A failure is told where it happens.
+        // The store logs a failure.
         let written = subscriptions.store.subscriptions_since(LOOK_BACK).await;
         for (id, revision) in written.unwrap_or_default() {
             for stream in subscriptions.streams_of(id) {

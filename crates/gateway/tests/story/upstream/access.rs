@@ -1,4 +1,4 @@
-//! What a token must have been given for a source.
+//! The scopes that a token needs for a source.
 
 use reqwest::RequestBuilder;
 use serde_json::json;
@@ -8,7 +8,7 @@ use super::{OTHER, call, get, ran, request, request_to, world_with};
 use crate::world::{LEGACY, MODERN, Reply, World, definition};
 use wardgate_testkit::{listed_tool, until_true};
 
-/// A gateway where all of `up` needs a scope, and what writes another.
+/// Starts a gateway where everything of `up` needs one scope, and tools that may write need another.
 async fn world() -> World {
     let scopes = json!({ "tags": { "upstream:up": ["up"], "upstream:other": ["other"], "phi": ["records"] }, "writes": ["write"] });
     let mut world = world_with(json!({ "scopes": scopes })).await;
@@ -32,7 +32,7 @@ fn with_scope(world: &World, scope: &str) -> String {
     world.issuer.token_saying(&json!({ "scope": scope }))
 }
 
-/// The scopes that a 403 asks for; none where it was let in.
+/// Returns the scopes in the challenge of a 403, or `None` if the request was allowed.
 async fn lacks(request: RequestBuilder) -> Option<String> {
     let reply = Reply::to(request).await;
     if reply.status != 403 {

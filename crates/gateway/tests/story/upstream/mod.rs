@@ -1,4 +1,4 @@
-//! The route of one MCP server: who may use it, and what they see there.
+//! The route of a single MCP server: who may use it, and what they see there.
 
 mod access;
 mod rights;
@@ -19,7 +19,7 @@ const CALL_ID: &str = "/result/_meta/dev.wardgate~1callId";
 
 const KINDS: [OfferKind; 3] = [OfferKind::Connect, OfferKind::Resources, OfferKind::Prompts];
 
-/// A source with the tools `read` and `write`, which the catalogue has as `reads` and `writes`.
+/// Returns a source with the tools `read` and `write`, which the catalogue names `reads` and `writes`.
 fn source(name: &str, kinds: &[OfferKind]) -> pb::Source {
     let facts = |kind: &OfferKind| {
         let facts = ToolFacts {
@@ -40,7 +40,7 @@ fn source(name: &str, kinds: &[OfferKind]) -> pb::Source {
     }
 }
 
-/// A gateway in front of the sources `up` and `other`; `plain` has no route, and `off` is switched off.
+/// Starts a gateway with the sources `up` and `other`. `plain` has no route, and `off` is switched off.
 async fn world() -> World {
     world_with(serde_json::json!({})).await
 }
@@ -62,7 +62,7 @@ async fn world_with(settings: Value) -> World {
         off,
     ];
     world.tool_runner.content.lock().unwrap().0 = sources;
-    // Another catalogue than before, so that it is listed again.
+    // The changed catalogue makes the gateway list it again.
     let tools =
         ["reads", "writes", "slow", "elsewhere"].map(|name| listed_tool(name, &definition()));
     world.tool_runner.configure(tools.to_vec());
@@ -74,7 +74,7 @@ async fn world_with(settings: Value) -> World {
     world
 }
 
-/// A POST to the route, without a version.
+/// Creates a POST to the route, without a version.
 fn post(world: &World, path: &str, body: impl Into<String>) -> RequestBuilder {
     world
         .http
@@ -85,7 +85,7 @@ fn post(world: &World, path: &str, body: impl Into<String>) -> RequestBuilder {
         .body(body.into())
 }
 
-/// The request with the id 7; `params` without braces.
+/// Returns the request with the id 7. `params` is written without braces.
 fn text(version: &str, method: &str, params: &str) -> String {
     let meta = if version == MODERN { META } else { "" };
     let comma = if meta.is_empty() || params.is_empty() {
@@ -96,7 +96,7 @@ fn text(version: &str, method: &str, params: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":7,"method":"{method}","params":{{{params}{comma}{meta}}}}}"#)
 }
 
-/// A request to `up`.
+/// Creates a request to `up`.
 fn request(world: &World, version: &str, method: &str, params: &str) -> RequestBuilder {
     request_to(world, UP, version, method, params)
 }
@@ -127,7 +127,7 @@ fn request_to(
     }
 }
 
-/// A call of the upstream's own tool `name`.
+/// Creates a call of the upstream's own tool `name`.
 fn call(world: &World, version: &str, name: &str) -> RequestBuilder {
     let params = format!(r#""name":"{name}","arguments":{{"n":1.10}}"#);
     request(world, version, "tools/call", &params)
@@ -142,7 +142,7 @@ fn get(world: &World) -> RequestBuilder {
         .header("mcp-protocol-version", "2025-11-25")
 }
 
-/// Calls, prompts and resources that the tool-runner was asked for.
+/// Returns the number of calls, prompts and resources that the tool-runner was asked for.
 fn ran(world: &World) -> usize {
     world.tool_runner.asked.count() + world.tool_runner.got.count()
 }

@@ -1,4 +1,4 @@
-//! Who may use what: refusals tell nobody what there is.
+//! The rights to use a server. Refusals do not reveal what exists.
 
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ async fn a_route_that_is_not_for_the_caller_is_like_one_that_there_is_not() {
             assert!(told.iter().all(|error| *error == told[0]), "{told:?}");
         }
     }
-    // Nor does what is wrong with a message.
+    // An invalid message does not reveal whether the route exists either.
     for body in [
         "{",
         "[]",
@@ -70,7 +70,7 @@ async fn a_tool_that_the_caller_may_not_see_is_like_one_that_there_is_not() {
     world.policy.bar(OfferKind::Tool, "writes");
     let before = ran(&world);
     for version in [MODERN, LEGACY] {
-        // By its canonical name a tool is not known here either.
+        // The tool's canonical name is unknown in this view too.
         for name in ["write", "never", "reads", "elsewhere"] {
             let reply = Reply::to(call(&world, version, name)).await;
             assert_eq!((reply.status, reply.code()), (200, -32602), "{name}");

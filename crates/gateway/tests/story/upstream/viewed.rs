@@ -1,4 +1,4 @@
-//! What the route of a server shows, in the server's own words.
+//! The view of a single server, with the server's own names and URIs.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use wardgate_testkit::{RunBehavior, content_response, tool_result, until_true};
 /// The sources of the catalogue.
 const NAMES: [&str; 3] = ["program", "old", "guides"];
 
-/// A prompt, two resources and a template of every source.
+/// Returns a prompt, two resources and a template of every source.
 fn content() -> pb::ListContentResponse {
     let entry = |source: &str, name: String, own_name: &str| pb::ContentEntry {
         source: source.to_owned(),
@@ -97,7 +97,7 @@ async fn ask(world: &World, version: &str, method: &str, params: &str) -> Reply 
     Reply::to(request_to(world, PROGRAM, version, method, params)).await
 }
 
-/// A member of each entry of a list.
+/// Returns one member of each entry of a list.
 fn each(reply: &Reply, list: &str, member: &str) -> Vec<String> {
     let entries = reply.at(&format!("/result/{list}"));
     let entries = entries.as_array().unwrap_or_else(|| panic!("{reply:?}"));
@@ -144,7 +144,7 @@ async fn a_list_may_be_kept_as_long_as_its_shortest_source_says_and_never_longer
     ] {
         let ttl = said.and_then(|seconds| Duration::from_secs(seconds).try_into().ok());
         for source in &mut world.tool_runner.content.lock().unwrap().0 {
-            // That of another source is of no concern here.
+            // The time to live of another source must not matter.
             let ttl = if source.name == "program" { ttl } else { None };
             (source.tools_ttl, source.prompts_ttl, source.resources_ttl) = (ttl, ttl, ttl);
         }
@@ -210,7 +210,7 @@ async fn a_call_is_the_ordinary_one_and_its_links_are_the_servers_own() {
         assert_eq!(outcome.call.tool.unwrap().as_str(), "reads");
         assert_eq!(outcome.call.requested_tool, "read");
     }
-    // By no other name, and of no other source.
+    // The tool has no other name here, and there are no tools of other sources.
     for name in [
         "reads",
         "program__read",
@@ -257,7 +257,7 @@ async fn prompts_and_resources_are_asked_for_and_given_by_their_own_names() {
         assert_eq!(prompt.source, "program");
         assert_eq!(prompt.decided_json, r#"{"name":"greet"}"#);
         assert_eq!(resource.decided_json, r#"{"uri":"memo:a"}"#);
-        // Whatever else it has by a URI of its own.
+        // A resource of the server that is not listed can be read too.
         ask(
             &world,
             version,
@@ -312,7 +312,7 @@ async fn the_gateway_declares_what_the_server_declared() {
     let params = r#""protocolVersion":"2025-06-18","capabilities":{}"#;
     let begun = ask(&world, LEGACY, "initialize", params).await;
     assert_eq!(begun.at("/result/capabilities"), own);
-    // All together declare what the gateway does.
+    // The view of everything declares the capabilities of the gateway.
     let whole = Reply::to(world.message(MODERN, "server/discover", "")).await;
     assert_eq!(whole.at("/result/capabilities/logging"), json!({}));
 }
@@ -357,7 +357,7 @@ async fn the_gateway_says_who_it_is_and_what_that_source_has() {
     assert_eq!(begun.at("/result/serverInfo/name"), "wardgate");
     let discovered = ask(&world, MODERN, "server/discover", "").await;
     assert_eq!(discovered.at("/result/capabilities"), all);
-    // What only the whole has is not here.
+    // Methods that exist only in the view of everything are unknown here.
     for (version, method) in [
         (LEGACY, "memory/get_or_create"),
         (MODERN, "memory/search"),
@@ -427,13 +427,13 @@ async fn headers_that_repeat_arguments_say_what_the_arguments_say() {
     assert_eq!(world.tool_runner.asked.count(), 1);
     let reasons = world.audit.outcomes.reaches(3).await;
     assert_eq!(reasons[0].reason, "header_mismatch");
-    // Who may not call it is not told of its schema.
+    // A caller who may not call the tool does not learn its schema.
     world.policy.bar(OfferKind::Tool, "writes");
-    // Longer than a permit lasts.
+    // This is longer than the lifetime of a permit.
     world.clock.advance(Duration::from_mins(2));
     let hidden = Reply::to(call(None)).await;
     assert_eq!((hidden.status, hidden.code()), (200, -32602));
-    // Older clients have no such headers.
+    // Clients of older versions do not send such headers.
     let older = ask(&world, LEGACY, "tools/call", r#""name":"read""#).await;
     assert!(older.is_released());
 }

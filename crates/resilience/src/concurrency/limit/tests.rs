@@ -2,15 +2,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
 
-/// Limits that fit a service with a capacity of 16: so much times the tolerance, and a step more.
+/// Limits that fit a service with a capacity of 16: the capacity times the tolerance, and one step more.
 const FITTING: std::ops::RangeInclusive<f64> = 12.0..=36.0;
 
-/// A service that does `capacity` calls at once in `base` each; more at once take proportionally longer.
+/// A simulated service that does `capacity` concurrent calls in `base` each. More concurrent calls take proportionally
+/// longer.
 struct SimulatedService {
     limit: Limit,
-    /// Nanoseconds of processors, of which it has as many as its capacity.
+    /// Used processor time in nanoseconds. The service has as many processors as its capacity.
     used: Arc<AtomicU64>,
-    /// Whether its calls need them, or wait for something else.
+    /// Whether the calls use the processors, or wait for something else.
     computes: bool,
     now: Instant,
     base: Duration,
@@ -46,13 +47,13 @@ impl SimulatedService {
         self.base.mul_f64(factor)
     }
 
-    /// Demand for so many calls at once, for so long.
+    /// Runs the service with this number of concurrent calls for that time.
     fn run(&mut self, demand: usize, duration: Duration) {
         let until = self.now + duration;
         while self.now < until {
             let under_way = demand.min(self.limit.current(self.now));
             let took = self.took(under_way);
-            // One round of all that is under way.
+            // One round of all concurrent calls.
             let in_calm = self.limit.is_calm(self.now, under_way);
             self.now += took;
             if self.computes {
@@ -68,7 +69,7 @@ impl SimulatedService {
     }
 }
 
-/// A limit of a service that hardly uses its processors.
+/// Creates the limit of a service that hardly uses its processors.
 fn idle(config: Config) -> Limit {
     let now = Instant::now();
     Limit::new(

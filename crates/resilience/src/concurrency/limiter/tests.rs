@@ -13,7 +13,7 @@ fn limiter(limit: usize, queue: usize) -> Limiter {
     Limiter::new("test", config)
 }
 
-/// A call of a tenant's caller that has not got its place yet.
+/// Starts a call of a tenant's caller that has no slot yet.
 fn waits(
     limiter: &Limiter,
     tenant: &'static str,
@@ -81,7 +81,7 @@ async fn a_full_queue_turns_away_at_once_whoever_waits_with_most() {
     let _first = limiter.enter("busy", "a").await.unwrap();
     let (oldest, second) = (waits(&limiter, "busy"), waits(&limiter, "busy"));
     settle().await;
-    // It has nothing under way, but what it may exceed the limit by is taken.
+    // The tenant has no call in progress, but the overdraft is used up.
     let _other = limiter.enter("other", "a").await.unwrap();
     let quiet = waits(&limiter, "quiet");
     settle().await;
@@ -116,7 +116,7 @@ async fn a_tenant_at_ten_times_its_share_starves_no_other() {
     tokio::time::sleep(Duration::from_secs(10)).await;
     callers.shutdown().await;
     let [busy, quiet] = *served.lock().unwrap();
-    // Its four callers are half of the eight places, less the moments in which they come back.
+    // Four callers get half of the eight slots, except for the moments between their calls.
     assert!(quiet > 1_600, "{quiet} of quiet, {busy} of busy");
     assert!(busy > 1_800, "nor does it lie idle: {busy}");
 }
@@ -168,7 +168,7 @@ async fn while_calls_are_turned_away_the_newest_is_next_and_waits_are_short() {
     settle().await;
     let place = newest.now_or_never().unwrap().unwrap().unwrap();
 
-    // Once nobody waits, waits are as long as ever.
+    // Once no call waits, the maximum wait is the normal one again.
     for waiting in crowd {
         waiting.abort();
     }
@@ -187,7 +187,7 @@ async fn while_calls_are_turned_away_few_wait_and_the_oldest_makes_room_at_once(
     let before: Vec<_> = (0..20).map(|_| waits(&limiter, "t")).collect();
     settle().await;
     assert_eq!(limiter.0.state().queue.waiting(), 20, "there is room");
-    // One waits for too long, and so it is known that there is more to do than can be done.
+    // A call waits too long, which begins the overload.
     tokio::time::sleep(Config::default().wait()).await;
     settle().await;
     drop(before);

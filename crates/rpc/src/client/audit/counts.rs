@@ -1,4 +1,4 @@
-//! How many calls of a caller are on record, for policies that look at the history of calls.
+//! Counts of the recorded calls of a caller, for policies that depend on the history of calls.
 
 use std::time::Duration;
 
@@ -8,46 +8,46 @@ use wardgate_proto::audit::v1 as pb;
 use super::AuditClient;
 use crate::client::{CallError, request, within};
 
-/// The question how many calls of a caller are on record.
+/// A query for the number of recorded calls of a caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallCountQuery {
-    /// Whose calls.
+    /// The subject whose calls are counted.
     pub subject: String,
-    /// The call that is decided, whose intent is on record: it is not counted, nor are calls without an outcome whose intents
-    /// stand behind it. None: there is none, and every call counts.
+    /// The call that is being decided, whose intent is recorded already. It is not counted, and neither are calls without an
+    /// outcome whose intents were recorded after it. If `None`, all calls count.
     pub call_id: Option<CallId>,
-    /// Which calls are counted; each by itself.
+    /// The selections of calls. Each is counted separately.
     pub selections: Vec<CallSelection>,
-    /// Only records before this time.
+    /// The time before which records count.
     pub until: Option<Timestamp>,
 }
 
-/// Which calls are counted: calls of tools without an outcome, and those that ended, unless they were denied or their
+/// A selection of calls: tool calls without an outcome yet, and those that ended, except denied calls and calls whose
 /// arguments were refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallSelection {
-    /// Of these tools, by canonical name; none: of any.
+    /// The canonical names of the tools, or empty for all tools.
     pub tools: Vec<ToolName>,
-    /// On record from this time on.
+    /// The earliest time of a record.
     pub since: Timestamp,
-    /// Of the conversation with this digest; none: of any, or of none.
+    /// The digest of the conversation that the calls belong to, or `None` for calls with or without a conversation.
     pub conversation: Option<Digest>,
-    /// Only calls and other requests that ended and released health information.
+    /// Whether only calls and other requests count that ended and released health information.
     pub phi: bool,
 }
 
 impl CallCountQuery {
-    /// Selections of one question.
+    /// Maximum number of selections in one query.
     pub const MAX_SELECTIONS: usize = 8;
 }
 
 impl CallSelection {
-    /// Tools of one selection.
+    /// Maximum number of tools in one selection.
     pub const MAX_TOOLS: usize = 16;
 }
 
 impl AuditClient {
-    /// The number of calls for each selection of `query`. Takes at most `limit`.
+    /// Returns the number of calls for each selection of `query`. Takes at most `limit`.
     pub async fn count_calls(
         &self,
         query: CallCountQuery,

@@ -1,4 +1,5 @@
-//! The record, as an operator reads it: with a token, which the service has verified, and on record.
+//! Operators' client of the audit service. It sends the operator's token, which the service verifies, and
+//! each request is recorded.
 
 use std::time::Duration;
 
@@ -15,98 +16,98 @@ use super::{AuditFilter, DataSubjectFilter, QueriedRecord, unreadable};
 use crate::Link;
 use crate::client::{CallError, open_request, request, within};
 
-/// Reads the record for the operator whose token it has.
+/// A client that reads and manages the audit log for the operator whose token it has.
 #[derive(Debug, Clone)]
 pub struct OperatorAuditClient {
     client: AuditServiceClient<Link>,
     token: BearerToken,
 }
 
-/// Which record a proof is asked for.
+/// The record that a proof is requested for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProofSelector {
-    /// The one at this position.
+    /// The record with this sequence number.
     Sequence(u64),
-    /// The last one of a call; with a leaf hash, the one that has it.
+    /// The last record of a call, or the one with the given leaf hash.
     Call {
         /// The call's id.
         call_id: String,
-        /// The hash, where one is known.
+        /// The leaf hash of the record, or `None` for the last record of the call.
         leaf_hash: Option<Digest>,
     },
 }
 
 /// All records that a checkpoint covers.
 pub struct ExportedRecords {
-    /// The checkpoint, not verified.
+    /// The checkpoint, which is not verified.
     pub checkpoint: SignedNote,
-    /// What it covers, in order.
+    /// The covered records, in order.
     pub parts: BoxStream<'static, Result<ExportedPart, CallError>>,
 }
 
 /// A part of an export.
 #[derive(Debug, Clone)]
 pub enum ExportedPart {
-    /// The leaf hashes of 256 records that retention removed, one behind the other; before all records.
+    /// The concatenated leaf hashes of 256 records that retention removed. These parts come before all records.
     PrunedTile(Bytes),
     /// The next record.
     Record(QueriedRecord),
 }
 
-/// What retention keeps of a record.
+/// The state of retention.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetentionStatus {
-    /// Number of records, those that were removed included.
+    /// Number of records, including removed ones.
     pub size: u64,
-    /// Records below were removed.
+    /// The sequence number below which records were removed.
     pub minimum_index: u64,
-    /// How long records are kept, in days.
+    /// Number of days for which records are kept.
     pub retention_days: u32,
-    /// Records below can be removed now.
+    /// The sequence number below which records can be removed now.
     pub removable_below: u64,
-    /// What keeps the first record that is not removable.
+    /// What keeps the first record that is not removable, for example `age` or `hold:NAME`.
     pub kept_by: String,
-    /// What must not be removed.
+    /// The legal holds.
     pub holds: Vec<HoldDescription>,
 }
 
-/// A legal hold, as operators see it.
+/// A legal hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HoldDescription {
-    /// What it is called.
+    /// The name of the hold.
     pub name: String,
-    /// It is about what callers of this tenant did.
+    /// The tenant whose calls the hold concerns, or `None` if it is not limited to a tenant.
     pub tenant: Option<String>,
-    /// It is about the data subject with this keyed digest.
+    /// The keyed digest of the data subject that the hold concerns, or `None` if it is not limited to a data subject.
     pub data_subject: Option<Digest>,
-    /// Who set it.
+    /// The operator who set the hold.
     pub set_by: String,
-    /// When.
+    /// The time when the hold was set.
     pub set_at: Timestamp,
 }
 
-/// What a new hold is about.
+/// The scope of a new hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HoldScope {
-    /// The whole record.
+    /// The whole audit log.
     Whole,
-    /// What callers of a tenant did.
+    /// The calls of a tenant.
     Tenant(String),
-    /// What concerns a data subject.
+    /// The calls that concern a data subject.
     DataSubject(DataSubjectFilter),
 }
 
-/// How far retention was applied.
+/// The progress of applying retention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetentionProgress {
-    /// Records below were removed.
+    /// The sequence number below which records were removed.
     pub minimum_index: u64,
-    /// Records below are to be removed.
+    /// The sequence number below which records will be removed.
     pub removable_below: u64,
 }
 
 impl OperatorAuditClient {
-    /// Over `link`, with the operator's token.
+    /// Creates a client over `link` with the operator's token.
     pub fn new(link: Link, token: BearerToken) -> Self {
         Self {
             client: AuditServiceClient::new(link),
@@ -114,7 +115,7 @@ impl OperatorAuditClient {
         }
     }
 
-    /// The records that match, in the order of [`AuditClient::query`](super::AuditClient::query).
+    /// Returns the matching records, in the order of [`AuditClient::query`](super::AuditClient::query).
     pub async fn read_records(
         &self,
         filter: AuditFilter,
@@ -128,7 +129,8 @@ impl OperatorAuditClient {
         Ok(records.into_inner().map(|answer| found(answer?.record)))
     }
 
-    /// The records that match and are yet to come; where the filter has `since`, those from then on come first.
+    /// Returns matching records as they are written. If the filter has `since`, the stored records from that
+    /// time on come before them.
     pub async fn watch_records(
         &self,
         filter: AuditFilter,
@@ -142,7 +144,7 @@ impl OperatorAuditClient {
         Ok(records.into_inner().map(|answer| found(answer?.record)))
     }
 
-    /// The newest signed checkpoint, or the newest cosigned one, not verified. Takes at most `limit`.
+    /// Returns the newest signed or cosigned checkpoint, which is not verified. Takes at most `limit`.
     pub async fn checkpoint(
         &self,
         cosigned: bool,
@@ -162,8 +164,8 @@ impl OperatorAuditClient {
         .await
     }
 
-    /// The proof that a record is in the log, by the newest signed checkpoint or the newest cosigned one, not verified. Takes
-    /// at most `limit`.
+    /// Returns the proof that a record is in the log, by the newest signed or cosigned checkpoint. The proof is not
+    /// verified. Takes at most `limit`.
     pub async fn proof(
         &self,
         selector: ProofSelector,
@@ -192,7 +194,7 @@ impl OperatorAuditClient {
         .await
     }
 
-    /// The newest signed checkpoint, or the newest cosigned one, and all records that it covers.
+    /// Returns the newest signed or cosigned checkpoint, and all records that it covers.
     pub async fn export(&self, cosigned: bool) -> Result<ExportedRecords, CallError> {
         let message = pb::ExportRecordsRequest {
             caller_token: self.token.expose().to_owned(),
@@ -217,7 +219,7 @@ impl OperatorAuditClient {
         })
     }
 
-    /// What retention keeps, and what it would remove now. Takes at most `limit`.
+    /// Returns the state of retention. Takes at most `limit`.
     pub async fn retention(&self, limit: Duration) -> Result<RetentionStatus, CallError> {
         let message = pb::ReadRetentionRequest {
             caller_token: self.token.expose().to_owned(),
@@ -231,7 +233,7 @@ impl OperatorAuditClient {
         .await
     }
 
-    /// Removes what retention does not keep; says how far that is until it is done.
+    /// Removes the records that retention does not keep, and reports progress until all are removed.
     pub async fn apply_retention(
         &self,
     ) -> Result<impl Stream<Item = Result<RetentionProgress, CallError>> + use<>, CallError> {
@@ -299,7 +301,7 @@ impl OperatorAuditClient {
         .await
     }
 
-    /// Destroys the key of a data subject; false where there was none. Takes at most `limit`.
+    /// Destroys the key of a data subject. Returns whether there was one. Takes at most `limit`.
     pub async fn erase(
         &self,
         data_subject: DataSubjectFilter,

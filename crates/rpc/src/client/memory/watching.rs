@@ -1,4 +1,4 @@
-//! Hearing of changes: the watch, and what the sessions of older clients are subscribed to.
+//! Notifications about changes of conversations: the watch, and the subscriptions of sessions of older clients.
 
 use futures::{Stream, StreamExt};
 use wardgate_domain::{Caller, ConversationChanges, ConversationId, Digest, InvalidMessage};
@@ -7,12 +7,12 @@ use wardgate_proto::memory::v1 as pb;
 use super::{CallError, MemoryClient, open_request, text};
 use crate::client::token_of;
 
-/// The subscriber of a conversation: a session of a caller, by a digest of its id; without one the caller.
+/// The subscriber of a conversation: a session of a caller, or the caller itself.
 #[derive(Debug, Clone, Copy)]
 pub struct ConversationSubscriber<'a> {
-    /// Who subscribes.
+    /// The caller.
     pub caller: &'a Caller,
-    /// Which of their sessions.
+    /// The digest of the session's id, or `None` if the caller subscribes without a session.
     pub session: Option<Digest>,
 }
 
@@ -23,7 +23,7 @@ impl ConversationSubscriber<'_> {
 }
 
 impl MemoryClient {
-    /// What changes in anyone's conversations, until the connection is lost.
+    /// Returns a stream of the changes of all conversations, which lasts until the connection is lost.
     pub async fn watch_conversations(
         &self,
     ) -> Result<impl Stream<Item = Result<ConversationChanges, CallError>> + use<>, CallError> {
@@ -35,7 +35,7 @@ impl MemoryClient {
         Ok(changes.map(|seen| Ok(seen?.try_into()?)))
     }
 
-    /// Remembers that a session wants to hear of a conversation, which need not exist.
+    /// Subscribes to a conversation, which does not have to exist.
     pub async fn subscribe(
         &self,
         of: ConversationSubscriber<'_>,
@@ -53,7 +53,7 @@ impl MemoryClient {
         .map(drop)
     }
 
-    /// Forgets it, if it was remembered.
+    /// Removes the subscription to a conversation, if there is one.
     pub async fn unsubscribe(
         &self,
         of: ConversationSubscriber<'_>,
@@ -71,7 +71,7 @@ impl MemoryClient {
         .map(drop)
     }
 
-    /// What a session is subscribed to.
+    /// Returns the conversations that the subscriber is subscribed to.
     pub async fn list_subscriptions(
         &self,
         of: ConversationSubscriber<'_>,

@@ -1,4 +1,4 @@
-//! Links over several replicas.
+//! Tests of links over several replicas.
 
 mod rotation;
 mod world;
@@ -30,7 +30,7 @@ async fn call_within(link: &Link, limit: Duration) -> Result<(), Status> {
     client.authorize(request).await.map(drop)
 }
 
-/// A call that is made once, whatever happens.
+/// Makes a call that is never retried.
 async fn call_once(link: &Link) -> Result<(), Status> {
     let mut request = Request::new(audit::AppendRequest::default());
     request.set_timeout(Duration::from_secs(20));
@@ -38,7 +38,7 @@ async fn call_once(link: &Link) -> Result<(), Status> {
     client.append(request).await.map(drop)
 }
 
-/// Waits for what has to come within seconds; the limit is for loaded machines.
+/// Waits until `condition` is true, which should take seconds. The limit is for heavily loaded machines.
 async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) -> Duration {
     let started = Instant::now();
     while !condition().await {
@@ -53,7 +53,7 @@ async fn ready(neighbour: &mut LinkedService) {
     drop(ready.await.unwrap());
 }
 
-/// Waits until each replica has had a call.
+/// Waits until each replica has received a call.
 async fn all_in_use(link: &Link, replicas: &[RunningReplica]) -> Duration {
     until("every replica gets calls", async || {
         call(link).await.unwrap();
@@ -62,7 +62,7 @@ async fn all_in_use(link: &Link, replicas: &[RunningReplica]) -> Duration {
     .await
 }
 
-/// So many replicas, all in use, and a link to them.
+/// Starts `count` replicas, and returns them with a link once all are in use.
 async fn started(count: usize) -> (Vec<RunningReplica>, LinkedService) {
     let replicas = std::iter::repeat_with(RunningReplica::start).take(count);
     let replicas: Vec<_> = replicas.collect();
@@ -122,7 +122,7 @@ async fn a_service_that_hangs_is_not_ready_before_its_connection_is_lost() {
     let hanging = replicas[0].hang();
     let unready = |readiness: &Readiness| !readiness.is_ready();
     drop(neighbour.readiness.wait_for(unready).await.unwrap());
-    // That is how long it takes until the connection is given up.
+    // The connection is given up after this time.
     assert!(began.elapsed() < 2 * SILENT, "{:?}", began.elapsed());
     drop(hanging);
     ready(&mut neighbour).await;
@@ -222,7 +222,7 @@ async fn the_neighbour_is_ready_while_one_replica_is() {
     replicas[1].readiness.send_replace(full);
     let told = neighbour.readiness.wait_for(|told| !told.is_ready());
     drop(told.await.unwrap());
-    // Who is not ready says itself why, as long as there is nobody better to ask.
+    // As long as there is no better replica, calls go to one that is not ready, because its response explains the failure best.
     call(&neighbour.link.transport).await.unwrap();
     replicas[0].kill();
     replicas[1].kill();
@@ -248,7 +248,7 @@ async fn a_replica_that_only_fails_is_left_alone_and_tried_again_later() {
     for _ in 0..40 {
         call(&neighbour.link.transport).await.unwrap();
     }
-    // Only those that try whether it works again.
+    // Only probes reach the ejected replica.
     assert!(replicas[0].calls() <= before + 3);
     replicas[0].refuse(None);
     until("the mended replica gets its share again", async || {
@@ -309,7 +309,7 @@ async fn who_is_asked_to_wait_waits_and_who_is_told_no_gives_up() {
         call(&neighbour.link.transport).await.unwrap_err();
         assert_eq!(replica.calls(), before + 1, "{no}");
     }
-    // Nor is there a point in waiting longer than the caller does.
+    // A call is not retried if its deadline would pass before.
     let before = replica.calls();
     replica.refuse(Some(pushback("60000")));
     call_within(&neighbour.link.transport, Duration::from_secs(5))

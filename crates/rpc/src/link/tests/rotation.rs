@@ -1,4 +1,4 @@
-//! Links and servers whose certificates are renewed under them.
+//! Tests of links and servers whose certificates are renewed.
 
 use std::fs;
 use std::path::Path;
@@ -21,10 +21,10 @@ use super::{call_once, ready};
 use crate::link::{self, HTTP2, TlsFiles};
 use crate::peer::Peer;
 
-/// How long a certificate of these tests is good. Its times are whole seconds, and it is renewed every second.
+/// Validity of the certificates in these tests. Certificate times have a resolution of seconds, and renewals happen every second.
 const GOOD_FOR: Duration = Duration::from_secs(4);
 
-/// An authority and the files of what it signs last.
+/// A certificate authority, with the files of the certificates that it issued last.
 struct Renewal {
     dir: tempfile::TempDir,
     issuer: Issuer<'static, KeyPair>,
@@ -57,7 +57,7 @@ impl Renewal {
         }
     }
 
-    /// New certificates of both ends, with a serial number one higher.
+    /// Issues new certificates for both ends, with the next serial number.
     #[expect(
         clippy::disallowed_methods,
         reason = "TLS checks certificates by the clock of the machine"
@@ -82,7 +82,7 @@ impl Renewal {
         }
     }
 
-    /// The serial number of the certificate that a new connection is shown.
+    /// Returns the serial number of the certificate that a new connection gets.
     async fn served(&self, replica: &RunningReplica) -> u64 {
         let config = LiveConfig::open(
             (&self.files("gateway")).into(),
@@ -101,7 +101,7 @@ impl Renewal {
     }
 }
 
-/// Writes a file as a careful program does: nobody reads half of it.
+/// Replaces a file atomically, so that no reader sees a part of it.
 fn replace(path: &Path, text: &str) {
     let next = path.with_extension("next");
     fs::write(&next, text).unwrap();
@@ -111,11 +111,11 @@ fn replace(path: &Path, text: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn certificates_that_are_renewed_every_second_cost_no_call() {
     let renewal = Arc::new(Renewal::new());
-    // Connections are made anew all the time, each by the certificates of its moment.
+    // Connections are replaced all the time, and each uses the certificates that are current then.
     let replica = RunningReplica::aging_with_certificates(
         renewal.files("audit"),
         Duration::from_millis(300),
-        // Longer than a call or a handshake takes on a loaded machine.
+        // This is longer than a call or a handshake takes on a heavily loaded machine.
         Duration::from_secs(10),
     );
     let mut linked = link::connect(
@@ -132,7 +132,7 @@ async fn certificates_that_are_renewed_every_second_cost_no_call() {
         tokio::spawn(async move {
             let mut answered = 0_u64;
             while !done.load(Ordering::Relaxed) {
-                // Made once: nothing hides a connection that was refused.
+                // The call is never retried, so that a refused connection is not hidden.
                 call_once(&link).await.unwrap();
                 answered += 1;
             }
@@ -140,7 +140,7 @@ async fn certificates_that_are_renewed_every_second_cost_no_call() {
         })
     });
     let callers: Vec<_> = callers.collect();
-    // Three times as long as a certificate is good.
+    // The test lasts three times as long as a certificate is valid.
     let end = Instant::now() + 3 * GOOD_FOR;
     let mut ticks = tokio::time::interval(Duration::from_secs(1));
     while Instant::now() < end {

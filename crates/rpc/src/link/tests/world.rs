@@ -1,4 +1,5 @@
-//! Replicas: each a real server on loopback with a runtime of its own, so that it dies as a process does.
+//! Replicas for tests: real servers on loopback, each with its own runtime, so that a killed replica
+//! behaves like a killed process.
 
 use std::convert::Infallible;
 use std::io;
@@ -29,7 +30,7 @@ use crate::readiness::{Readiness, Service};
 use crate::server::{BoundServer, ListenConfig};
 use crate::shutdown::Shutdown;
 
-/// Any port.
+/// Any free port on loopback.
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 fn plain(listen: SocketAddr) -> ListenConfig {
@@ -40,15 +41,15 @@ fn plain(listen: SocketAddr) -> ListenConfig {
     }
 }
 
-/// What a replica does with calls, and how many came.
+/// The behaviour of a replica, which tests can change, and the number of its calls.
 #[derive(Default)]
 pub(super) struct Behaviour {
     calls: AtomicU64,
-    /// Answers with this instead.
+    /// The error that every call gets, or `None` for a success.
     pub(super) refusal: Mutex<Option<Status>>,
-    /// Takes so long.
+    /// The delay of each response.
     pub(super) pause: Mutex<Duration>,
-    /// Makes the watch tell something.
+    /// Makes the watch send a message.
     pub(super) tell: Notify,
     /// `grpc-timeout` of the last call.
     pub(super) timeout: Mutex<Option<String>>,
@@ -252,7 +253,7 @@ impl AuditService for ReplyingService {
     }
 }
 
-/// A replica that runs until it is killed or dropped.
+/// A running replica, until it is killed or dropped.
 pub(super) struct RunningReplica {
     pub(super) address: SocketAddr,
     pub(super) behaviour: Arc<Behaviour>,
@@ -264,7 +265,7 @@ pub(super) struct RunningReplica {
 }
 
 impl RunningReplica {
-    /// A policy service.
+    /// Starts a policy service.
     pub(super) fn start() -> Self {
         Self::start_at(ANY)
     }
@@ -273,7 +274,7 @@ impl RunningReplica {
         Self::serve(plain(listen), None, PolicyServiceServer::new)
     }
 
-    /// An audit service.
+    /// Starts an audit service.
     pub(super) fn audit() -> Self {
         Self::audit_at(ANY)
     }
@@ -282,7 +283,7 @@ impl RunningReplica {
         Self::serve(plain(listen), None, AuditServiceServer::new)
     }
 
-    /// An audit service whose connections grow old soon.
+    /// Starts an audit service whose connections reach their maximum age soon.
     pub(super) fn aging(age: Duration, grace: Duration) -> Self {
         Self::serve(
             plain(ANY),
@@ -291,7 +292,7 @@ impl RunningReplica {
         )
     }
 
-    /// The same, behind TLS with certificates of these files.
+    /// Starts an audit service like [`Self::aging`], behind TLS with the certificates in these files.
     pub(super) fn aging_with_certificates(tls: TlsFiles, age: Duration, grace: Duration) -> Self {
         let config = ListenConfig {
             listen: ANY,
@@ -356,23 +357,23 @@ impl RunningReplica {
         *self.behaviour.refusal.lock().unwrap() = refusal;
     }
 
-    /// It does nothing at all, though its sockets stay open, until what this gives is dropped.
+    /// Makes the replica hang with open sockets, until the returned sender is dropped.
     pub(super) fn hang(&self) -> std::sync::mpsc::Sender<()> {
         let (hanging, until) = std::sync::mpsc::channel();
         let runtime = self.runtime.as_ref().unwrap();
-        // Its only thread.
+        // The runtime has only this thread.
         runtime.spawn(async move { until.recv() });
         hanging
     }
 
-    /// It finishes what it has begun and is gone.
+    /// Finishes the open calls, and then stops the replica.
     pub(super) async fn end(&mut self) {
         drop(self.end.take());
         (&mut self.serving).await.unwrap();
         self.kill();
     }
 
-    /// Its sockets are closed at once, whatever it does.
+    /// Closes all sockets immediately.
     pub(super) fn kill(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
@@ -386,7 +387,7 @@ impl Drop for RunningReplica {
     }
 }
 
-/// What the name of the service stands for, as long as nobody changes it.
+/// A resolver that returns the addresses that the test has set.
 #[derive(Clone)]
 pub(super) struct FakeResolver {
     addresses: Arc<Mutex<Vec<SocketAddr>>>,

@@ -1,4 +1,4 @@
-//! What a server lists, under names of the catalogue.
+//! Converts what a server lists into entries with the names of the catalogue.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,19 @@ use super::skills::Skill;
 use crate::content::ListedContent;
 use wardgate_catalogue::is_name;
 
-/// Most entries of one list of one server.
+/// Maximum number of entries in one list of one server.
 const MAX_ENTRIES: usize = 1_000;
 
-/// Most bytes of one definition.
+/// Maximum size of one definition, in bytes.
 const MAX_BYTES: usize = 64 * 1024;
 
-/// Most bytes of the skills of one server, their lists of files included.
+/// Maximum size of the skills of one server, including their lists of files, in bytes.
 const MAX_SKILLS_BYTES: usize = 4 * 1024 * 1024;
 
-/// Makes entries of the definitions of one server.
+/// Creates entries from the definitions of one server.
 pub(in crate::content) struct Entries<'a> {
     pub(in crate::content) of: &'a UpstreamOffers,
-    /// Stands before the names of its prompts.
+    /// The prefix of the names of the server's prompts.
     pub(in crate::content) prefix: &'a str,
 }
 
@@ -43,7 +43,7 @@ impl Entries<'_> {
         self.entries("uriTemplate", definitions, |own| self.shown(own))
     }
 
-    /// Those that can be offered, and no more of them than there is room for.
+    /// Returns the skills that can be offered, up to the maximum total size.
     pub(in crate::content) fn skills(&self, definitions: &[String]) -> Vec<ListedContent> {
         let source = &self.of.source;
         let mut room = MAX_SKILLS_BYTES;
@@ -73,7 +73,7 @@ impl Entries<'_> {
         entries
     }
 
-    /// What lies in a directory, each as clients know it.
+    /// Returns the children of a directory as JSON, with the URIs that clients know.
     pub(super) fn children(&self, definitions: &[String]) -> Vec<String> {
         let entries = self.entries("uri", definitions, |own| {
             let is_offered = self.of.offers_resource(own);
@@ -96,7 +96,7 @@ impl Entries<'_> {
         source_uri::outward(&self.of.source, own).filter(|_| is_offered)
     }
 
-    /// Those whose name, the member `member`, can be shown.
+    /// Returns the entries whose name, which is the member `member`, can be shown.
     fn entries(
         &self,
         member: &str,

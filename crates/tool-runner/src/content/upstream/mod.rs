@@ -5,8 +5,8 @@
 //!   get: own name ─▶ breaker ─▶ server ─▶ result, its URIs as clients know them
 //! ```
 //!
-//! They are not pinned as tools are: what a server says of them today is listed today, which is why a source offers
-//! none unless its settings say so.
+//! Definitions are not pinned as those of tools are: a change on the server is listed at once. This is why a source
+//! offers prompts, resources and skills only if its settings say so.
 
 mod entries;
 mod skills;
@@ -37,7 +37,7 @@ use wardgate_resilience::{Health, SourceGuard};
 pub(super) use self::entries::Entries;
 use self::skills::Skill;
 
-/// What servers last listed, and which do not answer.
+/// The lists that servers last returned, and the servers that do not answer.
 pub(crate) struct FollowedContent {
     pub(crate) prompts: Roster<Prompts>,
     pub(crate) resources: Roster<Resources>,
@@ -47,18 +47,18 @@ pub(crate) struct FollowedContent {
     of_skills: Followers<Skills>,
 }
 
-/// `prompts/list`: definitions as the server sent them.
+/// The result of `prompts/list`, with definitions as the server sent them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Prompts(pub(crate) Arc<[String]>);
 
-/// `resources/list` and `resources/templates/list`.
+/// The results of `resources/list` and `resources/templates/list`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Resources {
     pub(crate) resources: Arc<[String]>,
     pub(crate) templates: Arc<[String]>,
 }
 
-/// `skills/list`; none where the server has no such extension.
+/// The result of `skills/list`, or `None` if the server does not have that extension.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Skills(pub(crate) Option<(wardgate_mcp_client::SkillsCapability, Arc<[String]>)>);
 
@@ -76,13 +76,13 @@ impl FollowedContent {
         }
     }
 
-    /// Change when a list does, and when a server goes away or comes back.
+    /// Returns channels that change when a list changes, and when a server becomes unavailable or available again.
     pub(crate) fn changes(&self) -> [watch::Receiver<u64>; 3] {
         let lists = (&self.prompts, &self.resources, &self.skills);
         [lists.0.changes(), lists.1.changes(), lists.2.changes()]
     }
 
-    /// Follows the servers that offer any of it, and no others.
+    /// Follows exactly the servers that offer prompts, resources or skills.
     pub(crate) fn follow(&self, contents: &super::Contents) {
         self.of_prompts.follow(&contents.servers(|of| &of.prompts));
         self.of_resources
@@ -122,7 +122,7 @@ impl ServerListing for Resources {
 impl ServerListing for Skills {
     type List = Self;
 
-    /// Their files are resources, and nothing else says that they changed.
+    /// The files of a skill are resources, and the server has no other notification that they changed.
     fn changes(upstream: &Upstream) -> watch::Receiver<u64> {
         upstream.resources_changed()
     }
@@ -139,7 +139,7 @@ impl ServerListing for Skills {
     }
 }
 
-/// A server without a list of that kind has none of these.
+/// Returns an empty list for a server that does not have the method.
 fn if_any(
     listed: Result<Vec<Box<RawValue>>, UpstreamError>,
 ) -> Result<Arc<[String]>, UpstreamError> {
@@ -150,19 +150,19 @@ fn if_any(
     }
 }
 
-/// A server, and what of it is offered.
+/// A server, and the part of its contents that is offered.
 #[derive(Clone)]
 pub(crate) struct UpstreamOffers {
     pub(crate) source: String,
     pub(crate) upstream: Arc<Upstream>,
     guard: Arc<SourceGuard>,
-    /// The caller that the server is asked for; none before [`Self::for_caller`].
+    /// The digest of the caller that the server is called for, or `None` before [`Self::for_caller`].
     caller: Option<Digest>,
     limit: Duration,
     pub(crate) prompts: OfferedSelection,
     pub(crate) resources: OfferedSelection,
     pub(crate) skills: OfferedSelection,
-    /// What every text of it is.
+    /// The class of every text of the server.
     pub(crate) class: ColumnClass,
 }
 
@@ -187,7 +187,8 @@ impl UpstreamOffers {
         }
     }
 
-    /// As this caller reaches the server. `token` is what the caller asked with, where credentials are made of it.
+    /// Returns the offers as this caller reaches the server. `token` is the caller's token, for sources whose
+    /// credentials are derived from it.
     pub(crate) fn for_caller(
         &self,
         caller: &Caller,
@@ -200,7 +201,7 @@ impl UpstreamOffers {
         })
     }
 
-    /// Whether a resource of this URI is offered: it is named, or one of a template that is.
+    /// Returns whether a resource with this URI is offered, either by its URI or by a template that is offered.
     pub(crate) fn offers_resource(&self, uri: &str) -> bool {
         let is_of = |template: &String| {
             let template = template.parse::<UriTemplate>();
@@ -212,7 +213,7 @@ impl UpstreamOffers {
         }
     }
 
-    /// The result of `prompts/get`.
+    /// Returns the result of `prompts/get`.
     pub(crate) async fn get_prompt(
         &self,
         name: &str,
@@ -250,7 +251,7 @@ impl UpstreamOffers {
         Ok(UpstreamContent::Value(result))
     }
 
-    /// The result of `resources/read`.
+    /// Returns the result of `resources/read`.
     pub(crate) async fn read_resource(
         &self,
         uri: &str,
@@ -277,8 +278,9 @@ impl UpstreamOffers {
         Ok(UpstreamContent::Value(json!({ "contents": contents })))
     }
 
-    /// A result as the server wrote it, for a caller who may see all of it; only the URIs in its `member` are those that
-    /// clients know. An object with two members of one name refuses it: readers would take it for different things.
+    /// Returns a result as the server wrote it, for a caller who may see all of it. Only the URIs in its `member` are
+    /// rewritten to those that clients know. A result that contains an object with duplicate members is refused,
+    /// because parsers would read it differently.
     fn unchanged(
         &self,
         result: &RawValue,
@@ -318,7 +320,7 @@ impl UpstreamOffers {
         })
     }
 
-    /// The result of `skills/get`, as JSON.
+    /// Returns the result of `skills/get` as JSON.
     pub(crate) async fn get_skill(&self, uri: &str) -> Result<UpstreamContent, GetError> {
         #[derive(Deserialize)]
         struct SkillAnswer<'a> {
@@ -354,7 +356,7 @@ impl UpstreamOffers {
         );
     }
 
-    /// The result of `resources/directory/read`, as JSON.
+    /// Returns the result of `resources/directory/read` as JSON.
     pub(crate) async fn read_directory(
         &self,
         uri: &str,
@@ -396,7 +398,8 @@ impl UpstreamOffers {
         })
     }
 
-    /// Asks for what no client can take part in. What the server does not take there is not.
+    /// Sends a request that clients cannot take part in. An item that the server does not accept in such a request
+    /// counts as unknown.
     async fn ask_plainly(&self, wanted: UpstreamOperation) -> Result<Box<RawValue>, GetError> {
         let deadline = Instant::now() + self.limit;
         let asking = async {
@@ -409,7 +412,7 @@ impl UpstreamOffers {
         outcome.map_err(GetError::of_name)
     }
 
-    /// Asks for it, with the client where it can take part.
+    /// Sends a request, in an exchange with the client if the client can take part.
     async fn request(
         &self,
         wanted: UpstreamOperation,
@@ -424,7 +427,7 @@ impl UpstreamOffers {
                     .await?;
                 return Ok(EndedElicitation::Done(result));
             };
-            // There is nobody to tell before the end.
+            // Requests for content have no listener for messages before the result.
             let mut listener = |_: ServerMessage| false;
             elicitation
                 .round(&self.upstream, &wanted, deadline, &mut listener)
@@ -433,12 +436,12 @@ impl UpstreamOffers {
         Ok(match self.guarded(Box::pin(asking)).await? {
             EndedElicitation::Done(result) => SourceAnswer::Given(result),
             EndedElicitation::Suspended(round) => SourceAnswer::Suspended(round),
-            // Only a call may become one.
+            // Only a tool call may become a task.
             EndedElicitation::Task(_) => return Err(GetError::NotWaiting),
         })
     }
 
-    /// The result of `completion/complete`. A server that completes nothing has no values.
+    /// Returns the result of `completion/complete`. A server that does not support completion has no values.
     pub(crate) async fn complete(
         &self,
         of: &DecisionSubject,
@@ -485,7 +488,7 @@ impl UpstreamOffers {
         Ok(json!({ "completion": shown }))
     }
 
-    /// Asks where the server is not known to fail, and takes note of how it went.
+    /// Sends a request unless the circuit breaker of the server is open, and reports the outcome to the breaker.
     async fn guarded<T>(
         &self,
         asking: impl Future<Output = Result<T, ElicitationError>>,
@@ -518,14 +521,14 @@ impl UpstreamOffers {
     }
 }
 
-/// What a server answered to the request for a prompt or resource.
+/// A server's answer to the request for a prompt or resource.
 enum SourceAnswer {
     Given(Box<RawValue>),
-    /// Nothing yet: it waits for the client.
+    /// The server waits for input from the client.
     Suspended(SuspendedRound),
 }
 
-/// Members of a server's result that the gateway writes anew.
+/// Members of a server's result that the gateway writes itself.
 const OF_ANSWER: [&str; 6] = [
     "_meta",
     "cacheScope",
@@ -535,17 +538,17 @@ const OF_ANSWER: [&str; 6] = [
     "ttlMs",
 ];
 
-/// What a server gave.
+/// Contents that a server returned.
 pub(crate) enum UpstreamContent {
     Value(Value),
-    /// A result of so many parts, to be given as it is.
+    /// A result of `parts` parts that is passed on unchanged.
     Text {
         result: String,
         parts: u64,
-        /// What the server says in its `_meta`, one JSON object.
+        /// The `_meta` of the server as one JSON object.
         meta: Option<String>,
     },
-    /// Nothing yet: it waits for the client.
+    /// The server waits for input from the client.
     Suspended(SuspendedRound),
 }
 
@@ -553,7 +556,8 @@ fn to_value(raw: &RawValue) -> Result<Value, GetError> {
     serde_json::from_str(raw.get()).map_err(|_| cannot_be_shown())
 }
 
-/// What the client hears of a failure. Only a JSON-RPC error has the server's own words, for callers who may see all.
+/// Converts a failure for the client. Only a JSON-RPC error keeps the server's own words, for callers who may see
+/// everything.
 fn client_error(error: &UpstreamError) -> GetError {
     let failed = GetError::failed;
     match error {
@@ -586,7 +590,7 @@ fn client_error(error: &UpstreamError) -> GetError {
         UpstreamError::Unreachable(_)
         | UpstreamError::Gone
         | UpstreamError::Broken(_)
-        // Of calls of tools alone.
+        // This error occurs only for tool calls.
         | UpstreamError::ToolChanged => failed(
             Reason::SOURCE_UNAVAILABLE,
             "The source cannot be reached. Try again later.",
@@ -598,7 +602,7 @@ fn cannot_be_shown() -> GetError {
     GetError::failed(Reason::BAD_RESULT, "What the source gave cannot be shown.")
 }
 
-/// The list `member` of a result.
+/// Takes the list `member` out of a result.
 fn list(result: &mut Value, member: &str) -> Result<Value, GetError> {
     match result.get_mut(member).map(Value::take) {
         Some(list @ Value::Array(_)) => Ok(list),

@@ -1,7 +1,7 @@
-//! Skills of servers (SEP-2640, a draft): entries that say of which files each is made, with their sizes and digests.
+//! Skills of MCP servers (SEP-2640, a draft): entries that list the files of each skill with sizes and digests.
 //!
-//! One is offered only if all that it says can hold for whoever reads it: it is well formed, within the extension's
-//! limits, and every file of it is a resource that is offered.
+//! A skill is offered only if a reader can rely on the whole entry: it is well formed, it is within the limits of the
+//! extension, and every file of it is a resource that is offered.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,20 +10,20 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use wardgate_domain::source_uri;
 
-/// Of one skill.
+/// Maximum number of files in one skill.
 const MAX_FILES: usize = 512;
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
-/// The file that a skill begins with, and is known by.
+/// Name of the main file of a skill. The URI of this file identifies the skill.
 const ENTRANCE: &str = "SKILL.md";
 
-/// An entry that can be offered.
+/// A skill that can be offered.
 pub(super) struct Skill {
-    /// What the server calls it: the URI of its `SKILL.md`.
+    /// The URI of its `SKILL.md`, as the server knows it.
     pub(super) own_uri: String,
-    /// What clients call it.
+    /// The URI of its `SKILL.md`, as clients know it.
     pub(super) uri: String,
-    /// The entry without its URI, a JSON object; its files have the URIs that clients know.
+    /// The entry without its URI, as a JSON object. The files in it have the URIs that clients know.
     pub(super) definition: String,
 }
 
@@ -51,8 +51,8 @@ struct File {
 }
 
 impl Skill {
-    /// Of `entry`, as the server `source` gives it; `is_offered` says which of its resources are. The error says what
-    /// keeps it out.
+    /// Parses `entry` of the server `source`. `is_offered` tells whether a resource is offered. The error is the reason
+    /// why the skill cannot be offered.
     pub(super) fn parse(
         source: &str,
         entry: &str,
@@ -92,21 +92,21 @@ impl Skill {
         })
     }
 
-    /// The whole entry, as clients know it.
+    /// Returns the complete entry with the URIs that clients know.
     pub(super) fn whole(&self) -> String {
-        // A definition has at least its frontmatter.
+        // The definition is never an empty object, because it contains at least the frontmatter.
         format!(r#"{{"uri":{},{}"#, json!(self.uri), &self.definition[1..])
     }
 }
 
-/// What lies around the SKILL.md of that URI, and the name of the skill.
+/// Returns the directory that contains the SKILL.md with that URI, and the name of the skill.
 fn named_by(uri: &str) -> Option<(&str, &str)> {
     let root = uri.strip_suffix(ENTRANCE)?;
     let name = root.strip_suffix('/')?.rsplit('/').next()?;
     (!name.is_empty() && !uri.contains(['?', '#'])).then_some((root, name))
 }
 
-/// The list of a skill's files, with the URIs that clients know.
+/// Returns the list of a skill's files with the URIs that clients know.
 fn files(
     source: &str,
     (entrance, root): (&str, &str),
@@ -150,7 +150,7 @@ fn files(
     Ok(format!("[{}]", shown.join(",")))
 }
 
-/// Whether `uri` is of a file below `root`, however a reader resolves it.
+/// Returns whether `uri` is that of a file below `root`, regardless of how a reader resolves it.
 fn is_within(root: &str, uri: &str) -> bool {
     let Some(path) = uri.strip_prefix(root) else {
         return false;

@@ -1,4 +1,4 @@
-//! `type: command`: a program, run without a shell.
+//! `type: command`: runs a program without a shell.
 
 mod output;
 
@@ -15,7 +15,7 @@ use super::{Executor, Invocation, Output};
 use crate::executor_error::ExecutorError;
 use output::OutputReader;
 
-/// A program keeps nothing open between calls.
+/// An executor that starts a program for each call and keeps nothing open between calls.
 struct CommandExecutor(CommandPlan);
 
 pub(super) fn open(plan: &CommandPlan) -> Arc<dyn Executor> {

@@ -1,4 +1,4 @@
-//! What a program wrote, as rows.
+//! Parses the output of a program into rows.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use wardgate_sandbox::OutputListener;
 use crate::executor::Output;
 use crate::executor_error::ExecutorError;
 
-/// Reads the output of one run.
+/// A parser for the output of one run.
 pub(super) struct OutputReader<'r, 'o> {
     format: OutputFormat,
-    /// Whether lines of standard error are told as progress.
+    /// Whether lines of standard error are sent as progress.
     progress: bool,
     out: &'r mut Output<'o>,
-    /// Not yet a whole row.
+    /// Bytes that do not form a complete row yet.
     rest: Vec<u8>,
     error_lines: u32,
     is_not_utf8: bool,
@@ -35,7 +35,7 @@ impl<'r, 'o> OutputReader<'r, 'o> {
         }
     }
 
-    /// The program ended well: hands on what is left.
+    /// Processes the remaining output after the program exited successfully.
     pub(super) fn finish(mut self) -> Result<(), ExecutorError> {
         let rest = std::mem::take(&mut self.rest);
         match self.format {
@@ -100,7 +100,7 @@ impl OutputListener for OutputReader<'_, '_> {
     }
 }
 
-/// Says where, never what.
+/// Creates an error that names the position of the problem but never the content.
 fn bad_json(error: &serde_json::Error) -> ExecutorError {
     let what = match error.classify() {
         serde_json::error::Category::Eof => "ends in the middle of a JSON document",

@@ -1,4 +1,4 @@
-//! `type: grpc`: one message to a method of a gRPC server, its answers as documents.
+//! `type: grpc`: sends one message to a method of a gRPC server. Each answer is a document.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -51,8 +51,8 @@ impl Executor for GrpcExecutor {
     }
 }
 
-/// What a failed call is to the caller. The server's own words are a document, so that `result.error` says
-/// whether and where they are released.
+/// Converts the error of a failed call. The status of the server becomes a document, so that `result.error` decides
+/// whether and where the server's own words are released.
 fn failure(error: GrpcError, out: &Output<'_>) -> ExecutorError {
     let cause = error.to_string();
     let refused = |kind, text: &str| ExecutorError::Refused {

@@ -8,7 +8,7 @@ use wardgate_grpc_json::testing::{
     TestServer, answers, descriptor_set, methods, parcel, pool, refuses,
 };
 
-/// A tool that calls a server with this handler, its methods known from a descriptor file.
+/// A tool that calls a server with a given handler. Its methods are known from a descriptor file.
 struct Setup {
     server: TestServer,
     dir: TempDir,
@@ -41,7 +41,7 @@ impl Setup {
     }
 }
 
-/// Sends back the `parcelId` it was asked for.
+/// Returns a handler that answers with the `parcelId` of the request.
 fn echo() -> axum::Router {
     methods(pool(), |metadata, message| {
         let id = message.get_field_by_name("parcel_id").unwrap();
@@ -95,7 +95,7 @@ async fn each_message_of_a_stream_is_a_document() {
 
 #[tokio::test]
 async fn a_full_result_ends_the_stream() {
-    // The harness takes a thousand rows.
+    // The harness accepts at most a thousand rows.
     let one = parcel(&json!({ "parcelId": "x" }));
     let setup = Setup::new(methods(pool(), move |_, _| {
         let one = one.clone();

@@ -1,4 +1,4 @@
-//! `type: http`: one request to an HTTP service.
+//! `type: http`: sends one request to an HTTP service.
 //!
 //! ```text
 //!   HttpPlan, filled ─▶ HttpSource (URL, credentials, egress) ─▶ response ─▶ document ∣ text ∣ failure
@@ -22,7 +22,7 @@ use crate::executor_error::ExecutorError;
 pub(super) use response::{json, refused};
 pub(crate) use source::HttpSource;
 
-/// Longer URLs are refused by servers, some of which cut them instead.
+/// Maximum length of a URL, in bytes. Servers refuse longer URLs, and some truncate them instead.
 const MAX_URL: usize = 16 * 1024;
 
 pub(super) fn open(plan: &HttpPlan, sources: &Sources) -> Result<Arc<dyn Executor>, Error> {

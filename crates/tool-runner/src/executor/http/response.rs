@@ -1,4 +1,4 @@
-//! What a response is worth: a document, a text, or a failure.
+//! Converts an HTTP response into a document, a text row or a failure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::executor::Output;
 use crate::executor_error::ExecutorError;
 use wardgate_egress::{EgressResponse, retry_after};
 
-/// The column of a response that is text.
+/// Name of the column of a text response.
 const TEXT: &str = "text";
 
-/// Hands the body to `out`: JSON as a document, text as a row with the column `text`, nothing as nothing.
+/// Passes the body to `out`: JSON as a document, and text as a row with the column `text`. An empty body gives no rows.
 pub(super) async fn read(
     response: EgressResponse,
     out: &mut Output<'_>,
@@ -31,7 +31,7 @@ pub(super) async fn read(
     if !status.is_success() {
         let text = format!("the service answered with status {}", status.as_u16());
         let refused = refused(status, &headers, text);
-        // Services that put an error into words do so in JSON.
+        // Only JSON is read for an error message, because services that describe errors do so in JSON.
         return match body.bytes().await.map(|body| json(&body)) {
             Ok(Ok(document)) => Err(out.reported(&document).unwrap_or(refused)),
             _ => Err(refused),
@@ -51,8 +51,8 @@ pub(super) async fn read(
     Ok(())
 }
 
-/// A status that is no success; the text is for the caller. What only says that the service, or what
-/// stands behind it, cannot do its work now is no answer to the call.
+/// Returns the error for an unsuccessful status; the text is for the caller. A status that only says that the service,
+/// or a server behind it, cannot process requests now makes the source unavailable.
 pub(in crate::executor) fn refused(
     status: StatusCode,
     headers: &HeaderMap,
@@ -76,7 +76,7 @@ pub(in crate::executor) fn refused(
     }
 }
 
-/// Reads JSON without NUL characters and members given twice, at most 127 levels deep.
+/// Parses JSON of at most 127 levels. NUL characters and duplicate members are errors.
 pub(in crate::executor) fn json(body: &Bytes) -> Result<Value, ExecutorError> {
     parse_strict(body)
         .map_err(|error| ExecutorError::BadResult(format!("the response cannot be read: {error}")))

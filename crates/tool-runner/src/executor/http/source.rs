@@ -1,4 +1,4 @@
-//! An open HTTP source, for every executor that works on one.
+//! An open HTTP source, which several executors share.
 
 use serde_json::{Map, Value};
 use url::Url;
@@ -10,14 +10,14 @@ use wardgate_catalogue::plan::PathTemplate;
 use wardgate_egress::HttpSettings;
 use wardgate_egress::{EgressClient, EgressError, EgressRequest, EgressResponse, OnBehalf};
 
-/// A service and the client it is called with.
+/// The URL of a service and the HTTP client for it.
 pub(crate) struct HttpSource {
     url: Url,
     client: EgressClient,
 }
 
 impl HttpSource {
-    /// Connects to nothing yet.
+    /// Opens the source without connecting to it.
     pub(crate) fn open(settings: &HttpSettings, ambient: &Ambient) -> Result<Self, EgressError> {
         Ok(Self {
             url: settings.url.clone(),
@@ -25,7 +25,7 @@ impl HttpSource {
         })
     }
 
-    /// The service's URL, with `path` behind its own if there is one.
+    /// Returns the service's URL, with `path` appended if there is one.
     pub(in crate::executor) fn url(
         &self,
         path: Option<&PathTemplate>,
@@ -39,7 +39,7 @@ impl HttpSource {
         Ok(url)
     }
 
-    /// Sends a request on behalf of the call's caller.
+    /// Sends a request on behalf of the caller of `call`.
     pub(in crate::executor) async fn send(
         &self,
         request: EgressRequest,

@@ -1,4 +1,4 @@
-//! `type: jsonrpc`: one call to a JSON-RPC service by HTTP, in one of two dialects.
+//! `type: jsonrpc`: sends one call to a JSON-RPC service over HTTP, in one of two dialects.
 //!
 //! ```text
 //!   tools_call:  {"method":"tools/call","params":{"name":METHOD,"arguments":PARAMS}}
@@ -87,7 +87,7 @@ impl Executor for JsonRpcExecutor {
     }
 }
 
-/// The result in the answer to request `id`.
+/// Extracts the result from the answer to request `id`.
 fn result(id: u64, answer: Value) -> Result<Value, ExecutorError> {
     let Value::Object(mut answer) = answer else {
         return Err(bad("an answer that is no JSON-RPC message"));
@@ -97,7 +97,7 @@ fn result(id: u64, answer: Value) -> Result<Value, ExecutorError> {
     if let Some(error) = error
         && answered.as_ref().is_none_or(|answered| *answered == id)
     {
-        // A server that could not read the request does not know its id.
+        // An answer without an id counts too, because a server that could not parse the request does not know its id.
         return Err(ExecutorError::Reported(message(&error)));
     }
     if answered.is_none_or(|answered| answered != id) {
@@ -115,7 +115,7 @@ fn message(error: &Value) -> String {
     }
 }
 
-/// Hands over what stands in the result.
+/// Passes the contents of the result to `out`.
 fn release(result: Value, out: &mut Output<'_>) -> Result<(), ExecutorError> {
     let mut result = match result {
         Value::Object(result) => result,
@@ -140,7 +140,7 @@ fn release(result: Value, out: &mut Output<'_>) -> Result<(), ExecutorError> {
     out.content(content, structured, false).map(drop)
 }
 
-/// What a tool that failed says of it: the texts of its MCP content, a line each.
+/// Returns the error message of a tool that failed: the texts of its MCP content, one per line.
 fn reported(result: &Map<String, Value>) -> String {
     let blocks = result.get("content").and_then(Value::as_array);
     let texts = blocks.into_iter().flatten();
@@ -153,7 +153,7 @@ fn reported(result: &Map<String, Value>) -> String {
     }
 }
 
-/// The caller reads what is wrong with the answer, which holds nothing of the answer itself.
+/// Creates the error for an invalid answer. The caller reads what is wrong, and nothing of the answer itself.
 fn bad(what: &str) -> ExecutorError {
     let text = format!("MCP server returned {what}");
     ExecutorError::Refused {

@@ -1,4 +1,4 @@
-//! Both dialects against a server that answers as it is told.
+//! Tests of both dialects against a server with prepared answers.
 
 use std::sync::Mutex;
 
@@ -12,7 +12,7 @@ const METHOD: &str =
     "{ type: jsonrpc, source: api, path: /mcp/, dialect: method, method: get_records }";
 const TOOLS_CALL: &str = "{ type: jsonrpc, source: api, path: /mcp/, method: get_records, params: { patient: '{id}', n: '{n}' } }";
 
-/// Answers with `body`, in which `ID` is the id of the request.
+/// Starts a server that answers with `body`, in which `ID` stands for the id of the request.
 async fn server(status: u16, body: &'static str) -> (u16, Arc<Mutex<Vec<Value>>>) {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let record = Arc::clone(&seen);

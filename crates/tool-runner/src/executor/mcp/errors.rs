@@ -1,4 +1,4 @@
-//! What the failures of an MCP server are to callers.
+//! Converts the failures of MCP servers into errors for callers.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use wardgate_mcp::error_code::MISSING_CAPABILITY;
 use wardgate_mcp::extension::TASKS;
 use wardgate_mcp_client::{UpstreamError, UpstreamRpcError};
 
-/// The kind of a refusal by a server that does not accept our credentials.
+/// Reason for a refusal by a server that does not accept this platform's credentials.
 const UNAUTHORIZED: Reason = Reason::UPSTREAM_UNAUTHORIZED;
 
 impl From<ElicitationError> for ExecutorError {
@@ -94,14 +94,14 @@ impl From<UpstreamError> for ExecutorError {
     }
 }
 
-/// The kind of a refusal by a server whose client did not declare what it needs; none of any other refusal. Gateways
-/// know these kinds.
+/// Returns the reason for a refusal by a server whose client did not declare a capability that the server needs, or
+/// `None` for any other error. Gateways know these reasons.
 fn undeclared(error: &UpstreamRpcError) -> Option<Reason> {
     let required = required(error)?;
     kind_of_missing(|capability| required.contains_key(capability))
 }
 
-/// The kind of a refusal for want of the first of these capabilities that `is_required`.
+/// Returns the reason for the first of these capabilities that `is_required`.
 fn kind_of_missing(is_required: impl Fn(&str) -> bool) -> Option<Reason> {
     let kinds = [
         ("sampling", Reason::NEEDS_SAMPLING),
@@ -113,7 +113,8 @@ fn kind_of_missing(is_required: impl Fn(&str) -> bool) -> Option<Reason> {
     Some(kind)
 }
 
-/// The refusal of a tool that its server shows only to clients with the capabilities `required`. Nothing was sent.
+/// Creates the refusal of a tool that its server shows only to clients with the capabilities `required`. Nothing was
+/// sent.
 pub(super) fn not_for_client(required: &RequiredCapabilities) -> ExecutorError {
     ExecutorError::Refused {
         kind: kind_of_missing(|capability| required.contain(capability))
@@ -125,13 +126,13 @@ pub(super) fn not_for_client(required: &RequiredCapabilities) -> ExecutorError {
 
 const NOT_ASKABLE: &str = "the tool needs a client that it can ask, and this one did not say that it can be asked, or may not be asked here";
 
-/// Whether it is refused for want of a client that takes tasks.
+/// Returns whether the server refused because the client does not support tasks.
 fn needs_tasks(error: &UpstreamRpcError) -> bool {
     let extensions = required(error).and_then(|mut required| required.remove("extensions"));
     extensions.is_some_and(|extensions| extensions.get(TASKS).is_some())
 }
 
-/// The client capabilities without which a server refuses.
+/// Returns the client capabilities that the server says it requires.
 fn required(error: &UpstreamRpcError) -> Option<Map<String, Value>> {
     #[derive(Deserialize)]
     struct Data {

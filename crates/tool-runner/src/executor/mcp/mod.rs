@@ -1,4 +1,4 @@
-//! `type: mcp`: a tool, resource or prompt of an MCP server.
+//! `type: mcp`: calls a tool, reads a resource or gets a prompt of an MCP server.
 
 mod errors;
 
@@ -35,7 +35,7 @@ pub(super) fn open(plan: &McpPlan, sources: &Sources) -> Result<Arc<dyn Executor
 struct McpExecutor {
     upstream: Arc<Upstream>,
     target: McpTarget,
-    /// The source that links to resources name, where clients know them so.
+    /// The name of the source, if links to resources are rewritten to the URIs that clients know.
     links: Option<String>,
 }
 
@@ -117,7 +117,7 @@ impl McpExecutor {
         out.content(content, structured, is_error).map(drop)
     }
 
-    /// Passes a result on as it is, but for links to resources, which are made those that clients know.
+    /// Passes a result on unchanged, except for links to resources, which are rewritten to the URIs that clients know.
     fn forward_unchanged(
         &self,
         result: &RawValue,
@@ -145,7 +145,7 @@ impl McpExecutor {
         })
     }
 
-    /// Each part of the resource is a block of content.
+    /// Reads a resource. Each part of the resource becomes a block of content.
     async fn read_resource(
         &self,
         uri: &str,
@@ -173,7 +173,8 @@ impl McpExecutor {
         out.content(blocks, None, false).map(drop)
     }
 
-    /// Each message's content is a block; who says it is told by the structured part.
+    /// Gets a prompt. The content of each message becomes a block, and the structured part contains the role of each
+    /// message.
     async fn get_prompt(
         &self,
         name: &str,
@@ -206,7 +207,7 @@ impl McpExecutor {
 }
 
 impl McpExecutor {
-    /// Makes the links to resources in `blocks` those that clients know.
+    /// Rewrites the links to resources in `blocks` to the URIs that clients know.
     fn link(&self, blocks: &mut Value) {
         if let Some(source) = &self.links {
             in_content(source, blocks);
@@ -214,7 +215,7 @@ impl McpExecutor {
     }
 }
 
-/// One JSON object. What the caller wrote goes on byte for byte, unless a default was added to it.
+/// Returns the arguments as one JSON object. The caller's bytes are passed on unchanged unless a default was added.
 fn raw_arguments(
     arguments: &SentArguments,
     call: &Invocation<'_>,
@@ -232,7 +233,8 @@ fn raw_arguments(
     })
 }
 
-/// Asks the server with a client that can take part; none where it waits for that client now, or goes on as a task.
+/// Runs one round of an exchange in which the client can take part. Returns `None` if the server now waits for the
+/// client, or continues as a task that is not completed.
 async fn run_round(
     upstream: &Arc<Upstream>,
     elicitation: &Elicitation<'_>,
@@ -249,7 +251,7 @@ async fn run_round(
             Ok(None)
         }
         EndedElicitation::Task(task) => {
-            // What a completed one gave is what the call would have given.
+            // The result of a completed task is the result of the call.
             let result = match &task.status {
                 Some(TaskStatus::Completed(result)) => Some(result.clone()),
                 _ => None,
@@ -260,7 +262,7 @@ async fn run_round(
     }
 }
 
-/// Passes on what the server says besides its result.
+/// Forwards a message that the server sent besides its result. Returns whether the message was handled.
 fn forward_message(message: ServerMessage, out: &mut Output<'_>) -> bool {
     match message {
         ServerMessage::Progress(report) => {
@@ -270,18 +272,18 @@ fn forward_message(message: ServerMessage, out: &mut Output<'_>) -> bool {
         ServerMessage::Log(message) => out.log(message),
         ServerMessage::Completed(elicitation) => out.completed(elicitation),
         ServerMessage::StreamClosed => out.stream_closed(),
-        // Whoever asks for a client's answer does not ask here.
+        // A caller that can pass questions on to its client uses an exchange instead.
         ServerMessage::Question(_) => return false,
     }
     true
 }
 
-/// As strict as any other response.
+/// Parses a result as strictly as any other response.
 fn value(raw: &RawValue) -> Result<Value, ExecutorError> {
     json(&Bytes::copy_from_slice(raw.get().as_bytes()))
 }
 
-/// The list `member` of a result.
+/// Takes the list `member` out of a result.
 fn items(mut result: Value, member: &str) -> Result<Vec<Value>, ExecutorError> {
     match result[member].take() {
         Value::Array(items) => Ok(items),

@@ -1,4 +1,4 @@
-//! Tools that are those of a server, on a real one.
+//! Tests of tools that call a real MCP server.
 
 use super::*;
 use crate::executor::testing::{TestTool, said};

@@ -1,4 +1,4 @@
-//! What data there is: databases, tables, columns.
+//! `interface: catalog`: the databases, tables and columns of the configured sources.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::executor_error::ExecutorError;
 use wardgate_catalogue::{BoundValue, SqlDialect};
 use wardgate_sql::Database;
 
-/// The SQL sources, each a database under the name of the source.
+/// The interface that lists the SQL sources. Each source is a database under its own name.
 pub(super) struct Catalog;
 
 impl Interface for Catalog {

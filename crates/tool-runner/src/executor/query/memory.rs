@@ -1,7 +1,7 @@
-//! The caller's remembered conversations, for clients that know only tools.
+//! `interface: memory`: the caller's remembered conversations, for clients that support only tools.
 //!
-//! What comes back was judged for this caller by the memory service: what they may no longer read is withheld. A tool
-//! that adds is called by a model, so whoever it says speaks, the text counts as a model's.
+//! The memory service decides what this caller may read, and withholds the rest. A tool that adds a message is called
+//! by a model, so the source of the message is the model, whichever role it names.
 
 use futures::future::BoxFuture;
 use serde::Deserialize;
@@ -15,7 +15,7 @@ use crate::Error;
 use crate::executor::{Invocation, Output, Sources};
 use crate::executor_error::{ExecutorError, TimeLimit};
 
-/// Conversations and their messages.
+/// The interface to conversations and their messages.
 pub(super) struct Memory;
 
 impl Interface for Memory {
@@ -89,7 +89,7 @@ struct Add {
     role: Speaker,
 }
 
-/// Who may be said to speak.
+/// The role of an added message.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Speaker {
@@ -145,14 +145,15 @@ impl MemoryHandler<'_> {
         Ok(rows.collect())
     }
 
-    /// Adds to the conversation, which is made when there is none: such clients have no other way to begin one.
+    /// Adds a message to the conversation. The conversation is created if it does not exist, because such clients have
+    /// no other way to start one.
     async fn add(&self, request: Add) -> Result<Value, ExecutorError> {
         let id = id(&request.conversation_id)?;
         let role = match request.role {
             Speaker::User => Role::User,
             Speaker::Assistant => Role::Assistant,
         };
-        // Its id is for memory to make: one that a model chose could take the place of a turn's next step.
+        // The memory service assigns the id: an id that a model chose could replace the next step of a turn.
         let addition = MessageBatch {
             messages: vec![NewMessage::text(role, Source::Model, request.content)],
             turn: None,
@@ -170,8 +171,8 @@ impl MemoryHandler<'_> {
     }
 }
 
-/// What a tool gave stays with the rights to that tool. As part of this tool's result it would be kept under the rights to
-/// this one, and outlive those it came by.
+/// Returns whether a message may be part of the result. The output of a tool stays under the rights to that tool: as
+/// part of this tool's result it would be kept under the rights to this tool, and would outlive the original rights.
 fn may_pass_on(message: &Message) -> bool {
     message.role != Role::Tool
 }
@@ -187,7 +188,8 @@ fn row(message: &Message) -> Value {
     })
 }
 
-/// Arguments that fit the tool's own schema, and not the question, are a fault of `tools.yaml`.
+/// Deserializes the arguments. Arguments that fit the tool's own schema but not the question are a fault of
+/// `tools.yaml`.
 fn read<'de, T: Deserialize<'de>>(arguments: &'de Map<String, Value>) -> Result<T, ExecutorError> {
     T::deserialize(arguments).map_err(|_| {
         bad("the arguments do not fit the question; give the tool's `input_schema` the types of its reference")

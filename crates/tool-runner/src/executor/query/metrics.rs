@@ -1,4 +1,4 @@
-//! Figures of this process and of the tools it ran.
+//! `interface: metrics`: figures of this process and of the tools that it ran.
 
 use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
@@ -7,7 +7,7 @@ use super::{Interface, unanswered};
 use crate::executor::{Invocation, Output, Sources};
 use crate::executor_error::ExecutorError;
 
-/// What the operating system and the runner count.
+/// The interface to the figures of the operating system and the runner.
 pub(super) struct Metrics;
 
 impl Interface for Metrics {
@@ -45,7 +45,7 @@ impl Interface for Metrics {
     }
 }
 
-/// From `/proc`; a figure that the system does not give is left out.
+/// Reads the figures from `/proc`. A figure that the system does not provide is left out.
 fn system_metrics() -> Value {
     let mut figures = Map::new();
     let mut add = |name: &str, figure: Option<Value>| {

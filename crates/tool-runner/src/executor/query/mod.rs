@@ -1,4 +1,4 @@
-//! `type: query`: questions about this platform itself, answered by an interface in this program.
+//! `type: query`: queries about this platform itself, which an interface in this program answers.
 //!
 //! ```text
 //!   interface: catalog   the databases of the configured sources, their tables and columns
@@ -9,7 +9,7 @@
 //!   interface: tools     the tools of the catalogue in force
 //! ```
 //!
-//! A new interface is a file here and a variant of [`QueryInterface`], which has the questions.
+//! To add an interface, add a file here and a variant of [`QueryInterface`], which lists the questions.
 
 mod catalog;
 mod memory;
@@ -27,14 +27,14 @@ use super::{Executor, Invocation, Output, Sources};
 use crate::Error;
 use crate::executor_error::ExecutorError;
 
-/// Answers the questions of one interface.
+/// An interface, which answers a fixed list of questions.
 trait Interface: Send + Sync {
-    /// Whether it could answer, with what this process was given.
+    /// Checks that the interface can work with the services that this process has.
     fn check(&self, _: &Sources) -> Result<(), Error> {
         Ok(())
     }
 
-    /// The answer to one of [`QueryInterface::questions`].
+    /// Answers one of [`QueryInterface::questions`].
     fn answer<'a>(
         &'a self,
         question: &'a str,
@@ -82,7 +82,7 @@ impl Executor for QueryExecutor {
     }
 }
 
-/// A question that is in the list but has no answer is a fault of the interface.
+/// Returns the error for a question that is listed but not implemented, which is a fault of the interface.
 fn unanswered(question: &str) -> ExecutorError {
     ExecutorError::BadResult(format!("the question {question} has no answer"))
 }

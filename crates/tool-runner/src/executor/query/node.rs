@@ -1,4 +1,4 @@
-//! How this process is.
+//! `interface: node`: the health, version and load of this process.
 
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::executor::{Invocation, Output, Sources};
 use crate::executor_error::ExecutorError;
 use wardgate_resilience::{BreakerState, SourceGuard};
 
-/// Health, version and load.
+/// The interface to the health, version and load of this process.
 pub(super) struct Node;
 
 impl Interface for Node {

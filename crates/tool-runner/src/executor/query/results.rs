@@ -1,6 +1,6 @@
-//! The caller's results that were too large for an answer: paged, filtered, summed up.
+//! `interface: results`: paging, filtering and aggregation of stored results that were too large for a response.
 //!
-//! Everything here works on redacted rows, so no filter can tell what its caller may not see.
+//! All operations work on redacted rows, so a filter cannot reveal what its caller may not see.
 
 mod column;
 mod filter;
@@ -17,10 +17,10 @@ use crate::result::json_size;
 use column::{ColumnType, Columns, compare};
 use filter::Condition;
 
-/// Rows of a page where the call does not say.
+/// Default number of rows per page.
 const PAGE: usize = 100;
 
-/// Results kept for their callers.
+/// The interface to the stored results of callers.
 pub(super) struct Results;
 
 impl Interface for Results {
@@ -46,15 +46,15 @@ impl Interface for Results {
     }
 }
 
-/// What to take of a result.
+/// A query on a stored result.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Query {
     handle: String,
-    /// Columns to show; all of them where none is named.
+    /// The columns to show. All columns are shown if the list is empty.
     #[serde(default)]
     columns: Vec<String>,
-    /// Rows must fit all of these.
+    /// The conditions, all of which a row must meet.
     #[serde(default)]
     filter: Vec<Condition>,
     order_by: Option<String>,
@@ -63,9 +63,9 @@ struct Query {
     #[serde(default)]
     offset: usize,
     limit: Option<usize>,
-    /// One figure for each group, instead of rows.
+    /// The aggregate to compute for each group, or `None` to return rows.
     aggregate: Option<Aggregate>,
-    /// The column that is summed up.
+    /// The column that is aggregated.
     of: Option<String>,
     group_by: Option<String>,
 }
@@ -85,7 +85,8 @@ impl Query {
         Err(bad(complaint.to_owned()))
     }
 
-    /// The rows of the answer. What names no column, or compares what cannot be compared, is refused.
+    /// Returns the rows of the answer. A query that names an unknown column or compares incomparable values is an
+    /// error.
     fn answer(&self, mut rows: Redacted<Vec<Row>>) -> Result<Redacted<Vec<Row>>, ExecutorError> {
         let mut columns = Columns::of(rows.get());
         for condition in &self.filter {
@@ -151,7 +152,7 @@ impl Query {
     }
 }
 
-/// As many rows as an answer has room for, and whether there were more.
+/// Returns as many rows as fit into a response, and whether the rest was cut off.
 fn within(rows: Redacted<Vec<Row>>, max_bytes: usize) -> (Redacted<Vec<Row>>, bool) {
     let mut bytes = 0;
     let count = rows.get().len();

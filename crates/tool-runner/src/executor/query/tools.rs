@@ -1,4 +1,5 @@
-//! What tools there are. Who may ask is the policy's to say: the answer is not filtered by caller.
+//! `interface: tools`: the tools of the catalogue in force. The policy decides who may call the tool; the answer is not
+//! filtered by caller.
 
 use futures::future::BoxFuture;
 use serde_json::json;
@@ -7,7 +8,7 @@ use super::{Interface, unanswered};
 use crate::executor::{Invocation, Output, Sources};
 use crate::executor_error::ExecutorError;
 
-/// The catalogue in force.
+/// The interface to the catalogue in force.
 pub(super) struct ToolsInterface;
 
 impl Interface for ToolsInterface {

@@ -36,7 +36,7 @@ async fn one_alone_refreshes_and_who_was_disconnected_meanwhile_stays_so() {
         assert!(claim().await.unwrap());
         assert!(store.replace(&key, held.version, b"second").await.unwrap());
         assert!(!store.replace(&key, held.version, b"third").await.unwrap());
-        // What was replaced can be neither claimed nor ended.
+        // A version that was replaced can be neither claimed nor deleted.
         assert!(!claim().await.unwrap());
         store.end(&key, held.version).await.unwrap();
         let held = store.connection(&key).await.unwrap().unwrap();

@@ -1,8 +1,8 @@
-//! What is taken back at the server of whoever is disconnected.
+//! Tests that the grants of a disconnected person are revoked at the server.
 
 use super::*;
 
-/// The tokens that the server was told to take back, in order.
+/// Returns the tokens that the server was told to revoke, in order.
 fn taken_back(server: &Server) -> Vec<String> {
     let told = server.revoked.lock().unwrap();
     told.iter().map(|form| form["token"].clone()).collect()
@@ -17,7 +17,7 @@ async fn what_was_granted_is_taken_back_at_the_server_that_gave_it() {
     let place = Place::new().await;
     let one = place.replica().await;
     one.connect("ann").await;
-    // A server that has no place for it is left alone.
+    // A server without a revocation endpoint receives no request.
     let grant = one.grants.grant(&person("ann")).await.unwrap();
     one.grants.revoke(grant).await;
     assert!(taken_back(&place.server).is_empty());

@@ -1,4 +1,4 @@
-//! What a request says besides what it asks for.
+//! Tests of the further members that a request carries.
 
 use serde_json::json;
 use wardgate_proto::toolrunner::v1 as pb;

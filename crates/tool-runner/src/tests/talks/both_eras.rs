@@ -1,4 +1,4 @@
-//! Servers that serve both eras, and name 2026-07-28 alone when they are asked what they speak.
+//! Tests of servers that support both legacy versions and 2026-07-28, but list only 2026-07-28 as supported.
 
 use futures::future::join_all;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Prompts and resources of servers that ask something first.
+//! Tests of prompts and resources of servers that ask the client for input first.
 
 use serde_json::{Value, json};
 use wardgate_domain::{ColumnTier, OfferKind, PermitTerms, ToolFacts};
@@ -46,7 +46,7 @@ async fn get(
     };
     let mut client = world.harness.client.clone();
     let getting = async move { client.get_content(request).await.unwrap().into_inner() };
-    // It only runs while somebody waits for it.
+    // The request runs only while it is polled.
     tokio::spawn(getting).await.unwrap()
 }
 

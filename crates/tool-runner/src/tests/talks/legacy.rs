@@ -1,4 +1,4 @@
-//! Servers of the versions before: their requests to the client come while the call is open.
+//! Tests of servers of versions before 2026-07-28, which send requests to the client while the call is open.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ async fn a_question_parks_the_call_and_the_answer_lets_it_go_on() {
         requests,
         json!({ "1": { "method": "elicitation/create", "params": form } })
     );
-    // While a person thinks the server is not left alone.
+    // Pings of the server are still answered while a person thinks.
     said.ask("p", "ping", "{}");
     let pong = world.was_answered(1).await;
     assert_eq!((&pong["id"], &pong["result"]), (&json!("p"), &json!({})));
@@ -44,7 +44,7 @@ async fn a_question_parks_the_call_and_the_answer_lets_it_go_on() {
         json!({ "jsonrpc": "2.0", "id": "q-1", "result": answer })
     );
 
-    // Several at once are one round, and what is not answered is asked again.
+    // Several concurrent requests form one round, and a request without an answer is sent to the client again.
     said.ask("q-2", "sampling/createMessage", SAMPLING);
     said.ask("q-3", "roots/list", "{}");
     let (waits, requests) = round.waits().await;
@@ -192,7 +192,7 @@ async fn a_url_that_must_be_visited_first_is_asked_for_and_then_the_call_is_made
     assert_eq!(accepted.text().await, "done");
     assert_eq!(world.server.seen("tools/call").len(), 2);
 
-    // Who cannot visit it hears of an error.
+    // A client that cannot open the URL receives an error.
     world.server.says(error());
     let request = world
         .request("ask", offering(r#"{"elicitation":{}}"#))
@@ -210,7 +210,8 @@ async fn a_call_that_ends_while_its_client_is_asked_gives_its_result() {
     said.ask("q", "elicitation/create", FORM);
     let (waits, _) = round.waits().await;
     said.end(&call["id"], "without you");
-    // It may still be under way when the answers come; then the server gets them, and it does not matter.
+    // The end of the call may still be in transit when the answers arrive. The server then receives the answers, which
+    // is acceptable.
     let answers = json!({ "1": { "action": "cancel" } });
     let round = world.resume(&waits, &answers).await;
     assert_eq!(round.text().await, "without you");
@@ -235,7 +236,7 @@ async fn who_has_too_many_waiting_is_asked_no_more_and_the_server_hears_of_it() 
         said.end(&call["id"], "done");
         assert_eq!(round.text().await, "done");
     }
-    // The end of the service is the end of what waits.
+    // The end of the service ends the calls that wait.
     world.harness.runner.end_waiting();
     world.saw("notifications/cancelled", 64).await;
     assert_eq!(world.server.answers().len(), 65);
@@ -290,7 +291,7 @@ async fn a_connection_that_nobody_uses_is_let_go_and_made_again_when_needed() {
 
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// Lets time pass, as whoever sleeps sees it.
+/// Advances the paused clock in small steps, as a sleeping task sees it.
 async fn pass(time: Duration) {
     tokio::time::pause();
     let steps = time.as_secs() / 20;

@@ -1,4 +1,4 @@
-//! Servers that say and ask something while they work, behind a running service.
+//! Tests of servers that send messages and requests while they work, behind a running service.
 
 mod besides;
 mod both_eras;
@@ -35,33 +35,33 @@ use super::harness::{Answer, Harness};
 use crate::Config;
 use crate::tests::database;
 
-/// Offers all that a client can be asked.
+/// Capabilities of a client that can be asked for everything.
 const ALL: &str = r#"{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{},"x-new":1.10}"#;
 
 const FORM: &str = r#"{"mode":"form","message":"Who?","requestedSchema":{"type":"object","properties":{"n":{"type":"number","default":1.10}}}}"#;
 
-/// How a server answers the next request that is no part of a handshake.
+/// The way in which a server answers the next request that is not part of a handshake.
 enum Says {
     Result(Value),
-    /// A result as it is written.
+    /// A result as JSON text.
     Text(String),
     Error(Value),
     Status(u16),
-    /// What the test sends, as long as it likes.
+    /// A stream of events that the test sends.
     Events(mpsc::UnboundedReceiver<String>),
-    /// In one piece, when the test gives it.
+    /// A single response that the test sends later.
     Later(oneshot::Receiver<Value>),
 }
 
-/// A server that says what it is told to.
+/// A server that answers as the test specifies.
 struct Server {
     is_modern: bool,
-    /// It takes `initialize` too, and does not say so.
+    /// Whether the server accepts `initialize` too, without announcing it.
     takes_initialize: bool,
-    /// Every message, and `DELETE` for the end of a session.
+    /// Every message received, and `DELETE` for the end of a session.
     seen: Mutex<Vec<Value>>,
     next: Mutex<VecDeque<Says>>,
-    /// What it says outside of answers, to the next that listens.
+    /// The messages outside of answers, for the next client that listens.
     own: Mutex<Option<mpsc::UnboundedReceiver<String>>>,
 }
 
@@ -72,7 +72,7 @@ impl Server {
         of_method.cloned().collect()
     }
 
-    /// The answers to its own requests.
+    /// Returns the answers to the server's own requests.
     fn answers(&self) -> Vec<Value> {
         let seen = self.seen.lock().unwrap();
         let answers = seen
@@ -89,7 +89,7 @@ impl Server {
         self.says(Says::Result(result(text)));
     }
 
-    /// A stream that goes on as the test says.
+    /// Answers the next request with a stream that the test writes to.
     fn says_events(&self) -> ServerStream {
         let (sender, events) = mpsc::unbounded();
         self.says(Says::Events(events));
@@ -102,7 +102,7 @@ impl Server {
         sender
     }
 
-    /// The stream of its own, of the next session that listens.
+    /// Returns the server's own stream, for the next session that listens.
     fn says_outside(&self) -> ServerStream {
         let (sender, events) = mpsc::unbounded();
         *self.own.lock().unwrap() = Some(events);
@@ -217,7 +217,7 @@ fn respond(status: u16, content_type: &str, body: Body) -> Response {
         .unwrap()
 }
 
-/// The service and the server behind it.
+/// The service, and the server behind it.
 struct World {
     harness: Harness,
     server: Arc<Server>,
@@ -232,7 +232,7 @@ impl World {
         Self::of(is_modern, !is_modern, configure).await
     }
 
-    /// With a server that serves both eras and names the newer one alone.
+    /// Starts a server that supports both eras and announces only the newer one.
     async fn of_both_eras() -> Self {
         Self::of(true, true, |_| ()).await
     }
@@ -296,7 +296,7 @@ tools:
         }
     }
 
-    /// Terms under which not everything may be seen.
+    /// Returns terms that restrict what may be seen.
     async fn restricted(&self, tool: &str) -> PermitTerms {
         let mut terms = self.harness.terms(tool).await;
         for tier in terms.column_tiers.values_mut() {
@@ -309,7 +309,7 @@ tools:
         let mut client = self.harness.client.clone();
         let mut events = client.call_tool(request).await?.into_inner();
         let (sender, heard) = mpsc::unbounded();
-        // It only runs while somebody takes what comes.
+        // The call runs only while its events are received.
         let taking = tokio::spawn(async move {
             while let Some(event) = events.next().await {
                 sender.unbounded_send(event.unwrap()).unwrap();
@@ -321,19 +321,19 @@ tools:
         })
     }
 
-    /// Begins a call of `ask` with a client that can be asked everything.
+    /// Starts a call of `ask` by a client that can be asked for everything.
     async fn begin(&self) -> Round {
         let request = self.request("ask", offering(ALL)).await;
         self.send(request).await.unwrap()
     }
 
-    /// Goes on with it.
+    /// Resumes the call with the client's answers.
     async fn resume(&self, waits: &pb::InputRequired, answers: &Value) -> Round {
         let request = self.request("ask", resuming(waits, answers)).await;
         self.send(request).await.unwrap()
     }
 
-    /// Waits until the server has seen so many of these, and gives the last.
+    /// Waits until the server has received `number` messages of this method, and returns the last one.
     async fn saw(&self, method: &str, number: usize) -> Value {
         until_true(method, async || self.server.seen(method).len() >= number).await;
         let seen = self.server.seen(method);
@@ -341,7 +341,7 @@ tools:
         seen[number - 1].clone()
     }
 
-    /// The same of the answers to its own requests.
+    /// Waits until the server has received `number` answers to its own requests, and returns the last one.
     async fn was_answered(&self, number: usize) -> Value {
         until_true("an answer", async || self.server.answers().len() >= number).await;
         let answers = self.server.answers();
@@ -375,7 +375,7 @@ fn resuming(waits: &pb::InputRequired, answers: &Value) -> pb::Interaction {
     }
 }
 
-/// What comes of one round.
+/// The events of one round.
 struct Round {
     heard: mpsc::UnboundedReceiver<pb::CallToolResponse>,
     _taking: AbortOnDropHandle<()>,
@@ -388,7 +388,7 @@ impl Round {
         event.expect("an end comes").event.unwrap()
     }
 
-    /// What it waits for, and its requests read.
+    /// Returns the request for input and its parsed requests.
     async fn waits(mut self) -> (pb::InputRequired, Value) {
         match self.next().await {
             Event::InputRequired(waits) => {
@@ -401,7 +401,7 @@ impl Round {
         }
     }
 
-    /// The task that it became, or is about.
+    /// Returns the task that the call became or asked about.
     async fn task(mut self) -> pb::Task {
         match self.next().await {
             Event::Task(task) => task,
@@ -420,7 +420,7 @@ impl Round {
         self.ends().await.text()
     }
 
-    /// The kind of its failure.
+    /// Returns the error kind of the result.
     async fn fails(self) -> String {
         let answer = self.ends().await;
         assert!(answer.0.is_error, "{}", answer.text());

@@ -1,4 +1,4 @@
-//! Servers of 2026-07-28.
+//! Tests of servers of MCP 2026-07-28.
 
 use serde_json::{Value, json};
 use wardgate_proto::toolrunner::v1::call_tool_response::Event;

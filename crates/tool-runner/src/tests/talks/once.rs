@@ -1,4 +1,4 @@
-//! Calls with an idempotency key that wait for their clients.
+//! Tests of calls with an idempotency key that wait for their clients.
 
 use serde_json::json;
 use wardgate_proto::toolrunner::v1 as pb;
@@ -22,7 +22,7 @@ async fn a_call_that_waits_has_not_ended_and_its_key_goes_on_with_it_once() {
     said.ask("q", "elicitation/create", FORM);
     let (waits, requests) = round.waits().await;
 
-    // Whoever lost the answer gets it again, and nothing runs.
+    // A client that lost the response receives it again, and nothing runs.
     let (again, same) = world.send(begun.clone()).await.unwrap().waits().await;
     assert_eq!((&again.state, &same), (&waits.state, &requests));
     let late = keyed(&world, "k", resuming(&waits, &json!({}))).await;
@@ -47,7 +47,7 @@ async fn a_call_that_waits_has_not_ended_and_its_key_goes_on_with_it_once() {
     said.end(&call["id"], "done");
     assert_eq!(round.text().await, "done");
 
-    // From now on each of them is the same call, which has its result.
+    // From now on each of these requests is the same call and gets its result.
     for request in [begun, resumed, late] {
         assert_eq!(world.send(request).await.unwrap().text().await, "done");
     }

@@ -1,4 +1,5 @@
-//! What servers of the versions before say and ask on the stream of their own (GET), which names no call.
+//! Tests of the messages and requests that servers of earlier versions send on their own stream (GET), which names no
+//! call.
 
 use serde_json::{Value, json};
 use wardgate_proto::toolrunner::v1::call_tool_response::Event;
@@ -28,7 +29,7 @@ async fn what_is_asked_there_is_of_the_only_call_that_is_open() {
     said.end(&call["id"], "done");
     assert_eq!(round.text().await, "done");
 
-    // With no call open there is nobody to ask.
+    // Without an open call there is no client to ask.
     own.ask("late", "elicitation/create", FORM);
     let refused = world.was_answered(3).await;
     assert_eq!(refused["error"]["code"], -32601, "{refused}");
@@ -42,7 +43,7 @@ async fn a_server_that_answers_in_one_piece_asks_there_and_waits() {
     let request = world.request("ask", offering(r#"{"roots":{}}"#)).await;
     let round = world.send(request).await.unwrap();
     world.saw("tools/call", 1).await;
-    // What its client cannot answer is refused here too.
+    // A request that the client does not support is refused here too.
     own.ask("f", "elicitation/create", FORM);
     let refused = world.was_answered(1).await;
     assert_eq!(refused["error"]["code"], -32601, "{refused}");

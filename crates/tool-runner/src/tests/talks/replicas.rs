@@ -1,4 +1,4 @@
-//! What waits on one replica goes on whichever one the client's answers come to.
+//! Tests that a call that waits on one replica resumes there, whichever replica receives the client's answers.
 
 use serde_json::{Value, json};
 use wardgate_proto::toolrunner::v1 as pb;
@@ -7,7 +7,7 @@ use wardgate_rpc::{Service, Shutdown, server};
 
 use super::{FORM, World, resuming};
 
-/// A replica that others reach.
+/// Starts a replica that other replicas can reach.
 async fn advertised() -> World {
     let listen = server::ListenConfig {
         listen: "127.0.0.1:0".parse().unwrap(),

@@ -1,11 +1,11 @@
-//! Calls that servers of 2026-07-28 make tasks of.
+//! Tests of calls that servers of MCP 2026-07-28 turn into tasks.
 
 use serde_json::{Value, json};
 use wardgate_proto::toolrunner::v1 as pb;
 
 use super::{FORM, Says, World, offering, result};
 
-/// Takes tasks, and can be asked by forms.
+/// Capabilities of a client that supports tasks and forms.
 const TAKES: &str =
     r#"{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{},"x/y":{}}}"#;
 
@@ -32,7 +32,7 @@ fn looking(task: &pb::Task, step: pb::TaskStep, answers: &str) -> pb::Interactio
 }
 
 impl World {
-    /// A call that became a task.
+    /// Makes a call that becomes a task.
     async fn begin_task(&self) -> pb::Task {
         let created = with(task("working"), "resultType", "task".into());
         self.server.says(Says::Result(created));

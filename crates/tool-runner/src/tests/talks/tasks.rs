@@ -1,4 +1,4 @@
-//! Tools of 2025-11-25 that run as tasks only.
+//! Tests of tools of MCP 2025-11-25 that run only as tasks.
 
 use serde_json::{Value, json};
 use wardgate_proto::toolrunner::v1 as pb;
@@ -81,7 +81,7 @@ async fn a_task_whose_session_is_forgotten_is_not_begun_again() {
                 let world = World::start(false).await;
                 begins(&world, states);
                 world.server.says(Says::Status(status));
-                // Only a mistaken second run would get this far.
+                // Only an erroneous second run would get this far.
                 begins(&world, &["completed"]);
                 world.server.says(Says::Result(result("again")));
                 let round = call(&world, "keep", interaction.clone()).await;

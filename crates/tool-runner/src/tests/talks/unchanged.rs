@@ -1,4 +1,4 @@
-//! What a server says in a result goes to a caller who may see all of it as the server wrote it.
+//! Tests that a caller who may see everything receives a result as the server wrote it.
 
 use serde_json::json;
 

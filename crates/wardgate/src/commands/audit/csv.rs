@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-/// The first line.
+/// Header line, without its line feed.
 pub(super) const HEADING: &str =
     "sequence,time,event,user,action,name,status,reason,rows,rows_withheld,phi,address\r";
 
-/// One record: a line without its line feed.
+/// Formats one record as a line, without its line feed.
 pub(super) fn row(record: &Value) -> String {
     let rows = if record["event"] == "memory_access" {
         ["messages", "withheld"]
@@ -43,8 +43,8 @@ fn field(value: &Value) -> String {
     }
 }
 
-/// A text as a field. One that a spreadsheet would compute as a formula begins with an apostrophe, which makes it a text:
-/// callers choose some of these words.
+/// Quotes a text as a field. A text that a spreadsheet would evaluate as a formula is prefixed with an apostrophe, which
+/// makes it plain text, because callers choose some of these words.
 fn quote(text: &str) -> Cow<'_, str> {
     let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
     let is_plain = !is_formula && !text.contains([',', '"', '\r', '\n']);

@@ -1,4 +1,4 @@
-//! `wardgate audit retention` and `erase`: what becomes of the record, by an operator of a running system.
+//! `wardgate audit retention` and `erase`: retention, holds and erasure of the record, for an operator of a running system.
 
 use futures::TryStreamExt;
 use serde_json::json;

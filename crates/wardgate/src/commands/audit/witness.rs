@@ -1,4 +1,4 @@
-//! `wardgate audit witness`: a witness of logs, on an address of its own.
+//! `wardgate audit witness`: runs a witness of transparency logs as a separate service.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::config::{Settings, WitnessWiring};
 use crate::data_dir;
 use crate::shutdown;
 
-/// Logs are few, and each has one connection.
+/// Limits of the listener. They are low because a witness has few logs, and each log uses one connection.
 const LIMITS: ConnectionLimits = ConnectionLimits {
     connections: 256,
     header_seconds: 10,

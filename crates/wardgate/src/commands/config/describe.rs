@@ -1,15 +1,16 @@
-//! Descriptions of keys, in the schema for editors and on a page for people.
+//! Descriptions of configuration keys, for the JSON Schema and for the reference page.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use serde_json::Value;
 
-/// Each entry holds for every key whose path ends in its own.
+/// Descriptions by key path. An entry applies to every key whose path ends in the path of the entry.
 static DESCRIPTIONS: LazyLock<BTreeMap<String, String>> =
     LazyLock::new(|| serde_saphyr::from_str(include_str!("descriptions.yaml")).unwrap_or_default());
 
-/// The entry for the key at `path`, and its text: of several the one with the longest path.
+/// Returns the entry that applies to the key at `path`, and its text. If several apply, returns the one with the longest
+/// path.
 fn entry(path: &str) -> Option<(&'static str, &'static str)> {
     let ends_in = |key: &str| {
         let before = path.strip_suffix(key);
@@ -20,7 +21,7 @@ fn entry(path: &str) -> Option<(&'static str, &'static str)> {
     longest.map(|(key, text)| (key.as_str(), text.as_str()))
 }
 
-/// Adds to each member of `schema` what it is for.
+/// Adds the description of each member to `schema`.
 pub(super) fn describe(schema: &mut Value) {
     walk(schema, "", &mut |path, member| {
         if let Some((_, text)) = entry(path) {
@@ -32,7 +33,7 @@ pub(super) fn describe(schema: &mut Value) {
     });
 }
 
-/// Calls `visit` with the path of each member below `schema`, those nearer to the root first.
+/// Calls `visit` with the path of each member of `schema`, parents before their children.
 fn walk(schema: &mut Value, path: &str, visit: &mut impl FnMut(&str, &mut Value)) {
     if let Some(items) = schema.get_mut("items") {
         walk(items, &format!("{path}[]"), visit);
@@ -58,7 +59,7 @@ mod tests {
     use crate::commands::config::configuration;
     use crate::reference_pages::{assert_current, kind};
 
-    /// reference/configuration.md of the book as it must be.
+    /// Returns the expected text of reference/configuration.md in the book.
     fn page() -> String {
         let mut page = String::from(
             "# wardgate.yaml\n\n\

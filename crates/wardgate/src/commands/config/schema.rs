@@ -1,11 +1,13 @@
-//! The JSON Schema of a configuration, learnt from the types that read it.
+//! The JSON Schema of a configuration, derived from the types that deserialize it.
 //!
 //! ```text
-//!  T asks its Deserializer ─▶ Probe, which leads along one path ─▶ what T asks for at its end ─▶ one node of the schema
+//!  T calls its Deserializer ─▶ Probe, which follows one path of members ─▶ the method that T calls at its end
+//!                                                                          └─▶ one node of the schema
 //! ```
 //!
-//! A type says what it wants by what it asks of a `Deserializer`. This one goes down one path of members at a time and notes
-//! what is asked for there, so the schema is never other than what is accepted. It knows names and types, no defaults.
+//! A type shows which value it expects by the method of `Deserializer` that it calls. [`Probe`] is a `Deserializer` that
+//! follows one path of members at a time and notes the method called at its end, so the schema always matches what is
+//! accepted. It finds names and types, but no defaults.
 
 use std::cell::Cell;
 
@@ -16,15 +18,15 @@ use serde::de::{
 };
 use serde_json::{Map, Value, json};
 
-/// Deeper than any setting; types that contain themselves end here.
+/// Maximum depth of the schema, which is greater than the depth of any setting. It bounds recursive types.
 const DEEPEST: usize = 12;
 
-/// The schema of what `T` reads.
+/// Returns the schema of the values that `T` deserializes from.
 pub(super) fn of<T: DeserializeOwned>() -> Value {
     node(&asked::<T>, &mut Vec::new())
 }
 
-/// The schema of a section that several types read, each its own members.
+/// Returns the schema of a section that several types read, each with its own members.
 pub(super) fn merged(parts: impl IntoIterator<Item = Value>) -> Value {
     let mut properties = Map::new();
     for mut part in parts {
@@ -89,17 +91,17 @@ fn node(asked: &dyn Fn(&[Step]) -> ValueKind, path: &mut Vec<Step>) -> Value {
     }
 }
 
-/// One step down.
+/// One step of a path into a value.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Member(&'static str),
-    /// One of several: its name, or under its name what it comes with.
+    /// A variant of an enum: its name, or the content under its name.
     Variant(&'static str),
     Item,
     Entry,
 }
 
-/// The kind of value that a type reads.
+/// The kind of value that a type deserializes from.
 #[derive(Debug, Clone, Copy, Default)]
 enum ValueKind {
     #[default]
@@ -110,17 +112,17 @@ enum ValueKind {
     Number,
     Text,
     OneOf(&'static [&'static str]),
-    /// The name alone.
+    /// The content of a unit variant, which is written as its name alone.
     Nothing,
     List,
     Map,
     Members(&'static [&'static str]),
 }
 
-/// What `T` asks for at the end of `path`.
+/// Returns the kind of value that `T` requests at the end of `path`.
 fn asked<T: DeserializeOwned>(path: &[Step]) -> ValueKind {
     let asked = Cell::new(ValueKind::default());
-    // It gets no value there, so it always fails.
+    // `Probe` never provides a value at the end of the path, so this always fails.
     let _ = T::deserialize(Probe {
         path,
         asked: &asked,
@@ -128,7 +130,7 @@ fn asked<T: DeserializeOwned>(path: &[Step]) -> ValueKind {
     asked.get()
 }
 
-/// Leads along `path`, and notes what is asked for at its end.
+/// A deserializer that follows `path` and notes the kind of value requested at its end.
 #[derive(Clone, Copy)]
 struct Probe<'a> {
     path: &'a [Step],
@@ -143,7 +145,7 @@ impl Probe<'_> {
         Err(Error::custom("nothing more is asked"))
     }
 
-    /// The step from here, and what is below it.
+    /// Returns the first step of the path, and a probe for the rest of the path.
     fn next(self) -> Option<(Step, Self)> {
         let (step, path) = self.path.split_first()?;
         Some((*step, Self { path, ..self }))
@@ -232,7 +234,7 @@ impl Deserializer<'static> for Probe<'_> {
 
     fn deserialize_map<V: Visitor<'static>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.next() {
-            // Any name will do.
+            // The name of the entry is arbitrary.
             Some((Step::Entry, below)) => visitor.visit_map(SingleAccess(Some("name"), below)),
             _ => self.note(ValueKind::Map),
         }
@@ -265,7 +267,7 @@ impl Deserializer<'static> for Probe<'_> {
     }
 }
 
-/// Access to a single member, entry or item, which nothing follows: what is below it fails.
+/// Access to a single member, entry or item. No other follows, because deserializing its content always fails.
 struct SingleAccess<'a>(Option<&'static str>, Probe<'a>);
 
 impl MapAccess<'static> for SingleAccess<'_> {

@@ -1,11 +1,11 @@
-//! The table or the database that knows the roles of callers can be asked.
+//! Check of the caller lookup: the table or database of callers' roles answers.
 
 use wardgate_domain::Ambient;
 use wardgate_policy::{LookupConfig, probe_caller_lookup};
 
 use super::finding::{Finding, FindingSubject};
 
-/// Asks about somebody whom nobody lists.
+/// Looks up a caller that does not exist.
 pub(super) async fn examine(lookup: Option<&LookupConfig>) -> Option<Finding> {
     let about = FindingSubject::new("caller lookup", "policy.caller_lookup");
     let remedy = "until it answers, calls are refused: see that the file can be read, or that the database runs, may be reached from here and knows the user and the statement";

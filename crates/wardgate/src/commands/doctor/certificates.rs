@@ -1,4 +1,4 @@
-//! Certificates between services: of the right name, signed by the authority, good for a while, with their key.
+//! Checks of the certificates between services: DNS name, signature by the authority, validity period and private key.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use x509_parser::parse_x509_certificate;
 use super::finding::{Finding, FindingSubject};
 
 const DAY: Duration = Duration::from_hours(24);
-/// Days that must be left for somebody to see to it in time.
+/// Days of remaining validity below which a certificate should be renewed.
 const SOON: u64 = 14;
 
-/// The certificate of one part of the platform.
+/// The certificate of one service.
 #[derive(Debug, Clone)]
 pub(super) struct Certificate {
     pub(super) peer: Peer,
@@ -46,8 +46,8 @@ fn examine_one(peer: Peer, files: &TlsFiles, now: Timestamp) -> Finding {
     }
 }
 
-/// How long the certificate that a service at `place` shows can still be used: its process may have an older one than its
-/// file.
+/// Checks the remaining validity of the certificate that the service at `place` presents. The process may present an older
+/// certificate than the one in its file.
 pub(super) fn examine_served(
     place: &str,
     certificate: &CertificateDer<'_>,
@@ -67,7 +67,8 @@ pub(super) fn examine_served(
 /// A problem with a certificate, and what to do about it.
 type CertificateProblem = (String, String);
 
-/// For how many days it and its authority can still be used.
+/// Checks the certificate of the service `name`, and returns the number of days for which it and its authority remain
+/// valid.
 fn days_left(name: &str, files: &TlsFiles, now: Timestamp) -> Result<u64, CertificateProblem> {
     let chain = certificates(&files.cert)?;
     let authority = certificates(&files.ca)?;
@@ -83,7 +84,7 @@ fn days_left(name: &str, files: &TlsFiles, now: Timestamp) -> Result<u64, Certif
     }
     key_fits(leaf, files)?;
     let own = left(&files.cert, leaf, now)?;
-    // While authorities change there are two.
+    // There are two authorities while one replaces the other.
     let signers = authority.iter().map(|root| {
         signed(&parsed, &chain[1..], root, now)?;
         left(&files.ca, root, now)
@@ -136,7 +137,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Certificate
         .map_err(|_| unusable(path, "is no PEM"))
 }
 
-/// Whole days until it ends.
+/// Returns the number of whole days until the certificate expires.
 fn left(
     path: &Path,
     certificate: &CertificateDer<'_>,

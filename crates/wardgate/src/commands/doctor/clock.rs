@@ -1,4 +1,4 @@
-//! Whether another machine's clock agrees with this one's.
+//! Check of whether another machine's clock agrees with the clock of this one.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use wardgate_domain::Timestamp;
 
 use super::finding::{Finding, FindingSubject};
 
-/// A `Date` has whole seconds, and the answer took a while.
+/// Maximum difference that counts as equal: a `Date` header has whole seconds, and the response took some time.
 const NOISE: Duration = Duration::from_secs(2);
-/// Tokens and permits are refused beyond that: the leeway of an issuer that configures none.
+/// Maximum difference with which tokens and permits are accepted: the default leeway of an issuer.
 const MOST: Duration = Duration::from_secs(10);
 
-/// What `theirs`, heard at `ours`, says of the two clocks.
+/// Compares the remote time `theirs`, received at the local time `ours`.
 pub(super) fn compare(subject: &str, theirs: Timestamp, ours: Timestamp) -> Finding {
     let about = FindingSubject::new("clock", subject);
     let (apart, word) = if theirs > ours {
@@ -32,7 +32,7 @@ pub(super) fn compare(subject: &str, theirs: Timestamp, ours: Timestamp) -> Find
     }
 }
 
-/// The instant of an HTTP `Date`.
+/// Parses an HTTP `Date` header.
 pub(super) fn date(header: Option<&http::HeaderValue>) -> Option<Timestamp> {
     let date = httpdate::parse_http_date(header?.to_str().ok()?).ok()?;
     Some(date.into())

@@ -1,4 +1,4 @@
-//! Services behind links: each address answers, is ready, keeps our time and runs our version.
+//! Checks of linked services: each address answers, is ready, has the same time and runs the same version.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,21 +18,21 @@ use wardgate_rpc::{Link, Peer};
 use super::finding::{Finding, FindingSubject};
 use super::{certificates, clock};
 
-/// How long one answer may take.
+/// Timeout of one lookup or request.
 const LIMIT: Duration = Duration::from_secs(3);
 
-/// A link of a service.
+/// A link from one service to another.
 #[derive(Debug, Clone)]
 pub(super) struct ServiceDependency {
-    /// Whose link it is.
+    /// The service that has the link.
     pub(super) of: Peer,
-    /// Which service is there.
+    /// The service that the link leads to.
     pub(super) peer: Peer,
-    /// Its proto name.
+    /// The gRPC name of the linked service.
     pub(super) name: &'static str,
-    /// Where.
+    /// The URL of the linked service.
     pub(super) url: String,
-    /// With which certificate.
+    /// The certificate files for the link, or `None` if the configuration names none.
     pub(super) tls: Option<TlsFiles>,
 }
 
@@ -40,7 +40,7 @@ pub(super) async fn examine(neighbours: &[ServiceDependency]) -> Vec<Finding> {
     let all = neighbours.iter().map(examine_one);
     let mut findings = Vec::new();
     for finding in join_all(all).await.into_iter().flatten() {
-        // Several link to the same address, whose clock and version are told once.
+        // Several services may link to the same address, whose clock and version are reported once.
         if !findings.contains(&finding) {
             findings.push(finding);
         }
@@ -48,7 +48,7 @@ pub(super) async fn examine(neighbours: &[ServiceDependency]) -> Vec<Finding> {
     findings
 }
 
-/// Every address the name stands for: of several replicas one may be ill.
+/// Checks every address of the name, because one of several replicas may be unhealthy.
 async fn examine_one(neighbour: &ServiceDependency) -> Vec<Finding> {
     let ServiceDependency { of, peer, url, .. } = neighbour;
     let (of, peer) = (of.as_str(), peer.as_str());
@@ -149,7 +149,7 @@ async fn check(
         .unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer in time")))
 }
 
-/// A service says its version as one more name that it serves.
+/// Checks the version of a service, which its health service lists as an additional service name.
 async fn version(link: &Link, place: &str) -> Option<Finding> {
     let about = FindingSubject::new("version", place);
     match check(link, VERSION).await {
@@ -158,7 +158,7 @@ async fn version(link: &Link, place: &str) -> Option<Finding> {
             format!("is not this program's, {VERSION}"),
             "finish the upgrade, or use the doctor of its version",
         )),
-        // That it went away meanwhile was not the question.
+        // A service that became unreachable in the meantime is not a finding about its version.
         Err(_) => None,
     }
 }

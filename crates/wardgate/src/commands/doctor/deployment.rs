@@ -1,5 +1,5 @@
-//! What there is to look at: of services that run by themselves what their configuration names, of `wardgate up` its data
-//! directory.
+//! The parts of a deployment to check: those that the configuration of separate services names, or those in the data
+//! directory of `wardgate up`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -37,15 +37,15 @@ pub(super) struct Deployment {
     pub(super) edges: Vec<Edge>,
     pub(super) stores: Vec<ServiceStore>,
     pub(super) caller_lookup: Option<LookupConfig>,
-    /// The store of the record, where it can be read.
+    /// The store of the record, or `None` if it cannot be read from here.
     pub(super) record: Option<StoreSettings>,
-    /// What bounds the record, where that is configured.
+    /// The limits of the size of the record, if they are configured.
     pub(super) room: StoreRoom,
-    /// Who cosigns the checkpoints of the record.
+    /// The witnesses that cosign the checkpoints of the record.
     pub(super) witnesses: Option<WitnessSettings>,
     /// The names of the exports of the record.
     pub(super) exports: Vec<String>,
-    /// All of it is verified.
+    /// Whether the whole record is verified.
     pub(super) whole_record: bool,
 }
 
@@ -58,7 +58,7 @@ fn stored(store: Option<String>, database: DatabaseSettings) -> Option<StoreSett
 }
 
 impl Deployment {
-    /// With what is already wrong in the configuration.
+    /// Returns the deployment, and findings about its configuration.
     pub(super) fn of(arguments: &DoctorArgs) -> Result<(Self, Vec<Finding>), Failure> {
         let (mut deployment, findings) = match &arguments.config {
             Some(file) => Self::configured(file, arguments),
@@ -99,7 +99,8 @@ impl Deployment {
         (deployment, findings)
     }
 
-    /// What `wardgate up` uses with this configuration and data directory; what is wrong with the first was told.
+    /// Returns the parts that `wardgate up` uses with this configuration and data directory. Faults of the configuration
+    /// were reported before.
     fn configured_up(settings: &Settings, path: &Path) -> (Self, Option<Finding>) {
         let dir = DataDir::at(path);
         let Ok(up) = UpSettings::read(settings, &dir) else {
@@ -223,7 +224,7 @@ impl Deployment {
     }
 
     fn add_agent(&mut self, settings: &Settings) -> Result<(), Error> {
-        // One that runs by itself has a gateway; in `up` it shares the gateway's address.
+        // A separate agent has links; an agent in `wardgate up` shares the gateway's address.
         if !settings.has("agent.links") {
             return Ok(());
         }
@@ -248,7 +249,7 @@ impl Deployment {
         self.edges.push(Edge {
             name: "gateway of the agent",
             url: wiring.links.gateway.to_string(),
-            // Its probes may have an address of their own, which the agent does not know.
+            // The gateway may serve its probes on another address, which the agent does not know.
             tells: ALIVE,
         });
         Ok(())
@@ -372,7 +373,8 @@ impl Deployment {
         Ok(())
     }
 
-    /// Keys, the record and the other stores; what runs on it shares one process, and has no links.
+    /// Returns the keys, the record and the other stores of a data directory. The services on it share one process and have
+    /// no links.
     fn up(path: &Path) -> Result<Self, Failure> {
         let dir = DataDir::existing(path)?;
         let mut deployment = Self::default();
@@ -458,7 +460,7 @@ impl Deployment {
             }));
     }
 
-    /// Where clients come in, and where its probes are if that is elsewhere.
+    /// Adds the address for clients, and that of the probes if it is a different one.
     fn edge(
         &mut self,
         [name, of_probes]: [&'static str; 2],
@@ -480,7 +482,8 @@ impl Deployment {
     }
 }
 
-/// The files that the configuration names: whether the start can use them, and what in them reaches nobody.
+/// Checks the files that the configuration names: whether a start can use them, and which of their entries nobody can
+/// reach.
 fn files(settings: &Settings) -> Vec<Finding> {
     let about = FindingSubject::new("files", "catalogue, policies, assistants");
     match config::check_files(settings) {
@@ -501,7 +504,7 @@ fn files(settings: &Settings) -> Vec<Finding> {
     }
 }
 
-/// Where a listener on this machine is reached.
+/// Returns the address at which a listener of this machine can be reached.
 fn reachable(listen: SocketAddr) -> SocketAddr {
     let ip = match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

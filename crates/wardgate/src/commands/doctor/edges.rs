@@ -1,4 +1,4 @@
-//! HTTP edges, and whose tokens they accept.
+//! Checks of HTTP edges and of the issuers whose tokens they accept.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -15,24 +15,24 @@ use wardgate_rpc::Readiness;
 use super::finding::{Finding, FindingSubject};
 use super::{certificates, clock};
 
-/// Where an edge tells whether all its parts are ready.
+/// Path of the readiness probe of an edge.
 pub(super) const READY: &str = "/ready";
-/// Where it tells that it answers.
+/// Path of the liveness probe of an edge.
 pub(super) const ALIVE: &str = "/health";
-/// How long one answer may take.
+/// Timeout of one request.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Where clients come in.
+/// An HTTP listener for clients.
 #[derive(Debug, Clone)]
 pub(super) struct Edge {
     pub(super) name: &'static str,
-    /// Where its paths begin.
+    /// The base URL of the edge.
     pub(super) url: String,
-    /// What is asked there: [`READY`], or where clients are not told that, [`ALIVE`].
+    /// The path to probe: [`READY`], or [`ALIVE`] if the edge does not serve its readiness to clients.
     pub(super) tells: &'static str,
 }
 
-/// The issuers one edge trusts.
+/// The issuers that one edge trusts.
 #[derive(Debug, Clone)]
 pub(super) struct Issuers {
     pub(super) name: &'static str,
@@ -44,7 +44,7 @@ pub(super) async fn issuers(of: &[Issuers]) -> Vec<Finding> {
     join_all(of.iter().map(keys_of)).await
 }
 
-/// Reads the key sets as the edge does.
+/// Checks whether the key sets of the issuers can be read, as the edge reads them.
 async fn keys_of(issuers: &Issuers) -> Finding {
     let names: Vec<&str> = issuers
         .auth
@@ -119,7 +119,7 @@ async fn examine_one(edge: &Edge) -> Vec<Finding> {
     std::iter::once(finding).chain(clock).chain(shown).collect()
 }
 
-/// Has a request without a token refused at `edge`, which is then to be on record.
+/// Sends a request without a token to `edge`, which must refuse and record it.
 pub(super) async fn knock(edge: &Edge) -> Result<(), String> {
     let url = Url::parse(&edge.url).map_err(|error| error.to_string())?;
     let url = url.join("/mcp").map_err(|error| error.to_string())?;
@@ -134,8 +134,8 @@ pub(super) async fn knock(edge: &Edge) -> Result<(), String> {
     }
 }
 
-/// A client of `url`. On this machine an edge is asked by its address, which its certificate does not name; it is sent no
-/// token.
+/// Creates an HTTP client for `url`. An edge on this machine is reached by its loopback address, which its certificate does
+/// not name, so its certificate is not verified; no token is sent to it.
 fn client(url: &Url) -> Result<Client, String> {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     let is_here = host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());

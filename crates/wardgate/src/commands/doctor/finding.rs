@@ -1,4 +1,4 @@
-//! One thing that was looked at, and how it is.
+//! A finding: the result of one check.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 #[serde(rename_all = "lowercase")]
 pub(super) enum CheckStatus {
     Ok,
-    /// It works now, and somebody should see to it.
+    /// It works now, but needs attention.
     Warn,
     /// It does not work.
     Fail,
@@ -17,13 +17,13 @@ pub(super) enum CheckStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
     pub(super) verdict: CheckStatus,
-    /// What kind of thing.
+    /// The kind of check.
     check: &'static str,
-    /// Which one.
+    /// The object of the check.
     subject: String,
-    /// How it is.
+    /// The result in words.
     message: String,
-    /// What to do; of what is well nothing.
+    /// How to fix the problem, or `None` if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     remedy: Option<String>,
 }

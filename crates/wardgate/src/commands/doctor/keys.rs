@@ -1,4 +1,4 @@
-//! Key files: there, of their kind, and nobody else's to read.
+//! Checks of key files: they exist, hold the right kind of key, and are not readable by other users.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -6,25 +6,25 @@ use std::path::{Path, PathBuf};
 use super::finding::{Finding, FindingSubject};
 use crate::data_dir::{self, Error};
 
-/// What a key file must hold.
+/// The kind of key that a file must hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyKind {
-    /// The policy's signing key.
+    /// The private key with which the policy service signs permits.
     PermitPrivate,
-    /// What its signatures are checked with.
+    /// The public key that verifies permits.
     PermitPublic,
-    /// The key that the record's checkpoints are signed with.
+    /// The private key that signs the checkpoints of the record.
     LogPrivate,
     /// 32 secret bytes.
     Secret,
 }
 
-/// A key of the deployment.
+/// A key file of the deployment.
 #[derive(Debug, Clone)]
 pub(super) struct KeyFile {
-    /// Where the configuration names it.
+    /// The key of the configuration that names the file.
     pub(super) setting: String,
-    /// None: it names none.
+    /// The path of the file, or `None` if the configuration does not name one.
     pub(super) path: Option<PathBuf>,
     pub(super) kind: KeyKind,
 }
@@ -63,7 +63,8 @@ fn read(path: &Path, kind: KeyKind) -> Result<(), Error> {
     }
 }
 
-/// Whether permits that the policy signs are taken: only where both keys are at hand.
+/// Checks whether the tool-runner accepts the permits that the policy service signs. Returns `None` unless both keys are
+/// available.
 fn pair(keys: &[KeyFile]) -> Option<Finding> {
     let of = |kind| {
         let keys = keys.iter().filter(move |key| key.kind == kind);

@@ -1,4 +1,4 @@
-//! The record: it can be read, its newest part is dense and unchanged, and what happens now gets into it.
+//! Checks of the record: it can be read, its newest part is complete and unchanged, and new events are recorded.
 
 use std::fmt;
 use std::fs;
@@ -16,14 +16,14 @@ use super::deployment::Deployment;
 use super::edges;
 use super::finding::{Finding, FindingSubject};
 
-/// Records that are verified from the newest back, where not all are asked for.
+/// Number of the newest records that are verified unless all are requested.
 const LOOKED_AT: u64 = 1_000;
-/// Records that may be newer than the newest checkpoint: those of some seconds on a busy system.
+/// Number of records by which a checkpoint or a copy may lag behind: those of some seconds on a busy system.
 const UNCOVERED: u64 = 10_000;
-/// Refusals are recorded once a second; after this it is not only slow.
+/// Maximum time until a refused request is recorded. Refusals are recorded once a second.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(200);
-/// Days until the store is full, below which somebody should see to it; the alert `WardgateAuditStoreFilling` has the same.
+/// Days until the store is full below which it needs attention. The alert `WardgateAuditStoreFilling` uses the same limit.
 const FEW_DAYS: f64 = 14.0;
 
 pub(super) async fn examine(deployment: &Deployment) -> Vec<Finding> {
@@ -75,12 +75,12 @@ struct VerifiedRecords {
 #[derive(Debug, PartialEq, Eq)]
 enum RecordProblem {
     Unreadable(String),
-    /// Something is missing or changed.
+    /// A record is missing or changed.
     Record(String),
 }
 
 impl VerifiedRecords {
-    /// The next older record.
+    /// Counts the next older record.
     fn add(&mut self, record: &StoredRecord) {
         self.newest = self.newest.or(Some(record.sequence));
         self.records += 1;
@@ -101,7 +101,7 @@ impl fmt::Display for VerifiedRecords {
     }
 }
 
-/// From the newest back, `limit` at the most.
+/// Verifies records from the newest to older ones, at most `limit`.
 async fn verify(
     reader: &RecordReader,
     limit: Option<u64>,
@@ -126,7 +126,7 @@ async fn verify(
     Ok(seen)
 }
 
-/// How long the store has room for the record.
+/// Checks how long the store has room for the record.
 async fn room(reader: &RecordReader, room: &StoreRoom) -> Finding {
     let about = FindingSubject::new("record", "room");
     match reader.growth(room, Ambient::system().now()).await {
@@ -159,7 +159,7 @@ fn room_finding(about: &FindingSubject, growth: &StoreGrowth) -> Finding {
     }
 }
 
-/// Whether the second copy has what the store has, on a disk of its own.
+/// Checks whether the second copy has the records of the store, and is on another file system.
 async fn second_copy(reader: &RecordReader, directory: &Path, store: &str) -> Finding {
     let about = FindingSubject::new("record", "second copy");
     let remedy = "see the log of the audit service; without its second copy it takes no records";
@@ -184,7 +184,8 @@ fn is_on_one_disk(directory: &Path, store: &str) -> bool {
     file.is_some_and(|file| device(file).is_some() && device(file) == device(directory))
 }
 
-/// How far the record is covered by signed checkpoints, and by those that the quorum of the witnesses cosigned.
+/// Checks how much of the record is covered by signed checkpoints, and by checkpoints that the quorum of witnesses
+/// cosigned.
 async fn checkpoints(
     reader: &RecordReader,
     newest: Option<u64>,
@@ -231,7 +232,7 @@ async fn checkpoints(
     findings
 }
 
-/// How far a security tool has taken the record.
+/// Checks how much of the record was exported to a security tool.
 async fn export(reader: &RecordReader, name: &str) -> Finding {
     let about = FindingSubject::new("export", name);
     let remedy = "see the log of the audit service, and wardgate_audit_export_failures_total";
@@ -246,7 +247,7 @@ async fn export(reader: &RecordReader, name: &str) -> Finding {
     }
 }
 
-/// A request was just refused: that has to be on record soon.
+/// Checks that the request refused just now is recorded within [`PATIENCE`].
 async fn moves(reader: &RecordReader, before: Option<u64>) -> Finding {
     let about = FindingSubject::new("record", "gateway to audit");
     let began = Instant::now();

@@ -1,4 +1,5 @@
-//! Databases: they can be reached and written to, have this program's schema, and let nobody change the record.
+//! Checks of databases: they can be reached and written to, have the schema of this program, and let nobody change the
+//! record.
 
 use std::fs::OpenOptions;
 use std::path::Path;
@@ -17,13 +18,13 @@ use super::clock;
 use super::finding::{Finding, FindingSubject};
 use crate::config::StoreSettings;
 
-/// How long one database may take.
+/// Timeout of the checks of one database.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// The store of one service.
 #[derive(Debug, Clone)]
 pub(super) struct ServiceStore {
-    /// Where the configuration names it.
+    /// The key of the configuration that names the store.
     pub(super) setting: &'static str,
     pub(super) configured: StoreSettings,
     pub(super) layout: &'static Layout,
@@ -63,13 +64,13 @@ async fn examine_one(store: &ServiceStore) -> Vec<Finding> {
     }
 }
 
-/// What to do about a database that says no. Poolers have ways of their own to.
+/// Returns how to fix an error of a database. Connection poolers cause errors of their own kinds.
 fn remedy(error: &sqlx::Error) -> &'static str {
     let code = error
         .as_database_error()
         .and_then(sqlx::error::DatabaseError::code);
     match code.as_deref() {
-        // A prepared statement that is not there, or there already: somebody else had the connection in between.
+        // A prepared statement is missing, or exists already: another client used the connection in between.
         Some("26000" | "42P05") => {
             "a pooler in between gives each transaction another connection and loses prepared statements: let it keep a connection for a session, or set its `max_prepared_statements` (pgBouncer 1.21 or later)"
         }
@@ -149,10 +150,10 @@ async fn postgres(
     Ok(findings)
 }
 
-/// A time limit that nobody else would ask for.
+/// An unusual `statement_timeout`, by which the check recognizes whether its own setting took effect.
 const ASKED_FOR: &str = "4999ms";
 
-/// A pooler may drop what a service asks for when it connects; then the role has to have it.
+/// Checks whether a pooler drops the settings that a service requests when it connects. If so, the role must have them.
 async fn in_between(
     about: &FindingSubject,
     role: &str,
@@ -193,7 +194,7 @@ fn schema(about: &FindingSubject, found: i64, known: usize) -> Finding {
     }
 }
 
-/// The store whose rows nobody may change.
+/// The setting of the store whose rows must not be changed.
 const RECORD: &str = "audit.store";
 
 async fn grants(

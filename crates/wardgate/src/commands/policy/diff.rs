@@ -1,4 +1,4 @@
-//! `wardgate policy diff`: who gains and who loses what by a change of policies.
+//! `wardgate policy diff`: prints which rights callers gain and lose by a change of policies.
 
 use serde_json::json;
 use wardgate_domain::mark_invisible;

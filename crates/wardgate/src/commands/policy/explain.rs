@@ -1,4 +1,4 @@
-//! `wardgate policy explain`: why a call is allowed or not, for those who write policies.
+//! `wardgate policy explain`: explains to authors of policies why a call is allowed or denied.
 
 use futures::{StreamExt, pin_mut};
 use serde_json::{Map, Value, json};
@@ -47,7 +47,7 @@ pub(super) async fn run(arguments: &PolicyExplain) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The outcome of the call on record.
+/// Returns the recorded outcome of a call.
 async fn recorded_call(source: &RecordSource, id: &str) -> Result<RecordedOutcome, Failure> {
     let reader = audit::open(source).await?;
     let records = reader.query(AuditFilter {
@@ -69,7 +69,7 @@ async fn recorded_call(source: &RecordSource, id: &str) -> Result<RecordedOutcom
     Err(format!("there is no outcome of the call {id} on record").into())
 }
 
-/// The call that the options describe, as far as the record does not.
+/// Returns the call that the options describe, with values of the recorded call where there is one.
 fn asked_call(
     arguments: &PolicyExplain,
     simulator: &Simulator,
@@ -148,7 +148,7 @@ struct Answer<'a> {
 }
 
 impl Answer<'_> {
-    /// How the recorded decision differs from what these policies say, and why it may.
+    /// Describes how the recorded decision differs from that of these policies, and possible reasons.
     fn compared_with_record(&self) -> Option<String> {
         let recorded = self.recorded.as_ref()?;
         let decision = recorded.decision.as_ref()?;

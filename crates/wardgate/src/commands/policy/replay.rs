@@ -1,4 +1,4 @@
-//! `wardgate policy replay`: recorded calls, decided anew by other policies.
+//! `wardgate policy replay`: decides recorded calls again with other policies.
 
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
@@ -26,10 +26,10 @@ use crate::commands::output::print_document;
 use crate::commands::progress::Progress;
 use crate::commands::terminal::cell;
 
-/// Records that are decided while the next ones are read.
+/// Number of records in a batch, which is decided while the next batch is read.
 const BATCH: usize = 4_096;
 
-/// Callers and tools of which it is remembered what the policies say.
+/// Maximum number of pairs of a caller and a tool whose rights are cached.
 const REMEMBERED: usize = 16_384;
 
 pub(super) async fn run(arguments: &PolicyReplay, verbosity: LogVerbosity) -> Result<(), Failure> {
@@ -78,7 +78,7 @@ pub(super) async fn run(arguments: &PolicyReplay, verbosity: LogVerbosity) -> Re
     Ok(())
 }
 
-/// What the record has of how a call ended, as far as a decision is concerned.
+/// The members of a recorded outcome that matter to a decision.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct RecordedOutcome {
     event: String,
@@ -103,11 +103,11 @@ pub(super) struct RecordedOutcome {
     pub(super) decision: Option<RecordedDecision>,
 }
 
-/// What policies say of a recorded call.
+/// The decision of the policies about a recorded call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RecordedAccess {
     Allowed,
-    /// Whether or not somebody approved it then.
+    /// The call needs an approval, whether or not a person approved it at the time.
     NeedsApproval,
     Denied,
 }
@@ -122,7 +122,7 @@ impl RecordedAccess {
     }
 }
 
-/// Who called.
+/// The caller of a recorded call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize)]
 pub(super) struct RecordedCaller {
     pub(super) subject: String,
@@ -132,7 +132,7 @@ pub(super) struct RecordedCaller {
     pub(super) roles: Vec<String>,
 }
 
-/// What was decided.
+/// The decision about a recorded call.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct RecordedDecision {
     #[serde(default)]
@@ -141,7 +141,8 @@ pub(super) struct RecordedDecision {
 }
 
 impl RecordedOutcome {
-    /// What the policies said of the call; none where something else than they refused it.
+    /// Returns the decision of the policies about the call, or `None` if the call was refused for a reason other than the
+    /// policies.
     pub(super) fn access(&self) -> Option<RecordedAccess> {
         let of_policies = [
             "not_permitted",
@@ -161,7 +162,7 @@ impl RecordedOutcome {
         }
     }
 
-    /// When the call arrived, and from where.
+    /// Returns the time at which the call arrived, and the IP address of the client.
     pub(super) fn context(&self, time_zone: &TimeZone) -> Result<CallContext, Failure> {
         let ended: Timestamp = self.time.parse()?;
         Ok(CallContext {
@@ -183,7 +184,7 @@ impl RecordedOutcome {
     }
 }
 
-/// The kind of offer that a recorded method uses.
+/// Returns the kind of offer that a recorded method uses.
 pub(super) fn kind_of(method: &str) -> Option<OfferKind> {
     match method {
         "" | "tools/call" => Some(OfferKind::Tool),
@@ -193,7 +194,7 @@ pub(super) fn kind_of(method: &str) -> Option<OfferKind> {
     }
 }
 
-/// A call whose decision would be another.
+/// A call whose decision would change.
 struct Flip {
     outcome: RecordedOutcome,
     was: RecordedAccess,
@@ -201,7 +202,7 @@ struct Flip {
     policies: Vec<String>,
 }
 
-/// A recorded outcome of a call, decided anew.
+/// The result of deciding a recorded outcome again.
 enum ReplayedOutcome {
     Same,
     Flip(Box<Flip>),
@@ -211,7 +212,7 @@ enum ReplayedOutcome {
 /// A tool or source of the catalogue.
 struct Offer {
     facts: ToolFacts,
-    /// As the record has it.
+    /// The digest of the definition, in the form in which it is recorded.
     definition: String,
 }
 
@@ -219,12 +220,12 @@ const DEPENDS: &str = "the answer depends on arguments, attributes or earlier ca
 const NO_TOOL: &str = "the catalogue has no such tool";
 const CHANGED: &str = "the tool's definition has changed since";
 
-/// Decides records anew.
+/// A simulator that decides recorded calls again.
 struct Replayer {
     simulator: Simulator,
     time_zone: TimeZone,
     offers: HashMap<OfferKind, HashMap<String, Offer>>,
-    /// What was worked out for a caller and a tool.
+    /// Cached rights by caller and tool.
     rights: Cache<(RecordedCaller, OfferKind, String), Arc<ReplayedRights>>,
 }
 
@@ -244,7 +245,7 @@ impl Replayer {
         }
     }
 
-    /// Decides the outcomes among `records`, in their order, on all processors.
+    /// Decides the outcomes among `records` again, in their order, on all processors.
     fn decide_all(&self, records: &[Bytes]) -> Vec<ReplayedOutcome> {
         let workers = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let share = records.len().div_ceil(workers).max(1);
@@ -264,9 +265,9 @@ impl Replayer {
         })
     }
 
-    /// Decides a record anew; none where it is no outcome of a call that policies decided.
+    /// Decides a record again. Returns `None` if it is not an outcome of a call that policies decided.
     fn decide(&self, record: &[u8]) -> Option<ReplayedOutcome> {
-        // Every kind of record passes here; one that is no outcome of a call lacks its members.
+        // Records of all kinds are passed here; a record that is not the outcome of a call lacks the required members.
         let outcome: RecordedOutcome = serde_json::from_slice(record).ok()?;
         let (was, kind) = (outcome.access()?, kind_of(&outcome.method)?);
         let (is, policies) = match self.decide_anew(&outcome, kind) {
@@ -317,13 +318,13 @@ impl Replayer {
     }
 }
 
-/// The calls replayed so far.
+/// Totals of the calls replayed so far.
 #[derive(Default)]
 struct ReplayReport {
     calls: usize,
     same: usize,
     flips: Vec<Flip>,
-    /// Why calls could not be decided anew, and how many.
+    /// The number of calls that could not be decided again, by reason.
     undetermined: BTreeMap<&'static str, usize>,
 }
 

@@ -1,4 +1,4 @@
-//! `wardgate policy shadow`: what the candidate of a running system would decide differently.
+//! `wardgate policy shadow`: prints what the candidate policies of a running system would decide differently.
 
 use serde_json::{Value, json};
 use wardgate_domain::{ComparedDecision, ShadowReport};

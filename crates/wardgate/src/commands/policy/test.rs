@@ -1,4 +1,4 @@
-//! `wardgate policy test`: the table tests of a directory of policies.
+//! `wardgate policy test`: runs the table tests of a directory of policies.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! What `wardgate up` reads of a configuration, whoever asks: the start, the check and the doctor.
+//! The settings of `wardgate up`, as its start, the configuration check and the doctor read them.
 
 use figment::value::Dict;
 
@@ -7,7 +7,7 @@ use crate::config::{LocalConsole, LocalIssuer, Settings};
 use crate::data_dir::DataDir;
 use crate::issuer;
 
-/// Every section, with what the data directory stands for where the file says nothing.
+/// The settings of all sections, with paths in the data directory where the file sets none.
 #[derive(Debug)]
 pub(crate) struct UpSettings {
     pub(crate) telemetry: wardgate_telemetry::Config,
@@ -16,18 +16,18 @@ pub(crate) struct UpSettings {
     pub(crate) tool_runner: wardgate_tool_runner::Config,
     pub(crate) audit: wardgate_audit::Config,
     pub(crate) memory: wardgate_memory::Config,
-    /// None where the configuration has no agent.
+    /// The settings of the agent, or `None` if the configuration has no agent.
     pub(crate) agent: Option<wardgate_agent::Config>,
     pub(crate) console: LocalConsole,
 }
 
 impl UpSettings {
-    /// Reads every section. Keys and stores of `dir` are named, and not looked at.
+    /// Reads every section. Keys and stores of `dir` are named but not opened.
     pub(crate) fn read(settings: &Settings, dir: &DataDir) -> Result<Self, Failure> {
         let set = |section: &mut Dict, key: &str, value: String| {
             section.entry(key.to_owned()).or_insert(value.into());
         };
-        // Without issuers of its own, the gateway trusts the local one.
+        // Without configured issuers, the gateway trusts the local one.
         let local: LocalIssuer = settings.optional("local_issuer")?;
         let auth = figment::value::Value::serialize(issuer::trust(dir, local))?;
         Ok(Self {
@@ -44,7 +44,7 @@ impl UpSettings {
             memory: settings.unwired("memory", |section| {
                 set(section, "store", dir.memory_store());
             })?,
-            // A section with `links` is that of a console that runs by itself.
+            // A section with `links` configures a console that runs as a separate service.
             console: if settings.has("console.links") {
                 LocalConsole::default()
             } else {

@@ -1,4 +1,4 @@
-//! What is wrong with a tool or a source is named when the catalogue is read.
+//! Tests that faults of a tool or a source are reported when the catalogue is read.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Tools against a server that records what arrives.
+//! Tests of tools against a server that records its requests.
 
 mod faults;
 mod requests;
@@ -17,17 +17,17 @@ use wardgate_testkit::serve;
 use super::*;
 use crate::executor::testing::TestTool;
 
-/// What arrived.
+/// A request that the server received.
 #[derive(Debug, Clone)]
 struct ReceivedRequest {
     method: Method,
-    /// Path and query as they were on the wire.
+    /// The path and query as they were on the wire.
     target: String,
     headers: HeaderMap,
     body: String,
 }
 
-/// Answers every request alike and remembers it.
+/// A server that gives the same answer to every request, and records the requests.
 struct Recorder {
     port: u16,
     seen: Arc<Mutex<Vec<ReceivedRequest>>>,

@@ -1,4 +1,4 @@
-//! What is sent, whatever the arguments are.
+//! Tests of the requests that are sent for various arguments.
 
 use super::*;
 
@@ -60,7 +60,7 @@ async fn a_body_is_json_a_form_or_a_text() {
     }
 }
 
-/// Texts that try to be more than a value.
+/// Arguments that try to change more of the request than their own value.
 const HOSTILE: [&str; 40] = [
     "../",
     "..",
@@ -149,7 +149,7 @@ async fn no_argument_changes_the_shape_of_a_request() {
             Err(other) => panic!("{text:?}: {other}"),
         }
     }
-    // What is only unusual gets through.
+    // Texts that are merely unusual are accepted.
     for text in ["日本語", "@evil.test", "%2e%2e", "?admin=true", "{query}"] {
         in_all.run(json!({"id": text})).await.unwrap();
     }

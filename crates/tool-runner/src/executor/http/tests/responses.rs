@@ -1,4 +1,4 @@
-//! What becomes of what comes back.
+//! Tests of the conversion of responses.
 
 use std::time::Duration;
 

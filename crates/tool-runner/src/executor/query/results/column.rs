@@ -1,4 +1,4 @@
-//! The columns of a kept result: which there are, what they hold, and how two of their values compare.
+//! The columns of a stored result: their names, their types and the order of their values.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -10,17 +10,17 @@ use wardgate_redact::{Aggregate, Row};
 
 use crate::executor_error::ExecutorError;
 
-/// What the values of a column are, NULL aside.
+/// The type of the values of a column, not counting NULL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ColumnType {
-    /// There is none but NULL.
+    /// All values are NULL.
     Null,
     Boolean,
     Number,
-    /// Texts of which each is a number: databases give exact decimals so.
+    /// All values are strings that contain numbers. Databases return exact decimals in this form.
     Decimal,
     Text,
-    /// Lists, objects, or values of several types.
+    /// The values are lists or objects, or have several types.
     Json,
 }
 
@@ -36,7 +36,7 @@ impl ColumnType {
         }
     }
 
-    /// The type of a column that holds values of both.
+    /// Returns the type of a column that holds values of both types.
     fn join(self, other: Self) -> Self {
         match (self, other) {
             (same, other) if same == other => same,
@@ -46,7 +46,7 @@ impl ColumnType {
         }
     }
 
-    /// For people.
+    /// Returns a description of the type for messages.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Null => "NULL only",
@@ -57,7 +57,7 @@ impl ColumnType {
         }
     }
 
-    /// Whether the aggregate can be taken of such a column.
+    /// Returns whether the aggregate can be computed for a column of this type.
     pub(super) fn takes(self, aggregate: Aggregate) -> bool {
         match aggregate {
             Aggregate::Count => true,
@@ -71,7 +71,7 @@ impl ColumnType {
     }
 }
 
-/// The columns of some rows by name, in their order.
+/// The columns of a set of rows, in their order, and their types by name.
 pub(super) struct Columns {
     names: Vec<Arc<str>>,
     types: HashMap<Arc<str>, ColumnType>,
@@ -93,8 +93,8 @@ impl Columns {
         Self { names, types }
     }
 
-    /// The type of the column that `member` of the question names. Rows that are not there have no columns, and every
-    /// name is taken.
+    /// Returns the type of the column that the member `member` of the query names. If there are no rows, the columns
+    /// are unknown and every name is accepted.
     pub(super) fn get(&self, member: &str, name: &str) -> Result<ColumnType, ExecutorError> {
         if self.names.is_empty() {
             return Ok(ColumnType::Null);
@@ -111,8 +111,8 @@ impl Columns {
     }
 }
 
-/// Compares two values of a column: numbers exactly, texts by their characters, false before true. NULL, and what is
-/// absent, comes first; lists and objects are compared as their JSON, behind everything else.
+/// Compares two values of a column: numbers exactly, strings by their characters, and false before true. NULL and
+/// absent values sort first. Lists and objects are compared by their JSON and sort after everything else.
 pub(super) fn compare(kind: ColumnType, a: Option<&Value>, b: Option<&Value>) -> Ordering {
     let (a, b) = (a.unwrap_or(&Value::Null), b.unwrap_or(&Value::Null));
     if let (Some(a), Some(b)) = (a.as_i64(), b.as_i64()) {

@@ -1,4 +1,4 @@
-//! Conditions on the rows of a kept result.
+//! Conditions on the rows of a stored result.
 
 use std::cmp::Ordering;
 
@@ -10,7 +10,7 @@ use wardgate_redact::Row;
 use super::column::{ColumnType, Columns, compare};
 use crate::executor_error::ExecutorError;
 
-/// One condition that rows must meet.
+/// A condition that rows must meet.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Condition {
@@ -34,7 +34,8 @@ enum Operator {
 }
 
 impl Condition {
-    /// The type of its column, where its value can be compared with those of the column.
+    /// Returns the type of the condition's column, or an error if its values cannot be compared with the condition's
+    /// value.
     pub(super) fn check(&self, columns: &Columns) -> Result<ColumnType, ExecutorError> {
         let kind = columns.get("filter", &self.column)?;
         let fits = match (self.op, kind) {
@@ -68,7 +69,7 @@ impl Condition {
         })
     }
 
-    /// Whether `row`, whose column is of type `kind`, meets it.
+    /// Returns whether `row` meets the condition. `kind` is the type of the column.
     pub(super) fn holds(&self, kind: ColumnType, row: &Row) -> bool {
         let found = row.get(&self.column).filter(|value| !value.is_null());
         let Some(value) = found else {
