@@ -6,7 +6,7 @@
 //! median of some rounds; the server of a database is not counted.
 
 use std::future::ready;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use aws_lc_rs::signature::Ed25519KeyPair;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -40,6 +40,13 @@ const STEPS_PER_SECOND: u64 = 2;
 
 /// What it takes until a checkpoint is signed, and stored on a slow disk.
 const STEP: Duration = Duration::from_millis(800);
+
+/// Records of one burst at each load.
+const RECORDS_OF_BURSTS: u64 =
+    records_of_burst(LOADS[0]) + records_of_burst(LOADS[1]) + records_of_burst(LOADS[2]);
+
+/// How long the tree may take to grow by what was appended without it.
+const CATCH_UP: Duration = Duration::from_secs(30);
 
 /// Bytes of the outcome of a call.
 const RECORD: usize = 700;
@@ -89,8 +96,9 @@ fn leaf_hash_cost() -> Result<f64, Failure> {
 /// Microseconds for one record at each load, without its leaf hash.
 async fn growth_costs(store: &str) -> Result<Vec<f64>, Failure> {
     let mut rounds = Vec::new();
-    for _ in 0..ROUNDS {
-        rounds.push(growth_costs_of_round(store).await?);
+    for round in 0..ROUNDS {
+        let stored = 2 * BURSTS * RECORDS_OF_BURSTS * round as u64;
+        rounds.push(growth_costs_of_round(store, stored).await?);
     }
     let costs = (0..LOADS.len()).map(|load| {
         let mut costs: Vec<_> = rounds.iter().map(|round| round[load]).collect();
@@ -100,7 +108,8 @@ async fn growth_costs(store: &str) -> Result<Vec<f64>, Failure> {
     Ok(costs.collect())
 }
 
-async fn growth_costs_of_round(store: &str) -> Result<[f64; LOADS.len()], Failure> {
+/// Measures one round, before which the store has `stored` records.
+async fn growth_costs_of_round(store: &str, stored: u64) -> Result<[f64; LOADS.len()], Failure> {
     let ambient = Ambient::system();
     let key = Ed25519KeyPair::from_seed_unchecked(&[1; 32])?.to_pkcs8()?;
     let keys = AuditKeys {
@@ -119,17 +128,9 @@ async fn growth_costs_of_round(store: &str) -> Result<[f64; LOADS.len()], Failur
     let link = link::local(service, Peer::Gateway).link;
     let audit = AuditClient::new(link, Duration::from_secs(1));
     let reader = RecordReader::open(store, &DatabaseSettings::default()).await?;
-    let covered = async || {
-        let note = reader.checkpoint(CheckpointKind::Signed).await?;
-        Ok::<_, Failure>(note.text().parse::<Checkpoint>()?.head.size)
-    };
-    let before = covered().await?;
+    await_coverage(&reader, stored).await?;
     let with_tree = burst_costs(&audit, &ambient).await?;
-    let appended: u64 = LOADS.map(records_of_burst).iter().sum::<u64>() * BURSTS;
-    let grown = covered().await? - before;
-    if grown != appended {
-        return Err(format!("{appended} records, and the tree grew by {grown}").into());
-    }
+    await_coverage(&reader, stored + BURSTS * RECORDS_OF_BURSTS).await?;
     closer.close().await;
     let without = burst_costs(&audit, &ambient).await?;
     let mut costs = [0.0; LOADS.len()];
@@ -137,6 +138,22 @@ async fn growth_costs_of_round(store: &str) -> Result<[f64; LOADS.len()], Failur
         *cost = with - without;
     }
     Ok(costs)
+}
+
+/// Waits until a signed checkpoint covers `size` records: those that were appended without a tree are in it after the next start.
+async fn await_coverage(reader: &RecordReader, size: u64) -> Result<(), Failure> {
+    let end = Instant::now() + CATCH_UP;
+    loop {
+        let note = reader.checkpoint(CheckpointKind::Signed).await?;
+        let covered = note.text().parse::<Checkpoint>()?.head.size;
+        if covered == size {
+            return Ok(());
+        }
+        if Instant::now() > end {
+            return Err(format!("{size} records, and a checkpoint of {covered}").into());
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
 }
 
 /// Microseconds for one record at each load, all that this process does.
@@ -163,7 +180,7 @@ async fn burst_costs(
     Ok(costs)
 }
 
-fn records_of_burst(load: u64) -> u64 {
+const fn records_of_burst(load: u64) -> u64 {
     load / STEPS_PER_SECOND
 }
 
