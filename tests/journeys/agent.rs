@@ -1,4 +1,4 @@
-//! Chats over HTTP: beside the gateway, and from a process of its own.
+//! Tests of chats over HTTP, with the agent in the process of the gateway and in its own.
 
 use std::path::Path;
 
@@ -11,14 +11,14 @@ use crate::{REPOSITORY, WARDGATE};
 const CHAT: &str = "/api/chat/message/";
 const COMPLETIONS: &str = "/v1/chat/completions";
 
-/// Says something to the first assistant. The demo's has no model.
+/// Sends a message to the first assistant. That of the demo has no model.
 async fn say(client: &Client, token: Option<&str>) -> Reply {
     client
         .post(CHAT, token, &[], r#"{"message":"hello"}"#)
         .await
 }
 
-/// The last event of a stream.
+/// Returns the last event of a stream.
 fn last(reply: &Reply) -> Value {
     assert_eq!(reply.status, 200, "{}", reply.body);
     let line = reply.body.lines().last().unwrap_or_default();
@@ -39,7 +39,7 @@ async fn chats_are_served_beside_the_gateway_where_the_configuration_has_an_agen
     let reply = client.post(COMPLETIONS, Some(&token), &[], body).await;
     assert_eq!(reply.status, 404, "{}", reply.body);
     assert_eq!(reply.json()["error"]["code"], "model_not_found");
-    // The same callers as the gateway's, and the gateway as it was.
+    // The agent accepts the same callers as the gateway, and the gateway works as before.
     let refused = say(client, None).await;
     assert_eq!(refused.status, 401);
     assert!(refused.headers.contains_key("www-authenticate"));
@@ -59,7 +59,7 @@ async fn without_a_section_of_its_own_there_is_no_agent() {
     assert_eq!(say(app.client(), Some(&doctor(&app))).await.status, 404);
 }
 
-/// `wardgate agent` with the keys of a running system and its gateway at `gateway`.
+/// Starts `wardgate agent` with the keys of a running system and with its gateway at `gateway`.
 pub(super) fn agent(app: &TestApp, gateway: &str) -> (WardgateProcess, Client) {
     let keys = app.data_dir().join("keys").display().to_string();
     let config = json!({ "agent": {

@@ -1,4 +1,4 @@
-//! Machines that can get no token: they call with an API key, and an operator takes it back.
+//! Tests of API keys for machines that cannot get tokens, and of their revocation by an operator.
 
 use serde_json::json;
 use wardgate_testkit::{ProcessExit, Reply, System, TestApp, run, until};

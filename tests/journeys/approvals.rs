@@ -1,4 +1,4 @@
-//! Calls that a policy wants approved: by their caller, whatever their client can do, and by others in the console.
+//! Tests of calls that require an approval: by their caller, whatever the client supports, and by others in the console.
 
 use serde_json::{Value, json};
 use wardgate_testkit::{Reply, System, TestApp, run};
@@ -7,7 +7,7 @@ use super::console::Browser;
 use super::people::{billing, doctor, nurse};
 use crate::WARDGATE;
 
-/// Nurses read the records only once they said so again; doctors only once somebody of billing said so.
+/// Nurses may read the records after they confirmed the call, and doctors after a person with the role `Billing` approved it.
 const POLICIES: &str = r#"
 @id("nurse-reads-on-second-thought") @approval("caller")
 permit (principal in Role::"Nurse", action == Action::"call_tool", resource == Tool::"get_medical_records");
@@ -16,14 +16,14 @@ permit (principal in Role::"Nurse", action == Action::"call_tool", resource == T
 permit (principal in Role::"Doctor", action == Action::"call_tool", resource == Tool::"get_medical_records");
 "#;
 
-/// The demo under [`POLICIES`].
+/// Starts the demo with [`POLICIES`].
 async fn start() -> TestApp {
     let app = TestApp::start(WARDGATE);
     let policies = app.example_dir().join("policies");
     for name in ["nurse.cedar", "doctor.cedar"] {
         let path = policies.join(name);
         let text = std::fs::read_to_string(&path).unwrap();
-        // What the roles may call is said by these policies alone; rows and columns stay.
+        // Only these policies permit calls. The existing policies for rows and columns are kept.
         let kept: Vec<_> = text
             .split("@id(")
             .filter(|policy| !policy.contains("call_tool"))
@@ -58,7 +58,7 @@ fn waits(reply: &Reply) -> String {
         .to_owned()
 }
 
-/// A call of a modern client whose user can fill in forms.
+/// Makes a call as a modern client whose user can fill in forms.
 async fn elicited(app: &TestApp, token: &str, more: Value) -> Value {
     let mut params = json!({
         "name": "get_medical_records",
@@ -89,7 +89,7 @@ async fn elicited(app: &TestApp, token: &str, more: Value) -> Value {
 async fn a_caller_approves_their_own_call_by_whatever_their_client_can_do() {
     let app = start().await;
     let nurse = nurse(&app);
-    // By a form of a modern client, once.
+    // The caller approves in a form of a modern client, which is valid once.
     let asked = elicited(&app, &nurse, json!({})).await;
     assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
     let form = &asked["result"]["inputRequests"]["approval"]["params"];
@@ -109,7 +109,7 @@ async fn a_caller_approves_their_own_call_by_whatever_their_client_can_do() {
     let again = elicited(&app, &nurse, answer).await;
     assert_eq!(again["error"]["data"]["reason"], "unknown_state", "{again}");
 
-    // By command, where the client has no forms; then it runs, once.
+    // A caller whose client has no forms approves with a command. Then the call runs once.
     let id = waits(
         &app.client()
             .call(&nurse, "get_medical_records", arguments())
@@ -198,7 +198,7 @@ async fn somebody_else_approves_in_the_console_and_the_call_runs_once() {
     assert_eq!(methods, expected);
 }
 
-/// What a stream of events says next, to the end of that event.
+/// Reads the next event of a stream completely.
 async fn next_message(response: &mut reqwest::Response, read: &mut String) -> Value {
     loop {
         if let Some((event, rest)) = read.split_once("\n\n") {

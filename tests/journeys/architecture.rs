@@ -1,4 +1,4 @@
-//! Which crate may depend on which.
+//! Tests of the structure of the crates, such as their dependencies and the names of their types.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use crate::REPOSITORY;
 
-/// Every crate and what it depends on, of this workspace, in what ships.
+/// The dependencies of each crate on other crates of this workspace, except for tests.
 const ARROWS: [(&str, &[&str]); 45] = [
     ("json", &[]),
-    // Numbers of arguments that are repeated as headers.
+    // It reads the numbers in arguments that are repeated as headers.
     ("mcp", &["json"]),
     ("yaml", &["domain"]),
     ("proto", &[]),
@@ -46,7 +46,7 @@ const ARROWS: [(&str, &[&str]); 45] = [
         &["domain", "egress", "json", "rpc", "telemetry"],
     ),
     ("sandbox", &[]),
-    // `tools.yaml` and `tools.lock` as data: settings of what is opened elsewhere.
+    // It reads `tools.yaml` and `tools.lock` as data: the settings of what other crates open.
     (
         "catalogue",
         &[
@@ -140,7 +140,7 @@ const ARROWS: [(&str, &[&str]); 45] = [
             "telemetry",
         ],
     ),
-    // The databases of others: those of tools, and those that know the roles of callers.
+    // The connections to foreign databases: those of tools, and those with the roles of callers.
     (
         "sql",
         &["catalogue", "json", "redact", "store", "telemetry"],
@@ -157,7 +157,7 @@ const ARROWS: [(&str, &[&str]); 45] = [
             "yaml",
         ],
     ),
-    // It verifies the callers' tokens itself, by the one implementation there is: that of the edges.
+    // It verifies the tokens of callers itself, with the same implementation as the edges.
     (
         "policy",
         &[
@@ -169,7 +169,7 @@ const ARROWS: [(&str, &[&str]); 45] = [
             "telemetry",
         ],
     ),
-    // It knows nothing of stores: audit gives it records and remembers how far it is.
+    // It does not depend on stores, because audit passes the records and stores the position.
     (
         "audit-export",
         &["domain", "egress", "resilience", "telemetry"],
@@ -187,7 +187,7 @@ const ARROWS: [(&str, &[&str]); 45] = [
             "transparency",
         ],
     ),
-    // It knows nothing of the record: a log's key and its checkpoints are enough.
+    // It does not depend on the record format, because it needs only the key of a log and its checkpoints.
     ("witness", &["domain", "edge", "telemetry", "transparency"]),
     (
         "tool-runner",
@@ -215,7 +215,7 @@ const ARROWS: [(&str, &[&str]); 45] = [
         &["arguments", "catalogue", "domain", "sql", "yaml"],
     ),
     ("memory", &["domain", "proto", "rpc", "store", "telemetry"]),
-    // It reaches tools and conversations as any client of the gateway does.
+    // It uses tools and conversations as any client of the gateway does.
     (
         "agent",
         &[
@@ -230,8 +230,8 @@ const ARROWS: [(&str, &[&str]); 45] = [
             "yaml",
         ],
     ),
-    // The same; the record it reads itself, and asks the policy who may see it. What came of calls it keeps for their pages,
-    // and it is a client of the provider that signs people in.
+    // It is a client of the gateway too. It reads the records itself, and asks the policy service who may see them. It
+    // keeps the results of calls for its pages, and it is a client of the identity provider.
     (
         "console",
         &[
@@ -246,9 +246,9 @@ const ARROWS: [(&str, &[&str]); 45] = [
     ),
     // A client of the gateway like any other.
     ("stdio", &["json", "mcp"]),
-    // The same, many times.
+    // A client of the gateway that makes many calls.
     ("bench", &["mcp"]),
-    // The only place where services meet.
+    // The only crate in which services are combined.
     (
         "wardgate",
         &[
@@ -279,13 +279,13 @@ const ARROWS: [(&str, &[&str]); 45] = [
             "yaml",
         ],
     ),
-    // Its fakes speak as the services do, and depend on none.
+    // Its fakes implement the protocols of the services, but do not depend on the services.
     ("testkit", &["domain", "proto", "rpc"]),
-    // A server for tests, which reach it by its URL alone.
+    // A server for tests, which use it only through its URL.
     ("fixture", &[]),
 ];
 
-/// The same for tests alone.
+/// The additional dependencies of the tests of each crate.
 const TEST_ARROWS: [(&str, &[&str]); 24] = [
     ("agent", &["testkit"]),
     ("approvals", &["testkit"]),
@@ -294,7 +294,7 @@ const TEST_ARROWS: [(&str, &[&str]); 24] = [
     ("bench", &["testkit"]),
     ("caller-lookup", &["testkit"]),
     ("catalogue", &["testkit"]),
-    // Its tests say how far the policy lets somebody read the record.
+    // Its tests state how far the policy permits a person to read the record.
     ("console", &["proto", "testkit"]),
     ("edge", &["testkit"]),
     ("egress", &["testkit"]),
@@ -309,7 +309,7 @@ const TEST_ARROWS: [(&str, &[&str]); 24] = [
     ("rpc", &["testkit"]),
     ("store", &["testkit"]),
     ("telemetry", &["testkit"]),
-    // Servers for its tests.
+    // The servers for its tests.
     (
         "tool-runner",
         &[
@@ -320,7 +320,7 @@ const TEST_ARROWS: [(&str, &[&str]); 24] = [
             "testkit",
         ],
     ),
-    // The codes and the messages that the reference lists.
+    // The codes and messages that the reference documentation lists.
     ("wardgate", &["mcp", "proto", "testkit"]),
     ("witness", &["testkit"]),
 ];
@@ -354,7 +354,7 @@ fn short(package: &Value) -> String {
     name.strip_prefix("wardgate-").unwrap_or(name).to_owned()
 }
 
-/// The dependencies of each crate on others of the workspace, of the kinds that `keep` names.
+/// Returns the dependencies of each crate on others of the workspace, of the kinds for which `keep` is true.
 fn arrows(packages: &[Value], keep: impl Fn(&Value) -> bool) -> Arrows {
     let crates: Vec<String> = packages.iter().map(short).collect();
     let of = |package: &Value| {
@@ -412,10 +412,10 @@ fn the_modules_of_a_crate_import_each_other_in_no_cycle() {
     }
 }
 
-/// Where a router is made of its table; the reference lists what is in the tables.
+/// The file in which routers are built from their tables. The reference documentation lists the routes in the tables.
 const ROUTE_TABLES: &str = "crates/rpc/src/routes.rs";
 
-/// Crates of what is not served by Wardgate: the servers of tests, and a client.
+/// Crates whose routes Wardgate does not serve: servers of tests, and a client.
 const NOT_SERVED: [&str; 3] = ["bench", "fixture", "testkit"];
 
 #[test]
@@ -439,7 +439,7 @@ fn every_http_route_is_in_a_table_of_the_reference() {
     }
 }
 
-/// The Rust files of a crate without its tests, each with its text.
+/// Returns the path and the text of each Rust file of a crate, except its tests.
 fn shipped_sources(krate: &Path) -> Vec<(PathBuf, String)> {
     let mut sources = Vec::new();
     let mut pending = vec![krate.join("src")];
@@ -459,7 +459,7 @@ fn shipped_sources(krate: &Path) -> Vec<(PathBuf, String)> {
     sources
 }
 
-/// The most lines of source that a crate may have.
+/// Maximum number of lines of source of a crate.
 const MOST_LINES: usize = 15_000;
 
 #[test]
@@ -470,7 +470,7 @@ fn no_crate_is_too_large_to_read() {
     }
 }
 
-/// The lines of the Rust files below `directory`, tests apart.
+/// Returns the number of lines in the Rust files below `directory`, except tests.
 fn lines_of_source(directory: &Path) -> usize {
     let paths = fs::read_dir(directory).unwrap();
     let paths = paths.map(|it| it.unwrap().path());
@@ -512,7 +512,7 @@ fn an_operation_provides_three_methods_to_the_pipeline_and_no_more() {
     );
 }
 
-/// Participles that are nouns of the field.
+/// Participles that are established nouns.
 const NOUNS: [&str; 3] = ["Finding", "Redacted", "Ruling"];
 
 /// Participles that end neither in `ed` nor in `ing`.
@@ -544,7 +544,7 @@ fn a_bare_participle_is_told_from_a_noun() {
     }
 }
 
-/// Whether `name` is one word, and that a participle.
+/// Returns whether `name` is a single word that is a participle.
 fn is_bare_participle(name: &str) -> bool {
     let is_one_word = !name[1..].contains(|c: char| c.is_ascii_uppercase());
     let has_stem = |ending: &str| {
@@ -558,7 +558,7 @@ fn is_bare_participle(name: &str) -> bool {
 /// Names that a type of any crate may have.
 const COMMON_NAMES: [&str; 4] = ["Config", "Error", "Result", "Settings"];
 
-/// The most modules that may declare types of the same name.
+/// Maximum number of modules that may declare types of the same name.
 const MOST_MODULES: usize = 3;
 
 #[test]
@@ -598,14 +598,14 @@ fn the_types_of_a_module_are_those_that_it_declares_outside_of_impls_and_tests()
     assert!(!is_of_tests(Path::new("grpc-json/src/testing/mod.rs")));
 }
 
-/// Whether a module belongs to the unit tests of its crate.
+/// Returns whether a module belongs to the unit tests of its crate.
 fn is_of_tests(module: &Path) -> bool {
     let mut parts = module.iter().map(|part| part.to_str().unwrap());
     parts.any(|part| part == "tests" || part == "tests.rs" || part.ends_with("_tests.rs"))
 }
 
-/// The types that the source of a module declares. Those of its tests and the associated types of `impl` blocks, which
-/// have the names that a trait gives them, are left out.
+/// Returns the types that the source of a module declares, except those of its tests and the associated types of `impl`
+/// blocks, whose names are those of a trait.
 fn types_of_module(source: &str) -> impl Iterator<Item = String> {
     let code = source.split("#[cfg(test)]\nmod tests {").next().unwrap();
     let lines = code
@@ -614,11 +614,11 @@ fn types_of_module(source: &str) -> impl Iterator<Item = String> {
     lines.filter_map(declared_type)
 }
 
-/// Crates that hold the Protobuf types, carry them, or stand in for a service.
+/// Crates that contain the Protobuf types, transport them, or replace a service in tests.
 const CRATES_OF_PROTOBUF: [&str; 5] = ["bench", "fixture", "proto", "rpc", "testkit"];
 
-/// What other modules may use all the same: the word that a status carries as its reason, which is an enum without
-/// data, and the descriptors, from which the reference of the services is generated.
+/// Types that other modules may also use: the reason of a status, which is an enum without data, and the descriptors,
+/// from which the reference documentation of the services is generated.
 const OUTSIDE_MESSAGES: [&str; 2] = [
     "wardgate_proto::common::v1::ErrorReason",
     "wardgate_proto::DESCRIPTORS",
@@ -655,7 +655,7 @@ fn protobuf_types_stay_in_services_and_conversion_modules() {
     }
 }
 
-/// The structs, enums, traits and type aliases that the sources and tests of a crate declare, each with its file.
+/// Returns the structs, enums, traits and type aliases that the sources and tests of a crate declare, each with its file.
 fn declared_types(krate: &Path) -> Vec<(PathBuf, String)> {
     let mut types = Vec::new();
     for path in [krate.join("src"), krate.join("tests")] {
@@ -668,7 +668,7 @@ fn declared_types(krate: &Path) -> Vec<(PathBuf, String)> {
     types
 }
 
-/// The name of the type that `line` begins to declare.
+/// Returns the name of the type whose declaration begins in `line`.
 fn declared_type(line: &str) -> Option<String> {
     let declaration = line.trim_start();
     let declaration = match declaration.strip_prefix("pub") {
@@ -680,7 +680,7 @@ fn declared_type(line: &str) -> Option<String> {
     name.map(first_name).filter(|name| !name.is_empty())
 }
 
-/// The Rust files below a directory, which may be missing.
+/// Returns the Rust files below a directory, or nothing if it does not exist.
 fn rust_files(directory: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut pending = vec![directory.to_owned()];
@@ -694,7 +694,7 @@ fn rust_files(directory: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The modules at the root of a crate, and which of the others each imports, tests apart.
+/// Returns the modules at the root of a crate, and the modules that each imports, except in tests.
 fn module_imports(krate: &Path) -> BTreeMap<String, BTreeSet<String>> {
     let mut imports = BTreeMap::<_, BTreeSet<_>>::new();
     let root = krate.join("src");
@@ -729,8 +729,8 @@ fn module_imports(krate: &Path) -> BTreeMap<String, BTreeSet<String>> {
     imports
 }
 
-/// The modules in paths that begin with `crate::`. An item of the root is one of the module that it is imported from
-/// there; `reexports` has the items that are.
+/// Returns the modules in paths that begin with `crate::`. An item of the root belongs to the module from which the
+/// root imports it, as `reexports` says.
 fn imported_modules(source: &str, reexports: &BTreeMap<String, String>) -> BTreeSet<String> {
     let code = code_of(source);
     let mut names = BTreeSet::new();
@@ -751,14 +751,14 @@ fn imported_modules(source: &str, reexports: &BTreeMap<String, String>) -> BTree
     modules
 }
 
-/// The source of a module without its tests and comments.
+/// Returns the source of a module without its tests and comments.
 fn code_of(source: &str) -> String {
     let code = source.split("#[cfg(test)]\nmod tests {").next().unwrap();
     let lines = code.lines().map(|line| line.split("//").next().unwrap());
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The items that the root of a crate imports from its modules, each with the module.
+/// Returns the items that the root of a crate imports from its modules, each with its module.
 fn reexports(root: &Path) -> BTreeMap<String, String> {
     let mut items = BTreeMap::new();
     for name in ["lib.rs", "main.rs"] {
@@ -776,7 +776,7 @@ fn reexports(root: &Path) -> BTreeMap<String, String> {
     items
 }
 
-/// The items that `use {prefix}{path}` imports, each with the first module on its path.
+/// Returns the items that `use {prefix}{path}` imports, each with the first module on its path.
 fn imported_items(prefix: &str, path: &str) -> Vec<(String, String)> {
     if let Some((outer, group)) = path.split_once('{') {
         let prefix = format!("{prefix}{}", outer.trim());
@@ -808,7 +808,7 @@ fn an_item_of_the_root_is_one_of_the_module_that_it_is_imported_from() {
     assert_eq!(modules, BTreeSet::from(["one", "seven"].map(str::to_owned)));
 }
 
-/// The members of a group of imports whose opening brace stands before `group`.
+/// Returns the members of a group of imports. `group` is the text after its opening brace.
 fn members(group: &str) -> Vec<&str> {
     let (mut members, mut depth, mut start) = (Vec::new(), 0, 0);
     for (at, c) in group.char_indices() {

@@ -1,4 +1,4 @@
-//! `wardgate tools validate`: what a tool would make of arguments, without the tool.
+//! Tests of `wardgate tools validate`, which validates the arguments of a tool without the tool.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::WARDGATE;
 
-/// What the binary answers to these lines.
+/// Returns the output of the binary for these lines.
 fn validated(lines: &str) -> Vec<Value> {
     let mut process = Command::new(WARDGATE)
         .args(["tools", "validate"])

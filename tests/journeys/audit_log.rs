@@ -1,4 +1,4 @@
-//! The log of the record: proved, exported and verified at the command line, and by a verifier that shares no code with it.
+//! Tests of the transparency log: its proofs, exports and verification at the command line, and an independent verifier.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use wardgate_transparency::{decode_bundle, encode_entry, leaf_hash};
 use super::people::{doctor, of_patient};
 use crate::{REPOSITORY, WARDGATE};
 
-/// Calls, and so records.
+/// Number of calls, and so of records.
 const CALLS: usize = 6;
 
-/// The key of the log, once a checkpoint covers `records` records.
+/// Waits until a checkpoint covers `records` records, and returns the key of the log.
 pub(super) fn covered(system: &impl System, records: usize) -> String {
     let newest = (records - 1).to_string();
     let begun = Instant::now();
@@ -25,12 +25,12 @@ pub(super) fn covered(system: &impl System, records: usize) -> String {
     system.audit(&["key"]).success().trim().to_owned()
 }
 
-/// What both verifiers say of `path`.
+/// Verifies the log at `path` with both verifiers.
 fn verify(path: &Path, key: &str) -> Result<(), String> {
     verify_with(path, key, &[])
 }
 
-/// The same, with a policy or a receipt.
+/// Verifies the log at `path` with both verifiers and with a policy or a receipt.
 pub(super) fn verify_with(path: &Path, key: &str, options: &[&str]) -> Result<(), String> {
     let path = path.to_str().unwrap();
     let ours = [&["audit", "verify", path, "--key", key], options].concat();
@@ -46,7 +46,7 @@ pub(super) fn verify_with(path: &Path, key: &str, options: &[&str]) -> Result<()
     Err(ours.stderr)
 }
 
-/// Every record of `system` is in the tree of a signed checkpoint, as an export and both verifiers show.
+/// Checks that a signed checkpoint covers every record of `system`, with an export and both verifiers.
 pub(super) fn every_record_is_proved(system: &impl System) {
     let records = system.records().len();
     let key = covered(system, records);
@@ -60,11 +60,11 @@ pub(super) fn every_record_is_proved(system: &impl System) {
     assert!(lines.lines().count() >= records);
 }
 
-/// The demo after some calls, all covered by a checkpoint.
+/// The demo after some calls whose records are all covered by a checkpoint.
 struct CoveredRecord {
     app: TestApp,
     key: String,
-    /// Where exports and proofs go.
+    /// The directory of exports and proofs.
     files: TempDir,
 }
 
@@ -131,7 +131,7 @@ async fn every_record_is_proved_and_exported_and_two_verifiers_agree_on_it() {
     let stranger = CoveredRecord::make().await;
     let refused = verify(&record.files.path().join("all"), &stranger.key).unwrap_err();
     assert!(refused.contains("is not signed by"), "{refused}");
-    // Stopped, the record is covered as a whole, and read as before.
+    // After a stop the whole record is covered, and it is read as before.
     let CoveredRecord {
         mut app,
         key,
@@ -176,7 +176,7 @@ async fn whatever_is_changed_in_an_export_or_a_proof_both_verifiers_refuse() {
         }
         fs::write(file, &original).unwrap();
     }
-    // Files that fit each other, with the records of somebody who cannot sign.
+    // The files are consistent, but their records are those of an attacker who has no key.
     let original = fs::read(&bundle).unwrap();
     let entries = decode_bundle(&original).unwrap();
     let forge = |forged: &[&[u8]]| {

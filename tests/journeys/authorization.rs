@@ -1,5 +1,5 @@
-//! Two authorization servers and a service on one port, which check everything they are sent: the issuer of the callers,
-//! and the one that a service trusts.
+//! Fakes of two authorization servers and a service on one port, which check everything they receive: the issuer of the
+//! callers, and the server that the service trusts.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -17,11 +17,11 @@ use tokio::net::TcpListener;
 use wardgate_domain::Ambient;
 use wardgate_testkit::TestKey;
 
-/// What the gateway is called by the issuer, as a resource and as a client.
+/// The names of the gateway at the issuer, as a resource and as a client.
 pub(super) const AUDIENCE: &str = "gateway";
 pub(super) const CLIENT: &str = "gateway-pages";
 
-/// A code, and what it was given for.
+/// What a code was issued for.
 struct Grant {
     person: String,
     challenge: String,
@@ -31,16 +31,16 @@ struct Grant {
     resource: Option<String>,
 }
 
-/// All three, and who sits before the browser.
+/// The fakes, and the person who uses the browser.
 pub(super) struct Place {
     address: SocketAddr,
     key: TestKey,
-    /// Who logs in next, whoever asks.
+    /// The person who logs in next, whoever is asked.
     pub(super) login: Mutex<String>,
     grants: Mutex<HashMap<String, Grant>>,
-    /// Access tokens of the service's own server, with whose they are.
+    /// The access tokens of the service's authorization server, each with its person.
     pub(super) tokens: Mutex<HashMap<String, String>>,
-    /// What the service was called with.
+    /// The tokens with which the service was called.
     pub(super) seen: Mutex<Vec<String>>,
 }
 
@@ -67,7 +67,7 @@ impl Place {
         format!("http://{}{path}", self.address)
     }
 
-    /// A token with which `person` calls.
+    /// Returns a token with which `person` calls the gateway.
     pub(super) fn token(&self, person: &str) -> String {
         self.signed(json!({ "sub": person, "aud": AUDIENCE, "roles": ["Doctor"] }))
     }
@@ -137,7 +137,7 @@ impl Place {
         }))
     }
 
-    /// Whoever sits there agrees to everything.
+    /// Handles an authorization request. The person agrees to everything.
     fn authorize(&self, url: &Url) -> Answer {
         let query = pairs(url);
         assert_eq!(query["response_type"], "code");
@@ -202,7 +202,7 @@ impl Place {
         )
     }
 
-    /// A server of 2026-07-28 with one tool, which tells whose token it was called with.
+    /// Handles a request to a server of 2026-07-28, whose only tool returns the person of the token with which it was called.
     fn answer(&self, bearer: Option<&str>, body: &[u8]) -> Answer {
         let tokens = self.tokens.lock().unwrap();
         let person = bearer.and_then(|bearer| tokens.get(bearer));

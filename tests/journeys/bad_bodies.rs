@@ -1,17 +1,17 @@
-//! Bodies that never become a call, and what must come of each on either path.
+//! Request bodies that are invalid, and the expected response to each on either path.
 
 use serde_json::{Value, json};
 
 use super::people::of_patient;
 
-/// A body, and its answer.
+/// A body, and the response to it.
 pub(super) struct Case {
     pub(super) body: Vec<u8>,
-    /// HTTP status and JSON-RPC code.
+    /// The HTTP status and the JSON-RPC code.
     pub(super) answer: (u16, i64),
-    /// Words that tell what to mend.
+    /// A text in the message that says what to correct.
     pub(super) says: &'static str,
-    /// The kind on record.
+    /// The reason on record.
     pub(super) reason: &'static str,
 }
 
@@ -30,7 +30,7 @@ fn cases<B: Into<Vec<u8>>>(
     bodies.into_iter().map(case).collect()
 }
 
-/// A request in which `changed` is another.
+/// Returns a request after `changed` modified it.
 pub(super) fn changed(changed: impl FnOnce(&mut Value)) -> String {
     let mut request = json!({
         "jsonrpc": "2.0", "id": 1, "method": "tools/call",
@@ -40,12 +40,12 @@ pub(super) fn changed(changed: impl FnOnce(&mut Value)) -> String {
     request.to_string()
 }
 
-/// A `ping` with more members.
+/// Returns a `ping` with more members.
 fn ping(more: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping"{more}}}"#)
 }
 
-/// Every kind of them.
+/// Returns invalid bodies of every kind.
 pub(super) fn bad_bodies() -> Vec<Case> {
     let unknown = [changed(|it| it["method"] = json!("tools/destroy"))];
     let says = "Method 'tools/destroy' not found on server 'wardgate'";
@@ -60,7 +60,7 @@ pub(super) fn bad_bodies() -> Vec<Case> {
     .collect()
 }
 
-/// What parsers refuse, or read differently.
+/// Returns bodies that parsers refuse or read differently.
 fn not_strict_json() -> Vec<Case> {
     const PARSE: (u16, i64) = (400, -32700);
     let malformed = [
@@ -132,7 +132,7 @@ fn not_strict_json() -> Vec<Case> {
     .collect()
 }
 
-/// JSON, but no request.
+/// Returns bodies that are JSON but not a request.
 fn no_request() -> Vec<Case> {
     let refused =
         |says, bodies: &[String]| cases((400, -32600), "invalid_request", says, bodies.to_vec());
@@ -147,7 +147,7 @@ fn no_request() -> Vec<Case> {
         with("method", json!(1)),
         with("method", json!(null)),
         r#"{"jsonrpc":"2.0","id":1}"#.to_owned(),
-        // Names are exact: this one is nobody's.
+        // Names are case-sensitive, so this one is unknown.
         r#"{"jsonrpc":"2.0","id":1,"Method":"ping"}"#.to_owned(),
     ];
     [
@@ -164,11 +164,11 @@ fn no_request() -> Vec<Case> {
     .collect()
 }
 
-/// A request, but not with what its method needs.
+/// Returns requests with parameters that are invalid for their method.
 fn no_params() -> Vec<Case> {
     let refused =
         |says, bodies: &[String]| cases((200, -32602), "invalid_params", says, bodies.to_vec());
-    // An array would give them by position.
+    // An array would contain the parameters by position.
     let by_position = json!([{}, "get_medical_records", of_patient("NUGWI")]);
     let params = [json!([]), by_position, json!("x"), json!(null)]
         .map(|it| changed(|call| call["params"] = it));

@@ -1,5 +1,5 @@
-//! Bad input: each kind gets the right status and code, words that say what to mend, nothing internal, and
-//! a place in the record.
+//! Tests of invalid input: each kind gets the right status and code, a message that says what to correct and reveals
+//! nothing internal, and a record.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::people::{doctor, of_patient};
 use super::refusals::{assert_says_nothing_internal, recorded, refusal};
 use crate::WARDGATE;
 
-/// Both paths that take messages.
+/// Both paths that accept messages.
 pub(super) const DOORS: [&str; 2] = ["/mcp", "/message"];
 
 #[tokio::test]
@@ -311,7 +311,7 @@ async fn whoever_sends_too_slowly_is_not_waited_for() {
     let late = exchange(format!("{header}\r\n{{")).await.unwrap();
     assert!(late.starts_with("HTTP/1.1 408 "), "{late}");
     assert!(late.contains("within 1 seconds"), "{late}");
-    // A header that never ends gets no answer, only an end.
+    // For a header that never ends there is no response, and the connection is closed.
     let never = exchange(header).await.unwrap_or_default();
     assert!(
         never.is_empty() || never.starts_with("HTTP/1.1 408 "),

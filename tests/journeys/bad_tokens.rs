@@ -1,4 +1,4 @@
-//! Tokens that are none: each is refused with the way to a good one, and has a place in the record.
+//! Tests of invalid tokens: each is refused with a challenge that leads to a valid one, and has a record.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::people::doctor;
 use super::refusals::{assert_says_nothing_internal, recorded, refusal};
 use crate::WARDGATE;
 
-/// A token as the local issuer would sign it, with other claims or another header.
+/// Creates tokens as the local issuer would sign them, with other claims or another header.
 pub(super) struct Forge {
     key: EncodingKey,
     header: Header,
@@ -57,7 +57,7 @@ impl Forge {
         self.token(|_| {}, remove)
     }
 
-    /// Header and claims as they are, signed by nobody.
+    /// Returns an unsigned token with the header and the claims.
     fn unsigned(&self, algorithm: &str, signature: &str) -> String {
         let header = json!({ "alg": algorithm, "typ": "at+jwt", "kid": self.header.kid });
         let encode = |part: &Value| URL_SAFE_NO_PAD.encode(part.to_string());
@@ -65,7 +65,7 @@ impl Forge {
     }
 }
 
-/// Tokens that are none, of every kind, each with what is on record of it. `other` has another issuer's key.
+/// Returns invalid tokens of every kind, each with the reason on record. `other` has the key of another issuer.
 fn bad_tokens(app: &TestApp, other: &TestApp) -> Vec<(&'static str, String)> {
     let forge = Forge::of(app);
     let now = Ambient::system().now().as_seconds();
@@ -187,7 +187,7 @@ async fn without_a_bearer_token_nobody_is_anybody() {
     let json = ("content-type", "application/json");
     let mut expected = BTreeMap::new();
     for door in DOORS {
-        // RFC 6750 knows tokens in the query; they end up in logs, so they are not read.
+        // RFC 6750 permits tokens in the query, but they end up in logs, so the gateway does not read them.
         let in_query = format!("{door}?access_token={genuine}");
         for (path, headers, reason, status) in [
             (door, vec![json], "token_missing", 401),
@@ -239,7 +239,7 @@ async fn a_401_names_a_document_that_names_the_issuer() {
     let app = TestApp::start(WARDGATE);
     let reply = app.client().post("/mcp", None, &[], changed(|_| {})).await;
     let challenge = reply.headers["www-authenticate"].to_str().unwrap();
-    // Without a token nothing is wrong with one (RFC 6750, section 3.1).
+    // Without a token the challenge has no error code (RFC 6750, section 3.1).
     assert!(!challenge.contains("error="), "{challenge}");
     let url = challenge
         .strip_prefix("Bearer resource_metadata=\"")
@@ -271,7 +271,8 @@ async fn a_token_ends_when_it_says_though_it_was_just_accepted() {
             .post("/message", Some(&token), &[], changed(|_| {}))
     };
     assert_eq!(call().await.status, 200);
-    // A token that ends between the gateway and the policy, which verifies it again, is refused as `token_refused` first.
+    // A token that expires between its verification by the gateway and that by the policy service is refused as
+    // `token_refused` first.
     until("the token ended", async || {
         let reply = call().await;
         if reply.status == 200 {

@@ -1,4 +1,4 @@
-//! A person whose token says nothing of their roles: a table or a database of the organisation does.
+//! Tests of callers whose tokens have no roles, which are looked up in a table or a database of the organisation.
 
 use serde_json::json;
 use wardgate_testkit::{Reply, System, TestApp, TestDatabase, run, until};
@@ -7,13 +7,13 @@ use super::people::{column, of_patient};
 use super::refusals::refusal;
 use crate::WARDGATE;
 
-/// Where the configuration of a lookup stands.
+/// The prefix of the environment variables that configure a lookup.
 const LOOKUP: &str = "WARDGATE_POLICY__CALLER_LOOKUP__";
 
-/// What the demo's catalogue asks of a command that reads it.
+/// An environment variable that the demo's catalogue requires in commands that read it.
 const HOSPITAL: (&str, &str) = ("HOSPITAL_DB_URL", "sqlite::memory:");
 
-/// Environment variables with these settings of a lookup, whose answers count for a second.
+/// Returns environment variables with these settings of a lookup whose results are cached for a second.
 fn environment<'a>(settings: &[(&str, &'a str)]) -> Vec<(String, &'a str)> {
     let settings = settings.iter().chain(&[("TTL", "1")]);
     settings
@@ -28,12 +28,12 @@ fn borrowed<'a>(variables: &'a [(String, &'a str)]) -> Vec<(&'a str, &'a str)> {
         .collect()
 }
 
-/// `wardgate up` with these settings of the lookup.
+/// Starts `wardgate up` with these settings of the lookup.
 fn start(settings: &[(&str, &str)]) -> TestApp {
     TestApp::start_with(WARDGATE, &borrowed(&environment(settings)))
 }
 
-/// What `wardgate doctor` finds with these settings of the lookup.
+/// Returns the output of `wardgate doctor` with these settings of the lookup.
 fn doctor(app: &TestApp, settings: &[(&str, &str)]) -> String {
     let config = app.example_dir().join("wardgate.yaml");
     let config = config.display().to_string();
@@ -44,7 +44,7 @@ fn doctor(app: &TestApp, settings: &[(&str, &str)]) -> String {
     run(app.binary(), &words, &variables).stdout
 }
 
-/// A token of the nurse's with a role that may do nothing.
+/// Returns a token of the nurse with a role that has no rights.
 fn token(app: &TestApp) -> String {
     app.token("nurse.joy", "Staff", &[])
 }
@@ -56,8 +56,8 @@ async fn records(app: &TestApp, token: &str) -> Reply {
         .await
 }
 
-/// The nurse of the ward reads its patients' records, masked; as the record and its explanation say, by the roles that were
-/// looked up.
+/// Checks that the caller reads the records of the ward's patients with masked columns, as a nurse may, and that the
+/// record and its explanation name the roles that were looked up.
 async fn is_nurse_of_the_ward(app: &TestApp, token: &str) {
     let reply = records(app, token).await;
     let rows = reply.rows();
@@ -74,7 +74,7 @@ async fn is_nurse_of_the_ward(app: &TestApp, token: &str) {
     assert!(explained.contains("Nurse"), "{explained}");
 }
 
-/// Nobody who may call the tool; it is hidden from them.
+/// Waits until the caller may no longer call the tool, which is then hidden.
 async fn until_nobody(app: &TestApp, token: &str) {
     until("the role is taken away", async || {
         let reply = records(app, token).await;
@@ -176,7 +176,7 @@ async fn whom_the_table_does_not_list_is_refused_where_it_says_who_may_come_in()
     let reply = records(&app, &stranger).await;
     assert_eq!(reply.status, 403);
     assert_eq!(refusal(&reply).0, "caller_unlisted");
-    // A role that the token claims counts for nothing.
+    // A role in the token is ignored.
     let claimed = app.token("nurse.joy", "Auditor", &[]);
     records(&app, &claimed).await;
     let records_of_calls = app.records();

@@ -1,4 +1,4 @@
-//! Rules and tools that change while the system runs, and calls that take long.
+//! Tests of policies and tools that change while the system runs, and of calls that take long.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ async fn a_tool_that_writes_has_its_intent_on_record_before_its_outcome() {
     assert_eq!(column(&recorded, "event"), ["intent", "outcome"]);
     assert_eq!(recorded[0]["call_id"], recorded[1]["call_id"]);
     assert_eq!(recorded[0]["decision"], recorded[1]["decision"]);
-    // A role that may not call it does not make it run.
+    // A call by a role without the right does not run the tool.
     let refused = app
         .client()
         .call(&billing(&app), "count_up", json!({ "note": "twice" }))

@@ -1,4 +1,4 @@
-//! Chats: a person asks, a model decides, governed tools run, and the conversation is kept.
+//! Tests of chats: a person asks, a model decides, governed tools run, and the conversation is stored.
 
 mod canaries;
 mod contents;
@@ -17,7 +17,7 @@ use crate::WARDGATE;
 use provider::{Piece, Provider};
 use talk::{Said, finish, of_type, say, text};
 
-/// `wardgate up` with the demo and its assistant, whose model is `provider`.
+/// Starts `wardgate up` with the demo and its assistant, whose model is `provider`.
 fn start(provider: &Provider) -> TestApp {
     let environment = [("LLM_BASE_URL", provider.url.as_str()), LOOK_OFTEN];
     TestApp::start_with(WARDGATE, &environment)
@@ -31,19 +31,19 @@ fn said(text: &str) -> Said {
     }
 }
 
-/// Everything that happens when the person says it, to the end of the stream.
+/// Sends a message and returns all events until the end of the stream.
 async fn hear(app: &TestApp, token: &str, said: &Said) -> Vec<Value> {
     let events = say(app.client().base(), token, said).await.unwrap();
     events.rest().await
 }
 
-/// A method of the memory.
+/// Calls a method of the memory.
 async fn remembered(system: &impl System, token: &str, method: &str, params: Value) -> Value {
     let reply = system.client().modern(token, method, params).await;
     reply.result()
 }
 
-/// The messages of a conversation that its next turn would see.
+/// Returns the messages of a conversation that its next turn would see.
 async fn context(system: &impl System, token: &str, conversation: &str) -> Vec<Value> {
     let params = json!({ "conversation_id": conversation, "max_messages": 100 });
     let result = remembered(system, token, "memory/get_context", params).await;
@@ -63,7 +63,7 @@ async fn a_provider_that_is_cut_leaves_no_half_turn() {
     let (token, said) = (doctor(&app), said("Note that I was here."));
     let call = Piece::Call("count_up", json!({ "note": "here" }));
 
-    // In the middle of the first words, of a call's round, and of the words after the call.
+    // The connection breaks within the first words, within the round of a call, and within the words after the call.
     let half = vec![Piece::Text("I am abo"), Piece::Cut];
     let half_round = vec![Piece::Text("I note it.\n"), call.clone(), Piece::Cut];
     let half_answer = vec![vec![call.clone()], half.clone()];
@@ -95,7 +95,7 @@ async fn a_provider_that_is_cut_leaves_no_half_turn() {
     assert_eq!(roles(&kept), ["user", "assistant", "tool", "assistant"]);
 }
 
-/// Said, called with and answered, and to be found nowhere but in the conversation.
+/// A text that is in messages, arguments and answers, and must be found only in the conversation.
 const CANARY: &str = "kiwicanary";
 
 #[tokio::test]
@@ -115,7 +115,7 @@ async fn a_chat_in_up_streams_and_is_on_record() {
     provider.hold(Some((1, 1)));
     let said = said("Please note kiwicanary.");
     let mut events = say(app.client().base(), &token, &said).await.unwrap();
-    // The model has not said the rest yet, and the person reads what it said.
+    // The person reads what the model has said so far, although the model has not finished.
     while !text(&events.seen).ends_with("kiwicanary ") {
         assert!(events.next().await.is_some(), "{:?}", events.seen);
     }
@@ -174,7 +174,7 @@ async fn what_the_agent_offers_is_what_the_caller_may_call() {
     }
     assert_ne!(offered_to[0], offered_to[1]);
 
-    // A model that asks for more is told no, and nothing runs.
+    // The model asks for a tool that it may not call. The call is refused and does not run.
     provider.plays(vec![
         vec![Piece::Call("get_patient_records", of_patient("NUGWI"))],
         vec![Piece::Text("I may not.")],
@@ -191,7 +191,7 @@ async fn what_the_agent_offers_is_what_the_caller_may_call() {
             .iter()
             .any(|record| record["tool"] == "get_medical_records")
     );
-    // That it asked is on record against the person for whom it did, as a violation.
+    // The model's attempt is on record as a violation by the person for whom it acted.
     let refused: Vec<_> = records
         .iter()
         .filter(|record| record["reason"] == "not_available")
@@ -202,7 +202,7 @@ async fn what_the_agent_offers_is_what_the_caller_may_call() {
     assert_eq!(refused[0]["status"], "denied");
 }
 
-/// The tools that the model was offered last, by their own names.
+/// Returns the tools that the model was offered last, by their names in the catalogue.
 fn offered(provider: &Provider) -> Vec<String> {
     let request = provider.asked().pop().unwrap();
     let tools = request["tools"].as_array().unwrap().iter();
@@ -212,7 +212,7 @@ fn offered(provider: &Provider) -> Vec<String> {
         .collect()
 }
 
-/// The tool's own name for a name that the demo's assistant has for it.
+/// Returns the name in the catalogue of a tool of the demo's assistant.
 fn own_name(name: &str) -> &str {
     match name {
         "get_patient_admissions" => "get_admissions",
@@ -225,7 +225,7 @@ fn own_name(name: &str) -> &str {
 
 #[tokio::test]
 async fn start_survives_without_a_model() {
-    // Set to nothing is as good as not set, and keeps the developer's own out.
+    // An empty value is the same as none, and overrides the variable of the developer.
     let app = TestApp::start_with(WARDGATE, &[("LLM_BASE_URL", "")]);
     let (token, client) = (doctor(&app), app.client());
     let events = hear(&app, &token, &said("Hello?")).await;

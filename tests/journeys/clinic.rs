@@ -1,8 +1,8 @@
-//! The files of a system that a journey makes up: its catalogue and policies, in words that do for any tool.
+//! The configuration files of a test system, with a catalogue and policies for any tool.
 
 use std::path::Path;
 
-/// Writes them, `wardgate.yaml` among them, into `dir`.
+/// Writes the files, including `wardgate.yaml`, into `dir`.
 pub(super) fn configure(dir: &Path, settings: &str, catalogue: &str, policies: &str) {
     let of_policies = dir.join("policies");
     std::fs::create_dir(&of_policies).unwrap();

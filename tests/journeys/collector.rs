@@ -1,4 +1,4 @@
-//! An OTLP endpoint, to see what traces hold.
+//! A fake OTLP endpoint that captures traces.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,10 +8,10 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::Response;
 use wardgate_testkit::serve;
 
-/// What an OTLP endpoint was sent, as it came.
+/// The bytes that an OTLP endpoint received.
 pub(super) type Traces = Arc<Mutex<Vec<u8>>>;
 
-/// An OTLP endpoint that takes everything. Texts stand in its messages as they are.
+/// Starts an OTLP endpoint that accepts everything. Strings are stored unencoded in its messages, so they can be searched for.
 pub(super) async fn collector() -> (String, Traces) {
     let traces = Traces::default();
     let kept = Arc::clone(&traces);
@@ -19,7 +19,7 @@ pub(super) async fn collector() -> (String, Traces) {
     (url, traces)
 }
 
-/// The same, which hands over each message and keeps nothing.
+/// Starts an OTLP endpoint that passes each message to `take` and keeps nothing.
 pub(super) async fn collector_for(take: impl Fn(&[u8]) + Clone + Send + Sync + 'static) -> String {
     let export = move |body: Bytes| {
         take(&body);

@@ -1,4 +1,4 @@
-//! A tool that acts in its caller's name: from the first call by way of the caller's browser to the result.
+//! Tests of a tool that acts in its caller's name, from the first call through the caller's browser to the result.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -39,13 +39,13 @@ permit (principal in Role::"Doctor", action == Action::"show_clear", resource);
 permit (principal == User::"olga", action == Action::"manage_tools", resource);
 "#;
 
-/// A browser as far as this needs one: it keeps cookies, shows what it gets, and goes where somebody leads it.
+/// A minimal browser that keeps cookies, returns pages and follows redirects.
 pub(super) struct Browser {
     http: reqwest::Client,
     cookies: HashMap<String, String>,
 }
 
-/// What it shows.
+/// A page.
 #[derive(Debug)]
 pub(super) struct Page {
     status: u16,
@@ -87,7 +87,7 @@ impl Browser {
         }
     }
 
-    /// Opens a page, and those that it is led to.
+    /// Opens a page and follows its redirects.
     pub(super) async fn open(&mut self, url: &str) -> Page {
         let mut url = Url::parse(url).unwrap();
         for _ in 0..10 {
@@ -100,7 +100,7 @@ impl Browser {
         panic!("round in a circle")
     }
 
-    /// Presses a button of the one form.
+    /// Submits the only form of a page.
     pub(super) async fn decide(&mut self, base: &str, page: &Page, decision: &str) -> Page {
         let token = between(&page.text, "name=\"token\" value=\"", "\"");
         let form = format!("token={token}&decision={decision}");
@@ -124,7 +124,7 @@ pub(super) fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
     rest.split(after).next().unwrap()
 }
 
-/// The files of a gateway whose callers the place's issuer knows.
+/// Writes the configuration of a gateway whose issuer is that of `place`.
 pub(super) fn configuration(place: &Place, catalogue: &str, policies: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let issuer = place.at("");
@@ -152,12 +152,12 @@ async fn start() -> (Arc<Place>, TestApp) {
     (place, app)
 }
 
-/// A modern call by a client that can show its user a page, or cannot.
+/// Makes a modern call as a client that can show its user a page, or as one that cannot.
 async fn call(app: &TestApp, token: &str, shows: bool, further: Value) -> Reply {
     call_at("/mcp", app, token, shows, further).await
 }
 
-/// The same at this path.
+/// Makes such a call at this path.
 pub(super) async fn call_at(
     path: &str,
     app: &TestApp,
@@ -193,7 +193,7 @@ pub(super) async fn call_at(
         .await
 }
 
-/// What the caller's client is asked: the page, and what to come back with.
+/// Returns the URL that the client is asked to open, and the state to return.
 async fn asked(app: &TestApp, token: &str) -> (String, Value) {
     let result = call(app, token, true, json!({})).await.result();
     assert_eq!(result["resultType"], "input_required", "{result}");
@@ -249,15 +249,15 @@ async fn a_caller_lets_a_source_act_in_their_name_in_their_browser_and_the_call_
 
     let result = call(&app, &ann, true, back).await.result();
     assert_eq!(result["content"][0]["text"], "you are ann", "{result}");
-    // What one granted is nobody else's, and the caller's own token went nowhere.
+    // The grant of one caller is not used for another, and the caller's own token was passed to nobody.
     asked(&app, &ben).await;
     let seen = place.seen.lock().unwrap().clone();
     assert!(!seen.is_empty());
     assert!(seen.iter().all(|token| token.starts_with("canary-access")));
-    // No token is in what the system keeps or says.
+    // No token is in the records.
     assert!(!format!("{:?}", app.records()).contains("canary"));
 
-    // Anybody with the link, used by now, is told so once they are who they have to be.
+    // Another person with the link, which is used by now, learns that only after signing in as the right person.
     let page = Browser::new().open(&url).await;
     let mut again = Browser::new();
     let consent = again.open(&url).await;
@@ -296,7 +296,7 @@ async fn nobody_connects_a_source_for_somebody_else() {
     let base = app.client().base().to_owned();
     let (url, back) = asked(&app, &ann).await;
 
-    // Ben was sent the link, or sent his to ann: whoever signs in must be the caller.
+    // The links are exchanged: the person who signs in must be the caller.
     log_in(&place, "ben");
     let page = Browser::new().open(&url).await;
     assert_eq!(page.status, 403, "{page:?}");
@@ -304,7 +304,7 @@ async fn nobody_connects_a_source_for_somebody_else() {
     log_in(&place, "ann");
     let mut browser = Browser::new();
     let consent = browser.open(&url).await;
-    // A form of another site, and one without what only the page knows.
+    // These forms come from another site, or lack the token that only the page contains.
     let token = between(&consent.text, "name=\"token\" value=\"", "\"").to_owned();
     let form = format!("token={token}&decision=allow");
     for (form, origin) in [
@@ -316,7 +316,7 @@ async fn nobody_connects_a_source_for_somebody_else() {
         let page = browser.post(&base, form, origin).await;
         assert_eq!(page.status, 403, "{form} {origin}: {page:?}");
     }
-    // Without the cookie of the browser that asked, nothing goes on.
+    // Without the cookie of the browser that started the flow, no step succeeds.
     for path in [
         "/connect/consent",
         "/connect/callback?code=code-0&state=x",
@@ -326,12 +326,12 @@ async fn nobody_connects_a_source_for_somebody_else() {
         let page = Browser::new().open(&format!("{base}{path}")).await;
         assert_eq!(page.status, 410, "{path}: {page:?}");
     }
-    // Somebody else's state is not this browser's.
+    // The state of another browser is not accepted.
     let leaving = browser.decide(&base, &consent, "allow").await;
     assert_eq!(leaving.status, 200, "{leaving:?}");
     let forged = format!("{base}/connect/callback?code=code-0&state=forged");
     assert_eq!(browser.open(&forged).await.status, 410);
-    // The caller who was asked and did not go there is told so, or asked again.
+    // A caller whose client declined the page gets an error. A new call asks again.
     let denied = json!({
         "requestState": back["requestState"],
         "inputResponses": { "connect": { "action": "decline" } },

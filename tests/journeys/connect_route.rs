@@ -1,5 +1,5 @@
-//! The route of a source that acts in its callers' name: first the gateway asks its caller to connect it, then it carries
-//! what they send with a token of theirs.
+//! Tests of the route of a source that acts in its callers' names: the gateway asks a caller to connect the source, and
+//! then forwards the caller's requests with a token of the caller.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::WARDGATE;
 
 const ROUTE: &str = "/mcp/upstream/notes";
 
-/// For what nobody in particular asks for.
+/// The token for requests that are not made for a caller.
 const LISTING: &str = "canary-access-listing";
 
 const CATALOGUE: &str = r#"
@@ -57,7 +57,7 @@ async fn start() -> (Arc<Place>, TestApp) {
     (place, app)
 }
 
-/// A call on the route by a client that can show its user a page.
+/// Makes a call on the route as a client that can show its user a page.
 async fn call(app: &TestApp, token: &str, further: Value) -> Reply {
     call_at(ROUTE, app, token, true, further).await
 }
@@ -81,7 +81,7 @@ async fn a_caller_connects_the_source_of_a_route_and_what_they_send_is_carried_a
     let done = browser.open(&next).await;
     assert!(done.text.contains("Connected"), "{done:?}");
 
-    // The call that waited goes on, and the next one is carried.
+    // The waiting call continues, and the next call is forwarded.
     let back = json!({
         "requestState": asked["requestState"],
         "inputResponses": { "connect": { "action": "accept" } },
@@ -90,7 +90,7 @@ async fn a_caller_connects_the_source_of_a_route_and_what_they_send_is_carried_a
         let result = call(&app, &ann, further).await.result();
         assert_eq!(result["content"][0]["text"], "you are ann", "{result}");
     }
-    // What one granted is nobody else's.
+    // The grant of one caller is not used for another.
     let of_ben = call(&app, &ben, json!({})).await.result();
     assert_eq!(of_ben["resultType"], "input_required", "{of_ben}");
     let seen = place.seen.lock().unwrap().clone();

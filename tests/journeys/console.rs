@@ -1,4 +1,4 @@
-//! The console: what a browser asks, and what people get who may do different things.
+//! Tests of the console, for people with different rights.
 
 use reqwest::header::{COOKIE, LOCATION, SET_COOKIE};
 use wardgate_testkit::{SeparateProcesses, System, TestApp, WardgateProcess, until};
@@ -6,17 +6,17 @@ use wardgate_testkit::{SeparateProcesses, System, TestApp, WardgateProcess, unti
 use super::people::{auditor, billing, doctor, nurse};
 use crate::{REPOSITORY, WARDGATE};
 
-/// A browser of few words: it goes where it is told and keeps one cookie.
+/// A minimal browser that keeps one cookie.
 pub(super) struct Browser {
     http: reqwest::Client,
     base: String,
     cookie: String,
 }
 
-/// What it got.
+/// The response to a request.
 pub(super) struct Page {
     pub(super) status: u16,
-    /// Where it leads.
+    /// The location of the redirect.
     pub(super) to: String,
     pub(super) body: String,
 }
@@ -31,7 +31,7 @@ impl Browser {
         }
     }
 
-    /// Somebody's, signed in.
+    /// Returns a browser that is signed in with `token`.
     pub(super) async fn of(base: &str, token: &str) -> Self {
         let mut browser = Self::new(base);
         let page = browser.post("/console/sign-in", &[("token", token)]).await;
@@ -77,7 +77,7 @@ impl Browser {
         }
     }
 
-    /// Calls the demo's tool for NUGWI's records, by its form where there is one, and goes where that leads.
+    /// Calls the demo's tool for the records of NUGWI, with the form of the page if there is one, and follows the redirect.
     async fn call(&mut self) -> Page {
         const TOOL: &str = "/console/tools/get_medical_records";
         let form = self.get(TOOL).await;
@@ -103,7 +103,7 @@ impl Browser {
     }
 }
 
-/// What is between `before` and the next `after`.
+/// Returns the text between `before` and the next `after`.
 fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
     let rest = text
         .split_once(before)
@@ -128,7 +128,7 @@ async fn people_see_in_the_console_what_they_may_and_the_auditor_sees_that() {
     let clear = doctor.call().await;
     assert!(clear.body.contains("<td>NUGWI</td>"), "{}", clear.body);
     let call = between(&clear.body, "call_id=", "\"").to_owned();
-    // What they did themselves, and nothing of others.
+    // The page shows the person's own calls and nothing of others.
     let own = doctor.get("/console/record").await;
     assert_eq!(own.status, 200);
     assert!(
@@ -164,7 +164,7 @@ async fn people_see_in_the_console_what_they_may_and_the_auditor_sees_that() {
         "{}",
         one.body
     );
-    // Looks are on record, and looking is nothing that is refused.
+    // Searches of the record are on record, and are not refused.
     for (status, is_there) in [("ok", true), ("denied", false)] {
         let looks = auditor
             .get(&format!("/console/record?subject=dr.yenji&status={status}"))
@@ -176,7 +176,7 @@ async fn people_see_in_the_console_what_they_may_and_the_auditor_sees_that() {
             looks.body
         );
     }
-    // Its own looks are there too, and whole in the download.
+    // The auditor's own searches are on record too, and the download contains them completely.
     let file = auditor
         .get("/console/record.jsonl?subject=auditor.lee")
         .await
@@ -193,7 +193,7 @@ async fn people_see_in_the_console_what_they_may_and_the_auditor_sees_that() {
         "{file}"
     );
 
-    // Who was shown a patient, and what of them, is one page.
+    // One page shows who was shown data of a patient, and which columns.
     let seen = auditor.get("/console/record?about=NUGWI").await;
     assert!(seen.body.contains("Released"), "{}", seen.body);
     for (who, column) in [("dr.yenji", "patient_id,"), ("nurse.joy", "patient_id (")] {
@@ -236,7 +236,7 @@ async fn a_console_of_its_own_reaches_gateway_and_record_over_their_links() {
     let mut auditor = Browser::of(&base, &auditor(&separate)).await;
     let record = auditor.get("/console/record").await;
     assert!(record.body.contains("nurse.joy"), "{}", record.body);
-    // Nobody talks to an agent that does not run; the page says so.
+    // The page says that the agent is not running.
     let chat = auditor.get("/console/chat").await;
     assert!(
         chat.body.contains("The agent does not answer"),

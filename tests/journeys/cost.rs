@@ -1,4 +1,5 @@
-//! What the route of an upstream costs: one reading of a call, memory that is bounded by what is under way, and time.
+//! Tests of the cost of an upstream route: a call is parsed once, memory is bounded by the calls in progress, and the
+//! time of a call is measured.
 
 use std::time::{Duration, Instant};
 
@@ -16,16 +17,18 @@ use super::upstream::{doctor, gateway, gateway_with};
 
 const MIB: u64 = 1 << 20;
 
-/// Answers under way at a time: two subjects have so many places.
+/// Number of concurrent calls, which is the limit of two subjects.
 const AT_ONCE: u64 = 64;
 
-/// Text of a long answer: with what is around it, as much as a server's answer may be unless configured otherwise.
+/// Length of the text of a long response, which with its envelope is as large as a server's response may be by default.
 const LONG: usize = 1_048_000;
 
-/// How long the long answers wait for one another: on a busy machine the gateway lets in fewer at a time.
+/// Maximum time for which long responses wait for each other, because on a busy machine the gateway admits fewer calls
+/// at a time.
 const TOGETHER: Duration = Duration::from_secs(5);
 
-/// A server whose tool answers as long as it is asked to, and with the long answers waits until all are wanted.
+/// Starts a server whose tool returns a text of the requested length, and waits with long responses until all have been
+/// requested.
 async fn server() -> String {
     let wanted = watch::Sender::new(0_u64);
     let router = Router::new().fallback(answer).with_state(wanted);
@@ -58,7 +61,7 @@ async fn answer(State(wanted): State<watch::Sender<u64>>, request: Request) -> R
     mcp_result(&message, &result)
 }
 
-/// The most that the process has held so far, in bytes.
+/// Returns the peak memory of the process, in bytes.
 fn peak(app: &TestApp) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", app.process.id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -72,17 +75,17 @@ fn peak(app: &TestApp) -> u64 {
     kib * 1_024
 }
 
-/// Where the tool is called, and by which name.
+/// The URL at which the tool is called, and the name of the tool there.
 #[derive(Clone)]
 struct Way {
     url: String,
     tool: &'static str,
-    /// Answers come with a receipt.
+    /// Whether responses have a receipt.
     is_governed: bool,
 }
 
-/// Calls the tool; gives how long the answer's text is. What a busy machine could not decide on or record in time
-/// is called again.
+/// Calls the tool, and returns the length of the text. A call that a busy machine could not decide on or record in time
+/// is repeated.
 async fn call(http: &reqwest::Client, way: &Way, token: &str, length: usize) -> usize {
     loop {
         if let Some(length) = call_once(http, way, token, length).await {
@@ -91,7 +94,7 @@ async fn call(http: &reqwest::Client, way: &Way, token: &str, length: usize) -> 
     }
 }
 
-/// A call as clients of 2026-07-28 make it, which is carried to the server as it stands.
+/// Returns a request of a client of 2026-07-28, which is forwarded to the server unchanged.
 fn request(http: &reqwest::Client, way: &Way, token: &str, arguments: &Value) -> RequestBuilder {
     http.post(&way.url)
         .bearer_auth(token)
@@ -151,7 +154,7 @@ async fn long_answers_at_once_are_held_once_and_not_copied() {
     for way in [route, mcp] {
         let app = gateway(&server().await).await;
         let way = way(&app);
-        // A subject has 32 places.
+        // A subject may have 32 concurrent calls.
         let tokens = [doctor(&app), app.token("dr.minh", "Doctor", &[])];
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
         let all_at_once = async |length: usize| {
@@ -160,7 +163,7 @@ async fn long_answers_at_once_are_held_once_and_not_copied() {
             let all = tokio::time::timeout(Duration::from_secs(120), join_all(calls));
             assert!(all.await.unwrap().iter().all(|told| *told == length));
         };
-        // Connections, caches and threads are there.
+        // This opens connections, fills caches and starts threads.
         all_at_once(1).await;
         let before = peak(&app);
         all_at_once(LONG).await;
@@ -169,16 +172,16 @@ async fn long_answers_at_once_are_held_once_and_not_copied() {
             "{AT_ONCE} answers of 1 MiB by {}: {grown} MiB more",
             way.url
         );
-        // A copy of each would be as much again.
+        // A copy of each response would need as much memory again.
         assert!(grown < 2 * AT_ONCE, "{grown} MiB by {}", way.url);
     }
 }
 
-/// A request and an answer that are told from everything else by their lengths.
+/// Lengths of a request and a response, by which they can be recognized.
 const ASKED: usize = 60_000;
 const TOLD: usize = 90_000;
 
-/// The crates that read the messages of a call as JSON, each of which logs how much it read.
+/// The crates that parse the messages of a call as JSON, each of which logs the length of what it parsed.
 const READERS: [&str; 3] = [
     "wardgate_gateway",
     "wardgate_mcp_server",
@@ -218,7 +221,7 @@ async fn a_call_is_read_once_and_its_answer_by_nobody_who_only_passes_it_on() {
             let crate_name = target.split("::").next()?.to_owned();
             Some((crate_name, length.try_into().ok()?))
         })
-        // Ids, names and `_meta` are read by themselves.
+        // IDs, names and `_meta` are parsed separately.
         .filter(|(_, length)| *length > ASKED / 2)
         .collect();
     assert_eq!(
@@ -228,10 +231,10 @@ async fn a_call_is_read_once_and_its_answer_by_nobody_who_only_passes_it_on() {
     );
 }
 
-/// Calls in a row, and rounds of them; every way has its turn in each round.
+/// Number of sequential calls, and of rounds. Each round measures every path.
 const IN_A_ROW: usize = 200;
 const ROUNDS: usize = 5;
-/// Calls of a round with 16 at a time.
+/// Number of calls in a round with 16 concurrent calls.
 const CROWD: usize = 1_000;
 
 #[tokio::test]
@@ -265,7 +268,7 @@ async fn what_a_small_call_costs_directly_by_the_route_and_on_mcp() {
             let calls = stream::iter(0..CROWD).map(|_| call(&http, way, &token, 10));
             let calls = calls.buffer_unordered(16).collect::<Vec<_>>();
             assert!(calls.await.iter().all(|told| *told == 10));
-            // Connections are opened and code is loaded in the first round.
+            // The first round is not counted, because it opens connections and loads code.
             if round > 0 {
                 alone[at].extend(took);
                 crowds[at].push(began.elapsed());

@@ -1,4 +1,4 @@
-//! The dialect of clients that call a tool as a method, on `/message` where it is switched on.
+//! Tests of the dialect in which clients call a tool as a method, on `/message` if it is enabled.
 
 use serde_json::json;
 use wardgate_testkit::{Reply, System, TestApp};
@@ -44,7 +44,7 @@ async fn a_tool_is_called_as_a_method_where_that_is_switched_on() {
         );
     }
 
-    // The specification's endpoint knows methods only.
+    // The endpoint of the specification accepts only the methods of the protocol.
     let reply = ask(&app, "/mcp", &doctor, "get_medical_records", "NUGWI").await;
     assert_eq!(reply.error().0, -32601);
 }

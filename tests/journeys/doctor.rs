@@ -1,4 +1,4 @@
-//! `wardgate doctor`: what is well is called well, and what is broken by its name.
+//! Tests of `wardgate doctor`, which reports healthy components as healthy and names the broken ones.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use wardgate_testkit::{ProcessExit, SeparateProcesses, System, TestApp, run};
 
 use crate::{REPOSITORY, WARDGATE};
 
-/// Everything that runs here: the example has an agent too.
+/// All services of the demo, which includes an agent.
 const SERVICES: [&str; 6] = [
     "gateway",
     "policy",

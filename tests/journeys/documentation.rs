@@ -1,5 +1,5 @@
-//! The documentation is true: its commands run, its samples are read, its links lead somewhere, and the functions that it
-//! names are where it says.
+//! Tests that the documentation is correct: its commands run, its samples are valid, its links have targets, and the
+//! functions that it names are in the files that it names.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,12 +15,12 @@ use crate::{REPOSITORY, WARDGATE};
 
 /// A fenced block of a page.
 struct CodeBlock {
-    /// What stands behind the fence: a language, then marks of how it is tested.
+    /// The info string of the fence: a language, followed by marks that say how the block is tested.
     info: String,
     text: String,
 }
 
-/// Every Markdown page below `directory` of the repository, as it is in a fresh clone.
+/// Returns every Markdown page below `directory` of the repository, as in a fresh clone.
 fn pages(directory: &str) -> Vec<PathBuf> {
     let listed = run(
         Path::new("git"),
@@ -61,14 +61,14 @@ fn blocks(page: &str) -> Vec<CodeBlock> {
     blocks
 }
 
-/// The blocks of a page that are marked with `info`.
+/// Returns the blocks of a page that are marked with `info`.
 fn blocks_marked(page: &Path, info: &str) -> Vec<String> {
     let blocks = blocks(&read(page)).into_iter();
     let marked = blocks.filter(|block| block.info == info);
     marked.map(|block| block.text).collect()
 }
 
-/// Runs `script` beside a running demo, in a directory that holds its data directory `data` and nothing else.
+/// Runs `script` beside a running demo, in a directory that contains only the demo's data directory as `data`.
 fn run_beside_demo(script: &str) -> ProcessExit {
     let app = TestApp::start(WARDGATE);
     let directory = tempfile::tempdir().unwrap();
@@ -79,7 +79,7 @@ fn run_beside_demo(script: &str) -> ProcessExit {
     let script = script
         .replace("127.0.0.1:8080", &address(app.client().base()))
         .replace("127.0.0.1:9090", &address(app.probes().base()));
-    // What a page starts in the background must not outlive it.
+    // Background processes that a page starts must be killed at the end.
     let script = format!(
         "set -euo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\ncd '{}'\n{script}",
         directory.path().display()
@@ -122,7 +122,7 @@ fn every_command_of_the_book_runs() {
     assert!(count > 5, "the blocks are found: {count}");
 }
 
-/// Writes `text` to a file `name` in a directory of its own.
+/// Writes `text` to a file `name` in a new directory.
 fn written(name: &str, text: &str) -> (TempDir, String) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join(name);
@@ -177,7 +177,7 @@ fn every_sample_of_the_book_is_read() {
     }
 }
 
-/// The part of a link to the heading `text`, as mdBook and GitHub make it.
+/// Returns the fragment of a link to the heading `text`, as mdBook and GitHub generate it.
 fn anchor(text: &str) -> String {
     let text = text.trim().to_lowercase();
     let kept = text.chars().filter_map(|it| match it {
@@ -199,7 +199,7 @@ fn anchors(page: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The targets of the links of a page, outside of its code.
+/// Returns the targets of the links of a page, except in code.
 fn links(page: &str) -> Vec<String> {
     let mut links = Vec::new();
     let mut is_code = false;
@@ -241,7 +241,7 @@ fn every_link_between_files_leads_somewhere() {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
-/// The walks through the source, each with the page that it is in: the pages on the architecture, and a part of the README.
+/// Returns the walks through the source, each with its page: the pages on the architecture, and a part of the README.
 fn walks() -> Vec<(PathBuf, String)> {
     let architecture = pages("docs/src/architecture").into_iter();
     let mut walks: Vec<_> = architecture
@@ -255,7 +255,7 @@ fn walks() -> Vec<(PathBuf, String)> {
     walks
 }
 
-/// The Rust files that a walk names: the targets of its links, and what stands between backticks and is none of those.
+/// Returns the Rust files that a walk names: the targets of its links, and the file names in backticks that are not among them.
 fn files_of_walk(text: &str) -> BTreeSet<String> {
     let is_source = |name: &str| Path::new(name).extension().is_some_and(|it| it == "rs");
     let mut files: BTreeSet<_> = links(text).into_iter().filter(|it| is_source(it)).collect();
@@ -286,7 +286,7 @@ fn every_function_that_a_walk_names_is_in_the_file_that_it_names() {
     let mut count = 0;
     let mut missing = Vec::new();
     for (page, text) in walks() {
-        // Each part begins behind `](` with the target of a link, and goes on to the next link.
+        // Each part begins after `](` with the target of a link, and ends at the next link.
         for part in text.split("](").skip(1) {
             let Some((target, prose)) = part.split_once(')') else {
                 continue;

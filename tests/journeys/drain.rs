@@ -1,4 +1,5 @@
-//! Processes that are told to stop: they say so first, serve on for a while, finish what they began, and end in order.
+//! Tests of a graceful shutdown: processes announce it first, continue to serve for a while, finish their requests, and
+//! end in order.
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +10,10 @@ use super::agent::agent;
 use super::people::{doctor, of_patient};
 use crate::{REPOSITORY, WARDGATE};
 
-/// Long enough to look at what still serves, on a machine that is busy building.
+/// A drain delay that is long enough to test what is still served, on a machine that is busy with builds.
 const DELAY: Duration = Duration::from_secs(10);
 
-/// Five processes, each of which serves on for that long.
+/// Starts five processes, each with that drain delay.
 async fn start() -> SeparateProcesses {
     let names = ["GATEWAY", "POLICY", "TOOL_RUNNER", "AUDIT", "MEMORY"];
     let names = names.map(|name| format!("WARDGATE_{name}__DRAIN__DELAY_SECONDS"));
@@ -66,7 +67,7 @@ async fn streams_of_a_gateway_that_stops_come_to_a_clean_end() {
     system.gateway.signal("TERM");
     for stream in streams {
         assert_eq!(stream.status(), 200);
-        // To its end, which is no broken connection.
+        // The stream ends properly and is not broken.
         stream.bytes().await.unwrap();
     }
     assert_eq!(system.gateway.ended().code(), Some(0));
@@ -98,7 +99,7 @@ async fn a_service_that_is_told_to_stop_says_so_to_its_neighbours_before_it_goes
         };
         assert_eq!(service.ended().code(), Some(0), "{name}: {}", service.log());
         assert!(told.elapsed() >= DELAY, "{name}");
-        // The gateway does without the memory.
+        // The gateway is ready without the memory service.
         if name != "memory" {
             system.until_ready(false).await;
         }

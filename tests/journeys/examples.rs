@@ -1,4 +1,4 @@
-//! Every example directory, as its README says.
+//! Tests of every example directory, which follow its README.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ fn example(name: &str) -> PathBuf {
     Path::new(REPOSITORY).join("deploy/examples").join(name)
 }
 
-/// The text of a call's result.
+/// Returns the text of a call's result.
 async fn text(app: &TestApp, token: &str, tool: &str, arguments: Value) -> String {
     let result = app.client().call(token, tool, arguments).await.result();
     assert_eq!(result["isError"], false, "{result}");
@@ -55,7 +55,7 @@ async fn dental_searches_with_two_engines_and_answers_in_text() {
     );
 }
 
-/// The bank, with its database filled.
+/// Starts the bank example with data in its database.
 async fn bank(dir: &Path) -> TestApp {
     let file = dir.join("bank.sqlite");
     let options = SqliteConnectOptions::new()
@@ -72,7 +72,7 @@ async fn bank(dir: &Path) -> TestApp {
     TestApp::start_example(WARDGATE, &example("bank"), "bank", &[("BANK_DB_URL", &url)])
 }
 
-/// The rows of a call's result.
+/// Returns the rows of a call's result.
 async fn rows(app: &TestApp, token: &str, tool: &str, arguments: Value) -> Vec<Value> {
     let result = app.client().call(token, tool, arguments).await.result();
     assert_eq!(result["isError"], false, "{result}");
@@ -146,7 +146,7 @@ async fn a_transfer_of_the_bank_takes_two_people_whatever_a_model_says() {
         .tool_error();
     assert!(refused.contains("Not permitted"), "{refused}");
 
-    // A manager approves what a teller called, by command.
+    // A manager approves the call of a teller with a command.
     let waits = async |token: &str, amount: u32| {
         let answer = app
             .client()
@@ -192,7 +192,7 @@ async fn a_transfer_of_the_bank_takes_two_people_whatever_a_model_says() {
         "approval_refused"
     );
 
-    // A manager does not approve their own, and no approval leads to another branch.
+    // A manager cannot approve their own call, and an approval does not permit access to another branch.
     let own = waits(&manager, 40_000).await;
     let alone = approvals(&manager, &["approve", &own]);
     assert!(
@@ -207,7 +207,7 @@ async fn a_transfer_of_the_bank_takes_two_people_whatever_a_model_says() {
     let forbidden = app.client().call(&teller, "make_transfer", elsewhere).await;
     assert!(forbidden.tool_error().contains("forbidden"));
 
-    // Both sides are on record.
+    // Both the call and the approval are on record.
     let records = app.records();
     let of_first: Vec<_> = records
         .iter()

@@ -1,18 +1,18 @@
-//! Tools that the demo does not have, added to its catalogue while it runs.
+//! Tools that are added to the demo's catalogue while it runs.
 
 use sqlx::{Connection, SqliteConnection};
 use wardgate_testkit::{System, until};
 
 use super::people::doctor;
 
-/// Makes the catalogue be looked at often, so that a journey does not wait for it.
+/// Makes the tool-runner poll the catalogue often, so that a test does not have to wait long.
 pub(super) const LOOK_OFTEN: (&str, &str) = ("WARDGATE_TOOL_RUNNER__RELOAD_INTERVAL", "50ms");
 
 /// Makes the process that runs tools log each run.
 pub(super) const LOG_RUNS: (&str, &str) =
     ("WARDGATE_TELEMETRY__LOG", "info,wardgate_tool_runner=debug");
 
-/// Writes a row, which shows that it ran.
+/// A tool that inserts a row, which shows that it ran.
 pub(super) const COUNT_UP: &str = r"
   - name: count_up
     description: Adds a row to a table.
@@ -28,7 +28,7 @@ pub(super) const COUNT_UP: &str = r"
     result: { classes: { id: none } }
 ";
 
-/// Counts for as long as it is asked to, two seconds at most.
+/// A tool that counts as long as the caller requests, up to two seconds.
 pub(super) const COUNT_LONG: &str = r"
   - name: count_long
     description: Counts to a number.
@@ -53,12 +53,12 @@ pub(super) async fn add(system: &impl System, tool: &str) {
     add_with_source(system, "", tool).await;
 }
 
-/// The same, with sources for it.
+/// Adds a tool with its sources.
 pub(super) async fn add_with_source(system: &impl System, sources: &str, tool: &str) {
     let catalogue = system.example_dir().join("tools.yaml");
     let text = std::fs::read_to_string(&catalogue).unwrap() + tool;
     let text = text.replacen("\nsources:\n", &format!("\nsources:\n{sources}"), 1);
-    // Replaced whole: half a catalogue is a faulty one.
+    // The file is replaced atomically, because an incomplete catalogue is invalid.
     let beside = catalogue.with_extension("new");
     std::fs::write(&beside, text).unwrap();
     std::fs::rename(&beside, &catalogue).unwrap();
@@ -74,11 +74,11 @@ pub(super) async fn add_with_source(system: &impl System, sources: &str, tool: &
     .await;
 }
 
-/// The table of [`COUNT_UP`], read and made past Wardgate.
+/// The table of [`COUNT_UP`], which is created and read directly.
 pub(super) struct Counter(SqliteConnection);
 
 impl Counter {
-    /// Makes it and adds its tool.
+    /// Creates the table and adds its tool.
     pub(super) async fn add_to(system: &impl System) -> Self {
         let url = format!(
             "sqlite:{}",
@@ -93,7 +93,7 @@ impl Counter {
         Self(database)
     }
 
-    /// The notes of every row.
+    /// Returns the notes of all rows.
     pub(super) async fn notes(&mut self) -> Vec<String> {
         sqlx::query_scalar("SELECT note FROM counter ORDER BY id")
             .fetch_all(&mut self.0)

@@ -1,7 +1,8 @@
-//! Clients without a token that hold connections, or flood the gateway with what costs them nothing: others do not notice.
+//! Tests of clients without a token that hold connections, or flood the gateway with requests that cost them nothing:
+//! other clients are not affected.
 //!
-//! With `WARDGATE_FLOOD_SECONDS=60` each flood lasts so long, between two times of calm of half as long, at most half a
-//! minute each, and its figures are printed; `WARDGATE_FLOOD_BINARY` names the gateway to measure:
+//! With `WARDGATE_FLOOD_SECONDS=60` each flood lasts this long, between two idle periods of half this time but at most
+//! 30 s each, and its results are printed. `WARDGATE_FLOOD_BINARY` names the gateway to measure:
 //!
 //! ```text
 //! make release && ulimit -n 20000
@@ -9,8 +10,8 @@
 //!   cargo test --workspace --test journeys floods:: -- --nocapture --test-threads 1
 //! ```
 //!
-//! Then the gateway has processor 0 to itself and the attackers have processor 1. The other client runs there too and
-//! has precedence, so that what is measured is the gateway.
+//! Then the gateway runs alone on processor 0 and the attackers run on processor 1. The other client runs there too,
+//! with a higher priority, so that the gateway is what is measured.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -41,10 +42,10 @@ const PING: u8 = 6;
 const GOAWAY: u8 = 7;
 const ACK: u8 = 1;
 const ENHANCE_YOUR_CALM: u32 = 0xb;
-/// `GET /mcp` of host `127.0.0.1` (RFC 7541, appendices A and C), which gets 401.
+/// `GET /mcp` of host `127.0.0.1` (RFC 7541, appendices A and C), which is answered with 401.
 const GET_MCP: &[u8] = b"\x82\x86\x44\x04/mcp\x41\x09127.0.0.1";
 
-/// How long each flood lasts when somebody measures.
+/// Returns the duration of each flood in a measurement, or `None` in a plain test.
 fn seconds() -> Option<Duration> {
     let seconds = std::env::var("WARDGATE_FLOOD_SECONDS").ok()?;
     Some(Duration::from_secs(seconds.parse().expect("whole seconds")))
@@ -58,10 +59,11 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// From a connection that an attacker lost to the next one: 200 attackers open fewer than an address may, 125 in a second.
+/// Delay before an attacker replaces a lost connection. With it, 200 attackers open fewer connections than the limit of an
+/// address, which is 125 per second.
 const BEFORE_ANOTHER: Duration = Duration::from_secs(2);
 
-/// The frames that are sent for the `round`th time, from 0, on one connection.
+/// A function that returns the frames of one burst on a connection. `round` is the number of bursts before it.
 type Burst = fn(round: u32) -> Vec<u8>;
 
 const FLOODS: [(&str, Burst); 6] = [
@@ -83,7 +85,7 @@ const FLOODS: [(&str, Burst); 6] = [
     }),
 ];
 
-/// Reads frames until the connection is closed; the error code of the last GOAWAY.
+/// Reads frames until the connection is closed, and returns the error code of the last GOAWAY.
 async fn goaway(mut reading: OwnedReadHalf) -> Option<u32> {
     let mut code = None;
     loop {
@@ -102,26 +104,26 @@ async fn goaway(mut reading: OwnedReadHalf) -> Option<u32> {
     }
 }
 
-/// What attackers share.
+/// The state that attackers share.
 #[derive(Default)]
 struct Attack {
     end: Notify,
-    /// Connections that were opened.
+    /// The number of connections that were opened.
     opened: AtomicUsize,
-    /// Connections that were ended with `ENHANCE_YOUR_CALM`.
+    /// The number of connections that were closed with `ENHANCE_YOUR_CALM`.
     ended: AtomicUsize,
-    /// Connections that got their 401 and are open.
+    /// The number of open connections that received their 401.
     held: AtomicUsize,
 }
 
-/// Attackers at work on a thread of their own.
+/// Attackers that run on a thread of their own.
 struct RunningAttack {
     attack: Arc<Attack>,
     thread: JoinHandle<()>,
 }
 
 impl RunningAttack {
-    /// Starts `attackers` of them.
+    /// Starts `attackers` attackers.
     fn start<A>(attackers: usize, attacker: impl Fn(Arc<Attack>) -> A) -> Self
     where
         A: Future<Output = ()> + Send + 'static,
@@ -182,7 +184,7 @@ impl Attack {
         }
     }
 
-    /// Asks once, without a token, and then holds the connection by acknowledging pings, again and again.
+    /// Repeatedly sends one request without a token, and then keeps the connection open by acknowledging pings.
     async fn hold(self: Arc<Self>, address: SocketAddr) {
         loop {
             if let Some(stream) = self.connect(address).await {
@@ -192,7 +194,7 @@ impl Attack {
                     self.held.fetch_sub(1, Ordering::Relaxed);
                 }
             }
-            // Whoever opens connections faster than its address may holds none of them.
+            // A client that opens connections faster than its address may would keep none of them.
             tokio::time::sleep(BEFORE_ANOTHER).await;
         }
     }
@@ -228,7 +230,7 @@ impl Attack {
     }
 }
 
-/// Somebody who works meanwhile, from another address than the attackers, on one connection of HTTP/1.1.
+/// A client that makes calls meanwhile, from another address than the attackers, on one HTTP/1.1 connection.
 struct Victim {
     address: SocketAddr,
     call: Vec<u8>,
@@ -263,7 +265,7 @@ impl Victim {
         }
     }
 
-    /// One call, which is answered, if not at once because the disk stalled; how long that took.
+    /// Makes one call that must succeed, and returns how long it took. The call may be repeated while the disk stalls.
     fn call(&mut self) -> Duration {
         let began = Instant::now();
         let (status, body) = loop {
@@ -279,7 +281,7 @@ impl Victim {
         took
     }
 
-    /// Calls again and again until something is so.
+    /// Makes calls until `is_so` returns true.
     fn calls_until(&mut self, what: &str, is_so: impl Fn() -> bool) {
         let deadline = Instant::now() + Duration::from_mins(2);
         while !is_so() {
@@ -288,7 +290,7 @@ impl Victim {
         }
     }
 
-    /// Calls for so long, a hundred in a second at most, and asks for probes each second.
+    /// Makes calls for this time, up to a hundred per second, and requests the probes each second.
     fn calls_for(&mut self, time: Duration) -> Window {
         let mut window = Window::default();
         let (end, mut next_probe) = (Instant::now() + time, Instant::now());
@@ -305,7 +307,7 @@ impl Victim {
         window
     }
 
-    /// Each on a connection of its own, from an address that does nothing else.
+    /// Checks that the probes respond, each on a new connection, from an address that makes no other requests.
     fn probes_answer(&self) {
         for path in ["/health", "/healthz", "/ready", "/readyz"] {
             let connection = connect(Ipv4Addr::new(127, 0, 0, 3), self.address).unwrap();
@@ -316,7 +318,7 @@ impl Victim {
     }
 }
 
-/// What the victim saw in some time.
+/// The latencies that the victim observed in some time.
 #[derive(Default)]
 struct Window {
     took: Vec<Duration>,
@@ -350,7 +352,7 @@ impl fmt::Display for Window {
     }
 }
 
-/// A connection from one of this host's addresses.
+/// Opens a connection from one of this host's addresses.
 fn connect(from: Ipv4Addr, to: SocketAddr) -> std::io::Result<BlockingStream> {
     let runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = { runtime }.enable_all().build()?;
@@ -365,7 +367,7 @@ fn connect(from: Ipv4Addr, to: SocketAddr) -> std::io::Result<BlockingStream> {
     Ok(stream)
 }
 
-/// Sends a request; status and body of its answer.
+/// Sends a request, and returns the status and the body of the response.
 fn ask(
     connection: &mut BufReader<BlockingStream>,
     request: &[u8],
@@ -394,7 +396,7 @@ fn ask(
     Ok((status, String::from_utf8(body).unwrap()))
 }
 
-/// Resident memory of the gateway's process, KiB.
+/// Returns the resident memory of the gateway's process, in KiB.
 fn rss(app: &TestApp) -> i64 {
     let status = format!("/proc/{}/status", app.process.id());
     let status = std::fs::read_to_string(status).unwrap();
@@ -403,7 +405,7 @@ fn rss(app: &TestApp) -> i64 {
     number.unwrap().parse().unwrap()
 }
 
-/// The system under attack; where it is measured, on a processor of its own from its first thread on.
+/// Starts the system under attack. In a measurement all its threads run on one processor.
 fn start(environment: &[(&str, &str)]) -> (TestApp, TempDir) {
     let binary = std::env::var("WARDGATE_FLOOD_BINARY").unwrap_or(WARDGATE.to_owned());
     if seconds().is_none() {
@@ -414,7 +416,7 @@ fn start(environment: &[(&str, &str)]) -> (TestApp, TempDir) {
     start_through(&format!("taskset -c 0 '{binary}'"), environment)
 }
 
-/// The system, started by a command of the shell that becomes it.
+/// Starts the system through a shell command that executes it.
 fn start_through(command: &str, environment: &[(&str, &str)]) -> (TestApp, TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let script = dir.path().join("wardgate");
@@ -424,7 +426,7 @@ fn start_through(command: &str, environment: &[(&str, &str)]) -> (TestApp, TempD
     (app, dir)
 }
 
-/// Gives the current thread one processor, and others precedence over it.
+/// Pins the current thread to one processor, and adds `nicer` to its niceness.
 fn pin_thread(processor: &str, nicer: i32) {
     let thread = std::fs::read_link("/proc/thread-self").unwrap();
     let id = thread.file_name().unwrap().to_str().unwrap();
@@ -445,7 +447,7 @@ fn address(app: &TestApp) -> SocketAddr {
     base.trim_start_matches("http://").parse().unwrap()
 }
 
-/// Attacks for as long as is asked for, and prints what the victim and the gateway's memory saw of it.
+/// Attacks for this time, and prints the effects on the victim and on the memory of the gateway.
 fn measure(
     app: &TestApp,
     victim: &mut Victim,
@@ -494,7 +496,7 @@ fn floods_of_control_frames_end_with_goaway_and_nobody_else_notices() {
 
 #[test]
 fn connections_that_are_only_held_take_nobodys_place() {
-    // The default where it is measured.
+    // A measurement uses the default limit.
     let (share, connections, environment) = if seconds().is_some() {
         (1_024, 4_100, vec![])
     } else {
@@ -518,7 +520,7 @@ fn connections_that_are_only_held_take_nobodys_place() {
         victim.probes_answer();
     }
     let open = open_connections(&app);
-    // Those that are being closed have a tenth of a second for it.
+    // Connections that are being closed have a tenth of a second to end.
     assert!(open <= share + 256, "{open} connections are open");
     running.end();
 }
@@ -545,7 +547,7 @@ fn with_few_open_files_held_connections_leave_some_for_others() {
     running.end();
 }
 
-/// Sockets that the gateway's process has open.
+/// Returns the number of sockets that the gateway's process has open.
 fn open_connections(app: &TestApp) -> usize {
     let files = std::fs::read_dir(format!("/proc/{}/fd", app.process.id())).unwrap();
     let links = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());

@@ -1,4 +1,5 @@
-//! Prompts and resources of the demo hospital: for whom the policies say so, on record, and changed with their file.
+//! Tests of prompts and resources of the demo hospital: visible as the policies permit, on record, and reloaded when
+//! their file changes.
 
 use serde_json::{Value, json};
 use wardgate_testkit::{Reply, System, TestApp, until};
@@ -9,7 +10,7 @@ use crate::{REPOSITORY, WARDGATE};
 const VERSIONS: [&str; 2] = ["2025-03-26", "2025-11-25"];
 const TRIAGE: &str = "guide://triage";
 
-/// Asks as a client of that version; without one, of the newest.
+/// Sends a request as a client of `version`, or of the newest version if it is `None`.
 async fn ask(
     app: &TestApp,
     version: Option<&str>,
@@ -28,7 +29,7 @@ fn every_version() -> impl Iterator<Item = Option<&'static str>> {
     VERSIONS.into_iter().map(Some).chain([None])
 }
 
-/// The values of one member of what a list shows.
+/// Returns the values of one member of each entry in a list.
 async fn listed(app: &TestApp, token: &str, list: &str, of: &str, member: &str) -> Vec<String> {
     let reply = ask(app, None, token, list, json!({})).await;
     let result = reply.result();
@@ -203,7 +204,7 @@ async fn prompts_and_resources_of_a_server_are_used_under_names_that_tell_whose_
         ask(&app, version, &billing, "prompts/get", params)
             .await
             .error();
-        // One that is listed, and one of the template.
+        // The first resource is listed, and the second is one of the template.
         for (uri, words) in [
             ("pages+file:///ward/a.txt", "Ward A"),
             ("pages+file:///ward/b.txt", "Ward B"),

@@ -1,4 +1,4 @@
-//! Policies that look at earlier calls: what they count is on record, whichever process took it there.
+//! Tests of policies that depend on earlier calls, which are counted in the record across all processes.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use wardgate_testkit::{Client, Reply, SeparateProcesses, System, TestApp, Wardga
 use super::people::{doctor, of_patient};
 use crate::{REPOSITORY, WARDGATE};
 
-/// `get_admissions` stands for an export, `get_shifts` for an e-mail.
+/// `get_admissions` represents an export, and `get_shifts` an e-mail.
 const COUNTERS: &str = r#"entity History {
   @tools("get_admissions") @within("24h")
   exports: Long,
@@ -43,7 +43,7 @@ fn assert_allowed(reply: &Reply) {
     assert_eq!(reply.result()["isError"], false, "{reply:?}");
 }
 
-/// Why the record says that the last call was denied.
+/// Returns the reason on record why the last call was denied.
 fn last_reason(system: &impl System) -> Value {
     let records = system.records_with(&["--event", "outcome"]);
     let last = records.last().unwrap();
@@ -51,7 +51,7 @@ fn last_reason(system: &impl System) -> Value {
     last["reason"].clone()
 }
 
-/// A second gateway beside the one of `system`.
+/// Starts a second gateway beside the one of `system`.
 fn second_gateway(system: &SeparateProcesses) -> (WardgateProcess, Client) {
     let config = system.config().display().to_string();
     let store = format!(
@@ -80,7 +80,7 @@ async fn the_fourth_export_of_a_day_is_refused_by_whichever_gateway() {
 
     assert_allowed(&export(system.client(), &token).await);
     assert_allowed(&export(&second, &token).await);
-    // What was counted outlives the process that counted it.
+    // The counts survive a restart of the process that counted.
     tokio::task::block_in_place(|| system.restart("policy"));
     for client in [system.client(), &second] {
         until("it knows the policies again", async || {
@@ -94,12 +94,12 @@ async fn the_fourth_export_of_a_day_is_refused_by_whichever_gateway() {
         assert!(refused.tool_error().contains("forbidden"), "{refused:?}");
     }
     assert_eq!(last_reason(&system), "forbidden");
-    // Another person has a day of their own, and another tool is not counted.
+    // Another person has separate counts, and another tool is not counted.
     let other = system.token("dr.other", "Doctor", &[]);
     let overview = client_call(system.client(), &token, None, "get_patient_overview").await;
     assert_allowed(&overview);
 
-    // Of calls that come at once no more are allowed, and no fewer.
+    // Of concurrent calls exactly as many are allowed as the limit permits.
     let calls = (0..8).map(|number| {
         let client = if number % 2 == 0 {
             system.client()
@@ -115,7 +115,7 @@ async fn the_fourth_export_of_a_day_is_refused_by_whichever_gateway() {
     assert_eq!(refused.count(), 5);
 }
 
-/// A call that is part of `conversation`.
+/// Makes a call in `conversation`.
 async fn client_call(
     client: &Client,
     token: &str,
@@ -173,14 +173,14 @@ async fn a_mail_after_patient_rows_is_refused_in_that_conversation_alone() {
     let refused = mail(&app, Some("ward round")).await;
     assert!(refused.tool_error().contains("forbidden"), "{refused:?}");
     assert_allowed(&mail(&app, Some("rota")).await);
-    // Which conversation it is part of, nobody says.
+    // The call names no conversation.
     let unknown = mail(&app, None).await;
     assert!(
         unknown.tool_error().contains("history_unavailable"),
         "{unknown:?}"
     );
     assert_eq!(last_reason(&app), "history_unavailable");
-    // The conversation's name is not in the record.
+    // The record does not contain the name of the conversation.
     let records = app.records();
     assert!(
         !records

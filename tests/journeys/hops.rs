@@ -1,5 +1,5 @@
-//! What the gateway keeps and what it drops of a request: ten thousand requests whose headers and `_meta` are made up, to servers
-//! that speak only the versions that the client does not.
+//! A test of what the gateway keeps and drops of a request: ten thousand requests with random headers and `_meta`, to
+//! servers that support only the versions that the client does not use.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -14,17 +14,17 @@ use wardgate_testkit::{System, serve};
 
 use super::upstream::{doctor, gateway};
 
-/// Of each era.
+/// Number of requests of each era, and of concurrent requests.
 const REQUESTS: u64 = 5_000;
 const AT_ONCE: usize = 32;
 
-/// One in so many goes on to the server; the gateway answers the others by itself.
+/// One request in this many is forwarded to the server. The gateway answers the others itself.
 const CALLS: u64 = 10;
 
-/// In every value that must not arrive.
+/// A text in every value that must not arrive.
 const MARK: &str = "smuggled";
 
-/// What a tool-runner says by itself.
+/// The headers that a tool-runner sets itself.
 const OF_THE_HOP: [&str; 13] = [
     "host",
     "accept",
@@ -41,7 +41,7 @@ const OF_THE_HOP: [&str; 13] = [
     "user-agent",
 ];
 
-/// Headers that say something of the client, or only of its connection.
+/// Headers that describe the client or its connection.
 const NOT_PASSED: [&str; 24] = [
     "accept-language",
     "baggage",
@@ -69,7 +69,7 @@ const NOT_PASSED: [&str; 24] = [
     "x-wardgate-caller",
 ];
 
-/// The same numbers for the same seed (`SplitMix64`).
+/// A pseudorandom number generator that is deterministic for a seed (`SplitMix64`).
 struct Numbers(u64);
 
 impl Numbers {
@@ -89,7 +89,7 @@ impl Numbers {
         all[index]
     }
 
-    /// JSON that a careful hop would like to write otherwise.
+    /// Returns JSON that a proxy that reformats JSON would change.
     fn value(&mut self, depth: u64) -> String {
         let scalars = [
             "1.10",
@@ -113,7 +113,7 @@ impl Numbers {
         self.one_of(&scalars).to_owned()
     }
 
-    /// Some members whose names nobody knows.
+    /// Returns some members with unknown names.
     fn members(&mut self, prefix: &str) -> Vec<String> {
         let count = self.below(4);
         let member = |number| {
@@ -126,7 +126,7 @@ impl Numbers {
         (0..count).map(member).collect()
     }
 
-    /// In another order.
+    /// Shuffles members.
     fn mix(&mut self, members: &mut [String]) {
         for at in (1..members.len()).rev() {
             let other = usize::try_from(self.below(at as u64 + 1)).unwrap();
@@ -135,7 +135,7 @@ impl Numbers {
     }
 }
 
-/// A server of one era, and the calls that arrived.
+/// A server of one era, and the calls that it received.
 struct Server {
     modern: bool,
     calls: Mutex<BTreeMap<u64, (HeaderMap, String)>>,
@@ -198,7 +198,7 @@ async fn arrived(State(server): State<Arc<Server>>, request: Request) -> Respons
         ("set-cookie", "smuggled=1"),
         ("x-powered-by", "smuggled"),
     ];
-    // Those of 2026-07-28 have no sessions.
+    // Servers of 2026-07-28 have no sessions.
     let headers = headers
         .into_iter()
         .filter(|(name, _)| *name != "mcp-session-id" || !server.modern);
@@ -210,13 +210,13 @@ async fn arrived(State(server): State<Arc<Server>>, request: Request) -> Respons
     response
 }
 
-/// A request of a client that is `modern` or not.
+/// A generated request of a client that is `modern` or not.
 struct Made {
     method: &'static str,
     headers: Vec<(String, String)>,
-    /// As they are written.
+    /// The arguments as they are written.
     arguments: String,
-    /// What `_meta` says that is not of the hop.
+    /// The members of `_meta` that are to be forwarded.
     meta: String,
     body: String,
 }
@@ -296,7 +296,7 @@ async fn send(http: &reqwest::Client, url: &str, token: &str, modern: bool, made
     assert!(answer["result"].is_object(), "{} {answer}", made.body);
     let id = answer["id"].as_str().unwrap();
     assert!(made.body.contains(id), "{answer}");
-    // §3.2 and §3.3 of what a client of each era is told.
+    // The results must be in the form of the client's era (§3.2 and §3.3).
     assert_eq!(
         answer["result"]["resultType"].is_string(),
         modern,
@@ -311,7 +311,7 @@ async fn send(http: &reqwest::Client, url: &str, token: &str, modern: bool, made
     );
 }
 
-/// Whether they say the same, in whichever form a number is written.
+/// Returns whether two values are equal, with numbers compared as doubles.
 fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => one.as_f64() == other.as_f64(),
@@ -326,7 +326,7 @@ fn same(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// A call that arrived is the hop's own, but for the arguments and what else `_meta` says.
+/// Checks that a received call has the hop's own headers, and the client's arguments and members of `_meta`.
 fn check(made: &Made, to_modern: bool, headers: &HeaderMap, body: &str, secrets: &[&str]) {
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap());
     for (name, value) in headers {

@@ -1,4 +1,4 @@
-//! A day in the demo hospital: who sees what.
+//! Tests of what each person sees in the demo hospital.
 
 use serde_json::{Value, json};
 use wardgate_testkit::{Reply, System, TestApp};
@@ -14,7 +14,7 @@ const CLINICAL: [&str; 4] = [
 ];
 const SHIFTS: &str = "get_shifts";
 
-/// What makes the demo worth showing; each kind of deployment repeats it.
+/// Makes the main calls of the demo, which the tests of each kind of deployment repeat.
 pub(super) async fn main_calls(system: &impl System) {
     let client = system.client();
     let records = |token: String| async move {
@@ -75,7 +75,7 @@ async fn a_doctor_reads_the_records_of_a_patient_in_their_care_in_clear() {
             }),
         ]
     );
-    // The text says the same, for clients that read no structured content.
+    // The text has the same content, for clients that do not read structured content.
     let result = reply.result();
     let text: Value = serde_json::from_str(result["content"][0]["text"].as_str().unwrap()).unwrap();
     assert_eq!(text, result["structuredContent"]);
@@ -212,7 +212,7 @@ async fn billing_knows_the_overview_and_no_other_tool() {
     );
 }
 
-/// An answer without what differs from call to call.
+/// Returns a response without the parts that differ between calls.
 fn shape(reply: &Reply, name: &str) -> (u16, Vec<(String, String)>, String) {
     let call = reply.call();
     let body = reply
@@ -275,7 +275,7 @@ async fn a_tool_one_may_not_call_answers_exactly_like_one_that_does_not_exist() 
             "{name}"
         );
     }
-    // The record tells which it was.
+    // The record distinguishes the cases.
     let recorded = app.records();
     let expected: Vec<Value> = ["unknown_tool"; 2]
         .iter()
@@ -397,7 +397,7 @@ async fn a_doctor_sees_their_own_shifts_only() {
 
 #[tokio::test]
 async fn a_sealed_record_is_read_by_its_assigned_doctor_alone() {
-    // Without pushdown the rows come as far as the tool-runner, which counts what it withholds.
+    // Without pushdown the rows reach the tool-runner, which counts those that it withholds.
     let app = TestApp::start_with(WARDGATE, &[("WARDGATE_TOOL_RUNNER__PUSHDOWN", "false")]);
     let assigned = app.token("dr.okafor", "Doctor", &[]);
     let own = app

@@ -1,4 +1,4 @@
-//! Identifiers of people, and the search for them in whatever a system leaves behind.
+//! Identifiers of people, and a search for them in the data that a system leaves behind.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,8 +8,8 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use sqlx::{AssertSqlSafe, Column, Connection, Row, SqliteConnection, ValueRef};
 
-/// What each value of a kind begins with: the identifiers that HIPAA names (45 CFR 164.514(b)(2)), a card and a passport. None
-/// stands anywhere else.
+/// The beginning of the values of each kind: the identifiers that HIPAA names (45 CFR 164.514(b)(2)), a card and a
+/// passport. These texts occur nowhere else.
 pub(super) const KINDS: [(&str, &str); 20] = [
     ("name", "Thaddeus Quillfeather"),
     ("address", "47 Bramblewick Lane"),
@@ -33,33 +33,33 @@ pub(super) const KINDS: [(&str, &str); 20] = [
     ("passport", "X4471902K"),
 ];
 
-/// A value of a kind. `origin` says where it comes from, in case it is found.
+/// Returns a value of a kind. `origin` identifies its source, in case the value is found.
 pub(super) fn identifier(kind: usize, origin: &str, number: usize) -> String {
     format!("{}.{origin}.{number}", KINDS[kind].1)
 }
 
-/// One form of an identifier.
+/// One encoding of an identifier.
 struct IdentifierForm {
     what: String,
     bytes: Vec<u8>,
 }
 
-/// Looks for every kind in every form, and counts what it has looked through.
+/// A search for identifiers of every kind in every encoding, which also counts the bytes that it searched.
 pub(super) struct IdentifierSearch {
     needles: Vec<IdentifierForm>,
-    /// Which of them begin with these two bytes.
+    /// The indices of the needles that begin with each pair of bytes.
     by_start: Vec<Vec<usize>>,
     report: Mutex<SearchReport>,
 }
 
 #[derive(Default)]
 struct SearchReport {
-    /// What was found, once for each form and place.
+    /// The findings, one for each encoding and place.
     found: BTreeMap<String, String>,
     searched: BTreeMap<&'static str, u64>,
 }
 
-/// Around what was found, in bytes.
+/// Number of bytes before and after a finding that are reported.
 const CONTEXT: usize = 120;
 
 impl IdentifierSearch {
@@ -84,7 +84,7 @@ impl IdentifierSearch {
         self.report.lock().unwrap()
     }
 
-    /// Looks through what `place` has.
+    /// Searches the data of `place`.
     pub(super) fn look(&self, place: &'static str, bytes: &[u8]) {
         *self.report().searched.entry(place).or_default() += bytes.len() as u64;
         let last = bytes.len().saturating_sub(1);
@@ -101,7 +101,7 @@ impl IdentifierSearch {
         }
     }
 
-    /// Looks through every file below `directory` whose name `is_meant`.
+    /// Searches every file below `directory` for whose name `is_meant` is true.
     pub(super) fn look_into_files(
         &self,
         place: &'static str,
@@ -118,7 +118,7 @@ impl IdentifierSearch {
         }
     }
 
-    /// Looks through every value of every table: in the file, one may stand in several pages.
+    /// Searches every value of every table, because in the file a value may be split across pages.
     pub(super) async fn look_into_tables(&self, place: &'static str, file: &Path) {
         let url = format!("sqlite:{}?mode=ro", file.display());
         let mut database = SqliteConnection::connect(&url).await.unwrap();
@@ -141,12 +141,12 @@ impl IdentifierSearch {
         }
     }
 
-    /// What was found, and around what.
+    /// Returns the findings, each with its context.
     pub(super) fn found(&self) -> BTreeMap<String, String> {
         self.report().found.clone()
     }
 
-    /// How many bytes of each place were looked through.
+    /// Returns the number of bytes that were searched in each place.
     pub(super) fn searched(&self) -> BTreeMap<&'static str, u64> {
         self.report().searched.clone()
     }
@@ -156,7 +156,8 @@ fn start_of(first: u8, second: u8) -> usize {
     usize::from(first) << 8 | usize::from(second)
 }
 
-/// As it is, in hexadecimal, in Base64 wherever it may begin in a longer text, and as URLs and forms have it.
+/// Returns the encodings of a text: unchanged, in hexadecimal, in Base64 at any offset within a longer text, and as in
+/// URLs and forms.
 fn forms(stem: &str) -> BTreeSet<(&'static str, Vec<u8>)> {
     let hex = hexadecimal(stem);
     let form: String = url::form_urlencoded::byte_serialize(stem.as_bytes()).collect();
@@ -169,14 +170,14 @@ fn forms(stem: &str) -> BTreeSet<(&'static str, Vec<u8>)> {
     ]);
     for before in 0..3 {
         let padded = [vec![0; before], stem.as_bytes().to_vec()].concat();
-        // Characters that depend on nothing else than the text.
+        // These are the characters that depend only on the text.
         let whole = (before * 8).div_ceil(6)..padded.len() * 8 / 6;
         for engine in [STANDARD_NO_PAD, URL_SAFE_NO_PAD] {
             let encoded = engine.encode(&padded).into_bytes();
             forms.insert(("in Base64", encoded[whole.clone()].to_vec()));
         }
     }
-    // Said once where other forms are the same.
+    // An encoding that equals the text is listed only once.
     forms.retain(|(_, bytes)| bytes != stem.as_bytes());
     forms.insert(("as it is", stem.as_bytes().to_vec()));
     forms

@@ -1,4 +1,4 @@
-//! A newcomer: `wardgate init`, the printed lines as they stand, one more column and one more tool.
+//! Tests of `wardgate init` as a new user runs it: the printed commands unchanged, one more column and one more tool.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use super::extra_tools::LOOK_OFTEN;
 use super::people::doctor;
 use crate::{REPOSITORY, WARDGATE};
 
-/// The directory that `init` made, with what it printed.
+/// The directory that `init` created, and its output.
 struct Project {
     parent: TempDir,
     printed: String,
@@ -35,7 +35,7 @@ impl Project {
         std::fs::write(path, text.replacen(from, to, 1)).unwrap();
     }
 
-    /// `wardgate up` as it is printed, on a port that the system chooses.
+    /// Runs the printed `wardgate up` on a port that the system chooses.
     fn up(&self) -> (WardgateProcess, String) {
         let line = format!(
             "cd '{}' && exec {} --listen 127.0.0.1:0",
@@ -48,26 +48,26 @@ impl Project {
         (process, url)
     }
 
-    /// The printed line that holds these words.
+    /// Returns the printed line that contains these words.
     fn printed_line(&self, words: &str) -> &str {
         let mut lines = self.printed.lines();
         lines.find(|line| line.contains(words)).unwrap().trim()
     }
 
-    /// Runs a line in the project's directory, as a person who pastes it.
+    /// Runs a line in the project's directory, as a user who pastes it.
     fn shell(&self, line: &str) -> ProcessExit {
         let line = format!("cd '{}' && {line}", self.path().display());
         run(Path::new("sh"), &["-c", &line], &[])
     }
 
-    /// Runs the printed token and then a printed call against `url`.
+    /// Runs the printed token command and then a printed call against `url`.
     fn call(&self, url: &str, call: &str) -> Value {
         let token = self.printed_line("export WARDGATE_TOKEN");
         let ended = self.shell(&format!("{token} && {call} --url {url}"));
         serde_json::from_str(&ended.success()).unwrap()
     }
 
-    /// What is printed as the text of one more tool.
+    /// Returns the printed definition of one more tool.
     fn printed_tool(&self) -> String {
         let lines = self.printed.lines();
         let lines = lines.skip_while(|line| !line.starts_with("  - name:"));
@@ -114,7 +114,7 @@ async fn a_newcomer_gets_data_from_the_first_call_and_from_a_column_and_a_tool_o
         "{recorded}"
     );
 
-    // The column alone: it does not leave, and everything that could tell says so.
+    // Only the column is added: it is not released, and all outputs report this.
     project.change("tools.yaml", "customer, item", "customer, email, item");
     let answer = until("the column is known", async || {
         let answer = project.call(&url, &first);
@@ -144,7 +144,7 @@ async fn a_newcomer_gets_data_from_the_first_call_and_from_a_column_and_a_tool_o
     );
     assert_eq!(checked.stdout, "ok: 1 tools, 1 warning\n");
 
-    // With its class it is there.
+    // With its class the column is released.
     project.change(
         "tools.yaml",
         "        customer: contact.name\n",
@@ -157,7 +157,7 @@ async fn a_newcomer_gets_data_from_the_first_call_and_from_a_column_and_a_tool_o
     .await;
     assert_eq!(rows(&answer)[0]["email"], "chi@example.org");
 
-    // A tool that no policy permits, and then as it is printed.
+    // First the tool lacks the tag that a policy permits, and then it is added as it is printed.
     let catalogue = project.path().join("tools.yaml");
     let before = std::fs::read_to_string(&catalogue).unwrap();
     let tool = project.printed_tool();
@@ -207,7 +207,8 @@ fn nothing_that_is_there_is_overwritten() {
     assert_eq!(on_file.code, Some(1));
 }
 
-/// The changes of a catalogue that the book shows under *Add a tool*, each as the key that it extends and the lines.
+/// Returns the changes of a catalogue that the book shows under *Add a tool*, each as the key that it extends and the
+/// added lines.
 fn changes_of_the_book() -> Vec<Vec<(String, String)>> {
     let page = std::fs::read_to_string(format!("{REPOSITORY}/docs/src/get-started.md")).unwrap();
     let (_, section) = page.split_once("\n## Add a tool\n").unwrap();
@@ -242,7 +243,7 @@ async fn what_the_book_adds_to_the_demo_works_as_it_stands() {
     let catalogue = app.example_dir().join("tools.yaml");
     let before = std::fs::read_to_string(&catalogue).unwrap();
     let changes = changes_of_the_book();
-    // The last one asks an interface that its reader is to write first.
+    // The last change calls an API that the reader has to write first.
     let (_, known) = changes.split_last().unwrap();
     assert!(known.len() >= 3);
     for change in known {

@@ -1,4 +1,4 @@
-//! Operators see what callers used of their limits.
+//! Tests of the command that shows operators how callers have used their limits.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,8 @@ use super::people::{auditor, doctor, nurse, of_patient};
 use super::postgres::Database;
 use crate::WARDGATE;
 
-/// A day is long: nothing that counts flows back while a test runs. Of so few units each lease is what one call costs.
+/// The periods are days, so that no units are refilled during the test. With so few units, each lease has exactly the
+/// cost of one call.
 const QUOTAS: (&str, &str) = (
     "WARDGATE_GATEWAY__LIMITS__QUOTAS",
     r#"[{name="calls", rate="100/d", per=["caller"], costs={get_medical_records=2}}, {name="tools", rate="50/d", per=["tool"]}]"#,
@@ -21,7 +22,7 @@ fn limits(app: &TestApp, token: &str, format: &str) -> ProcessExit {
     run(app.binary(), &words, &[("WARDGATE_TOKEN", token)])
 }
 
-/// What is used and left of one limit, by whom or what.
+/// Returns the used and remaining units of one limit, for each caller or tool.
 fn uses(app: &TestApp, operator: &str, limit: &str) -> BTreeMap<String, (u64, u64)> {
     let text = limits(app, operator, "jsonl").success();
     let rows = text

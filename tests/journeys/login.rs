@@ -1,4 +1,4 @@
-//! `wardgate login`: a person signs in once, and commands find their token and renew it.
+//! Tests of `wardgate login`: a person signs in once, and commands find and renew the token.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,14 +13,14 @@ use wardgate_testkit::{ProcessExit, run, serve};
 
 use crate::WARDGATE;
 
-/// A gateway with its provider, as far as somebody who signs in meets them.
+/// A fake gateway with its identity provider, as far as a sign-in uses them.
 #[derive(Default)]
 struct Provider {
-    /// Where it is, once it is known.
+    /// The URL, which is known after the start.
     url: Mutex<String>,
-    /// What the token endpoint was asked, in order.
+    /// The grants that the token endpoint received, in order.
     grants: Mutex<Vec<String>>,
-    /// How long its tokens last.
+    /// Lifetime of tokens, in seconds.
     lifetime: Mutex<u64>,
 }
 
@@ -93,7 +93,7 @@ async fn token(State(provider): Shared, form: String) -> Response {
         grants.len()
     };
     let lifetime = *provider.lifetime.lock().unwrap();
-    // The person has not typed the code yet.
+    // The person has not entered the code yet.
     if grants == 1 {
         let error = json!({ "error": "authorization_pending" });
         return answer(StatusCode::BAD_REQUEST, &error);
@@ -118,7 +118,7 @@ async fn mcp(headers: HeaderMap, body: Bytes) -> Response {
     answer(StatusCode::OK, &body)
 }
 
-/// Runs a command with a configuration directory of its own, on a thread that may wait.
+/// Runs a command with a configuration directory of its own, on a blocking thread.
 async fn wardgate(directory: &std::path::Path, words: &[&str]) -> ProcessExit {
     let (directory, words) = (
         directory.display().to_string(),
@@ -140,7 +140,7 @@ async fn who_signs_in_once_needs_no_token_file_and_the_token_is_renewed() {
     let provider = start().await;
     let home = tempfile::tempdir().unwrap();
     let url = provider.url();
-    // It has ended by the time it is used.
+    // The token has expired when it is used.
     *provider.lifetime.lock().unwrap() = 1;
     let words = ["login", "--url", &url, "--device", "--context", "clinic"];
     let said = wardgate(home.path(), &words).await.success();
@@ -155,7 +155,7 @@ async fn who_signs_in_once_needs_no_token_file_and_the_token_is_renewed() {
         listed.contains("One.") && !listed.contains("Two."),
         "{listed}"
     );
-    // Kept: the second command asks nobody.
+    // The token was stored, so the second command does not contact the provider.
     let again = wardgate(
         home.path(),
         &["tools", "list", "-o", "jsonl", "--context", "clinic"],
@@ -178,7 +178,7 @@ async fn who_signs_in_once_needs_no_token_file_and_the_token_is_renewed() {
     let contexts = wardgate(home.path(), &["contexts", "list"]).await.success();
     assert!(contexts.starts_with("* clinic "), "{contexts}");
 
-    // A sign-in's token goes to its own gateway and to no other.
+    // The token of a sign-in is sent only to its own gateway.
     let elsewhere = start().await.url();
     let words = ["tools", "call", "x", "--url", &elsewhere];
     let refused = wardgate(home.path(), &words).await;

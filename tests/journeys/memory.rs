@@ -1,4 +1,4 @@
-//! Conversations that outlive the process, belong to one caller, and show no more than their reader may see today.
+//! Tests of conversations, which survive a restart, belong to one caller, and show only what their reader may see at present.
 
 use serde_json::{Value, json};
 use wardgate_testkit::{ProcessExit, Reply, SeparateProcesses, System, TestApp, run, until};
@@ -28,7 +28,7 @@ async fn add(system: &impl System, token: &str, role: &str, content: &str) {
     assert_eq!(reply.result()["status"], "success");
 }
 
-/// The texts that a reader gets as context.
+/// Returns the texts that a reader gets as context.
 async fn context(system: &impl System, token: &str) -> Vec<String> {
     let messages = messages(system, token).await;
     let content = |message: &Value| message["content"].as_str().unwrap().to_owned();
@@ -50,13 +50,13 @@ async fn read(system: &impl System, token: &str, id: &str) -> Reply {
         .await
 }
 
-/// The text of a resource.
+/// Returns the parsed text of a resource.
 fn exported(reply: &Reply) -> Value {
     let result = reply.result();
     serde_json::from_str(result["contents"][0]["text"].as_str().unwrap()).unwrap()
 }
 
-/// What was said is there, for its owner alone, on record without a word of it.
+/// Checks that messages are stored, that only their owner can read them, and that the record contains none of their text.
 async fn remembers(system: &impl System) {
     let (doctor, nurse) = (doctor(system), nurse(system));
     create(system, &doctor).await;
@@ -159,7 +159,7 @@ async fn conversations_are_kept_on_postgresql() {
     database.remove().await;
 }
 
-/// `wardgate conversations …`, as the operator whose `token` it is.
+/// Runs `wardgate conversations …` as the operator of `token`.
 fn conversations(arguments: &[&str], token: &str) -> ProcessExit {
     run(
         WARDGATE.as_ref(),
@@ -168,7 +168,7 @@ fn conversations(arguments: &[&str], token: &str) -> ProcessExit {
     )
 }
 
-/// Replaces a file of the policies whole.
+/// Replaces a policy file atomically.
 fn write_policy(system: &impl System, name: &str, text: &str) {
     let file = system.example_dir().join("policies").join(name);
     let beside = file.with_extension("new");
@@ -208,7 +208,7 @@ when { resource.owner == User::"dr.yenji" && resource.tenant == principal.tenant
         [&reading["user"], &reading["action"]],
         ["nurse.joy", "resources/read"]
     );
-    // To read is not to own.
+    // A reader who is not the owner cannot delete the conversation.
     let params = json!({ "conversation_id": key });
     let refused = ask(&app, &nurse, "memory/delete", params).await;
     assert_eq!(refused.error(), (-32602, "Unknown conversation".to_owned()));
@@ -251,13 +251,13 @@ async fn what_one_may_no_longer_ask_a_tool_is_withheld_from_memory_too() {
     .await;
     assert_eq!(shown[0]["content"], "What does NUGWI take?");
     assert_eq!(shown[1]["content"], "");
-    // It was written from what is withheld.
+    // This message is a summary of the withheld ones.
     assert_eq!(
         [&shown[2]["withheld"], &shown[2]["content"]],
         [&json!(true), &json!("")]
     );
     assert_eq!(app.records().pop().unwrap()["withheld"], 2);
-    // A result of a tool that one may not call is not taken either.
+    // A result of a tool that the caller may not call is refused too.
     let params = json!({ "conversation_id": CHAT, "role": "tool", "content": "x", "tool": tool });
     let refused = ask(&app, &token, "memory/add_message", params).await;
     assert_eq!(
@@ -320,7 +320,7 @@ async fn an_operator_holds_and_erases_and_sees_no_word() {
     assert_eq!(erased.unwrap()["record_id"], key);
 }
 
-/// Two tools about conversations, for clients that know only tools.
+/// Two tools that access conversations, for clients that support only tools.
 const MEMORY_TOOLS: [&str; 2] = [
     r"
   - name: remember

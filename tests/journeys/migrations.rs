@@ -1,4 +1,4 @@
-//! Stores whose tables somebody else owns, and stores one version ahead of the programs that use them.
+//! Tests of stores whose tables another role owns, and of stores that are one version ahead of the programs that use them.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::hospital::main_calls;
 use super::postgres::{Database, SEPARATE};
 use crate::{REPOSITORY, WARDGATE};
 
-/// Services that keep state: as sections are called in the environment, as schemas and as commands.
+/// The services with stores: the names of their sections in the environment, of their schemas and of their commands.
 const STORES: [(&str, &str, &str); 4] = [
     ("GATEWAY", "gateway", "gateway"),
     ("TOOL_RUNNER", "tool_runner", "tool-runner"),
@@ -18,7 +18,7 @@ const STORES: [(&str, &str, &str); 4] = [
     ("MEMORY", "memory", "memory"),
 ];
 
-/// The same setting for every service.
+/// Returns a setting with the same value for every service.
 fn everywhere(key: &str, value: &str) -> Vec<(String, String)> {
     let set = |(section, ..): (&str, &str, &str)| {
         (format!("WARDGATE_{section}__{key}"), value.to_owned())
@@ -33,7 +33,7 @@ fn lent(environment: &[(String, String)]) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// A role that the services connect as, and owns nothing.
+/// A role that the services connect as, which owns nothing.
 struct ServiceRole {
     name: String,
     url: String,
@@ -71,7 +71,7 @@ async fn services_work_with_a_role_that_owns_nothing_on_stores_one_version_ahead
     let role = ServiceRole::make(&database).await;
     let mut owner = everywhere("STORE", &database.url);
     owner.extend(everywhere("DATABASE__ROLE", &role.name));
-    // The console is not among the services that are started here; its store is migrated all the same.
+    // The console is not started here, but its store is migrated too.
     owner.push(("WARDGATE_CONSOLE__STORE".to_owned(), database.url.clone()));
     let migrate = || {
         run(
@@ -81,7 +81,7 @@ async fn services_work_with_a_role_that_owns_nothing_on_stores_one_version_ahead
         )
     };
     assert!(migrate().success().contains("audit: schema version"));
-    // Whoever upgrades does so more than once.
+    // A migration can be repeated.
     migrate().success();
     for (_, schema, _) in STORES {
         widen_postgres(&database.url, schema).await;
@@ -122,7 +122,7 @@ async fn a_service_that_may_not_migrate_refuses_an_older_store_and_names_the_com
     let mut environment = everywhere("STORE", &database.url);
     environment.extend(everywhere("DATABASE__MIGRATE", "false"));
     environment.extend(everywhere("LISTEN", "127.0.0.1:0"));
-    // Keys and certificates are read before the store.
+    // Keys and certificates must exist, because they are read before the store is opened.
     let system = SeparateProcesses::start(WARDGATE, REPOSITORY.as_ref()).await;
     let config = system.config().display().to_string();
     for (_, section, command) in STORES {
@@ -162,7 +162,7 @@ async fn services_work_on_files_one_version_ahead() {
     }
 }
 
-/// What the next version of a schema may at most do to the tables there are, and its number.
+/// Applies the largest change that the next version of a schema may make to existing tables, and sets that version.
 async fn widen_postgres(url: &str, schema: &str) {
     let widen = format!(
         "DO $$ DECLARE name text; BEGIN
@@ -214,7 +214,7 @@ fn no_statement_of_a_store_depends_on_how_many_columns_a_table_has() {
                 assert!(!text.contains(word), "{service}: {word}");
             }
             for insert in text.split("INSERT INTO ").skip(1) {
-                // After the table, and after the name that it may have here.
+                // The list of columns follows the table and its alias, if there is one.
                 let (table, rest) = insert.split_once(char::is_whitespace).unwrap();
                 let rest = rest.trim_start();
                 let rest = rest.strip_prefix("AS ").map_or(rest, |alias| {
@@ -235,7 +235,7 @@ fn no_statement_of_a_store_depends_on_how_many_columns_a_table_has() {
     assert!(inserts > 10, "the statements are elsewhere now");
 }
 
-/// The Rust files below a directory that ship.
+/// Returns the Rust files below a directory, except tests.
 fn sources(directory: &str) -> Vec<String> {
     let mut texts = Vec::new();
     for entry in std::fs::read_dir(directory).unwrap() {

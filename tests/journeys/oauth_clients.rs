@@ -1,5 +1,5 @@
-//! The sign-in sequences of Claude Code, Cursor and VS Code against each preset, as recorded from what these clients send:
-//! discovery, registration, the person's browser, tokens, a call, newer tokens, more scope.
+//! Tests of the sign-in sequences of Claude Code, Cursor and VS Code with each preset, as recorded from the requests of
+//! these clients: discovery, registration, the browser, tokens, a call, refreshed tokens, more scopes.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ tools:
     result: { classes: { answer: public } }
 "#;
 
-/// Google's tokens have no roles: what they say is whose domain the account is of.
+/// The tokens of Google have no roles, but the domain of the account.
 const POLICIES: &str = r#"
 @id("doctor-uses")
 permit (principal in Role::"Doctor", action == Action::"call_tool", resource in Tag::"clinic");
@@ -46,15 +46,15 @@ permit (principal in Role::"hospital.example", action == Action::"call_tool", re
 permit (principal in Role::"hospital.example", action == Action::"show_clear", resource);
 "#;
 
-/// How a client of today goes about it.
+/// The behavior of one of today's clients.
 struct ClientScript {
-    /// The body of its registration.
+    /// The body of its registration request.
     registration: Value,
-    /// Where it has the code sent in the end.
+    /// The redirect URI that it uses.
     redirect_uri: &'static str,
-    /// Whether it names the resource, in both requests.
+    /// Whether it sends `resource` in both requests.
     names_resource: bool,
-    /// What it calls by; empty for the version without sessions.
+    /// The protocol version of its calls, or an empty string for the version without sessions.
     version: &'static str,
 }
 
@@ -108,14 +108,14 @@ fn vs_code() -> ClientScript {
             "token_endpoint_auth_method": "none",
             "application_type": "native",
         }),
-        // Its own port was taken.
+        // The client could not bind the port that it registered first.
         redirect_uri: "http://127.0.0.1:9/",
         names_resource: true,
         version: "",
     }
 }
 
-/// A system whose people have accounts at a provider, and the directory of its database.
+/// Starts a system whose users have accounts at a provider, and returns them with the directory of its database.
 async fn start(kind: ProviderKind) -> (Arc<FakeIdentityProvider>, TestApp, TempDir) {
     let provider = FakeIdentityProvider::start(kind, Ambient::system()).await;
     let files = tempfile::tempdir().unwrap();
@@ -142,7 +142,7 @@ async fn start(kind: ProviderKind) -> (Arc<FakeIdentityProvider>, TestApp, TempD
     (provider, app, files)
 }
 
-/// A client that is under way.
+/// A client that signs in.
 struct SignedInClient<'a> {
     script: ClientScript,
     app: &'a TestApp,
@@ -152,7 +152,7 @@ struct SignedInClient<'a> {
     tokens: Value,
 }
 
-/// A parameter of a challenge (RFC 9110 §11.2).
+/// Returns a parameter of a challenge (RFC 9110 §11.2).
 fn challenge_parameter(reply: &Reply, name: &str) -> Option<String> {
     let challenge = reply.headers.get("www-authenticate")?.to_str().ok()?;
     let (_, rest) = challenge.split_once(&format!("{name}=\""))?;
@@ -169,7 +169,7 @@ fn encoded(form: &[(&str, &str)]) -> String {
 }
 
 impl<'a> SignedInClient<'a> {
-    /// From the first request without a token to the first tokens.
+    /// Signs in, from the first request without a token to the first tokens.
     async fn sign_in(script: ClientScript, app: &'a TestApp) -> Self {
         let client = app.client();
         let first = json!({
@@ -209,7 +209,7 @@ impl<'a> SignedInClient<'a> {
         signed_in
     }
 
-    /// A person allows this scope in their browser.
+    /// Requests an authorization for this scope, which the user grants in their browser.
     async fn authorize(&mut self, scope: Option<&str>) {
         let verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
         let challenge = base64url(Digest::of(verifier.as_bytes()).as_bytes());

@@ -1,4 +1,4 @@
-//! An auditor reads the record of a running system: with a token, by the policy, and on record.
+//! Tests of the access of an auditor to the record of a running system, with a token, as the policy permits, and on record.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::bad_tokens::Forge;
 use super::people::{auditor, column, doctor, of_patient};
 use crate::{REPOSITORY, WARDGATE};
 
-/// Tokens in files.
+/// A directory of token files.
 struct Tokens(TempDir);
 
 impl Tokens {
@@ -28,7 +28,7 @@ impl Tokens {
     }
 }
 
-/// How the system is reached, and as whom.
+/// The address of the system, and the token of a reader.
 struct Reader {
     reach: [String; 2],
     token: PathBuf,
@@ -60,7 +60,7 @@ impl Reader {
         lines.collect::<Result<_, _>>().unwrap()
     }
 
-    /// `audit query --follow`, until it is dropped.
+    /// Runs `audit query --follow` until the value is dropped.
     fn follow(&self, words: &[&str]) -> FollowedRecord {
         let words = [&["query", "--follow", "-o", "jsonl"], words].concat();
         let mut child = Command::new(WARDGATE)
@@ -108,7 +108,7 @@ async fn an_auditor_reads_the_record_of_a_running_system_and_that_is_on_record()
     call(&app).await;
     let lee = Reader::of(&app, tokens.keep("lee", &auditor(&app)));
     assert_eq!(column(&lee.lines(&[]), "user"), ["dr.yenji"]);
-    // The same as whoever has the files reads.
+    // The result is the same as for a reader with access to the files.
     let by_files = app.records_with(&["--details", "--limit", "1"]);
     assert_eq!(lee.lines(&["--details", "--limit", "1"]), by_files);
     let table = lee.audit(&["query", "--subject", "NUGWI"]).success();
@@ -191,14 +191,14 @@ async fn whoever_the_policy_does_not_let_reads_nothing_of_a_running_system() {
             assert!(!refused.stdout.contains("yenji"), "{}", refused.stdout);
         }
     }
-    // Whose token is one is on record with what they tried.
+    // The attempts are on record with the users of the tokens.
     let records = app.records();
     let denied: Vec<_> = records[1..]
         .iter()
         .map(|it| (&it["user"], &it["status"]))
         .collect();
     assert_eq!(denied, [(&json!("dr.yenji"), &json!("denied")); 4]);
-    // `--follow` is of a running system alone.
+    // `--follow` requires a running system.
     assert_eq!(app.query(&["--follow"]).code, Some(2));
 }
 
@@ -278,7 +278,7 @@ async fn an_operator_holds_and_erases_the_details_of_a_patient_and_applies_reten
     let details =
         || app.records_with(&["--details", "--status", "ok"]).remove(0)["details"].clone();
     assert!(details().is_object());
-    // Whoever reads does not erase, and whoever erases does not read.
+    // The right to read does not include the right to erase, and vice versa.
     assert_eq!(lee.audit(&["erase", "--subject", "NUGWI"]).code, Some(1));
     assert_eq!(oak.audit(&["query"]).code, Some(1));
     oak.audit(&["retention", "--hold", "case-7", "--subject", "NUGWI"])
@@ -299,7 +299,7 @@ async fn an_operator_holds_and_erases_the_details_of_a_patient_and_applies_reten
     oak.audit(&["retention", "--lift", "case-7"]).success();
     oak.audit(&["erase", "--subject", "NUGWI"]).success();
     assert!(!details().is_object());
-    // Nothing is six years old.
+    // No record is six years old.
     let applied = oak.audit(&["retention", "--apply"]).success();
     assert!(applied.contains("records below 0 are removed"), "{applied}");
     let shown: Value =

@@ -1,4 +1,4 @@
-//! What commands print for programs.
+//! Tests of the machine-readable output of commands.
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -7,7 +7,7 @@ use wardgate_testkit::{ProcessExit, System, TestApp, run, until};
 use super::people::{doctor, of_patient};
 use crate::WARDGATE;
 
-/// The catalogue of the hospital names its database so.
+/// The environment variable in which the hospital's catalogue expects its database.
 const DATABASE: [(&str, &str); 1] = [("HOSPITAL_DB_URL", "sqlite:hospital.sqlite")];
 
 fn print(words: &[&str]) -> ProcessExit {

@@ -1,8 +1,8 @@
-//! The password of the stores' role is replaced while calls run.
+//! Tests of the replacement of the password of the stores' role while calls are being made.
 //!
 //! ```text
 //!  four callers ──▶ one process ──▶ PostgreSQL: password 0, 1, 2 …
-//!                      └── reads the file when the server refuses what it held before
+//!                      └── reads the file again when the server refuses the previous password
 //! ```
 
 use std::collections::BTreeSet;
@@ -19,10 +19,10 @@ use crate::WARDGATE;
 const CALLERS: u64 = 4;
 const ROTATIONS: u64 = 6;
 
-/// After how long a client makes a call again that failed.
+/// Delay after which a client repeats a failed call.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The services that keep something, as the environment names them.
+/// The services with stores, as environment variables name them.
 const SERVICES: [&str; 4] = ["GATEWAY", "TOOL_RUNNER", "AUDIT", "MEMORY"];
 
 fn environment(role: &PasswordRole, services: &[&str]) -> Vec<(String, String)> {
@@ -45,7 +45,7 @@ fn lent(environment: &[(String, String)]) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// Calls that clients make, each of which is made once more where it failed.
+/// Calls of clients. Each call that fails is repeated once.
 #[derive(Default)]
 struct Calls {
     answered: AtomicU64,
@@ -55,7 +55,7 @@ struct Calls {
 }
 
 impl Calls {
-    /// Calls until it is told to stop; returns the ids of the calls that were answered.
+    /// Makes calls until `are_over` is set, and returns the IDs of the successful calls.
     async fn run(&self, client: Client, token: &str) -> Vec<String> {
         let mut answered = Vec::new();
         while !self.are_over.load(Ordering::Relaxed) {
@@ -76,7 +76,7 @@ impl Calls {
         answered
     }
 
-    /// Waits until so many more were answered.
+    /// Waits until `more` further calls have succeeded.
     async fn go_on(&self, more: u64) {
         let wanted = self.answered.load(Ordering::Relaxed) + more;
         until_true("calls go on", async || {
@@ -86,7 +86,7 @@ impl Calls {
     }
 }
 
-/// The id of a call that was answered with rows, or what was answered instead.
+/// Returns the ID of a call that returned rows, or else the response.
 async fn call_once(client: &Client, token: &str) -> Result<String, String> {
     let reply = client.try_call(token, "get_medical_records", of_patient("NUGWI"));
     let reply = reply.await.unwrap();
@@ -118,7 +118,7 @@ async fn calls_go_on_while_the_password_of_the_stores_is_replaced_and_each_answe
                 calls.go_on(20).await;
                 role.alter(&password).await;
             } else {
-                // In between, the server refuses whatever the services know.
+                // In between, the server refuses the password that the services know.
                 role.alter(&password).await;
                 role.write(&password);
             }
@@ -149,8 +149,8 @@ async fn calls_go_on_while_the_password_of_the_stores_is_replaced_and_each_answe
     assert!(lost.is_empty(), "{lost:?}");
     drop(system);
 
-    // Commands connect in the same way, and name the file whose password is refused.
-    // The shipped configuration has a console, too.
+    // Commands connect in the same way, and their errors name the file whose password is refused. The shipped
+    // configuration also has a console.
     let services = [&SERVICES[..], &["CONSOLE"]].concat();
     let environment = environment(&role, &services);
     let migrate = || {

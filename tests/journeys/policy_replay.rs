@@ -1,4 +1,4 @@
-//! What is on record of many callers and tools, decided anew by other policies.
+//! Tests of `wardgate policy replay` with recorded calls of many callers and tools.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -27,10 +27,10 @@ const TOOLS: [&str; 5] = [
     "get_shifts",
 ];
 const CALLERS: usize = 1_000;
-/// A Monday, at midnight.
+/// The time of the first call, midnight at the beginning of a Monday.
 const FIRST_CALL: i64 = 1_783_296_000;
 
-/// The calls of `count`, evenly spread over callers, roles, tools, minutes and two networks: all of them allowed.
+/// `count` recorded calls, all allowed, spread evenly over callers, roles, tools, minutes and two networks.
 struct RecordedCalls {
     dir: TempDir,
     count: usize,
@@ -75,7 +75,7 @@ impl RecordedCalls {
         Self { dir, count }
     }
 
-    /// The ids of the calls, in the order of the record.
+    /// Returns the IDs of the calls, in the order of the record.
     fn ids(&self) -> Vec<Value> {
         let config = self.dir.path().join("wardgate.yaml").display().to_string();
         let words = ["audit", "query", "--config", &config, "-o", "jsonl"];
@@ -84,7 +84,7 @@ impl RecordedCalls {
         records.lines().map(id).collect()
     }
 
-    /// What `policy replay` says of them with the hospital's policies and `more`, and how long that took.
+    /// Runs `policy replay` with the hospital's policies and `more`, and returns its report and its duration.
     fn replay(&self, more: &str) -> (Value, Duration) {
         let hospital = Path::new(REPOSITORY).join("deploy/examples/hospital");
         let policies = self.dir.path().join("policies");
@@ -151,7 +151,7 @@ fn outcome(number: usize, ambient: &Ambient) -> Record {
     }
 }
 
-/// Doctors and nurses call clinical tools in office hours, and from one network.
+/// Policies that permit clinical tools only in office hours and from one network.
 const OFFICE_HOURS: &str = r#"
 @id("closed") forbid (principal, action == Action::"call_tool", resource in Tag::"clinical")
 unless { context.local.weekday <= 5 && context.local.minute >= 420 && context.local.minute < 1140 };
@@ -159,7 +159,7 @@ unless { context.local.weekday <= 5 && context.local.minute >= 420 && context.lo
 unless { context has client_ip && context.client_ip.isInRange(ip("10.20.0.0/16")) };
 "#;
 
-/// How many calls flip to a denial by each policy, or by none.
+/// Returns the number of calls that change to a denial, for each set of deciding policies.
 fn flips(report: &Value) -> Vec<(String, usize)> {
     let mut counted = BTreeMap::new();
     for flip in report["flips"].as_array().unwrap() {
@@ -184,7 +184,7 @@ async fn many_recorded_calls_are_decided_anew_each_at_its_own_time() {
         report["same"].as_u64().unwrap() + undetermined + flipped,
         6_000
     );
-    // Auditors call no tool, and the others not all of them.
+    // Auditors may call no tool, and the others not all of them.
     let forbidden = ("[\"auditor-calls-no-tool\"]".to_owned(), 1_200);
     assert!(flips(&report).contains(&forbidden), "{:?}", flips(&report));
 

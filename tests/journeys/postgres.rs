@@ -1,4 +1,4 @@
-//! The demo on PostgreSQL: the hospital's database, and the record.
+//! The demo with PostgreSQL, both for the hospital's database and for the record.
 
 use std::path::{Path, PathBuf};
 
@@ -11,13 +11,13 @@ use wardgate_testkit::{Client, ProcessExit, System, TestApp, run};
 use super::hospital::main_calls;
 use crate::{REPOSITORY, WARDGATE};
 
-/// The configuration that ships for services of their own.
+/// The shipped configuration for separate services.
 pub(super) const SEPARATE: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../deploy/examples/separate/wardgate.yaml"
 );
 
-/// A database of one test.
+/// A database for one test.
 pub(super) struct Database {
     server: String,
     name: String,
@@ -25,7 +25,7 @@ pub(super) struct Database {
 }
 
 impl Database {
-    /// An empty one; none without a server to put it on.
+    /// Creates an empty database, or returns `None` without a server.
     pub(super) async fn make() -> Option<Self> {
         let Ok(server) = std::env::var("WARDGATE_TEST_POSTGRES") else {
             let in_ci = std::env::var_os("CI").is_some();
@@ -44,7 +44,7 @@ impl Database {
         Some(database)
     }
 
-    /// One with the demo hospital in it, filled by the scripts that ship.
+    /// Creates a database with the data of the demo hospital, from the shipped scripts.
     pub(super) async fn hospital() -> Option<Self> {
         let database = Self::make().await?;
         let mut connection = PgConnection::connect(&database.url).await.unwrap();
@@ -75,15 +75,15 @@ impl Database {
     }
 }
 
-/// An address at which clients find a database, as of a balancer: it can lead elsewhere, or nowhere, and then cuts the
-/// connections of before.
+/// A proxy to a database server, like a load balancer. It can be redirected to another server or to none, which closes
+/// the existing connections.
 pub(super) struct DatabaseAddress {
     pub(super) url: String,
     server: watch::Sender<Option<String>>,
 }
 
 impl DatabaseAddress {
-    /// One that leads to the database at `url`.
+    /// Creates a proxy to the server of the database at `url`.
     pub(super) async fn of(url: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let own = listener.local_addr().unwrap().to_string();
@@ -112,20 +112,20 @@ impl DatabaseAddress {
         }
     }
 
-    /// Leads to the server of this URL from now on.
+    /// Redirects the proxy to the server of this URL.
     pub(super) fn lead_to(&self, url: Option<&str>) {
         self.server.send_replace(url.map(server_of));
     }
 }
 
-/// Host and port of a URL.
+/// Returns the host and the port of a URL.
 fn server_of(url: &str) -> String {
     let (_, address) = url.rsplit_once('@').expect("the URL names a user");
     let (server, _) = address.split_once('/').expect("the URL names a database");
     server.to_owned()
 }
 
-/// What makes `wardgate up` use a hospital's database on PostgreSQL.
+/// Returns the environment variables with which `wardgate up` uses a hospital database on PostgreSQL.
 pub(super) fn on(hospital: &Database) -> [(&'static str, &str); 2] {
     [
         ("HOSPITAL_DB_TYPE", "postgres"),
@@ -133,7 +133,7 @@ pub(super) fn on(hospital: &Database) -> [(&'static str, &str); 2] {
     ]
 }
 
-/// A system with its record on PostgreSQL, where a data directory alone does not lead to it.
+/// A system whose record is in PostgreSQL, so that its data directory alone does not identify the record.
 pub(super) struct RecordElsewhere<S> {
     pub(super) system: S,
     pub(super) store: String,
@@ -161,7 +161,7 @@ impl<S: System> System for RecordElsewhere<S> {
     }
 
     fn audit(&self, arguments: &[&str]) -> ProcessExit {
-        // Of the shipped configuration only the store and the log's key matter here.
+        // Of the shipped configuration only the store and the log's key are used here.
         let arguments = [&["audit"], arguments, &["--config", SEPARATE]].concat();
         let key = self.data_dir().join("keys/audit-log.pem");
         let of_system = [

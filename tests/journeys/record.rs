@@ -1,4 +1,4 @@
-//! What the record says of a morning in the hospital, and how it is asked.
+//! Tests of the records of some calls in the hospital, and of queries for them.
 
 use serde_json::Value;
 use sqlx::{Connection, Row, SqliteConnection};
@@ -8,7 +8,7 @@ use wardgate_testkit::{Reply, System, TestApp};
 use super::people::{billing, column, doctor, nurse, of_patient, patient};
 use crate::WARDGATE;
 
-/// A doctor, a nurse, Billing twice, a patient, and three mistakes: eight calls.
+/// Makes eight calls: of a doctor, a nurse, billing twice and a patient, and three that fail.
 async fn a_busy_morning(app: &TestApp) -> Vec<Reply> {
     let client = app.client();
     let [doctor, nurse, billing, patient] = [doctor(app), nurse(app), billing(app), patient(app)];

@@ -1,10 +1,10 @@
-//! What a refused request is told, and what the record says of it.
+//! Helpers that check the responses to refused requests, and their records.
 
 use std::collections::BTreeMap;
 
 use wardgate_testkit::{Reply, System, TestApp, until};
 
-/// Nothing of how the product is made or where it runs.
+/// Checks that a reply does not reveal how the product is implemented or where it runs.
 pub(super) fn assert_says_nothing_internal(reply: &Reply) {
     for internal in [
         "panic", ".rs", "/tmp", "/work", "sqlx", "SELECT", "sqlite", "tokio", "cedar", "tonic",
@@ -18,7 +18,7 @@ pub(super) fn assert_says_nothing_internal(reply: &Reply) {
     }
 }
 
-/// What a request is told that is refused before its body is read: a kind, and words.
+/// Returns the reason and the message of a request that was refused before its body was read.
 pub(super) fn refusal(reply: &Reply) -> (String, String) {
     let answer = reply.json();
     assert_eq!(answer["jsonrpc"], "2.0", "{answer}");
@@ -33,7 +33,7 @@ pub(super) fn refusal(reply: &Reply) -> (String, String) {
     )
 }
 
-/// How often each kind of refusal is on record.
+/// Returns the number of refusals of each kind on record.
 pub(super) fn refusals(app: &TestApp) -> BTreeMap<String, u64> {
     let mut counted = BTreeMap::new();
     for record in app.records() {
@@ -45,7 +45,7 @@ pub(super) fn refusals(app: &TestApp) -> BTreeMap<String, u64> {
     counted
 }
 
-/// Waits until exactly these kinds, each so often, are on record: they get there once a second.
+/// Waits until exactly these numbers of refusals are on record. They are recorded once a second.
 pub(super) async fn recorded(app: &TestApp, expected: &BTreeMap<String, u64>) {
     let total = expected.values().sum::<u64>();
     let seen = until("the refusals are on record", async || {

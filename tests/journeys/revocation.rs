@@ -1,4 +1,4 @@
-//! An operator revokes a person, and what that person's token is refused at.
+//! Tests of the revocation of a person by an operator, after which the person's tokens are refused.
 
 use serde_json::{Value, json};
 use wardgate_testkit::{System, TestApp, run};

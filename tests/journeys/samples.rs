@@ -1,4 +1,4 @@
-//! What ships beside the binary is usable as it is, and the binary explains itself.
+//! Tests that the shipped files are usable as they are, and that the binary has complete help.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ fn is_policy(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|it| it == "cedar")
 }
 
-/// Every file below `deploy/` whose name `is` likes.
+/// Returns every file below `deploy/` for whose name `is` returns true.
 pub(super) fn shipped(is: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut directories = vec![Path::new(REPOSITORY).join("deploy")];
@@ -33,7 +33,7 @@ pub(super) fn shipped(is: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     found
 }
 
-/// Runs `wardgate` on a file with what the catalogues want from the environment.
+/// Runs `wardgate` on a file, with the environment variables that the catalogues require.
 pub(super) fn wardgate(arguments: &[&str], on: &Path) -> String {
     let on = on.display().to_string();
     let environment = [
@@ -51,7 +51,7 @@ pub(super) fn wardgate(arguments: &[&str], on: &Path) -> String {
 #[test]
 fn every_shipped_configuration_passes_its_check() {
     for file in shipped(|name| name == "wardgate.yaml") {
-        // What compose.yaml mounts is not at its place here.
+        // The files that compose.yaml mounts do not exist here.
         let is_mounted = file.ends_with("compose/wardgate.yaml");
         let check: &[&str] = if is_mounted {
             &["config", "check", "--alone", "--config"]
@@ -68,7 +68,7 @@ fn every_shipped_configuration_passes_its_check() {
     }
 }
 
-/// Every catalogue that ships: a file, or a directory of them.
+/// Returns every catalogue that ships, which is a file or a directory of files.
 pub(super) fn catalogues() -> Vec<PathBuf> {
     let mut found = shipped(|name| name == "tools.yaml");
     found.push(Path::new(REPOSITORY).join("deploy/examples/edgelake/tools"));
@@ -101,7 +101,7 @@ fn every_shipped_policy_directory_passes_its_check() {
     }
 }
 
-/// A command and every one below it, each with its `--help`.
+/// Returns a command and all its subcommands, each with its `--help`.
 fn helps(command: &[&str]) -> Vec<(String, String)> {
     let help = run(Path::new(WARDGATE), &[command, &["--help"]].concat(), &[]).success();
     let below: Vec<String> = section(&help, "Commands:")
@@ -119,7 +119,7 @@ fn helps(command: &[&str]) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The entries of one section of a help text, each in one line.
+/// Returns the entries of one section of a help text, each joined into one line.
 fn section(help: &str, title: &str) -> Vec<String> {
     let lines = help.lines().skip_while(|line| *line != title).skip(1);
     let mut entries: Vec<String> = Vec::new();
@@ -136,7 +136,7 @@ fn section(help: &str, title: &str) -> Vec<String> {
     entries
 }
 
-/// Whether an entry says more than its own spelling: flags, values, defaults.
+/// Returns whether an entry has a description besides its flags, values and defaults.
 fn is_explained(entry: &str) -> bool {
     let mut words = entry
         .split_whitespace()

@@ -1,4 +1,4 @@
-//! The same product as five processes, linked by mTLS.
+//! Tests of the product as five processes, linked by mTLS.
 
 use std::net::TcpListener;
 
@@ -26,7 +26,7 @@ async fn every_process_ends_in_order_when_asked_to() {
         .call(&doctor(&system), "get_medical_records", of_patient("NUGWI"))
         .await;
     assert_eq!(reply.rows().len(), 2);
-    // Counted and not yet on record: the gateway owes it to the record before it goes.
+    // This refusal is counted and not yet on record. The gateway must record it before it ends.
     assert_eq!(
         system.client().post("/mcp", None, &[], "{}").await.status,
         401
@@ -63,7 +63,7 @@ async fn readiness_names_the_part_that_is_missing() {
     let ready = system.client().get("/ready").await;
     assert_eq!(ready.status, 503);
     let parts = &ready.json()["parts"];
-    // Why it is missing is for the log, not for whoever asks.
+    // The reason why the service is not ready is in the log, and is not in the response.
     assert_eq!(parts["policy"], "not ready");
     assert_eq!([&parts["tool-runner"], &parts["audit"]], ["ready"; 2]);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! A candidate policy set beside the one in force: what it would change is listed, and changes nothing.
+//! Tests of a candidate policy beside the one in force: the differences are reported, and decisions do not change.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ const GIVEN: &str = r#"@id("billing-calls-medical-records")
 permit (principal in Role::"Billing", action == Action::"call_tool", resource == Tool::"get_medical_records");
 "#;
 
-/// The policies of the hospital, of which nurses lose their tools and billing gains one.
+/// Writes a copy of the hospital's policies in which nurses lose their tools and billing gains one.
 fn write_candidate(directory: &Path) {
     for entry in fs::read_dir(format!("{REPOSITORY}/deploy/examples/hospital/policies")).unwrap() {
         let file = entry.unwrap().path();
@@ -30,7 +30,7 @@ fn write_candidate(directory: &Path) {
     fs::write(directory.join("given.cedar"), GIVEN).unwrap();
 }
 
-/// What `wardgate policy shadow` says to whoever has a token.
+/// An operator who runs `wardgate policy shadow` with a token.
 struct ShadowOperator<'a> {
     app: &'a TestApp,
     token: String,
@@ -58,7 +58,7 @@ impl ShadowOperator<'_> {
     }
 }
 
-/// Each difference of a report as user, tool and change.
+/// Returns each difference in a report as user, tool and change.
 fn flips(report: &Value) -> Vec<[&str; 3]> {
     let mut flips: Vec<_> = report["flips"]
         .as_array()

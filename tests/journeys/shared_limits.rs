@@ -1,7 +1,7 @@
-//! Three gateways that share the limit of each caller, while their database restarts.
+//! A test of three gateways that share the limit of each caller, while their database restarts.
 //!
 //! ```text
-//!  one caller ──▶ gateway ×3 ──▶ a proxy that cuts every connection ──▶ PostgreSQL
+//!  one caller ──▶ gateway ×3 ──▶ a proxy that closes every connection ──▶ PostgreSQL
 //! ```
 
 use std::time::{Duration, Instant};
@@ -12,13 +12,13 @@ use wardgate_mcp::header::JSON;
 use super::postgres::{Database, DatabaseAddress};
 use super::three_gateways::Cluster;
 
-/// In a minute, and at once.
+/// The limit of calls per minute, which is also the burst size.
 const LIMIT: u32 = 100;
 
-/// How far the number of calls that pass may be from the limit.
+/// Maximum difference between the number of calls that pass and the limit.
 const TOLERANCE: f64 = 5.0;
 
-/// After how long each gateway knows again how many there are.
+/// Time after which each gateway knows the number of gateways again.
 const ANNOUNCED: Duration = Duration::from_secs(6);
 
 /// One caller of the gateways.
@@ -29,7 +29,7 @@ struct Caller<'a> {
 }
 
 impl Caller<'_> {
-    /// Calls each gateway once, and counts the calls that pass.
+    /// Calls each gateway once, and returns the number of calls that pass.
     async fn call_each(&self) -> u32 {
         let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }).to_string();
         let mut passed = 0;
@@ -51,7 +51,7 @@ impl Caller<'_> {
         passed
     }
 
-    /// Does so again and again for as long as `time`.
+    /// Repeats this for `time`, and returns the number of calls that pass.
     async fn call_for(&self, time: Duration) -> u32 {
         let (began, mut passed) = (Instant::now(), 0);
         while began.elapsed() < time {

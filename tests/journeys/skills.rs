@@ -1,5 +1,5 @@
-//! Skills of a server of the official SDK: what their list says of each file is true of what is read, and each caller
-//! sees what they may read.
+//! Tests of the skills of a server of the official SDK: what the list says about each file is true of the file, and
+//! each caller sees what they may read.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -42,7 +42,7 @@ forbid (principal in Role::"Clerk", action == Action::"read_resource", resource)
 
 const BILLING: &str = "skill://clinic/acme/billing/SKILL.md";
 
-/// The server, and a gateway in front of it that knows its skills.
+/// Starts the server, and a gateway in front of it that offers its skills.
 async fn start() -> (WardgateProcess, TestApp) {
     let program = Path::new(WARDGATE).with_file_name("wardgate-fixture");
     let server = WardgateProcess::start(&program, &["--require-bearer", "own"], &[]);
@@ -111,7 +111,7 @@ async fn what_a_skill_says_of_its_files_is_true_of_what_is_read() {
         assert_eq!(file["digest"], told);
         assert_eq!(file["size"], text.len());
     }
-    // From the directory to the file, a page at a time.
+    // The client goes from the directory to the file, page by page.
     let mut found = Vec::new();
     let mut params = json!({ "uri": "skill://clinic/acme/billing" });
     loop {

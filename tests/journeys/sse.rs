@@ -1,4 +1,4 @@
-//! HTTP+SSE, the transport of 2024-11-05: `GET /sse` and `POST /messages/`.
+//! Tests of HTTP+SSE, the transport of 2024-11-05: `GET /sse` and `POST /messages/`.
 
 use serde_json::{Value, json};
 use wardgate_testkit::{Client, Reply, SeparateProcesses, System, TestApp, WardgateProcess};
@@ -14,7 +14,7 @@ struct Stream {
 }
 
 impl Stream {
-    /// Opens a stream at `client`, and agrees on the version.
+    /// Opens a stream at `client`, and negotiates the version.
     async fn open(client: &Client, token: &str) -> Self {
         let request = reqwest::Client::new().get(format!("{}/sse", client.base()));
         let mut ear = Ear::on(request, token).await;
@@ -37,7 +37,7 @@ impl Stream {
         client.post(&self.endpoint, Some(token), &[], body).await
     }
 
-    /// Posts a request, and gives what comes next on the stream.
+    /// Posts a request, and returns the next message of the stream.
     async fn ask(&mut self, client: &Client, token: &str, method: &str, params: Value) -> Value {
         let reply = self.post(client, token, method, params).await;
         assert_eq!((reply.status, reply.body.as_str()), (202, ""));
@@ -68,7 +68,7 @@ async fn a_client_of_the_first_version_lists_calls_and_hears_of_changes() {
     assert!(text.contains("Hypertension"), "{text}");
     assert!(called["result"].get("structuredContent").is_none());
 
-    // What is said on it is its caller's alone.
+    // Only the caller who opened the stream may post to it.
     let stranger = nurse(&app);
     let reply = stream
         .post(client, &stranger, "tools/call", records())
@@ -83,7 +83,7 @@ async fn a_client_of_the_first_version_lists_calls_and_hears_of_changes() {
     assert_eq!(column(&recorded, "protocol"), ["2024-11-05"]);
 }
 
-/// A further gateway of `system`, which the others reach where it listens.
+/// Starts another gateway of `system`, which the others reach at the address at which it listens.
 fn gateway(system: &SeparateProcesses) -> (WardgateProcess, Client) {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap().to_string();
@@ -115,7 +115,7 @@ async fn any_gateway_takes_the_messages_of_a_stream_that_another_has() {
     let called = stream.ask(&far, &token, "tools/call", records()).await;
     assert_eq!(called["result"]["isError"], false, "{called}");
     let mut recorded = system.records_with(&["--tool", "get_medical_records"]);
-    // What the gateways say; the tool-runner says that it ran.
+    // Only the records of the gateways are kept. The tool-runner records the execution.
     recorded.retain(|record| record["event"] == "outcome");
     assert_eq!(column(&recorded, "protocol"), ["2024-11-05"]);
     assert_eq!(column(&recorded, "client_ip"), ["127.0.0.1"]);
@@ -126,7 +126,7 @@ async fn any_gateway_takes_the_messages_of_a_stream_that_another_has() {
             .status,
         404
     );
-    // The gateway of the example advertises nothing, but knows from the id where the stream is.
+    // The gateway of the example does not advertise an address, but it finds the gateway of the stream from the stream's ID.
     let pong = stream.ask(system.client(), &token, "ping", json!({})).await;
     assert_eq!(pong["result"], json!({}));
     one.kill();

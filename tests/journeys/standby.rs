@@ -1,4 +1,4 @@
-//! A PostgreSQL primary and its synchronous standby, from the programs that `tests/postgres` finds.
+//! A PostgreSQL primary and its synchronous standby, which run the programs that `tests/postgres` finds.
 
 use std::net::TcpStream;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ struct DatabaseServer {
     port: u16,
 }
 
-/// A primary, a standby that has each commit before it is acknowledged, and the address of whichever is the primary.
+/// A primary, a standby that has each commit before it is acknowledged, and an address that leads to the current primary.
 pub(super) struct ReplicatedDatabase {
     primary: DatabaseServer,
     standby: DatabaseServer,
@@ -26,7 +26,7 @@ pub(super) struct ReplicatedDatabase {
 }
 
 impl ReplicatedDatabase {
-    /// None where the tests have no PostgreSQL.
+    /// Starts both servers, or returns `None` if the tests have no PostgreSQL.
     pub(super) async fn start() -> Option<Self> {
         wardgate_testkit::database_server("WARDGATE_TEST_POSTGRES")?;
         let dir = tempfile::tempdir().unwrap();
@@ -55,14 +55,15 @@ impl ReplicatedDatabase {
         Some(database)
     }
 
-    /// Makes the server that is not the primary its standby, and has each commit wait for it from then on.
+    /// Makes the other server a standby of the primary, and makes each commit wait for it from then on.
     pub(super) async fn add_standby(&mut self) {
         let _ = std::fs::remove_dir_all(&self.standby.dir);
         let from = self.primary.url();
         let from = ["-d", &from, "-R", "-c", "fast", "--no-sync"];
         self.standby.run("pg_basebackup", &from);
         self.standby.start();
-        // Not before the copy was made: it would wait for a standby of its own once it is the primary.
+        // This is set only after the copy was made, because the copy would otherwise wait for a standby of its own once
+        // it is promoted.
         self.primary
             .execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
             .await;
@@ -74,24 +75,24 @@ impl ReplicatedDatabase {
         .await;
     }
 
-    /// Kills the primary and all it has started, at once, as the loss of its machine would.
+    /// Kills the primary and all its processes at once, as a failure of its machine would.
     pub(super) fn kill_primary(&self) {
         self.primary.kill();
     }
 
-    /// The standby is the primary, and clients are led there.
+    /// Promotes the standby to primary, and redirects clients to it.
     pub(super) fn promote_standby(&mut self) {
         self.standby.run("pg_ctl", &["-w", "-s", "promote"]);
         std::mem::swap(&mut self.primary, &mut self.standby);
         self.address.lead_to(Some(&self.primary.url()));
     }
 
-    /// Kills the standby, so that no commit on the primary gets anywhere.
+    /// Kills the standby, so that no commit on the primary completes.
     pub(super) fn kill_standby(&self) {
         self.standby.kill();
     }
 
-    /// Starts it again; where the primary is gone, with what it had got.
+    /// Restarts the standby. If the primary is gone, it has the data that it received before.
     pub(super) fn restart_standby(&self) {
         self.standby.start();
     }
@@ -120,21 +121,21 @@ impl DatabaseServer {
 
     fn start(&self) {
         let (port, dir) = (self.port, self.dir.display());
-        // Its socket stands beside the data: a copy of them would complain of it.
+        // The socket is beside the data directory, because `pg_basebackup` would complain about a socket in it.
         let options = format!("'-h 127.0.0.1 -p {port} -k {dir}/.. -c max_connections=100'");
         let log = format!("{dir}/log.txt");
         let shown = format!("start || {{ cat {log} >&2; exit 1; }}");
         self.run("pg_ctl", &["-w", "-s", "-l", &log, "-o", &options, &shown]);
     }
 
-    /// Kills every process of the server, and waits until nobody listens any more.
+    /// Kills every process of the server, and waits until its port is closed.
     fn kill(&self) {
         let file = self.dir.join("postmaster.pid");
         let text = std::fs::read_to_string(&file).unwrap_or_default();
         let Some(pid) = text.lines().next() else {
             return;
         };
-        // Some end by themselves in this moment.
+        // Some processes may end by themselves in this moment.
         shell(&format!(
             "kill -KILL {pid} $(ps -o pid= --ppid {pid}) 2>&1 || true"
         ));
@@ -142,7 +143,7 @@ impl DatabaseServer {
             std::thread::yield_now();
         }
         std::fs::remove_file(file).unwrap();
-        // Its number stands here too, and belongs to a process as long as nobody has asked how the killed one ended.
+        // The PID is in this file too, and is that of a process until the killed process has been reaped.
         let lock = self.dir.join(format!("../.s.PGSQL.{}.lock", self.port));
         std::fs::remove_file(lock).unwrap();
     }
@@ -163,7 +164,7 @@ impl DatabaseServer {
 fn shell(script: &str) {
     let mut command = Command::new("bash");
     command.args(["-euc", script]).stdin(Stdio::null());
-    // A server that goes on running must not hold what this process reads.
+    // A server that keeps running must not hold the pipes of this process open.
     let done = command.stdout(Stdio::null()).status().unwrap();
     assert!(done.success(), "{script}");
 }

@@ -1,4 +1,4 @@
-//! Starting with something wrong: it says what, and where, and exits; or it starts and tells.
+//! Tests of startup with faults: the process reports the fault and its place and exits, or it starts and logs the fault.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -10,7 +10,7 @@ use wardgate_testkit::{Client, ProcessExit, System, TestApp, WardgateProcess, ru
 use super::people::{doctor, of_patient};
 use crate::{REPOSITORY, WARDGATE};
 
-/// The hospital example in a directory of its own, to be spoilt.
+/// A copy of the hospital example, to be modified.
 struct Example(TempDir);
 
 impl Example {
@@ -26,7 +26,7 @@ impl Example {
         Self(dir)
     }
 
-    /// The same, with this text in the place of its configuration.
+    /// Copies the example and replaces its configuration by this text.
     fn configured(text: &str) -> Self {
         let example = Self::copy();
         std::fs::write(example.path("wardgate.yaml"), text).unwrap();
@@ -43,7 +43,7 @@ impl Example {
         std::fs::write(self.path(name), text.replacen(from, to, 1)).unwrap();
     }
 
-    /// `wardgate up` on it, expected to end.
+    /// Runs `wardgate up` on the example, and expects it to exit.
     fn up(&self) -> ProcessExit {
         let (config, data) = (self.path("wardgate.yaml"), self.path("data"));
         let arguments = [
@@ -62,7 +62,7 @@ impl Example {
         )
     }
 
-    /// One service on it, expected to end.
+    /// Runs one service on the example, and expects it to exit.
     fn service(&self, name: &str) -> ProcessExit {
         run(
             Path::new(WARDGATE),
@@ -72,7 +72,7 @@ impl Example {
     }
 }
 
-/// It did not start, and said why in words that hold each of `says`.
+/// Checks that the process failed to start, and that its message contains each of `says`.
 fn assert_failed(ended: &ProcessExit, says: &[&str]) {
     assert_eq!(ended.code, Some(1), "{}", ended.stderr);
     assert!(!ended.stdout.contains("ready"), "{}", ended.stdout);
@@ -87,7 +87,7 @@ fn assert_failed(ended: &ProcessExit, says: &[&str]) {
     assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
 }
 
-/// Where in a file of the example a text stands, as `file:line:`.
+/// Returns the position of a text in a file of the example, as `file:line:`.
 fn line_of(example: &Example, name: &str, text: &str) -> String {
     let content = std::fs::read_to_string(example.path(name)).unwrap();
     let line = content
@@ -192,7 +192,7 @@ fn the_checks_fail_as_the_start_does() {
 
 const REST: &str = "policy: { policies: policies }\ntool_runner: { catalogue: tools.yaml }\n";
 
-/// Sections that make a configuration unusable, each with what is said of it.
+/// Sections that make a configuration invalid, each with texts of the error.
 const BAD_SECTIONS: &[(&str, &[&str])] = &[
     ("gatewy: {}", &["`gatewy`", "known are"]),
     ("gateway: { lisen: 127.0.0.1:1 }", &["`gateway`", "lisen"]),
@@ -229,7 +229,7 @@ const BAD_SECTIONS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Whole files that are unusable.
+/// Configurations that are invalid as a whole.
 const BAD_FILES: &[(&str, &[&str])] = &[
     (
         "policy: { policies: policies, permit_tll: 3 }\n",
@@ -296,7 +296,7 @@ fn the_check_refuses_what_the_start_refuses_and_names_line_and_column() {
             ended.stderr
         );
     }
-    // What the file names is loaded too.
+    // Errors in the files that the configuration names are found too.
     for (file, from, to, says) in [
         ("tools.yaml", "type: sql\n", "type: sqll\n", "tools.yaml:"),
         (
@@ -646,7 +646,7 @@ fn health_tells_by_its_exit_code() {
 
 #[tokio::test]
 async fn metrics_are_on_loopback_alone_and_where_the_configuration_says() {
-    // Whoever has it: a second system starts all the same, and says where its metrics are.
+    // Another process may use this port already. A second system starts anyway, and reports the address of its metrics.
     let taken = std::net::TcpListener::bind("127.0.0.1:9090");
     let listen = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let clients = listen.local_addr().unwrap();
@@ -670,7 +670,7 @@ async fn metrics_are_on_loopback_alone_and_where_the_configuration_says() {
         &[],
     );
     let line = second.ready_line();
-    // Where another test had it, that one may have ended by now.
+    // If another test had the port, that test may have ended by now.
     if taken.is_ok() {
         assert!(!line.contains("127.0.0.1:9090"), "{line}");
         wardgate_testkit::until("the log says so", async || {

@@ -1,4 +1,4 @@
-//! `wardgate stdio`: desktop clients, of either era.
+//! Tests of `wardgate stdio` with clients of either era.
 
 use serde_json::{Value, json};
 use wardgate_testkit::{StdioClient, System, TestApp};
@@ -6,7 +6,7 @@ use wardgate_testkit::{StdioClient, System, TestApp};
 use super::people::{column, doctor, nurse, of_patient, tool_manager};
 use crate::WARDGATE;
 
-/// A bridge to the gateway of `app`, with the token of a file.
+/// Starts a bridge to the gateway of `app`, with a token from a file.
 fn bridge(app: &TestApp, token: &str) -> StdioClient {
     let file = app.data_dir().join("my.token");
     std::fs::write(&file, token).unwrap();
@@ -125,7 +125,7 @@ async fn with_a_wrong_token_every_request_ends_and_a_good_one_needs_no_new_start
     let called = client.ask(&modern(2, "tools/call", records()));
     assert_eq!(called["result"]["isError"], false, "{called}");
     assert_eq!(client.end(), (Some(0), Vec::new()));
-    // The environment's is as good.
+    // A token in the environment works too.
     let options = ["--url", app.client().base()];
     let environment = [("WARDGATE_TOKEN", token.as_str())];
     let mut client = StdioClient::start(app.binary(), &options, &environment);
@@ -162,7 +162,7 @@ async fn a_gateway_that_goes_and_comes_back_costs_the_requests_of_that_time() {
     assert_eq!(answer["id"], 2);
     let told = answer["error"]["message"].as_str().unwrap();
     assert!(told.contains("gateway"), "{told}");
-    // It may come back elsewhere; what matters is that the bridge still serves.
+    // The gateway may get another port, so the test checks only that the bridge still responds.
     app.restart();
     assert!(client.ask(&modern(3, "ping", json!({})))["error"].is_object());
     assert_eq!(client.end().0, Some(0));

@@ -1,4 +1,5 @@
-//! Clients of both eras that hear of their own conversations, whichever replica changed them.
+//! Tests of notifications: clients of both eras are notified of changes to their own conversations, whichever replica
+//! made the change.
 
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ pub(super) struct Ear {
 }
 
 impl Ear {
-    /// `subscriptions/listen` for the list and for one conversation.
+    /// Opens a `subscriptions/listen` stream for the list and for one conversation.
     async fn modern(system: &impl System, token: &str) -> Self {
         let body = json!({ "jsonrpc": "2.0", "id": "s", "method": "subscriptions/listen", "params": {
             "_meta": {
@@ -45,7 +46,7 @@ impl Ear {
         ear
     }
 
-    /// The GET stream of a version before.
+    /// Opens the GET stream of an older version.
     async fn older(system: &impl System, token: &str) -> Self {
         let request = reqwest::Client::new()
             .get(format!("{}/mcp", system.client().base()))
@@ -79,7 +80,7 @@ impl Ear {
         }
     }
 
-    /// The next event as it is written.
+    /// Returns the next event as it was sent.
     pub(super) async fn next_event(&mut self) -> String {
         loop {
             if let Some((event, rest)) = self.read.split_once("\n\n") {
@@ -92,7 +93,7 @@ impl Ear {
         }
     }
 
-    /// The next it hears is this.
+    /// Checks that the next message is this notification.
     async fn hears_that(&mut self, method: &str) {
         let message = self.hears().await;
         assert_eq!(message["method"], method, "{message}");
@@ -118,7 +119,7 @@ async fn add(system: &impl System, token: &str) {
     ask(system, token, "memory/add_message", params).await;
 }
 
-/// Clients of `near` hear what happens on `far`, and of nobody else's conversations.
+/// Checks that clients of `near` are notified of changes made on `far`, and not of other people's conversations.
 async fn hear_of_it(near: &impl System, far: &impl System) {
     let token = doctor(near);
     let (doctor, nurse) = (doctor(far), nurse(far));
@@ -151,7 +152,7 @@ async fn hear_of_it(near: &impl System, far: &impl System) {
             "{heard}"
         );
     }
-    // To the nurse nothing of it was said.
+    // The nurse received no notification of this.
     create(far, &nurse, CHAT).await;
     nurses.hears_that(LIST).await;
     add(far, &nurse).await;

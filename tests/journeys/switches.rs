@@ -1,4 +1,4 @@
-//! Tools switched on and off in a running system, from the command line.
+//! Tests of disabling and enabling tools in a running system from the command line.
 
 use serde_json::json;
 use wardgate_testkit::{ProcessExit, SeparateProcesses, System, TestApp, run, until};
@@ -8,7 +8,7 @@ use crate::{REPOSITORY, WARDGATE};
 
 const SHIFTS: &str = "get_shifts";
 
-/// `wardgate tools …` for the system that `how` names, as the operator whose `token` it is.
+/// Runs `wardgate tools …` for the system that the options `how` identify, as the operator of `token`.
 fn tools(arguments: &[&str], how: &[&str], token: &str) -> ProcessExit {
     run(
         WARDGATE.as_ref(),
@@ -17,13 +17,13 @@ fn tools(arguments: &[&str], how: &[&str], token: &str) -> ProcessExit {
     )
 }
 
-/// What a command that failed said.
+/// Returns the error output of a command that failed.
 fn refusal(ended: &ProcessExit) -> &str {
     assert_eq!(ended.code, Some(1), "{}", ended.stdout);
     &ended.stderr
 }
 
-/// Waits until the tool is, or is not, among those that the token's caller is offered.
+/// Waits until the tool is, or is not, offered to the caller of the token.
 async fn is_offered(system: &impl System, token: &str, offered: bool) {
     until("the list follows the switch", async || {
         let names = system.client().tool_names(token).await;
@@ -32,7 +32,8 @@ async fn is_offered(system: &impl System, token: &str, offered: bool) {
     .await;
 }
 
-/// Off for nurses, on for one of them, and none of it for doctors; each step on record.
+/// Disables a tool for nurses and enables it for one of them, without an effect on doctors, and checks that each step
+/// is on record.
 async fn switch_off_and_on(system: &impl System, how: &[&str]) {
     let (nurse, doctor, ada) = (nurse(system), doctor(system), tool_manager(system));
     is_offered(system, &nurse, true).await;
@@ -96,7 +97,7 @@ async fn a_tool_is_switched_off_and_on_in_a_running_system_and_stays_so() {
     tools(&user, &how, &ada).success();
     app.process.kill();
     refusal(&tools(&["switches"], &how, &ada));
-    // The socket of the killed process is in the way, and replaced.
+    // The socket file of the killed process still exists, and is replaced.
     app.restart();
     let nurse = nurse(&app);
     is_offered(&app, &nurse, false).await;
@@ -144,7 +145,8 @@ async fn a_slip_of_the_hand_is_told_and_changes_nothing() {
     let actions: Vec<_> = changes.iter().map(|change| &change["action"]).collect();
     assert_eq!(actions, ["switch.list"]);
 
-    // A certificate, or the data directory, says nobody's name: the token does, and the policy says what they may.
+    // A certificate or the data directory does not identify the operator. The token does, and the policy decides what
+    // they may do.
     let refused = tools(&["disable", SHIFTS], &how, &doctor);
     let told = "no policy permits `dr.yenji` to manage tools (Action::\"manage_tools\")";
     assert!(refusal(&refused).contains(told), "{}", refused.stderr);

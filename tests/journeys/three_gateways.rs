@@ -1,8 +1,8 @@
-//! Three gateways behind one address, while each of them is killed and comes back.
+//! A test of three gateways behind one address, while each of them is killed and restarted.
 //!
 //! ```text
 //!  clients of two eras ──▶ round-robin ──▶ gateway ×3 ──▶ policy · tool-runner · audit
-//!    each connection to the next                  │            └──▶ an MCP server that asks before it greets
+//!    each connection to the next                  │            └──▶ an MCP server that asks for a name
 //!                                                 └──▶ PostgreSQL: sessions, streams, single use
 //! ```
 
@@ -24,16 +24,16 @@ use super::clinic;
 use super::postgres::Database;
 use crate::WARDGATE;
 
-/// Asks for a name by an answer, and greets whoever gives one.
+/// A tool that asks for a name in its response, and greets that name.
 const TOOL: &str = "clinic__test_input_required_result_elicitation";
 
-/// What the server asks under.
+/// The key of the server's question.
 const KEY: &str = "user_name";
 
-/// Longer than a stream needs to go on, which another gateway believes to be orphaned only after a while.
+/// A timeout longer than a stream needs to continue, because another gateway considers a stream orphaned only after a while.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Clients of each era, and calls of each, one after the other.
+/// Number of clients of each era, and of sequential calls of each client.
 const CLIENTS: usize = 4;
 const CALLS: usize = 12;
 
@@ -60,9 +60,9 @@ pub(super) struct Cluster {
     dir: TempDir,
     fixture: WardgateProcess,
     services: Vec<WardgateProcess>,
-    /// With the port of each.
+    /// The port and the process of each gateway.
     pub(super) gateways: Vec<(u16, WardgateProcess)>,
-    /// Where clients connect.
+    /// The URL to which clients connect.
     address: String,
     token: String,
     environment: Vec<(String, String)>,
@@ -74,7 +74,7 @@ fn free_port() -> u16 {
 }
 
 impl Cluster {
-    /// With `settings` of the environment besides the store.
+    /// Starts the system with `settings` of the environment besides the store.
     pub(super) async fn start(store: &str, settings: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let program = Path::new(WARDGATE).with_file_name("wardgate-fixture");
@@ -83,7 +83,7 @@ impl Cluster {
             "build it: cargo build -p wardgate-fixture"
         );
         let record = dir.path().join("record").display().to_string();
-        // Its tools ask as 2026-07-28 does, which a server of both eras refuses in a legacy session.
+        // Its tools ask as in 2026-07-28, which a server of both eras refuses in a legacy session.
         let options = ["--era", "modern", "--record", &record];
         let fixture = WardgateProcess::start(&program, &options, &[]);
         let url = fixture.ready_line().split_whitespace().nth(1).unwrap();
@@ -144,12 +144,12 @@ impl Cluster {
         self.process("gateway", &[("WARDGATE_GATEWAY__LISTEN", &listen)])
     }
 
-    /// A token of the doctor `subject`.
+    /// Returns a token of the doctor `subject`.
     pub(super) fn token_of(&self, subject: &str) -> String {
         doctor_token(self.dir.path(), subject)
     }
 
-    /// How often the server greeted each name.
+    /// Returns how often the server greeted each name.
     fn greeted(&self) -> HashMap<String, usize> {
         let _ = &self.fixture;
         let text = std::fs::read_to_string(self.dir.path().join("record")).unwrap();
@@ -184,7 +184,7 @@ fn doctor_token(dir: &Path, subject: &str) -> String {
     token.trim().to_owned()
 }
 
-/// The files of every process.
+/// Writes the configuration files of every process.
 fn configure(dir: &Path) {
     let (policy, tool_runner, audit) = (free_port(), free_port(), free_port());
     let tls = |name: &str| {
@@ -236,7 +236,7 @@ audit:
     clinic::configure(dir, &settings, CATALOGUE, POLICIES);
 }
 
-/// Passes each connection on to the next gateway that takes it.
+/// Starts a proxy that forwards each connection to the next gateway that accepts it.
 async fn round_robin(ports: Vec<u16>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -269,18 +269,18 @@ async fn ready(port: u16) {
     .await;
 }
 
-/// What a client has to say of a call.
+/// The end of a call, as its client sees it.
 #[derive(Debug, PartialEq, Eq)]
 enum End {
-    /// It was greeted by its name.
+    /// The name was greeted.
     Greeted,
-    /// An error that says that it may have run, or was not answered.
+    /// The call ended with an error, which says that the call may have run or was not answered.
     Error(String),
-    /// It never heard that its call had begun.
+    /// The client did not learn that its call had begun.
     Unheard,
 }
 
-/// A client whose every request is a connection of its own.
+/// A client that opens a new connection for every request.
 #[derive(Clone)]
 struct Client {
     http: reqwest::Client,
@@ -325,7 +325,7 @@ impl Client {
             .body(message.to_string())
     }
 
-    /// A session of 2025-11-25, of a client that can fill in forms.
+    /// Opens a session of 2025-11-25 as a client that can fill in forms.
     async fn session(&self) -> String {
         let hello = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
             "protocolVersion": "2025-11-25",
@@ -341,7 +341,7 @@ impl Client {
     }
 }
 
-/// One call of a session, on whichever streams it takes.
+/// One call of a session, on one or several streams.
 struct Call {
     client: Client,
     session: String,
@@ -386,7 +386,7 @@ impl Call {
         }
     }
 
-    /// Reads a stream to its end, and answers what is asked on it. None if it broke off.
+    /// Reads a stream to its end, and answers the questions on it. Returns `None` if the stream broke off.
     async fn hear(&mut self, mut response: reqwest::Response) -> Option<End> {
         if response.headers()["content-type"] == "application/json" {
             let answer = serde_json::from_slice(&response.bytes().await.ok()?).ok()?;
@@ -417,7 +417,7 @@ impl Call {
     }
 
     async fn answer(&self, id: &Value) {
-        // A person takes a moment, in which gateways can go away.
+        // A person takes some time to answer, in which gateways may be killed.
         tokio::time::sleep(Duration::from_millis(300)).await;
         let result = json!({ "action": "accept", "content": { "name": self.name } });
         let response = json!({ "jsonrpc": "2.0", "id": id, "result": result });
@@ -448,7 +448,7 @@ impl Call {
     }
 }
 
-/// One call of a modern client: asked by the answer, it comes back.
+/// Makes one call as a modern client, which answers the question in the response with a second request.
 async fn modern(client: Client, name: String) -> End {
     let headers = [
         ("mcp-protocol-version", "2026-07-28"),
@@ -469,7 +469,7 @@ async fn modern(client: Client, name: String) -> End {
         let reply = client.post(&headers, message).send().await.ok()?;
         serde_json::from_slice(&reply.bytes().await.ok()?).ok()
     };
-    // Nothing ran yet: whoever heard nothing asks again.
+    // The tool has not run yet, so a request without a response is repeated.
     let asked = until("the first leg ends", async || {
         let answer = ask(&call(1, json!({}))).await?;
         (answer["result"]["resultType"] == "input_required").then_some(answer)
@@ -506,7 +506,7 @@ async fn every_gateway_is_killed() {
     };
     let mut cluster = Cluster::start(&database.url, &[]).await;
     let client = Client::of(&cluster);
-    // Nothing was killed yet; a store that is busy says to try again.
+    // No gateway has been killed yet, but a busy store may require another attempt.
     until("a call is answered", async || {
         let end = modern(client.clone(), "the first".to_owned()).await;
         (end == End::Greeted).then_some(())
@@ -520,7 +520,7 @@ async fn every_gateway_is_killed() {
         clients.push(spawn_local(async move {
             let session = legacy.session().await;
             for id in 0..CALLS as u64 {
-                // Two at once, so that there are streams to mistake for each other.
+                // Two calls run concurrently, so that their streams could be confused.
                 let call = |id: u64| Call {
                     client: legacy.clone(),
                     session: session.clone(),
@@ -576,7 +576,7 @@ async fn every_gateway_is_killed() {
     let errors = count(|end| matches!(end, End::Error(_)));
     let unheard = count(|end| *end == End::Unheard);
     eprintln!("{} calls: {errors} errors, {unheard} unheard", ends.len());
-    // Of what was under way at a gateway when it was killed, most waited for a person and went on.
+    // Of the calls that were in progress at a killed gateway, most waited for a person and continued.
     assert!(errors + unheard <= 3 * 3 * CLIENTS, "{ends:?}");
     cluster.services.clear();
     drop(cluster);

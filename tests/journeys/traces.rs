@@ -1,4 +1,4 @@
-//! One call is one trace, which goes on from its client's.
+//! Tests that a call is one trace, which continues the trace of its client.
 
 use wardgate_testkit::{SeparateProcesses, System, TestApp};
 
@@ -7,7 +7,7 @@ use crate::journeys::extra_tools::LOG_RUNS;
 use crate::journeys::people::doctor;
 use crate::{REPOSITORY, WARDGATE};
 
-/// A call of a client in the trace with this id, which it names in the message, and by headers.
+/// Makes a call in the trace with this ID, which the message names, and with these headers.
 async fn call(app: &impl System, id: u128, headers: &[(&str, &str)]) {
     let version = ("mcp-protocol-version", "2026-07-28");
     let named = [
@@ -35,7 +35,7 @@ fn parent(id: u128) -> String {
     format!("00-{id:032x}-00f067aa0ba902b7-01")
 }
 
-// Two threads: the collector must answer while this test waits for the process to end.
+// Two threads are needed because the collector must respond while this test waits for the process to end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_goes_on_with_the_trace_of_its_message_unless_a_header_names_one() {
     let (url, traces) = collector().await;
@@ -86,7 +86,7 @@ async fn a_call_is_one_trace_through_every_process_and_its_log_lines_say_which()
     }
 }
 
-/// What the service of this name sent: each export begins with who it is from.
+/// Returns the exported bytes of the service of this name. Each export begins with the name of its service.
 fn sent_by(traces: &[u8], name: &str) -> Vec<u8> {
     const KEY: &[u8] = b"service.name";
     let starts: Vec<_> = (0..traces.len())

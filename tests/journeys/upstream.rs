@@ -1,4 +1,4 @@
-//! The route of one upstream server, with the server of the official suite behind it.
+//! Tests of the route of one upstream server, which is the server of the official conformance suite.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::WARDGATE;
 
 const ROUTE: &str = "/mcp/upstream/clinic";
 
-/// What the server lets in.
+/// The token that the server accepts.
 const SERVERS_OWN: &str = "the-servers-own";
 
 const CATALOGUE: &str = r#"
@@ -26,7 +26,7 @@ sources:
     classes: { content: phi.text, structuredContent: phi.text, error: public }
 "#;
 
-/// Both may do the same, and see different things of it.
+/// Policies that permit the same calls to two roles, with different columns.
 const POLICIES: &str = r#"
 @id("doctor-uses")
 permit (
@@ -46,7 +46,7 @@ permit (principal in Role::"Doctor", action == Action::"show_clear", resource);
 permit (principal in Role::"Clerk", action == Action::"show_clear", resource == Class::"public");
 "#;
 
-/// The server, and what it saw.
+/// The server, and the requests that it received.
 struct Upstream {
     process: WardgateProcess,
     files: TempDir,
@@ -70,7 +70,7 @@ impl Upstream {
         self.process.ready_line().split_whitespace().nth(1).unwrap()
     }
 
-    /// Every request, oldest first.
+    /// Returns every request, oldest first.
     fn saw(&self) -> Vec<Value> {
         let text = std::fs::read_to_string(self.files.path().join("record")).unwrap();
         let request = |line| serde_json::from_str(line).unwrap();
@@ -78,7 +78,7 @@ impl Upstream {
     }
 }
 
-/// The files of a gateway in front of one server.
+/// Writes the configuration of a gateway in front of one server.
 pub(super) fn configuration() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let policies = dir.path().join("policies");
@@ -90,7 +90,7 @@ pub(super) fn configuration() -> TempDir {
     dir
 }
 
-/// A gateway in front of the server at `url`, whose tools it knows.
+/// Starts a gateway in front of the server at `url`, and waits until its tools are known.
 pub(super) async fn gateway(url: &str) -> TestApp {
     gateway_with(url, &[]).await
 }
@@ -99,7 +99,7 @@ pub(super) async fn gateway_with(url: &str, environment: &[(&str, &str)]) -> Tes
     start(configuration().path(), url, environment).await
 }
 
-/// The same, and its prompts and resources are offered too.
+/// Starts such a gateway, which also offers the server's prompts and resources.
 async fn gateway_with_content(url: &str) -> TestApp {
     let files = configuration();
     let offered = "    prompts: all\n    resources: all\n    tags: [clinic]\n";
@@ -133,7 +133,7 @@ fn clerk(app: &TestApp) -> String {
     app.token("clerk.ana", "Clerk", &[])
 }
 
-/// The answer in a reply, whether it came whole or on a stream.
+/// Returns the response in a reply, whether it is a JSON body or on a stream.
 fn answer(reply: &Reply) -> Value {
     if reply.headers["content-type"] == "application/json" {
         return reply.json();
@@ -239,7 +239,7 @@ async fn what_a_role_may_not_see_does_not_come_through_in_any_way() {
     assert!(answer(&listed)["result"]["tools"].as_array().unwrap().len() > 30);
     for (method, params, words) in [
         ("tools/call", text_of("test_simple_text"), "simple text"),
-        // In the middle of a call the server has words of its own.
+        // The server sends a notification within the call.
         (
             "tools/call",
             text_of("test_tool_with_logging"),
@@ -276,7 +276,7 @@ async fn what_a_role_may_not_see_does_not_come_through_in_any_way() {
     }
     let session = Session::begin(&app, &clerk).await;
     session.ready(&app).await;
-    // Nobody is asked, and the server is told so: the call ends.
+    // The client is not asked, and the server gets an error, so that the call ends.
     let reply = session.call(&app, "test_elicitation").await;
     assert_eq!(answer(&reply)["id"], 7);
     assert!(!reply.body.contains("Who are you?"), "{reply:?}");

@@ -1,4 +1,4 @@
-//! Every protocol version on one endpoint (MCP 2025-03-26, 2025-06-18, 2025-11-25 and 2026-07-28).
+//! Tests of every protocol version on one endpoint (MCP 2025-03-26, 2025-06-18, 2025-11-25 and 2026-07-28).
 
 use serde_json::{Value, json};
 use wardgate_testkit::{Client, Reply, System, TestApp};
@@ -7,7 +7,7 @@ use super::people::{column, doctor, of_patient};
 use crate::WARDGATE;
 
 const MODERN: &str = "2026-07-28";
-/// Those with a handshake, newest first.
+/// The versions with a handshake, newest first.
 const LEGACY: [&str; 3] = ["2025-11-25", "2025-06-18", "2025-03-26"];
 
 fn request(method: &str, params: &Value) -> Value {
@@ -18,7 +18,7 @@ fn records_of_nugwi() -> Value {
     json!({ "name": "get_medical_records", "arguments": of_patient("NUGWI") })
 }
 
-/// A modern request's `_meta`.
+/// Returns the `_meta` of a modern request.
 fn meta(version: &str) -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": version,
@@ -127,7 +127,7 @@ async fn an_older_client_shakes_hands_pings_lists_and_calls() {
                 .contains("Hypertension")
         );
         assert!(called["_meta"]["dev.wardgate/receipt"]["leafHash"].is_string());
-        // Structured content came with 2025-06-18.
+        // Structured content was introduced in 2025-06-18.
         assert_eq!(
             called.get("structuredContent").is_some(),
             version != "2025-03-26"
@@ -222,7 +222,7 @@ async fn methods_that_a_version_does_not_have_are_not_found_in_it() {
 async fn a_version_nobody_speaks_is_refused_with_those_that_are_spoken() {
     let app = TestApp::start(WARDGATE);
     let (client, token) = (app.client(), doctor(&app));
-    // Those that are spoken in the way the client chose: named in `_meta`, or by a handshake.
+    // The error lists the versions that are supported in the way that the client chose: in `_meta`, or with a handshake.
     let expect = |reply: &Reply, requested: &str, supported: Value| {
         assert_eq!(
             (reply.status, reply.error().0),
@@ -294,7 +294,7 @@ async fn headers_that_differ_from_the_body_are_refused_and_nothing_runs() {
     let version = ("mcp-protocol-version", MODERN);
     let method = ("mcp-method", "tools/call");
     let name = ("mcp-name", "get_medical_records");
-    // Spelt in base64, it is the same name.
+    // Encoded in Base64, it is the same name.
     let encoded = ("mcp-name", "=?base64?Z2V0X21lZGljYWxfcmVjb3Jkcw==?=");
     let post = |headers: Vec<(&'static str, &'static str)>| {
         let (client, token, body) = (client.clone(), token.clone(), body.clone());
@@ -394,7 +394,7 @@ async fn only_post_is_answered_and_who_asks_for_no_stream_gets_none() {
             assert_eq!(reply.status, 405, "{method} {path}");
             assert_eq!(reply.headers["allow"], allow);
             assert!(reply.error().1.contains("POST"), "{}", reply.body);
-            // Whether there is such a method is nobody's business without a token.
+            // Without a token, the response does not reveal whether there is such a method.
             assert_eq!(
                 app.client().send(method, path, &[], "").await.status,
                 401,

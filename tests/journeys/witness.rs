@@ -1,4 +1,4 @@
-//! A witness beside the demo: checkpoints that a quorum cosigned, and the receipt of a call, at the command line.
+//! Tests of a witness beside the demo: checkpoints that a quorum cosigned, and the receipt of a call, at the command line.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,13 +11,13 @@ use super::audit_log::{covered, verify_with};
 use super::people::{doctor, of_patient};
 use crate::WARDGATE;
 
-/// An Ed25519 key as `openssl genpkey` writes it (RFC 8410).
+/// An Ed25519 key in the format of `openssl genpkey` (RFC 8410).
 const WITNESS_KEY: &str = "-----BEGIN PRIVATE KEY-----
 MC4CAQAwBQYDK2VwBCIEIAsLCwsLCwsLCwsLCwsLCwsLCwsLCwsLCwsLCwsLCwsL
 -----END PRIVATE KEY-----
 ";
 
-/// The demo, a witness of its log, and the policy that wants it; or another one, with a key of a type that is yet to come.
+/// The demo, a witness of its log, and a policy that requires this witness or another one, whose key has an unknown type.
 struct WitnessedApp {
     app: TestApp,
     key: String,
@@ -110,7 +110,7 @@ fn start_witness(config: &Path) -> WardgateProcess {
     WardgateProcess::start(Path::new(WARDGATE), &arguments, &[])
 }
 
-/// Where a witness takes checkpoints.
+/// Returns the URL at which a witness accepts checkpoints.
 fn url(witness: &WardgateProcess) -> String {
     witness.ready_line().split(' ').nth(1).unwrap().to_owned()
 }
@@ -152,7 +152,7 @@ async fn a9_a_witness_of_its_own_cosigns_the_log_and_both_verifiers_want_its_quo
         "{}",
         doctor.stdout
     );
-    // Without the witness's line, and with one that it did not sign, the quorum is not there.
+    // Without the line of the witness, or with an invalid signature in it, the quorum is missing.
     let note = fs::read_to_string(out.join("checkpoint")).unwrap();
     let (signed, cosignature) = note.split_at(note.rfind("\u{2014} witness.example/w1 ").unwrap());
     let mut forged = cosignature.as_bytes().to_vec();
@@ -167,7 +167,7 @@ async fn a9_a_witness_of_its_own_cosigns_the_log_and_both_verifiers_want_its_quo
     }
     fs::write(out.join("checkpoint"), signed).unwrap();
     verify_with(&out, &log.key, &[]).unwrap();
-    // Killed, it goes on from what it saw; meanwhile the log is signed and not cosigned.
+    // After a restart the witness continues from the last checkpoint that it saw. Meanwhile the log is signed and not cosigned.
     log.witness.kill();
     call(&log.app).await.rows();
     covered(&log.app, 5);
@@ -203,7 +203,7 @@ async fn a7_the_receipt_of_a_call_proves_its_record_and_no_other() {
             "{refused}"
         );
     }
-    // A receipt whose record is not on record at all.
+    // The record of this receipt is not in the log.
     let forged = fs::read_to_string(&answers[0]).unwrap();
     let at = forged.find("leafHash").unwrap() + "leafHash\":\"".len();
     let digit = if forged.as_bytes()[at] == b'0' {

@@ -1,12 +1,12 @@
-//! The search for anomalies, for as long as the service runs; of several replicas one searches at a time.
+//! The background task that searches the audit log for anomalies. With several replicas, one of them searches at a time.
 //!
 //! ```text
 //!   claim ──▶ earlier records ──▶ page ──▶ detector ──anomalies──▶ record, metric, log ──▶ advance ──▶ next page
 //!             (as far back as the longest window)
 //! ```
 //!
-//! What is found depends on the records alone, and its own record has the time and the position of the record that it was
-//! found in. So a page that is read once more after an interruption tells nothing twice.
+//! The anomalies depend on the records alone, and the record of an anomaly contains the time and the sequence number of the
+//! record that revealed it. A page that is read again after an interruption therefore adds no duplicates.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -27,22 +27,23 @@ use crate::anomaly::{Anomaly, AnomalyDetector, AnomalyKind, AnomalySettings};
 use crate::canonical::RecordEntry;
 use crate::exports::StoreFeed;
 
-/// The name under which it is kept how far the record was searched; exports cannot have it.
+/// Name of the cursor that stores how far the audit log was searched. An export cannot have this name.
 const CURSOR: &str = "anomaly_detection";
 
-/// How long a claim holds that is not renewed.
+/// Duration of a claim that is not renewed.
 const CLAIM: Duration = Duration::from_secs(30);
 
-/// How often a claim is renewed while there are no records, and how often one is asked for that another replica has.
+/// Interval between renewals of the claim while there are no new records, and between attempts to take a claim that another
+/// replica holds.
 const RENEWAL: Duration = Duration::from_secs(5);
 
-/// How long records gather before they are read.
+/// Interval during which new records are gathered before they are read.
 const GATHER: Duration = Duration::from_millis(500);
 
-/// Records of one page.
+/// Number of records of one page.
 const PAGE: u64 = 256;
 
-/// Searches the record for anomalies.
+/// Searches the audit log for anomalies.
 pub(crate) struct AnomalyMonitor {
     feed: StoreFeed,
     settings: AnomalySettings,
@@ -52,7 +53,7 @@ pub(crate) struct AnomalyMonitor {
 }
 
 impl AnomalyMonitor {
-    /// The monitor of a store, which no other process uses where `is_alone`.
+    /// Creates the monitor of a store. `is_alone` says that no other process uses the store.
     pub(crate) fn new(
         feed: StoreFeed,
         settings: AnomalySettings,
@@ -75,7 +76,7 @@ impl AnomalyMonitor {
         }
     }
 
-    /// Searches until it is told to stop. `size` tells of new records.
+    /// Searches until the cancellation token is cancelled. `size` is notified of new records.
     pub(crate) async fn run(mut self, mut size: watch::Receiver<u64>) {
         for kind in AnomalyKind::ALL {
             counter!(names::AUDIT_ANOMALIES, "kind" => kind.as_str()).increment(0);
@@ -100,12 +101,12 @@ impl AnomalyMonitor {
         self.feed.release(self.claim).await;
     }
 
-    /// Searches until another replica does.
+    /// Searches until another replica holds the claim.
     async fn search(&mut self, size: &mut watch::Receiver<u64>) -> Result<(), FeedError> {
         let Some(mut position) = self.feed.claim(self.claim.clone()).await? else {
             return Ok(());
         };
-        // Whoever has it from now on is alive.
+        // Another process that holds the claim from now on is alive.
         self.claim.is_alone = false;
         let mut detector = self.detector_at(position).await?;
         loop {
@@ -130,8 +131,8 @@ impl AnomalyMonitor {
         }
     }
 
-    /// A detector that has seen the records below `position`, as far as they can matter, in the order in which they were
-    /// found before an interruption: a clock that stepped has given their times another.
+    /// Returns a detector that has seen the records below `position` that can matter. It sees them in the order of their
+    /// sequence numbers, as before an interruption, because a clock that was stepped can give their times another order.
     async fn detector_at(&self, position: u64) -> Result<AnomalyDetector, FeedError> {
         let mut detector = AnomalyDetector::new(self.settings.clone());
         let next = self.feed.read(position, 1).await?;
@@ -170,7 +171,7 @@ impl AnomalyMonitor {
     }
 }
 
-/// When the record was made.
+/// Returns the time of a record.
 fn time_of(record: &SourceRecord) -> Option<Timestamp> {
     #[derive(Deserialize)]
     struct RecordTime<'a> {

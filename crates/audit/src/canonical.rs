@@ -1,8 +1,8 @@
-//! A record's canonical bytes: one JSON object in the form of RFC 8785, and its RFC 6962 leaf hash.
+//! The canonical bytes of a record, one JSON object in the form of RFC 8785, and their RFC 6962 leaf hash.
 //!
-//! The structs below are the allow-list: what has no field here cannot get into the record. Their fields
-//! stand in the order of their names, which is the order RFC 8785 wants; `serde_json` writes no white
-//! space and escapes strings as RFC 8785 does; numbers are integers that a double holds exactly.
+//! The structs below are the allow-list: a value without a field here cannot get into a record. Their fields are sorted by
+//! name, which is the order that RFC 8785 requires. `serde_json` writes no white space and escapes strings as RFC 8785 does.
+//! All numbers are integers that a double represents exactly.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -19,29 +19,29 @@ use crate::sealed_details::SealedDetails;
 use crate::stored_row::StoredRow;
 use crate::{Error, MacKey};
 
-/// Version of the fields below.
+/// Version of the record fields below.
 const VERSION: u8 = 1;
 
-/// Longest record in bytes, so that a 16-bit length can stand before it in a tile of the log
+/// Maximum length of a record in bytes, so that its length fits into the 16-bit prefix of an entry of a tile
 /// (<https://c2sp.org/tlog-tiles>).
 const MAX_BYTES: usize = 65_535;
 
-/// Room for the canonical bytes of most records, so that they are not copied while they grow.
+/// Initial capacity in bytes of the buffer for a record, which is enough for most records.
 const USUAL_BYTES: usize = 1_280;
 
-/// Largest integer that every JSON reader keeps exact (RFC 7493, section 2.2).
+/// Largest integer that every JSON reader represents exactly (RFC 7493, section 2.2).
 const MAX_INTEGER: u64 = (1 << 53) - 1;
 
-/// Longest text, in characters, of a column that queries filter on: an index entry has a size limit.
+/// Maximum length, in characters, of a text column that queries filter on, because the size of an index entry is limited.
 const MAX_COLUMN: usize = 512;
 
-/// The event of what operators do, as records spell it.
+/// Name of the event for actions of operators in records.
 pub(crate) const ADMIN_CHANGE: &str = "admin_change";
 
-/// The event of unusual behaviour, as records spell it.
+/// Name of the event for unusual behaviour in records.
 pub(crate) const ANOMALY: &str = "anomaly";
 
-/// A record as the store takes it: its bytes, its hash, and the columns that queries filter on.
+/// A record that is ready to be stored: its bytes, its hash, and the columns that queries filter on.
 #[derive(Debug)]
 pub(crate) struct RecordEntry {
     pub(crate) canonical: Vec<u8>,
@@ -52,14 +52,14 @@ pub(crate) struct RecordEntry {
     pub(crate) subject: Option<String>,
     pub(crate) tool: Option<String>,
     pub(crate) status: Option<&'static str>,
-    /// Sealed; they stand beside the canonical bytes.
+    /// The sealed details, which are stored beside the canonical bytes.
     pub(crate) details: Option<Vec<u8>>,
-    /// The tags of the data subjects that the canonical bytes name.
+    /// The tags of the data subjects in the canonical bytes.
     pub(crate) data_subjects: Vec<Digest>,
 }
 
 impl RecordEntry {
-    /// The entry of `record`, with `details` of an outcome.
+    /// Creates the entry of `record`. `details` are the sealed details of an outcome.
     pub(crate) fn of(
         record: &Record,
         mac_key: &MacKey,
@@ -77,7 +77,8 @@ impl RecordEntry {
             Event::Execution(call) => {
                 let call = CallRecord::of("execution", record.time, call, mac_key)?;
                 let entry = Self::of_call(&call, "execution", record.time, None)?;
-                // A call may be run more than once, each time with a record of its own: none stands for another.
+                // A call may be executed more than once, each time with its own record, so the records must not count as
+                // duplicates.
                 Ok(Self {
                     call_id: None,
                     ..entry
@@ -172,7 +173,7 @@ impl RecordEntry {
         Self::without_call(&canonical, "refusals", time)
     }
 
-    /// The entry of what an operator does, or was not allowed to do.
+    /// Creates the entry of an action of an operator, whether it was allowed or not.
     pub(crate) fn of_admin_change(
         time: Timestamp,
         change: &AdminChange,
@@ -250,7 +251,7 @@ impl RecordEntry {
         })
     }
 
-    /// The entry of something unusual: the same of the same anomaly, each time that it is found.
+    /// Creates the entry of an anomaly. The same anomaly always has the same entry, however often it is found.
     pub(crate) fn of_anomaly(anomaly: &Anomaly) -> Result<Self, InvalidMessage> {
         let caller = anomaly.caller.as_ref();
         let canonical = AnomalyRecord {
@@ -306,7 +307,7 @@ impl RecordEntry {
     }
 }
 
-/// A stored intent, to be closed.
+/// A stored intent that is to be closed.
 #[derive(Debug)]
 pub(crate) struct OpenIntent {
     call: CallRecord<'static>,
@@ -326,7 +327,7 @@ impl OpenIntent {
         Ok(Self { call, time })
     }
 
-    /// The outcome `unknown`: the same subject, and nothing claimed about what happened after.
+    /// Creates the outcome `unknown` of the call, which makes no statement about what happened after the intent.
     pub(crate) fn unknown_outcome(self, now: Timestamp) -> Result<RecordEntry, Error> {
         let outcome = CallRecord {
             event: "outcome".into(),
@@ -345,7 +346,7 @@ impl OpenIntent {
     }
 }
 
-/// An intent or an outcome. Absent is what is empty or `None`.
+/// An intent, an outcome or an execution. Fields that are empty or `None` are absent.
 #[derive(Debug, Serialize, Deserialize)]
 struct CallRecord<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -370,7 +371,7 @@ struct CallRecord<'a> {
     event: Cow<'a, str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     fields_redacted: Option<u64>,
-    /// Of a call of a tool there is none.
+    /// The MCP method; empty for a tool call.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     method: Cow<'a, str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -416,19 +417,20 @@ pub(crate) struct RecordSubject {
     rows: u64,
 }
 
-/// The keyed digest of a conversation, as records of calls have it.
+/// Returns the keyed digest of a conversation, as it appears in records of calls.
 pub(crate) fn conversation_hmac(conversation: Digest, mac_key: &MacKey) -> String {
     mac_key.mac(conversation).to_hex()
 }
 
-/// Whether somebody did what they may not.
+/// Returns whether the outcome is a violation: the call was denied, but not because it waits for an approval or its approver
+/// refused it.
 fn is_violation(outcome: &Outcome) -> bool {
     let mut of_approvers = Reason::OF_APPROVERS.iter();
     let waits = of_approvers.any(|it| it.as_str() == outcome.reason);
     outcome.status == Status::Denied && !waits
 }
 
-/// Who asked, inside a [`CallRecord`], a [`MemoryRecord`], an [`AdminRecord`] or an [`AnomalyRecord`].
+/// The caller, inside a [`CallRecord`], a [`MemoryRecord`], an [`AdminRecord`] or an [`AnomalyRecord`].
 #[derive(Debug, Serialize, Deserialize)]
 struct RecordCaller<'a> {
     issuer: Cow<'a, str>,
@@ -453,7 +455,7 @@ impl<'a> RecordCaller<'a> {
     }
 }
 
-/// What the policy said, inside a [`CallRecord`] or an [`AdminRecord`].
+/// The decision of the policy, inside a [`CallRecord`] or an [`AdminRecord`].
 #[derive(Debug, Serialize, Deserialize)]
 struct Decision<'a> {
     id: String,
@@ -463,7 +465,7 @@ struct Decision<'a> {
     policy_hash: Option<String>,
 }
 
-/// Requests that never became a call.
+/// Requests that were refused before they became a call.
 #[derive(Debug, Serialize)]
 struct RefusedRequests<'a> {
     counts: Vec<RefusalTally<'a>>,
@@ -473,7 +475,7 @@ struct RefusedRequests<'a> {
     window_start: String,
 }
 
-/// One kind of them.
+/// The number of refused requests with the same reason, address and subject.
 #[derive(Debug, Serialize)]
 struct RefusalTally<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -484,12 +486,12 @@ struct RefusalTally<'a> {
     subject: &'a str,
 }
 
-/// A change by an operator, or what an operator reads.
+/// A change by an operator, or a read of the audit log by an operator.
 #[derive(Debug, Serialize)]
 struct AdminRecord<'a> {
     action: &'a str,
     actor: &'a str,
-    /// The operator, where a token said who that is.
+    /// The operator, if it was identified by a token.
     #[serde(skip_serializing_if = "Option::is_none")]
     caller: Option<RecordCaller<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -506,7 +508,7 @@ struct AdminRecord<'a> {
     version: u8,
 }
 
-/// The use of remembered conversations.
+/// An access to remembered conversations.
 #[derive(Debug, Serialize)]
 struct MemoryRecord<'a> {
     arguments_hmac: String,
@@ -532,7 +534,7 @@ struct MemoryRecord<'a> {
     withheld: u64,
 }
 
-/// Unusual behaviour of a caller, or of an address.
+/// Unusual behaviour of a caller or of an address.
 #[derive(Debug, Serialize)]
 struct AnomalyRecord<'a> {
     anomaly: &'static str,
@@ -601,13 +603,13 @@ impl<'a> CallRecord<'a> {
     }
 }
 
-/// RFC 6962, section 2.1: SHA-256 over 0x00 and the leaf.
+/// Returns the leaf hash of RFC 6962, section 2.1: SHA-256 over 0x00 and the leaf.
 pub(crate) fn leaf_hash(canonical: &[u8]) -> Digest {
     Digest::of_parts([&[0], canonical])
 }
 
-/// `text` as a column holds it, in the record and in a filter alike: short enough for an index, and
-/// without NUL, which PostgreSQL refuses in a text. The canonical bytes keep the text as it came.
+/// Returns `text` in the form in which both the column and filters on it contain it: short enough for an index, and without
+/// NUL, which PostgreSQL refuses in a text. The canonical bytes contain the unchanged text.
 pub(crate) fn column(text: &str) -> String {
     if text.len() <= MAX_COLUMN && !text.contains('\0') {
         return text.to_owned();
@@ -632,7 +634,7 @@ fn integer(value: u64, field: &'static str) -> Result<u64, InvalidMessage> {
     Ok(value)
 }
 
-/// RFC 3339 with `Z`; an instant beyond the year 9999 has no such form.
+/// Formats `time` according to RFC 3339 with `Z`. Fails for a time after the year 9999, which has no such form.
 fn rfc_3339(time: Timestamp, field: &'static str) -> Result<String, InvalidMessage> {
     let mut text = String::new();
     write!(text, "{time}").map_err(|_| InvalidMessage::field(field, "has no RFC 3339 form"))?;

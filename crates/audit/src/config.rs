@@ -1,4 +1,4 @@
-//! What an operator sets.
+//! Configuration of the audit service.
 
 use std::fs;
 use std::path::PathBuf;
@@ -20,68 +20,68 @@ use crate::store::{LONGEST_WRITE, WRITE_LIMIT};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// `sqlite:PATH`, the file created when absent, or `postgres://…`. A relative path is relative to the working
-    /// directory; `wardgate` makes those of a configuration file relative to that file.
+    /// Address of the store: `sqlite:PATH`, whose file is created if it does not exist, or `postgres://…`. A relative path is
+    /// relative to the working directory; `wardgate` makes the paths of a configuration file relative to that file.
     pub store: String,
-    /// Seconds after which an intent without an outcome counts as abandoned and gets the outcome
-    /// `unknown`; default 600. Must exceed the longest time limit of any tool (at most 300), and the difference between the clocks
-    /// of the machines.
+    /// Seconds after which an intent without an outcome counts as abandoned and gets the outcome `unknown`; default 600. It
+    /// must exceed the longest time limit of any tool (at most 300), and the difference between the clocks of the machines.
     #[serde(default = "default_unknown_after_seconds")]
     pub unknown_after_seconds: u64,
-    /// How long one write may take before the store counts as failed, unless writes were measured to be slower; default
-    /// 600 ms, at most four seconds. `gateway.append_limit` is longer.
+    /// Maximum time that one write may take before the store counts as failed, unless writes were measured to be slower;
+    /// default 600 ms, at most four seconds. `gateway.append_limit` must be longer.
     #[serde(with = "duration", default = "default_write_limit")]
     pub write_limit: Duration,
-    /// Bytes that the store may take, so that the days that are left can be told; none: what the file systems of its file
-    /// and of the second copy have left counts, and of a server's own disk nothing is known.
+    /// Maximum size of the store in bytes, from which the remaining days are calculated. With `None`, only the free space of
+    /// the file systems of a SQLite file and of the second copy is known; that of a database server is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity_bytes: Option<u64>,
-    /// A directory on another disk that has every record before it is acknowledged. None: the store alone.
+    /// A directory on another disk to which every record is copied before it is acknowledged. With `None`, there is no second
+    /// copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub second_copy_dir: Option<PathBuf>,
-    /// What the transparency log over the record is called: the origin of its checkpoints. It stays as it was once
-    /// checkpoints are signed. None: as they say, and at first a name made of the log's key.
+    /// The origin of the checkpoints, which is the name of the transparency log. It cannot change once a checkpoint is signed.
+    /// With `None`, the origin of the newest checkpoint is used, or at first a name that is derived from the log's key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_origin: Option<String>,
-    /// The public key under which checkpoints were signed before the log's key was replaced. It is needed until one is signed
-    /// under the new key. None: the key is the one that signed the newest checkpoint.
+    /// The public key that verifies the checkpoints signed before the log's key was replaced. It is needed until a checkpoint
+    /// is signed with the new key. With `None`, the newest checkpoint must be signed with the configured key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub former_log_key: Option<String>,
-    /// The check value, in hexadecimal, of the key with which digests of arguments and results were made before that was
-    /// replaced. It is needed once. None: the key is the one that made those in the store.
+    /// The check value, in hexadecimal, of the previous key for the digests of arguments and results, if that key was replaced.
+    /// It is needed for one start. With `None`, the digests in the store must have been made with the configured key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub former_mac_key: Option<String>,
-    /// Who cosigns the checkpoints. None: nobody.
+    /// The witnesses that cosign the checkpoints. With `None`, checkpoints are not cosigned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub witnesses: Option<WitnessSettings>,
-    /// The security tools that get copies of the record.
+    /// The exports of records to security tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exports: Vec<ExportSettings>,
-    /// What counts as unusual behaviour of callers, which is put on record. None: nothing is looked for.
+    /// The settings of anomaly detection. With `None`, anomalies are not detected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anomalies: Option<AnomalySettings>,
-    /// Days that records are kept at least; default 2,192, which is six years (45 CFR 164.316(b)(2)). Older ones are removed
-    /// when an operator applies retention, and never by themselves.
+    /// Minimum number of days for which records are kept; default 2,192, which is six years (45 CFR 164.316(b)(2)). Older
+    /// records are removed only when an operator applies retention.
     #[serde(default = "default_retention_days")]
     pub retention_days: u32,
-    /// How the store is used.
+    /// Settings of the database connections.
     #[serde(default)]
     pub database: DatabaseSettings,
 }
 
-/// Settings of the cosigning of checkpoints.
+/// Settings of the witnesses that cosign checkpoints.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WitnessSettings {
-    /// A file with a trust policy (c2sp.org/tlog-policy): the witnesses with their URLs, and the quorum to reach.
+    /// A file with a trust policy (c2sp.org/tlog-policy): the witnesses with their URLs, and the required quorum.
     pub policy_file: PathBuf,
-    /// Whether witnesses may have addresses off the public internet; default false.
+    /// Whether witnesses may have addresses outside the public internet; default false.
     #[serde(default)]
     pub private_addresses: bool,
 }
 
 impl WitnessSettings {
-    /// The policy in the file.
+    /// Reads the trust policy from its file.
     pub fn read_policy(&self) -> Result<TrustPolicy, Error> {
         let text = fs::read_to_string(&self.policy_file).map_err(|error| self.unfit(&error))?;
         text.parse()
@@ -109,7 +109,7 @@ fn default_write_limit() -> Duration {
 }
 
 impl Config {
-    /// Default settings for `store`.
+    /// Creates the default settings for `store`.
     pub fn for_store(store: impl Into<String>) -> Self {
         Self {
             store: store.into(),
@@ -128,7 +128,7 @@ impl Config {
         }
     }
 
-    /// What bounds the record besides the disk of its file.
+    /// Returns the limits on the size of the audit log besides the disk of its file.
     pub fn room(&self) -> StoreRoom {
         StoreRoom {
             capacity: self.capacity_bytes,
@@ -136,19 +136,19 @@ impl Config {
         }
     }
 
-    /// What checkpoints were verified with before the log's key was replaced.
+    /// Returns the key that verifies the checkpoints signed before the log's key was replaced.
     pub(crate) fn former_log_key(&self) -> Result<Option<VerifierKey>, Error> {
         let key = self.former_log_key.as_deref().map(str::parse);
         key.transpose().map_err(Error::FormerLogKey)
     }
 
-    /// The check value of the key of digests before that was replaced.
+    /// Returns the check value of the key for digests before it was replaced.
     pub(crate) fn former_mac_key(&self) -> Result<Option<Digest>, Error> {
         let value = self.former_mac_key.as_deref().map(str::parse);
         value.transpose().map_err(|_| Error::FormerMacKey)
     }
 
-    /// Checks what the types cannot say.
+    /// Checks the values that the types do not restrict.
     pub fn validate(&self) -> Result<(), Error> {
         if self.write_limit.is_zero() || self.write_limit > LONGEST_WRITE {
             return Err(Error::WriteLimit {

@@ -1,4 +1,4 @@
-//! The verification of a second copy, without the store.
+//! Verification of a second copy without the store.
 
 use std::collections::VecDeque;
 use std::io::BufReader;
@@ -11,23 +11,23 @@ use crate::record_line::CHECKPOINT;
 use crate::second_copy::{FILE_RECORDS, for_each_record, list_files};
 use crate::verification_input::{VerificationError, open, read_checkpoint};
 
-/// The verification of a second copy, whose files can hold the same records.
+/// The state of the verification of a second copy. Its files can contain the same records.
 pub(crate) struct CopyVerification<'a> {
     path: &'a Path,
     checkpoint: Checkpoint,
     since: Option<(PathBuf, TreeHead)>,
     receipt: Option<CallReceipt>,
     tree: CompactTree,
-    /// The newest leaf hashes, of as many records as a file can have.
+    /// The newest leaf hashes, at most as many as one file has records.
     recent: VecDeque<Hash>,
-    /// The tree was that of the checkpoint.
+    /// Whether the tree had the head of the checkpoint.
     has_root: bool,
     begins_with_older: bool,
     has_record: bool,
 }
 
 impl<'a> CopyVerification<'a> {
-    /// Of the copy at `path`; an error where the `policy` does not trust its checkpoint.
+    /// Begins to verify the copy at `path`. Fails if `policy` does not trust its checkpoint.
     pub(crate) fn new(
         path: &'a Path,
         policy: &TrustPolicy,
@@ -51,7 +51,8 @@ impl<'a> CopyVerification<'a> {
         Ok(started)
     }
 
-    /// The checkpoint, where the records have its root; those that are newer need only follow without a gap.
+    /// Returns the checkpoint if the records have its root. Records that are newer than the checkpoint need only follow without
+    /// a gap.
     pub(crate) fn verify(
         mut self,
         mut progress: impl FnMut(u64, u64),
@@ -102,7 +103,7 @@ impl<'a> CopyVerification<'a> {
         Ok(self.checkpoint)
     }
 
-    /// False where another record was at this position before.
+    /// Adds a record to the tree. Returns `false` if an earlier file had another record with this sequence number.
     fn add(&mut self, sequence: u64, record: &[u8]) -> bool {
         let leaf = leaf_hash(record);
         if sequence < self.tree.size() {

@@ -1,14 +1,14 @@
-//! Witnesses: each new checkpoint is submitted to them, and stored once the quorum cosigned it.
+//! Submission of checkpoints to witnesses. A checkpoint is stored as cosigned once it has the cosignatures of a quorum.
 //!
 //! ```text
 //!   publisher ──newest checkpoint──▶ CheckpointSubmitter ──add-checkpoint──▶ every witness with a URL
-//!                                        ▲   │                                   │ 409: the size that it saw last
+//!                                        ▲   │                                   │ 409: the tree size it saw last
 //!                                        │   └──quorum──▶ store            ◀─────┘ 200: its cosignature
-//!                                        └── once more, later, where it is not reached
+//!                                        └── retry later if the quorum is not reached
 //! ```
 //!
-//! Appends and checkpoints wait for none of it: a witness that does not answer makes cosigned checkpoints old, and nothing
-//! else.
+//! Appends and checkpoints never wait for witnesses. If a witness does not respond, only the newest cosigned checkpoint grows
+//! old.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -34,26 +34,26 @@ use crate::publisher::set_time;
 use crate::store::StoreReader;
 use crate::writer::AppendQueue;
 
-/// How long one request to a witness may take.
+/// Timeout of one request to a witness.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
-/// Most bytes of an answer: a few signature lines.
+/// Maximum size in bytes of the response of a witness, which is a few signature lines.
 const ANSWER_BYTES: usize = 16 * 1_024;
 
-/// Requests of one submission: a witness that saw another size names it, and that can change once more where several
-/// processes submit.
+/// Maximum number of requests of one submission. A witness that saw another size returns that size, which can change again if
+/// several processes submit checkpoints.
 const MAX_REQUESTS: u32 = 3;
 
-/// How long a witness is left alone after its first failure; twice as long after each further one.
+/// Pause after the first failure of a witness. The pause doubles with each further failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest that it is left alone.
+/// Maximum pause after a failure of a witness.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
-/// How often it is told that the newest checkpoint is a cosigned one, while there is no newer.
+/// Interval between updates of the time of the newest cosigned checkpoint while there is no newer checkpoint.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// Why a witness did not cosign.
+/// The reason why a witness did not cosign a checkpoint.
 #[derive(Debug, thiserror::Error)]
 enum SubmissionError {
     #[error("it cannot be reached: {0}")]
@@ -83,18 +83,18 @@ pub(crate) struct CheckpointSubmitter {
     ambient: Ambient,
 }
 
-/// A checkpoint on its way to the quorum.
+/// A checkpoint that is submitted to the witnesses.
 struct PendingCheckpoint {
     note: SignedNote,
     head: TreeHead,
-    /// By witness.
+    /// The cosignatures, by the name of the witness.
     cosignatures: BTreeMap<String, NoteSignature>,
-    /// It has the quorum, and is stored where that is more than the log's own signature.
+    /// Whether the checkpoint has the quorum, and is stored unless the quorum requires no cosignatures.
     is_stored: bool,
 }
 
 impl CheckpointSubmitter {
-    /// For the log of `key`, as `settings` say. Connects to nobody yet.
+    /// Creates the submitter for the log that signs with `key`. It does not connect to a witness yet.
     pub(crate) fn open(
         settings: &WitnessSettings,
         key: &VerifierKey,
@@ -135,7 +135,7 @@ impl CheckpointSubmitter {
         })
     }
 
-    /// Submits what is published, until nothing can be published any more.
+    /// Submits the published checkpoints until the publisher is gone.
     pub(crate) async fn run(mut self, mut published: watch::Receiver<Option<SignedNote>>) {
         let mut pending: Option<PendingCheckpoint> = None;
         loop {
@@ -152,7 +152,7 @@ impl CheckpointSubmitter {
             match timeout_at(due, published.changed()).await {
                 Ok(Ok(())) | Err(_) => {}
                 Ok(Err(_)) => {
-                    // The last checkpoint may have come in meanwhile.
+                    // The last checkpoint may have been published since it was read.
                     if published.borrow().as_ref() == pending.as_ref().map(|it| &it.note) {
                         return;
                     }
@@ -161,7 +161,7 @@ impl CheckpointSubmitter {
         }
     }
 
-    /// When a witness is asked again that did not cosign `pending`, or else when to look at it again.
+    /// Returns the time of the next request to a witness that has not cosigned `pending`, at most [`IDLE`] from now.
     fn next_look(&self, pending: Option<&PendingCheckpoint>) -> Instant {
         let idle = Instant::now() + IDLE;
         let Some(pending) = pending else {
@@ -173,8 +173,8 @@ impl CheckpointSubmitter {
         due.map_or(idle, |due| due.min(idle))
     }
 
-    /// Asks every witness that did not cosign yet, and stores the checkpoint as soon as the quorum did, and with each further
-    /// cosignature.
+    /// Sends `pending` to every witness that has not cosigned it yet. Stores the checkpoint when the quorum is reached, and
+    /// again with each further cosignature.
     async fn submit(&mut self, pending: &mut PendingCheckpoint) {
         let now = Instant::now();
         let (note, head) = (pending.note.clone(), pending.head);
@@ -203,7 +203,7 @@ impl CheckpointSubmitter {
 }
 
 impl PendingCheckpoint {
-    /// Of what the publisher signed.
+    /// Creates the pending checkpoint of a note of the publisher, or returns `None` if the note is not a checkpoint.
     fn new(note: SignedNote) -> Option<Self> {
         let checkpoint: Checkpoint = note.text().parse().ok()?;
         Some(Self {
@@ -218,7 +218,8 @@ impl PendingCheckpoint {
         self.cosignatures.contains_key(&witness.name)
     }
 
-    /// Stores it, where the quorum cosigned it. Where nobody has to, the checkpoint that is signed is enough.
+    /// Stores the checkpoint if it has the cosignatures of the quorum. If the quorum requires no cosignatures, the signed
+    /// checkpoint is sufficient.
     async fn store(&mut self, policy: &TrustPolicy, appends: &AppendQueue) {
         let cosigned = self.cosigned();
         if policy.verify_quorum(&cosigned).is_err() {
@@ -244,17 +245,17 @@ impl PendingCheckpoint {
     }
 }
 
-/// A witness that is asked over HTTP (tlog-witness).
+/// A witness that is reached by HTTP (tlog-witness).
 struct WitnessClient {
     name: String,
     key: VerifierKey,
     url: Url,
     egress: Egress,
-    /// What it saw last, as far as is known.
+    /// The size of the tree that the witness saw last, as far as is known.
     seen: u64,
-    /// When it is asked next.
+    /// The earliest time of the next request.
     due: Instant,
-    /// How long it is left alone after the next failure.
+    /// The pause after the next failure.
     pause: Duration,
 }
 
@@ -277,8 +278,8 @@ impl WitnessClient {
         })
     }
 
-    /// Its name and its cosignature of the checkpoint `note` of the tree `head`; none where it gave none, which is logged and
-    /// counted.
+    /// Submits the checkpoint `note` of the tree `head`. Returns the name of the witness and its cosignature, or `None` after a
+    /// failure, which is logged and counted.
     async fn submit(
         &mut self,
         note: &SignedNote,
@@ -349,7 +350,7 @@ impl WitnessClient {
     }
 }
 
-/// The first words of what a witness says.
+/// Creates the error of a refused submission, with the first characters of the response.
 fn refused(status: StatusCode, body: &str) -> SubmissionError {
     let said: String = body.chars().filter(|c| !c.is_control()).take(200).collect();
     SubmissionError::Refused(status, said)

@@ -1,14 +1,14 @@
-//! Details of calls: what the record holds beside its tree, sealed so that it can be erased.
+//! Details of calls, which are stored beside the tree and sealed so that they can be erased.
 //!
 //! ```text
 //!   master key ─┬─ wraps ──▶ a random key for each data subject ─┐
 //!               └─ keyed digest of the data subject ─▶ its tag   ├─▶ key of one call's details ── seals ──▶ details
-//!                                            keys of others ─────┘          └─ keyed digest ──▶ the record
+//!                                keys of other data subjects ────┘          └─ keyed digest ──▶ the record
 //! ```
 //!
-//! The details of a call open only with the keys of all data subjects that it concerned, so to destroy one of these keys is to
-//! erase them. The record holds a keyed digest under the same keys: it says nothing once they are gone, and every proof stays
-//! valid. Calls that concern nobody have a key in common.
+//! The details of a call can be opened only with the keys of all data subjects that the call concerned, so the destruction of
+//! one of these keys erases them. The record contains a digest of the details that is keyed with the same keys. Without the
+//! keys, the digest reveals nothing, and every proof remains valid. Calls that concern no data subject share a common key.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -29,20 +29,20 @@ use crate::writer::AppendQueue;
 const SEALING: &[u8] = b"wardgate audit: details of a call v1";
 const COMMITMENTS: &[u8] = b"wardgate audit: commitments to details v1";
 
-/// Stands for the key that calls have in common which concern nobody. It is the same under every master key, so that a wrong
-/// one shows.
+/// Returns the tag of the common key of calls that concern no data subject. The tag is the same under every master key, so that
+/// a wrong master key is detected.
 fn common_tag() -> Digest {
     About::new("no data subject").digest()
 }
 
-/// Room for the details of most calls.
+/// Initial capacity in bytes of the buffer for details, which is enough for most calls.
 const USUAL_BYTES: usize = 768;
 
-/// Keys in memory at most.
+/// Maximum number of keys in the cache.
 const CACHED: usize = 4_096;
 
-/// How long a key is used without asking the store for it: what a replica seals under a key that another one destroyed is
-/// erased with it.
+/// Time for which a cached key is used without a query of the store. Details that a replica seals with a key that another
+/// replica destroyed are erased with that key.
 const CACHED_FOR: Duration = Duration::from_mins(1);
 
 /// The key of the details of one call.
@@ -53,7 +53,7 @@ struct CallKey {
 }
 
 impl CallKey {
-    /// Of the keys of the data subjects, in the order of their tags.
+    /// Derives the key from the keys of the data subjects, which are in the order of their tags.
     fn of(keys: &[[u8; 32]]) -> Self {
         let joined = Digest::of_parts(keys.iter().map(<[u8; 32]>::as_slice));
         let [sealing, commitment] = derive_keys(joined.as_bytes(), [SEALING, COMMITMENTS]);
@@ -64,16 +64,16 @@ impl CallKey {
     }
 }
 
-/// The keys of data subjects by their tags, and when each was read.
+/// The keys of data subjects by their tags, and the time at which each key was read.
 type CachedKeys = HashMap<Digest, (Instant, [u8; 32])>;
 
-/// Seals details, and opens them.
+/// Seals and opens details.
 #[derive(Debug, Clone)]
 pub(crate) struct DetailsVault {
     key: DetailsKey,
     reader: StoreReader,
     cached: Arc<Mutex<CachedKeys>>,
-    /// Of calls that concern nobody: derived once, since it is never destroyed.
+    /// The key of calls that concern no data subject. It is derived once, because it is never destroyed.
     common: Arc<OnceLock<CallKey>>,
 }
 
@@ -91,7 +91,7 @@ impl DetailsVault {
         &self.key
     }
 
-    /// Makes the common key, or sees that it is under this master key.
+    /// Creates the common key, or checks that the existing one was wrapped with this master key.
     pub(crate) async fn prepare(
         &self,
         appends: &AppendQueue,
@@ -102,7 +102,7 @@ impl DetailsVault {
         Ok(())
     }
 
-    /// The details of a call by a caller of `tenant`, sealed about the call `call_id`. Data subjects that have no key get one.
+    /// Seals the details of the call `call_id` by a caller of `tenant`. Data subjects that have no key get one.
     pub(crate) async fn seal(
         &self,
         tenant: &str,
@@ -137,8 +137,8 @@ impl DetailsVault {
         })
     }
 
-    /// The details that were sealed about the call `call_id`, which concerned the data subjects of `tags`. `commitment` is
-    /// what the record says of them; none where that are other details.
+    /// Opens the details of the call `call_id`, which concerned the data subjects of `tags`. Returns `None` if the details do
+    /// not match `commitment`, which is their keyed digest in the record.
     pub(crate) async fn open(
         &self,
         call_id: &str,
@@ -153,7 +153,8 @@ impl DetailsVault {
             return Ok(Some(RecordDetails::Erased));
         };
         let call_key = CallKey::of(&keys);
-        // Not under the keys that there are: those that it was sealed under were destroyed, and new ones made since.
+        // The details are sealed with other keys than the present ones: their keys were destroyed, and new ones were created
+        // since.
         let Ok(plain) = call_key.sealing.open(&about_call(call_id), sealed) else {
             return Ok(Some(RecordDetails::Erased));
         };
@@ -161,13 +162,13 @@ impl DetailsVault {
         Ok(is_recorded.then(|| RecordDetails::Open(plain.into())))
     }
 
-    /// Forgets a key that was destroyed.
+    /// Removes a destroyed key from the cache.
     pub(crate) fn forget(&self, tag: Digest) {
         let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
         cached.remove(&tag);
     }
 
-    /// The keys of `tags`, in their order.
+    /// Returns the keys of `tags` in the same order, and creates the missing ones.
     async fn keys_or_new(
         &self,
         tags: &[Digest],
@@ -188,12 +189,12 @@ impl DetailsVault {
         appends
             .add_subject_keys(wrapped.map_err(|SealBroken| Error::NotDurable)?)
             .await?;
-        // Of two that were made at once the store has kept one.
+        // If two processes created a key at the same time, the store has kept one of the two.
         let found = self.find(tags).await?;
         in_order(&found).ok_or(Error::NotDurable)
     }
 
-    /// Those keys of `tags` that there are.
+    /// Returns the existing keys of `tags`, from the cache or from the store.
     async fn find(&self, tags: &[Digest]) -> Result<HashMap<Digest, [u8; 32]>, Error> {
         let mut found = self.cached(tags);
         let missing: Vec<_> = (tags.iter().copied())
@@ -230,7 +231,7 @@ impl DetailsVault {
     }
 }
 
-/// `tags`, or that of the common key where there are none.
+/// Returns `tags`, or the tag of the common key if `tags` is empty.
 fn tags_or_common(tags: impl IntoIterator<Item = Digest>) -> Vec<Digest> {
     let mut tags: Vec<_> = tags.into_iter().collect();
     if tags.is_empty() {
@@ -243,7 +244,7 @@ fn about_call(call_id: &str) -> About {
     About::new("details of a call").and(call_id.as_bytes())
 }
 
-/// The details as they are sealed: one JSON object.
+/// The details before they are sealed: one JSON object.
 #[derive(Serialize)]
 struct PlainDetails<'a> {
     caller_digest: String,

@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of the audit service.
 
 use std::path::Path;
 
@@ -10,158 +10,158 @@ use wardgate_store::{MigrationError, NotAStore};
 
 use crate::copy_problem::CopyProblem;
 
-/// A failure of the audit service or of a reader.
+/// An error of the audit service or of a reader of its store.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The setting `store` names no store.
+    /// The setting `store` is not the address of a store.
     #[error("the audit store must be given as `sqlite:PATH` or `postgres://…`")]
     UnknownStore,
-    /// The setting `write_limit` is out of its range.
+    /// The setting `write_limit` is out of range.
     #[error("audit.write_limit: `{given}` is not between 1ms and {most}")]
     WriteLimit {
-        /// As configured.
+        /// The configured value.
         given: String,
-        /// The longest that it may be.
+        /// The maximum value.
         most: String,
     },
-    /// The setting `retention_days` would keep nothing.
+    /// The setting `retention_days` is zero.
     #[error("audit.retention_days: records are kept for one day at least")]
     RetentionDays,
-    /// The second copy cannot be used, or does not hold what it must.
+    /// The second copy cannot be used, or does not contain the records that it must contain.
     #[error("audit.second_copy_dir: {directory}: {problem}")]
     SecondCopy {
-        /// Where it is.
+        /// The directory of the second copy.
         directory: String,
-        /// What is wrong with it.
+        /// What is wrong with the second copy.
         problem: CopyProblem,
     },
-    /// A setting of the search for anomalies makes no sense.
+    /// A setting of anomaly detection is invalid.
     #[error("audit.anomalies.{key}: {problem}")]
     AnomalySettings {
-        /// Below `audit.anomalies`.
+        /// The key of the setting below `audit.anomalies`.
         key: String,
-        /// What is wrong.
+        /// What is wrong with the value.
         problem: String,
     },
-    /// A record was removed by retention.
+    /// Retention removed the record.
     #[error("record {sequence} was removed by retention; those from {minimum_index} on are kept")]
     Pruned {
-        /// Of the record that was asked for.
+        /// The sequence number of the requested record.
         sequence: u64,
-        /// Of the first that is kept.
+        /// The sequence number of the first record that is kept.
         minimum_index: u64,
     },
-    /// What a legal hold concerns is not erased.
+    /// A legal hold prevents an erasure.
     #[error("the legal hold `{name}` keeps this; lift it first")]
     Held {
-        /// What it is called.
+        /// The name of the hold.
         name: String,
     },
-    /// A name that a legal hold has already.
+    /// A legal hold with this name exists already.
     #[error("there is a legal hold `{name}` already")]
     HoldExists {
-        /// What it is called.
+        /// The name of the hold.
         name: String,
     },
-    /// No legal hold has this name, or it is not one of the operator's tenant.
+    /// No legal hold has this name, or it was not set in the operator's tenant.
     #[error("there is no legal hold `{name}`")]
     NoSuchHold {
-        /// As it was asked for.
+        /// The requested name.
         name: String,
     },
     /// The store cannot be opened.
     #[error("cannot open the audit store {store}: {source}")]
     Open {
-        /// Where it is, without credentials.
+        /// The address of the store, without credentials.
         store: String,
-        /// What the driver said.
+        /// The error of the database driver.
         source: sqlx::Error,
     },
-    /// The store has a schema that this program cannot work with.
+    /// The store has a schema that this program does not support.
     #[error("audit.store: {0}")]
     Schema(#[from] MigrationError),
-    /// The record is not known to be durable. It may have been stored all the same; appending it once
-    /// more with `retry` settles that.
+    /// The record is not known to be durable. It may have been stored nevertheless; a second append of it with `retry` settles
+    /// that.
     #[error("the record cannot be stored durably now; try again later")]
     NotDurable,
-    /// A message that cannot become a record or a filter.
+    /// A message is not a valid record or filter.
     #[error(transparent)]
     Invalid(#[from] InvalidMessage),
-    /// The call already has an intent or outcome, and it is another one.
+    /// The call already has an intent or an outcome that differs from the new one.
     #[error("this call already has another {event} in the record; give every call its own id")]
     AlreadyRecorded {
-        /// `intent` or `outcome`.
+        /// The event of the record: `intent` or `outcome`.
         event: &'static str,
     },
     /// The store cannot be read.
     #[error("the audit store cannot be read now; try again later")]
     Unreadable(#[from] sqlx::Error),
-    /// The store refuses a change of what stands beside the record: an export, a legal hold, retention or an erasure.
+    /// The store refuses a change besides records and their tree: of an export, a legal hold, retention or an erasure.
     #[error("the audit store refuses this change; see the log of the audit service")]
     UpkeepRefused(#[source] sqlx::Error),
-    /// What stands in the store of the tree over the record is not what this service writes.
+    /// The tree in the store is not one that this service wrote.
     #[error("the tree of the record is damaged: {0}")]
     DamagedTree(String),
-    /// The store holds checkpoints of a log with another name.
+    /// The store contains checkpoints of a log with another origin.
     #[error(
         "audit.log_origin: the record's checkpoints are of the log `{stored}`, not of `{configured}`"
     )]
     OtherLog {
-        /// As the stored checkpoint names it.
+        /// The origin in the stored checkpoint.
         stored: String,
-        /// As configured.
+        /// The configured origin.
         configured: String,
     },
-    /// The newest checkpoint in the store is of another key.
+    /// The newest checkpoint in the store is signed with another key.
     #[error(
         "audit.log_key_file: the record's newest checkpoint is signed by another key than `{configured}`; give the service the key it had, or, to replace it, name the public key of the old one (`wardgate audit key`) in audit.former_log_key"
     )]
     OtherLogKey {
-        /// The public key of the one that is configured.
+        /// The public key that belongs to the configured key.
         configured: String,
     },
-    /// The newest checkpoint in the store is not as it was signed.
+    /// The newest checkpoint in the store was altered after it was signed.
     #[error(
         "the newest checkpoint in the audit store was altered: {0}; compare the store with a backup"
     )]
     AlteredCheckpoint(#[source] wardgate_transparency::Error),
-    /// The setting `former_log_key` is no public key.
+    /// The setting `former_log_key` is not a public key.
     #[error("audit.former_log_key: {0}")]
     FormerLogKey(#[source] wardgate_transparency::Error),
-    /// The digests in the store are made with another key.
+    /// The digests in the store were made with another key.
     #[error(
         "audit.mac_key_file: the digests of arguments and results in the store are made with another key, whose check value is {stored}; give the service the key it had, or, to replace it, set audit.former_mac_key to this value"
     )]
     OtherMacKey {
-        /// The check value of the key that made them.
+        /// The check value of the key that made the digests.
         stored: Digest,
     },
-    /// The setting `former_mac_key` is no check value.
+    /// The setting `former_mac_key` is not a check value.
     #[error("audit.former_mac_key: it is not 64 hexadecimal digits")]
     FormerMacKey,
-    /// A key, note or proof of the log is not what it must be.
+    /// A key, note or proof of the transparency log is invalid.
     #[error("the log of the record: {0}")]
     Log(#[from] wardgate_transparency::Error),
-    /// The keys of data subjects in the store are not under the configured key.
+    /// The keys of data subjects in the store are wrapped with another key than the configured one.
     #[error(
         "audit.details_key_file: the keys of data subjects in the store are under another key; give the service the key it had"
     )]
     OtherDetailsKey,
-    /// A data subject or details were asked for, without the key that they are found and opened with.
+    /// A data subject or details were requested without the key that is needed to find data subjects and to open details.
     #[error("audit.details_key_file is needed to find a data subject and to open details")]
     NoDetailsKey,
     /// The file with the trust policy cannot be used.
     #[error("audit.witnesses.policy_file: {path}: {problem}")]
     WitnessPolicy {
-        /// Which one.
+        /// The path of the file.
         path: String,
-        /// What is wrong with it.
+        /// What is wrong with the file.
         problem: String,
     },
-    /// An export to a security tool cannot be begun.
+    /// An export to a security tool cannot be started.
     #[error(transparent)]
     Export(#[from] wardgate_audit_export::Error),
-    /// No checkpoint has the cosignatures of the quorum yet.
+    /// No checkpoint has the cosignatures of a quorum yet.
     #[error(
         "no checkpoint of the record is cosigned by a quorum of witnesses yet; see audit.witnesses and the log of the audit service"
     )]
@@ -171,44 +171,44 @@ pub enum Error {
         "there is no signed checkpoint of the record yet; the audit service signs one when it starts"
     )]
     NoCheckpoint,
-    /// The record is not in a signed checkpoint yet, or there is no such record.
+    /// The record is not covered by a checkpoint yet, or does not exist.
     #[error(
         "the newest checkpoint covers the records below {size}; record {sequence} is not there, or is less than a second old"
     )]
     NotCovered {
-        /// Of the record that was asked for.
+        /// The sequence number of the requested record.
         sequence: u64,
-        /// Of the newest checkpoint.
+        /// The number of records that the newest checkpoint covers.
         size: u64,
     },
-    /// No record is of this call.
+    /// The call has no record.
     #[error("there is no record of the call {call_id}")]
     NoSuchCall {
-        /// Its id.
+        /// The id of the call.
         call_id: String,
     },
-    /// No record of this call has the hash that a receipt names.
+    /// No record of the call has the hash in the receipt.
     #[error("there is no record of the call {call_id} that its receipt names")]
     NoSuchReceipt {
-        /// Its id.
+        /// The id of the call.
         call_id: String,
     },
-    /// The intent of a call is not on record, or not as one of its caller.
+    /// No intent of the call is recorded, or the recorded one has another caller.
     #[error("the call {call_id} has no intent on record of this caller")]
     NoIntent {
-        /// Its id.
+        /// The id of the call.
         call_id: String,
     },
     /// Retention removed records that would have to be counted.
     #[error("records of the time in which calls are counted were removed by retention")]
     HistoryPruned,
-    /// There are more records to count than are looked at.
+    /// There are too many records to count.
     #[error("the caller has too many calls of the tool on record to count them")]
     TooManyCalls,
-    /// An operator who is refused.
+    /// The operator is refused.
     #[error(transparent)]
     Operator(#[from] OperatorError),
-    /// An operator of a tenant asks for what has the records of all.
+    /// An operator of a tenant requests something that concerns the records of all tenants.
     #[error(
         "this concerns the records of all tenants; an operator of a tenant reads their own with `audit query`"
     )]
@@ -216,12 +216,12 @@ pub enum Error {
     /// The files of an export cannot be written.
     #[error("cannot write to {directory}: {source}")]
     ExportDirectory {
-        /// Which directory.
+        /// The directory of the export.
         directory: String,
-        /// What the system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// A stored record is not what this service writes.
+    /// A stored record is not one that this service wrote.
     #[error("the record is damaged: {0}")]
     Damaged(RecordDamage),
 }

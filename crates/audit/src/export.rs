@@ -1,10 +1,10 @@
-//! The record in files: what `verify` checks without the store.
+//! Export of the audit log to files, which `verify` checks without the store.
 //!
 //! ```text
 //!   DIR/checkpoint            the signed checkpoint
 //!   DIR/tile/LEVEL/…          the hashes of its tree        (c2sp.org/tlog-tiles)
-//!   DIR/tile/entries/…        the records, 256 to a file
-//!   DIR/records.jsonl         the records, one to a line: {"sequence":0,"record":{…}}
+//!   DIR/tile/entries/…        the records, 256 per file
+//!   DIR/records.jsonl         the records, one per line: {"sequence":0,"record":{…}}
 //! ```
 
 use std::collections::BTreeMap;
@@ -24,19 +24,19 @@ use crate::record_line::{CHECKPOINT, RECORDS, write_line};
 use crate::store::StoreReader;
 use crate::{Error, proof};
 
-/// Levels of the tree that one tile spans.
+/// Number of levels of the tree that one tile spans.
 const TILE_HEIGHT: u8 = 8;
 
 /// A part of an export.
 #[derive(Debug, Clone)]
 pub enum ExportPart {
-    /// The leaf hashes of the next 256 records, which retention removed; before all records.
+    /// The leaf hashes of the next 256 records, which retention removed. All such parts precede the first record.
     PrunedTile(Vec<u8>),
     /// The next record.
     Record(StoredRecord),
 }
 
-/// All that the checkpoint `note` covers, in order; an error where a record was changed or is missing.
+/// Returns all parts that the checkpoint `note` covers, in order. Fails if a record was changed or is missing.
 pub(crate) async fn parts(
     reader: StoreReader,
     note: &SignedNote,
@@ -65,12 +65,12 @@ pub(crate) async fn parts(
     Ok(bundles.try_flatten())
 }
 
-/// A directory for an export.
+/// The directory of an export.
 #[derive(Debug)]
 pub struct ExportDirectory(PathBuf);
 
 impl ExportDirectory {
-    /// The empty or absent directory at `path`.
+    /// Creates the directory at `path`, or uses an existing one that is empty.
     pub fn create(path: &Path) -> Result<Self, Error> {
         let directory = Self(path.to_owned());
         let at = |source| directory.error(source);
@@ -81,8 +81,8 @@ impl ExportDirectory {
         Ok(directory)
     }
 
-    /// Writes `parts`, which are all that the checkpoint `note` covers, their tree and the checkpoint. `progress` hears how
-    /// many records of how many are written.
+    /// Writes `parts`, their tree and the checkpoint `note`, which covers exactly these parts. Calls `progress` with the number
+    /// of records written and the total.
     pub async fn write<E: From<Error>>(
         &self,
         note: &SignedNote,
@@ -94,7 +94,7 @@ impl ExportDirectory {
         let size = checkpoint.head.size;
         let mut lines = BufWriter::new(File::create(self.0.join(RECORDS)).map_err(at)?);
         let mut tree = CompactTree::default();
-        // Of the levels above the leaves, whose tiles are few.
+        // The hashes of the levels above the leaves, which need few tiles.
         let mut roots = BTreeMap::<u8, Vec<Hash>>::new();
         let mut bundle = Bundle::default();
         let mut grow = |tree: &mut CompactTree, leaf: Hash| {
@@ -180,7 +180,7 @@ impl ExportDirectory {
     }
 }
 
-/// The records of one tile, in each of their forms.
+/// The records of one tile, in each of the forms that are written.
 #[derive(Default)]
 struct Bundle {
     hashes: Vec<u8>,

@@ -1,4 +1,4 @@
-//! The record, as its exports to security tools read it and remember how far they are.
+//! Exports of records to security tools: access to the store for reading records and for storing cursors.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use crate::filter::RecordFilter;
 use crate::store::{PageBounds, StoreReader, StoreUpkeep};
 use crate::writer::AppendQueue;
 
-/// A store as exports see it.
+/// The store, as exports access it.
 #[derive(Clone)]
 pub(crate) struct StoreFeed {
     pub(crate) reader: StoreReader,
     pub(crate) appends: AppendQueue,
 }
 
-/// Begins the exports of `settings`.
+/// Starts the exports of `settings`.
 pub(crate) fn start(
     settings: &[ExportSettings],
     feed: StoreFeed,
@@ -80,7 +80,7 @@ impl RecordFeed for StoreFeed {
     async fn read(&self, from: u64, limit: u64) -> Result<FeedPage, FeedError> {
         let head = self.reader.head().await?;
         let size = head.size;
-        // What retention removed is not missing.
+        // Records that retention removed do not count as missing.
         let kept = from.max(head.minimum_index);
         let next = size.min(kept.saturating_add(limit)).max(kept);
         let bounds = PageBounds {
@@ -91,7 +91,7 @@ impl RecordFeed for StoreFeed {
         };
         let page = self.reader.page(&RecordFilter::default(), &bounds).await;
         let found = page?.records;
-        // Nor is what it removed meanwhile.
+        // Nor do records that retention removed during the read.
         let kept = kept.max(self.reader.head().await?.minimum_index).min(next);
         let intact = found.into_iter().filter_map(Result::ok);
         let records: Vec<_> = intact

@@ -1,4 +1,4 @@
-//! Which records a query reads.
+//! Filters of records.
 
 use wardgate_audit_export::RecordKind;
 use wardgate_domain::{CallId, Digest, InvalidId, InvalidMessage, Status, Timestamp};
@@ -8,7 +8,7 @@ use crate::Error;
 use crate::details_key::DetailsKey;
 use crate::record_content::RecordContent;
 
-/// Which records to read; every filter that is set must match.
+/// A filter of records. A record matches if it satisfies every filter that is set.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RecordFilter {
     pub(crate) subject: Option<String>,
@@ -28,22 +28,23 @@ pub(crate) struct RecordFilter {
     pub(crate) bytes: BytesFilter,
 }
 
-/// What the bytes of a record say besides what stands in the columns of the store: each record is read for it.
+/// Conditions on values that are only in the canonical bytes of a record, not in a column of the store. Each record must be
+/// read to evaluate them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct BytesFilter {
-    /// Of what callers of this tenant did.
+    /// The tenant of the callers whose records match.
     pub(crate) tenant: Option<String>,
     pub(crate) content: ContentFilter,
 }
 
 impl BytesFilter {
-    /// Whether every record has it.
+    /// Returns whether the filter matches every record.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether the record has all of it; a record that was changed from outside is for those who may read all, since whose it
-    /// was is not known any more.
+    /// Returns whether the record matches. A damaged record matches only if the filter has no tenant, because the tenant of the
+    /// record is no longer known.
     pub(crate) fn includes(&self, found: &QueriedRecord) -> bool {
         match found {
             QueriedRecord::Intact(stored) => RecordContent::of(&stored.record)
@@ -66,8 +67,8 @@ impl BytesFilter {
 }
 
 impl RecordFilter {
-    /// Whether records come in the order of their time rather than of their sequence: as the indexes have them. A reading
-    /// from a sequence number on, such as of what is yet to come, looks at the records behind it.
+    /// Returns whether records are ordered by time rather than by sequence number, as in the indexes. A query that starts at a
+    /// sequence number, such as one for new records, reads the records from there on in order.
     pub(crate) fn is_by_time(&self) -> bool {
         let of_calls = self.subject.is_some() || self.tool.is_some() || self.status.is_some();
         self.is_within_time() || (of_calls && self.from_sequence == 0)
@@ -77,13 +78,13 @@ impl RecordFilter {
         self.since.is_some() || self.until.is_some()
     }
 
-    /// Whether every record matches, so that one that does not come is missing.
+    /// Returns whether every record matches, so that a gap in the result means that records are missing.
     pub(crate) fn is_unconditional(&self) -> bool {
         let of_calls = self.subject.is_none() && self.tool.is_none() && self.call_id.is_none();
         of_calls && self.status.is_none() && self.data_subject.is_none() && !self.is_within_time()
     }
 
-    /// Refuses filters that do not go together.
+    /// Returns an error if filters contradict each other.
     pub(crate) fn validate(self) -> Result<Self, InvalidMessage> {
         if self.before_time.is_some() && !self.newest_first {
             let problem = "goes with records that are read newest first";
@@ -94,7 +95,7 @@ impl RecordFilter {
 }
 
 impl RecordFilter {
-    /// The filter that a caller gives; `key` tells the tags of data subjects.
+    /// Creates the filter of a request. `key` is needed to compute the tag of a data subject.
     pub(crate) fn of(filter: AuditFilter, key: Option<&DetailsKey>) -> Result<Self, Error> {
         if key.is_none() && (filter.data_subject.is_some() || filter.with_details) {
             return Err(Error::NoDetailsKey);

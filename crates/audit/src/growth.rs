@@ -1,4 +1,4 @@
-//! How large the record is, by how much it can still grow, and how long that lasts.
+//! Measurement of the size of the audit log, its rate of growth, and the time until its store is full.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,29 +12,29 @@ use wardgate_telemetry::names;
 use crate::Error;
 use crate::store::{Address, StoreReader, StoreSize};
 
-/// How often it is measured.
+/// Interval between measurements.
 const INTERVAL: Duration = Duration::from_mins(1);
 
-/// The time whose records tell how fast the record grows: a day, so that nights and mornings are in it.
+/// Period whose records determine the rate of growth. It is a day, to include both busy and quiet hours.
 const WINDOW: Duration = Duration::from_hours(24);
 
-/// The least age of a record whose pace is told, so that a first burst is not taken for the pace of days.
+/// Minimum age that is assumed for the oldest record, so that an initial burst does not count as the rate of a whole day.
 const LEAST_AGE: Duration = Duration::from_hours(1);
 
-/// The size of the record in its store, its pace, and the room that it has.
+/// The size of the audit log in its store, its rate of growth, and the space that is left.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StoreGrowth {
-    /// Bytes that the record takes.
+    /// Size of the audit log in bytes.
     pub bytes: u64,
-    /// Bytes by which it can grow: the least of what is left of the capacity, and of the file systems of a file and of the
-    /// second copy. None at a server without a copy whose capacity nobody said.
+    /// Bytes by which the audit log can grow: the least of what is left of the capacity and what is free in the file systems of
+    /// a SQLite file and of the second copy. `None` for a database server without a capacity and without a second copy.
     pub free: Option<u64>,
-    /// Bytes by which it grows in a day: the records of the last day, each of the mean size of a record.
+    /// Growth in bytes per day: the number of records of the last day, multiplied by the mean size of a record.
     pub bytes_per_day: f64,
 }
 
 impl StoreGrowth {
-    /// Measures the store at `address`, which has the `room`.
+    /// Measures the store at `address`, whose size is limited by `room`.
     pub(crate) async fn measure(
         reader: &StoreReader,
         address: &Address,
@@ -49,7 +49,8 @@ impl StoreGrowth {
         })
     }
 
-    /// Days until the store is full at this pace; infinite where it does not grow, none where nobody knows its room.
+    /// Returns the days until the store is full at this rate, infinite if it does not grow, or `None` if the free space is
+    /// unknown.
     pub fn days_left(&self) -> Option<f64> {
         let free = as_float(self.free?);
         Some(if self.bytes_per_day > 0.0 {
@@ -85,16 +86,16 @@ fn free_beside(path: &Path) -> Option<u64> {
     Some(disk.blocks_available() * disk.fragment_size())
 }
 
-/// What bounds the record besides the disk of its file.
+/// The limits on the size of the audit log besides the disk of its file.
 #[derive(Debug, Clone, Default)]
 pub struct StoreRoom {
-    /// The bytes that the store may take, where an operator says so.
+    /// Maximum size of the store in bytes, or `None` if no capacity is configured.
     pub capacity: Option<u64>,
-    /// The directory of the second copy: when its disk is full, nothing is recorded either.
+    /// The directory of the second copy. When its disk is full, nothing can be recorded.
     pub second_copy: Option<PathBuf>,
 }
 
-/// The monitor of the size of the record's store.
+/// Measures the size of the store at regular intervals.
 pub(crate) struct GrowthMonitor {
     pub(crate) reader: StoreReader,
     pub(crate) address: Address,
@@ -103,7 +104,7 @@ pub(crate) struct GrowthMonitor {
 }
 
 impl GrowthMonitor {
-    /// Measures until it is dropped.
+    /// Measures until the future is dropped.
     pub(crate) async fn run(self) {
         let mut ticks = interval(INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -176,7 +177,7 @@ mod tests {
         assert_eq!(days_left(&old, Some(1_000_000)), Some(10.0));
         let young = size(100, 100, Duration::from_hours(6));
         assert_eq!(days_left(&young, Some(1_000_000)), Some(2.5));
-        // Ten minutes are taken for an hour.
+        // An age of ten minutes counts as one hour.
         let new = size(10, 10, Duration::from_mins(10));
         assert_eq!(days_left(&new, Some(1_200_000)), Some(5.0));
     }

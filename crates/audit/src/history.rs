@@ -1,8 +1,8 @@
-//! Counts of calls, for policies that look at the history of calls.
+//! Counts of earlier calls, for policies that depend on the history of calls.
 //!
-//! A call whose policies do so has its intent on record before it is counted. It counts the calls that ended, and those whose
-//! intents stand before its own and that have no outcome yet. Of calls that are decided at the same time, each but the first
-//! counts those before it, whichever gateway or policy service they come through.
+//! The intent of a call whose policies depend on the history is stored before calls are counted. Counted are the calls that
+//! ended, and those without an outcome whose intents precede the intent of this call. Of several calls that are decided at the
+//! same time, each therefore counts those before it, whichever gateway or policy service they use.
 
 use wardgate_rpc::client::{CallCountQuery, CallSelection};
 
@@ -10,7 +10,7 @@ use crate::canonical::conversation_hmac;
 use crate::store::{CountedRecords, StoreReader};
 use crate::{Error, MacKey};
 
-/// The number of calls for each selection of `query`.
+/// Returns the number of calls for each selection of `query`.
 pub(crate) async fn count_calls(
     reader: &StoreReader,
     mac_key: &MacKey,

@@ -1,9 +1,9 @@
-//! Intents that nobody finished: each gets the outcome `unknown`.
+//! Closes abandoned intents by recording the outcome `unknown` for them.
 //!
-//! An intent stays open when the process that made the call ends in between. Only intents of some age
-//! are closed, because another replica, or a gateway that outlived this service, may still be at work
-//! on a young one. Where every gateway that used the store has ended, all are closed before the service is ready. The
-//! store remembers below which sequence all are closed, so a sweep looks only at what came after.
+//! An intent remains without an outcome if the process that made the call ends before the call does. Only intents of a certain
+//! age are closed, because another replica, or a gateway that outlived this service, may still be working on a younger one. If
+//! every gateway that used the store has ended, all intents are closed before the service is ready. The store contains the
+//! sequence number below which all intents are closed, so each sweep reads only the intents from there on.
 
 use std::time::Duration;
 
@@ -17,16 +17,17 @@ use crate::canonical::OpenIntent;
 use crate::store::{Address, PageBounds, StoreReader};
 use crate::writer::AppendQueue;
 
-/// Intents read at once.
+/// Number of intents that are read at once.
 const PAGE: u64 = 256;
 
-/// Outcomes waiting for the writer at once: one batch, and room in its queue for everyone else.
+/// Maximum number of outcomes that wait for the writer at once. They fit into one batch, and leave room in the queue for other
+/// appends.
 const SIDE_BY_SIDE: usize = 64;
 
-/// How often to look, at most and at least.
+/// Minimum and maximum interval between two sweeps.
 const INTERVAL: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 
-/// Closes the intents that no process will finish.
+/// Closes intents that no process will finish.
 pub(crate) struct IntentCloser {
     pub(crate) reader: StoreReader,
     pub(crate) appends: AppendQueue,
@@ -36,7 +37,7 @@ pub(crate) struct IntentCloser {
 }
 
 impl IntentCloser {
-    /// Sweeps until it is dropped.
+    /// Sweeps until the future is dropped.
     pub(crate) async fn run(self) {
         let every = self.after.clamp(INTERVAL[0], INTERVAL[1]);
         let mut ticks = interval_at(Instant::now() + every, every);
@@ -56,8 +57,9 @@ impl IntentCloser {
         }
     }
 
-    /// Closes what an earlier process left open, before the service is ready: every intent where `is_sole_owner`, since
-    /// nobody is left who could finish one, else those that are old enough. A busy store is waited for.
+    /// Closes the intents that an earlier process left open, before the service is ready: every intent if `is_sole_owner`,
+    /// because no process is left that could finish one, and otherwise those that are old enough. Retries while the store is
+    /// busy.
     pub(crate) async fn close_left_open(
         &self,
         address: &Address,
@@ -83,7 +85,7 @@ impl IntentCloser {
         self.sweep(self.ambient.now().minus(self.after)).await
     }
 
-    /// Closes every intent from before `abandoned_before`.
+    /// Closes every intent that is older than `abandoned_before`.
     async fn sweep(&self, abandoned_before: Timestamp) -> Result<(), Error> {
         let head = self.reader.head().await?;
         let mut rest = head.closed_below..head.size;
@@ -129,7 +131,7 @@ impl IntentCloser {
                 .await
             {
                 Ok(_) => Ok(1),
-                // Its own outcome or another replica's sweep came first.
+                // The call's own outcome, or one of another replica, was stored in the meantime.
                 Err(Error::AlreadyRecorded { .. }) => Ok(0),
                 Err(error) => Err(error),
             }

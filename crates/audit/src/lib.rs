@@ -1,21 +1,21 @@
-//! The durable record.
+//! Durable, tamper-evident storage of the audit log.
 //!
 //! ```text
-//!  Append ──▶ canonical bytes ──▶ queue ──▶ writer ──one statement a batch──▶ SQLite │ PostgreSQL
-//!     ▲        + leaf hash                    │                                        │
-//!     └── receipt, once durable, ── second copy┘             Query, RecordReader ◀─pages┤
-//!                     token ─▶ policy ─▶ operators, on record themselves ◀──────────────┤
-//!                                          closing: intents nobody finished ◀──────────┤
-//!                                          publisher: tree, signed checkpoints ◀───────┤
-//!                                          cosigning: witnesses, their quorum  ◀───────┤
-//!                                          anomalies: unusual callers  ◀───────┤
-//!                     security tools ◀─ audit-export ◀─ exports, each with its cursor ◀─┘
+//!  Append ──▶ canonical bytes ──▶ queue ──▶ writer ──one statement per batch──▶ SQLite │ PostgreSQL
+//!     ▲        + leaf hash                     │                                         │
+//!     └── receipt, once durable ── second copy ┘            Query, RecordReader ◀─pages──┤
+//!                     token ─▶ policy ─▶ operators, each access recorded ◀───────────────┤
+//!                                          intent closer: abandoned intents ◀────────────┤
+//!                                          publisher: tree, signed checkpoints ◀─────────┤
+//!                                          cosigning: witnesses and their quorum ◀───────┤
+//!                                          anomaly monitor: unusual callers ◀────────────┤
+//!                 security tools ◀─ audit-export ◀─ exports, each with its cursor ◀──────┘
 //! ```
 //!
-//! One job: keep what happened, so that nothing acknowledged is ever lost, changed or out of order. A
-//! record becomes one JSON object in RFC 8785 form, its leaf hash follows RFC 6962, and its position is
-//! one step in a dense sequence. These positions are the leaves of a Merkle tree, of which a checkpoint is signed each
-//! second, so that whoever has one notices when a record before it is changed. A record holds ids, counts and keyed digests, never a value.
+//! An acknowledged record is never lost, changed or reordered. A record becomes one JSON object in the form of RFC 8785, its
+//! leaf hash follows RFC 6962, and its sequence number is the next one in a dense sequence. The records are the leaves of a
+//! Merkle tree, of which a checkpoint is signed every second; a holder of a checkpoint can detect any change of an earlier
+//! record. A record contains ids, counts and keyed digests, and never the values of arguments or results.
 
 mod anomaly;
 mod anomaly_monitor;

@@ -1,4 +1,4 @@
-//! Keyed digests: what stands in the record for arguments and results.
+//! Keyed digests, which represent arguments and results in records.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,23 +8,23 @@ use wardgate_domain::Digest;
 
 const CHECK: &[u8] = b"wardgate audit: check of the key of digests v1";
 
-/// The key under which digests of arguments and results are stored. A plain digest of a short code can
-/// be guessed by trying every code; a keyed one only by who holds the key.
+/// The key for the digests of arguments and results. A plain digest of a short code can be guessed by hashing every possible
+/// code; a keyed digest can be guessed only with the key.
 #[derive(Clone)]
 pub struct MacKey(Arc<hmac::Key>);
 
 impl MacKey {
-    /// A key of 32 random bytes.
+    /// Creates the key from 32 random bytes.
     pub fn from_bytes(bytes: &[u8; 32]) -> Self {
         Self(Arc::new(hmac::Key::new(hmac::HMAC_SHA256, bytes)))
     }
 
-    /// A value by which the key is told from others, and which says nothing else of it.
+    /// Returns a value that identifies the key and reveals nothing else about it.
     pub(crate) fn check_value(&self) -> Digest {
         self.mac(Digest::of(CHECK))
     }
 
-    /// HMAC-SHA-256 of the 32 bytes of `digest`.
+    /// Returns the HMAC-SHA-256 of the 32 bytes of `digest`.
     pub(crate) fn mac(&self, digest: Digest) -> Digest {
         let mut bytes = [0; 32];
         bytes.copy_from_slice(hmac::sign(&self.0, digest.as_bytes()).as_ref());
@@ -42,7 +42,7 @@ impl fmt::Debug for MacKey {
 mod tests {
     use super::*;
 
-    /// Expected value: Python `hmac.new(bytes([7]*32), sha256(b"NUGWI").digest(), "sha256")`.
+    /// The expected value is that of Python `hmac.new(bytes([7]*32), sha256(b"NUGWI").digest(), "sha256")`.
     #[test]
     fn is_hmac_sha_256_over_the_digest() {
         let mac = MacKey::from_bytes(&[7; 32]).mac(Digest::of(b"NUGWI"));

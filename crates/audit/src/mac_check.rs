@@ -1,4 +1,4 @@
-//! Whether the digests in the store are made with the configured key.
+//! Check that the digests in the store were made with the configured key.
 
 use wardgate_domain::Digest;
 
@@ -6,8 +6,8 @@ use crate::store::{StoreReader, StoreUpkeep};
 use crate::writer::AppendQueue;
 use crate::{Error, MacKey};
 
-/// Fails where the digests of the store were made with another key than `key`, unless it is the one that `former` is the check
-/// value of: then `key` takes its place.
+/// Fails if the digests in the store were made with another key than `key`. If `former` is the check value of that other key,
+/// `key` replaces it instead.
 pub(crate) async fn check_mac_key(
     key: &MacKey,
     former: Option<Digest>,
@@ -31,7 +31,7 @@ pub(crate) async fn check_mac_key(
     if appends.keep_up(change).await? {
         return Ok(());
     }
-    // Another process was faster: its key counts.
+    // Another process has set a key in the meantime, and its key counts.
     match reader.mac_check().await? {
         Some(stored) if stored != own => Err(Error::OtherMacKey { stored }),
         _ => Ok(()),

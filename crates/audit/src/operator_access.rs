@@ -1,10 +1,10 @@
-//! The record, for an operator whom the policy lets read it; and every reading on record itself, before anything is read.
+//! Access to the audit log for operators. The policy decides each access, and each access is recorded before anything is read.
 //!
 //! ```text
-//!  token ─▶ policy: whose is it? ─▶ read_record? ── no ──▶ on record as denied ─▶ refused
-//!                                       │ yes
-//!                                       ▼
-//!                            on record, durably ─▶ records, of the operator's tenant where they have one
+//!  token ─▶ policy: who is it? ─▶ read_record? ── no ──▶ recorded as denied ─▶ refused
+//!                                      │ yes
+//!                                      ▼
+//!                          recorded, durably ─▶ records, only of the operator's tenant if the operator has one
 //! ```
 
 use std::time::{Duration, Instant};
@@ -32,16 +32,16 @@ use crate::store::{LegalHold, StoreReader, StoreUpkeep};
 use crate::writer::AppendQueue;
 use crate::{CheckpointKind, Error, MacKey, export, proof, query};
 
-/// How often to look for records of other processes, of whose appends nobody is told here.
+/// Interval between checks for records of other processes, whose appends do not notify this one.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// How long a permission to watch is taken to hold, once it was given.
+/// Time for which a permission to watch is valid before it is checked again.
 const RECHECK: Duration = Duration::from_secs(1);
 
-/// Characters of a tenant's name.
+/// Maximum length of the name of a tenant, in characters.
 const LONGEST_TENANT: usize = 512;
 
-/// Reads the record for operators.
+/// Gives operators access to the audit log.
 pub(crate) struct OperatorAccess {
     pub(crate) rights: OperatorRights,
     pub(crate) appends: AppendQueue,
@@ -52,13 +52,14 @@ pub(crate) struct OperatorAccess {
     pub(crate) ambient: Ambient,
 }
 
-/// The tenant whose records `operator` may read; none: all. An operator without a tenant belongs to whoever runs the whole.
+/// Returns the tenant whose records `operator` may read, or `None` for all records. An operator without a tenant may read the
+/// records of all tenants.
 fn tenant_of(operator: &IdentifiedOperator) -> Option<String> {
     let tenant = operator.caller.tenant();
     (!tenant.is_empty()).then(|| tenant.to_owned())
 }
 
-/// `filter`, with data subjects of no other tenant than that of `operator`.
+/// Returns `filter` with its data subject restricted to the tenant of `operator`.
 fn restrict(operator: &IdentifiedOperator, filter: AuditFilter) -> AuditFilter {
     let data_subject = filter
         .data_subject
@@ -69,7 +70,7 @@ fn restrict(operator: &IdentifiedOperator, filter: AuditFilter) -> AuditFilter {
     }
 }
 
-/// `subject` of the tenant of `operator`, where they have one.
+/// Returns `subject`, in the tenant of `operator` if the operator has one.
 fn restrict_subject(
     operator: &IdentifiedOperator,
     subject: DataSubjectFilter,
@@ -81,7 +82,7 @@ fn restrict_subject(
 }
 
 impl OperatorAccess {
-    /// The records that match, once it is on record that the holder of `token` reads them.
+    /// Returns the records that match, after recording that the holder of `token` reads them.
     pub(crate) async fn read(
         &self,
         token: &str,
@@ -98,8 +99,8 @@ impl OperatorAccess {
         Ok(query::run(reader, vault, filter))
     }
 
-    /// The records that match and are yet to come, each once it is durable; where the filter has `since`, those from then on
-    /// come first.
+    /// Returns the new records that match, each once it is durable. If the filter has `since`, the stream begins with the
+    /// existing records from that time on.
     pub(crate) async fn watch(
         &self,
         token: &str,
@@ -150,7 +151,7 @@ impl OperatorAccess {
         Ok(earlier.chain(later.try_flatten()))
     }
 
-    /// The newest checkpoint of a kind.
+    /// Returns the newest checkpoint of `kind`.
     pub(crate) async fn checkpoint(
         &self,
         token: &str,
@@ -162,8 +163,8 @@ impl OperatorAccess {
         proof::newest_checkpoint(&self.reader, kind).await
     }
 
-    /// The proof of a record by the newest checkpoint of a kind. Of a record of another tenant it says what it says of one that
-    /// there is not.
+    /// Returns the proof of a record by the newest checkpoint of `kind`. A record of another tenant leads to the same error as
+    /// a record that does not exist.
     pub(crate) async fn prove(
         &self,
         token: &str,
@@ -203,7 +204,7 @@ impl OperatorAccess {
         })
     }
 
-    /// The newest checkpoint of a kind and all records that it covers.
+    /// Returns the newest checkpoint of `kind` and all records that it covers.
     pub(crate) async fn export(
         &self,
         token: &str,
@@ -223,7 +224,7 @@ impl OperatorAccess {
         Ok((checkpoint, parts))
     }
 
-    /// What retention keeps, and what it would remove now.
+    /// Returns what retention keeps, and what it would remove now.
     pub(crate) async fn retention(&self, token: &str) -> Result<RetentionStatus, Error> {
         let mut operator = self.authorize_reading(token).await?;
         self.put_on_record_of_all(&mut operator, "audit.retention", "all")
@@ -231,7 +232,7 @@ impl OperatorAccess {
         self.retention.status().await
     }
 
-    /// Removes what retention does not keep, as long as somebody listens.
+    /// Removes the records that retention does not keep, until the returned stream is dropped.
     pub(crate) async fn apply_retention(
         &self,
         token: &str,
@@ -252,7 +253,7 @@ impl OperatorAccess {
         Ok(self.retention.apply(below))
     }
 
-    /// Sets a legal hold; by an operator of a tenant, one for that tenant.
+    /// Sets a legal hold. An operator of a tenant can set holds only in that tenant.
     pub(crate) async fn set_hold(
         &self,
         token: &str,
@@ -300,7 +301,7 @@ impl OperatorAccess {
             .await
     }
 
-    /// Lifts a legal hold; by an operator of a tenant, one that an operator of that tenant set.
+    /// Lifts a legal hold. An operator of a tenant can lift only a hold that an operator of that tenant set.
     pub(crate) async fn lift_hold(&self, token: &str, name: &str) -> Result<(), Error> {
         check_hold_name(name)?;
         let operator = self.authorize_management(token).await?;
@@ -322,8 +323,9 @@ impl OperatorAccess {
             .await
     }
 
-    /// Destroys the key of a data subject, and with it the details of all calls that concerned them; false where there is
-    /// none. Fails where a legal hold keeps it, or the details of a call that concerned them too.
+    /// Destroys the key of a data subject, which erases the details of all calls that concerned the data subject. Returns
+    /// `false` if there is no key. Fails if a legal hold protects the key, or protects the details of a call that also
+    /// concerned this data subject.
     pub(crate) async fn erase(
         &self,
         token: &str,
@@ -349,7 +351,7 @@ impl OperatorAccess {
             };
             let is_erased = self.appends.keep_up(erase).await?;
             if !is_erased {
-                // A hold that was set in between.
+                // A hold may have been set since the first check.
                 find(&tenant).await?;
             }
             self.vault.forget(tag);
@@ -370,7 +372,8 @@ impl OperatorAccess {
             .await
     }
 
-    /// Makes durable that `operator` does what concerns the records of all tenants; an operator of a tenant may not.
+    /// Records durably an action that concerns the records of all tenants. Fails if the operator belongs to a tenant, and
+    /// records the action as denied in that case.
     async fn put_on_record_of_all(
         &self,
         operator: &mut IdentifiedOperator,
@@ -386,7 +389,7 @@ impl OperatorAccess {
         recorded.map(drop)
     }
 
-    /// `done`; where it failed, that is on record too.
+    /// Returns `done`. If it is an error, the failure is recorded too.
     async fn put_failure_on_record<T>(
         &self,
         operator: &IdentifiedOperator,
@@ -415,7 +418,8 @@ impl OperatorAccess {
         })
     }
 
-    /// Makes durable that `operator` reads `target`; fails where they may not, which is on record as well.
+    /// Records durably that `operator` performs `action` on `target`. Fails if the operator lacks permission, which is recorded
+    /// too.
     async fn put_on_record(
         &self,
         operator: &IdentifiedOperator,
@@ -441,8 +445,8 @@ impl OperatorAccess {
         self.appends.append(entry, false).await
     }
 
-    /// What a filter selects, without a word that a person typed: whom it names stands there as a keyed digest, a data subject
-    /// by the one that records have.
+    /// Describes what a filter selects, without any text that a person typed. The user is represented by a keyed digest, and a
+    /// data subject by the tag that records contain.
     fn describe(&self, filter: &RecordFilter) -> String {
         let subject = filter.subject.as_ref().map(|subject| {
             let digest = Digest::of(subject.as_bytes());
@@ -488,7 +492,7 @@ impl OperatorAccess {
     }
 }
 
-/// Fails unless it is 1 to 64 lower-case letters, digits and hyphens.
+/// Fails unless the name consists of 1 to 64 lower-case letters, digits and hyphens.
 fn check_hold_name(name: &str) -> Result<(), InvalidMessage> {
     if is_label(name) {
         return Ok(());
@@ -497,7 +501,7 @@ fn check_hold_name(name: &str) -> Result<(), InvalidMessage> {
     Err(InvalidMessage::field("name", problem))
 }
 
-/// Fails where a text is longer than a tenant's name or has control characters, which a store may not take.
+/// Fails if the name of a tenant is too long or contains control characters, which a store may refuse.
 fn check_tenant(tenant: &str) -> Result<(), InvalidMessage> {
     if tenant.chars().count() <= LONGEST_TENANT && !tenant.contains(char::is_control) {
         return Ok(());
@@ -506,9 +510,9 @@ fn check_tenant(tenant: &str) -> Result<(), InvalidMessage> {
     Err(InvalidMessage::field("tenant", problem))
 }
 
-/// `filter` for what there was before it was put on record that it is read.
+/// Restricts `filter` to the records before `receipt`, which is the receipt for the record of this access.
 fn up_to(receipt: &Receipt, filter: RecordFilter) -> RecordFilter {
-    // Of a reading that goes on before some time, the bound is another one.
+    // In a query that continues before a time, `before_sequence` is part of that position.
     if filter.before_time.is_some() {
         return filter;
     }
@@ -526,7 +530,7 @@ fn describe_kind(kind: CheckpointKind) -> &'static str {
     }
 }
 
-/// Fails where a filter says how much to read, or in which order: of what is yet to come nobody knows it.
+/// Fails if a filter limits or orders the records, which is not possible for records that do not exist yet.
 fn refuse_bounds(filter: &AuditFilter) -> Result<(), InvalidMessage> {
     let field = if filter.limit.is_some() {
         "limit"
@@ -547,20 +551,21 @@ fn refuse_bounds(filter: &AuditFilter) -> Result<(), InvalidMessage> {
     ))
 }
 
-/// A watch of the record, for as long as the policy permits it.
+/// A watch for new records, for as long as the policy permits it.
 struct RecordWatch {
     rights: OperatorRights,
     token: String,
     reader: StoreReader,
-    /// The first position that was not looked at yet.
+    /// The first sequence number that was not read yet.
     next: u64,
-    /// How many records there are, as of the last append by this process.
+    /// The number of records after the last append of this process.
     size: watch::Receiver<u64>,
     permitted_at: Instant,
 }
 
 impl RecordWatch {
-    /// Waits until there are more records, and goes on behind them; how many there are, or none when the service ends.
+    /// Waits until there are new records, and continues after them. Returns the number of records, or `None` if the service
+    /// shuts down.
     async fn grown(&mut self) -> Result<Option<u64>, Error> {
         loop {
             self.size.mark_unchanged();
@@ -570,15 +575,15 @@ impl RecordWatch {
                 self.next = size;
                 return Ok(Some(size));
             }
-            // Whoever appends tells it; another process does not.
+            // Appends of this process notify the receiver. Those of other processes are found after the timeout.
             if let Ok(Err(_)) = timeout(IDLE, self.size.changed()).await {
                 return Ok(None);
             }
         }
     }
 
-    /// No record that is yet to come is shown by a permission that was withdrawn, nor by a token that has ended, for longer
-    /// than a moment.
+    /// Checks the permission again if the last check is too long ago, so that a withdrawn permission or an expired token ends
+    /// the watch within [`RECHECK`].
     async fn check_permission(&mut self) -> Result<(), Error> {
         if self.permitted_at.elapsed() >= RECHECK {
             self.rights

@@ -1,27 +1,26 @@
-//! Whether calls of other processes may be under way on a store.
+//! The lock of a store, which tells whether calls of other processes may be in progress.
 
 use std::fs::File;
 use std::path::Path;
 
 use crate::store::Address;
 
-/// The processes whose calls are recorded by an audit service.
+/// The processes whose calls an audit service records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallingProcesses {
-    /// Only the process of the service itself: its calls end with it.
+    /// Only the process of the service itself, whose calls end with it.
     ThisProcess,
     /// Other processes too, which may outlive the service.
     OtherProcesses,
 }
 
-/// A lock beside a store that is a file, held as long as the service runs, so that the next one can tell whether there is
-/// another.
+/// A lock file beside a SQLite store. It is locked while the service runs, so that another service can detect this one.
 #[derive(Debug)]
 pub(crate) struct StoreLock(Option<File>);
 
 impl StoreLock {
-    /// The lock of the store at `address`, and whether no other service has it. A file system without locks says that
-    /// there may be another.
+    /// Takes the lock of the store at `address`, and returns whether no other service holds it. If the file system does not
+    /// support locks, or the store is not a file, another service is assumed.
     pub(crate) fn take(address: &Address) -> (Self, bool) {
         let Address::Sqlite(path) = address else {
             return (Self(None), false);
@@ -38,7 +37,7 @@ impl StoreLock {
         }
     }
 
-    /// Lets other services use the store as well.
+    /// Allows other services to use the store too.
     pub(crate) fn share(&self) {
         if let Some(file) = &self.0
             && let Err(error) = file.try_lock_shared()

@@ -1,4 +1,4 @@
-//! Checkpoints and proofs, of what the store holds.
+//! Checkpoints and proofs from the store.
 
 use futures::{TryStreamExt, pin_mut};
 use wardgate_domain::Digest;
@@ -12,17 +12,17 @@ use crate::filter::{BytesFilter, RecordFilter, parse_call_id};
 use crate::store::StoreReader;
 use crate::{Error, query};
 
-/// Which checkpoint.
+/// The kind of a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CheckpointKind {
-    /// The newest that was signed.
+    /// The newest checkpoint that the log signed.
     #[default]
     Signed,
-    /// The newest that a quorum of witnesses cosigned: a moment older.
+    /// The newest checkpoint that a quorum of witnesses cosigned, which can be slightly older.
     Cosigned,
 }
 
-/// The newest checkpoint of a kind.
+/// Returns the newest checkpoint of `kind`.
 pub(crate) async fn newest_checkpoint(
     reader: &StoreReader,
     kind: CheckpointKind,
@@ -35,12 +35,13 @@ pub(crate) async fn newest_checkpoint(
     Ok(stored.parse()?)
 }
 
-/// How many records a checkpoint covers.
+/// Returns the number of records that a checkpoint covers.
 pub(crate) fn size_of(note: &SignedNote) -> Result<u64, Error> {
     Ok(note.text().parse::<Checkpoint>()?.head.size)
 }
 
-/// The proof that a tree of `new` records begins with the one of `old` (RFC 6962, section 2.1.2).
+/// Returns the proof that the tree of the first `old` records is a prefix of the tree of the first `new` records (RFC 6962,
+/// section 2.1.2).
 pub(crate) async fn prove_consistency(
     reader: &StoreReader,
     old: u64,
@@ -51,7 +52,8 @@ pub(crate) async fn prove_consistency(
     Ok(consistency_path(old, new, |node| tiles.node(node))?)
 }
 
-/// The proof that the record at `sequence` is in the tree of the newest checkpoint of a kind; the record is its extra data.
+/// Returns the proof that the record at `sequence` is in the tree of the newest checkpoint of `kind`. The proof contains the
+/// record as extra data.
 pub(crate) async fn prove(
     reader: &StoreReader,
     sequence: u64,
@@ -81,8 +83,8 @@ pub(crate) async fn prove(
     })
 }
 
-/// The position of the last record of the call `call_id`; with a leaf hash, of the one that has it. With a tenant, calls of
-/// others are none.
+/// Returns the sequence number of the last record of the call `call_id`; with `leaf_hash`, of the record with this hash. With
+/// `tenant`, only records of that tenant are considered.
 pub(crate) async fn find_of_call(
     reader: &StoreReader,
     call_id: &str,

@@ -1,13 +1,13 @@
-//! The transparency log over the record: the tree grows by what was appended, and its checkpoints are signed.
+//! The transparency log over the records: appends new records to the tree and signs its checkpoints.
 //!
 //! ```text
 //!   writer, store ──leaf hashes──▶ CompactTree ──size, root, full tiles──▶ store ──▶ checkpoint signed ──▶ store
 //! ```
 //!
-//! A record is first durable, then in the tree, then covered by a signed checkpoint, at most a second later. Appends wait
-//! for neither: the tree is computed beside the writer, of the leaf hashes of what it stored; those that it has not, of
-//! another process or of before the start, are read from the store. Whatever process it was that signed last, the
-//! size and root that it stored are compared with the records before the next checkpoint is signed.
+//! A record is first durable, then in the tree, and then covered by a signed checkpoint, at most a second later. Appends wait
+//! for neither: the tree is computed beside the writer from the leaf hashes of the records that this process stored. Leaf
+//! hashes of records of other processes, or from before the start, are read from the store. Before a checkpoint is signed, the
+//! size and root of a tree that another process stored are compared with the records.
 
 use std::fmt;
 use std::time::Duration;
@@ -28,41 +28,41 @@ use crate::Error;
 use crate::store::{StoreReader, TileRoot, TreeGrowth};
 use crate::writer::AppendQueue;
 
-/// How long records gather before the tree grows by them.
+/// Interval during which new records are gathered before the tree grows by all of them at once.
 const GATHER: Duration = Duration::from_millis(500);
 
-/// How often to look for records of other processes, which may have ended before they signed.
+/// Interval between checks for records of other processes, which may have ended before they signed a checkpoint.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// How long to wait after a failure, besides.
+/// Additional delay after a failure.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// Records by which the tree grows in one transaction.
+/// Maximum number of records that are added to the tree in one transaction.
 const STEP: u64 = 8_192;
 
-/// How often the progress of a long catch-up is told.
+/// Interval between log messages about the progress of a long catch-up.
 const PROGRESS: Duration = Duration::from_secs(5);
 
-/// How long the last checkpoint may take when the service ends.
+/// Maximum time for the last checkpoint when the service shuts down.
 const LAST_CHECKPOINT: Duration = Duration::from_secs(5);
 
-/// The log's signing key: Ed25519.
+/// The Ed25519 signing key of the log.
 pub struct LogKey(Vec<u8>);
 
 impl LogKey {
-    /// From a private key in PKCS#8 DER (RFC 8410).
+    /// Creates the key from a private key in PKCS#8 DER (RFC 8410).
     pub fn from_pkcs8(der: &[u8]) -> Result<Self, Error> {
         Signer::from_pkcs8(UNNAMED, der)?;
         Ok(Self(der.to_vec()))
     }
 
-    /// What the checkpoints of the log `origin` are verified with.
+    /// Returns the key that verifies the checkpoints of the log `origin`.
     pub fn verifier_key(&self, origin: &str) -> Result<VerifierKey, Error> {
         let signer = Signer::from_pkcs8(origin, &self.0)?;
         Ok(signer.verifier_key().clone())
     }
 
-    /// The name of a log that was given none: it tells the logs of different keys apart.
+    /// Returns the default origin, which is derived from the key and therefore differs between logs with different keys.
     fn default_origin(&self) -> Result<String, Error> {
         let digest = Digest::of(self.verifier_key(UNNAMED)?.to_string().as_bytes());
         Ok(format!("wardgate/{}", &digest.to_string()[..16]))
@@ -77,19 +77,19 @@ impl fmt::Debug for LogKey {
     }
 }
 
-/// Ends the service's background work, and signs what was appended last.
+/// Ends the background work of the service, and signs a checkpoint of the newest records.
 #[derive(Debug)]
 pub struct LogCloser {
     pub(crate) stop: CancellationToken,
     pub(crate) publishing: JoinHandle<()>,
-    /// Ends behind it.
+    /// The cosigning task, which ends after the publisher.
     pub(crate) cosigning: Option<JoinHandle<()>>,
-    /// What follows the record: exports and the search for anomalies; each gives its claim back.
+    /// The tasks that read new records: exports and anomaly detection. Each releases its claim when it ends.
     pub(crate) followers: Vec<JoinHandle<()>>,
 }
 
 impl LogCloser {
-    /// Waits until the last checkpoint is signed. Call it once nothing is served any more.
+    /// Waits until the last checkpoint is signed. Must be called after the last request is served.
     pub async fn close(self) {
         self.stop.cancel();
         let end = Instant::now() + LAST_CHECKPOINT;
@@ -101,18 +101,18 @@ impl LogCloser {
         {
             tracing::warn!("the last checkpoint is not cosigned; the next start asks for it again");
         }
-        // One that does not end in time goes on later: its claim has to end by itself first.
+        // A task that does not end in time does not release its claim, which then has to expire.
         for follower in self.followers {
             drop(timeout_at(end, follower).await);
         }
     }
 }
 
-/// What a log is known by, besides its key.
+/// The identity of a log besides its key.
 pub(crate) struct LogIdentity<'a> {
-    /// What it is called; none: as before, and at first by its key.
+    /// The configured origin. With `None`, the log keeps its origin; a new log gets one that is derived from its key.
     pub(crate) origin: Option<&'a str>,
-    /// What its checkpoints were verified with before its key was replaced.
+    /// The key that verifies the checkpoints signed before the log's key was replaced.
     pub(crate) former_key: Option<VerifierKey>,
 }
 
@@ -129,7 +129,7 @@ impl StoredCheckpoint {
         Ok(Self { note, checkpoint })
     }
 
-    /// Fails unless it is of the log of `key`, and signed by it or by the former key.
+    /// Fails unless the checkpoint belongs to the log of `key` and is signed with this key or with the former key.
     fn verify(&self, key: &VerifierKey, former: Option<&VerifierKey>) -> Result<(), Error> {
         if self.checkpoint.origin != key.name() {
             return Err(Error::OtherLog {
@@ -152,14 +152,14 @@ impl StoredCheckpoint {
 /// The log of a store whose newest checkpoint was verified.
 pub(crate) struct VerifiedLog {
     signer: Signer,
-    /// The tree of that checkpoint.
+    /// The tree of the newest checkpoint.
     signed: TreeHead,
-    /// How many records the stored tree has.
+    /// The number of records in the stored tree.
     tree_size: u64,
 }
 
 impl VerifiedLog {
-    /// Fails where the newest checkpoint in the store is not as the log signed it. Writes nothing.
+    /// Opens the log of a store. Fails if the newest checkpoint is not as the log signed it. Writes nothing.
     pub(crate) async fn open(
         reader: &StoreReader,
         key: &LogKey,
@@ -185,14 +185,14 @@ impl VerifiedLog {
     }
 }
 
-/// Lets the tree grow, and signs its checkpoints.
+/// Adds new records to the tree, and signs its checkpoints.
 pub(crate) struct Publisher {
     reader: StoreReader,
     appends: AppendQueue,
     signer: Signer,
-    /// As the store has it, as far as is known; none before it was compared with the records.
+    /// The tree as the store has it, or `None` until it was compared with the records.
     tree: Option<CompactTree>,
-    /// The tree of the newest checkpoint, whoever signed it.
+    /// The tree of the newest known checkpoint, whichever process signed it.
     signed: TreeHead,
     /// The newest checkpoint that this process signed and stored.
     published: watch::Sender<Option<SignedNote>>,
@@ -200,8 +200,8 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
-    /// Goes on from the newest checkpoint in the store, and brings tree and checkpoint up to the records, unless they are many:
-    /// then that is done while the service runs.
+    /// Continues from the newest checkpoint in the store. Brings the tree and the checkpoint up to date with the records,
+    /// unless they are so many that this is done while the service runs.
     pub(crate) async fn start(
         reader: StoreReader,
         appends: AppendQueue,
@@ -237,19 +237,20 @@ impl Publisher {
         Ok(publisher)
     }
 
-    /// The newest checkpoint that this process signed and stored, now and on every change; it ends with the publisher.
+    /// Returns a receiver of the newest checkpoint that this process signed and stored. Its sender is dropped with the
+    /// publisher.
     pub(crate) fn published(&self) -> watch::Receiver<Option<SignedNote>> {
         self.published.subscribe()
     }
 
-    /// What its checkpoints are verified with.
+    /// Returns the key that verifies the checkpoints of this log.
     pub(crate) fn verifier_key(&self) -> &VerifierKey {
         self.signer.verifier_key()
     }
 
-    /// Publishes what is appended, until it is told to stop or nobody can append any more; then once more.
+    /// Publishes new records until `stop` is cancelled, and then once more.
     pub(crate) async fn run(mut self, stop: CancellationToken, mut size: watch::Receiver<u64>) {
-        // What the start left to do is done at once.
+        // Work that was not done at the start is done immediately.
         let mut wait = if self.published.borrow().is_some() {
             IDLE
         } else {
@@ -261,9 +262,9 @@ impl Publisher {
         {
             stop.run_until_cancelled(sleep(GATHER)).await;
             let appended = *size.borrow_and_update();
-            // What other processes appended behind it, they publish themselves, or the next look does.
+            // Records of other processes beyond this size are published by those processes, or after the next idle interval.
             let size = woken.is_ok().then_some(appended);
-            // A long catch-up ends with the service, and goes on with the next.
+            // A long catch-up is interrupted when the service shuts down, and continues after the next start.
             wait = match stop.run_until_cancelled(self.try_publish(size)).await {
                 Some(true) => IDLE,
                 Some(false) => RETRY,
@@ -273,7 +274,8 @@ impl Publisher {
         self.try_publish(None).await;
     }
 
-    /// Whether tree and checkpoint are up to the first `size` records; to all of them without `size`.
+    /// Brings the tree and the checkpoint up to the first `size` records, or up to all of them with `None`. Returns whether
+    /// that succeeded.
     async fn try_publish(&mut self, size: Option<u64>) -> bool {
         let Err(error) = self.publish(size).await else {
             set_time(names::AUDIT_CHECKPOINT_TIME, &self.ambient);
@@ -284,7 +286,7 @@ impl Publisher {
         false
     }
 
-    /// Lets the tree grow to `size`, or by all records, and signs a checkpoint of it.
+    /// Lets the tree grow to `size` records, or to all of them with `None`, and signs a checkpoint.
     async fn publish(&mut self, size: Option<u64>) -> Result<(), Error> {
         let size = match size {
             Some(size) => size,
@@ -318,7 +320,8 @@ impl Publisher {
         Ok(())
     }
 
-    /// `tree` after a step towards `size`; where another process was faster, the tree that it made.
+    /// Returns `tree` after it grew by at most [`STEP`] records towards `size`. If another process changed the stored tree in
+    /// the meantime, returns the tree of that process.
     async fn grown(&self, mut tree: CompactTree, size: u64) -> Result<CompactTree, Error> {
         let from = tree.head();
         let range = from.size..size.min(from.size + STEP);
@@ -349,7 +352,7 @@ impl Publisher {
         self.stored_tree(from).await
     }
 
-    /// The tree in the store, where it is the tree of the records and begins with `old`.
+    /// Returns the tree in the store. Fails if it is not the tree of the records, or does not begin with `old`.
     async fn stored_tree(&self, old: TreeHead) -> Result<CompactTree, Error> {
         let new = self.reader.tree().await?.head;
         let ranges = consistency_ranges(old.size, new.size);
@@ -368,7 +371,7 @@ impl Publisher {
     }
 }
 
-/// Says in a gauge that something is so now.
+/// Sets a gauge to the current time.
 pub(crate) fn set_time(gauge: &'static str, ambient: &Ambient) {
     let now = u64::try_from(ambient.now().as_seconds()).unwrap_or(0);
     gauge!(gauge).set(as_float(now));

@@ -1,4 +1,4 @@
-//! Reading the record: filters, and pages instead of everything at once.
+//! Queries of the audit log, which are read page by page.
 
 use std::future::ready;
 use std::ops::Range;
@@ -13,11 +13,12 @@ use crate::filter::RecordFilter;
 use crate::record_content::DetailsReference;
 use crate::store::{PageBounds, RecordHead, RecordPage, RecordPosition, StoreReader};
 
-/// Records read at once.
+/// Number of records that are read at once.
 const PAGE: u64 = 256;
 
-/// The records that match `filter`, a page at a time; those appended while it reads are left out. What was changed or
-/// removed is named: of a reading of all records where it stands, otherwise before the records.
+/// Returns the records that match `filter`, one page at a time, without those that are appended during the query. Changed
+/// records are reported in their place. Missing records are reported in their place if the filter matches every record, and
+/// otherwise before the other records.
 pub(crate) fn run(
     reader: StoreReader,
     vault: Option<DetailsVault>,
@@ -40,7 +41,7 @@ pub(crate) fn run(
     gaps.chain(pages(reader, vault, filter))
 }
 
-/// The same without a look at what the filter passes over.
+/// Returns the same records as [`run`], but does not search for missing records if the filter is conditional.
 pub(crate) fn pages(
     reader: StoreReader,
     vault: Option<DetailsVault>,
@@ -49,13 +50,13 @@ pub(crate) fn pages(
     if filter.bytes.is_empty() {
         return Either::Left(selected(reader, vault, filter));
     }
-    // What is passed over does not count.
+    // Records that the store selects but whose bytes do not match do not count towards the limit.
     let limit = filter.limit.take().unwrap_or(u64::MAX);
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     Either::Right(selected(reader, vault, filter).take(limit))
 }
 
-/// The records that the store selects and whose bytes say what the filter wants. Details are opened of no others.
+/// Returns the records that the store selects and whose bytes match the filter. Only the details of these records are opened.
 fn selected(
     reader: StoreReader,
     vault: Option<DetailsVault>,
@@ -75,7 +76,7 @@ fn selected(
             let mut found = Vec::new();
             rest.advance(&filter, &page, read, &mut found);
             if found.iter().any(|(record, _)| is_damaged(record)) {
-                // What retention removed meanwhile is not missing.
+                // Records that retention removed in the meantime are not missing.
                 let minimum = reader.head().await?.minimum_index;
                 found.retain(|(record, _)| match record {
                     QueriedRecord::Intact(_) => true,
@@ -102,7 +103,7 @@ fn is_damaged(record: &QueriedRecord) -> bool {
     matches!(record, QueriedRecord::Damaged(_))
 }
 
-/// What was found at one position, and its details, sealed.
+/// A record or damage at one position, and the sealed details of the record.
 type FoundRecord = (QueriedRecord, Option<Vec<u8>>);
 
 async fn open_details(
@@ -144,7 +145,7 @@ fn missing(range: Range<u64>) -> FoundRecord {
     (QueriedRecord::Damaged(damage), None)
 }
 
-/// The part of a query that is still to be read.
+/// The part of a query that remains to be read.
 struct RemainingQuery {
     range: Range<u64>,
     after: Option<RecordPosition>,
@@ -179,7 +180,7 @@ impl RemainingQuery {
         (!page.range.is_empty() && page.limit > 0).then_some(page)
     }
 
-    /// Goes on behind what was `read`, and adds it to what was `found`.
+    /// Continues after the page that was `read`, and appends its records to `found`.
     fn advance(
         &mut self,
         filter: &RecordFilter,
@@ -218,7 +219,7 @@ impl RemainingQuery {
         }
     }
 
-    /// Goes on behind `sequence`; the range before it that was passed over, if there is one.
+    /// Continues after `sequence`. Returns the range of sequence numbers that was skipped, if there is one.
     fn pass(&mut self, sequence: u64, newest_first: bool) -> Option<Range<u64>> {
         let passed = if newest_first {
             let passed = sequence + 1..self.range.end;

@@ -1,4 +1,4 @@
-//! The record for a command on the same machine, with the service running or not.
+//! Read access to the audit log for a command on the same machine, whether the service runs or not.
 
 use std::path::Path;
 
@@ -26,8 +26,8 @@ pub struct RecordReader {
 }
 
 impl RecordReader {
-    /// Opens the store at `store`, spelt as in the configuration, as `settings` say. It must exist and have the schema of
-    /// this program.
+    /// Opens the store at the address `store`, in the syntax of the configuration, with the connection `settings`. The store
+    /// must exist and have the schema of this program.
     pub async fn open(store: &str, settings: &DatabaseSettings) -> Result<Self, Error> {
         let address = Address::new(store, settings)?;
         let reader = store::StoreReader::new(&address, settings);
@@ -39,24 +39,24 @@ impl RecordReader {
         })
     }
 
-    /// The same reader with the key that opens details and finds data subjects.
+    /// Returns this reader with the key that opens details and finds data subjects.
     #[must_use]
     pub fn with_details_key(self, key: DetailsKey) -> Self {
         let vault = Some(DetailsVault::new(key, self.store.clone()));
         Self { vault, ..self }
     }
 
-    /// The newest checkpoint of a kind.
+    /// Returns the newest checkpoint of `kind`.
     pub async fn checkpoint(&self, kind: CheckpointKind) -> Result<SignedNote, Error> {
         proof::newest_checkpoint(&self.store, kind).await
     }
 
-    /// The proof that the record at `sequence` is in the tree of the newest checkpoint of a kind, with the record.
+    /// Returns the proof that the record at `sequence` is in the tree of the newest checkpoint of `kind`, with the record.
     pub async fn prove(&self, sequence: u64, kind: CheckpointKind) -> Result<TlogProof, Error> {
         proof::prove(&self.store, sequence, kind).await
     }
 
-    /// The position of the last record of the call `call_id`; with a leaf hash, of the one that has it.
+    /// Returns the sequence number of the last record of the call `call_id`; with `leaf_hash`, of the record with this hash.
     pub async fn find_of_call(
         &self,
         call_id: &str,
@@ -65,8 +65,8 @@ impl RecordReader {
         proof::find_of_call(&self.store, call_id, leaf_hash, None).await
     }
 
-    /// Writes the records of the newest checkpoint of a kind, their tree and the checkpoint to `directory`, which is empty or not
-    /// there. `progress` hears how many records of how many are written.
+    /// Writes the newest checkpoint of `kind`, the records that it covers and their tree to `directory`, which must be empty or
+    /// absent. Calls `progress` with the number of records written and the total.
     pub async fn export(
         &self,
         directory: &Path,
@@ -79,21 +79,21 @@ impl RecordReader {
         directory.write(&checkpoint, parts, progress).await
     }
 
-    /// The position of the next record that goes to a security tool, and how many records there are; none where the export
-    /// never began.
+    /// Returns the sequence number of the next record of an export to a security tool, and the number of records, or `None` if
+    /// the export never started.
     pub async fn export_position(&self, export: &str) -> Result<Option<(u64, u64)>, Error> {
         let size = self.store.head().await?.size;
         let position = self.store.export_position(export).await?;
         Ok(position.map(|position| (position, size)))
     }
 
-    /// The size of the record at `now`, its pace and its `room`.
+    /// Returns the size of the audit log at `now`, its rate of growth and the space that is left.
     pub async fn growth(&self, room: &StoreRoom, now: Timestamp) -> Result<StoreGrowth, Error> {
         StoreGrowth::measure(&self.store, &self.address, room, now).await
     }
 
-    /// How many records the second copy in `directory` has, and how many the store; an error where the newest of the copy are
-    /// not those of the store.
+    /// Returns how many records the second copy in `directory` and the store have. Fails if the newest records of the copy
+    /// differ from those of the store.
     pub async fn compare_second_copy(&self, directory: &Path) -> Result<(u64, u64), Error> {
         let runs = second_copy::read_newest_runs(directory);
         let runs = runs.map_err(|problem| Error::second_copy(directory, problem))?;
@@ -101,7 +101,7 @@ impl RecordReader {
         Ok((copied, self.store.head().await?.size))
     }
 
-    /// The records that match, as the service would give them.
+    /// Returns the records that match, as the service would return them.
     pub fn query(
         &self,
         filter: AuditFilter,

@@ -1,43 +1,43 @@
-//! The receipt that a client keeps of a call: which record is its, to be proved by the log.
+//! Receipts of calls, which identify the record of a call so that the log can prove it.
 
 use serde_json::Value;
 use wardgate_domain::Digest;
 use wardgate_transparency::{Hash, leaf_hash};
 
-/// Key of a call's id in what it was answered.
+/// Key of the id of the call in the response.
 const CALL_ID: &str = "dev.wardgate/callId";
-/// Key of the receipt beside it.
+/// Key of the receipt beside the id of the call.
 const RECEIPT: &str = "dev.wardgate/receipt";
 
-/// Why a saved answer gives no receipt.
+/// The reason why a saved response contains no usable receipt.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReceiptError {
-    /// There is none in it.
+    /// The response contains no receipt.
     #[error(
         "there is no receipt in it: save the answer of a call, with `dev.wardgate/receipt` and `dev.wardgate/callId`"
     )]
     Missing,
-    /// There are several.
+    /// The response contains receipts of several calls.
     #[error("there are receipts of several calls in it: save one of them")]
     Several,
-    /// A receipt has no hash.
+    /// The receipt has no valid leaf hash.
     #[error("the leaf hash of its receipt is not 64 hexadecimal digits")]
     LeafHash,
 }
 
-/// That the call `call_id` is on record, by the hash of its record. Whoever holds it can tell that record from every other
-/// one, and whether the log has it.
+/// A receipt for the record of the call `call_id`. Its hash distinguishes that record from every other one, and shows whether
+/// the log contains it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallReceipt {
-    /// The call's id.
+    /// The id of the call.
     pub call_id: String,
-    /// RFC 6962 leaf hash of its record.
+    /// The RFC 6962 leaf hash of the record.
     pub leaf_hash: Hash,
 }
 
 impl CallReceipt {
-    /// The receipt in `answer`: a response of JSON-RPC, its result or error, their `_meta` or `data`, or an event stream with
-    /// one of these.
+    /// Finds the receipt in `answer`: a JSON-RPC response, its result or error, their `_meta` or `data`, or an event stream
+    /// that contains one of these.
     pub fn find(answer: &str) -> Result<Self, ReceiptError> {
         let mut found = Vec::new();
         if let Ok(value) = serde_json::from_str(answer) {
@@ -58,7 +58,7 @@ impl CallReceipt {
         }
     }
 
-    /// Whether `record` is the record of this receipt, and of its call.
+    /// Returns whether `record` has the hash of this receipt and belongs to its call.
     pub(crate) fn is_of(&self, record: &[u8]) -> bool {
         if leaf_hash(record) != self.leaf_hash {
             return false;
@@ -68,7 +68,7 @@ impl CallReceipt {
     }
 }
 
-/// Adds every receipt in `value`.
+/// Appends every receipt in `value` to `found`.
 fn collect(value: &Value, found: &mut Vec<CallReceipt>) -> Result<(), ReceiptError> {
     match value {
         Value::Array(items) => items.iter().try_for_each(|item| collect(item, found)),
@@ -115,7 +115,7 @@ mod tests {
             assert!(receipt.is_of(RECORD), "{answer}");
             assert!(!receipt.is_of(br#"{"call_id":"call-2","event":"outcome"}"#));
         }
-        // The hash of a record of another call.
+        // This receipt combines the id of a call with the hash of the record of another call.
         let other = CallReceipt::find(&meta("call-2", &hash)).unwrap();
         assert!(!other.is_of(RECORD));
     }

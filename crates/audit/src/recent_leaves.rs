@@ -1,23 +1,24 @@
-//! The leaf hashes of the newest records: what the tree grows by, without reading it back.
+//! A cache of the leaf hashes of the newest records, so that the tree can grow without reading them back from the store.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use wardgate_transparency::Hash;
 
-/// Hashes that are kept while the tree does not grow; they are read from the store where there are more.
+/// Maximum number of hashes that are kept while the tree does not grow. Beyond that, they are read from the store.
 const MAX: usize = 65_536;
 
-/// The leaf hashes of records that this process stored one after the other, up to the newest.
+/// The leaf hashes of consecutive records that this process stored, up to the newest.
 #[derive(Debug, Default)]
 pub(crate) struct RecentLeaves {
-    /// The sequence of the first.
+    /// The sequence number of the first record.
     first: u64,
     hashes: VecDeque<Hash>,
 }
 
 impl RecentLeaves {
-    /// Adds those of the records from `first` on. Forgets those before, where another process stored records in between.
+    /// Adds the hashes of the records from `first` on. Removes the earlier ones if another process stored records in between,
+    /// or if there would be too many.
     pub(crate) fn add(&mut self, first: u64, hashes: impl ExactSizeIterator<Item = Hash>) {
         if first != self.end() || self.hashes.len() + hashes.len() > MAX {
             self.first = first;
@@ -26,7 +27,7 @@ impl RecentLeaves {
         self.hashes.extend(hashes);
     }
 
-    /// Those of `range`, where all of them are here. Forgets them, and all before.
+    /// Removes and returns the hashes of `range`, and removes all before them. Returns `None` if not all of them are present.
     pub(crate) fn take(&mut self, range: &Range<u64>) -> Option<Vec<Hash>> {
         if range.start < self.first || range.end > self.end() {
             return None;

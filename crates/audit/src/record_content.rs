@@ -1,4 +1,5 @@
-//! What is read of a record's canonical bytes: for filters, for its details, and for the columns that queries filter on.
+//! The fields that are read from the canonical bytes of a record: for filters, for its details, and for the columns that
+//! queries filter on.
 
 use std::borrow::Cow;
 
@@ -7,7 +8,7 @@ use wardgate_domain::{Digest, Timestamp};
 
 use crate::canonical::{ADMIN_CHANGE, ANOMALY, RecordSubject, column};
 
-/// What of a record filters look at that is in no column.
+/// The fields of a record that filters need and that are in no column.
 #[derive(Debug, Deserialize)]
 pub(crate) struct RecordContent<'a> {
     #[serde(borrow)]
@@ -47,30 +48,30 @@ struct RecordDecision {
 }
 
 impl<'a> RecordContent<'a> {
-    /// None of bytes that are no record.
+    /// Parses the canonical bytes. Returns `None` if they are not a record.
     pub(crate) fn of(canonical: &'a [u8]) -> Option<Self> {
         serde_json::from_slice(canonical).ok()
     }
 
-    /// Whether it is of what a caller of `tenant` did.
+    /// Returns whether the record is of an action of a caller of `tenant`.
     pub(crate) fn is_of_tenant(&self, tenant: &str) -> bool {
         let caller = self.caller.as_ref();
         caller.is_some_and(|caller| caller.tenant == tenant)
     }
 
-    /// Whether the decision of that id, or a policy of that id, decided.
+    /// Returns whether `id` is the id of the decision, or of a policy that determined it.
     pub(crate) fn is_decided_by(&self, id: &str) -> bool {
         let decision = self.decision.as_ref();
         decision.is_some_and(|it| it.id == id || it.policies.iter().any(|policy| policy == id))
     }
 
-    /// Whether something was refused or failed for `reason`.
+    /// Returns whether a call or request was refused, or failed, for `reason`.
     pub(crate) fn has_reason(&self, reason: &str) -> bool {
         self.reason == reason || self.counts.iter().any(|count| count.reason == reason)
     }
 }
 
-/// What of a record says how its details are opened.
+/// The fields of a record that are needed to open its details.
 #[derive(Debug, Deserialize)]
 pub(crate) struct DetailsReference<'a> {
     #[serde(borrow)]
@@ -82,12 +83,12 @@ pub(crate) struct DetailsReference<'a> {
 }
 
 impl<'a> DetailsReference<'a> {
-    /// None of a record without details.
+    /// Parses the canonical bytes. Returns `None` if the record has no details.
     pub(crate) fn of(canonical: &'a [u8]) -> Option<Self> {
         serde_json::from_slice(canonical).ok()
     }
 
-    /// The tags of the data subjects, in order.
+    /// Returns the tags of the data subjects, in order.
     pub(crate) fn tags(&self) -> Vec<Digest> {
         let subjects = self.data_subjects.iter();
         subjects
@@ -96,7 +97,7 @@ impl<'a> DetailsReference<'a> {
     }
 }
 
-/// What of a record stands in the columns that queries filter on.
+/// The values of the columns that queries filter on.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct IndexedColumns {
     pub(crate) event: String,
@@ -117,8 +118,8 @@ wardgate_store::from_row!(IndexedColumns {
 });
 
 impl IndexedColumns {
-    /// What they hold where nobody changed `canonical`; none of bytes that are no record. Of an event that only a newer
-    /// program knows, `stored` says what it has besides the event and its time.
+    /// Returns the values that the columns have if `canonical` was not changed, or `None` if it is not a record. For an event
+    /// that only a newer program knows, the subject and the tool are taken from `stored`.
     pub(crate) fn of(canonical: &[u8], stored: &Self) -> Option<Self> {
         #[derive(Deserialize)]
         struct Members<'a> {
@@ -154,7 +155,8 @@ impl IndexedColumns {
             "memory_access" => (subject, members.conversation),
             _ => (stored.subject.clone(), stored.tool.clone()),
         };
-        // Executions of one call stand beside each other, so none has its id in the column.
+        // A call can have several execution records, so the column, whose values are unique for each event, does not contain
+        // its id.
         let call_id = members.call_id.filter(|_| members.event != "execution");
         Some(Self {
             event: members.event.into_owned(),

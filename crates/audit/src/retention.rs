@@ -1,4 +1,4 @@
-//! Retention: records that are older than an operator keeps them are removed, in whole bundles of the log.
+//! Retention: removal of records that are older than the configured age, in whole bundles of the log.
 //!
 //! ```text
 //!   0 ──── removed: leaf hashes alone ────┬──── kept, and provable ────────────────▶ size
@@ -7,8 +7,8 @@
 //!                                             removable below
 //! ```
 //!
-//! The tree keeps the leaf hashes of what is removed (32 bytes of a record), so checkpoints, inclusion proofs of what is kept and
-//! consistency proofs from any earlier checkpoint go on (<https://c2sp.org/tlog-tiles#pruning>).
+//! The tree keeps the leaf hashes of removed records (32 bytes per record). Checkpoints, inclusion proofs of kept records, and
+//! consistency proofs from any earlier checkpoint therefore remain possible (<https://c2sp.org/tlog-tiles#pruning>).
 
 use std::time::Duration;
 
@@ -24,32 +24,32 @@ use crate::store::{LegalHold, StoreReader, StoreUpkeep};
 use crate::stored_row::StoredRow;
 use crate::writer::AppendQueue;
 
-/// Bundles that are removed before an operator hears of it, and before it is looked anew what must stay.
+/// Number of bundles that are removed before progress is reported and the plan is made again.
 const STEP: u64 = 16;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// What is kept, and for how long.
+/// The retention policy: which records are kept, and for how long.
 #[derive(Debug, Clone)]
 pub(crate) struct RetentionPolicy {
     pub(crate) reader: StoreReader,
     pub(crate) appends: AppendQueue,
     pub(crate) ambient: Ambient,
     pub(crate) days: u32,
-    /// The exports, and where each begins that never began.
+    /// The exports, and where each of them begins if it has no cursor yet.
     pub(crate) exports: Vec<(String, StartPosition)>,
 }
 
-/// What can be removed now.
+/// The records that can be removed now.
 #[derive(Debug)]
 struct RetentionPlan {
     size: u64,
     minimum_index: u64,
     removable_below: u64,
-    /// What keeps the next bundle; empty where it was not looked at.
+    /// The reason why the next bundle is kept, or empty if the next bundle was not considered.
     kept_by: String,
     holds: Vec<LegalHold>,
-    /// Tells whether holds were set or lifted since.
+    /// The generation of the legal holds, which changes when a hold is set or lifted.
     hold_generation: u64,
 }
 
@@ -73,7 +73,7 @@ impl RetentionPolicy {
         })
     }
 
-    /// Removes what can be removed of the records below `on_record`, as long as somebody listens.
+    /// Removes the records below `on_record` that can be removed, until the stream is dropped.
     pub(crate) fn apply(
         &self,
         on_record: u64,
@@ -97,7 +97,7 @@ impl RetentionPolicy {
         })
     }
 
-    /// Removes what `plan` says; whether there may be more.
+    /// Removes the records that `plan` allows. Returns whether there may be more.
     async fn prune(&self, plan: &RetentionPlan) -> Result<bool, Error> {
         let bundles = plan.minimum_index / TILE_WIDTH..plan.removable_below / TILE_WIDTH;
         let is_empty = bundles.is_empty();
@@ -107,20 +107,21 @@ impl RetentionPolicy {
                 hold_generation: plan.hold_generation,
             };
             if !self.appends.keep_up(upkeep).await? {
-                // Another replica removed it, or a hold was set in between.
+                // Another replica removed the bundle, or a hold was set or lifted in the meantime.
                 return Ok(true);
             }
         }
         Ok(!is_empty)
     }
 
-    /// Looks at most `most` bundles ahead, and not beyond what is `on_record` to be removed.
+    /// Considers at most the next `most` bundles, and none beyond `on_record`, the end of the records whose removal is
+    /// recorded.
     async fn plan(&self, most: u64, on_record: u64) -> Result<RetentionPlan, Error> {
-        // Before the holds: one that is set in between makes its generation an old one.
+        // The head is read before the holds, so that a hold that is set in between outdates the generation in the plan.
         let head = self.reader.head().await?;
         let covered = self.reader.tree().await?.head.size;
         let holds = self.reader.legal_holds().await?;
-        // The last record stays: a SQLite store counts on from it.
+        // The last record is kept, because a SQLite store derives the next sequence number from it.
         let newest = covered.min(head.size.saturating_sub(1));
         let mut bounds = vec![
             (newest, "newest".to_owned()),
@@ -135,7 +136,7 @@ impl RetentionPolicy {
             };
             bounds.push((position, format!("export:{export}")));
         }
-        // A clock that is far ahead would make old what is young.
+        // A clock that is far ahead would make recent records appear old.
         let clocks = self.reader.clocks().await?;
         let now = self.ambient.now();
         let now = clocks.server.map_or(now, |server| server.min(now));
@@ -174,7 +175,8 @@ impl RetentionPolicy {
                 "age".clone_into(&mut kept_by);
                 break;
             }
-            // Before they are removed, not each time that somebody asks how many could be.
+            // Only bundles of the next step are checked, so that a status request does not read all records that could be
+            // removed.
             let is_checked = looked_at < STEP;
             if is_checked || !tenants.is_empty() {
                 let records = match self.reader.records(bundle.clone()).await {
@@ -206,8 +208,8 @@ impl RetentionPolicy {
         })
     }
 
-    /// Whether `records`, the bundle at `position`, are those that the tree was built over: what was changed is evidence, and
-    /// stays.
+    /// Returns whether `records`, the bundle at `position`, are those of the tree. Records that were changed are kept as
+    /// evidence.
     async fn are_in_tree(&self, records: &[StoredRow], position: u64) -> Result<bool, Error> {
         let mut tile = CompactTree::default();
         for record in records {
@@ -225,7 +227,7 @@ impl RetentionPolicy {
     }
 }
 
-/// The hold of the first of `tenants` whose callers did something that is in `records`.
+/// Returns the hold of the first of `tenants` that has a caller in `records`.
 fn find_tenant(records: &[StoredRow], tenants: &[(&str, String)]) -> Option<String> {
     if tenants.is_empty() {
         return None;
@@ -252,7 +254,7 @@ mod tests {
     use crate::store::{self, WRITE_LIMIT};
     use crate::{MacKey, writer};
 
-    /// A private key in PKCS#8 DER: version, algorithm and seed (RFC 8410).
+    /// Creates a key from a private key in PKCS#8 DER: version, algorithm and seed (RFC 8410).
     fn log_key() -> LogKey {
         let before = b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20";
         LogKey::from_pkcs8(&[before.as_slice(), &[1; 32]].concat()).unwrap()
@@ -268,7 +270,7 @@ mod tests {
         RecordEntry::of(&record, &MacKey::from_bytes(&[7; 32]), None).unwrap()
     }
 
-    /// Of 600 old records and a young one, which a checkpoint covers.
+    /// Creates a store with 600 old records and a recent one, all covered by a checkpoint, and returns its retention policy.
     async fn retention(database: &TestDatabase) -> RetentionPolicy {
         let settings = DatabaseSettings::default();
         let address = Address::new(&database.url(), &settings).unwrap();
@@ -340,7 +342,7 @@ mod tests {
             let name = "second".to_owned();
             assert!(keep_up(StoreUpkeep::LiftHold { name, of: None }).await);
             assert!(!keep_up(prune(&plan)).await);
-            // Nothing was changed: nothing stops it but the plan.
+            // No hold has changed since, so the bundle can be pruned, although the plan does not allow it.
             let plan = retention.plan(STEP, u64::MAX).await.unwrap();
             assert_eq!(plan.removable_below, 0);
             assert!(keep_up(prune(&plan)).await);

@@ -1,11 +1,11 @@
-//! Details of a call, sealed.
+//! Sealed details of a call.
 
 use wardgate_domain::Digest;
 
-/// The details of one call as the store keeps them, and what of them stands in the record.
+/// The details of one call as the store keeps them, with the values that are put into the record.
 #[derive(Debug, Clone)]
 pub(crate) struct SealedDetails {
-    /// Keyed digest of the details.
+    /// The keyed digest of the details.
     pub(crate) commitment: Digest,
     pub(crate) sealed: Vec<u8>,
     /// The tags of the data subjects whose rows were released, in order, each with the number of its rows.

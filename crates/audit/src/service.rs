@@ -1,4 +1,4 @@
-//! The gRPC methods: each method converts, calls, converts.
+//! The gRPC service: each method converts the request, calls a plain function and converts the result.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -46,18 +46,18 @@ use crate::{history, proof, query};
 /// The keys of the audit service.
 #[derive(Debug)]
 pub struct AuditKeys {
-    /// Of the digests of arguments and results.
+    /// The key for the digests of arguments and results.
     pub mac: MacKey,
-    /// Of the checkpoints.
+    /// The key that signs checkpoints.
     pub log: LogKey,
-    /// Of the details of calls, and of data subjects.
+    /// The master key for the details of calls and for data subjects.
     pub details: DetailsKey,
 }
 
-/// The audit service over the store that `config` names, for calls of `callers`. `policy` says who may read the record as
-/// an operator; without it nobody may. Brings the store up to date and closes
-/// what an earlier process left open before it returns; ends its background work when the server is dropped, or is told to
-/// end it.
+/// Starts the audit service on the store that `config` names, for calls of `callers`. `policy` decides which operators may
+/// access the audit log; without it, none may. Before it returns, the function updates the schema of the store and closes
+/// intents that an earlier process left open. The background work ends when the server is dropped or the [`LogCloser`] is
+/// closed.
 pub async fn service(
     config: Config,
     keys: AuditKeys,
@@ -87,7 +87,8 @@ pub async fn service(
     let log = VerifiedLog::open(&reader, &keys.log, identity).await?;
     let details = DetailsVault::new(keys.details, reader.clone());
     details.prepare(&appends, &ambient).await?;
-    // Last of the keys: what it is checked with is stored at the first start, and one that came with wrong others is wrong, too.
+    // The key for digests is checked last. The first start stores its check value, which must not happen if another key of the
+    // same configuration is wrong.
     let former = config.former_mac_key()?;
     check_mac_key(&keys.mac, former, &reader, &appends).await?;
 
@@ -164,7 +165,7 @@ pub async fn service(
     Ok((service, closer))
 }
 
-/// The log of the record, and the cosigning of its checkpoints where there are witnesses.
+/// Starts the transparency log, and the cosigning of its checkpoints if witnesses are configured.
 async fn start_log(
     config: &Config,
     log: VerifiedLog,
@@ -188,7 +189,7 @@ async fn start_log(
     Ok((log, cosigning))
 }
 
-/// The second copy, where there is to be one, with all that the store has.
+/// Opens the second copy, if one is configured, and brings it up to date with the store.
 async fn second_copy(config: &Config, reader: &StoreReader) -> Result<Option<SecondCopy>, Error> {
     let Some(directory) = &config.second_copy_dir else {
         return Ok(None);
@@ -197,7 +198,7 @@ async fn second_copy(config: &Config, reader: &StoreReader) -> Result<Option<Sec
     Ok(Some(copy))
 }
 
-/// Begins what follows the record: the exports and the search for anomalies.
+/// Starts the tasks that read new records: the exports and anomaly detection.
 fn start_followers(
     config: &Config,
     feed: StoreFeed,
@@ -466,10 +467,10 @@ impl AuditService for Audit {
     }
 }
 
-/// The messages of a response.
+/// The stream of messages of a response.
 type MessageStream<M> = Pin<Box<dyn Stream<Item = Result<M, Status>> + Send>>;
 
-/// The response that has a message for each of `items`.
+/// Creates a response with one message for each of `items`.
 fn streaming<T: 'static, M: 'static>(
     items: impl Stream<Item = Result<T, Error>> + Send + 'static,
     message: impl Fn(T) -> M + Send + 'static,

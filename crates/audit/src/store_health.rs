@@ -1,4 +1,4 @@
-//! Whether the store takes records in time.
+//! Supervision of writes: tracks whether the store accepts records in time.
 
 use std::fmt::Display;
 use std::pin::pin;
@@ -13,7 +13,7 @@ use wardgate_telemetry::names;
 
 use crate::store::{Address, LONGEST_WRITE};
 
-/// Whether the store takes records, and how long it may take for it.
+/// The readiness of the store, and the time limit of its writes.
 pub(crate) struct StoreHealth {
     pub(crate) address: Address,
     pub(crate) limit: Arc<LatencyLimit>,
@@ -21,9 +21,9 @@ pub(crate) struct StoreHealth {
 }
 
 impl StoreHealth {
-    /// The result of `write`; none if it failed. A write that takes longer than the store was measured to take makes the
-    /// store not ready, and is still waited for: a slow store is ready again, and its limit longer, as soon as the write
-    /// succeeds. After [`LONGEST_WRITE`] the write is given up.
+    /// Returns the result of `write`, or `None` if it failed. A write that takes longer than the measured limit makes the store
+    /// not ready, but continues: when it succeeds, a slow store is ready again and has a longer limit. A write is abandoned
+    /// after [`LONGEST_WRITE`].
     pub(crate) async fn supervise<T, E: Display>(
         &self,
         write: impl Future<Output = Result<T, E>>,
@@ -70,7 +70,7 @@ impl StoreHealth {
             "the audit store {} takes no records: {cause}",
             self.address
         ));
-        // Once for each cause: a disk that hangs is named only after the write was given up.
+        // Each cause is logged once. The cause changes when a write that hangs is finally abandoned.
         if *self.readiness.borrow() != failed {
             tracing::error!(
                 cause,

@@ -1,15 +1,15 @@
-//! A record as the store holds it.
+//! A record as it is stored.
 
 use wardgate_domain::Digest;
 use wardgate_rpc::client::StoredRecord;
 
-/// One stored record.
+/// A record as it is stored.
 #[derive(Debug, Clone)]
 pub(crate) struct StoredRow {
     pub(crate) sequence: u64,
     pub(crate) leaf_hash: Digest,
     pub(crate) canonical: Vec<u8>,
-    /// Sealed; none where there are none, or they were not asked for.
+    /// The sealed details, or `None` if there are none or they were not requested.
     pub(crate) details: Option<Vec<u8>>,
 }
 

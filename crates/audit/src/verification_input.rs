@@ -1,4 +1,4 @@
-//! The files that are verified, and why they are not what the log signed.
+//! The files that are verified, and the errors of the verification.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,109 +8,109 @@ use wardgate_transparency::{Checkpoint, SignedNote};
 
 use crate::receipt::{CallReceipt, ReceiptError};
 
-/// Most bytes of a file of a directory, except of the one with a record to a line: 256 entries of 65,535 bytes.
+/// Maximum size in bytes of a file in a directory, except for the file with one record per line: 256 entries of 65,535 bytes.
 const MAX_FILE: u64 = 256 * (2 + 65_535);
 
-/// Why an export or a proof is not what the log signed.
+/// The reason why an export or a proof is not valid.
 #[derive(Debug, thiserror::Error)]
 pub enum VerificationError {
-    /// A file is missing, or cannot be read.
+    /// A file is missing or cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
-        /// Which one.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// A file is longer than any of its kind.
+    /// A file is longer than a file of its kind can be.
     #[error("{} is longer than such a file can be", .0.display())]
     TooLong(PathBuf),
-    /// A file is no note, proof or bundle, or its signature is wrong.
+    /// A file is not a valid note, proof or bundle, or its signature is wrong.
     #[error("{}: {source}", path.display())]
     Log {
-        /// Which one.
+        /// The path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the file.
         source: wardgate_transparency::Error,
     },
-    /// A bundle has more or fewer entries than its name says.
+    /// A bundle has more or fewer entries than its name requires.
     #[error("{}: it holds {found} records in place of {expected}", path.display())]
     Entries {
-        /// Which one.
+        /// The path of the file.
         path: PathBuf,
-        /// As it must be.
+        /// The required number of entries.
         expected: usize,
-        /// As it is.
+        /// The actual number of entries.
         found: usize,
     },
-    /// A tile has other hashes than the records.
+    /// The hashes of a tile are not those of the records.
     #[error("{}: its hashes are not those of the records", .0.display())]
     Tile(PathBuf),
-    /// The records are not those that the checkpoint was signed of.
+    /// The records do not have the root of the checkpoint.
     #[error(
         "the records do not have the root of the checkpoint: a record was changed, removed or moved"
     )]
     Root,
-    /// A line is not the record of its position.
+    /// A line is not the record with its sequence number.
     #[error("{}: the line of record {sequence} is not that record", path.display())]
     Line {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// Of the record that should be there.
+        /// The sequence number of the expected record.
         sequence: u64,
     },
-    /// There are more lines than the checkpoint has records.
+    /// There are more lines than the checkpoint covers records.
     #[error("{}: it goes on after the {size} records of the checkpoint", path.display())]
     Surplus {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// Number of records of the checkpoint.
+        /// The number of records that the checkpoint covers.
         size: u64,
     },
-    /// The beginning is missing, and no record that is there says that retention removed it.
+    /// The first records are missing, and no other record shows that retention removed them.
     #[error(
         "the records below {minimum_index} are not there, and no later record of `audit.prune` says that retention removed them"
     )]
     Unexplained {
-        /// The first record that is there.
+        /// The sequence number of the first record that is present.
         minimum_index: u64,
     },
-    /// A second copy lacks records that its checkpoint covers, or that come before some that it has.
+    /// A second copy lacks records that its checkpoint covers, or that precede others in it.
     #[error("{}: record {sequence} is in none of its files", path.display())]
     Missing {
-        /// Which copy.
+        /// The directory of the copy.
         path: PathBuf,
-        /// The first such record.
+        /// The sequence number of the first missing record.
         sequence: u64,
     },
-    /// Two files of a second copy have different records at one position.
+    /// Two files of a second copy have different records with the same sequence number.
     #[error("{}: record {sequence} is another one than in an earlier file: there are two histories", path.display())]
     Fork {
-        /// The later file.
+        /// The path of the later file.
         path: PathBuf,
-        /// The position.
+        /// The sequence number.
         sequence: u64,
     },
-    /// The older checkpoint is not of the history that the records are.
+    /// The records do not begin with those of the older checkpoint.
     #[error("the records do not begin with those of the checkpoint in {}: the log has two histories, or the records are older than it", .0.display())]
     OtherHistory(PathBuf),
-    /// A proof has no record in it.
+    /// A proof contains no record.
     #[error("{}: there is no record in the proof", .0.display())]
     NoRecord(PathBuf),
-    /// A file that should be the answer of a call gives no receipt.
+    /// A file contains no usable receipt.
     #[error("{}: {source}", path.display())]
     NoReceipt {
-        /// Which one.
+        /// The path of the file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: ReceiptError,
     },
     /// The record of a receipt is not among those that were verified.
     #[error("{}: the record of the call {call_id} that its receipt names is not there", path.display())]
     OtherRecord {
-        /// The proof, or the exported directory.
+        /// The path of the proof or of the directory.
         path: PathBuf,
-        /// Of the receipt.
+        /// The id of the call in the receipt.
         call_id: String,
     },
 }
@@ -124,7 +124,7 @@ impl VerificationError {
     }
 }
 
-/// The checkpoint in the file at `path`, where `verify` trusts its note.
+/// Reads the checkpoint in the file at `path`. Fails if `verify` does not accept its note.
 pub(crate) fn read_checkpoint(
     path: &Path,
     verify: impl FnOnce(&SignedNote) -> Result<Checkpoint, wardgate_transparency::Error>,
@@ -134,7 +134,7 @@ pub(crate) fn read_checkpoint(
     checkpoint.map_err(|source| VerificationError::log(path, source))
 }
 
-/// The receipt in the answer that the file at `path` has.
+/// Finds the receipt in the saved response in the file at `path`.
 pub(crate) fn read_receipt(path: &Path) -> Result<CallReceipt, VerificationError> {
     let receipt = CallReceipt::find(&read_text(path)?);
     receipt.map_err(|source| VerificationError::NoReceipt {

@@ -1,4 +1,4 @@
-//! Exported records and proofs, verified without the store: all that is trusted is the key.
+//! Verification of exported records and proofs without the store. Only the keys of a trust policy are trusted.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -19,29 +19,32 @@ use crate::verification_input::{
     VerificationError, open, read, read_checkpoint, read_receipt, read_text,
 };
 
-/// What was verified.
+/// The result of a successful verification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifiedLog {
-    /// What the log signed.
+    /// The checkpoint that the log signed.
     pub checkpoint: Checkpoint,
-    /// Of the records below, which retention removed, an exported directory has the leaf hashes alone.
+    /// The number of records that retention removed before the export. For these, an exported directory has only the leaf
+    /// hashes.
     pub minimum_index: u64,
 }
 
-/// What a reader verifies with, besides what is verified.
+/// Verifies exports and proofs.
 #[derive(Debug, Clone)]
 pub struct Verifier {
-    /// Whom the reader trusts.
+    /// The trust policy, with the keys of the log and of the witnesses.
     pub policy: TrustPolicy,
-    /// A checkpoint that was kept: the records of a directory must begin with those that it covers.
+    /// The path of an older checkpoint. The records of a directory must begin with those that it covers.
     pub since: Option<PathBuf>,
-    /// The answer of a call that was kept: its record must be the one of the proof, or among those of the directory.
+    /// The path of a saved response to a call. The record of its receipt must be that of the proof, or one of those of the
+    /// directory.
     pub receipt: Option<PathBuf>,
 }
 
 impl Verifier {
-    /// The checkpoint at `path`, which is an exported directory, a second copy or a proof, where the policy trusts it and
-    /// everything else there is as it was when the log signed it. `progress` hears how many records of how many are verified.
+    /// Verifies the exported directory, second copy or proof at `path`. Succeeds if the policy trusts its checkpoint and all
+    /// other contents are as they were when the log signed it. Calls `progress` with the number of verified records and the
+    /// total.
     pub fn verify(
         &self,
         path: &Path,
@@ -113,14 +116,14 @@ impl Directory<'_> {
         let mut begins_with_older = since.is_none() || is_older(&tree);
         let mut has_record = receipt.is_none();
         let mut minimum_index = 0;
-        // Below which retention was to remove what there is, as the records that are there say.
+        // The end of the records that retention was allowed to remove, according to the records that are present.
         let mut pruned_below = 0;
-        // The hashes of each level above the leaves, as the records have them.
+        // The hashes of each level above the leaves, computed from the records.
         let mut levels: Vec<Vec<Hash>> = Vec::new();
         for id in tiles_of_size(size) {
             let hashes = match id.level().checked_sub(1) {
                 None => {
-                    // Only a beginning in whole bundles can have been removed.
+                    // Retention removes only whole bundles, from the beginning.
                     let range = id.range();
                     let can_be_pruned = range.start == minimum_index && range.end < size;
                     let hashes = if can_be_pruned && !self.has_bundle(id) {
@@ -192,7 +195,7 @@ impl Directory<'_> {
         self.0.join(id.bundle_path()).exists()
     }
 
-    /// The leaf hashes of records that are not there.
+    /// Reads the leaf hashes of removed records.
     fn pruned_hashes(&self, id: TileId) -> Result<Vec<Hash>, VerificationError> {
         let path = self.0.join(id.path());
         let bytes = read(&path)?;
@@ -204,7 +207,7 @@ impl Directory<'_> {
         Ok(hashes.to_vec())
     }
 
-    /// The leaf hashes of the bundle `id`, whose records are the next of `lines`; `on_record` hears of each.
+    /// Returns the leaf hashes of the bundle `id`, whose records are the next of `lines`. Calls `on_record` with each record.
     fn leaf_hashes(
         &self,
         id: TileId,
@@ -232,7 +235,7 @@ impl Directory<'_> {
     }
 }
 
-/// What a record says that an operator had removed.
+/// The fields of a record of an operator who applied retention.
 #[derive(Deserialize)]
 struct PruneRecord<'a> {
     #[serde(borrow)]
@@ -244,9 +247,10 @@ struct PruneRecord<'a> {
 }
 
 impl<'a> PruneRecord<'a> {
-    /// The bound that `record` names; 0 of a record of anything else, or of what was refused or failed.
+    /// Returns the end of the records whose removal `record` states, or 0 if it is another record, or if the removal was
+    /// refused or failed.
     fn below(record: &'a [u8]) -> u64 {
-        // Members stand in the order of their names: nothing else has to be parsed of millions of records.
+        // Members are sorted by name, so this prefix decides without parsing each of millions of records.
         if !record.starts_with(br#"{"action":"audit.prune","#) {
             return 0;
         }
@@ -259,7 +263,7 @@ impl<'a> PruneRecord<'a> {
     }
 }
 
-/// The file with a record to a line, read from its beginning.
+/// Reads the file with one record per line from its beginning.
 struct RecordLines {
     path: PathBuf,
     file: BufReader<File>,
@@ -291,7 +295,7 @@ impl RecordLines {
         Err(VerificationError::Line { path, sequence })
     }
 
-    /// Fails unless all was read.
+    /// Fails unless the end of the file is reached.
     fn end(mut self, size: u64) -> Result<(), VerificationError> {
         match self.file.read(&mut [0]) {
             Ok(0) => Ok(()),
@@ -303,7 +307,7 @@ impl RecordLines {
     }
 }
 
-/// A number of hashes that are in memory.
+/// Converts a number of hashes that are in memory.
 fn to_usize(count: u64) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }

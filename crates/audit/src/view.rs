@@ -1,12 +1,12 @@
-//! Records as people and other programs read them.
+//! The representations of records for people and other programs.
 
 use serde_json::{Map, Value, json};
 use wardgate_rpc::client::{RecordDamage, RecordDetails, StoredRecord};
 
 use crate::Error;
 
-/// One line of `audit query -o jsonl`: `sequence`, `leaf_hash`, the seven fields of [`access_view`], then
-/// every field of the record under its own name; and `details`, an object or `"erased"`, where they were asked for.
+/// Returns one line of `audit query -o jsonl`: `sequence`, `leaf_hash`, the seven fields of [`access_view`], then every field
+/// of the record under its own name, and `details`, an object or `"erased"`, if they were requested.
 pub fn record_line(stored: &StoredRecord) -> Result<Value, Error> {
     let sequence = stored.sequence;
     let record = parse(sequence, &stored.record)?;
@@ -24,18 +24,19 @@ pub fn record_line(stored: &StoredRecord) -> Result<Value, Error> {
     Ok(Value::Object(line))
 }
 
-/// A record as an access log has it, in exactly seven fields:
+/// Returns a record in the form of an access log, with exactly seven fields:
 ///
-/// Unusual behaviour, an `anomaly`, has the action `ANOMALY` and its kind as `record_id`. What the tool-runner says of a call beside the gateway, an `execution`, has the action `TOOL_EXECUTION`.
+/// An `anomaly` has the action `ANOMALY` and its kind as `record_id`. An `execution`, which the tool-runner records for a call
+/// in addition to the gateway, has the action `TOOL_EXECUTION`.
 ///
 /// | field | of a call | of counted refusals | of an operator's change | of remembered conversations |
 /// |---|---|---|---|---|
 /// | `user` | token subject | null | the operator | token subject |
-/// | `action` | `LLM_TOOL_CALL`, or the method, for example `resources/read` | `REFUSED_REQUESTS` | for example `tool.disable` | for example `memory/get_context` |
+/// | `action` | `LLM_TOOL_CALL`, or the method | `REFUSED_REQUESTS` | such as `tool.disable` | such as `memory/get_context` |
 /// | `table_name` | `LLM` | `LLM` | `LLM` | `Memory` |
-/// | `record_id` | tool or source, or the name asked for where there is none | null | what was changed | key of the conversation, or null |
+/// | `record_id` | the tool or source, or else the requested name | null | what was changed | key of the conversation, or null |
 /// | `timestamp` | RFC 3339, `Z` | the same | the same | the same |
-/// | `is_phi_access` | whether health information was released | false | false | whether results of tools that give it were |
+/// | `is_phi_access` | whether health information was released | false | false | whether results of tools that release it were |
 /// | `ip_address` | address of the client, or null | null | null | address of the client, or null |
 pub fn access_view(sequence: u64, record: &[u8]) -> Result<Value, Error> {
     Ok(Value::Object(seven_fields(&parse(sequence, record)?)))
@@ -48,7 +49,7 @@ fn parse(sequence: u64, record: &[u8]) -> Result<Map<String, Value>, Error> {
     })
 }
 
-/// The event of remembered conversations, as records spell it.
+/// Name of the event for an access to remembered conversations.
 const MEMORY_ACCESS: &str = "memory_access";
 
 fn seven_fields(record: &Map<String, Value>) -> Map<String, Value> {

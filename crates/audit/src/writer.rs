@@ -1,13 +1,13 @@
-//! Group commit: one task writes what waits, in one transaction, and answers all.
+//! Group commit: one task writes all waiting records in one transaction, and then responds to all of them.
 //!
 //! ```text
 //!   append ─┐                                          ┌─ receipt
 //!   append ─┼▶ queue ─▶ one batch ─▶ its second copy ──┼─ receipt      batch n+1 gathers while batch n is flushed
-//!   append ─┘                        where there is one└─ receipt
+//!   append ─┘                         if configured    └─ receipt
 //! ```
 //!
-//! Fails closed: when the store fails, or takes longer than it was measured to take, whoever waits hears so at once, and
-//! so does everyone after until a write has succeeded.
+//! The writer fails closed: when the store fails, or takes longer than the measured limit, all waiting and all further appends
+//! fail at once, until a write has succeeded.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -32,26 +32,26 @@ use crate::store::{
 };
 use crate::store_health::StoreHealth;
 
-/// Records that may wait; more are refused at once.
+/// Maximum number of waiting records. Further appends fail at once.
 const QUEUE: usize = 4_096;
 
-/// An append waits so much longer than a write may take, for its turn and for its answer: a result is withheld rather
-/// than late.
+/// Time that an append may wait in addition to the time limit of a write, for its turn and for its answer. After that the
+/// append fails, so that the result of a call is withheld rather than late.
 const APPEND_MARGIN: Duration = Duration::from_millis(100);
 
-/// Writes that measure the store before the first record.
+/// Number of writes that measure the latency of the store before the first record.
 const FIRST_PROBES: usize = 3;
 
-/// How often the calls of one batch may turn out to be stored already, before the store is suspected.
+/// Maximum number of retries of a batch because some of its records are stored already. After that, the store counts as failed.
 const MAX_COLLISIONS: u32 = 3;
 
-/// How often a failed store is tried.
+/// Interval between two probes of a failed store.
 const PROBE_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A store that nobody used for so long is tried too, so that readiness is the truth.
+/// Time without writes after which the store is probed, so that the readiness is up to date.
 const PROBE_WHEN_IDLE: Duration = Duration::from_secs(5);
 
-/// The queue to the writer; cheap to clone. The writer ends when the last one is gone.
+/// The queue to the writer, which is cheap to clone. The writer ends when the last clone is dropped.
 #[derive(Debug, Clone)]
 pub(crate) struct AppendQueue {
     queue: mpsc::Sender<WriterJob>,
@@ -62,8 +62,7 @@ pub(crate) struct AppendQueue {
 }
 
 impl AppendQueue {
-    /// Stores `entry` and returns once it is durable. With `retry`, an entry that is stored already is
-    /// not stored again.
+    /// Stores `entry`, and returns once it is durable. With `retry`, an entry that is stored already is not stored again.
     pub(crate) async fn append(&self, entry: RecordEntry, retry: bool) -> Result<Receipt, Error> {
         if !self.readiness.borrow().is_ready() {
             return Err(Error::NotDurable);
@@ -84,13 +83,13 @@ impl AppendQueue {
         }
     }
 
-    /// Remembers that every intent below `sequence` has its outcome.
+    /// Stores that every intent below `sequence` has an outcome.
     pub(crate) async fn closed_below(&self, sequence: u64) {
-        // A lost mark costs a second look at the same intents, nothing else.
+        // If this write is lost, the same intents are only read a second time.
         drop(self.queue.send(WriterJob::ClosedBelow(sequence)).await);
     }
 
-    /// Stores that the tree grew; false where the stored tree is another one than `growth` begins with.
+    /// Stores the growth of the tree. Returns `false` if the stored tree is not the one that `growth` begins with.
     pub(crate) async fn grow(&self, growth: TreeGrowth) -> Result<bool, Error> {
         self.ask(|answer| WriterJob::Tree(TreeJob::Grow(growth, answer)))
             .await
@@ -102,13 +101,13 @@ impl AppendQueue {
             .await
     }
 
-    /// Stores those of `keys` whose data subjects have none yet.
+    /// Stores the keys of data subjects that have no key yet.
     pub(crate) async fn add_subject_keys(&self, keys: SubjectKeys) -> Result<(), Error> {
         self.ask(|answer| WriterJob::SubjectKeys(keys, answer))
             .await
     }
 
-    /// Stores a checkpoint of `size` records with the cosignatures of a quorum, unless there is a larger one.
+    /// Stores a checkpoint of `size` records with the cosignatures of a quorum, unless a larger one is stored.
     pub(crate) async fn publish_cosigned(
         &self,
         size: u64,
@@ -118,12 +117,12 @@ impl AppendQueue {
             .await
     }
 
-    /// Changes what stands beside the record; false where somebody else was faster.
+    /// Makes a change besides records and their tree. Returns `false` if its precondition does not hold.
     pub(crate) async fn keep_up(&self, upkeep: StoreUpkeep) -> Result<bool, Error> {
         self.ask(|answer| WriterJob::Upkeep(upkeep, answer)).await?
     }
 
-    /// Hands the writer a job that it answers, and waits for its turn and its answer.
+    /// Sends a job to the writer, and waits for its result.
     async fn ask<T>(&self, job: impl FnOnce(oneshot::Sender<T>) -> WriterJob) -> Result<T, Error> {
         let (answer, answered) = oneshot::channel();
         let sent = self.queue.send(job(answer)).await;
@@ -131,12 +130,13 @@ impl AppendQueue {
         answered.await.map_err(|_| Error::NotDurable)
     }
 
-    /// How many records there are, as of the last append by this process.
+    /// Returns a receiver of the number of records after the last append of this process.
     pub(crate) fn size(&self) -> watch::Receiver<u64> {
         self.size.clone()
     }
 
-    /// The leaf hashes of the records of `range`, where this process stored them lately; only once.
+    /// Removes and returns the leaf hashes of the records of `range`, or `None` if not all of them were recently stored by this
+    /// process.
     pub(crate) fn take_leaf_hashes(&self, range: &Range<u64>) -> Option<Vec<Hash>> {
         let leaves = self.leaves.lock();
         leaves.unwrap_or_else(PoisonError::into_inner).take(range)
@@ -157,7 +157,7 @@ enum WriterJob {
     Upkeep(StoreUpkeep, oneshot::Sender<Result<bool, Error>>),
 }
 
-/// A job for the writer that is about the tree, with where its end is told.
+/// A job for the writer that concerns the tree, with the sender for its result.
 #[derive(Debug)]
 enum TreeJob {
     Grow(TreeGrowth, oneshot::Sender<bool>),
@@ -165,7 +165,7 @@ enum TreeJob {
     PublishCosigned(u64, String, oneshot::Sender<()>),
 }
 
-/// An append that is not yet durable.
+/// An append that is not durable yet.
 #[derive(Debug)]
 struct PendingAppend {
     entry: RecordEntry,
@@ -175,7 +175,7 @@ struct PendingAppend {
 
 impl PendingAppend {
     fn answer(self, answer: Result<Receipt, Error>) {
-        // Nobody listens any more when the append ran out of time.
+        // The receiver is gone when the append timed out.
         drop(self.answer.send(answer));
     }
 
@@ -191,7 +191,7 @@ impl PendingAppend {
     }
 }
 
-/// Why a write is not known to have been made.
+/// The reason why a write is not known to have succeeded.
 #[derive(Debug, thiserror::Error)]
 enum WriteError {
     #[error(transparent)]
@@ -200,7 +200,7 @@ enum WriteError {
     Copy(#[from] Error),
 }
 
-/// Starts the writer of the store at `address`, where one write may take `limit`, and of its second copy.
+/// Starts the writer of the store at `address` and of its second copy. `limit` is the maximum time of one write.
 pub(crate) async fn start(
     address: Address,
     limit: Duration,
@@ -244,23 +244,24 @@ pub(crate) async fn start(
 }
 
 struct WriterTask {
-    /// None after a failure, of the copy too: a connection in an unknown state is not used again.
+    /// The connection, or `None` after a failure of the store or of the copy, because a connection in an unknown state is not
+    /// used again.
     connection: Option<StoreWriter>,
     copy: Option<SecondCopy>,
     health: StoreHealth,
     stored: StoredRecords,
 }
 
-/// What this process has stored, for those who follow the record.
+/// The records that this process has stored, for the tasks that read new records.
 struct StoredRecords {
-    /// For whoever waits for new records.
+    /// The number of records, for the tasks that wait for new ones.
     size: watch::Sender<u64>,
-    /// For the tree.
+    /// The leaf hashes, for the tree.
     leaves: Arc<Mutex<RecentLeaves>>,
 }
 
 impl StoredRecords {
-    /// Tells that `entries` are stored from `first` on.
+    /// Adds `entries`, which are stored from `first` on.
     fn add(&self, first: u64, entries: &[&RecordEntry]) {
         let hashes = entries.iter().map(|entry| *entry.leaf_hash.as_bytes());
         let leaves = self.leaves.lock();
@@ -287,10 +288,10 @@ impl WriterTask {
                     last_use = Instant::now();
                     let was_ready = self.is_ready();
                     self.handle(batch.drain(..)).await;
-                    // Whoever was just answered may have more to append: let them, then flush once.
+                    // The callers that were just answered may append more, so they run first, and one flush covers all of it.
                     tokio::task::yield_now().await;
                     if was_ready && !self.is_ready() {
-                        // A server that was restarted is back on the first try.
+                        // A server that was restarted usually accepts the first attempt.
                         probe.reset_immediately();
                     }
                 }
@@ -303,7 +304,7 @@ impl WriterTask {
             }
         }
         if let Some(connection) = self.connection.take() {
-            // Everything acknowledged is durable already; this only tidies up.
+            // Everything that was acknowledged is durable already; this only closes the connection cleanly.
             drop(timeout(WRITE_LIMIT, connection.close()).await);
         }
     }
@@ -320,7 +321,7 @@ impl WriterTask {
         let mut upkeep = Vec::new();
         for job in jobs {
             match job {
-                // Whoever gave up waiting was told that the record is not durable.
+                // The append timed out, so its caller was told that the record is not durable.
                 WriterJob::Append(waiting) if waiting.answer.is_closed() => {}
                 WriterJob::Append(waiting) => batch.push(waiting),
                 WriterJob::ClosedBelow(sequence) => closed_below = Some(sequence),
@@ -359,7 +360,8 @@ impl WriterTask {
 
     async fn probe(&mut self) {
         let connection = self.connection.take();
-        // Nothing is ready meanwhile, and to copy what is missing may take long.
+        // The recovery of the copy is not subject to the time limit of a write, because no record is accepted in the meantime
+        // and many records may have to be copied.
         if connection.is_none()
             && let Some(copy) = &mut self.copy
             && let Err(error) = copy.recover().await
@@ -386,7 +388,7 @@ impl WriterTask {
     }
 }
 
-/// Stores `batch` and answers each of it; what is left in it after an error is not known to be stored.
+/// Stores `batch` and answers each append. The appends that remain in `batch` after an error are not known to be stored.
 async fn store(
     connection: &mut StoreWriter,
     copy: &mut Option<SecondCopy>,
@@ -416,8 +418,8 @@ async fn store(
                     waiting.answer(Ok(receipt));
                 }
             }
-            // Nothing was stored. Calls that are in the record already get their answer, then the
-            // others go in without them; a call may still come in by another replica in between.
+            // Nothing was stored. Appends that are in the store already are answered first, and the others are stored without
+            // them. Another replica may still add a record of the same call in between.
             Err(AppendError::Duplicate) if collisions < MAX_COLLISIONS => {
                 collisions += 1;
                 for waiting in batch.iter_mut() {
@@ -435,13 +437,13 @@ async fn store(
     Ok(())
 }
 
-/// Does `job` and answers it.
+/// Runs `job` and sends its result.
 async fn write_tree(
     connection: &mut StoreWriter,
     copy: &mut Option<SecondCopy>,
     job: TreeJob,
 ) -> Result<(), sqlx::Error> {
-    // Nobody listens any more when the service ends.
+    // The receiver is gone when the service shuts down.
     match job {
         TreeJob::Grow(growth, answer) => {
             let _ = answer.send(connection.grow(&growth).await?);
@@ -461,7 +463,7 @@ async fn write_tree(
     Ok(())
 }
 
-/// Does `job` and answers it. What the store refuses of it is the job's own failure, as long as the store takes other writes.
+/// Runs `job` and sends its result. If the store refuses the job but accepts other writes, only the job fails.
 async fn keep_up(
     connection: &mut StoreWriter,
     job: &StoreUpkeep,
@@ -476,12 +478,12 @@ async fn keep_up(
         }
         Err(error) => return Err(error),
     };
-    // Nobody listens any more when the service ends.
+    // The receiver is gone when the service shuts down.
     let _ = answer.send(done);
     Ok(())
 }
 
-/// Stores all `keys` at once, and answers those who wait for it.
+/// Stores all `keys` at once, and answers all jobs that wait for them.
 async fn add_subject_keys(
     connection: &mut StoreWriter,
     keys: Vec<(SubjectKeys, oneshot::Sender<()>)>,
@@ -492,13 +494,13 @@ async fn add_subject_keys(
         connection.add_subject_keys(&keys).await?;
     }
     for answer in answers {
-        // Nobody listens any more when the append was given up.
+        // The receiver is gone when the append was abandoned.
         let _ = answer.send(());
     }
     Ok(())
 }
 
-/// Answers those of `batch` that ask for it and are stored already, and takes them out.
+/// Answers and removes the appends of `batch` that are retries of stored records.
 async fn answer_stored(
     connection: &mut StoreWriter,
     copy: &mut Option<SecondCopy>,
@@ -512,7 +514,7 @@ async fn answer_stored(
     let found = connection.find(&entries).await?;
     let end = found.iter().map(|found| found.sequence() + 1).max();
     if let (Some(copy), Some(end)) = (copy, end) {
-        // Another process may have stored it, and have failed to copy it.
+        // Another process may have stored the record without copying it.
         copy.copy_up_to(end).await?;
     }
     for waiting in std::mem::take(batch) {
@@ -527,7 +529,8 @@ async fn answer_stored(
     Ok(())
 }
 
-/// Takes out what `batch` holds for the second time, to be looked up once the first is stored.
+/// Removes the appends of `batch` that repeat an earlier one, and returns them, to be looked up after the earlier ones are
+/// stored.
 fn take_repeats(batch: &mut Vec<PendingAppend>) -> Vec<PendingAppend> {
     let mut seen = HashSet::with_capacity(batch.len());
     let repeated: Vec<_> = batch

@@ -1,4 +1,4 @@
-//! One caller of one gateway.
+//! An MCP client of one gateway for one caller.
 
 use std::time::Duration;
 
@@ -11,67 +11,67 @@ use serde_json::{Map, Value, json};
 use wardgate_mcp::message::{Envelope, ErrorObject};
 use wardgate_mcp::{Era, header, meta};
 
-/// Longest answer that is read, bytes.
+/// Maximum size of a response, in bytes.
 const LONGEST: usize = 32 << 20;
 
-/// Key of the audit receipt in a result's `_meta`.
+/// The key of the audit receipt in `_meta` of a result.
 const RECEIPT: &str = "dev.wardgate/receipt";
 
-/// Where to call, and as whom.
+/// The settings of a client.
 #[derive(Clone)]
 pub struct Settings {
-    /// The MCP endpoint; without a path, `/mcp`.
+    /// The URL of the MCP endpoint. If it has no path, `/mcp` is used.
     pub url: Url,
-    /// A bearer token.
+    /// The bearer token of the caller.
     pub token: String,
-    /// How requests are framed; the version is the newest of the era.
+    /// The era of the protocol, which determines the framing of requests. The client uses the newest version of the era.
     pub era: Era,
-    /// How long one call may take.
+    /// Timeout of one call.
     pub limit: Duration,
-    /// Whether each answer must carry a receipt. Servers behind a gateway give none.
+    /// Whether each response must carry a receipt. Servers behind a gateway send none.
     pub requires_receipt: bool,
 }
 
-/// What to call.
+/// The name and the arguments of a tool call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallToolParams {
     name: String,
     arguments: String,
 }
 
-/// Why a call cannot be made, or did not give what it should.
+/// The reason why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// Before anything was sent.
+    /// The settings are invalid. Nothing was sent.
     #[error("{0}")]
     Settings(String),
-    /// No answer.
+    /// There was no response.
     #[error("no answer: {0}")]
     Transport(&'static str),
-    /// An HTTP status other than 200 and no JSON-RPC error.
+    /// The HTTP status is not 200, and the body is not a JSON-RPC error.
     #[error("HTTP {0}")]
     Status(u16),
-    /// A JSON-RPC error.
+    /// The response is a JSON-RPC error.
     #[error("error {code}: {message}")]
     Rpc {
-        /// JSON-RPC `code`.
+        /// The `code` of the error.
         code: i64,
-        /// What it says.
+        /// The `message` of the error.
         message: String,
     },
     /// The tool failed: the result has `isError`.
     #[error("the tool failed: {0}")]
     Tool(String),
-    /// It is no answer to the call.
+    /// The response is not a valid response to the call.
     #[error("not an answer to the call: {0}")]
     Wrong(&'static str),
-    /// Nothing says that it is on record.
+    /// The response has no receipt, so there is no proof that the call is on record.
     #[error("the answer has no receipt")]
     NoReceipt,
 }
 
 impl Fault {
-    /// A short word for counting.
+    /// Returns a short name under which the fault is counted.
     pub fn kind(&self) -> String {
         match self {
             Self::Settings(_) => "settings".to_owned(),
@@ -86,7 +86,7 @@ impl Fault {
 }
 
 impl CallToolParams {
-    /// `arguments` is one JSON object.
+    /// Creates the parameters of a call. `arguments` must be a JSON object.
     pub fn new(name: &str, arguments: &str) -> Result<Self, Fault> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
         if name.is_empty() || !name.bytes().all(plain) {
@@ -108,7 +108,7 @@ impl CallToolParams {
     }
 }
 
-/// Calls tools of one gateway; cheap to clone, connections are shared.
+/// A client of one gateway. Cheap to clone; clones share their connections.
 #[derive(Debug, Clone)]
 pub struct McpClient {
     http: reqwest::Client,
@@ -119,7 +119,7 @@ pub struct McpClient {
 }
 
 impl McpClient {
-    /// Connects when it first calls.
+    /// Creates a client that connects on its first call.
     pub fn new(settings: Settings) -> Result<Self, Fault> {
         let Settings {
             mut url,
@@ -168,7 +168,7 @@ impl McpClient {
         })
     }
 
-    /// Calls once. The result as it came, after it was verified.
+    /// Calls a tool once. Verifies the response, and returns its result unchanged.
     pub async fn call(&self, id: u64, tool: &CallToolParams) -> Result<Box<RawValue>, Fault> {
         let mut headers = self.headers.clone();
         if self.era == Era::Modern {
@@ -178,7 +178,7 @@ impl McpClient {
         verified(id, status, &text, self.requires_receipt)
     }
 
-    /// Every tool that the caller may call, each as the server describes it.
+    /// Returns every tool that the caller may call, as the server describes it.
     pub async fn list_tools(&self) -> Result<Vec<Box<RawValue>>, Fault> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -201,7 +201,7 @@ impl McpClient {
         Ok(tools)
     }
 
-    /// Makes a request of another method than `tools/call`, with these parameters, and gives its result as it came.
+    /// Sends a request of another method than `tools/call`, and returns its result unchanged.
     pub async fn request<'p>(
         &self,
         id: u64,
@@ -284,7 +284,7 @@ struct CallToolResult {
     meta: Value,
 }
 
-/// The result of the call with this id: not a failure, and on record where a receipt is required.
+/// Returns the result of the call with this id, if it succeeded and has a receipt where one is required.
 fn verified(
     id: u64,
     status: u16,

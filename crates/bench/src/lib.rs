@@ -1,14 +1,15 @@
-//! Calls of tools over MCP: one, or many at a time with their latencies.
+//! A client for tool calls over MCP, and a load generator that measures their latencies.
 //!
 //! ```text
-//!  CallToolParams ─▶ McpClient::call ─▶ its id, no error, a receipt     every answer is verified, or counted as a fault
+//!  CallToolParams ─▶ McpClient::call ─▶ its id, no error, a receipt     every response is verified, or counted as a fault
 //!              ▲
-//!  closed: so many callers, each waits for its answer ─┐
-//!  open:   so many calls a second, whatever comes back ┴─▶ Tally ─▶ Report
+//!  closed: a number of callers, each waits for its response ─┐
+//!  open:   a number of calls per second, without waiting ────┴─▶ Tally ─▶ Report
 //! ```
 //!
-//! One job: to be the client that `wardgate tools call` and `wardgate bench` need. An open loop counts from when a call was due,
-//! so a gateway that stalls cannot hide what waited meanwhile ("coordinated omission").
+//! This is the client of `wardgate tools call` and `wardgate bench`. In an open loop the latency is measured from the
+//! time at which a call was due, so that a gateway that stalls cannot hide the delay of the calls behind it
+//! ("coordinated omission").
 
 mod client;
 mod load;

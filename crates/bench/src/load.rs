@@ -1,4 +1,4 @@
-//! Many calls: as many at a time, or as many a second.
+//! A load generator with a fixed number of callers or a fixed rate of calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,38 +10,38 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 use crate::client::{CallToolParams, Fault, McpClient};
 use crate::report::{Report, Tally};
 
-/// Calls of an open loop that may wait for their answers; one more is a fault of its own and not sent.
+/// Maximum number of unanswered calls in an open loop. Further calls are not sent and count as faults.
 const MOST_WAITING: usize = 10_000;
 
-/// How calls follow each other.
+/// The pace of calls.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pace {
-    /// So many callers, each of which waits for its answer.
+    /// A fixed number of callers, each of which waits for its response.
     Closed {
-        /// At least one.
+        /// The number of callers, at least one.
         callers: usize,
     },
-    /// So many calls a second, whatever comes back. Latency counts from when a call was due.
+    /// A fixed rate of calls, independent of the responses. Latency is measured from the time at which a call was due.
     Open {
-        /// More than none.
+        /// The number of calls per second, more than zero.
         per_second: f64,
     },
 }
 
-/// What to do.
+/// The load to generate.
 #[derive(Debug, Clone)]
 pub struct Load {
-    /// Called in turn; at least one.
+    /// The tools, which are called in turn. There must be at least one.
     pub tools: Vec<CallToolParams>,
-    /// How calls follow each other.
+    /// The pace of calls.
     pub pace: Pace,
-    /// How long calls are made that nobody counts.
+    /// The time before calls are counted.
     pub warm_up: Duration,
-    /// How long calls are counted.
+    /// The time for which calls are counted.
     pub duration: Duration,
 }
 
-/// Makes the calls, and says what came of them. Calls under way at the end are waited for and counted.
+/// Generates the load, and returns a report. Calls that are in progress at the end are waited for and counted.
 pub async fn run(client: &McpClient, load: &Load) -> Result<Report, Fault> {
     if load.tools.is_empty() {
         return Err(Fault::Settings("there is no tool to call".to_owned()));
@@ -63,14 +63,14 @@ pub async fn run(client: &McpClient, load: &Load) -> Result<Report, Fault> {
     Ok(tally.report(load.duration))
 }
 
-/// What all callers share.
+/// The state that all callers share.
 struct Calls {
     client: McpClient,
     tools: Vec<CallToolParams>,
     next: AtomicU64,
-    /// When counting begins.
+    /// The time from which calls are counted.
     from: Instant,
-    /// What each caller counts from.
+    /// An empty tally, which each caller clones.
     empty: Tally,
 }
 
@@ -113,7 +113,7 @@ async fn open(
     let every = every
         .ok_or_else(|| Fault::Settings("the rate is no number of calls a second".to_owned()))?;
     let mut due = interval_at(began, every);
-    // Late ones at once: they were due.
+    // Late calls are made at once, because they were due.
     due.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let mut running = JoinSet::new();
     let mut tally = calls.empty.clone();
@@ -139,7 +139,7 @@ async fn open(
     Ok(together(tally, running).await)
 }
 
-/// `all`, and what is still counted.
+/// Returns the sum of `all` and of the tallies of the tasks that are still running.
 async fn together(mut all: Tally, mut running: JoinSet<Tally>) -> Tally {
     while let Some(one) = running.join_next().await {
         if let Ok(one) = one {

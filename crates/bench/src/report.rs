@@ -1,4 +1,4 @@
-//! What came of many calls.
+//! The results of many calls.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,20 +10,20 @@ use serde_json::value::RawValue;
 
 use crate::client::Fault;
 
-/// Longest latency that is told apart from longer ones.
+/// The longest latency that is distinguished from longer ones.
 const LONGEST: Duration = Duration::from_mins(10);
 
-/// Counts while calls are made.
+/// The counts while calls are being made.
 #[derive(Clone)]
 pub(crate) struct Tally {
-    /// Microseconds of good answers.
+    /// The latencies of verified responses, in microseconds.
     latencies: Histogram<u64>,
     faults: BTreeMap<String, u64>,
     bytes: u64,
 }
 
 impl Tally {
-    /// Nothing yet, to three digits.
+    /// Creates an empty tally, whose latencies have three significant digits.
     pub(crate) fn empty() -> Result<Self, Fault> {
         let longest = u64::try_from(LONGEST.as_micros()).unwrap_or(u64::MAX);
         let latencies = Histogram::new_with_max(longest, 3);
@@ -46,7 +46,7 @@ impl Tally {
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
-        // Equal bounds, so there is room.
+        // The bounds are equal, so this cannot fail.
         let _ = self.latencies.add(&other.latencies);
         for (kind, count) in &other.faults {
             *self.faults.entry(kind.clone()).or_default() += count;
@@ -82,39 +82,39 @@ impl Tally {
     }
 }
 
-/// What came of it, as JSON and as a table.
+/// The results of a load, which are output as JSON or as a table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
-    /// How long calls were counted.
+    /// The time for which calls were counted, in seconds.
     pub seconds: f64,
-    /// Calls with a verified answer.
+    /// The number of calls with a verified response.
     pub good: u64,
-    /// Others.
+    /// The number of other calls.
     pub bad: u64,
-    /// Good ones a second.
+    /// The number of calls with a verified response per second.
     pub per_second: f64,
-    /// Bytes of all results together.
+    /// The size of all results, in bytes.
     pub result_bytes: u64,
-    /// Of the good ones.
+    /// The latency of the calls with a verified response.
     pub latency_ms: Latency,
-    /// How often which fault.
+    /// The number of faults of each kind.
     pub faults: BTreeMap<String, u64>,
 }
 
-/// Milliseconds.
+/// Latencies, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Latency {
-    /// On average.
+    /// The mean.
     pub mean: f64,
-    /// Half of the calls took no longer.
+    /// The median.
     pub p50: f64,
-    /// 90 % of them.
+    /// The 90th percentile.
     pub p90: f64,
-    /// 99 % of them.
+    /// The 99th percentile.
     pub p99: f64,
-    /// 99.9 % of them.
+    /// The 99.9th percentile.
     pub p999: f64,
-    /// The longest.
+    /// The maximum.
     pub max: f64,
 }
 

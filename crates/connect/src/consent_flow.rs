@@ -1,4 +1,4 @@
-//! The state of a browser's consent flow, sealed: in the link that it begins with, and in its one cookie.
+//! The sealed state of a consent flow, in the link that starts it and in a cookie.
 
 use axum::http::{HeaderMap, HeaderValue};
 use serde::{Deserialize, Serialize};
@@ -7,14 +7,15 @@ use wardgate_edge::find_cookie;
 use wardgate_gateway_store::{Purpose, Sealer};
 use wardgate_rpc::client::{ConnectTarget, Person};
 
-/// Only ever sent to this host by TLS, never to a script, and along with links from elsewhere.
+/// The attributes of the cookie send it only to this host over TLS and also with links from other sites, and hide it
+/// from scripts.
 const COOKIE: &str = "__Host-wardgate-connect";
 const ATTRIBUTES: &str = "Path=/; Secure; HttpOnly; SameSite=Lax";
 
-/// The content of a link: the person it is for, and the source to connect.
+/// The content of a link: the person for whom it is made, and the source to connect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ConnectTicket {
-    /// What is good once.
+    /// The identifier that can be used only once.
     pub(crate) id: [u8; 16],
     tenant: String,
     issuer: String,
@@ -23,28 +24,28 @@ pub(crate) struct ConnectTicket {
     scope: Option<String>,
 }
 
-/// The step that the flow is at.
+/// The current step of a consent flow.
 #[derive(Serialize, Deserialize)]
 pub(crate) enum ConsentFlow {
-    /// The person is with their issuer.
+    /// The user is signing in at their issuer.
     SigningIn {
         ticket: ConnectTicket,
         state: String,
         nonce: String,
         verifier: String,
     },
-    /// They are who they have to be, and look at what is asked.
+    /// The user is signed in as the person of the link, and is asked for consent.
     #[serde(rename = "Asked")]
     Consenting {
         ticket: ConnectTicket,
         token: String,
     },
-    /// They are with the source's own server.
+    /// The user is at the authorization server of the source.
     #[serde(rename = "Away")]
     AtSource {
         ticket: ConnectTicket,
         state: String,
-        /// What the tool-runner gave, in Base64: a cookie has no room for JSON's way with bytes.
+        /// The pending state from the tool-runner, in Base64, because the JSON form of bytes would be too large for a cookie.
         pending: String,
     },
 }
@@ -76,7 +77,7 @@ impl ConnectTicket {
         }
     }
 
-    /// The end of a link.
+    /// Returns the sealed ticket, with which the link ends.
     pub(crate) fn seal(&self, sealer: &Sealer) -> Option<String> {
         sealer.seal_for_browser(Purpose::ConnectLink, self)
     }
@@ -87,20 +88,20 @@ impl ConnectTicket {
 }
 
 impl ConsentFlow {
-    /// The cookie that has it.
+    /// Returns the cookie with this state.
     pub(crate) fn cookie(&self, sealer: &Sealer) -> Option<HeaderValue> {
         let sealed = sealer.seal_for_browser(Purpose::ConnectVisit, self)?;
         HeaderValue::from_str(&format!("{COOKIE}={sealed}; {ATTRIBUTES}")).ok()
     }
 
-    /// The flow of the browser that sent `headers`.
+    /// Returns the state in the cookie of a request with these headers.
     pub(crate) fn from_cookie(sealer: &Sealer, headers: &HeaderMap) -> Option<Self> {
         let sealed = find_cookie(headers, COOKIE)?;
         sealer.open_from_browser(Purpose::ConnectVisit, sealed)
     }
 }
 
-/// Takes the cookie back.
+/// Returns the header that removes the cookie.
 pub(crate) fn no_cookie() -> HeaderValue {
     HeaderValue::from_static(
         "__Host-wardgate-connect=; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age=0",

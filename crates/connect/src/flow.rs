@@ -1,4 +1,4 @@
-//! The requests of a consent flow, in their order.
+//! The handlers of a consent flow, in the order of its requests.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::pages::{self, ConnectProblem};
 use crate::sign_in::{SignIn, SignInError};
 use crate::{CALLBACK, CLIENT, CONSENT, SIGNED_IN};
 
-/// `GET /connect/{link}`: nothing is done yet but sent on, so a link that was only looked at is as good as new.
+/// Handles `GET /connect/{link}`. It only redirects to the issuer, so a link that was opened once can still be used.
 pub(crate) async fn enter(
     connect_pages: Arc<ConnectPages>,
     link: String,
@@ -60,7 +60,7 @@ pub(crate) async fn enter(
     answered(entered.await)
 }
 
-/// `GET /connect/signed-in`: only the caller whose link it is gets on.
+/// Handles `GET /connect/signed-in`. It continues only for the caller for whom the link was made.
 pub(crate) async fn signed_in(connect_pages: Arc<ConnectPages>, parts: Parts) -> Response {
     let signed_in = async {
         let sign_in = ours(&connect_pages, &parts)?;
@@ -95,7 +95,7 @@ pub(crate) async fn signed_in(connect_pages: Arc<ConnectPages>, parts: Parts) ->
     answered(signed_in.await)
 }
 
-/// `GET /connect/consent`
+/// Handles `GET /connect/consent`.
 pub(crate) async fn consent(connect_pages: Arc<ConnectPages>, parts: Parts) -> Response {
     let asked = async {
         ours(&connect_pages, &parts)?;
@@ -119,7 +119,7 @@ pub(crate) async fn consent(connect_pages: Arc<ConnectPages>, parts: Parts) -> R
     answered(asked.await)
 }
 
-/// `POST /connect/consent`: from here on the link is used.
+/// Handles `POST /connect/consent`. From here on the link is used up.
 pub(crate) async fn decide(connect_pages: Arc<ConnectPages>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let decided = async {
@@ -154,7 +154,7 @@ pub(crate) async fn decide(connect_pages: Arc<ConnectPages>, request: Request) -
     answered(decided.await)
 }
 
-/// Sends the person to the source's own server.
+/// Redirects the user to the authorization server of the source.
 async fn away(
     connect_pages: &ConnectPages,
     ticket: ConnectTicket,
@@ -171,7 +171,7 @@ async fn away(
             connect: &connect,
             redirect_uri: &redirect_uri,
             state: &state,
-            // Others can read it only there.
+            // Authorization servers can read the document only over HTTPS.
             client_metadata_url: document.starts_with("https://").then_some(&document),
         });
     let started = started.await.map_err(|error| {
@@ -190,7 +190,7 @@ async fn away(
     ))
 }
 
-/// `GET /connect/callback`
+/// Handles `GET /connect/callback`.
 pub(crate) async fn callback(connect_pages: Arc<ConnectPages>, parts: Parts) -> Response {
     let finished = async {
         ours(&connect_pages, &parts)?;
@@ -231,7 +231,8 @@ pub(crate) async fn callback(connect_pages: Arc<ConnectPages>, parts: Parts) -> 
     answered(finished.await)
 }
 
-/// `GET /connect/client.json`: what we are to authorization servers that read such documents.
+/// Handles `GET /connect/client.json`, which is the client metadata document of the gateway for authorization servers
+/// that read such documents.
 pub(crate) fn client(connect_pages: &ConnectPages) -> Response {
     let url = &connect_pages.parts.public_url;
     let document = serde_json::json!({
@@ -248,9 +249,9 @@ pub(crate) fn client(connect_pages: &ConnectPages) -> Response {
     (headers, document.to_string()).into_response()
 }
 
-/// A request to a host of ours, where people can be signed in.
+/// Checks that a request is for a host of the gateway and that sign-in is configured.
 fn ours<'a>(connect_pages: &'a ConnectPages, parts: &Parts) -> Result<&'a SignIn, ConnectProblem> {
-    // Where a page came from says nothing here: each step has what only its browser knows.
+    // The origin of the request is not checked, because each step requires a value that only the right browser has.
     let hosts = parts.headers.get_all(header::HOST).iter();
     let mut headers = HeaderMap::new();
     for host in hosts {
@@ -271,7 +272,7 @@ fn query(parts: &Parts) -> HashMap<String, String> {
         .collect()
 }
 
-/// The browser that was sent away, and for the first time.
+/// Checks that the request comes from the browser that was redirected, and that it is the first one.
 async fn came_back(
     connect_pages: &ConnectPages,
     query: &HashMap<String, String>,

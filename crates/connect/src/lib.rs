@@ -1,16 +1,16 @@
-//! How a person lets a source act in their name: the pages of a browser, from the link that their client was given.
+//! The browser pages on which a user permits a source to act in their name, beginning with the link that their client received.
 //!
 //! ```text
-//!   a call without a grant ─▶ link, sealed for that caller and source
+//!   a call without a grant ─▶ link, sealed for this caller and source
 //!   GET  /connect/{link}    ─▶ the issuer signs the browser's user in (OpenID Connect, PKCE)
 //!   GET  /connect/signed-in ─▶ the same person as the caller? else 403
-//!   GET  /connect/consent   ─▶ page: which service, what it is asked ─ POST ─▶ once ─▶ the source's own server
+//!   GET  /connect/consent   ─▶ page: the source and its scopes ─ POST ─▶ once ─▶ the authorization server of the source
 //!   GET  /connect/callback  ─▶ code ─▶ tool-runner: tokens, stored and on record
 //! ```
 //!
-//! What has to be known between two requests is sealed in one `__Host-` cookie, so any replica serves any of them; what
-//! is good once is so over all replicas. Nothing here is decided by the link alone: whoever else opens it learns the
-//! name of a source and nothing more.
+//! The state between two requests is sealed in one `__Host-` cookie, so any replica can serve any request. A link can
+//! be used once across all replicas. The link alone permits nothing: another person who opens it learns only the name
+//! of a source.
 
 mod consent_flow;
 mod flow;
@@ -37,45 +37,45 @@ use sign_in::SignIn;
 
 pub use prompt::{ConnectPrompt, declined, prompt_to_connect};
 
-/// A setting of `gateway.sign_in` that cannot be used.
+/// The error for a setting of `gateway.sign_in` that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// What to change.
+    /// The configuration is invalid, for this reason.
     #[error("{0}")]
     Config(String),
-    /// The issuer's keys.
+    /// The keys of the issuer cannot be loaded.
     #[error(transparent)]
     Edge(#[from] wardgate_edge::Error),
 }
 
-/// What the pages share with the gateway that serves them.
+/// The parts of the gateway that the pages use.
 pub struct GatewayParts {
-    /// It stores the grants.
+    /// The client of the tool-runner, which stores the grants.
     pub runner: ToolRunnerClient,
-    /// It knows which links were used.
+    /// The store that records which links were used.
     pub store: Arc<Store>,
-    /// Seals links and cookies.
+    /// The sealer of links and cookies.
     pub sealer: Arc<Sealer>,
-    /// The hosts that are the gateway's.
+    /// The hosts of the gateway.
     pub origins: Origins,
-    /// How clients reach the gateway, without a slash at its end.
+    /// The URL at which clients reach the gateway, without a trailing slash.
     pub public_url: String,
     /// The limits of a form.
     pub body_limits: BodyLimits,
-    /// Clock and randomness.
+    /// The clock and the source of randomness.
     pub ambient: Ambient,
 }
 
-/// The pages, and what they work with.
+/// The pages and their state.
 pub struct ConnectPages {
-    /// None: callers let no source act in their name here.
+    /// The client of the issuer, or `None` if users cannot connect sources.
     sign_in: Option<SignIn>,
     parts: GatewayParts,
 }
 
 impl ConnectPages {
-    /// Reads the secret of `sign_in`; without it callers let no source act in their name here. `auth` has the issuers whose
-    /// tokens the gateway accepts.
+    /// Reads the secret of `sign_in`. Without `sign_in`, users cannot connect sources. `auth` contains the issuers
+    /// whose tokens the gateway accepts.
     pub async fn open(
         sign_in: Option<&SignInConfig>,
         auth: &AuthConfig,
@@ -89,35 +89,35 @@ impl ConnectPages {
     }
 }
 
-/// Whom browsers are signed in by, for grants of callers to sources.
+/// The section `gateway.sign_in`: the issuer that signs in the users who connect sources, and the client at it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SignInConfig {
-    /// One of the issuers of `auth`; its tokens name callers as it names whom it signs in.
+    /// One of the issuers of `auth`. Its access tokens must identify callers by the same subject as its identity tokens.
     pub issuer: String,
-    /// The gateway's name at the issuer.
+    /// The client ID of the gateway at the issuer.
     pub client_id: String,
-    /// A file with the secret of a confidential client. None: a public client.
+    /// A file with the secret of a confidential client, or `None` for a public client.
     #[serde(default)]
     pub client_secret_file: Option<std::path::PathBuf>,
-    /// Where the issuer's metadata is not at `/.well-known/openid-configuration` below it: where people sign in.
+    /// The authorization endpoint, if the issuer's metadata is not at `/.well-known/openid-configuration` below the issuer.
     #[serde(default)]
     pub authorization_url: Option<String>,
-    /// The same: where codes become tokens.
+    /// The token endpoint, under the same condition.
     #[serde(default)]
     pub token_url: Option<String>,
 }
 
-/// Below the public URL.
+/// The paths of the pages, below the public URL.
 const CALLBACK: &str = "/connect/callback";
 const SIGNED_IN: &str = "/connect/signed-in";
 const CONSENT: &str = "/connect/consent";
 const CLIENT: &str = "/connect/client.json";
 
-/// Who has the cookie of the request before.
+/// The required caller of the later pages: the browser with the cookie of the previous request.
 const BROWSER: &str = "the browser that opened the link";
 
-/// Every path, all for browsers.
+/// All routes, which are for browsers.
 const ROUTES: &[Route<Arc<ConnectPages>>] = &[
     Route {
         info: RouteInfo::new(
@@ -166,7 +166,7 @@ const ROUTES: &[Route<Arc<ConnectPages>>] = &[
     },
 ];
 
-/// The handler of a page that is shown by `show`.
+/// Returns the handler of a page that `show` renders.
 fn page_handler<F>(
     pages: &Arc<ConnectPages>,
     show: fn(Arc<ConnectPages>, Parts) -> F,
@@ -178,12 +178,12 @@ where
     get(move |parts: Parts| show(pages, parts))
 }
 
-/// Every path, for the reference.
+/// Returns the description of every route, for the reference documentation.
 pub fn listed_routes() -> Vec<&'static RouteInfo> {
     routes::describe(ROUTES)
 }
 
-/// The paths that browsers open.
+/// Returns the router of the pages.
 pub fn router(connect_pages: &Arc<ConnectPages>) -> Router {
     routes::build_router(ROUTES, connect_pages)
 }

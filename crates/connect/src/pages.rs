@@ -1,26 +1,26 @@
-//! The words of the pages.
+//! The texts of the pages.
 
 use axum::http::StatusCode;
 use axum::response::Response;
 use wardgate_edge::{browser_page, escape_html};
 use wardgate_rpc::client::ConnectionDescription;
 
-/// What is wrong, for the person who reads it.
+/// A problem that is shown to the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConnectProblem {
-    /// The link or the cookie is none of ours, or too old.
+    /// The link or the cookie was not sealed by this gateway, or has expired.
     Lapsed,
-    /// The link was used.
+    /// The link was used before.
     Used,
-    /// Signed in, but as somebody else than the caller.
+    /// The user signed in as a different person than the caller.
     SomebodyElse,
-    /// Not signed in.
+    /// The user did not sign in.
     NotSignedIn,
-    /// The server did not grant it.
+    /// The authorization server did not grant access.
     NotGranted,
-    /// A form of another page.
+    /// The form was submitted by another page, or the request names a host that is not the gateway's.
     Foreign,
-    /// A part of the way is away or misconfigured.
+    /// A required service is unavailable or misconfigured.
     Unavailable,
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn problem(problem: ConnectProblem) -> Response {
     )
 }
 
-/// Asks whether the source may act in the person's name.
+/// Returns the page that asks whether the source may act in the user's name.
 pub(crate) fn consent(source: &str, described: &ConnectionDescription, token: &str) -> Response {
     let scope = match &described.scope {
         Some(scope) => {

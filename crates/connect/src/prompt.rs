@@ -8,19 +8,19 @@ use wardgate_rpc::client::{ConnectTarget, Person};
 use crate::ConnectPages;
 use crate::consent_flow::ConnectTicket;
 
-/// The key of the one request.
+/// The key of the only input request.
 const KEY: &str = "connect";
 
 /// The way in which a client leads its user to the page.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ConnectPrompt {
-    /// MCP `inputRequests`.
+    /// MCP `inputRequests`, as JSON.
     InputRequests(String),
-    /// It can show its user no page, so this is what the call ends with.
+    /// The text with which the call ends, because the client cannot open a page.
     Message(String),
 }
 
-/// The prompt to connect a source; `capabilities` are those of the client, one JSON object.
+/// Returns the prompt to connect a source. `capabilities` are those of the client, as a JSON object.
 pub fn prompt_to_connect(
     connect_pages: &ConnectPages,
     caller: &Caller,
@@ -58,7 +58,7 @@ pub fn prompt_to_connect(
     ConnectPrompt::InputRequests(json!({ KEY: request }).to_string())
 }
 
-/// What a call ends with whose client came back with another answer than that the page was opened.
+/// Returns the text with which a call ends if its client repeats it with another answer than that the page was opened.
 pub fn declined(responses: &Bytes) -> Option<&'static str> {
     let responses: Value = serde_json::from_slice(responses).ok()?;
     let action = responses.get(KEY)?.get("action")?;
@@ -66,7 +66,7 @@ pub fn declined(responses: &Bytes) -> Option<&'static str> {
         .then_some("The source acts in your name, and you did not allow that. Nothing was done.")
 }
 
-/// Whether the client has declared elicitation by URL.
+/// Returns whether the client declared elicitation by URL.
 fn shows_pages(capabilities: Option<&str>) -> bool {
     let capabilities = capabilities.and_then(|text| serde_json::from_str::<Value>(text).ok());
     capabilities.is_some_and(|it| it["elicitation"]["url"].is_object())

@@ -1,4 +1,4 @@
-//! The gateway as a client of the issuer that signs browsers' users in (`OpenID` Connect Core, code flow with PKCE).
+//! The gateway as a client of the issuer that signs in users (`OpenID` Connect Core, code flow with PKCE).
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use wardgate_egress::{CodeRequest, ConnectError, ProviderClient, ProviderSetting
 
 use crate::{Error, SignInConfig};
 
-/// A claim that no token has: what signs in has no rights.
+/// A claim that no token has, so that a signed-in user has no roles.
 const NO_ROLES: &str = "wardgate_no_roles";
 
-/// Signs people in.
+/// The sign-in of users.
 pub(crate) struct SignIn {
     pub(crate) provider: ProviderClient,
-    /// Verifies identity tokens: of the issuer, for us.
+    /// Verifies the identity tokens that the issuer issued for the gateway.
     identities: Authenticator,
 }
 
-/// Why somebody is not signed in. Nothing of what was sent is in it.
+/// The reason why a user is not signed in. It contains nothing that was sent.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SignInError {
     #[error("the issuer cannot be reached or used now: {0}")]
@@ -30,7 +30,7 @@ pub(crate) enum SignInError {
 }
 
 impl SignIn {
-    /// Reads the secret; asks the issuer for nothing but its keys.
+    /// Reads the secret, and loads the keys of the issuer but nothing else.
     pub(crate) async fn open(
         config: &SignInConfig,
         auth: &AuthConfig,
@@ -49,7 +49,7 @@ impl SignIn {
         };
         let provider = ProviderClient::open(provider, ambient).await;
         let provider = provider.map_err(|error| wrong(&error.to_string()))?;
-        // Its identity tokens are for us, and give no rights.
+        // The identity tokens have the gateway as their audience, and give no rights.
         let identity = IssuerConfig {
             audience: Some(config.client_id.clone()),
             roles: None,
@@ -66,7 +66,7 @@ impl SignIn {
         })
     }
 
-    /// Who signed in, by the code they came back with and what `said_issuer` says of who sent them.
+    /// Redeems the code, and returns the user who signed in. `said_issuer` is the `iss` parameter of the redirect.
     pub(crate) async fn verify_user(
         &self,
         request: CodeRequest<'_>,

@@ -1,12 +1,12 @@
-//! Why descriptor files cannot be used.
+//! The reasons why descriptor files cannot be used.
 
-/// The longest name of a file, in bytes.
+/// Maximum length of the name of a file, in bytes.
 pub(super) const MAX_FILE_NAME: usize = 255;
 
-/// Why descriptor files cannot be used.
+/// The reason why descriptor files cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadDescriptors {
-    /// Not a `FileDescriptorSet`.
+    /// The bytes are not a `FileDescriptorSet`.
     #[error("the bytes are not a protobuf FileDescriptorSet")]
     NotDescriptors,
     #[error("there are more than {1} {0}")]

@@ -1,4 +1,4 @@
-//! The connection to a server: made when first used, made again when lost, and kept alive.
+//! The connection to a server, which is opened on first use, reopened when lost, and kept alive.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use url::{Host, Url};
 use wardgate_egress::{AddressGuard, ClientIdentity, EgressError, TlsSettings};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-/// Servers in the wild end connections that are pinged more often than they like, so only a call that
-/// hears nothing for long makes us ask.
+/// Idle time of a call before the connection is pinged. It is long, because many servers close connections that are
+/// pinged too often.
 const PING_AFTER: Duration = Duration::from_secs(20);
 const PONG_LIMIT: Duration = Duration::from_secs(10);
 const MAX_HEADER_BYTES: u32 = 16 << 10;
 const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 
-/// One HTTP/2 connection, shared by all clones.
+/// One HTTP/2 connection, which all clones share.
 #[derive(Clone)]
 pub(super) struct GrpcChannel {
     channel: Channel,
@@ -34,7 +34,7 @@ pub(super) struct GrpcChannel {
 }
 
 impl GrpcChannel {
-    /// Connects to nothing yet, and to no address that `guard` does not admit.
+    /// Creates a channel that connects on first use, and only to addresses that `guard` admits.
     pub(super) fn new(
         url: &Url,
         guard: AddressGuard,
@@ -69,7 +69,7 @@ impl GrpcChannel {
         })
     }
 
-    /// How many connections were made so far.
+    /// Returns the number of connections made so far.
     pub(super) fn made(&self) -> u64 {
         self.made.load(Ordering::Relaxed)
     }
@@ -90,7 +90,7 @@ impl Service<Request<Body>> for GrpcChannel {
     }
 }
 
-/// tonic takes status details for well-formed and panics when they are not; nobody here reads them.
+/// Removes the status details, because tonic panics if they are malformed, and this client does not use them.
 fn without_details(mut response: Response<Body>) -> Response<Body> {
     response.headers_mut().remove(DETAILS);
     response.map(|body| {
@@ -106,7 +106,7 @@ fn drop_details(mut headers: HeaderMap) -> HeaderMap {
     headers
 }
 
-/// Makes the TCP connection; TLS comes on top of it.
+/// Makes the TCP connections of a channel, which uses TLS on top of them.
 #[derive(Clone)]
 struct Connector {
     url: Url,
@@ -123,7 +123,7 @@ impl Service<Uri> for Connector {
         Poll::Ready(Ok(()))
     }
 
-    /// The channel asks for no other URL than its own.
+    /// Connects to the configured URL. The argument is ignored, because the channel passes only this URL.
     fn call(&mut self, _: Uri) -> Self::Future {
         let Self { url, guard, made } = self.clone();
         Box::pin(async move {
@@ -134,7 +134,7 @@ impl Service<Uri> for Connector {
     }
 }
 
-/// Resolves once, and connects to nothing but what was admitted then.
+/// Connects to `url`. The host is resolved once, and only the addresses that were admitted then are tried.
 async fn dial(url: &Url, guard: &AddressGuard) -> Result<TcpStream, EgressError> {
     guard.check(url)?;
     let hosts = match url.host() {

@@ -1,4 +1,4 @@
-//! Messages on the wire, of types known only at run time.
+//! A codec for messages whose types are known only at run time.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use prost_reflect::{DynamicMessage, MessageDescriptor};
 use tonic::Status;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
-/// Sends any message and receives those of one type.
+/// A codec that sends messages of any type and receives messages of one type.
 pub(super) struct DynamicCodec {
     pub(super) receives: MessageDescriptor,
 }
 
-/// The source of the status of a message that is not of its type.
+/// The source of the status for a message that cannot be decoded as its type.
 #[derive(Debug, thiserror::Error)]
 #[error("the bytes are not a message of the type")]
 pub(super) struct DecodeFailure;

@@ -1,4 +1,4 @@
-//! Descriptor files from a file or from reflection, checked and linked into a pool.
+//! Descriptor files, which come from a file or from reflection and are checked and linked into a pool.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -11,13 +11,13 @@ use wardgate_domain::Digest;
 use super::bad_descriptors::{BadDescriptors, MAX_FILE_NAME};
 use super::trim::DescriptorTrimmer;
 
-/// Files that are linked together.
+/// Maximum number of files that are linked together.
 pub(super) const MAX_FILES: usize = 1000;
-/// Of all files together, as they come.
+/// Maximum size of all files together, in bytes as received.
 pub(super) const MAX_BYTES: usize = 8 << 20;
 const MAX_IMPORTS: usize = 20_000;
 
-/// A `FileDescriptorSet` that was read and linked; equal to any other of the same bytes.
+/// A `FileDescriptorSet` that was read and linked. Two values are equal if they have the same bytes.
 #[derive(Clone)]
 pub struct DescriptorFile {
     digest: Digest,
@@ -32,7 +32,7 @@ impl PartialEq for DescriptorFile {
 
 impl Eq for DescriptorFile {}
 
-/// Descriptors that refer to one another would be written out without end.
+/// Shows only the digest, because descriptors that refer to each other would be formatted without end.
 impl fmt::Debug for DescriptorFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("DescriptorFile").field(&self.digest).finish()
@@ -40,7 +40,7 @@ impl fmt::Debug for DescriptorFile {
 }
 
 impl DescriptorFile {
-    /// Reads the bytes that `protoc --descriptor_set_out` writes.
+    /// Decodes a file that `protoc --descriptor_set_out` wrote.
     pub fn decode(set: &[u8]) -> Result<Self, BadDescriptors> {
         if set.len() > MAX_BYTES {
             return Err(BadDescriptors::TooMany("bytes", MAX_BYTES));
@@ -51,19 +51,19 @@ impl DescriptorFile {
         Ok(Self { digest, pool })
     }
 
-    /// The types that the file describes.
+    /// Returns the types that the file describes.
     pub fn pool(&self) -> &DescriptorPool {
         &self.pool
     }
 }
 
-/// True for the files every pool has: those of the well-known types, always in our own version.
+/// Returns whether `file` is that of a well-known type. Every pool has these files, always in our own version.
 pub(super) fn is_well_known(file: &str) -> bool {
     file.starts_with("google/protobuf/")
         && DescriptorPool::global().get_file_by_name(file).is_some()
 }
 
-/// Refuses what is no name of a file.
+/// Checks the name of a file.
 pub(super) fn check_file_name(name: &str) -> Result<(), BadDescriptors> {
     if name.is_empty() || name.len() > MAX_FILE_NAME {
         return Err(BadDescriptors::FileName);
@@ -71,7 +71,7 @@ pub(super) fn check_file_name(name: &str) -> Result<(), BadDescriptors> {
     Ok(())
 }
 
-/// One pool of `files` and the well-known types; the order does not matter, a second file of the same name
+/// Links `files` and the well-known types into one pool. The order does not matter, and a second file of the same name
 /// is ignored.
 pub(super) fn link(files: Vec<FileDescriptorProto>) -> Result<DescriptorPool, BadDescriptors> {
     if files.len() > MAX_FILES {
@@ -102,7 +102,7 @@ pub(super) fn link(files: Vec<FileDescriptorProto>) -> Result<DescriptorPool, Ba
     Ok(pool)
 }
 
-/// Who imports whom, by position.
+/// The imports between files, which are identified by their positions.
 struct ImportGraph {
     files: Vec<FileImports>,
 }
@@ -110,12 +110,12 @@ struct ImportGraph {
 struct FileImports {
     name: String,
     imports: Vec<usize>,
-    /// Those of `imports` that importers of this file see too.
+    /// The `imports` that are public, so that importers of this file see them too.
     public: Vec<usize>,
 }
 
-/// A file and all others it sees, public imports of its imports included. The linker follows public
-/// imports only one step, and circles of them for ever.
+/// A file and all other files that it sees, including the public imports of its imports. The linker follows public
+/// imports only one step, and follows cycles of them forever.
 struct ResolvedFiles {
     file: usize,
     sees: BTreeSet<usize>,
@@ -158,15 +158,15 @@ impl ImportGraph {
         })
     }
 
-    /// Each file after those it imports.
+    /// Sorts the files so that each comes after those that it imports.
     fn resolve(&self) -> Result<Vec<ResolvedFiles>, BadDescriptors> {
         let mut sorted: Vec<ResolvedFiles> = Vec::new();
-        // What importers of a file see; known once all its own imports are.
+        // The files that importers of a file see, which are known once those of all its imports are.
         let mut exports: HashMap<usize, BTreeSet<usize>> = HashMap::new();
         let mut on_the_way = vec![false; self.files.len()];
         let mut seen = 0;
         for start in 0..self.files.len() {
-            // Files on the way from `start`, each with how many of its imports were followed.
+            // The files on the path from `start`, each with the number of its imports that were followed.
             let mut way = vec![(start, 0)];
             while let Some((file, followed)) = way.pop() {
                 if exports.contains_key(&file) {

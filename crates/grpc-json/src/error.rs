@@ -1,4 +1,4 @@
-//! Why a call of a gRPC method gave no answer.
+//! The errors of a call of a gRPC method.
 
 use tonic::Code;
 use wardgate_rpc::code_name;
@@ -6,53 +6,54 @@ use wardgate_rpc::code_name;
 use super::json_mismatch::JsonMismatch;
 use wardgate_egress::EgressError;
 
-/// Shown in logs: holds no argument, no value of an answer and no word of the server's own.
+/// An error of a call. It is safe to log, because it contains no argument, no value of a response and no text of the
+/// server, except for the message of [`GrpcError::Status`], which is not displayed.
 #[derive(Debug, thiserror::Error)]
 pub enum GrpcError {
-    /// The settings do not make a client.
+    /// The settings are not valid for a client.
     #[error("the gRPC client cannot be set up: {0}")]
     Setup(String),
-    /// Nothing was sent for want of credentials.
+    /// There are no credentials. Nothing was sent.
     #[error(transparent)]
     Auth(#[from] EgressError),
-    /// Nothing of the call was sent.
+    /// The server could not be reached. Nothing of the call was sent.
     #[error("the server cannot be reached: {0}")]
     Unreachable(String),
-    /// Nothing of the call was sent: what the server tells about itself is of no use.
+    /// The server's description of its methods cannot be used. Nothing of the call was sent.
     #[error("the server does not describe its methods: {0}")]
     Undescribed(String),
-    /// Nothing was sent.
+    /// The server has no such method. Nothing was sent.
     #[error("the server has no method `{0}`")]
     NoMethod(String),
-    /// Nothing was sent.
+    /// The method takes a stream of messages. Nothing was sent.
     #[error("the method `{0}` wants a stream of messages; only one message can be sent")]
     ClientStreaming(String),
-    /// Nothing was sent: the message does not fit the method's.
+    /// The message does not match the input type of the method. Nothing was sent.
     #[error("the message does not fit the method: {0}")]
     Misfit(#[from] JsonMismatch),
-    /// Nothing was sent.
+    /// The message is too large. Nothing was sent.
     #[error("the message is larger than {0} bytes")]
     RequestTooLarge(usize),
-    /// Whether the method ran is open.
+    /// The deadline passed. It is unknown whether the method ran.
     #[error("no answer within the time limit")]
     Timeout,
-    /// Whether the method ran is open.
+    /// The call failed. It is unknown whether the method ran.
     #[error("the call broke: {0}")]
     Broken(String),
-    /// The server's own answer.
+    /// The server responded with an error status.
     #[error("the server answered {}", code_name(*code))]
     Status {
-        /// Of the answer.
+        /// The code of the status.
         code: Code,
-        /// The server's own words, which are released like any other value or not at all.
+        /// The message of the status, which is released like any other value or not at all.
         message: String,
     },
-    /// A message of the answer is larger than the limit.
+    /// A message of the response is larger than the limit.
     #[error(
         "a message of the answer is larger than the limit; see `max_response_bytes` of the source"
     )]
     TooLarge,
-    /// The answer is not what the method promises.
+    /// The response is not valid for the method.
     #[error("the answer cannot be shown: {0}")]
     BadAnswer(&'static str),
 }

@@ -1,9 +1,9 @@
-//! JSON ⇄ protobuf, by the JSON mapping of proto3.
+//! Conversion between JSON and protobuf, by the JSON mapping of proto3.
 //!
-//! 64-bit numbers are texts, bytes are Base64, enum values go by name, fields by their lowerCamelCase name
-//! (the names of the `.proto` file are read too). In answers, fields that hold their default are written
-//! out, as long as they have no presence: a row has the same columns whatever its values, and a row rule
-//! on a `false` finds it.
+//! 64-bit integers are strings, bytes are Base64, enum values are identified by name and fields by their lowerCamelCase
+//! name (the names of the `.proto` file are accepted too). Responses contain the fields that hold their default value,
+//! unless the fields have presence, so that a row has the same columns whatever its values are, and a row rule on a
+//! `false` finds it.
 
 use std::io;
 
@@ -15,34 +15,34 @@ use wardgate_json::{integral, parse_strict};
 
 use super::json_mismatch::{self, JsonMismatch};
 
-/// Messages inside one another, an `Any` and its content included. prost has the same limit, but counts
-/// anew inside each `Any`.
+/// Maximum depth of nested messages, including the content of an `Any`. prost has the same limit, but starts counting
+/// again inside each `Any`.
 const MAX_DEPTH: usize = 100;
 
-/// Why a message has no JSON form.
+/// The reason why a message has no JSON form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotJson {
     TooLarge,
     Invalid,
 }
 
-/// Reads a message; what does not fit is refused and named.
+/// Converts JSON to a message. The error names the place that does not match.
 pub(crate) fn to_message(
     descriptor: &MessageDescriptor,
     value: &Value,
 ) -> Result<DynamicMessage, JsonMismatch> {
-    // Else the last of two names would win, and it may not be the one that was decided on.
+    // Otherwise the last of two members would win, which may not be the one that the decision was made on.
     if json_mismatch::gives_a_field_twice(descriptor, value) {
         return Err(JsonMismatch::ambiguous());
     }
     let value = &with_proto_numbers(value.clone());
-    // The parser's own errors quote values.
+    // The error is built here because those of the parser quote values.
     DynamicMessage::deserialize(descriptor.clone(), value)
         .map_err(|_| json_mismatch::find(descriptor, value).unwrap_or_else(JsonMismatch::ambiguous))
 }
 
-/// `value` with its numbers as protobuf knows them: whole ones of at most 64 bits, also where they are written as 10.0,
-/// and doubles, since it has no decimals.
+/// Returns `value` with its numbers in the forms of protobuf: integers of at most 64 bits, even if they are written as
+/// 10.0, and doubles, because protobuf has no decimals.
 fn with_proto_numbers(value: Value) -> Value {
     match value {
         Value::Number(number) if number.is_u64() || number.is_i64() => Value::Number(number),
@@ -64,13 +64,13 @@ fn with_proto_numbers(value: Value) -> Value {
     }
 }
 
-/// The message as JSON text of at most `limit` bytes, read as a value.
+/// Converts a message to JSON whose text has at most `limit` bytes.
 pub(crate) fn to_json(message: &DynamicMessage, limit: usize) -> Result<Value, NotJson> {
     if is_too_deep(message, MAX_DEPTH) {
         return Err(NotJson::Invalid);
     }
-    // By way of a text: a few bytes of protobuf can stand for any amount of JSON, since names and defaults
-    // are written out.
+    // The message is written as text first, because a few bytes of protobuf can become any amount of JSON, since names
+    // and defaults are written out.
     let mut text = CappedBuffer {
         bytes: Vec::new(),
         limit,
@@ -106,7 +106,7 @@ fn is_too_deep(message: &DynamicMessage, left: usize) -> bool {
     })
 }
 
-/// The message in an `Any`.
+/// Decodes the message in an `Any`.
 fn content(any: &DynamicMessage) -> Option<DynamicMessage> {
     let url = any.get_field_by_name("type_url")?;
     let (_, name) = url.as_str()?.rsplit_once('/')?;
@@ -115,7 +115,7 @@ fn content(any: &DynamicMessage) -> Option<DynamicMessage> {
     DynamicMessage::decode(descriptor, value.as_bytes()?.clone()).ok()
 }
 
-/// Takes no more than `limit` bytes.
+/// A buffer that accepts at most `limit` bytes.
 struct CappedBuffer {
     bytes: Vec<u8>,
     limit: usize,

@@ -1,4 +1,4 @@
-//! What of a JSON message does not fit, told without its values.
+//! The place in a JSON message that does not match its type, without values.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 const MAX_SHOWN_NAME: usize = 64;
 const MAX_SHOWN_NAMES: usize = 20;
 
-/// A place in a JSON message that does not fit. Holds names and never a value.
+/// A place in a JSON message that does not match its type. It contains names and never a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place} {problem}")]
 pub struct JsonMismatch {
@@ -17,7 +17,7 @@ pub struct JsonMismatch {
     problem: String,
 }
 
-/// The path of a field in a message, such as `items[2].count`; empty for the whole of it.
+/// The path of a field in a message, such as `items[2].count`, or an empty path for the whole message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct FieldPath(String);
 
@@ -31,7 +31,7 @@ impl fmt::Display for FieldPath {
 }
 
 impl JsonMismatch {
-    /// What fits by itself, and not together.
+    /// Creates an error for a message whose members are valid one by one, but not together.
     pub(super) fn ambiguous() -> Self {
         Self {
             place: FieldPath(String::new()),
@@ -40,24 +40,24 @@ impl JsonMismatch {
     }
 }
 
-/// The field that a JSON member of this name sets.
+/// Returns the field that a JSON member of this name sets.
 pub fn field(message: &MessageDescriptor, name: &str) -> Option<FieldDescriptor> {
     message
         .get_field_by_json_name(name)
         .or_else(|| message.get_field_by_name(name))
 }
 
-/// The names of a message's fields, for people.
+/// Returns the names of the fields of a message, for display.
 pub fn field_names(message: &MessageDescriptor) -> String {
     listed(message.fields().map(|field| field.json_name().to_owned()))
 }
 
-/// True when the JSON form is not an object with a member for each field.
+/// Returns whether the JSON form of the message type is not an object with a member for each field.
 pub fn has_own_form(message: &MessageDescriptor) -> bool {
     message.full_name().starts_with("google.protobuf.")
 }
 
-/// By its JSON name and by the one of the `.proto` file.
+/// Returns whether a field is set twice, by its JSON name and by its name in the `.proto` file.
 pub(super) fn gives_a_field_twice(message: &MessageDescriptor, value: &Value) -> bool {
     let Value::Object(members) = value else {
         return false;
@@ -91,7 +91,7 @@ pub(super) fn gives_a_field_twice(message: &MessageDescriptor, value: &Value) ->
     })
 }
 
-/// Finds the first place of a value that does not fit, if one does not fit by itself.
+/// Returns the first place in a value that does not match by itself, or `None` if there is none.
 pub(super) fn find(message: &MessageDescriptor, value: &Value) -> Option<JsonMismatch> {
     find_in(message, value, String::new())
 }
@@ -158,7 +158,7 @@ fn find_in_field(
         }
         _ if field.is_list() => wrong(path, "a list"),
         Value::Object(entries) if field.is_map() => {
-            // Keys are values of the caller's, so entries go without a name.
+            // The path omits the keys of entries, because keys are values of the caller.
             let path = format!("{path}{{}}");
             let entry = kind
                 .as_message()
@@ -209,7 +209,7 @@ fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
     format!("{}{more}", shown.join(", "))
 }
 
-/// What a field of this kind takes, for people.
+/// Returns what a field of this kind accepts, for display.
 fn wanted(kind: &Kind) -> String {
     let text = match kind {
         Kind::Double | Kind::Float => "a number",

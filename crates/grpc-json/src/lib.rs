@@ -1,9 +1,9 @@
-//! Calls any unary or server-streaming method of a gRPC server, JSON in and JSON out.
+//! A client that calls any unary or server-streaming method of a gRPC server, with JSON input and output.
 //!
 //! ```text
 //!   GrpcServer::call ── MethodTable: descriptor file ∣ reflection ──▶ json ⇄ DynamicMessage
 //!                 │                                                       │ codec
-//!                 └──▶ GrpcChannel: connected when first used, TLS ◀──────┘
+//!                 └──▶ GrpcChannel: connected on first use, TLS ◀──────────┘
 //!                          └──▶ ResponseMessages::next: one message after the other
 //! ```
 //!
@@ -51,15 +51,15 @@ use codec::DynamicCodec;
 use json::{NotJson, to_json, to_message};
 use methods::{MethodTable, ReflectedServices};
 
-/// What servers take by default.
+/// Maximum size of a request, in bytes, which is the default limit of servers.
 const MAX_REQUEST_BYTES: usize = 4 << 20;
 const GRPC_STATUS: &str = "grpc-status";
-/// For a method that a server did not describe.
+/// Interval after which a method that the server did not describe is looked up again.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(10);
-/// JSON takes so many times the bytes of a message, at most.
+/// Maximum size of the JSON form of a message, as a multiple of the maximum size of a response.
 const JSON_FACTOR: usize = 4;
 
-/// A configured server.
+/// A configured gRPC server.
 pub struct GrpcServer {
     connection: GrpcChannel,
     methods: MethodTable,
@@ -69,7 +69,7 @@ pub struct GrpcServer {
 }
 
 impl GrpcServer {
-    /// Connects to nothing yet. A server without a descriptor file is asked for descriptors when first used.
+    /// Creates a client that connects on first use. Without a descriptor file, it asks the server for descriptors then.
     pub fn open(settings: &GrpcSettings, ambient: &Ambient) -> Result<Self, GrpcError> {
         let GrpcSettings {
             url,
@@ -93,9 +93,9 @@ impl GrpcServer {
         })
     }
 
-    /// Sends one message for `caller`, whose token only a token exchange looks at; the answers come one by
-    /// one until `deadline`. A server that does not accept a token we had asked for did nothing, and is
-    /// called once more with a new one.
+    /// Sends one message for `caller`, whose token is used only in a token exchange. The responses arrive one by one
+    /// until `deadline`. If the server does not accept an access token that was requested before, the method did not
+    /// run, and the call is repeated once with a new token.
     pub async fn call(
         &self,
         name: &MethodName,
@@ -174,7 +174,8 @@ impl GrpcServer {
         })
     }
 
-    /// A server that does not know a method may be another one than the one that described it.
+    /// Handles a failed call. A server that does not know a method may be another version than the one that described
+    /// it, so the description is discarded.
     fn failed(&self, name: &MethodName, error: GrpcError) -> GrpcError {
         if matches!(
             error,
@@ -189,22 +190,22 @@ impl GrpcServer {
     }
 }
 
-/// The messages that a method answers with.
+/// The response messages of a call.
 pub struct ResponseMessages<'a> {
     server: &'a GrpcServer,
     name: MethodName,
     messages: Streaming<DynamicMessage>,
-    /// Not a stream: exactly one message, and none before the call has ended well.
+    /// Whether the method is unary, so that there is exactly one message, which is returned only after the call has succeeded.
     single: bool,
-    /// There is nothing left to come.
+    /// Whether there are no more messages.
     ended: bool,
-    /// The headers hold the status already, so no trailers follow.
+    /// Whether the headers contain the status, so that no trailers follow.
     settled: bool,
     deadline: Instant,
 }
 
 impl ResponseMessages<'_> {
-    /// The next message as JSON; none after the last one.
+    /// Returns the next message as JSON, or `None` after the last message.
     pub async fn next(&mut self) -> Result<Option<Value>, GrpcError> {
         if self.ended {
             return Ok(None);

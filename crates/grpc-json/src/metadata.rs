@@ -1,4 +1,4 @@
-//! The metadata that goes along with every call of a source.
+//! The metadata that is sent with every call of a source.
 
 use base64::Engine as _;
 use base64::engine::DecodePaddingMode;
@@ -7,13 +7,13 @@ use tonic::metadata::{
     AsciiMetadataKey, AsciiMetadataValue, BinaryMetadataKey, BinaryMetadataValue, MetadataMap,
 };
 
-/// Padding may be there or not, as in gRPC itself.
+/// Base64 with or without padding, as gRPC accepts it.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Set by gRPC or by `auth`.
+/// The names that are set by gRPC or by `auth`.
 const RESERVED: [&str; 6] = [
     "authorization",
     "content-type",
@@ -23,7 +23,7 @@ const RESERVED: [&str; 6] = [
     "connection",
 ];
 
-/// Why an entry cannot be sent; holds no value.
+/// The reason why an entry cannot be sent. It contains no value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadMetadata {
     #[error("is no name of metadata; write lower-case letters, digits, `-`, `_` and `.`")]
@@ -38,7 +38,7 @@ pub enum BadMetadata {
     Base64,
 }
 
-/// Adds an entry; the value of a name in `-bin` is read as Base64.
+/// Adds an entry. The value of a name that ends in `-bin` is decoded as Base64.
 pub fn add_metadata(
     metadata: &mut MetadataMap,
     name: &str,
@@ -57,7 +57,7 @@ pub fn add_metadata(
         metadata.append_bin(key, BinaryMetadataValue::from_bytes(&bytes));
     } else {
         let key = AsciiMetadataKey::from_bytes(name.as_bytes()).map_err(|_| BadMetadata::Name)?;
-        // The type would take other bytes, which many servers do not.
+        // The type would accept other bytes, but many servers do not.
         let plain = value.bytes().all(|c| (b' '..=b'~').contains(&c));
         let value = AsciiMetadataValue::try_from(value).ok().filter(|_| plain);
         let value = value.ok_or(BadMetadata::Text)?;

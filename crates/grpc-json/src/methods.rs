@@ -1,4 +1,4 @@
-//! The methods of a server: from its descriptor file, or as it describes them itself.
+//! The methods of a server, from its descriptor file or from its reflection service.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,10 +18,10 @@ use super::descriptors;
 use super::trim::is_identifier;
 use super::{GrpcError, reflection};
 
-/// A whole conversation with a server's reflection.
+/// Timeout of all reflection requests for one service.
 const REFLECTION_LIMIT: Duration = Duration::from_secs(5);
 
-/// `package.Service/Method`, as configured.
+/// The full name of a method, configured as `package.Service/Method`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MethodName {
     service: String,
@@ -29,7 +29,7 @@ pub struct MethodName {
     path: PathAndQuery,
 }
 
-/// Text that names no method.
+/// The error for a text that is not the full name of a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not the full name of a method; write one like `package.Service/Method`")]
 pub struct NotAMethod;
@@ -61,7 +61,7 @@ impl MethodName {
         self.path.clone()
     }
 
-    /// The method in `pool`; what is wrong with it can be told without a server.
+    /// Finds the method in `pool`. Whether the method is supported can be checked without a server.
     pub fn find(&self, pool: &DescriptorPool) -> Result<MethodDescriptor, GrpcError> {
         let service = pool.get_service_by_name(&self.service);
         self.of(service.as_ref())
@@ -83,14 +83,14 @@ impl MethodName {
     }
 }
 
-/// Where methods are looked up.
+/// The source of method descriptors.
 pub(super) enum MethodTable {
     Fixed(DescriptorPool),
     Reflected(ReflectedServices),
 }
 
 impl MethodTable {
-    /// Finds a method; without a descriptor file the server is asked where needed.
+    /// Finds a method. Without a descriptor file, the server is asked if necessary.
     pub(super) async fn find(
         &self,
         name: &MethodName,
@@ -112,7 +112,7 @@ impl MethodTable {
         }
     }
 
-    /// The server says that it does not have the method after all.
+    /// Discards what is known of a service, after the server responded that it does not have the method.
     pub(super) fn forget(&self, name: &MethodName) {
         if let Self::Reflected(reflected) = self {
             let mut services = reflected
@@ -124,18 +124,19 @@ impl MethodTable {
     }
 }
 
-/// What a server told so far, service by service.
+/// The services that a server has described so far.
 pub(super) struct ReflectedServices {
-    /// A method that the server did not have is asked for again after this.
+    /// Interval after which a method that the server did not have is looked up again.
     look_again_after: Duration,
     services: RwLock<HashMap<String, ReflectedService>>,
-    /// One asks, and the others wait for the answer.
+    /// Held during a reflection request, so that other callers wait for its result.
     asking: Mutex<()>,
 }
 
 struct ReflectedService {
     service: Option<ServiceDescriptor>,
-    /// The connection after which it was told; another one may lead to another version of the server.
+    /// The number of the connection on which the service was described. Another connection may lead to another version
+    /// of the server.
     connection: u64,
     at: Instant,
 }
@@ -181,7 +182,7 @@ impl ReflectedServices {
         method
     }
 
-    /// What is known already, as long as it holds.
+    /// Returns the result of an earlier lookup, if it is still valid.
     fn told(
         &self,
         name: &MethodName,
@@ -199,7 +200,7 @@ impl ReflectedServices {
     }
 }
 
-/// Links on a thread of its own: a thousand files take their time.
+/// Links on a blocking thread, because a thousand files take long to link.
 async fn link(files: Vec<prost_types::FileDescriptorProto>) -> Result<DescriptorPool, GrpcError> {
     let linked = tokio::task::spawn_blocking(|| descriptors::link(files)).await;
     linked

@@ -1,7 +1,7 @@
-//! Asks a server for the descriptors of a service: `grpc.reflection.v1`, else its older twin `v1alpha`.
+//! A client of server reflection, in version `grpc.reflection.v1` or else the older `v1alpha`.
 //!
-//! Nothing a server says here is trusted: it is asked for one file at a time, has to give that file, and
-//! is cut off at limits of files, bytes and time.
+//! The responses of a server are not trusted. The client requests one file at a time, requires exactly that file, and
+//! enforces limits on files, bytes and time.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,13 +24,13 @@ use super::channel::GrpcChannel;
 use super::descriptors::{self, MAX_BYTES, MAX_FILES};
 use super::status;
 
-/// The two versions have the same messages.
+/// The two versions of the reflection method, which use the same messages.
 const VERSIONS: [&str; 2] = [
     "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
 ];
 
-/// The files that `service` and all it uses are described in.
+/// Returns the files that describe `service` and everything it uses.
 pub(super) async fn files(
     connection: &GrpcChannel,
     metadata: &MetadataMap,
@@ -76,14 +76,14 @@ fn failed(status: &Status) -> GrpcError {
             "its reflection answered {}",
             wardgate_rpc::code_name(code)
         )),
-        // The call that wants the descriptors was not sent, whatever became of this one.
+        // Whatever the cause of this failure is, the call that needs the descriptors was not sent.
         GrpcError::Broken(cause) => GrpcError::Unreachable(cause),
         GrpcError::TooLarge => BadDescriptors::TooMany("bytes", MAX_BYTES).into(),
         error => error,
     }
 }
 
-/// Why an answer of the server's reflection cannot be used.
+/// The reason why a reflection response cannot be used.
 #[derive(Debug, thiserror::Error)]
 enum ReflectionProblem {
     #[error("its reflection does not know a file that it says is imported")]
@@ -110,14 +110,14 @@ impl From<BadDescriptors> for GrpcError {
     }
 }
 
-/// One stream of reflection requests and their responses.
+/// A stream of reflection requests and their responses.
 struct ReflectionStream {
     questions: mpsc::Sender<ServerReflectionRequest>,
     answers: Streaming<ServerReflectionResponse>,
 }
 
 impl ReflectionStream {
-    /// Many servers send nothing, not even headers, before the first question.
+    /// Opens a stream with its first request, because many servers send nothing, not even headers, before they receive it.
     async fn open(
         connection: &GrpcChannel,
         metadata: &MetadataMap,
@@ -125,7 +125,7 @@ impl ReflectionStream {
         first: MessageRequest,
     ) -> Result<(Self, ServerReflectionResponse), Status> {
         let (questions, asked) = mpsc::channel(1);
-        // There is room for it.
+        // This cannot fail, because the channel is empty.
         let _ = questions.try_send(question(first));
         let mut request = Request::new(ReceiverStream::new(asked));
         *request.metadata_mut() = metadata.clone();
@@ -139,7 +139,7 @@ impl ReflectionStream {
     }
 
     async fn ask(&mut self, request: MessageRequest) -> Result<ServerReflectionResponse, Status> {
-        // An ended stream shows in its answers.
+        // If the stream has ended, reading the response fails.
         let _ = self.questions.send(question(request)).await;
         self.answer().await
     }
@@ -157,12 +157,12 @@ fn question(request: MessageRequest) -> ServerReflectionRequest {
     }
 }
 
-/// What has come so far.
+/// The files that were received so far.
 #[derive(Default)]
 struct FoundFiles {
     files: BTreeMap<String, FileDescriptorProto>,
     bytes: usize,
-    /// Imports that may still have to be asked for.
+    /// Imports that may still have to be requested.
     missing: VecDeque<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What a server is called with.
+//! The settings of a gRPC server.
 
 use std::fmt;
 
@@ -8,18 +8,18 @@ use wardgate_egress::{AuthSettings, EgressSettings};
 
 use super::DescriptorFile;
 
-/// A gRPC server.
+/// The settings of a gRPC server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct GrpcSettings {
-    /// Without a path.
+    /// The URL of the server, without a path.
     pub url: Url,
-    /// What the server's methods are; without it the server is asked.
+    /// The description of the server's methods, or `None` to ask the server.
     pub descriptors: Option<DescriptorFile>,
-    /// Goes along with every call.
+    /// The metadata that is sent with every call.
     pub metadata: HeaderMap,
-    /// What calls are made with.
+    /// The credentials of calls.
     pub auth: AuthSettings,
-    /// Which addresses may be called, which way, and how large a response may be.
+    /// The addresses that may be called, the route to them, and the maximum size of a response.
     pub egress: EgressSettings,
 }
 

@@ -1,4 +1,4 @@
-//! What a failed call means.
+//! Conversion of a status to the error of a call.
 
 use std::error::Error;
 
@@ -8,10 +8,10 @@ use wardgate_rpc::code_name;
 use super::GrpcError;
 use super::codec::DecodeFailure;
 
-/// How tonic says that a message is larger than the limit. A server that says the same gains nothing.
+/// The message by which tonic reports a message that is larger than the limit. A server gains nothing by sending the same.
 const TOO_LARGE: &str = "Error, decoded message length too large";
 
-/// A status of the server's own or of a broken transport.
+/// Converts a status that the server sent or that a broken transport caused.
 pub(super) fn failed(status: &Status) -> GrpcError {
     if let Some(source) = status.source() {
         return broken(source, status);
@@ -19,7 +19,7 @@ pub(super) fn failed(status: &Status) -> GrpcError {
     match status.code() {
         Code::OutOfRange if status.message().starts_with(TOO_LARGE) => GrpcError::TooLarge,
         Code::DeadlineExceeded => GrpcError::Timeout,
-        // The server gave up: it may have acted before.
+        // The server failed, and may have acted before.
         code @ (Code::Internal | Code::Unknown | Code::DataLoss | Code::Cancelled) => {
             GrpcError::Broken(format!("the server answered {}", code_name(code)))
         }
@@ -30,7 +30,7 @@ pub(super) fn failed(status: &Status) -> GrpcError {
     }
 }
 
-/// The connection could not take the call.
+/// Returns the status for a connection that could not accept the call.
 pub(super) fn unready(error: tonic::transport::Error) -> Status {
     Status::from_error(Box::new(error))
 }
@@ -55,7 +55,7 @@ fn broken(source: &(dyn Error + 'static), status: &Status) -> GrpcError {
     GrpcError::Broken(causes.join(": "))
 }
 
-/// The cause that says most.
+/// Returns the text of the innermost cause, which is the most specific one.
 pub(super) fn innermost(error: &(dyn Error + 'static)) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {

@@ -1,9 +1,9 @@
-//! Descriptor files cut down to what JSON needs, and refused when linking them would take too much.
+//! Reduction of descriptor files to what the conversion to JSON needs, and limits on the cost of linking them.
 //!
-//! A server may describe itself with anything. Linking writes out the full name of every element and
-//! compares elements with ranges and options, so a few megabytes of descriptors could cost gigabytes
-//! and minutes. Names are therefore counted as they will be written out, and everything that no
-//! conversion looks at (options, extensions, reserved ranges, defaults, comments) is left behind.
+//! A server may describe itself with anything. Linking writes out the full name of every element and compares elements
+//! with ranges and options, so a few megabytes of descriptors could cost gigabytes and minutes. Therefore names are
+//! counted as they will be written out, and everything that the conversion does not use (options, extensions, reserved
+//! ranges, defaults, comments) is removed.
 
 use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{
@@ -20,7 +20,7 @@ const MAX_NAME: usize = 255;
 const MAX_PACKAGE: usize = 511;
 const MAX_TYPE_NAME: usize = 1023;
 
-/// What is left of the limits, over all files that are linked together.
+/// The remainder of the limits, which apply to all files that are linked together.
 pub(super) struct DescriptorTrimmer {
     elements: usize,
     full_name_bytes: usize,
@@ -38,7 +38,7 @@ impl DescriptorTrimmer {
         }
     }
 
-    /// `file` as it is linked; its imports are left as they are.
+    /// Returns `file` as it will be linked, with its imports unchanged.
     pub(super) fn file(&mut self, file: FileDescriptorProto) -> Result<FileDescriptorProto> {
         file.name().clone_into(&mut self.file);
         let syntax = match file.syntax() {
@@ -125,7 +125,7 @@ impl DescriptorTrimmer {
     ) -> Result<EnumDescriptorProto> {
         self.take(scope, enumeration.name())?;
         Ok(EnumDescriptorProto {
-            // Values are named in the scope around their enum.
+            // The names of values are in the scope around their enum.
             value: self.all(enumeration.value, scope, Self::value)?,
             options: enumeration.options.map(|all| EnumOptions {
                 allow_alias: all.allow_alias,
@@ -205,7 +205,7 @@ impl DescriptorTrimmer {
     }
 }
 
-/// What full names start with, as their length.
+/// The length of the prefix of full names in a scope.
 #[derive(Clone, Copy, Default)]
 struct NameScope {
     bytes: usize,
@@ -219,14 +219,14 @@ impl NameScope {
     }
 }
 
-/// A name without dots, of a length that anybody would write.
+/// Returns whether `name` is an identifier without dots and of reasonable length.
 pub(super) fn is_identifier(name: &str) -> bool {
     name.len() <= MAX_NAME
         && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_')
 }
 
-/// Conversions rely on the two fields of a map entry and on the type of its key.
+/// Returns whether the message is a valid map entry, because conversions rely on its two fields and on the type of its key.
 fn is_map_entry(message: &DescriptorProto) -> bool {
     let single = |number, name| {
         message.field.iter().find(|field| {

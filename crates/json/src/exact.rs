@@ -1,9 +1,9 @@
-//! JSON with its digits as sent, and the one form that is hashed.
+//! JSON values with the digits of their numbers as sent, and their canonical form, which is hashed.
 //!
-//! The canonical form is that of RFC 8785 (members in the order of their names as UTF-16, no white space,
-//! texts escaped as little as can be) but for numbers: they keep the digits they came with. RFC 8785 reads
-//! numbers as doubles, and then 9007199254740993 and 9007199254740992 would be one limit. So `1` and `1.0`
-//! are two definitions here, and a change from one to the other is shown as what it is: harmless.
+//! The canonical form is that of RFC 8785 (members sorted by the UTF-16 units of their names, no white space, minimal
+//! escapes in strings), except that numbers keep their digits. RFC 8785 reads numbers as doubles, so that limits of
+//! 9007199254740993 and 9007199254740992 would be the same. Here `1` and `1.0` are different definitions, and a change
+//! from one to the other is shown and recognized as harmless.
 
 use std::collections::HashSet;
 
@@ -12,23 +12,23 @@ use serde_json::value::RawValue;
 
 use super::members::Members;
 
-/// Deeper than any definition that a person would approve.
+/// Maximum depth of nesting, which is more than in any definition that a person would approve.
 const MAX_DEPTH: usize = 64;
 
-/// A JSON value. Two are equal when their canonical forms are.
+/// A JSON value. Two values are equal if their canonical forms are.
 #[derive(Debug, Clone)]
 pub enum Json {
     /// `null`
     Null,
     /// `true` or `false`
     Boolean(bool),
-    /// The digits as sent.
+    /// A number, with its digits as sent.
     Number(String),
-    /// Its characters, not as they were escaped.
+    /// A string, with its escapes decoded.
     Text(String),
     /// An array.
     List(Vec<Json>),
-    /// In the order they were sent; no name twice.
+    /// An object, with its members in the order they were sent. No name occurs twice.
     Object(Vec<(String, Json)>),
 }
 
@@ -47,35 +47,35 @@ impl PartialEq for Json {
 
 impl Eq for Json {}
 
-/// Members in the order of RFC 8785: that of their names as UTF-16.
+/// Returns the members sorted by the UTF-16 units of their names, as in RFC 8785.
 fn sorted(members: &[(String, Json)]) -> Vec<&(String, Json)> {
     let mut sorted: Vec<_> = members.iter().collect();
     sorted.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()));
     sorted
 }
 
-/// How members are written.
+/// The order in which members are written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MemberOrder {
     AsSent,
     Canonical,
 }
 
-/// Text that is not JSON every reader reads alike.
+/// The error for a text that is not JSON, or that parsers may read differently.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotJson {
-    /// No JSON from here on.
+    /// The text is not valid JSON from this position on.
     #[error("it is not JSON at line {line}, column {column}")]
     Syntax {
-        /// From 1.
+        /// The line, counted from 1.
         line: usize,
-        /// From 1.
+        /// The column, counted from 1.
         column: usize,
     },
-    /// More levels than are read.
+    /// The value is nested too deeply.
     #[error("it nests deeper than {MAX_DEPTH} levels")]
     TooDeep,
-    /// Two members of this name.
+    /// An object has two members of this name.
     #[error("an object has the member {0:?} twice")]
     Twice(String),
 }
@@ -90,7 +90,7 @@ impl From<serde_json::Error> for NotJson {
 }
 
 impl Json {
-    /// Reads one value.
+    /// Parses one value.
     pub fn parse(text: &str) -> Result<Self, NotJson> {
         Self::read(serde_json::from_str(text)?, MAX_DEPTH)
     }
@@ -124,7 +124,7 @@ impl Json {
         })
     }
 
-    /// The member of that name, when this is an object that has it.
+    /// Returns the member of that name, or `None` if this is not an object that has one.
     pub fn get(&self, name: &str) -> Option<&Self> {
         self.members()
             .iter()
@@ -132,7 +132,7 @@ impl Json {
             .map(|(_, value)| value)
     }
 
-    /// The members of an object; none of anything else.
+    /// Returns the members of an object, or an empty slice for other values.
     pub fn members(&self) -> &[(String, Self)] {
         match self {
             Self::Object(members) => members,
@@ -140,7 +140,7 @@ impl Json {
         }
     }
 
-    /// The items of a list; none of anything else.
+    /// Returns the items of an array, or an empty slice for other values.
     pub fn items(&self) -> &[Self] {
         match self {
             Self::List(items) => items,
@@ -148,7 +148,7 @@ impl Json {
         }
     }
 
-    /// The characters of a text; none of anything else.
+    /// Returns the characters of a string, or `None` for other values.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -156,7 +156,7 @@ impl Json {
         }
     }
 
-    /// The truth of a boolean; none of anything else.
+    /// Returns the value of a boolean, or `None` for other values.
     pub fn as_boolean(&self) -> Option<bool> {
         match self {
             Self::Boolean(truth) => Some(*truth),
@@ -164,14 +164,14 @@ impl Json {
         }
     }
 
-    /// The canonical form.
+    /// Returns the canonical form.
     pub fn canonical(&self) -> String {
         let mut out = String::new();
         self.write(MemberOrder::Canonical, &mut out);
         out
     }
 
-    /// The same value with its members in the order they were sent.
+    /// Returns the value as JSON without white space, with its members in the order they were sent.
     pub fn compact(&self) -> String {
         let mut out = String::new();
         self.write(MemberOrder::AsSent, &mut out);
@@ -200,7 +200,7 @@ impl Json {
                     if position > 0 {
                         out.push(',');
                     }
-                    // `serde_json` escapes texts as RFC 8785 wants it.
+                    // `serde_json` escapes strings as RFC 8785 requires.
                     out.push_str(&Value::from(name.as_str()).to_string());
                     out.push(':');
                     value.write(order, out);
@@ -225,13 +225,13 @@ mod tests {
 
     #[test]
     fn the_canonical_form_is_that_of_rfc_8785() {
-        // Section 3.2.3: names sort by their UTF-16 units.
+        // Section 3.2.3: names are sorted by their UTF-16 units.
         let names = r#"{"\u20ac":"Euro","\r":"CR","\ufb33":"Dalet","1":"One","\ud83d\ude00":"Emoji","\u0080":"Control","\u00f6":"O"}"#;
         assert_eq!(
             canonical(names),
             "{\"\\r\":\"CR\",\"1\":\"One\",\"\u{80}\":\"Control\",\"ö\":\"O\",\"€\":\"Euro\",\"😀\":\"Emoji\",\"\u{fb33}\":\"Dalet\"}"
         );
-        // Section 3.2.2.2: texts are escaped as little as can be.
+        // Section 3.2.2.2: strings have as few escapes as possible.
         assert_eq!(
             canonical(r#"[ "\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/", null , true,false ]"#),
             r#"["€$\u000f\nA'B\"\\\\\"/",null,true,false]"#

@@ -1,14 +1,14 @@
-//! JSON that every reader reads alike, kept as it was written.
+//! JSON that every parser reads in the same way, kept as it was written.
 //!
 //! ```text
-//!   bytes ──▶ scan: valid, no member twice, not too deep ──▶ &str ─┬─▶ parse_strict: a tree
-//!                                                                  ├─▶ Members, MessageMembers: values unread
-//!                                                                  ├─▶ replace_parts: every other byte stays
-//!                                                                  └─▶ Json: exact digits, canonical form
+//!   bytes ──▶ scan: valid, no duplicate members, not too deep ──▶ &str ─┬─▶ parse_strict: a tree
+//!                                                                       ├─▶ Members, MessageMembers: values not parsed
+//!                                                                       ├─▶ replace_parts: every other byte unchanged
+//!                                                                       └─▶ Json: exact digits, canonical form
 //! ```
 //!
-//! JSON parsers differ in what they make of odd input, and an attacker uses the difference. Numbers keep their digits
-//! everywhere: nothing here reads one as a double.
+//! JSON parsers treat unusual input differently, and an attacker can exploit the differences. Numbers keep their digits
+//! everywhere: nothing in this crate reads a number as a double.
 
 mod exact;
 mod members;

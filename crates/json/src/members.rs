@@ -1,4 +1,4 @@
-//! The members of an object, their values unread.
+//! The members of an object, with their values not parsed.
 
 use std::fmt;
 
@@ -6,10 +6,10 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// The members of a JSON object in their order, names given twice included, their values unread.
+/// The members of a JSON object in their order, including duplicate names. Their values are not parsed.
 #[derive(Debug)]
 pub struct Members<'a>(
-    /// Names and values.
+    /// The names and values of the members.
     pub Vec<(String, &'a RawValue)>,
 );
 

@@ -1,6 +1,6 @@
-//! The members of a JSON message by name, found in one pass over its text.
+//! Access to the members of a JSON message by name, in one pass over its text.
 //!
-//! The objects that somebody looks into are read on the way; every other value stays unread, however large it is.
+//! The objects whose members may be accessed are parsed in this pass. Every other value is not parsed, however large it is.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,17 +9,17 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// The members that are objects somebody looks into, wherever they stand.
+/// The names of members whose values are parsed if they are objects, at any of the parsed levels.
 const OPENED: [&str; 5] = ["params", "result", "_meta", "notifications", "ref"];
 
-/// The only member of what `serde_json` hands on in place of a number that no 64 bits hold (its feature
-/// `arbitrary_precision`).
+/// The only member of the object that `serde_json` passes on in place of a number that does not fit into 64 bits (its
+/// feature `arbitrary_precision`).
 const NUMBER: &str = "$serde_json::private::Number";
 
-/// How far below the message they can be.
+/// Number of levels below the message at which objects are parsed.
 const DEPTH: usize = 2;
 
-/// The text is JSON that two readers may understand differently.
+/// The error for JSON that two parsers may read differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AmbiguousJson;
 
@@ -30,12 +30,12 @@ pub struct MessageMembers<'a>(Vec<(Cow<'a, str>, Member<'a>)>);
 enum Member<'a> {
     Unread(&'a RawValue),
     Object(MessageMembers<'a>),
-    /// No object, where one would be looked into.
+    /// A value that is not an object, under a name whose object would be parsed.
     Other,
 }
 
 impl<'a> MessageMembers<'a> {
-    /// Those of `text`, if it is an object.
+    /// Parses the members of `text`, or returns `None` if it is not an object.
     pub fn parse(text: &'a str) -> Option<Self> {
         let mut deserializer = serde_json::Deserializer::from_str(text);
         let read = deserializer
@@ -45,12 +45,12 @@ impl<'a> MessageMembers<'a> {
         Some(read)
     }
 
-    /// Whether there is a member `name`.
+    /// Returns whether the object has a member `name`.
     pub fn has(&self, name: &str) -> Result<bool, AmbiguousJson> {
         Ok(self.find(name)?.is_some())
     }
 
-    /// The member `name`, as it is written. Not of those that are looked into.
+    /// Returns the text of the member `name`. Not for the names whose objects are parsed.
     pub fn get(&self, name: &str) -> Result<Option<&'a RawValue>, AmbiguousJson> {
         Ok(match self.find(name)? {
             Some(Member::Unread(value)) => Some(value),
@@ -58,13 +58,13 @@ impl<'a> MessageMembers<'a> {
         })
     }
 
-    /// The text that the member `name` is.
+    /// Returns the string value of the member `name`.
     pub fn text(&self, name: &str) -> Result<Option<String>, AmbiguousJson> {
         let member = self.get(name)?;
         Ok(member.and_then(|member| serde_json::from_str(member.get()).ok()))
     }
 
-    /// The object that the member `name` is, of those that are looked into.
+    /// Returns the parsed object of the member `name`. Only for the names whose objects are parsed.
     pub fn object(&self, name: &str) -> Result<Option<&Self>, AmbiguousJson> {
         Ok(match self.find(name)? {
             Some(Member::Object(members)) => Some(members),
@@ -72,8 +72,9 @@ impl<'a> MessageMembers<'a> {
         })
     }
 
-    /// The member `name`. Some readers of JSON do not tell `name` from `Name` and take the last one, so what was
-    /// looked at here could be something else there: such an object is refused.
+    /// Returns the member `name`. An object with a second member of this name, or of a name that differs only in case, is
+    /// refused, because some parsers do not distinguish `name` from `Name` and take the last of them, so that they would
+    /// use a different value than the one returned here.
     fn find(&self, name: &str) -> Result<Option<&Member<'a>>, AmbiguousJson> {
         let mut found = None;
         for (own, value) in &self.0 {
@@ -87,9 +88,9 @@ impl<'a> MessageMembers<'a> {
     }
 }
 
-/// Reads one object.
+/// A visitor that reads one object.
 struct MembersVisitor {
-    /// Levels below it that can be looked into.
+    /// Number of levels below the object that are parsed.
     depth: usize,
 }
 
@@ -184,7 +185,8 @@ impl<'de> Visitor<'de> for MemberSeed {
     }
 }
 
-/// The letters whatever their case; also those that Unicode folds to an ASCII letter, as U+017F to `s`.
+/// Returns the characters of a name folded to ignore case, including those that Unicode folds to an ASCII letter, such
+/// as U+017F to `s`.
 fn folded(name: &str) -> impl Iterator<Item = char> + '_ {
     name.chars()
         .flat_map(char::to_uppercase)

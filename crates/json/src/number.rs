@@ -3,12 +3,12 @@
 use bigdecimal::{BigDecimal, ToPrimitive};
 use serde_json::{Number, Value};
 
-/// The most digits of a number that is computed with, written out without an exponent, on either side of the point.
-/// Far more than any column holds, and few enough for a number to cost no time.
+/// Maximum number of digits on either side of the decimal point, in a number for calculations that is written without
+/// an exponent. This is far more than any column holds, and few enough to process quickly.
 pub const MAX_DIGITS: usize = 1_000;
 
-/// The exact value of `text`, a number of JSON (RFC 8259, section 6). `None` where it has more than [`MAX_DIGITS`]
-/// digits on a side of the point, or is no number.
+/// Returns the exact value of `text`, a JSON number (RFC 8259, section 6), or `None` if it has more than [`MAX_DIGITS`]
+/// digits on one side of the decimal point or is not a number.
 pub fn decimal(text: &str) -> Option<BigDecimal> {
     let (digits, exponent) = match text.split_once(['e', 'E']) {
         Some((digits, exponent)) => (digits, exponent.parse::<i64>().ok()?),
@@ -19,25 +19,25 @@ pub fn decimal(text: &str) -> Option<BigDecimal> {
     let whole = i64::try_from(whole.trim_start_matches('-').len()).ok()?;
     let fraction = i64::try_from(fraction.len()).ok()?;
     let is_short = whole.checked_add(exponent)? <= most && fraction.checked_sub(exponent)? <= most;
-    // With an exponent that shifts everything to one side, the digits themselves still have to be few.
+    // An exponent can shift all digits to one side, so the number of digits as written is limited too.
     let is_short = is_short && whole <= most && fraction <= most;
     is_short.then(|| text.parse().ok()).flatten()
 }
 
-/// The exact value of a number. `None` where it has more than [`MAX_DIGITS`] digits on a side of the point.
+/// Returns the exact value of a number, or `None` if it has more than [`MAX_DIGITS`] digits on one side of the decimal point.
 pub fn decimal_of(number: &Number) -> Option<BigDecimal> {
     decimal(number.as_str())
 }
 
-/// The exact value of a text that is a number as JSON writes them, and nothing else.
+/// Returns the exact value of a string that is a JSON number and nothing else, or `None` for any other string.
 pub fn decimal_of_text(text: &str) -> Option<BigDecimal> {
     let number: Number = text.parse().ok()?;
-    // The parser takes white space around a number.
+    // The parser accepts white space around a number.
     let is_plain = !text.contains(|c: char| c.is_ascii_whitespace());
     decimal(number.as_str()).filter(|_| is_plain)
 }
 
-/// The exact value of a number, or of a text that is one: databases give exact decimals so.
+/// Returns the exact value of a number, or of a string that is a number, as databases return exact decimals.
 pub fn exact_number(value: &Value) -> Option<BigDecimal> {
     match value {
         Value::Number(number) => decimal_of(number),
@@ -46,15 +46,15 @@ pub fn exact_number(value: &Value) -> Option<BigDecimal> {
     }
 }
 
-/// `value` as a number of JSON, all digits written out.
+/// Returns `value` as a JSON number with all digits written out.
 pub fn number_of(value: &BigDecimal) -> Option<Number> {
     value.to_plain_string().parse().ok()
 }
 
-/// The digits of a whole number, also of one that is written as 10.0 or 1e3. `None` for any other, and for one of
-/// more than [`MAX_DIGITS`] digits.
+/// Returns the digits of an integer, which may be written as 10.0 or 1e3. Returns `None` for any other number, and for
+/// an integer of more than [`MAX_DIGITS`] digits.
 pub fn whole_number(text: &str) -> Option<Number> {
-    // The way of nearly every number.
+    // Nearly every number takes this path.
     if let Ok(number) = text.parse::<i64>() {
         return Some(number.into());
     }
@@ -62,7 +62,7 @@ pub fn whole_number(text: &str) -> Option<Number> {
     number_of(&value.with_scale(0))
 }
 
-/// A whole number of at most 64 bits, also where it is written as 10.0.
+/// Returns the value of an integer that fits into 64 bits, even if it is written as 10.0.
 pub fn integral(value: &Value) -> Option<i64> {
     let Value::Number(number) = value else {
         return None;

@@ -1,16 +1,16 @@
-//! Objects read into structs.
+//! Deserialization of JSON objects into structs.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// The object that `text` is; none for any other value. For a struct, `serde_json` would take an array as well, item by
-/// item, and what it holds could hide from whoever looks for members by name.
+/// Deserializes `text`, or returns `None` if it is not an object. `serde_json` would also read a struct from an array,
+/// item by item, whose content would be hidden from code that looks up members by name.
 pub fn parse_object<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
     let is_object = text.trim_ascii_start().starts_with('{');
     is_object.then(|| serde_json::from_str(text).ok())?
 }
 
-/// Tells an explicit `null` from an absent member, with `#[serde(default, deserialize_with = "present")]`.
+/// Distinguishes an explicit `null` from an absent member, with `#[serde(default, deserialize_with = "present")]`.
 pub fn present<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<&'de RawValue>, D::Error> {

@@ -1,47 +1,48 @@
-//! The strict scan of JSON from outside, before anything reads it.
+//! A strict scan of JSON from outside, before it is parsed.
 //!
-//! What passes, every parser reads alike: valid JSON (RFC 8259) in UTF-8 without byte order mark, no key twice in one
-//! object, no NUL, no lone surrogate, no deeper than allowed. One pass, no tree.
+//! Every parser reads a text that passes in the same way: it is valid JSON (RFC 8259) in UTF-8 without a byte order
+//! mark, with no duplicate keys in an object, no NUL, no lone surrogate, and no deeper nesting than allowed. The scan
+//! takes one pass and builds no tree.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 
 use serde_json::Value;
 
-/// Why a body was refused.
+/// The reason why a body was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ScanError {
-    /// Nothing can be said of what follows.
+    /// The body is not UTF-8.
     #[error("the body is not UTF-8")]
     NotUtf8,
-    /// Not JSON from this byte on.
+    /// The body is not valid JSON from this byte on.
     #[error("the body is not valid JSON, at byte {0}")]
     Syntax(usize),
-    /// More levels than this many.
+    /// The body is nested deeper than this number of levels.
     #[error("the body nests deeper than {0} levels")]
     TooDeep(usize),
-    /// Two members of one name; the second begins here.
+    /// An object has the same key twice. The second key begins at this byte.
     #[error("an object has the same key twice, at byte {0}")]
     DuplicateKey(usize),
-    /// A NUL character, escaped or not.
+    /// A string contains a NUL character, escaped or not.
     #[error("a string holds a NUL character, at byte {0}")]
     Nul(usize),
-    /// An escape that is half a character (RFC 8259, section 8.2).
+    /// A string contains an escape of half a surrogate pair (RFC 8259, section 8.2).
     #[error("a string holds half a surrogate pair, at byte {0}")]
     LoneSurrogate(usize),
-    /// The only member of what `serde_json` hands on in place of a number (its feature `arbitrary_precision`): it would
-    /// read an object with this member as a number.
+    /// An object has the key of the object that `serde_json` passes on in place of a number (its feature
+    /// `arbitrary_precision`). `serde_json` would read the object as a number.
     #[error("an object has a key that is reserved, at byte {0}")]
     ReservedKey(usize),
 }
 
-/// The member that stands for a number between `serde_json` and `serde`.
+/// The key of the object that represents a number between `serde_json` and `serde`.
 const NUMBER: &str = "$serde_json::private::Number";
 
-/// The deepest that [`parse_strict`] reads. `serde_json` reads no deeper either.
+/// Maximum depth of nesting that [`parse_strict`] accepts, which is also the limit of `serde_json`.
 const MAX_DEPTH: usize = 127;
 
-/// Checks `body` and gives it back as text.
+/// Checks `body` and returns it as text.
 pub fn scan(body: &[u8], max_depth: usize) -> Result<&str, ScanError> {
     let text = std::str::from_utf8(body).map_err(|_| ScanError::NotUtf8)?;
     let mut scanner = Scanner {
@@ -54,12 +55,13 @@ pub fn scan(body: &[u8], max_depth: usize) -> Result<&str, ScanError> {
     Ok(text)
 }
 
-/// Whether [`parse_strict`] would read `text`.
+/// Returns whether [`parse_strict`] accepts `text`.
 pub fn is_strict(text: &str) -> bool {
     scan(text.as_bytes(), MAX_DEPTH).is_ok()
 }
 
-/// The value that `bytes` are, if every parser reads them alike, at most 127 levels deep. Numbers keep their digits.
+/// Parses `bytes`, if every parser reads them in the same way and they have at most 127 levels of nesting. Numbers keep
+/// their digits.
 pub fn parse_strict(bytes: &[u8]) -> Result<Value, ScanError> {
     let text = scan(bytes, MAX_DEPTH)?;
     serde_json::from_str(text).map_err(|error| ScanError::Syntax(error.column()))
@@ -72,7 +74,7 @@ struct Scanner<'a> {
     max_depth: usize,
 }
 
-/// What stands around the value being read.
+/// An array or object that contains the current value.
 enum Frame<'a> {
     Array,
     Object(Keys<'a>),
@@ -80,7 +82,7 @@ enum Frame<'a> {
 
 impl<'a> Scanner<'a> {
     fn document(&mut self) -> Result<(), ScanError> {
-        // An explicit stack: a deep body must not use up the thread's.
+        // The stack is explicit, because a deeply nested body must not overflow the stack of the thread.
         let mut frames: Vec<Frame<'a>> = Vec::new();
         'value: loop {
             self.space();
@@ -114,7 +116,7 @@ impl<'a> Scanner<'a> {
                 Some(b'-' | b'0'..=b'9') => self.number()?,
                 _ => return Err(self.syntax()),
             }
-            // A value ended: close what it completes.
+            // A value has ended: close the arrays and objects that end with it.
             loop {
                 self.space();
                 match (frames.last_mut(), self.peek()) {
@@ -155,7 +157,7 @@ impl<'a> Scanner<'a> {
         self.expect(b':')
     }
 
-    /// Reads a string and gives its content.
+    /// Reads a string and returns its content.
     fn string(&mut self) -> Result<Cow<'a, str>, ScanError> {
         self.at += 1;
         let start = self.at;
@@ -304,8 +306,8 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// The keys of one object. Few are compared one by one; many go into a set, so that a large object costs
-/// no more than its size.
+/// The keys of one object. A few keys are compared one by one, and further keys are put into a set, so that the cost of
+/// a large object is linear in its size.
 #[derive(Default)]
 struct Keys<'a> {
     few: Vec<Cow<'a, str>>,
@@ -315,7 +317,7 @@ struct Keys<'a> {
 impl<'a> Keys<'a> {
     const FEW: usize = 16;
 
-    /// False when the key is there already.
+    /// Adds a key, and returns false if it already exists.
     fn insert(&mut self, key: Cow<'a, str>) -> bool {
         if self.few.contains(&key) {
             return false;

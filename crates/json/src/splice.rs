@@ -1,13 +1,13 @@
-//! Changes to the text of a document that leave every other byte of it as it is.
+//! Replacement of parts of a JSON text that leaves every other byte unchanged.
 
 use std::ops::Range;
 
-/// `whole` with `new` in the place of `part`, which was read out of it by reference.
+/// Returns `whole` with `part` replaced by `new`. `part` must be a subslice of `whole`.
 pub fn replace_part(whole: &str, part: &str, new: &str) -> String {
     replace_parts(whole, vec![(part, new.to_owned())])
 }
 
-/// The same of several parts, none of them within another.
+/// Returns `whole` with several parts replaced. They must be subslices of `whole` that do not overlap.
 pub fn replace_parts(whole: &str, parts: Vec<(&str, String)>) -> String {
     let placed = parts
         .into_iter()
@@ -25,7 +25,7 @@ pub fn replace_parts(whole: &str, parts: Vec<(&str, String)>) -> String {
     text
 }
 
-/// Where `part`, which was read out of `whole` by reference, stands in it, in bytes.
+/// Returns the byte range of `part` in `whole`, of which it must be a subslice.
 fn range_of(whole: &str, part: &str) -> Range<usize> {
     let start = part.as_ptr().addr() - whole.as_ptr().addr();
     start..start + part.len()

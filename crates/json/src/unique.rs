@@ -1,13 +1,14 @@
-//! Members given twice, in JSON of any depth.
+//! Detection of duplicate members in JSON of any depth.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-/// Whether no object in `json`, which is JSON already, has two members of one name. Values are not looked at: numbers may
-/// be of any size, nesting of any depth, and texts may hold whatever can be escaped (RFC 8259, section 8.2).
+/// Returns whether no object in `json`, which must be valid JSON, has two members of the same name. Values are not
+/// checked: numbers may be of any size, nesting of any depth, and strings may contain any escape (RFC 8259, section
+/// 8.2).
 pub fn has_unique_members(json: &str) -> bool {
     let bytes = json.as_bytes();
-    // The names of each open object; none for a list.
+    // The names of each open object, or `None` for an array.
     let mut open: Vec<Option<HashSet<Cow<'_, [u8]>>>> = Vec::new();
     let mut names_follow = false;
     let mut at = 0;
@@ -45,7 +46,7 @@ pub fn has_unique_members(json: &str) -> bool {
     true
 }
 
-/// How many bytes of `text` are before the quote that ends it.
+/// Returns the number of bytes of `text` before the quote that ends it.
 fn text_length(text: &[u8]) -> usize {
     let mut at = 0;
     while let Some(byte) = text.get(at) {
@@ -58,8 +59,8 @@ fn text_length(text: &[u8]) -> usize {
     text.len()
 }
 
-/// The content of a JSON text without its quotes, as UTF-8; half a surrogate pair as the three bytes that UTF-8 would
-/// have for it.
+/// Returns the content of a JSON string without its quotes, as UTF-8. Half a surrogate pair becomes the three bytes
+/// that UTF-8 would encode it with.
 fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
     if !text.contains(&b'\\') {
         return Cow::Borrowed(text);
@@ -99,7 +100,7 @@ fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(bytes)
 }
 
-/// Moves UTF-16 `units` to the end of `bytes`.
+/// Moves the UTF-16 `units` to the end of `bytes`, as UTF-8.
 fn write_units(bytes: &mut Vec<u8>, units: &mut Vec<u16>) {
     for character in char::decode_utf16(units.drain(..)) {
         match character {

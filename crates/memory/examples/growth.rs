@@ -1,12 +1,12 @@
-//! How long a context takes while the tables grow.
+//! Measures how long it takes to read a context while the tables grow.
 //!
 //! ```sh
 //! cargo run --release -p wardgate-memory --example growth -- [MESSAGES] [STORE]
 //! ```
 //!
-//! MESSAGES is up to 10,000,000 and by default 100,000. STORE is `sqlite:PATH` or `postgres://…`, empty and to be
-//! thrown away, and by default a file in a temporary directory. Most messages are filled in behind the service's back;
-//! those that are read were added through it.
+//! MESSAGES is up to 10,000,000 and by default 100,000. STORE is `sqlite:PATH` or `postgres://…`, must be empty and may
+//! be deleted afterwards, and is by default a file in a temporary directory. Most messages are inserted directly into
+//! the tables. The messages that are read were added through the service.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -20,11 +20,11 @@ use wardgate_rpc::{Peer, link};
 use wardgate_testkit::{FakePolicy, TestIssuer, caller_of};
 
 const LIMIT: Duration = Duration::from_secs(10);
-/// Messages of one conversation.
+/// Number of messages in one conversation.
 const EACH: i64 = 100;
-/// Conversations that are read at each size.
+/// Number of conversations that are read at each size.
 const READ: usize = 50;
-/// Contexts of each.
+/// Number of contexts that are read of each conversation.
 const TIMES: usize = 10;
 
 #[tokio::main]
@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let dir = tempfile::tempdir()?;
     let default = format!("sqlite:{}", dir.path().join("memory.db").display());
     let store = arguments.next().unwrap_or(default);
-    // Only whose the token is is asked: no message is a tool's, and nothing is erased.
+    // The policy service is asked only for the caller of a token, because no message is of a tool and nothing is erased.
     let nobody = || link::connect("http://127.0.0.1:1", Peer::Policy, "nobody", None);
     let policy = FakePolicy::new(Ambient::system());
     let service = service(
@@ -89,7 +89,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// 10,000, then ten times as many each time, and at last `most`.
+/// Returns 10,000, then ten times as many each time, and finally `most`.
 fn sizes(most: i64) -> Vec<i64> {
     let below = [10_000, 100_000, 1_000_000].into_iter();
     let mut sizes: Vec<_> = below.filter(|size| *size < most).collect();
@@ -105,7 +105,7 @@ fn said(count: usize) -> MessageBatch {
     }
 }
 
-/// Conversations that can be read, made at this size.
+/// Creates the conversations that are read at this size.
 async fn add(
     memory: &MemoryClient,
     of: OnBehalfOf<'_>,
@@ -126,11 +126,11 @@ fn percentile(durations: &mut [Duration], percent: usize) -> Duration {
     durations[durations.len() * percent / 100]
 }
 
-/// Messages from number `from` up to `to`, of others.
+/// Inserts messages of other conversations, from number `from` up to `to`.
 async fn fill(store: &str, from: i64, to: i64) -> Result<(), Box<dyn Error>> {
     let mut from = from;
     while from < to {
-        // Part of every id, so that no two fillings share one.
+        // This number is part of every ID, so that IDs of different insertions differ.
         let first = u64::from_be_bytes(Ambient::system().random());
         let next = to.min(from + 100_000);
         let (conversations, messages) = (next / EACH - from / EACH, next - from);
@@ -157,7 +157,7 @@ async fn fill(store: &str, from: i64, to: i64) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Four words for each of the last messages.
+/// Returns the statement that inserts four words for each of the last messages.
 fn words(store: &str, messages: i64) -> String {
     if store.starts_with("sqlite:") {
         return format!(
@@ -175,7 +175,7 @@ fn words(store: &str, messages: i64) -> String {
     )
 }
 
-/// In each dialect, with the numbers from 0 where `numbers N` stands.
+/// Runs statements in the dialect of the store. `(numbers N)` stands for the numbers from 0.
 async fn run(store: &str, statements: &str) -> Result<(), Box<dyn Error>> {
     let sqlite = store.starts_with("sqlite:");
     let mut sql = String::new();

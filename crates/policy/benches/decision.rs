@@ -1,6 +1,6 @@
-//! What a decision costs with 10 and with 1,000 policies: the first of a caller about a tool, and every further one, where
-//! the answer depends on the arguments, on counts of earlier calls, and where it depends on neither. Signing a permit and counting
-//! are not part of it.
+//! Benchmarks of decisions with 10 and with 1,000 policies: the first decision for a caller and a tool, and later ones,
+//! with decisions that depend on the arguments, on counts of earlier calls, or on neither. Signing a permit and
+//! counting calls are not included.
 
 #![allow(
     clippy::unwrap_used,
@@ -25,7 +25,7 @@ const COUNTING: &str = r#"@id("counting")
 permit(principal in Role::"R0", action == Action::"call_tool", resource in Tag::"counted")
 when { context.history.calls < 3 };"#;
 
-/// Policies for ten roles in turn, five questions each: calls, calls by argument, rows, and two tiers.
+/// Returns policies for ten roles in turn, with five kinds of rules each: calls, calls by argument, rows, and two column tiers.
 fn simulator(policies: usize) -> Simulator {
     let mut text = String::new();
     for index in 0..policies {

@@ -1,10 +1,10 @@
-//! Makes the requests that ghz sends to each service (`deploy/load`), as the gateway would for one tool.
+//! Creates the requests that ghz sends to each service (`deploy/load`), as the gateway would send them for one tool.
 //!
 //! ```text
-//!  tool-runner ListTools ─▶ facts ─▶ policy Authorize ─▶ permit ─▶ one call, to see that it works ─▶ requests as JSON
+//!  tool-runner ListTools ─▶ facts ─▶ policy Authorize ─▶ permit ─▶ one call as a check ─▶ requests as JSON
 //! ```
 //!
-//! Permits are the policy's own, so the files serve as long as `policy.permit_ttl` says.
+//! The permits are issued by the policy service, so the files are valid for the time in `policy.permit_ttl`.
 
 use std::error::Error;
 use std::fs;
@@ -31,9 +31,9 @@ type Failure = Box<dyn Error + Send + Sync>;
 const USAGE: &str =
     "load_data POLICY_URL TOOL_RUNNER_URL MEMORY_URL CERTIFICATES TOKENS_FILE TOOL ARGUMENTS OUT";
 
-/// Conversations that are written to and read in turn.
+/// Number of conversations that are written to and read in turn.
 const CONVERSATIONS: usize = 100;
-/// ghz puts a new UUID in its place in each request.
+/// A placeholder that ghz replaces by a new UUID in each request.
 const NEW_ID: &str = "{{newUUID}}";
 
 #[tokio::main]
@@ -68,7 +68,8 @@ async fn main() -> Result<(), Failure> {
     let name = "wardgate.memory.v1.MemoryService";
     let memory = MemoryServiceClient::new(link(memory, Peer::Memory, name)?);
 
-    // One a line. The policy is asked about each in turn: what it remembers of one must not answer for all.
+    // The file has one token per line. The policy service is asked about each in turn, so that a cached decision for
+    // one caller does not serve them all.
     let tokens = fs::read_to_string(tokens)?;
     let tokens: Vec<&str> = tokens.lines().filter(|line| !line.is_empty()).collect();
     let token = *tokens.first().ok_or("the file of tokens is empty")?;
@@ -111,7 +112,7 @@ async fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// As the gateway makes it of a token without attributes.
+/// Returns the caller of a token without attributes, as the gateway derives it.
 fn caller(token: &str) -> Result<Caller, Failure> {
     #[derive(Deserialize)]
     struct Claims {
@@ -156,7 +157,7 @@ async fn question(
     })
 }
 
-/// The same of many callers.
+/// Returns the same request for many callers.
 fn questions(
     question: &policy::AuthorizeRequest,
     tokens: &[&str],
@@ -195,7 +196,7 @@ fn call(
     }
 }
 
-/// The outcome of such a call.
+/// Returns the request that appends the outcome of such a call.
 fn append(
     question: &policy::AuthorizeRequest,
     caller: Caller,
@@ -235,7 +236,7 @@ fn append(
     }
 }
 
-/// Begins conversations; gives what is said in each, and what asks for it.
+/// Creates conversations, and returns a request that adds a message to each, and one that reads its context.
 async fn conversations(
     mut memory: MemoryServiceClient<Link>,
     token: &str,
@@ -274,7 +275,7 @@ async fn conversations(
     Ok((additions, contexts))
 }
 
-/// A tool that fails is an answer like any other to ghz, and must not be measured as one that works.
+/// Checks that the tool succeeds, because ghz counts the response of a failing tool as a success.
 async fn prove(
     mut runner: ToolRunnerServiceClient<Link>,
     call: runner::CallToolRequest,
@@ -293,7 +294,7 @@ async fn prove(
     Err("the tool gives no result".into())
 }
 
-/// Messages in the JSON of protobuf.
+/// Converts messages to the JSON mapping of protobuf.
 struct Json(DescriptorPool);
 
 impl Json {

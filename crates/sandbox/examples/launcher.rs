@@ -1,4 +1,4 @@
-//! The launcher of programs alone, as unit tests start it; in `wardgate` it is a subcommand.
+//! The launcher of programs as a separate program, for unit tests. In `wardgate` it is a subcommand.
 
 use std::process::ExitCode;
 

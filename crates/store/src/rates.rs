@@ -32,7 +32,7 @@ struct TakenCalls {
 
 from_row!(TakenCalls { taken, full_in });
 
-/// Creates the [`RateStatements`](crate::RateStatements) for the tables of `$schema`.
+/// Creates the `RateStatements` for the tables of `$schema`.
 #[macro_export]
 macro_rules! rate_statements {
     ($schema:literal) => {

@@ -1,4 +1,4 @@
-//! The certificates and the key of one end of a connection, checked to belong together.
+//! The certificates and the key of one end of a TLS connection, which are checked to match.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,67 +11,67 @@ use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use x509_parser::parse_x509_certificate;
 
-/// Certificates or keys that cannot be used.
+/// The error for certificates or keys that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A file that cannot be read.
+    /// A file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     File {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: std::io::Error,
     },
-    /// A file without what it should hold.
+    /// A file does not contain the expected PEM section.
     #[error("{} holds no {what} in PEM", path.display())]
     Pem {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
         /// `certificate` or `private key`.
         what: &'static str,
     },
-    /// A certificate that is none of X.509.
+    /// A certificate is not an X.509 certificate.
     #[error("{} is no X.509 certificate", path.display())]
     Certificate {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
     },
-    /// A key of another certificate, or one that rustls does not take.
+    /// The key does not belong to the certificate, or rustls does not support it.
     #[error("{} and {} cannot be used together: {source}", chain.display(), key.display())]
     Key {
-        /// The certificate's file.
+        /// The path of the certificate.
         chain: PathBuf,
-        /// The key's.
+        /// The path of the key.
         key: PathBuf,
-        /// Why not.
+        /// The cause.
         source: rustls::Error,
     },
-    /// An authority whose certificate verifies nothing.
+    /// A certificate cannot be used to verify others.
     #[error("{} cannot be an authority: {reason}", path.display())]
     Authority {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         reason: String,
     },
-    /// A configuration that rustls refuses.
+    /// rustls refuses the configuration.
     #[error("TLS cannot be set up: {0}")]
     Setup(#[from] rustls::Error),
 }
 
-/// The files of one end of a connection, all in PEM.
+/// The PEM files of one end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Files {
-    /// The authorities of the other end; none: it shows no certificate.
+    /// The certificates of the authorities that verify the peer, or `None` if the peer presents no certificate.
     pub authority: Option<PathBuf>,
-    /// Own certificate, and the intermediate ones that signed it.
+    /// The certificate of this end, followed by the intermediate certificates.
     pub chain: PathBuf,
-    /// Its private key.
+    /// The private key of the certificate.
     pub key: PathBuf,
 }
 
 impl Files {
-    /// The bytes of all files, one after another; equal bytes are the same identity.
+    /// Reads all files. Equal contents are the same identity.
     pub(crate) fn read(&self) -> Result<FileContents, Error> {
         let read = |path: &Path| {
             std::fs::read(path).map_err(|source| Error::File {
@@ -86,7 +86,7 @@ impl Files {
         })
     }
 
-    /// What the files hold, if it fits together.
+    /// Parses the contents of the files, and checks that they match.
     pub(crate) fn parse(&self, contents: &FileContents) -> Result<Identity, Error> {
         let chain = certificates(&self.chain, &contents.chain)?;
         let key = PrivateKeyDer::from_pem_slice(&contents.key).map_err(|_| Error::Pem {
@@ -95,7 +95,8 @@ impl Files {
         })?;
         let [issued, ends] = validity(&self.chain, &chain)?;
         let provider = Arc::new(aws_lc_rs::default_provider());
-        // Refused here if the key belongs to another certificate: files that are replaced one by one are seen half-way.
+        // A key that belongs to another certificate is refused here, because files that are replaced one by one may be
+        // read in between.
         let certified = CertifiedKey::from_der(chain.clone(), key.clone_key(), &provider);
         certified.map_err(|source| Error::Key {
             chain: self.chain.clone(),
@@ -117,7 +118,7 @@ impl Files {
     }
 }
 
-/// The bytes of the files of one end.
+/// The contents of the files of one end of a connection.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct FileContents {
     authority: Option<Vec<u8>>,
@@ -147,7 +148,7 @@ fn roots(path: &Path, text: &[u8]) -> Result<RootCertStore, Error> {
     Ok(store)
 }
 
-/// When the first certificate begins and ends, in seconds since 1970.
+/// Returns the times from which and until which the first certificate is valid, in seconds since 1970.
 fn validity(path: &Path, chain: &[CertificateDer<'_>]) -> Result<[i64; 2], Error> {
     let leaf = chain.first().map(|leaf| parse_x509_certificate(leaf));
     let Some(Ok((_, leaf))) = leaf else {
@@ -159,22 +160,23 @@ fn validity(path: &Path, chain: &[CertificateDer<'_>]) -> Result<[i64; 2], Error
     Ok([validity.not_before, validity.not_after].map(|time| time.timestamp()))
 }
 
-/// A certificate with its key, and the authorities that the other end is verified by.
+/// A certificate with its key, and the authorities that verify the peer.
 #[derive(Debug)]
 pub struct Identity {
     authorities: Option<Arc<RootCertStore>>,
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
     provider: Arc<CryptoProvider>,
-    /// When the certificate begins, in seconds since 1970.
+    /// The time from which the certificate is valid, in seconds since 1970.
     pub issued: i64,
-    /// When it ends, likewise.
+    /// The time until which the certificate is valid, in seconds since 1970.
     pub ends: i64,
 }
 
 impl Identity {
-    /// What a server shows that speaks one of `protocols` (ALPN, RFC 7301). Where there are authorities, clients must show
-    /// a certificate of theirs. TLS 1.3 and 1.2 with the cipher suites that rustls takes for safe.
+    /// Returns the configuration of a server that supports `protocols` (ALPN, RFC 7301). If there are authorities,
+    /// clients must present a certificate that they signed. It supports TLS 1.3 and 1.2 with the cipher suites that
+    /// rustls considers safe.
     pub fn server_config(&self, protocols: &[&[u8]]) -> Result<ServerConfig, Error> {
         let builder = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
             .with_safe_default_protocol_versions()?;
@@ -194,7 +196,8 @@ impl Identity {
         Ok(config)
     }
 
-    /// What a client shows that speaks one of `protocols`, and verifies servers by the authorities of this identity alone.
+    /// Returns the configuration of a client that supports `protocols` and verifies servers only with the authorities
+    /// of this identity.
     pub fn client_config(&self, protocols: &[&[u8]]) -> Result<ClientConfig, Error> {
         let nobody = || Arc::new(RootCertStore::empty());
         let roots = self.authorities.clone().unwrap_or_else(nobody);

@@ -1,13 +1,13 @@
-//! Certificates and keys that follow their files.
+//! TLS configurations that are reloaded when their certificate files change.
 //!
 //! ```text
 //!  ca.pem · cert.pem · key.pem ──every second──▶ Identity ──build──▶ LiveConfig::current ──▶ the next handshake
-//!                                                  │ faulty: the earlier one stays, a log line, a counter
-//!                                                  └ gauges: when the certificate in use was issued, when it ends
+//!                                                  │ invalid: the previous one stays, a log line, a counter
+//!                                                  └ gauges: the validity period of the certificate in use
 //! ```
 //!
-//! One job: whoever opens or takes a TLS connection gets the configuration of the newest usable files, in gRPC and in
-//! HTTP alike, and operators learn when it ends. Nothing here opens a socket.
+//! New TLS connections, both gRPC and HTTP, use the configuration of the newest valid files, and operators can monitor
+//! when the certificate expires. This crate opens no sockets.
 
 mod identity;
 mod live;

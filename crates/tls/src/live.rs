@@ -1,4 +1,4 @@
-//! A TLS configuration that is made anew when its files change.
+//! A TLS configuration that is rebuilt when its files change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,17 +11,18 @@ use wardgate_telemetry::names;
 
 use crate::identity::{Error, FileContents, Files, Identity};
 
-/// How often the files are read. They are small, and Kubernetes replaces them through links, which no watch of a file sees.
+/// Interval at which the files are read. They are polled because they are small, and because Kubernetes replaces them
+/// through symbolic links, which file watches do not notice.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Which end of which connections a certificate is for, in metrics and messages.
+/// The connections for which a certificate is used, as named in metrics and messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndOfTls {
-    /// A gRPC listener.
+    /// The connections of a gRPC listener.
     GrpcServer,
-    /// Links to other services.
+    /// The connections to other services.
     GrpcClient,
-    /// An HTTP listener.
+    /// The connections of an HTTP listener.
     HttpServer,
 }
 
@@ -35,7 +36,8 @@ impl EndOfTls {
     }
 }
 
-/// A configuration built from the newest usable files; cheap to clone. It follows them until the last clone is dropped.
+/// A configuration that is built from the newest valid files. Cheap to clone. The files are followed until the last
+/// clone is dropped.
 #[derive(Debug)]
 pub struct LiveConfig<C> {
     current: Arc<ArcSwap<C>>,
@@ -52,8 +54,8 @@ impl<C> Clone for LiveConfig<C> {
 }
 
 impl<C: Send + Sync + 'static> LiveConfig<C> {
-    /// Reads `files` for the first time, so that what is wrong with them shows at start, and follows them from then on. Call
-    /// it inside the async runtime.
+    /// Reads `files`, so that errors in them are reported at startup, and follows them from then on. Must be called in
+    /// a Tokio runtime.
     pub fn open(
         files: Files,
         end: EndOfTls,
@@ -77,7 +79,7 @@ impl<C: Send + Sync + 'static> LiveConfig<C> {
         })
     }
 
-    /// The configuration for the next handshake.
+    /// Returns the configuration for the next handshake.
     pub fn current(&self) -> Arc<C> {
         self.current.load_full()
     }
@@ -88,9 +90,9 @@ struct Follower<C, B> {
     end: EndOfTls,
     build: B,
     current: Arc<ArcSwap<C>>,
-    /// What was read last, used or not.
+    /// The contents that were read last, valid or not.
     contents: FileContents,
-    /// What was wrong at the last reading: told once.
+    /// The error of the last reading, so that it is logged only once.
     fault: Option<String>,
 }
 
@@ -104,7 +106,7 @@ where
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            // Files of a secret are in memory; a disk that hangs must not hold the runtime.
+            // The files of a mounted secret are in memory, but a disk that hangs must not block the runtime.
             let read = tokio::task::spawn_blocking(move || {
                 self.reload();
                 self
@@ -175,7 +177,7 @@ mod tests {
 
     use super::*;
 
-    /// An authority, and a directory for what it signs.
+    /// A certificate authority, and a directory for the files that it signs.
     struct Authority {
         dir: TempDir,
         issuer: Issuer<'static, KeyPair>,
@@ -204,7 +206,7 @@ mod tests {
             }
         }
 
-        /// A certificate that ends on the first of January of `year`, and its key.
+        /// Returns a certificate that expires on 1 January of `year`, and its key.
         fn sign(&self, year: i32) -> (String, String) {
             let key = KeyPair::generate().unwrap();
             let mut params = CertificateParams::new(vec!["audit".to_owned()]).unwrap();
@@ -266,7 +268,7 @@ mod tests {
             fault: None,
         };
         let second = authority.sign(2041);
-        // Half-way: the new certificate beside the old key.
+        // The replacement is incomplete: the new certificate is beside the old key.
         authority.write(&(second.0.clone(), first.1));
         follower.reload();
         assert_eq!(**follower.current.load(), year(2040));

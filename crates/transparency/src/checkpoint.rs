@@ -1,4 +1,4 @@
-//! Checkpoints: what a log says of its tree.
+//! Checkpoints, the statements of a log about its tree.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,17 +12,17 @@ use crate::key::VerifierKey;
 use crate::note::SignedNote;
 use crate::tree::TreeHead;
 
-/// The tree of a log at one size. Its text is what a log signs.
+/// The size and the root of the tree of a log. The text of a checkpoint is what the log signs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// Which log.
+    /// The origin, which is the name of the log.
     pub origin: String,
-    /// Its tree.
+    /// The tree of the log.
     pub head: TreeHead,
 }
 
 impl Checkpoint {
-    /// What `note` says, where the log of `key` signed it.
+    /// Returns the checkpoint in `note` if the log of `key` signed it.
     pub fn verify(note: &SignedNote, key: &VerifierKey) -> Result<Self, Error> {
         key.verify(note)?;
         let checkpoint: Self = note.text().parse()?;
@@ -69,13 +69,13 @@ impl fmt::Display for Checkpoint {
     }
 }
 
-/// A number as the formats write it: digits, and no zero before others.
+/// Parses a decimal number without leading zeros, as the formats require.
 pub(crate) fn decimal(text: &str) -> Option<u64> {
     let number: u64 = text.parse().ok()?;
     (number.to_string() == text).then_some(number)
 }
 
-/// A hash in base64.
+/// Parses a hash in base64.
 pub(crate) fn hash(text: &str) -> Option<Hash> {
     STANDARD.decode(text).ok()?.try_into().ok()
 }

@@ -1,4 +1,4 @@
-//! Keys of signed notes: who may sign, and what a signature says.
+//! Keys of signed notes, for signing and verification.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,17 +11,16 @@ use crate::Error;
 use crate::hash::sha256;
 use crate::note::{NoteSignature, SignedNote, is_key_name};
 
-/// What a signature is over: the type byte of signed-note.
+/// The type of a signature, with the type byte of signed-note as its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SignatureType {
-    /// The text itself.
+    /// A signature of the text.
     Ed25519 = 1,
-    /// The text and the time at which a witness found it consistent (tlog-cosignature, version 1).
+    /// A signature of the text and of the time at which a witness found it consistent (tlog-cosignature, version 1).
     Cosignature = 4,
 }
 
-/// A public key with the name of whoever signs. Its text is the `vkey` of signed-note:
-/// `example.com/log+0f3a1b2c+AX…`.
+/// A public key with the name of its holder. Its text is the `vkey` of signed-note: `example.com/log+0f3a1b2c+AX…`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifierKey {
     name: String,
@@ -53,27 +52,27 @@ impl VerifierKey {
         Self::new(name, of, public.map_err(|_| Error::SigningKey)?)
     }
 
-    /// The name of whoever signs; of a log its origin.
+    /// Returns the name of the holder. The name of a log is its origin.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether it is the key of a witness, which cosigns, and not that of a log.
+    /// Returns whether the key belongs to a witness, which cosigns, rather than to a log.
     pub fn is_of_witness(&self) -> bool {
         self.of == SignatureType::Cosignature
     }
 
-    /// Whether `other` has the same public key, whatever it is called.
+    /// Returns whether `other` has the same public key, even with another name.
     pub(crate) fn is_same_public_key(&self, other: &Self) -> bool {
         self.public == other.public
     }
 
-    /// Fails unless `note` is signed by this key, and every signature in its name is right.
+    /// Fails unless `note` is signed with this key, and every signature in the name of this key is valid.
     pub fn verify(&self, note: &SignedNote) -> Result<(), Error> {
         self.find_signature(note).map(drop)
     }
 
-    /// The last signature of `note` by this key, where every one in its name is right.
+    /// Returns the last signature of `note` with this key. Fails if any signature in the name of this key is invalid.
     pub fn find_signature<'a>(&self, note: &'a SignedNote) -> Result<&'a NoteSignature, Error> {
         let mut found = None;
         for signature in note.signatures() {
@@ -133,14 +132,14 @@ impl fmt::Display for VerifierKey {
     }
 }
 
-/// Name, id and key with its type byte.
+/// Splits a verifier key into its name, its id, and the key with its type byte.
 fn split(text: &str) -> Option<(&str, &str, Vec<u8>)> {
     let mut parts = text.splitn(3, '+');
     let (name, id, key) = (parts.next()?, parts.next()?, parts.next()?);
     Some((name, id, STANDARD.decode(key).ok()?))
 }
 
-/// The public key of a verifier key whose signatures are of another type than those known here, with its type byte.
+/// Returns the public key, with its type byte, of a verifier key with an unknown signature type.
 pub(crate) fn public_key_of_unknown_type(text: &str) -> Option<Vec<u8>> {
     let (name, id, key) = split(text)?;
     let has_id = id.len() == 8 && id.bytes().all(|digit| digit.is_ascii_hexdigit());
@@ -152,26 +151,26 @@ fn hex(id: [u8; 4]) -> String {
     format!("{:08x}", u32::from_be_bytes(id))
 }
 
-/// Signs notes as a log does.
+/// Signs notes for a log.
 pub struct Signer {
     pair: Ed25519KeyPair,
     key: VerifierKey,
 }
 
 impl Signer {
-    /// The signer `name`, with an Ed25519 private key in PKCS#8 DER (RFC 8410).
+    /// Creates the signer `name` with an Ed25519 private key in PKCS#8 DER (RFC 8410).
     pub fn from_pkcs8(name: &str, der: &[u8]) -> Result<Self, Error> {
         let pair = pair(der)?;
         let key = VerifierKey::of_pair(name, SignatureType::Ed25519, &pair)?;
         Ok(Self { pair, key })
     }
 
-    /// What its signatures are verified with.
+    /// Returns the key that verifies the signatures of this signer.
     pub fn verifier_key(&self) -> &VerifierKey {
         &self.key
     }
 
-    /// A note of `text` with its signature.
+    /// Returns a note of `text` with a signature.
     pub fn sign(&self, text: &str) -> Result<SignedNote, Error> {
         let signature = self.pair.sign(text.as_bytes()).as_ref().to_vec();
         SignedNote::new(text, self.key.signature(signature))
@@ -184,26 +183,26 @@ impl fmt::Debug for Signer {
     }
 }
 
-/// Cosigns checkpoints as a witness does: a statement that the tree is the largest consistent one that it saw.
+/// Cosigns checkpoints for a witness. A cosignature states that the tree is the largest consistent one that the witness saw.
 pub struct Cosigner {
     pair: Ed25519KeyPair,
     key: VerifierKey,
 }
 
 impl Cosigner {
-    /// The cosigner `name`, with an Ed25519 private key in PKCS#8 DER. The key must sign nothing else.
+    /// Creates the cosigner `name` with an Ed25519 private key in PKCS#8 DER. The key must sign nothing else.
     pub fn from_pkcs8(name: &str, der: &[u8]) -> Result<Self, Error> {
         let pair = pair(der)?;
         let key = VerifierKey::of_pair(name, SignatureType::Cosignature, &pair)?;
         Ok(Self { pair, key })
     }
 
-    /// What its cosignatures are verified with.
+    /// Returns the key that verifies the cosignatures of this cosigner.
     pub fn verifier_key(&self) -> &VerifierKey {
         &self.key
     }
 
-    /// Its cosignature of the text of `note` at `time`, in seconds since 1970.
+    /// Returns a cosignature of the text of `note` at `time`, in seconds since 1970.
     pub fn cosign(&self, note: &SignedNote, time: u64) -> NoteSignature {
         let signature = self.pair.sign(cosigned(time, note.text()).as_bytes());
         let bytes = [time.to_be_bytes().as_slice(), signature.as_ref()].concat();
@@ -221,7 +220,7 @@ fn pair(der: &[u8]) -> Result<Ed25519KeyPair, Error> {
     Ed25519KeyPair::from_pkcs8_maybe_unchecked(der).map_err(|_| Error::SigningKey)
 }
 
-/// What a cosignature is over.
+/// Returns the message that a cosignature signs.
 fn cosigned(time: u64, text: &str) -> String {
     format!("cosignature/v1\ntime {time}\n{text}")
 }

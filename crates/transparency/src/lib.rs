@@ -1,4 +1,4 @@
-//! A transparency log without its storage: what is hashed, signed and proved, and how it is checked.
+//! The formats and algorithms of a transparency log, without storage: hashes, signatures, proofs and their verification.
 //!
 //! ```text
 //!   entries ──leaf hash──▶ CompactTree ──▶ TreeHead ──▶ Checkpoint ──Signer──▶ SignedNote ◀──Cosigner
@@ -6,19 +6,22 @@
 //!                              └──▶ tiles ──▶ inclusion and consistency paths ──▶ TlogProof ──▶ verified offline
 //! ```
 //!
-//! One job: the formats and the arithmetic of RFC 6962 and C2SP, without input or output. Whatever comes from outside is
-//! checked when it is parsed, and no input ends the program.
+//! The crate implements RFC 6962 and the C2SP formats without input or output. Data from outside is checked when it is parsed,
+//! and no input leads to a panic.
 //!
 //! | module | specification |
 //! |---|---|
-//! | `hash`, `tree`, `path` | [RFC 6962](https://www.rfc-editor.org/rfc/rfc6962#section-2.1), verification as in [RFC 9162](https://www.rfc-editor.org/rfc/rfc9162#section-2.1) |
+//! | `hash`, `tree`, `path` | [RFC 6962](https://www.rfc-editor.org/rfc/rfc6962#section-2.1), verification as in [RFC 9162] |
 //! | `tile` | [tlog-tiles](https://c2sp.org/tlog-tiles) |
 //! | `note` | [signed-note](https://c2sp.org/signed-note), Ed25519 |
 //! | `checkpoint` | [tlog-checkpoint](https://c2sp.org/tlog-checkpoint) |
-//! | `key` | [verifier keys](https://c2sp.org/signed-note#verifier-keys), [tlog-cosignature](https://c2sp.org/tlog-cosignature) version 1 |
+//! | `key` | [verifier keys](https://c2sp.org/signed-note#verifier-keys), [tlog-cosignature] version 1 |
 //! | `proof` | [tlog-proof](https://c2sp.org/tlog-proof) |
 //! | `policy` | [tlog-policy](https://c2sp.org/tlog-policy) |
 //! | `submission` | [tlog-witness](https://c2sp.org/tlog-witness) |
+//!
+//! [RFC 9162]: https://www.rfc-editor.org/rfc/rfc9162#section-2.1
+//! [tlog-cosignature]: https://c2sp.org/tlog-cosignature
 
 mod checkpoint;
 mod error;

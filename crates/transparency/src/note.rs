@@ -1,4 +1,4 @@
-//! Signed notes: a text, and lines of signatures behind it.
+//! Signed notes: a text followed by lines of signatures.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,13 +8,13 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::Error;
 
-/// Most bytes of a note.
+/// Maximum size of a note in bytes.
 const MAX_BYTES: usize = 64 * 1_024;
 
-/// What a signature line begins with.
+/// Prefix of a signature line.
 const LINE: &str = "\u{2014} ";
 
-/// A text with at least one signature, none of which is verified yet; see [`crate::VerifierKey::verify`].
+/// A text with at least one signature. Parsing does not verify the signatures; see [`crate::VerifierKey::verify`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedNote {
     text: String,
@@ -22,7 +22,7 @@ pub struct SignedNote {
 }
 
 impl SignedNote {
-    /// The note of `text`, which ends with a newline and has no other control characters.
+    /// Creates the note of `text`, which must end with a newline and contain no other control characters than newlines.
     pub(crate) fn new(text: &str, signature: NoteSignature) -> Result<Self, Error> {
         if !text.ends_with('\n') {
             return Err(Error::Note("its text does not end with a newline"));
@@ -36,17 +36,17 @@ impl SignedNote {
         })
     }
 
-    /// What is signed.
+    /// Returns the signed text.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The signatures, in order.
+    /// Returns the signatures, in order.
     pub fn signatures(&self) -> &[NoteSignature] {
         &self.signatures
     }
 
-    /// Adds a signature behind the others.
+    /// Adds a signature after the others.
     pub fn add(&mut self, signature: NoteSignature) {
         self.signatures.push(signature);
     }
@@ -85,13 +85,13 @@ impl fmt::Display for SignedNote {
     }
 }
 
-/// Whether `name` may stand in a signature line.
+/// Returns whether `name` is valid in a signature line.
 pub(crate) fn is_key_name(name: &str) -> bool {
     let forbidden = |c: char| c.is_whitespace() || c.is_control() || c == '+';
     !name.is_empty() && !name.contains(forbidden)
 }
 
-/// One signature line.
+/// A signature line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoteSignature {
     name: String,

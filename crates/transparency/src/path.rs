@@ -1,4 +1,4 @@
-//! Paths that prove: which subtrees they consist of, and how they are verified.
+//! Inclusion and consistency paths: the subtrees that they consist of, and their verification.
 
 use std::ops::Range;
 
@@ -6,8 +6,8 @@ use crate::Error;
 use crate::hash::{EMPTY_ROOT, Hash, node_hash};
 use crate::tree::{Node, TreeHead, root_of, split};
 
-/// The ranges of entries whose roots prove that the entry at `index` is in the tree of `size` entries: `PATH` of RFC 6962,
-/// section 2.1.1. None where the tree has no such entry.
+/// Returns the ranges of entries whose roots prove that the entry at `index` is in the tree of `size` entries: `PATH` of RFC
+/// 6962, section 2.1.1. The result is empty if the tree has no such entry.
 pub fn inclusion_ranges(index: u64, size: u64) -> Vec<Range<u64>> {
     let mut ranges = Vec::new();
     if index >= size {
@@ -28,8 +28,8 @@ pub fn inclusion_ranges(index: u64, size: u64) -> Vec<Range<u64>> {
     ranges
 }
 
-/// The ranges of entries whose roots prove that the tree of `new` entries begins with that of `old`: `PROOF` of RFC 6962,
-/// section 2.1.2. None for trees of one size and for the empty tree, which need no proof.
+/// Returns the ranges of entries whose roots prove that the tree of `new` entries begins with that of `old`: `PROOF` of RFC
+/// 6962, section 2.1.2. The result is empty for trees of the same size and for an empty old tree, which need no proof.
 pub fn consistency_ranges(old: u64, new: u64) -> Vec<Range<u64>> {
     let mut ranges = Vec::new();
     if old == 0 || old >= new {
@@ -46,7 +46,7 @@ pub fn consistency_ranges(old: u64, new: u64) -> Vec<Range<u64>> {
             rest.start = middle;
         }
     }
-    // Whoever verifies knows the root of the old tree, where that is a subtree of the new one.
+    // If the old tree is a subtree of the new one, the verifier knows its root already.
     if rest.start > 0 {
         ranges.push(rest);
     }
@@ -54,7 +54,7 @@ pub fn consistency_ranges(old: u64, new: u64) -> Vec<Range<u64>> {
     ranges
 }
 
-/// The path from the entry at `index` to the root of the tree of `size` entries, whose subtrees `node` gives.
+/// Returns the path from the entry at `index` to the root of the tree of `size` entries. `node` returns the roots of subtrees.
 pub fn inclusion_path<E>(
     index: u64,
     size: u64,
@@ -63,7 +63,8 @@ pub fn inclusion_path<E>(
     roots_of(inclusion_ranges(index, size), node)
 }
 
-/// The path that proves that the tree of `new` entries, whose subtrees `node` gives, begins with that of `old` entries.
+/// Returns the path that proves that the tree of `new` entries begins with that of `old` entries. `node` returns the roots of
+/// subtrees of the new tree.
 pub fn consistency_path<E>(
     old: u64,
     new: u64,
@@ -80,8 +81,7 @@ fn roots_of<E>(
     roots.collect()
 }
 
-/// Fails unless `path` proves that the entry with `leaf` for hash is at `index` of the tree `head` (RFC 9162, section
-/// 2.1.3.2).
+/// Fails unless `path` proves that the entry with the hash `leaf` is at `index` of the tree `head` (RFC 9162, section 2.1.3.2).
 pub fn verify_inclusion(
     leaf: &Hash,
     index: u64,
@@ -130,7 +130,7 @@ pub fn verify_consistency(old: &TreeHead, new: &TreeHead, path: &[Hash]) -> Resu
     if agree { Ok(()) } else { Err(refused) }
 }
 
-/// The roots of the old and of the new tree that `path` leads to; none where it is not as long as it must be.
+/// Returns the roots of the old and of the new tree to which `path` leads, or `None` if its length is wrong.
 fn consistent_roots(old: &TreeHead, new: &TreeHead, path: &[Hash]) -> Option<(Hash, Hash)> {
     let (first, rest) = if old.size.is_power_of_two() {
         (&old.root, path)
@@ -155,7 +155,7 @@ fn consistent_roots(old: &TreeHead, new: &TreeHead, path: &[Hash]) -> Option<(Ha
     (climb.last == 0).then_some((old_root, new_root))
 }
 
-/// On which side of the way up a sibling stands.
+/// The side on which the sibling of a node is.
 enum Side {
     Left,
     Right,
@@ -163,14 +163,14 @@ enum Side {
 
 /// The way from a subtree up to the root.
 struct Climb {
-    /// Where it is, in its level.
+    /// The index of the current node in its level.
     index: u64,
-    /// The last of the level.
+    /// The index of the last node of the level.
     last: u64,
 }
 
 impl Climb {
-    /// Goes up to the next node with a sibling; none at the root.
+    /// Moves up to the next node that has a sibling, and returns the side of the sibling. Returns `None` at the root.
     fn step(&mut self) -> Option<Side> {
         if self.last == 0 {
             return None;
@@ -178,7 +178,7 @@ impl Climb {
         let side = if self.index & 1 == 1 {
             Side::Left
         } else if self.index == self.last {
-            // Without a sibling on its right, it is part of the right edge up to where it is itself a right child.
+            // A node without a sibling on its right is on the right edge, so it moves up until it is a right child.
             let levels = self.index.trailing_zeros();
             self.index >>= levels;
             self.last >>= levels;

@@ -1,4 +1,4 @@
-//! Whom a reader trusts: the logs, the witnesses, and how many of them a checkpoint needs.
+//! Trust policies: the trusted logs and witnesses, and the quorum of witnesses that a checkpoint needs.
 
 use std::str::FromStr;
 
@@ -7,38 +7,37 @@ use crate::checkpoint::Checkpoint;
 use crate::key::{VerifierKey, public_key_of_unknown_type};
 use crate::note::SignedNote;
 
-/// The name of a quorum that needs nobody.
+/// Name of the quorum that requires no witness.
 const NOBODY: &str = "none";
 
-/// Most bytes of a policy file.
+/// Maximum size of a policy file in bytes.
 const MAX_BYTES: usize = 64 * 1_024;
 
-/// A trust policy (tlog-policy): a checkpoint is valid that one of the logs signed, and as many witnesses cosigned as the
-/// quorum wants.
+/// A trust policy (tlog-policy). A checkpoint is valid if one of the logs signed it and the quorum of witnesses cosigned it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrustPolicy {
     logs: Vec<VerifierKey>,
-    /// Witnesses and groups, each behind those that it is made of.
+    /// The witnesses and groups. Each group follows its members.
     components: Vec<Component>,
     quorum: Quorum,
 }
 
-/// Whose cosignatures a checkpoint needs.
+/// The cosignatures that a checkpoint needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Quorum {
     Nobody,
-    /// By its place among the components.
+    /// The component with this index must have cosigned.
     Component(usize),
 }
 
-/// What a quorum is made of.
+/// A witness or a group of witnesses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Component {
     Witness(TrustedWitness),
-    /// One whose cosignatures are of a type that is not known here, and so count for nothing.
+    /// A witness whose cosignatures have an unknown type and therefore do not count.
     UnknownWitness {
         name: String,
-        /// Of whatever type.
+        /// The public key with its type byte.
         public: Vec<u8>,
     },
     Group {
@@ -56,7 +55,7 @@ impl Component {
         }
     }
 
-    /// Whether both are witnesses, and of the same public key.
+    /// Returns whether both are witnesses with the same public key.
     fn has_key_of(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Witness(one), Self::Witness(other)) => one.key.is_same_public_key(&other.key),
@@ -72,16 +71,17 @@ impl Component {
 /// A witness whose cosignatures count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrustedWitness {
-    /// What the policy calls it.
+    /// The name of the witness in the policy.
     pub name: String,
-    /// What its cosignatures are verified with.
+    /// The key that verifies the cosignatures of the witness.
     pub key: VerifierKey,
-    /// Where checkpoints are submitted to it (the submission prefix of tlog-witness), as written.
+    /// The URL prefix for submissions to the witness (the submission prefix of tlog-witness), as written, or `None` if the
+    /// policy has no URL.
     pub url: Option<String>,
 }
 
 impl TrustPolicy {
-    /// The policy that trusts one log, whoever witnessed it.
+    /// Creates a policy that trusts one log and requires no witness.
     pub fn of_log(key: VerifierKey) -> Self {
         Self {
             logs: vec![key],
@@ -90,7 +90,7 @@ impl TrustPolicy {
         }
     }
 
-    /// The same quorum, for the one log of `key`, which the policy must trust where it names any logs.
+    /// Returns the policy with the same quorum for only the log of `key`. Fails if the policy names logs, but not this one.
     pub fn for_log(mut self, key: VerifierKey) -> Result<Self, Error> {
         if !self.logs.is_empty() && !self.logs.contains(&key) {
             return Err(Error::OtherLog(key.name().to_owned()));
@@ -99,12 +99,12 @@ impl TrustPolicy {
         Ok(self)
     }
 
-    /// The logs that it trusts; none where it leaves that to its reader.
+    /// Returns the trusted logs; none if the policy does not name any.
     pub fn logs(&self) -> &[VerifierKey] {
         &self.logs
     }
 
-    /// Those of its witnesses whose cosignatures can be verified, in order.
+    /// Returns the witnesses whose cosignatures can be verified, in order.
     pub fn witnesses(&self) -> impl Iterator<Item = &TrustedWitness> {
         self.components
             .iter()
@@ -114,7 +114,7 @@ impl TrustPolicy {
             })
     }
 
-    /// What the policy calls the witnesses whose keys are of a type that is not known here: they count for no quorum.
+    /// Returns the names of the witnesses whose keys have an unknown type, which count for no quorum.
     pub fn unknown_witnesses(&self) -> impl Iterator<Item = &str> {
         self.components
             .iter()
@@ -122,13 +122,13 @@ impl TrustPolicy {
             .map(Component::name)
     }
 
-    /// What `note` says, where one of the logs signed it, whoever cosigned it.
+    /// Returns the checkpoint in `note` if one of the logs signed it, with or without cosignatures.
     pub fn verify_log(&self, note: &SignedNote) -> Result<Checkpoint, Error> {
         let mut refusal = Error::NotSigned("any log of the policy".to_owned());
         for key in &self.logs {
             match Checkpoint::verify(note, key) {
                 Ok(checkpoint) => return Ok(checkpoint),
-                // With one key the reader hears of that one.
+                // If the policy has one log, the error names its key.
                 Err(error) => {
                     if self.logs.len() == 1 || !matches!(error, Error::NotSigned(_)) {
                         refusal = error;
@@ -139,14 +139,14 @@ impl TrustPolicy {
         Err(refusal)
     }
 
-    /// What `note` says, where one of the logs signed it and the quorum cosigned it.
+    /// Returns the checkpoint in `note` if one of the logs signed it and the quorum cosigned it.
     pub fn verify(&self, note: &SignedNote) -> Result<Checkpoint, Error> {
         let checkpoint = self.verify_log(note)?;
         self.verify_quorum(note)?;
         Ok(checkpoint)
     }
 
-    /// Fails unless the quorum cosigned `note`, and every cosignature in the name of a witness is right.
+    /// Fails unless the quorum cosigned `note`, and every cosignature in the name of a trusted witness is valid.
     pub fn verify_quorum(&self, note: &SignedNote) -> Result<(), Error> {
         let mut witnessed = Vec::with_capacity(self.components.len());
         for component in &self.components {
@@ -207,12 +207,12 @@ impl FromStr for TrustPolicy {
     }
 }
 
-/// A policy file that is being read.
+/// The state of parsing a policy file.
 #[derive(Default)]
 struct PolicyParser {
     logs: Vec<VerifierKey>,
     components: Vec<Component>,
-    /// Components that are members of a group already.
+    /// The indexes of the components that are already members of a group.
     grouped: Vec<usize>,
     quorum: Option<Quorum>,
 }

@@ -1,4 +1,4 @@
-//! Proof bundles: everything that it takes to verify one entry without the log.
+//! Proof bundles, which contain everything that is needed to verify one entry without the log.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,30 +13,30 @@ use crate::note::SignedNote;
 use crate::path::verify_inclusion;
 use crate::policy::TrustPolicy;
 
-/// What the first line of a bundle is.
+/// The first line of a bundle.
 const FIRST_LINE: &str = "c2sp.org/tlog-proof@v1\n";
 
-/// Most bytes of a bundle: an entry in base64, a path and a note.
+/// Maximum size in bytes of a bundle: an entry in base64, a path and a note.
 const MAX_BYTES: usize = 256 * 1_024;
 
-/// Most hashes of a path: a tree has fewer than 2^64 entries.
+/// Maximum number of hashes of a path, because a tree has fewer than 2^64 entries.
 const MAX_PATH: usize = 64;
 
-/// That an entry is in a log at some index, of some checkpoint.
+/// A proof that an entry is in a log at some index, with a checkpoint of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlogProof {
-    /// What it takes to compute the leaf hash, as the log says; not proved by itself.
+    /// The data from which the leaf hash is computed, as the log defines it. The bundle alone does not prove this data.
     pub extra: Option<Vec<u8>>,
     /// Index of the entry.
     pub index: u64,
-    /// From the entry up to the root.
+    /// The inclusion path from the entry up to the root.
     pub path: Vec<Hash>,
     /// The checkpoint of the tree.
     pub checkpoint: SignedNote,
 }
 
 impl TlogProof {
-    /// The checkpoint, where `policy` trusts it and the entry with `leaf` for hash is in its tree.
+    /// Returns the checkpoint if `policy` trusts it and its tree contains the entry with the hash `leaf`.
     pub fn verify(&self, leaf: &Hash, policy: &TrustPolicy) -> Result<Checkpoint, Error> {
         let checkpoint = policy.verify(&self.checkpoint)?;
         verify_inclusion(leaf, self.index, &self.path, &checkpoint.head)?;

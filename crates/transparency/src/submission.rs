@@ -1,4 +1,4 @@
-//! What a log asks of a witness: the body of `add-checkpoint` (tlog-witness).
+//! Submissions of a checkpoint to a witness: the body of `add-checkpoint` (tlog-witness).
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,17 +11,17 @@ use crate::checkpoint::{decimal, hash};
 use crate::hash::Hash;
 use crate::note::SignedNote;
 
-/// Most hashes of a consistency proof.
+/// Maximum number of hashes of a consistency proof.
 const MAX_PATH: usize = 63;
 
-/// A checkpoint, with the proof that its tree begins with the one that the witness saw last.
+/// A checkpoint, with the proof that its tree begins with the last tree that the witness saw.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckpointSubmission {
-    /// Size of the tree that the witness saw last; zero where it saw none.
+    /// Size of the last tree that the witness saw, or zero if it saw none.
     pub old_size: u64,
-    /// From that tree to the one of the checkpoint (RFC 6962, section 2.1.2).
+    /// The consistency path from that tree to the tree of the checkpoint (RFC 6962, section 2.1.2).
     pub path: Vec<Hash>,
-    /// With the signature of the log.
+    /// The checkpoint, signed by the log.
     pub checkpoint: SignedNote,
 }
 

@@ -1,4 +1,4 @@
-//! The tree in files that never change: tiles of hashes and bundles of entries, at the paths of tlog-tiles.
+//! Tiles of hashes and bundles of entries, which store a tree in immutable files at the paths of tlog-tiles.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -8,13 +8,13 @@ use crate::Error;
 use crate::hash::{Hash, node_hash};
 use crate::tree::{Node, nodes_of};
 
-/// Levels of the tree that one tile spans.
+/// Number of levels of the tree that one tile spans.
 const TILE_HEIGHT: u8 = 8;
 
-/// Hashes of a full tile, and entries of a full bundle.
+/// Number of hashes in a full tile, and of entries in a full bundle.
 pub const TILE_WIDTH: u64 = 1 << TILE_HEIGHT;
 
-/// Which tile of a tree of some size.
+/// The identifier of a tile in a tree of some size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TileId {
     level: u8,
@@ -23,7 +23,7 @@ pub struct TileId {
 }
 
 impl TileId {
-    /// The tile of `level` at `index` in the tree of `size` entries; none where the tree has no such tile.
+    /// Returns the id of the tile of `level` at `index` in the tree of `size` entries, or `None` if the tree has no such tile.
     pub fn new(level: u8, index: u64, size: u64) -> Option<Self> {
         let hashes = size.checked_shr(u32::from(level) * u32::from(TILE_HEIGHT))?;
         let first = index.checked_mul(TILE_WIDTH)?;
@@ -35,23 +35,24 @@ impl TileId {
         })
     }
 
-    /// Tiles below it: 0 for a tile of leaf hashes.
+    /// Returns the level of the tile, which is 0 for a tile of leaf hashes.
     pub fn level(&self) -> u8 {
         self.level
     }
 
-    /// The hashes in it, as a range of those of its level; of level 0 its entries.
+    /// Returns the hashes in the tile, as a range of the hashes of its level. For level 0, this is the range of its entries.
     pub fn range(&self) -> Range<u64> {
         let first = self.index * TILE_WIDTH;
         first..first + self.width
     }
 
-    /// Where it is below the prefix of a log, for example `tile/0/x001/234`, or `tile/1/000.p/17` of a partial tile.
+    /// Returns the path of the tile below the prefix of a log, for example `tile/0/x001/234`, or `tile/1/000.p/17` for a
+    /// partial tile.
     pub fn path(&self) -> String {
         self.path_in(&self.level.to_string())
     }
 
-    /// Where the bundle of its entries is, of a tile of level 0.
+    /// Returns the path of the bundle with the entries of a tile of level 0.
     pub fn bundle_path(&self) -> String {
         self.path_in("entries")
     }
@@ -69,7 +70,7 @@ impl TileId {
         let mut path = format!("tile/{folder}");
         while let Some(group) = groups.pop() {
             let prefix = if groups.is_empty() { "" } else { "x" };
-            // Writing to a text does not fail.
+            // Writing to a `String` cannot fail.
             let _ = write!(path, "/{prefix}{group:03}");
         }
         if self.width < TILE_WIDTH {
@@ -79,13 +80,13 @@ impl TileId {
     }
 }
 
-/// All tiles of the tree of `size` entries, level by level.
+/// Returns all tiles of the tree of `size` entries, level by level.
 pub fn tiles_of_size(size: u64) -> impl Iterator<Item = TileId> {
     let levels = (0..TILE_HEIGHT).take_while(move |level| TileId::new(*level, 0, size).is_some());
     levels.flat_map(move |level| (0..).map_while(move |index| TileId::new(level, index, size)))
 }
 
-/// The tiles of the tree of `size` entries that the roots over `ranges` are computed of.
+/// Returns the tiles of the tree of `size` entries from which the roots over `ranges` are computed.
 pub fn tiles_of_ranges(
     ranges: impl IntoIterator<Item = Range<u64>>,
     size: u64,
@@ -99,7 +100,7 @@ pub fn tiles_of_ranges(
         .collect()
 }
 
-/// The hashes of a tile that a node is the root of.
+/// The hashes of a tile from which the root of a node is computed.
 struct TileHashes {
     level: u8,
     tile: u64,
@@ -119,12 +120,12 @@ impl TileHashes {
     }
 }
 
-/// Tiles of one tree, from which its nodes are computed.
+/// Tiles of one tree, from which the roots of its nodes are computed.
 #[derive(Debug, Clone, Default)]
 pub struct TileSet(BTreeMap<(u8, u64), Vec<Hash>>);
 
 impl TileSet {
-    /// Adds the tile `id`, the hashes of which are `bytes`, one behind the other.
+    /// Adds the tile `id`, whose concatenated hashes are `bytes`. Fails if the number of hashes is wrong.
     pub fn insert(&mut self, id: TileId, bytes: &[u8]) -> Result<(), Error> {
         let (hashes, rest) = bytes.as_chunks::<32>();
         if !rest.is_empty() || hashes.len() as u64 != id.width {
@@ -134,7 +135,7 @@ impl TileSet {
         Ok(())
     }
 
-    /// The root of the subtree at `node`.
+    /// Returns the root of the subtree at `node`. Fails if the tile that contains it is missing.
     pub fn node(&self, node: Node) -> Result<Hash, Error> {
         let missing = || Error::MissingTile(format!("of height {}, {}", node.height, node.index));
         let at = TileHashes::of(node).ok_or_else(missing)?;
@@ -144,7 +145,7 @@ impl TileSet {
     }
 }
 
-/// The root of as many hashes as a power of two.
+/// Returns the root of hashes whose number is a power of two, or `None` if there are none.
 fn perfect_root(hashes: &[Hash]) -> Option<Hash> {
     match hashes {
         [] => None,
@@ -156,7 +157,7 @@ fn perfect_root(hashes: &[Hash]) -> Option<Hash> {
     }
 }
 
-/// Adds `entry` to `bundle`: its length in two bytes, and itself.
+/// Appends `entry` to `bundle`, after its length in two bytes. Fails if the entry is too long.
 pub fn encode_entry(entry: &[u8], bundle: &mut Vec<u8>) -> Result<(), Error> {
     let length = u16::try_from(entry.len()).map_err(|_| Error::EntryLength(entry.len()))?;
     bundle.extend_from_slice(&length.to_be_bytes());
@@ -164,7 +165,7 @@ pub fn encode_entry(entry: &[u8], bundle: &mut Vec<u8>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The entries of `bundle`, in order.
+/// Returns the entries of `bundle`, in order.
 pub fn decode_bundle(bundle: &[u8]) -> Result<Vec<&[u8]>, Error> {
     let mut entries = Vec::new();
     let mut rest = bundle;

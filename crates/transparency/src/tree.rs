@@ -1,39 +1,40 @@
-//! The tree as it grows, and where the roots of its parts are.
+//! Merkle trees that grow by appending entries, and the positions of their subtrees.
 
 use std::ops::Range;
 
 use crate::Error;
 use crate::hash::{EMPTY_ROOT, Hash, node_hash};
 
-/// A tree of one size.
+/// The size and the root of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TreeHead {
     /// Number of entries.
     pub size: u64,
-    /// Merkle tree hash over them.
+    /// Merkle tree hash over the entries.
     pub root: Hash,
 }
 
-/// Where a complete subtree stands: it covers the entries from `index << height` to `(index + 1) << height`.
+/// The position of a complete subtree, which covers the entries from `index << height` to `(index + 1) << height`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Node {
-    /// Levels above the leaves, at most 63.
+    /// Number of levels above the leaves, at most 63.
     pub height: u8,
-    /// Number of subtrees of this height to its left.
+    /// Number of subtrees of this height to the left.
     pub index: u64,
 }
 
-/// The least that a growing tree has to remember: the roots of the complete subtrees that make it up, at most 64. It
-/// appends entries and knows its root.
+/// A growing tree that stores only the roots of the complete subtrees that make it up, at most 64. Entries can be appended, and
+/// the root can be computed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CompactTree {
     size: u64,
-    /// From the left, and so from the largest.
+    /// The roots of the subtrees, from the left, which is from the largest.
     subtrees: Vec<Hash>,
 }
 
 impl CompactTree {
-    /// The tree of `size` entries that `subtrees` make up, from the left: those at [`CompactTree::nodes`].
+    /// Creates the tree of `size` entries from the roots of its complete subtrees, from the left: those at
+    /// [`CompactTree::nodes`].
     pub fn new(size: u64, subtrees: Vec<Hash>) -> Result<Self, Error> {
         if subtrees.len() != size.count_ones() as usize {
             let subtrees = subtrees.len();
@@ -42,17 +43,17 @@ impl CompactTree {
         Ok(Self { size, subtrees })
     }
 
-    /// The complete subtrees that make up a tree of `size` entries, from the left.
+    /// Returns the complete subtrees that make up a tree of `size` entries, from the left.
     pub fn nodes(size: u64) -> impl Iterator<Item = Node> {
         nodes_of(0..size).into_iter()
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Appends the entry with this leaf hash; `on_node` hears of each subtree above the leaves that becomes complete.
+    /// Appends the entry with this leaf hash. Calls `on_node` with each subtree above the leaves that becomes complete.
     pub fn append(&mut self, leaf: Hash, mut on_node: impl FnMut(Node, &Hash)) {
         let mut hash = leaf;
         let mut node = Node {
@@ -71,7 +72,7 @@ impl CompactTree {
         self.size += 1;
     }
 
-    /// Size and root.
+    /// Returns the size and the root.
     pub fn head(&self) -> TreeHead {
         let joined = self.subtrees.iter().rev().copied();
         TreeHead {
@@ -83,13 +84,13 @@ impl CompactTree {
     }
 }
 
-/// The largest power of two that is less than `count`, which is 2 or more.
+/// Returns the largest power of two that is less than `count`, which must be at least 2.
 pub(crate) fn split(count: u64) -> u64 {
     1 << (count - 1).ilog2()
 }
 
-/// The complete subtrees whose roots make up the root over the entries of `range`, from the left. The range is one that
-/// the tree has a node or its right edge for, as in proofs.
+/// Returns the complete subtrees whose roots make up the root over the entries of `range`, from the left. As in proofs, `range`
+/// must cover a complete subtree or the right edge of a tree.
 pub(crate) fn nodes_of(range: Range<u64>) -> Vec<Node> {
     let mut nodes = Vec::new();
     let mut start = range.start;
@@ -104,7 +105,7 @@ pub(crate) fn nodes_of(range: Range<u64>) -> Vec<Node> {
     nodes
 }
 
-/// The root over the entries of `range`, of the roots of its complete subtrees.
+/// Returns the root over the entries of `range`, computed from the roots of its complete subtrees.
 pub(crate) fn root_of<E>(
     range: Range<u64>,
     mut node: impl FnMut(Node) -> Result<Hash, E>,

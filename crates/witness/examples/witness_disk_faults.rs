@@ -1,8 +1,8 @@
-//! What `tests/faults/run` and `tests/power/run` run under faults of the disk and losses of power: a witness that says what it
-//! cosigned, and a check without faults.
+//! The program that `tests/faults/run` and `tests/power/run` run under disk faults and power losses: a witness that
+//! prints the checkpoints that it cosigned, and a check without faults.
 //!
-//! `witness_disk_faults cosign DIR COUNT` prints `cosigned SIZE` for each checkpoint; `witness_disk_faults check DIR < printed` starts the
-//! witness again and wants it to refuse every other history.
+//! `witness_disk_faults cosign DIR COUNT` prints `cosigned SIZE` for each checkpoint.
+//! `witness_disk_faults check DIR < printed` starts the witness again, and checks that it refuses every other history.
 
 use std::io::{BufRead, Write};
 use std::path::Path;
@@ -34,7 +34,7 @@ fn key(seed: u8) -> Result<Vec<u8>, Failure> {
         .to_vec())
 }
 
-/// A log of numbered entries, all of them those of one history.
+/// A log of numbered entries that belong to one history.
 struct NumberedLog {
     signer: Signer,
     history: &'static str,
@@ -109,7 +109,7 @@ fn check(directory: &Path) -> Result<(), Failure> {
         }
     }
     let witness = open(&log, directory)?;
-    // What it says that it saw last, whatever that is, cannot be less than what it cosigned.
+    // The size that the witness reports as seen last must not be less than the size that it cosigned.
     let seen = match witness.cosign(&fork.submission(0, 1_000)?) {
         Err(Refusal::Conflict(seen)) => seen,
         Ok(_) if cosigned == 0 => {

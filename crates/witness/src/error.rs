@@ -1,37 +1,37 @@
-//! Why a witness cannot start.
+//! Errors with which a witness fails to start.
 
 use std::path::PathBuf;
 
-/// A fault of the settings or of the files of a witness.
+/// An error of the settings or the files of a witness.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no log to witness.
+    /// No log is configured.
     #[error("the witness knows no log: name the key of one")]
     NoLog,
-    /// A key is no key of a log.
+    /// A key is that of a witness, not of a log.
     #[error("{0} is the key of a witness, not of a log")]
     NotALog(String),
-    /// The name or the key of the witness is unfit.
+    /// The name or the private key of the witness is invalid.
     #[error("the witness cannot sign: {0}")]
     Key(#[from] wardgate_transparency::Error),
-    /// The directory of what it saw cannot be used.
+    /// The directory of the witness cannot be used.
     #[error("cannot use {}: {source}", path.display())]
     Directory {
-        /// Which file or directory.
+        /// The path of the file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// Another process uses the directory.
     #[error("{} is in use by another witness", .0.display())]
     InUse(PathBuf),
-    /// A file is not one that this witness wrote. It is not taken for the absence of one: the witness would then sign
-    /// another history.
+    /// A file is not one that this witness wrote. It is not treated as absent, because the witness would then cosign another
+    /// history.
     #[error("{} is damaged: {problem}; restore it, or begin with a new key and an empty directory", path.display())]
     Damaged {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the file.
         problem: String,
     },
 }

@@ -1,4 +1,4 @@
-//! The witness over HTTP: tlog-witness.
+//! The HTTP interface of the witness, according to tlog-witness.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use wardgate_edge::routes::{self, POST, Route, RouteInfo};
 
 use crate::{Refusal, Witness};
 
-/// A note of 64 KiB behind 63 hashes.
+/// Limits of a request body, which is a note of 64 KiB after 63 hashes.
 const BODY: BodyLimits = BodyLimits {
     bytes: 72 * 1_024,
     seconds: 10,
 };
 
-/// What the size of a tree is sent as.
+/// Content type of a response with the size of a tree.
 const TREE_SIZE: &str = "text/x.tlog.size";
 
 const ROUTES: &[Route<Arc<Witness>>] = &[Route {
@@ -32,12 +32,12 @@ const ROUTES: &[Route<Arc<Witness>>] = &[Route {
     handler: |witness, _| add_checkpoint(witness),
 }];
 
-/// The routes of a witness, for the reference.
+/// Returns the descriptions of the routes, for the reference.
 pub fn listed_routes() -> Vec<&'static RouteInfo> {
     routes::describe(ROUTES)
 }
 
-/// The routes of a witness.
+/// Creates the router of a witness.
 pub fn router(witness: &Arc<Witness>) -> Router {
     routes::build_router(ROUTES, witness)
 }
@@ -58,7 +58,7 @@ async fn answer(witness: Arc<Witness>, mut body: Body) -> Response {
     let Ok(submission) = submission else {
         return (StatusCode::BAD_REQUEST, "the body is not UTF-8\n").into_response();
     };
-    // It waits for the disk.
+    // The witness blocks the thread until the disk has stored the checkpoint.
     let cosigned = tokio::task::spawn_blocking(move || witness.cosign(&submission)).await;
     match cosigned {
         Ok(Ok(cosignature)) => format!("{cosignature}\n").into_response(),

@@ -1,13 +1,15 @@
-//! A witness of transparency logs: it cosigns a log's checkpoint only if that continues the one it saw last.
+//! A witness of transparency logs, which cosigns a checkpoint of a log only if it continues the last checkpoint that the
+//! witness saw.
 //!
 //! ```text
 //!   POST /add-checkpoint ──▶ Witness ──consistent?──▶ SeenCheckpoints: written, flushed, renamed ──▶ cosignature
 //!                              └─ 400 malformed · 403 not signed · 404 unknown log · 409 another size · 422 a fork
 //! ```
 //!
-//! One job: that a log which a witness cosigns has one history. It runs where the operators of the log cannot reach it,
-//! with a key of its own, and knows nothing of the log but its key and its newest checkpoint. The protocol is
-//! [tlog-witness](https://c2sp.org/tlog-witness), so that it serves other logs, and other witnesses serve ours.
+//! The witness ensures that a log that it cosigns has only one history. It runs outside the control of the operators of the
+//! log, with its own key, and knows only the key and the newest checkpoint of the log. The protocol is
+//! [tlog-witness](https://c2sp.org/tlog-witness), so this witness can serve other logs, and other witnesses can serve the log
+//! of Wardgate.
 
 mod error;
 mod http;

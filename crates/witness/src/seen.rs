@@ -1,4 +1,4 @@
-//! What a witness saw last of each log, in files: one checkpoint a log, replaced as a whole.
+//! Storage of the last checkpoint that a witness saw of each log, in one file per log that is replaced atomically.
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, Write};
@@ -10,16 +10,17 @@ use wardgate_transparency::{Checkpoint, SignedNote, VerifierKey};
 
 use crate::Error;
 
-/// The directory with the newest checkpoint of each log, each cosigned by the witness that wrote it. One process has it.
+/// The directory with the newest checkpoint of each log, which the witness cosigned before it was written. Only one process
+/// uses the directory.
 #[derive(Debug)]
 pub(crate) struct SeenCheckpoints {
     directory: PathBuf,
-    /// Locked as long as it is open.
+    /// The lock of the directory, which is held while this file is open.
     _lock: File,
 }
 
 impl SeenCheckpoints {
-    /// Makes the directory when it is absent; only its owner may look inside.
+    /// Opens the directory, and creates it if it does not exist. Only its owner has access.
     pub(crate) fn open(directory: &Path) -> Result<Self, Error> {
         let at = |path: &Path| {
             let path = path.to_owned();
@@ -46,7 +47,7 @@ impl SeenCheckpoints {
         }
     }
 
-    /// The newest checkpoint of the log `origin` that the witness of `key` cosigned; none where it saw none.
+    /// Returns the newest checkpoint of the log `origin` that the witness of `key` cosigned, or `None` if the witness saw none.
     pub(crate) fn read(
         &self,
         origin: &str,
@@ -77,8 +78,8 @@ impl SeenCheckpoints {
         checkpoint().map(Some).map_err(damaged)
     }
 
-    /// Puts `note` in the place of what was seen of the log `origin`. Once it returns that survives a loss of power; after
-    /// an error the file is the old one or the new one.
+    /// Replaces the checkpoint of the log `origin` with `note`. When the function returns, the new checkpoint survives a power
+    /// failure. After an error, the file contains either the old or the new checkpoint.
     pub(crate) fn replace(&self, origin: &str, note: &SignedNote) -> io::Result<()> {
         let path = self.path(origin);
         let new = path.with_extension("new");
@@ -94,7 +95,7 @@ impl SeenCheckpoints {
         File::open(&self.directory)?.sync_all()
     }
 
-    /// An origin may have any characters.
+    /// Returns the path of the file for a log. The name is a digest, because an origin may contain any characters.
     fn path(&self, origin: &str) -> PathBuf {
         let name = Digest::of(origin.as_bytes());
         self.directory.join(format!("{name}.checkpoint"))

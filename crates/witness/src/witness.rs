@@ -1,4 +1,4 @@
-//! The witness itself: one submission after the other, each stored before it is cosigned.
+//! The witness, which processes one submission at a time and stores each checkpoint before it returns the cosignature.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,31 +15,31 @@ use wardgate_transparency::{
 use crate::Error;
 use crate::seen::SeenCheckpoints;
 
-/// Why a submission is not cosigned.
+/// The reason why a submission is not cosigned.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// It does not have its form, or the old size is above the new one.
+    /// The submission is malformed, or the old size exceeds the new one.
     #[error("{0}")]
     Malformed(LogError),
-    /// The log is not among those of the witness.
+    /// The log is not one of those that the witness serves.
     #[error("the log {0} is unknown here")]
     UnknownLog(String),
-    /// No key of the log signed the checkpoint.
+    /// The checkpoint is not signed with a key of the log.
     #[error("{0}")]
     NotSigned(LogError),
-    /// The witness saw a tree of another size last, or of this size with another root.
+    /// The witness last saw a tree of another size, or of this size with another root.
     #[error("the newest checkpoint that was seen has the size {0}")]
     Conflict(u64),
-    /// The proof does not lead from the tree that was seen last to this one.
+    /// The proof does not lead from the last tree that the witness saw to this one.
     #[error("{0}")]
     Inconsistent(LogError),
-    /// What was seen cannot be stored, so nothing is cosigned.
+    /// The checkpoint cannot be stored, so it is not cosigned.
     #[error("the checkpoint cannot be stored now")]
     NotStored,
 }
 
 impl Refusal {
-    /// For the metric.
+    /// Returns the value of the label of the metric.
     fn outcome(&self) -> &'static str {
         match self {
             Self::Malformed(_) => "malformed",
@@ -52,12 +52,12 @@ impl Refusal {
     }
 }
 
-/// A witness of the logs whose keys it was given.
+/// A witness of the logs with the given keys.
 #[derive(Debug)]
 pub struct Witness {
     cosigner: Cosigner,
     keys: Vec<VerifierKey>,
-    /// One submission at a time: what was seen last is compared and replaced in one step.
+    /// The state of the logs. The lock ensures that the last checkpoint is compared and replaced in one step.
     logs: Mutex<WitnessedLogs>,
     ambient: Ambient,
 }
@@ -65,13 +65,13 @@ pub struct Witness {
 #[derive(Debug)]
 struct WitnessedLogs {
     files: SeenCheckpoints,
-    /// By origin.
+    /// The newest trees, by the origin of the log.
     newest: BTreeMap<String, TreeHead>,
 }
 
 impl Witness {
-    /// The witness `name` with an Ed25519 private key in PKCS#8 DER, which signs nothing else, for the logs of `keys`; what
-    /// it saw is in `directory`.
+    /// Opens the witness `name` for the logs of `keys`. `key` is an Ed25519 private key in PKCS#8 DER that must sign nothing
+    /// else, and `directory` contains the checkpoints that the witness saw.
     pub fn open(
         name: &str,
         key: &[u8],
@@ -101,13 +101,13 @@ impl Witness {
         })
     }
 
-    /// What its cosignatures are verified with.
+    /// Returns the key that verifies the cosignatures of this witness.
     pub fn verifier_key(&self) -> &VerifierKey {
         self.cosigner.verifier_key()
     }
 
-    /// The cosignature of a submitted checkpoint (`add-checkpoint` of tlog-witness), which continues the newest one that was
-    /// seen of its log and is stored as such. Waits for the disk.
+    /// Cosigns a submitted checkpoint (`add-checkpoint` of tlog-witness) that continues the newest checkpoint of its log, and
+    /// stores it as the newest one. Blocks until it is stored.
     pub fn cosign(&self, submission: &str) -> Result<NoteSignature, Refusal> {
         let cosigned = self.check_and_store(submission);
         let outcome = match &cosigned {
@@ -128,7 +128,7 @@ impl Witness {
                 new: head.size,
             }));
         }
-        // What is inside is only replaced as a whole, so a panic left nothing half done.
+        // The contents are only replaced as a whole, so a panic cannot have left an inconsistent state.
         let mut logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
         let seen = logs.newest.get(origin).copied();
         let seen = seen.unwrap_or_else(|| CompactTree::default().head());
@@ -168,7 +168,7 @@ impl Witness {
         Ok(cosignature)
     }
 
-    /// The checkpoint, where one of its log's keys signed it.
+    /// Returns the checkpoint if it is signed with a key of its log.
     fn verify(&self, submission: &CheckpointSubmission) -> Result<Checkpoint, Refusal> {
         let note = &submission.checkpoint;
         let claimed: Checkpoint = note.text().parse().map_err(Refusal::Malformed)?;
@@ -184,7 +184,7 @@ impl Witness {
     }
 }
 
-/// Size and root, as evidence in the log of the process.
+/// Formats the size and the root of a tree, as evidence in the process log.
 fn show(head: &TreeHead) -> String {
     let root = wardgate_domain::Digest::from_bytes(head.root);
     format!("{} {root}", head.size)

@@ -1,4 +1,4 @@
-//! What a witness promises: one history for each log, whatever a log shows it and whenever it is killed.
+//! Tests of the witness: it cosigns one history of each log, whatever the log submits and whenever the witness is killed.
 
 #![expect(
     clippy::unwrap_used,
@@ -29,7 +29,7 @@ fn key(seed: u8) -> Vec<u8> {
     pair.to_pkcs8().unwrap().as_ref().to_vec()
 }
 
-/// A log whose entry at `fork` and all behind it are others than those of a log without a fork.
+/// A log whose entries from index `fork` on differ from those of a log without a fork.
 struct TestLog {
     signer: Signer,
     leaves: Vec<Hash>,
@@ -127,7 +127,8 @@ fn a9_a_fork_an_older_tree_and_a_tree_without_proof_are_refused() {
     let witness = open(directory.path()).unwrap();
     let (log, fork) = (TestLog::new(usize::MAX), TestLog::new(150));
     log.submit(&witness, 0, 200).unwrap();
-    // The same size with another root; another history; an older checkpoint; a size that was not the last.
+    // Refused are: the same size with another root, another history, an older checkpoint, and an old size that is not the last
+    // one.
     assert_eq!(fork.submit(&witness, 200, 200), Err(Refusal::Conflict(200)));
     for size in 201..=300 {
         let refused = fork.submit(&witness, 200, size).unwrap_err();
@@ -141,7 +142,7 @@ fn a9_a_fork_an_older_tree_and_a_tree_without_proof_are_refused() {
     without.path.clear();
     let refused = witness.cosign(&without.to_string()).unwrap_err();
     assert!(matches!(refused, Refusal::Inconsistent(_)), "{refused:?}");
-    // Nothing of that moved it.
+    // The refused submissions have not changed the state of the witness.
     log.submit(&witness, 200, 300).unwrap();
 }
 
@@ -169,7 +170,7 @@ fn a9_what_a_witness_saw_outlives_it_and_damage_to_it_is_not_taken_for_a_new_log
         let mut changed = whole.clone();
         changed[at] ^= 1;
         for damaged in [changed, whole[..at].to_vec()] {
-            // The log's own signature is not what it rests on, nor read again.
+            // The file is verified by the cosignature of the witness, not by the signature of the log, which may be damaged.
             fs::write(&file, &damaged).unwrap();
             if let Ok(opened) = open(directory.path()) {
                 assert_eq!(fork.submit(&opened, 0, 180), Err(Refusal::Conflict(200)));
@@ -188,7 +189,7 @@ fn a9_nothing_is_cosigned_that_cannot_be_stored() {
     let witness = open(&directory).unwrap();
     let log = TestLog::new(usize::MAX);
     log.submit(&witness, 0, 10).unwrap();
-    // The place of the new file is taken by a directory, which root cannot write to either.
+    // A directory takes the place of the new file, because even root cannot write to it.
     let mut files = fs::read_dir(&directory).unwrap();
     let file = files.find_map(|file| {
         let path = file.unwrap().path();
@@ -282,7 +283,7 @@ async fn every_refusal_has_the_status_of_the_specification() {
     assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED);
 }
 
-/// What the witness cosigned is what a reader's policy wants.
+/// The cosignature of the witness satisfies the policy of a verifier.
 #[test]
 fn a_quorum_is_reached_by_its_cosignature_and_by_no_other() {
     let directory = TempDir::new().unwrap();

@@ -1,10 +1,10 @@
-//! YAML whose values know where they stand, so that a fault can name line and column.
+//! YAML whose values have positions, so that an error can name its line and column.
 //!
 //! ```text
-//!   text ─┬─▶ parse: a type of the caller's ─┐
-//!         └─▶ Node: any document             ├─ Position: line and column
-//!   what is not YAML ─▶ NotYaml              ┘
-//!   JSON values, comments ─▶ YamlWriter ─▶ text that reads back as the same values
+//!   text ─┬─▶ parse: a type of the caller ─┐
+//!         └─▶ Node: any document          ├─ Position: line and column
+//!   not YAML ─▶ NotYaml                   ┘
+//!   JSON values, comments ─▶ YamlWriter ─▶ text that is parsed to the same values
 //! ```
 
 mod writer;
@@ -20,17 +20,17 @@ use serde_saphyr::Location;
 pub use serde_saphyr::Spanned;
 pub use writer::YamlWriter;
 
-/// A position in a document, shown as `LINE:COLUMN`.
+/// A position in a document, displayed as `LINE:COLUMN`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
-    /// From 1.
+    /// The line, counted from 1.
     pub line: u64,
-    /// From 1.
+    /// The column, counted from 1.
     pub column: u64,
 }
 
 impl Position {
-    /// Where every document begins.
+    /// The beginning of a document.
     pub const START: Self = Self { line: 1, column: 1 };
 }
 
@@ -49,64 +49,64 @@ impl fmt::Display for Position {
     }
 }
 
-/// A value and where it stands.
+/// A value and its position.
 #[derive(Debug)]
 pub struct Node {
-    /// Where it stands.
+    /// The position of the value.
     pub at: Position,
-    /// What it is.
+    /// The value.
     pub value: Yaml,
-    /// Where its text is in the document, in bytes.
+    /// The range of the value's text in the document, in bytes.
     text: Range<usize>,
 }
 
-/// A value of the JSON schema of YAML 1.2, maps in the author's order.
+/// A value of the JSON schema of YAML 1.2. Maps are in the author's order.
 #[derive(Debug)]
 pub enum Yaml {
-    /// No value.
+    /// An empty value or `null`.
     Null,
     /// `true` or `false`.
     Boolean(bool),
-    /// A whole number of 64 bits.
+    /// An integer of at most 64 bits.
     Integer(i64),
-    /// Any other number, with the digits it is written with.
+    /// Any other number, with the digits as written.
     Decimal(Number),
-    /// A text.
+    /// A string.
     Text(String),
     /// A list.
     List(Vec<Node>),
-    /// A map; no key is there twice.
+    /// A map, in which no key occurs twice.
     Map(Vec<(Key, Node)>),
 }
 
-/// A key of a map and where it stands.
+/// A key of a map and its position.
 #[derive(Debug)]
 pub struct Key {
-    /// Where it stands.
+    /// The position of the key.
     pub at: Position,
     /// The key itself.
     pub name: String,
 }
 
-/// Text that is not YAML.
+/// The error for a text that is not YAML.
 #[derive(Debug)]
 pub struct NotYaml {
-    /// Where the fault is.
+    /// The position of the error.
     pub at: Position,
-    /// The parser's message, without the position.
+    /// The message of the parser, without the position.
     pub problem: String,
 }
 
-/// Whether maps are written as the author ordered them, or sorted for a digest.
+/// The order of keys in JSON text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyOrder {
-    /// As written.
+    /// The order in the document.
     Author,
-    /// Sorted by key.
+    /// Sorted by key, for a digest.
     Sorted,
 }
 
-/// Reads one document as a `T`, in which [`Spanned`] values know where they stand.
+/// Parses one document as a `T`. Values of type [`Spanned`] have their positions.
 pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, NotYaml> {
     let options = serde_saphyr::options! {
         strict_booleans: true,
@@ -119,14 +119,14 @@ pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, NotYaml> {
 }
 
 impl Node {
-    /// Reads one document.
+    /// Parses one document.
     pub fn parse(text: &str) -> Result<Self, NotYaml> {
         let mut node: Self = parse(text)?;
         node.restore_digits(text);
         Ok(node)
     }
 
-    /// The parser reads numbers as doubles: gives each the digits that it has in `document`.
+    /// Restores the digits that each number has in `document`, because the parser reads numbers as doubles.
     fn restore_digits(&mut self, document: &str) {
         match &mut self.value {
             Yaml::Decimal(number) => {
@@ -146,7 +146,7 @@ impl Node {
         }
     }
 
-    /// What it is, for people.
+    /// Returns the kind of the value, for display.
     pub fn kind(&self) -> &'static str {
         match self.value {
             Yaml::Null => "empty",
@@ -158,7 +158,7 @@ impl Node {
         }
     }
 
-    /// The value under `key`, when this is a map that has it.
+    /// Returns the value under `key`, if this is a map that has it.
     pub fn get(&self, key: &str) -> Option<&Node> {
         match &self.value {
             Yaml::Map(entries) => entries
@@ -169,7 +169,7 @@ impl Node {
         }
     }
 
-    /// The node a JSON pointer leads to, or the last one on the way.
+    /// Returns the node at a JSON pointer, or the last existing node on the path to it.
     pub fn follow(&self, pointer: &str) -> &Node {
         pointer
             .split('/')
@@ -185,7 +185,7 @@ impl Node {
             .unwrap_or_else(|last| last)
     }
 
-    /// Where the last key or item of `path` stands that there is; none where there is not even the first.
+    /// Returns the position of the last existing key or item on `path`, or `None` if even the first does not exist.
     pub fn position_of<'p>(&self, path: impl IntoIterator<Item = &'p str>) -> Option<Position> {
         let (mut here, mut found) = (self, None);
         for step in path {
@@ -207,7 +207,7 @@ impl Node {
         found
     }
 
-    /// As JSON text.
+    /// Returns the value as JSON text.
     pub fn to_json(&self, order: KeyOrder) -> String {
         let mut text = String::new();
         self.write_json(order, &mut text);
@@ -246,7 +246,7 @@ impl Node {
         }
     }
 
-    /// As a JSON value.
+    /// Converts the value to a JSON value.
     pub fn to_value(&self) -> Value {
         match &self.value {
             Yaml::Null => Value::Null,
@@ -263,7 +263,7 @@ impl Node {
     }
 }
 
-/// The parser's message without the place, which a fault shows in front.
+/// Returns the message of the parser without the position, which is displayed in front of it.
 fn without_place(message: &str) -> String {
     let message = match message.split_once(": ") {
         Some((place, rest)) if place.contains("line ") && place.contains("column ") => rest,

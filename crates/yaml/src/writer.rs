@@ -1,31 +1,31 @@
-//! YAML for people: keys in a chosen order, comments, short things on one line, long texts as blocks.
+//! A writer of readable YAML, with keys in a given order, comments, short values on one line and long strings as blocks.
 //!
-//! What is written reads back as the same values, whatever characters they hold; characters that nobody would
-//! see are escaped, so that they can be seen.
+//! The output is parsed to the same values, whatever characters they contain. Invisible characters are escaped so that
+//! they can be seen.
 
 use serde_json::{Map, Value};
 use wardgate_domain::{find_invisible, is_invisible};
 
-/// Longer lines are broken where YAML lets them.
+/// Column after which lines are broken where YAML permits it.
 const WIDTH: usize = 110;
 
-/// The longest comment, in characters: some repeat names that others chose.
+/// Maximum length of a comment, in characters. It is limited because some comments contain names from other sources.
 const MAX_COMMENT: usize = 400;
 
-/// Words that YAML, of some version, reads as something else than a text.
+/// Words that some version of YAML does not read as strings.
 const WORDS: [&str; 9] = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
 
-/// Lines of YAML, growing.
+/// A writer of YAML text.
 #[derive(Debug, Default)]
 pub struct YamlWriter {
     text: String,
     indent: usize,
-    /// The next line begins an element of a list.
+    /// Whether the next line begins an element of a list.
     begins_item: bool,
 }
 
 impl YamlWriter {
-    /// Lines that begin with `indent` blanks.
+    /// Creates a writer whose lines are indented by `indent` spaces.
     pub fn indented(indent: usize) -> Self {
         Self {
             indent,
@@ -33,27 +33,28 @@ impl YamlWriter {
         }
     }
 
-    /// What was written.
+    /// Returns the text.
     pub fn into_text(self) -> String {
         self.text
     }
 
-    /// What is written so far.
+    /// Returns the text so far.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Lines that another writer wrote.
+    /// Appends text of another writer.
     pub fn raw(&mut self, text: &str) {
         self.text.push_str(text);
     }
 
-    /// An empty line.
+    /// Writes an empty line.
     pub fn blank(&mut self) {
         self.text.push('\n');
     }
 
-    /// One line, whatever is in `text`, and not endless.
+    /// Writes a comment of one line. Control characters and invisible characters in `text` become spaces, and a long
+    /// text is cut.
     pub fn comment(&mut self, text: &str) {
         let text: String = text
             .chars()
@@ -69,12 +70,12 @@ impl YamlWriter {
         self.line(format!("# {text}").trim_end());
     }
 
-    /// A comment on a choice that a person should look at.
+    /// Writes a comment on a choice that a person should review.
     pub fn review(&mut self, text: &str) {
         self.comment(&format!("review: {text}"));
     }
 
-    /// `key:`, with what `inside` writes below it.
+    /// Writes `key:` and below it the output of `inside`.
     pub fn map(&mut self, key: &str, inside: impl FnOnce(&mut Self)) {
         self.line(&format!("{}:", inline(&Value::from(key))));
         self.indent += 2;
@@ -82,7 +83,7 @@ impl YamlWriter {
         self.indent -= 2;
     }
 
-    /// An element of a list, its first line behind a dash.
+    /// Writes an element of a list. The first line of `inside` follows the dash.
     pub fn item(&mut self, inside: impl FnOnce(&mut Self)) {
         self.indent += 2;
         self.begins_item = true;
@@ -90,7 +91,7 @@ impl YamlWriter {
         self.indent -= 2;
     }
 
-    /// A whole document.
+    /// Writes a whole document.
     pub fn document(&mut self, value: &Value) {
         match value {
             Value::Object(members) if !members.is_empty() => {
@@ -107,13 +108,13 @@ impl YamlWriter {
         }
     }
 
-    /// `key:` and its value.
+    /// Writes `key:` and its value.
     pub fn entry(&mut self, key: &str, value: &Value) {
         let key = inline(&Value::from(key));
         self.value(&format!("{key}:"), value);
     }
 
-    /// `value` behind `head`, on one line if it fits.
+    /// Writes `value` after `head`, on one line if it fits.
     fn value(&mut self, head: &str, value: &Value) {
         let room = WIDTH.saturating_sub(self.indent + head.len() + 1);
         match value {
@@ -145,7 +146,7 @@ impl YamlWriter {
         }
     }
 
-    /// One element of a list.
+    /// Writes one element of a list.
     pub fn element(&mut self, item: &Value) {
         match item {
             Value::Object(members) if !members.is_empty() => self.item(|writer| {
@@ -184,7 +185,7 @@ impl YamlWriter {
     }
 }
 
-/// Whether a map or list is short and flat enough for one line.
+/// Returns whether a map or list is short and flat enough for one line.
 fn fits(value: &Value, room: usize) -> bool {
     depth(value) <= 2 && !holds_lines(value) && inline(value).len() <= room.min(90)
 }
@@ -206,7 +207,7 @@ fn holds_lines(value: &Value) -> bool {
     }
 }
 
-/// On one line.
+/// Returns a value as YAML on one line.
 fn inline(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
@@ -233,7 +234,7 @@ fn flow(members: &Map<String, Value>) -> String {
     format!("{{ {} }}", members.join(", "))
 }
 
-/// Whether a text needs no quotes, also within `[]` and `{}`.
+/// Returns whether a string needs no quotes, even within `[]` and `{}`.
 fn is_plain(text: &str) -> bool {
     let is_inner = |c: char| c.is_ascii_alphanumeric() || " _./()-$".contains(c);
     text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '/')
@@ -260,7 +261,8 @@ fn quoted(text: &str) -> String {
     quoted
 }
 
-/// Whether a text of several lines reads back as it is from a block whose indentation its first line shows.
+/// Returns whether a string of several lines is unchanged when it is read from a literal block whose indentation is
+/// that of its first line.
 fn is_literal(text: &str) -> bool {
     let body = text.strip_suffix('\n').unwrap_or(text);
     body.contains('\n')
@@ -273,7 +275,7 @@ fn is_literal(text: &str) -> bool {
             .all(|line| line.is_empty() || !line.trim().is_empty())
 }
 
-/// Whether only single blanks part its words, so that lines can be broken at any of them.
+/// Returns whether the words of a string are separated by single spaces, so that lines can be broken at any of them.
 fn is_foldable(text: &str) -> bool {
     !text.is_empty()
         && !text.contains("  ")

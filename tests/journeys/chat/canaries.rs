@@ -1,5 +1,5 @@
-//! P4 with everything at once: whatever people, models, tools, servers and tokens say, no log, metric, trace or record
-//! holds it.
+//! A test of P4 with everything at once: no log, metric, trace or record contains anything that people, models, tools,
+//! servers and tokens say.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,10 +18,10 @@ use super::super::people::doctor;
 use super::{Piece, Provider, Said, finish, hear};
 use crate::WARDGATE;
 
-/// In everything that is planted, and in nothing else.
+/// A text in everything that is planted, and in nothing else.
 const CANARY: &str = "kanarie";
 
-/// A service and an MCP server. Whatever they say has a canary in it.
+/// A service and an MCP server, which send canaries in all their responses.
 const SOURCES: &str = r#"
   birds:
     type: http
@@ -48,7 +48,7 @@ const TOOLS: &str = r#"
     result: { rows: /rows, classes: { note: none } }
 "#;
 
-/// What the server was sent.
+/// Everything that the server received.
 type Heard = Arc<Mutex<String>>;
 
 async fn server() -> (String, Heard) {
@@ -61,7 +61,7 @@ async fn server() -> (String, Heard) {
     (url, heard)
 }
 
-/// The headers of every answer.
+/// The headers of every response.
 const JSON: [(&str, &str); 2] = [
     ("content-type", "application/json"),
     ("x-bird", "kanarie-header-of-the-server"),
@@ -115,7 +115,7 @@ async fn mcp(State(heard): State<Heard>, body: Bytes) -> Response {
     (JSON, answer.to_string()).into_response()
 }
 
-/// A call with canaries wherever a client has something to say.
+/// Makes a call with canaries in every place that a client controls.
 async fn call(app: &TestApp, token: &str, tool: &str, arguments: Value) -> Reply {
     let body = json!({
         "jsonrpc": "2.0", "id": "kanarie-id", "method": "tools/call",
@@ -145,7 +145,7 @@ async fn call(app: &TestApp, token: &str, tool: &str, arguments: Value) -> Reply
         .await
 }
 
-/// Everything that people, models and servers have to say. Each canary that is to come through comes through.
+/// Runs a session with canaries from people, models and servers, and checks that those that should come through do.
 async fn session(app: &TestApp, provider: &Provider, heard: &Heard) {
     let token = app.token("dr.yenji", "Doctor", &[("nickname", "kanarie-claim")]);
     let names = app.client().tool_names(&token).await;
@@ -179,7 +179,7 @@ async fn session(app: &TestApp, provider: &Provider, heard: &Heard) {
     for sent in ["kanarie-path", "kanarie-key", "kanarie-words"] {
         assert!(heard.lock().unwrap().contains(sent), "{sent} was alive");
     }
-    // What may be told is where the trace goes on: to a service in a header, to a server in its message.
+    // The trace context is passed on: to a service in a header, to a server in its message.
     for carrier in [r#""traceparent": "00-"#, r#""traceparent":"00-"#] {
         assert!(heard.lock().unwrap().contains(carrier), "{heard:?}");
     }
@@ -208,7 +208,7 @@ async fn session(app: &TestApp, provider: &Provider, heard: &Heard) {
         .post("/mcp?kanarie=1", Some(&token), &[], "kanarie")
         .await;
 
-    // A model that says it, calls with it, and breaks in the middle of it.
+    // A model says the canary, calls tools with it, and breaks off within it.
     let look = Piece::Call("look", json!({ "at": "kanarie-of-the-model" }));
     let made_up = Piece::Call("kanarie-tool", json!({ "kanarie": "kanarie" }));
     let answered = vec![vec![look, made_up], vec![Piece::Text("kanarie-answer")]];
@@ -232,7 +232,7 @@ async fn session(app: &TestApp, provider: &Provider, heard: &Heard) {
     );
 }
 
-/// Every file of the record.
+/// Returns the content of every file of the record.
 fn record(app: &TestApp) -> String {
     let files = std::fs::read_dir(app.data_dir()).unwrap();
     let files = files.map(|entry| entry.unwrap().path());
@@ -244,7 +244,7 @@ fn record(app: &TestApp) -> String {
     String::from_utf8_lossy(&read.collect::<Vec<_>>().concat()).into_owned()
 }
 
-// Two threads: the collector must answer while this test waits for the process to end.
+// Two threads are needed because the collector must respond while this test waits for the process to end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p4_no_canary_is_in_any_log_metric_trace_or_record() {
     let provider = Provider::start().await;
@@ -259,7 +259,7 @@ async fn p4_no_canary_is_in_any_log_metric_trace_or_record() {
     ];
     let mut app = TestApp::start_with(WARDGATE, &environment);
     add_with_source(&app, &SOURCES.replace("URL", &server), TOOLS).await;
-    // The server's tools come when it has been asked for them.
+    // The tools of the server are listed only after the server was asked for them.
     let doctor = doctor(&app);
     wardgate_testkit::until("the server's tools are listed", async || {
         let names = app.client().tool_names(&doctor).await;
@@ -295,7 +295,7 @@ async fn p4_no_canary_is_in_any_log_metric_trace_or_record() {
         let line = text.lines().find(|line| line.contains(CANARY));
         assert_eq!(line, None, "in {place}");
     }
-    // And what is said can be found by its trace.
+    // Log lines of calls contain the IDs of their trace.
     let mut ends = log.lines().filter(|line| line.contains("call ended"));
     assert!(ends.all(|line| {
         let line: Value = serde_json::from_str(line).unwrap();

@@ -1,4 +1,4 @@
-//! What is said in a chat is in traces if the configuration says so, and in no log.
+//! A test that the contents of a chat are in traces only if the configuration says so, and never in logs.
 
 use serde_json::json;
 use wardgate_testkit::TestApp;
@@ -8,10 +8,10 @@ use super::super::people::{doctor, of_patient};
 use super::{Piece, Provider, finish, hear, said};
 use crate::WARDGATE;
 
-/// Said, called with, given by the tool, and answered.
+/// Texts from the message, the arguments, the tool result and the answer.
 const CONTENTS: [&str; 4] = ["kiwiquestion", "NUGWI", "Hypertension", "kiwianswer"];
 
-// Two threads: the collector must answer while this test waits for the process to end.
+// Two threads are needed because the collector must respond while this test waits for the process to end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn contents_are_in_traces_only_of_who_asks_for_them_and_in_no_log() {
     let call = Piece::Call("get_patient_records", of_patient("NUGWI"));

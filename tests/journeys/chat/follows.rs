@@ -1,4 +1,4 @@
-//! What a model is offered follows what its person may call.
+//! A test that the tools offered to a model are those that its person may call.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +10,10 @@ use crate::WARDGATE;
 
 const SHIFTS: &str = "get_shifts";
 
-/// So long the gateway lets a list be kept by who hears of no changes.
+/// Time for which the gateway lets a client cache a list if the client receives no notifications.
 const KEPT_UNHEARD: Duration = Duration::from_secs(5);
 
-/// How often anyone asked the gateway for a list of tools.
+/// Returns the number of `tools/list` requests to the gateway.
 async fn lists(app: &TestApp) -> u64 {
     let metrics = app.metrics().await;
     let mut counted = metrics
@@ -30,7 +30,7 @@ async fn a_tool_that_is_switched_off_is_gone_from_the_next_turn_though_its_list_
     let app = start(&provider);
     let token = nurse(&app);
     let mut turns = 0;
-    // What the model is offered in a turn of its own.
+    // Returns the tools that the model is offered in a new turn.
     let mut offer = async || {
         turns += 1;
         let mut said = said("Hello?");
@@ -51,7 +51,7 @@ async fn a_tool_that_is_switched_off_is_gone_from_the_next_turn_though_its_list_
     })
     .await;
 
-    // Word of this is all that can end it: by its time it would be kept for minutes.
+    // Only the notification can end the use of the cached list here, because it would be valid for minutes.
     let dir = app.data_dir().display().to_string();
     let off = ["tools", "disable", SHIFTS, "--data-dir", &dir];
     let ada = tool_manager(&app);

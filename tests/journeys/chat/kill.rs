@@ -1,12 +1,12 @@
-//! A turn outlives the death of any service at any moment.
+//! A test that a turn survives the death of any service at any moment.
 //!
 //! ```text
 //!   events       token │ tool_call │ tool_result │ tool_call │ tool_result │ token │ token │ usage │ done
 //!   boundaries 0       1           2             3           4             5       6       7       8
 //! ```
 //!
-//! For each service and each boundary there is a turn: when the client has the events before the boundary, the service
-//! is killed and started again, and the client sends its message again until the answer is whole.
+//! There is a turn for each service and each boundary: when the client has the events before the boundary, the service
+//! is killed and restarted, and the client repeats its message until the answer is complete.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ const SERVICES: [&str; 6] = [
     "agent",
 ];
 
-/// Where the model waits while the service is away: what dies with it is what happens at the boundary, and no more.
+/// The places at which the model waits while the service is down, so that exactly the events at the boundary are lost.
 const BOUNDARIES: [Option<Place>; 9] = [
     Some((0, 0)),
     Some((0, 1)),
@@ -43,12 +43,12 @@ const BOUNDARIES: [Option<Place>; 9] = [
     None,
 ];
 
-/// The boundaries behind which the tools run, first the one that writes.
+/// The boundaries after which the tools run, first the one that writes.
 const CALLS: [usize; 2] = [2, 4];
 
 const ANSWER: &str = "I note it.\nIt is noted.\nShe has hypertension.";
 
-/// `wardgate agent` beside the other services.
+/// A `wardgate agent` process beside the other services.
 struct Agent {
     config: PathBuf,
     process: WardgateProcess,
@@ -101,7 +101,7 @@ impl Agent {
     }
 }
 
-/// Everything, each service in a process of its own, and a client.
+/// The whole system, with each service in its own process, and a client.
 struct Ward {
     system: SeparateProcesses,
     agent: Agent,
@@ -125,16 +125,17 @@ impl Ward {
         }
     }
 
-    /// Kill -9, and a new process.
+    /// Kills the service with SIGKILL and starts a new process.
     async fn replace(&mut self, service: &str) {
         let system = &mut self.system;
         match service {
             "agent" => return tokio::task::block_in_place(|| self.agent.restart()),
-            // The gateway must have missed it, else it could take the old one's end for the new one's.
+            // The gateway must have noticed that the service is down, or it could mistake the end of the old process
+            // for that of the new one.
             "policy" => system.policy.kill(),
             "tool-runner" => system.tool_runner.kill(),
             "audit" => system.audit.kill(),
-            // A gateway answers before it knows the tools.
+            // The gateway responds before it knows the tools.
             _ => {
                 tokio::task::block_in_place(|| system.restart(service));
                 return system.until_ready(true).await;
@@ -145,13 +146,13 @@ impl Ward {
         system.until_ready(true).await;
     }
 
-    /// How often the tool wrote `note`.
+    /// Returns how often the tool wrote `note`.
     async fn written(&mut self, note: &str) -> usize {
         let notes = self.counter.notes().await;
         notes.iter().filter(|written| *written == note).count()
     }
 
-    /// One turn, in which `service` dies at `boundary`.
+    /// Runs one turn, in which `service` is killed at `boundary`.
     async fn survives(&mut self, service: &str, boundary: usize) {
         let note = format!("{service}-{boundary}");
         let said = Said {
@@ -186,12 +187,12 @@ impl Ward {
         let first = first.rest().await;
         acknowledge(&mut acknowledged, &first);
 
-        // Sent again at least once, also where the answer came.
+        // The message is sent again at least once, even if the answer had arrived.
         let events = until("the answer is whole", async || {
             let events = say(self.agent.base(), &self.token, &said).await.ok()?;
             let events = events.rest().await;
             acknowledge(&mut acknowledged, &events);
-            // As long as the memory cannot ask the policy service it withholds what was read.
+            // While the memory service cannot reach the policy service, it withholds the results of tools.
             let is_whole = finish(&events) == "stop" && !text(&events).contains("[withheld");
             is_whole.then_some(events)
         })
@@ -201,7 +202,7 @@ impl Ward {
             .await;
     }
 
-    /// The conversation has all of the turn once, and so has the world.
+    /// Checks that the conversation contains the whole turn once, and that its tools ran once.
     async fn is_kept(
         &mut self,
         said: &Said,
@@ -218,11 +219,11 @@ impl Ward {
             let is_kept = kept
                 .iter()
                 .any(|it| it["tool_call_id"] == result["call_id"]);
-            // What failed may be kept as well, as a failure.
+            // A failed call may be stored as well, as a failure.
             if is_kept {
                 expected.push("tool");
             }
-            // Only the death of a service in the middle of a call can take its result.
+            // A result can be lost only if a service dies within a call.
             let is_result = result["success"] == true;
             assert!(
                 is_result && is_kept || boundary == dies_with,
@@ -248,7 +249,7 @@ impl Ward {
     }
 }
 
-/// Results that the client was shown, the same each time.
+/// Collects the results that the client received, and checks that they are the same each time.
 fn acknowledge(results: &mut BTreeMap<String, Value>, events: &[Value]) {
     for result in of_type(events, "tool_result") {
         if result["success"] == true {

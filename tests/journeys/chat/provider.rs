@@ -1,11 +1,11 @@
-//! A model provider that says what a test tells it to, over a real socket (OpenAI's chat completions, streamed).
+//! A fake model provider with scripted responses over a real socket (OpenAI's chat completions, streamed).
 //!
 //! ```text
-//!   script   round 0 ─ piece 0, piece 1, … end      a round is what the model says between two results of tools;
-//!            round 1 ─ …                            which one a request is for, its messages tell
+//!   script   round 0 ─ piece 0, piece 1, … end      a round is what the model says between two tool results;
+//!            round 1 ─ …                            the messages of a request determine its round
 //! ```
 //!
-//! Like a model at temperature 0 it has no memory: the same request gives the same answer.
+//! Like a model at temperature 0, the provider is deterministic: the same request gets the same response.
 
 use std::sync::{Arc, Mutex};
 
@@ -20,20 +20,20 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use wardgate_testkit::{serve, until};
 
-/// One event of an answer.
+/// One event of a response.
 #[derive(Debug, Clone)]
 pub(super) enum Piece {
     Text(&'static str),
-    /// A tool by the model's name for it, and its arguments.
+    /// A call of a tool by the model's name for it, with its arguments.
     Call(&'static str, Value),
-    /// The connection ends here, in the middle of the answer.
+    /// The connection is closed here, within the response.
     Cut,
 }
 
-/// What the model says in each round.
+/// The pieces that the model sends in each round.
 pub(super) type Script = Vec<Vec<Piece>>;
 
-/// A place in a script: a round, and so many pieces of it.
+/// A place in a script: a round, and the number of pieces before the place.
 pub(super) type Place = (usize, usize);
 
 #[derive(Debug, Default)]
@@ -42,13 +42,13 @@ struct Play {
     asked: Vec<Value>,
 }
 
-/// The running provider.
+/// A running provider.
 #[derive(Debug)]
 pub(super) struct Provider {
-    /// Where its API begins.
+    /// The base URL of its API.
     pub(super) url: String,
     play: Arc<Mutex<Play>>,
-    /// The place that no answer passes.
+    /// The place at which responses wait.
     held: watch::Sender<Option<Place>>,
 }
 
@@ -65,22 +65,22 @@ impl Provider {
         Self { url, play, held }
     }
 
-    /// What it says from now on.
+    /// Sets the script of later responses.
     pub(super) fn plays(&self, script: Script) {
         self.play.lock().unwrap().script = script;
     }
 
-    /// Its answers wait before this place.
+    /// Makes responses wait before this place.
     pub(super) fn hold(&self, place: Option<Place>) {
         self.held.send_replace(place);
     }
 
-    /// The bodies of every request so far.
+    /// Returns the bodies of all requests so far.
     pub(super) fn asked(&self) -> Vec<Value> {
         self.play.lock().unwrap().asked.clone()
     }
 
-    /// Waits until there are more requests than `before`.
+    /// Waits until there are more than `before` requests.
     pub(super) async fn is_asked(&self, before: usize) {
         until("the model is asked", async || {
             (self.asked().len() > before).then_some(())
@@ -89,7 +89,7 @@ impl Provider {
     }
 }
 
-/// How many answers the model gave since the person spoke.
+/// Returns the number of responses of the model since the last message of the person.
 fn round(request: &Value) -> usize {
     let messages = request["messages"].as_array().expect("messages");
     let since = messages.iter().rev();
@@ -113,7 +113,7 @@ async fn answer(State((play, watched)): State<Stage>, request: Bytes) -> Respons
     let frames = stream::unfold((0, watched), move |(at, mut watched)| {
         let pieces = pieces.clone();
         async move {
-            // The end of an answer is a place of its own.
+            // The end of a response is a place too.
             if at > pieces.len() {
                 return None;
             }
@@ -128,7 +128,7 @@ async fn answer(State((play, watched)): State<Stage>, request: Bytes) -> Respons
         .unwrap()
 }
 
-/// The bytes of a piece; an error cuts the connection.
+/// Returns the bytes of a piece, or an error that cuts the connection.
 fn frame(round: usize, at: usize, pieces: &[Piece]) -> Result<Bytes, std::io::Error> {
     let (delta, finish) = match pieces.get(at) {
         Some(Piece::Text(text)) => (json!({ "content": text }), Value::Null),

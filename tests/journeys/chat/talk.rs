@@ -1,13 +1,13 @@
-//! One side of a chat: a message out, the events of its turn in.
+//! A chat client, which sends a message and reads the events of its turn.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// Longer than any turn of a test.
+/// A timeout longer than any turn of a test.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a person says, under ids of the client's own.
+/// A message of a person, with IDs that the client chose.
 #[derive(Debug, Clone)]
 pub(super) struct Said {
     pub(super) conversation: String,
@@ -15,17 +15,17 @@ pub(super) struct Said {
     pub(super) text: String,
 }
 
-/// The events of a stream, as they come.
+/// The events of a stream.
 pub(super) struct Events {
     response: reqwest::Response,
     buffer: Vec<u8>,
-    /// Those so far.
+    /// The events so far.
     pub(super) seen: Vec<Value>,
-    /// The connection was lost.
+    /// Whether the connection was lost.
     pub(super) is_lost: bool,
 }
 
-/// Says something to the agent at `base`.
+/// Sends a message to the agent at `base`.
 pub(super) async fn say(base: &str, token: &str, said: &Said) -> reqwest::Result<Events> {
     let body = json!({
         "message": said.text,
@@ -49,12 +49,12 @@ pub(super) async fn say(base: &str, token: &str, said: &Said) -> reqwest::Result
 }
 
 impl Events {
-    /// Waits for the next event; none after the last one.
+    /// Waits for the next event, or returns `None` after the last one.
     pub(super) async fn next(&mut self) -> Option<&Value> {
         let line = loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.buffer.drain(..=end).collect();
-                // An empty line says that the stream lives.
+                // An empty line keeps the stream alive.
                 if line.len() > 1 {
                     break line;
                 }
@@ -79,7 +79,7 @@ impl Events {
         self.seen.last()
     }
 
-    /// Reads to the end. A stream that was not lost says why it ends.
+    /// Reads the stream to its end, and checks that a stream that was not lost ends with a reason.
     pub(super) async fn rest(mut self) -> Vec<Value> {
         while self.next().await.is_some() {}
         if !self.is_lost {
@@ -90,19 +90,19 @@ impl Events {
     }
 }
 
-/// The events of one type.
+/// Returns the events of one type.
 pub(super) fn of_type<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
     let events = events.iter();
     events.filter(|event| event["type"] == kind).collect()
 }
 
-/// Everything that was said.
+/// Returns the text of all tokens.
 pub(super) fn text(events: &[Value]) -> String {
     let tokens = of_type(events, "token").into_iter();
     tokens.filter_map(|token| token["text"].as_str()).collect()
 }
 
-/// Why the stream ended; empty if it did not.
+/// Returns the reason why the stream ended, or an empty string if it did not end.
 pub(super) fn finish(events: &[Value]) -> &str {
     let last = events.last();
     last.and_then(|event| event["finish_reason"].as_str())

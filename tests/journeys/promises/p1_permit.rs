@@ -1,4 +1,4 @@
-//! P1: a call that reaches the tool-runner without a valid permit is refused.
+//! Tests of P1: the tool-runner refuses a call without a valid permit.
 
 use std::path::Path;
 use std::pin::pin;
@@ -33,14 +33,14 @@ use crate::{REPOSITORY, WARDGATE};
 const LIMIT: Duration = Duration::from_secs(5);
 const NUGWI: &[u8] = br#"{"patient_id":"NUGWI"}"#;
 
-/// Speaks to policy and tool-runner as the gateway does.
+/// Clients of the policy service and the tool-runner, with the identity of the gateway.
 struct Direct {
     policy: PolicyClient,
     runner: ToolRunnerClient,
     tools: Vec<ToolFacts>,
 }
 
-/// `https://` and the address that a process said it serves at.
+/// Returns the HTTPS URL of the address at which a process serves.
 fn url(process: &WardgateProcess) -> String {
     format!(
         "https://{}",
@@ -48,7 +48,7 @@ fn url(process: &WardgateProcess) -> String {
     )
 }
 
-/// The certificate of `peer`, in the directory that `wardgate certs dev` made.
+/// Returns the certificate of `peer` in the directory that `wardgate certs dev` created.
 fn certificate(certs: &Path, peer: Peer) -> TlsFiles {
     TlsFiles {
         ca: certs.join("ca.pem"),
@@ -145,7 +145,7 @@ async fn call(
     }
 }
 
-/// The caller as the gateway knows them, with a token of the system's own issuer.
+/// Returns a caller as the gateway knows them, with a token of the system's own issuer.
 fn caller(
     system: &SeparateProcesses,
     subject: &str,
@@ -157,7 +157,7 @@ fn caller(
     invented(subject, role, attribute).with_token(token)
 }
 
-/// A caller whom no issuer has vouched for.
+/// Returns a caller for whom no issuer issued a token.
 fn invented(subject: &str, role: &str, attribute: Option<(&str, &str)>) -> Caller {
     let attributes =
         attribute.map(|(name, value)| (name.to_owned(), AttributeValue::Text(value.to_owned())));
@@ -169,7 +169,7 @@ fn invented(subject: &str, role: &str, attribute: Option<(&str, &str)>) -> Calle
     })
 }
 
-/// A token of an issuer that nobody trusts, which says whatever it likes.
+/// Returns a token of an untrusted issuer, with any claims.
 fn forged_token(subject: &str, role: &str) -> BearerToken {
     let ends = Ambient::system().now().as_seconds() + 3_600;
     let header = json!({ "alg": "EdDSA", "typ": "at+jwt" });
@@ -180,7 +180,7 @@ fn forged_token(subject: &str, role: &str) -> BearerToken {
     BearerToken::new(&TestKey::ed25519().token(header, claims))
 }
 
-/// Whoever has the gateway's key and certificate speaks to every service as the gateway does.
+/// An attacker with the gateway's key and certificate can send requests to every service as the gateway.
 #[tokio::test]
 async fn the_gateways_key_alone_invents_no_caller_and_runs_nothing_off_the_record() {
     let system = SeparateProcesses::start(WARDGATE, REPOSITORY.as_ref()).await;
@@ -190,7 +190,7 @@ async fn the_gateways_key_alone_invents_no_caller_and_runs_nothing_off_the_recor
     let facts = tools.find(|facts| facts.name.as_str() == records);
     let facts = facts.unwrap();
 
-    // An invented caller: without a token, with one that nobody trusted signed, and with somebody else's.
+    // The caller is invented: without a token, with a token of an untrusted issuer, and with another person's token.
     let doctor = caller(&system, "dr.yenji", "Doctor", None);
     let nobody = invented("dr.yenji", "Doctor", None);
     let forged = nobody
@@ -221,8 +221,8 @@ async fn the_gateways_key_alone_invents_no_caller_and_runs_nothing_off_the_recor
     assert_eq!(as_doctor.unwrap_err().reason(), ErrorReason::PermitRefused);
     assert_eq!(system.records(), Vec::<Value>::new(), "nothing ran so far");
 
-    // With a token that it saw pass it can do what that caller may, and each time it is on record, though the gateway says
-    // nothing of it.
+    // With a token that it intercepted, the attacker can do what the caller may do. Every time this is on record,
+    // although the gateway records nothing.
     let permit = direct.permit(&doctor, records, NUGWI).await;
     for times in 1..=2 {
         let ran = direct.run(&doctor, records, NUGWI, &permit).await.unwrap();
@@ -240,7 +240,7 @@ async fn the_gateways_key_alone_invents_no_caller_and_runs_nothing_off_the_recor
     }
 }
 
-/// The memory service, with the gateway's key.
+/// Returns a client of the memory service with the gateway's key.
 fn memory(system: &SeparateProcesses) -> MemoryClient {
     let files = certificate(&system.data_dir().join("certs"), Peer::Gateway);
     let name = "wardgate.memory.v1.MemoryService";
@@ -248,7 +248,7 @@ fn memory(system: &SeparateProcesses) -> MemoryClient {
     MemoryClient::new(memory.link, LIMIT)
 }
 
-/// The policy service's own key, which nobody but it should have.
+/// Returns the key of the policy service, which only that service should have.
 fn real_signer(system: &SeparateProcesses) -> PermitSigner {
     let pem = std::fs::read_to_string(system.data_dir().join("keys/permit.pem")).unwrap();
     let body: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
@@ -263,7 +263,7 @@ fn executions(system: &SeparateProcesses) -> usize {
         .count()
 }
 
-/// A permit that covers something, but not this call.
+/// A permit that does not cover the call.
 struct Refused<'a> {
     what: &'static str,
     caller: &'a Caller,
@@ -271,7 +271,7 @@ struct Refused<'a> {
     permit: SignedPermit,
 }
 
-/// `genuine`, signed by the policy service's own key after a change.
+/// Returns modified copies of `genuine`, signed with the key of the policy service.
 fn changed_permits<'a>(
     system: &SeparateProcesses,
     genuine: &SignedPermit,
@@ -379,7 +379,7 @@ async fn p1_no_permit_no_run() {
     }
     no_permit_at_all(&system, &doctor, &genuine).await;
 
-    // By an alias nothing runs either: a permit names the tool.
+    // A call by an alias is refused too, because a permit names the tool.
     let error = direct
         .run(&doctor, "get_patient_records", NUGWI, &genuine)
         .await
@@ -402,7 +402,7 @@ async fn p1_no_permit_no_run() {
     assert_eq!(executions(&system), 2, "only the two with their permit ran");
 }
 
-/// Permits that are no permits, which only a raw message can carry.
+/// Sends malformed permits, which is possible only in a raw message.
 async fn no_permit_at_all(system: &SeparateProcesses, caller: &Caller, genuine: &SignedPermit) {
     let files = certificate(&system.data_dir().join("certs"), Peer::Gateway);
     let mut client = ToolRunnerServiceClient::new(runner(system, &files));
@@ -468,7 +468,7 @@ async fn p1_only_the_gateway_and_replicas_reach_the_tool_runner() {
     for peer in Peer::ALL {
         let ran = call_as(&certificate(&certs, peer)).await;
         match peer {
-            // A replica hands on a call that waits at another, with its permit.
+            // A replica forwards a call that is to wait at another replica, together with its permit.
             Peer::Gateway | Peer::ToolRunner => assert_eq!(ran.unwrap(), 2),
             _ => assert_eq!(
                 ran.unwrap_err().reason(),
@@ -477,7 +477,7 @@ async fn p1_only_the_gateway_and_replicas_reach_the_tool_runner() {
             ),
         }
     }
-    // A gateway's certificate of another authority, and none at all, end before any message.
+    // A gateway's certificate of another authority, and a connection without one, are refused before any message.
     let elsewhere = tempfile::tempdir().unwrap();
     let dir = elsewhere.path().display().to_string();
     run(

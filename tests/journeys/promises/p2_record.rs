@@ -1,5 +1,6 @@
-//! P2: with no durable audit the call fails, well-formed, within 1 s, and nothing runs that could write. On a store whose
-//! writes were measured to take longer than 0.13 s the call waits in proportion, and never longer than 5 s.
+//! Tests of P2: without a durable audit record a call fails with a well-formed error within 1 s, and no tool that could
+//! write is run. If the writes of the store were measured to take longer than 0.13 s, the timeout is proportional to
+//! that time, up to 5 s.
 
 use std::time::{Duration, Instant};
 
@@ -11,8 +12,9 @@ use super::super::extra_tools::{Counter, LOG_RUNS, LOOK_OFTEN};
 use super::super::people::{doctor, of_patient};
 use crate::{REPOSITORY, WARDGATE};
 
-/// The promise on any machine, and a second for the rest of the call. That it is a second in all where the store is not slow
-/// is asserted where the limits are: `LatencyLimit` in `rpc`, and the gateway's audit log when it is compiled.
+/// The timeout on any machine, and a second for the rest of the call. That the total is a second if the store is not
+/// slow is asserted where the limits are defined: in `LatencyLimit` in `rpc`, and at compile time in the gateway's
+/// audit log.
 const AT_MOST: Duration = Duration::from_secs(6);
 
 struct Ward<S> {
@@ -39,14 +41,14 @@ impl<S: System> Ward<S> {
             .await
     }
 
-    /// One call, which is not made again when the answer says to try again later.
+    /// Makes one call, which is not repeated if the response asks to try again later.
     async fn call_once(&self, tool: &str, arguments: Value) -> Reply {
         let client = self.system.client();
         let called = client.try_call(&self.token, tool, arguments).await;
         called.expect("an answer")
     }
 
-    /// Reads and writes, and both work. Gives the last call's id.
+    /// Makes a reading and a writing call, which must both succeed, and returns the ID of the last one.
     async fn work(&self) -> String {
         self.system.until_ready(true).await;
         assert_eq!(
@@ -62,7 +64,8 @@ impl<S: System> Ward<S> {
         call_id.as_str().expect("a call id").to_owned()
     }
 
-    /// Reads and writes so many times, and both are refused in time and release nothing. Gives the calls' ids.
+    /// Makes this many reading and writing calls, checks that they are refused in time and release nothing, and returns
+    /// their IDs.
     async fn refuse(&mut self, times: usize) -> Vec<String> {
         let before = self.counter.notes().await;
         let mut refused = Vec::new();
@@ -95,7 +98,8 @@ impl<S: System> Ward<S> {
         refused
     }
 
-    /// Calls once more, and then none of `refused` is among the calls that ran, as the process that runs tools logs them.
+    /// Makes successful calls, and then checks that no call in `refused` was run, according to the log of the process
+    /// that runs tools.
     async fn work_and_see_that_none_ran(&self, refused: &[String], process: &WardgateProcess) {
         let ran = |call_id: &str| {
             let log = process.log();
@@ -103,7 +107,7 @@ impl<S: System> Ward<S> {
             lines.any(|line| line.contains("Executing MCP tool") && line.contains(call_id))
         };
         let last = self.work().await;
-        // What was logged before it is there too.
+        // Everything that was logged earlier is in the log too.
         until("the last call is logged", async || ran(&last).then_some(())).await;
         for call_id in refused {
             assert!(!ran(call_id), "without a record no tool runs at all");
@@ -124,9 +128,9 @@ async fn p2_no_record_no_result() {
     ward.work().await;
 
     ward.system.audit.kill();
-    // At once, before the gateway has heard of it, and then knowing.
+    // The first calls are made before the gateway has noticed the failure, and later ones after it.
     ward.refuse(20).await;
-    // Another part of the platform may have heard of it sooner.
+    // Other parts of the platform may notice the failure earlier.
     ward.system.until_part_is_away("audit").await;
     let refused = ward.refuse(20).await;
 
@@ -161,13 +165,13 @@ async fn p2_a_record_that_cannot_be_written_is_none() {
     let store = ward.system.data_dir().join("audit.sqlite");
     let store = format!("sqlite:{}", store.display());
     let mut other = SqliteConnection::connect(&store).await.unwrap();
-    // Somebody else writes and does not end.
+    // Another connection holds a write transaction.
     sqlx::query("BEGIN IMMEDIATE")
         .execute(&mut other)
         .await
         .unwrap();
     ward.refuse(1).await;
-    // Another part of the platform may have heard of it sooner.
+    // Other parts of the platform may notice the failure earlier.
     ward.system.until_part_is_away("audit").await;
     let refused = ward.refuse(20).await;
     sqlx::query("ROLLBACK").execute(&mut other).await.unwrap();

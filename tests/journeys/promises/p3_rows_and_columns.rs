@@ -1,7 +1,7 @@
-//! P3: no row, no column beyond the rule, whichever way the rule is applied.
+//! Tests of P3: no row or column beyond the rule is released, whichever way the rule is applied.
 //!
-//! The rule is written here a second time, from the demo's README and over the database itself, and what
-//! comes out of Wardgate is compared with it, row by row and cell by cell.
+//! The rule is implemented a second time here, from the demo's README and on the database itself, and the results of
+//! Wardgate are compared with it, row by row and cell by cell.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use wardgate_testkit::{Reply, System, TestApp};
 use super::super::postgres::{self, Database};
 use crate::{REPOSITORY, WARDGATE};
 
-/// Who asks: subject, role, and the claim that the role has.
+/// A caller: the subject, the role, and the claim that the role requires.
 #[derive(Debug, Clone, Copy)]
 struct Who {
     subject: &'static str,
@@ -47,12 +47,12 @@ const EVERYONE: [Who; 11] = [
     who("auditor.lee", "Auditor", None),
 ];
 
-/// With sealed records, with doctors who are not theirs, of several wards; the last does not exist.
+/// Patients with sealed records, with other doctors, and of several wards. The last one does not exist.
 const PATIENTS: [&str; 9] = [
     "NUGWI", "DOSRO", "NIDMI", "GUNKO", "LEWPA", "HAJKU", "BASRE", "ZUVRO", "NOGWI",
 ];
 
-/// A tool, the table its rows are from, and how its columns are called there where the name differs.
+/// A tool, the table from which its rows come, and the columns whose names differ there.
 struct Question {
     tool: &'static str,
     from: &'static str,
@@ -87,7 +87,7 @@ const OF_A_PATIENT: [Question; 4] = [
     },
 ];
 
-/// As much of a `tools.yaml` as says what a column holds.
+/// The part of a `tools.yaml` with the classes of columns.
 #[derive(Deserialize)]
 struct Catalogue {
     tools: Vec<CatalogueTool>,
@@ -117,7 +117,7 @@ fn classes_of(tool: &str) -> BTreeMap<String, String> {
         .classes
 }
 
-/// Whether `who` may have an answer of the tool at all.
+/// Returns whether `who` may call the tool at all.
 fn may_call(who: Who, tool: &str, patient: Option<&str>) -> bool {
     match who.role {
         "Doctor" | "Nurse" => true,
@@ -127,7 +127,7 @@ fn may_call(who: Who, tool: &str, patient: Option<&str>) -> bool {
     }
 }
 
-/// Whether `who` may have this row. Names that begin with `_` are for this decision alone.
+/// Returns whether `who` may read this row. Columns whose names begin with `_` are used only for this decision.
 fn may_read(who: Who, row: &Value) -> bool {
     if row["_sealed"] == 1 && row["assigned_doctor"] != who.subject {
         return false;
@@ -144,7 +144,7 @@ fn may_read(who: Who, row: &Value) -> bool {
     }
 }
 
-/// How a column of this class leaves for a role.
+/// The form in which a column is released.
 #[derive(Debug, PartialEq)]
 enum Shown {
     Clear,
@@ -153,7 +153,7 @@ enum Shown {
 }
 
 fn shown(role: &str, class: &str) -> Shown {
-    // Classes, or whole families of them.
+    // A class, or a prefix that stands for a family of classes.
     let (clear, masked): (&[&str], &[&str]) = match role {
         "Doctor" => (&["none", "id", "phi", "contact", "finance"], &[]),
         "Nurse" => (
@@ -185,7 +185,7 @@ fn shown(role: &str, class: &str) -> Shown {
     }
 }
 
-/// The rows of the database that answer a question, whoever asks.
+/// Returns the rows of the database that match a question, regardless of the caller.
 async fn rows_of(
     database: &mut SqliteConnection,
     question: &Question,
@@ -224,7 +224,7 @@ async fn rows_of(
         .collect()
 }
 
-/// Compares an answer with the rows it should hold.
+/// Compares a result with the expected rows.
 fn compare(who: Who, tool: &str, expected: &[&Value], got: &[Value]) {
     let context = format!("{who:?} {tool}");
     assert_eq!(got.len(), expected.len(), "{context}");
@@ -260,7 +260,7 @@ fn answer(reply: &Reply) -> Option<Vec<Value>> {
         .cloned()
 }
 
-/// Asks every question as everyone, and compares each answer with the rows of a database.
+/// Asks every question as every person, and compares each result with the rows of a database.
 async fn ask_everything(app: &TestApp, oracle: &str) {
     let mut database = SqliteConnection::connect(oracle).await.unwrap();
     let mut withheld = 0;
@@ -288,7 +288,7 @@ async fn ask_everything(app: &TestApp, oracle: &str) {
                 );
             }
         }
-        // Days with fewer shifts than the limit, which the database applies before the tool-runner looks.
+        // These days have fewer shifts than the limit, which the database applies before the tool-runner filters rows.
         let days = json!({ "from": "2026-11-16", "to": "2026-11-22", "limit": 500 });
         let shifts = answer(&app.client().call(&token, "get_shifts", days).await);
         let sql = "SELECT json_object('id', id, 'staff', staff, 'ward', ward, 'kind', kind, 'starts_at', starts_at, 'ends_at', ends_at) FROM shifts WHERE staff = ? AND substr(starts_at, 1, 10) BETWEEN '2026-11-16' AND '2026-11-22' ORDER BY starts_at DESC, id";
@@ -318,13 +318,13 @@ async fn ask_everything(app: &TestApp, oracle: &str) {
     );
 }
 
-/// The database that `wardgate up` made for `app`.
+/// Returns the URL of the database that `wardgate up` created for `app`.
 fn oracle(app: &TestApp) -> String {
     let path = app.data_dir().join("hospital.sqlite");
     format!("sqlite:{}?mode=ro", path.display())
 }
 
-/// Rows that came as far as the tool-runner, and no further.
+/// Returns the number of rows that reached the tool-runner and were withheld.
 fn withheld(app: &TestApp) -> u64 {
     let records = app.records();
     let counts = records.iter().filter_map(|it| it["rows_withheld"].as_u64());
@@ -342,7 +342,7 @@ async fn p3_no_row_no_column_beyond_the_rule() {
         ask_everything(&pushed, &oracle),
         ask_everything(&checked, &oracle)
     );
-    // Both ways were really taken.
+    // This shows that both ways were used.
     assert!(withheld(&checked) > 500, "{}", withheld(&checked));
     assert!(withheld(&pushed) < withheld(&checked));
 }
@@ -352,7 +352,7 @@ async fn p3_no_row_no_column_beyond_the_rule_on_postgresql() {
     let Some(hospital) = Database::hospital().await else {
         return;
     };
-    // The scripts give the same rows on both kinds of database.
+    // The scripts create the same rows on both kinds of database.
     let lite = TestApp::start(WARDGATE);
     let oracle = oracle(&lite);
     let [kind, url] = postgres::on(&hospital);

@@ -1,6 +1,6 @@
-//! P4 at length: identifiers of twenty kinds in arguments, results, errors and failures of upstreams, call after call, between
-//! five processes. None is in their logs, metrics and traces, in the record with its tree and details, or in what a security
-//! tool gets of it.
+//! An extensive test of P4: identifiers of twenty kinds in arguments, results, errors and failures of upstreams, in
+//! many calls with five processes. None is in the logs, metrics and traces, in the record with its tree and details, or
+//! in the copies that security tools receive.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,15 +25,15 @@ use super::super::people::doctor;
 use super::super::postgres::Database;
 use crate::{REPOSITORY, WARDGATE};
 
-/// How many calls there are, unless the environment says otherwise.
+/// Number of calls, unless the environment variable sets another one.
 const CALLS: (&str, usize) = ("IDENTIFIER_CALLS", KINDS.len() * SCENARIOS.len());
-/// After so many calls what the system said is searched and forgotten.
+/// Number of calls after which the output of the system is searched and discarded.
 const ROUND: usize = 1_000;
-/// How many calls there are at once.
+/// Number of concurrent calls.
 const AT_ONCE: usize = 12;
 
-/// What upstreams do with a call, by the word for it in its arguments. Failures are never so many that an upstream counts
-/// as lost: each call is to reach it.
+/// The sources. The arguments of a call name what the upstream does with it. Failures are rare enough that no upstream
+/// is considered failed, because each call has to reach it.
 const SOURCES: &str = r#"
   clinic:
     type: http
@@ -51,7 +51,7 @@ const SOURCES: &str = r#"
     breaker: { failures: 1000 }
 "#;
 
-/// A database whose errors say which value is wrong.
+/// A database whose errors contain the invalid value.
 const REGISTRY: &str = r#"
   registry: { type: postgres, url: "URL" }
 "#;
@@ -96,12 +96,12 @@ const TOOLS: &str = r#"
     result: { classes: { line: none } }
 "#;
 
-/// Errors of both databases have the value in them.
+/// Statements for which errors of either database contain the value.
 const IN_SQLITE: &str = "SELECT json_extract('{}', :who) AS found, :how AS how";
 const IN_POSTGRES: &str =
     "SELECT CAST(CAST(:who AS text) AS integer) AS found, CAST(:how AS text) AS how";
 
-/// Sources and tools with the addresses and lines that are missing above.
+/// Returns the sources and tools with the missing addresses and statements.
 fn catalogue(upstreams: &str, registry: Option<&Database>) -> (String, String) {
     let mut sources = SOURCES.replace("URL", upstreams);
     let (source, statement) = match registry {
@@ -128,8 +128,8 @@ fn catalogue(upstreams: &str, registry: Option<&Database>) -> (String, String) {
 const FAILED: &str = "\"isError\":true";
 const ERROR: &str = "\"error\"";
 
-/// Good calls, tools and upstreams that fail, and what a gateway refuses: the tool, what it is to do, and what the answer has to
-/// contain. Without a tool it is a body that is no call.
+/// The scenarios: successful calls, failing tools and upstreams, and requests that the gateway refuses. Each has the
+/// tool, its behavior, and a text that the response must contain. Without a tool the body is not a call.
 const SCENARIOS: [(&str, &str, &str); 20] = [
     ("file_chart", "chart", "Quillfeather.row."),
     ("find_person", "rows", ".row."),
@@ -153,7 +153,7 @@ const SCENARIOS: [(&str, &str, &str); 20] = [
     ("", "no JSON", ERROR),
 ];
 
-/// An identifier of each kind.
+/// Returns an identifier of each kind.
 fn chart(origin: &str, number: usize) -> Value {
     let kinds = KINDS.iter().enumerate();
     let members = kinds.map(|(kind, (name, _))| {
@@ -163,10 +163,10 @@ fn chart(origin: &str, number: usize) -> Value {
     Value::Object(members.collect())
 }
 
-/// What the upstreams were asked, by the word for it.
+/// The number of requests to the upstreams, by behavior.
 type RequestCounts = Arc<Mutex<BTreeMap<String, u64>>>;
 
-/// A service and an MCP server, whose every answer has identifiers in it.
+/// A service and an MCP server whose responses all contain identifiers.
 struct FailingUpstreams {
     asked: RequestCounts,
     answers: AtomicUsize,
@@ -192,7 +192,7 @@ impl FailingUpstreams {
         *asked.entry(how.to_owned()).or_default() += 1;
     }
 
-    /// Identifiers for an answer, of each kind in turn: of a good one and of a failure.
+    /// Returns an identifier for a result and one for a failure. Each response uses the next kind.
     fn identifiers(&self) -> [String; 2] {
         let number = self.answers.fetch_add(1, Ordering::Relaxed);
         ["row", "failure"].map(|origin| identifier(number % KINDS.len(), origin, number))
@@ -201,7 +201,7 @@ impl FailingUpstreams {
 
 async fn charts(State(upstreams): State<Arc<FailingUpstreams>>, body: Bytes) -> Response {
     let filed: Value = serde_json::from_slice(&body).unwrap();
-    // Each came through as it was sent.
+    // Each identifier arrived as it was sent.
     for (name, stem) in KINDS {
         let sent = filed[name].as_str().unwrap_or_default();
         assert!(sent.starts_with(stem), "{name}: {filed}");
@@ -283,7 +283,7 @@ async fn desk(State(upstreams): State<Arc<FailingUpstreams>>, request: Bytes) ->
     json_response(answer.to_string())
 }
 
-/// Call `number`: each kind comes in each scenario. `answer` is the name of the server's tool.
+/// Makes call `number`. Each kind occurs in each scenario. `answer` is the name of the server's tool.
 async fn call(client: &Client, token: &str, answer: &str, number: usize) {
     let (tool, how, expected) = SCENARIOS[number % SCENARIOS.len()];
     let kind = number / SCENARIOS.len() % KINDS.len();
@@ -313,14 +313,14 @@ async fn call(client: &Client, token: &str, answer: &str, number: usize) {
     );
 }
 
-/// Security tools that take copies of the record, and search them: for each its name, and the settings of its export.
+/// The security tools that receive copies of the record and search them, each with its name and the settings of its export.
 const SECURITY_TOOLS: [(&str, &str); 3] = [
     ("copies in OCSF", "name=\"ocsf\",webhook"),
     ("copies in CEF", "name=\"cef\",format=\"cef\",webhook"),
     ("copies by OTLP", "name=\"otlp\",otlp"),
 ];
 
-/// Starts the security tools. Returns the settings of their exports.
+/// Starts the security tools, and returns the settings of their exports.
 async fn security_tools(search: &Arc<IdentifierSearch>) -> String {
     let mut exports = Vec::new();
     for (name, settings) in SECURITY_TOOLS {
@@ -337,7 +337,7 @@ async fn security_tools(search: &Arc<IdentifierSearch>) -> String {
     format!("[{}]", exports.join(","))
 }
 
-/// How many records every security tool has.
+/// Returns the number of records that every security tool has received.
 async fn copied_records(store: &Path) -> u64 {
     let url = format!("sqlite:{}?mode=ro", store.display());
     let mut store = SqliteConnection::connect(&url).await.unwrap();
@@ -354,7 +354,7 @@ async fn copied_records(store: &Path) -> u64 {
     positions.into_iter().min().unwrap().try_into().unwrap()
 }
 
-/// What processes said, and what they have measured.
+/// Searches the output and the metrics of the processes.
 async fn look_at_processes(search: &IdentifierSearch, system: &mut SeparateProcesses) {
     let accept = [("accept", "application/openmetrics-text")];
     for probes in system.all_probes() {
@@ -366,7 +366,7 @@ async fn look_at_processes(search: &IdentifierSearch, system: &mut SeparateProce
     }
 }
 
-/// The record as it lies there, as a tree, and as operators read it.
+/// Searches the stored record, its tree, and its output for operators.
 async fn look_at_record(search: &IdentifierSearch, system: &SeparateProcesses) {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("exported");
@@ -393,7 +393,7 @@ async fn look_at_record(search: &IdentifierSearch, system: &SeparateProcesses) {
     search.look_into_files("files of the stores", &system.data_dir(), is_store);
 }
 
-/// Of the services: the hospital's database is not theirs.
+/// Returns whether a file belongs to the store of a service, as opposed to the hospital's database.
 fn is_store(name: &str) -> bool {
     name.contains(".sqlite") && !name.starts_with("hospital")
 }

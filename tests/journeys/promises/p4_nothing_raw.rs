@@ -1,4 +1,4 @@
-//! P4: nothing raw in the record, logs, metrics or traces.
+//! Tests of P4: the record, logs, metrics and traces contain no raw data.
 
 use serde_json::json;
 use wardgate_testkit::{Client, System, TestApp};
@@ -9,7 +9,7 @@ use super::super::extra_tools::{Counter, LOOK_OFTEN};
 use super::super::people::{auditor, billing, doctor, nurse, of_patient, patient};
 use crate::WARDGATE;
 
-/// Every file of the record, and everything in it.
+/// Returns the content of every file of the record.
 fn record_bytes(app: &TestApp) -> Vec<u8> {
     let files = std::fs::read_dir(app.data_dir())
         .unwrap()
@@ -26,7 +26,7 @@ fn record_bytes(app: &TestApp) -> Vec<u8> {
         .collect()
 }
 
-/// What came in or lay in the database, and must not be found elsewhere.
+/// Texts from requests or from the database, which must not be found elsewhere.
 const RAW: [&str; 16] = [
     "Nuria",
     "Gwilym",
@@ -46,7 +46,7 @@ const RAW: [&str; 16] = [
     "canary",
 ];
 
-/// Good, bad and refused requests of everyone, most of them with a canary.
+/// Makes valid, invalid and denied requests of everyone, most of them with a canary.
 async fn session(client: &Client, tokens: &[String]) {
     let tools = [
         "get_patient_overview",
@@ -86,7 +86,7 @@ async fn session(client: &Client, tokens: &[String]) {
 
 const CODES: [&str; 4] = ["NUGWI", "NOGWI", "DOSRO", "CANARYCODE"];
 
-// Two threads: the collector must answer while this test waits for the process to end.
+// Two threads are needed because the collector must respond while this test waits for the process to end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p4_nothing_raw_in_record_logs_metrics_or_traces() {
     let (url, traces) = collector().await;

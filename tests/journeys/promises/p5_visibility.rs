@@ -1,4 +1,4 @@
-//! P5: what you may not call you do not see, and it answers like what does not exist.
+//! Tests of P5: tools that a caller may not call are not visible, and are indistinguishable from tools that do not exist.
 
 use wardgate_testkit::{System, TestApp};
 

@@ -1,4 +1,4 @@
-//! P6: every refusal is well-formed; bad input never ends a process and never loses state.
+//! Tests of P6: every refusal is well-formed, and invalid input never ends a process and never loses state.
 
 use serde_json::{Value, json};
 use wardgate_testkit::{Reply, System, TestApp};
@@ -8,7 +8,7 @@ use super::super::people::{doctor, of_patient};
 use super::super::refusals::assert_says_nothing_internal;
 use crate::WARDGATE;
 
-/// A good call in each kind of request.
+/// Returns a valid call in each form of request.
 fn good_bodies() -> [Value; 2] {
     let call = |params: Value| json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
     let mut modern = json!({ "name": "get_medical_records", "arguments": of_patient("NUGWI") });
@@ -20,7 +20,7 @@ fn good_bodies() -> [Value; 2] {
     [call(older), call(modern)]
 }
 
-/// Values of every type.
+/// Returns values of every type.
 fn strange_values() -> Vec<Value> {
     let deep = (0..40).fold(json!(0), |inner, _| json!([inner]));
     vec![
@@ -40,7 +40,7 @@ fn strange_values() -> Vec<Value> {
     ]
 }
 
-/// `good` with each of its values in turn replaced by each strange one, and each member left out.
+/// Returns copies of `good` in which one value is replaced by a strange one or one member is removed.
 fn variants(good: &Value) -> Vec<Value> {
     let mut found = strange_values();
     if let Value::Object(members) = good {
@@ -58,7 +58,8 @@ fn variants(good: &Value) -> Vec<Value> {
     found
 }
 
-/// A JSON-RPC answer of a known code, with words and nothing internal; or nothing, for a notification.
+/// Checks that a reply is a JSON-RPC response with a known code and a message that reveals nothing internal, or is
+/// empty for a notification.
 fn assert_well_formed(reply: &Reply, sent: &str) {
     if reply.status == 202 {
         assert_eq!(reply.body, "", "{sent}");

@@ -1,4 +1,4 @@
-//! P7: any process may be killed at any time; what was acknowledged survives.
+//! Tests of P7: any process may be killed at any time, and acknowledged results survive.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,23 +18,23 @@ use super::super::people::{doctor, of_patient};
 use super::super::postgres::{Database, RecordElsewhere};
 use crate::{REPOSITORY, WARDGATE};
 
-/// How often the audit service is killed on each kind of store, unless the environment says otherwise.
+/// Number of times that the audit service is killed on each kind of store, unless the environment variable sets another one.
 const AUDIT_KILLS: (&str, u64) = ("AUDIT_KILLS", 100);
-/// How often everything in one process is, and each of the others.
+/// Number of times that the single process with all services is killed, and each of the other services.
 const SYSTEM_KILLS: (&str, u64) = ("SYSTEM_KILLS", 5);
-/// Who calls meanwhile.
+/// Number of concurrent clients.
 const CLIENTS: usize = 10;
 
-/// A result that a client was given.
+/// A result that a client received.
 #[derive(Debug)]
 pub(super) struct AcknowledgedResult {
     call_id: String,
     leaf_hash: String,
-    /// What a writing call wrote.
+    /// The note that a writing call wrote.
     note: Option<String>,
 }
 
-/// Clients that call, half of them tools that write, and note what they were given.
+/// Clients that make calls, half of them of writing tools, and record the results that they received.
 pub(super) struct CallingClients {
     on: Arc<AtomicBool>,
     ledger: Arc<Mutex<Vec<AcknowledgedResult>>>,
@@ -42,7 +42,7 @@ pub(super) struct CallingClients {
 }
 
 impl CallingClients {
-    /// Goes on until it is stopped, or until the connection is lost.
+    /// Starts the clients. Each runs until it is stopped or its connection is lost.
     pub(super) fn start(system: &impl System, token: &str, prefix: &str) -> Self {
         let on = Arc::new(AtomicBool::new(true));
         let ledger = Arc::<Mutex<Vec<AcknowledgedResult>>>::default();
@@ -59,7 +59,7 @@ impl CallingClients {
                     }
                     match one_call(&client, &token, note).await {
                         Ok(Some(acknowledged)) => ledger.lock().unwrap().push(acknowledged),
-                        // Whoever is told to try again later does so a little later.
+                        // A client that is asked to try again later waits before the next call.
                         Ok(None) => tokio::time::sleep(Duration::from_millis(5)).await,
                         Err(_lost) => break,
                     }
@@ -77,7 +77,7 @@ impl CallingClients {
         self.ledger.lock().unwrap().len()
     }
 
-    /// Waits until more results came than `before`.
+    /// Waits until there are more than `before` results.
     pub(super) async fn goes_on(&self, before: usize) {
         until("calls work", async || {
             (self.acknowledged() > before).then_some(())
@@ -94,7 +94,7 @@ impl CallingClients {
     }
 }
 
-/// What the client was given; none when the call failed as it should.
+/// Makes a call, and returns its result, or `None` if the call failed as expected.
 async fn one_call(
     client: &Client,
     token: &str,
@@ -112,7 +112,7 @@ async fn one_call(
                 .await?
         }
     };
-    // Turned away before it became a call.
+    // The request was refused before it became a call.
     if reply.json()["error"]["data"]["retryAfterSeconds"].is_number() {
         return Ok(None);
     }
@@ -135,7 +135,7 @@ async fn one_call(
     }))
 }
 
-/// Some milliseconds, other ones each round: 5 to 50.
+/// Returns a duration of 5 to 50 milliseconds, which varies with the round.
 pub(super) fn moment(round: u64) -> Duration {
     Duration::from_millis(5 + round * 29 % 46)
 }
@@ -154,7 +154,7 @@ impl RecordMacKey {
         Self(hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes()))
     }
 
-    /// What an intent says of the arguments of its call.
+    /// Returns the digest of a call's arguments that its intent contains.
     fn mac(&self, arguments: &Value) -> String {
         let digest = Digest::of(arguments.to_string().as_bytes());
         let mac = hmac::sign(&self.0, digest.as_bytes());
@@ -162,7 +162,7 @@ impl RecordMacKey {
     }
 }
 
-/// Compares what clients were given, and what the tool did, with what is on record.
+/// Compares the results that clients received, and the effects of the tool, with the record.
 pub(super) async fn reconcile(
     system: &impl System,
     ledger: &[AcknowledgedResult],
@@ -184,7 +184,7 @@ pub(super) async fn reconcile(
                 intents.insert(call, record).is_none(),
                 "{call} has one intent"
             ),
-            // One for each run.
+            // There is one for each run.
             "execution" => {}
             _ => assert!(
                 outcomes.insert(call, record).is_none(),
@@ -210,7 +210,7 @@ pub(super) async fn reconcile(
     let written = counter.notes().await;
     let notes: BTreeSet<&str> = written.iter().map(String::as_str).collect();
     assert_eq!(notes.len(), written.len(), "nothing is done twice");
-    // Each note is sent once, so the intent with its arguments is that of its call.
+    // Each note is sent once, so the intent with these arguments is that of the call.
     let mac_key = RecordMacKey::of(system);
     let intended: BTreeMap<&str, &str> = intents
         .iter()
@@ -230,7 +230,7 @@ pub(super) async fn reconcile(
     every_record_is_proved(system);
 }
 
-/// Waits until intents that a kill left open have the outcome `unknown`.
+/// Waits until the intents that a kill left open have the outcome `unknown`.
 pub(super) async fn closed(system: &impl System) {
     until("every intent has its outcome", async || {
         let records = system.records();
@@ -243,7 +243,7 @@ pub(super) async fn closed(system: &impl System) {
     .await;
 }
 
-/// Soon, but not before a call in flight is over.
+/// A short timeout of open intents, which is longer than any call in progress.
 pub(super) const ABANDONED_SOON: (&str, &str) = ("WARDGATE_AUDIT__UNKNOWN_AFTER_SECONDS", "4");
 
 pub(super) fn rounds((variable, default): (&str, u64)) -> u64 {
@@ -251,7 +251,7 @@ pub(super) fn rounds((variable, default): (&str, u64)) -> u64 {
     rounds.map_or(default, |rounds| rounds.parse().expect("a number"))
 }
 
-/// Says what was seen, for whoever runs more rounds than usual.
+/// Prints a summary, which is useful if more rounds are run than usual.
 pub(super) fn report(store: &str, kills: u64, ledger: &[AcknowledgedResult]) {
     let results = ledger.len();
     eprintln!("{store}: {kills} kills, {results} acknowledged results, 0 without a record");
@@ -291,7 +291,7 @@ async fn p7_the_audit_service_may_be_killed_at_any_time_on_postgresql() {
     record.remove().await;
 }
 
-/// Kills everything that runs in the process of `app`; `with_record` knows where its record is.
+/// Kills the process of `app`, which runs all services. `with_record` returns the system with the location of its record.
 async fn everything_is_killed<S: System>(
     store: &str,
     mut app: TestApp,

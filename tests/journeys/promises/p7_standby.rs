@@ -1,4 +1,5 @@
-//! P7 beyond one machine: the PostgreSQL with the record is killed, and its synchronous standby takes its place.
+//! Tests of P7 with several machines: the PostgreSQL primary with the record is killed, and its synchronous standby is
+//! promoted.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,10 +12,11 @@ use super::super::standby::ReplicatedDatabase;
 use super::p7_kill::{ABANDONED_SOON, CallingClients, closed, moment, reconcile, report, rounds};
 use crate::{REPOSITORY, WARDGATE};
 
-/// How often the primary is killed, unless the environment says otherwise: each server is a standby and is promoted.
+/// Number of times that the primary is killed, unless the environment variable sets another one. Each server is a
+/// standby once and is promoted.
 const PRIMARY_KILLS: (&str, u64) = ("PRIMARY_KILLS", 2);
 
-/// Longer than a write is waited for, so that the audit service connects again in between.
+/// An outage longer than the timeout of a write, so that the audit service reconnects in between.
 const AWAY: Duration = Duration::from_secs(6);
 
 async fn start(database: &ReplicatedDatabase) -> (SeparateProcesses, Counter) {
@@ -32,7 +34,7 @@ async fn start(database: &ReplicatedDatabase) -> (SeparateProcesses, Counter) {
     (system, counter)
 }
 
-/// The log begins with what every one of these checkpoints signed.
+/// Checks that the log extends each of these checkpoints.
 fn goes_on_from(system: &impl System, checkpoints: &Path) {
     let out = checkpoints.join("exported");
     let words = ["export", "--out", out.to_str().unwrap()];
@@ -68,7 +70,7 @@ async fn p7_a_postgresql_primary_may_be_killed_where_a_synchronous_standby_is_pr
     let (mut promoted_in, mut served_in) = (Duration::ZERO, Duration::ZERO);
     for round in 0..rounds {
         load.goes_on(load.acknowledged()).await;
-        // What a witness has seen is not undone either.
+        // A checkpoint that a witness may have seen must not be undone.
         let checkpoint = system.audit(&["checkpoint"]).success();
         std::fs::write(kept.path().join(round.to_string()), checkpoint).unwrap();
         load.goes_on(load.acknowledged()).await;
@@ -102,7 +104,7 @@ async fn p7_what_is_acknowledged_while_the_standby_is_away_is_not_lost_with_the_
     let load = CallingClients::start(&system, &doctor(&system), "standby");
     load.goes_on(0).await;
     tokio::task::block_in_place(|| database.kill_standby());
-    // No commit comes to its end, and so no call.
+    // No commit completes, and therefore no call.
     tokio::time::sleep(AWAY).await;
     tokio::task::block_in_place(|| {
         database.kill_primary();

@@ -1,4 +1,4 @@
-//! P8: `tools.yaml` is the single source of truth; no configured tool name occurs in the sources.
+//! Tests of P8: `tools.yaml` is the single source of truth, and the sources contain no configured tool names.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::super::samples::{catalogues, wardgate};
 use crate::REPOSITORY;
 
-/// Every source file that ships, below `directory`: tests may speak of the demo's tools.
+/// Returns every source file below `directory` that ships. Tests may name the demo's tools.
 fn sources(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).unwrap() {
@@ -22,7 +22,7 @@ fn sources(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// A source file without the tests at its end.
+/// Returns the text of a source file without the tests at its end.
 fn shipped_part(path: &Path) -> String {
     let text = std::fs::read_to_string(path).unwrap();
     let end = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
@@ -45,7 +45,7 @@ fn p8_no_tool_specific_code() {
             );
         }
     }
-    // One is called as a kind of execution is: `execute: { type: query }`.
+    // One tool has the same name as a kind of execution: `execute: { type: query }`.
     names.retain(|name| name != "query");
     assert!(names.len() >= 12, "{names:?}");
     let sources = sources(&Path::new(REPOSITORY).join("crates"));

@@ -1,4 +1,5 @@
-//! P9: a tool of an upstream is what somebody approved; one that changed is kept out, alone, until that is approved.
+//! Tests of P9: a tool of an upstream is released as it was approved, and a changed tool is blocked, but no other tool,
+//! until the change is approved.
 
 use std::path::{Path, PathBuf};
 
@@ -9,14 +10,14 @@ use super::super::extra_tools::LOOK_OFTEN;
 use super::super::people::{doctor, of_patient};
 use crate::{REPOSITORY, WARDGATE};
 
-/// The upstream, and the tools that it offers.
+/// An upstream server, and the tools that it offers.
 struct Upstream {
     catalogue: PathBuf,
     tools: PathBuf,
 }
 
 impl Upstream {
-    /// Adds it to the hospital's catalogue.
+    /// Adds the upstream to the hospital's catalogue.
     fn add_to(app: &TestApp, tools: &Value) -> Self {
         let dir = app.example_dir();
         let server = Path::new(REPOSITORY).join("tests/journeys/promises/p9_upstream.py");
@@ -35,22 +36,22 @@ impl Upstream {
         upstream
     }
 
-    /// From now on.
+    /// Sets the tools that the upstream offers from now on.
     fn offers(&self, tools: &Value) {
         replace(&self.tools, &tools.to_string());
     }
 
-    /// `wardgate tools` with these arguments, for the catalogue.
+    /// Runs `wardgate tools` with these arguments for the catalogue.
     fn tools(&self, arguments: &[&str]) -> ProcessExit {
         let file = self.catalogue.display().to_string();
         let all = [&["tools"], arguments, &["--file", &file]].concat();
-        // The hospital's own source is not connected to, but it must be named.
+        // The command does not connect to the hospital's own source, but its address must be set.
         let environment = [("HOSPITAL_DB_URL", "sqlite:hospital.sqlite")];
         run(WARDGATE.as_ref(), &all, &environment)
     }
 }
 
-/// Puts a file in place at once, as an editor would.
+/// Replaces a file atomically, as an editor would.
 fn replace(file: &Path, text: &str) {
     let beside = file.with_extension("new");
     std::fs::write(&beside, text).unwrap();
@@ -61,7 +62,7 @@ fn tool(name: &str, description: &str) -> Value {
     json!({ "name": name, "description": description, "inputSchema": { "type": "object" } })
 }
 
-/// Waits until the tools of the upstream that are listed are these.
+/// Waits until exactly these tools of the upstream are listed.
 async fn are_listed(app: &TestApp, token: &str, expected: &[&str]) {
     until(&format!("{expected:?} are listed"), async || {
         let mut listed = app.client().tool_names(token).await;
@@ -72,7 +73,7 @@ async fn are_listed(app: &TestApp, token: &str, expected: &[&str]) {
     .await;
 }
 
-/// That a tool of the upstream runs.
+/// Checks that a tool of the upstream runs.
 async fn runs(app: &TestApp, token: &str, tool: &str) {
     let result = app.client().call(token, tool, json!({})).await.result();
     let own_name = tool.trim_start_matches("notes__");
@@ -128,7 +129,7 @@ async fn p9_a_changed_tool_is_quarantined_alone_and_an_approval_brings_it_back()
         "notes: 2 approved, 0 to look at\n"
     );
 
-    // The other one changes while nothing runs.
+    // The other tool changes while the system is stopped.
     assert!(app.process.terminate().success());
     let note = upstream.tools.with_extension("json.ended");
     assert!(note.exists(), "the server was asked to end, and not killed");
@@ -178,7 +179,7 @@ async fn p9_an_approval_by_digest_takes_exactly_what_was_shown() {
     assert_eq!(digest_in(&upstream.tools(&["diff"]).success()), digest);
     are_listed(&app, &token, &[]).await;
 
-    // It changes between the look and the approval.
+    // The tool changes between the review and the approval.
     upstream.offers(&json!([tool("read", "Reads a note and sends it.")]));
     let approve = |digest: &str| {
         upstream.tools(&[

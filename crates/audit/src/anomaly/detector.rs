@@ -1,4 +1,4 @@
-//! What is unusual in a sequence of records: a function of the records and nothing else.
+//! Detection of anomalies in a sequence of records. The result depends only on the records and the settings.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -9,64 +9,65 @@ use wardgate_domain::{Reason, Timestamp};
 use super::kind::AnomalyKind;
 use super::settings::{AnomalySettings, AnomalyThreshold};
 
-/// Callers and addresses that are kept in memory; more are not looked at until some were quiet for a window.
+/// Maximum number of callers and addresses that are kept in memory. Further ones are ignored until some have been inactive for
+/// a whole window.
 const MAX_ORIGINS: usize = 100_000;
 
-/// Something unusual.
+/// Unusual behaviour of a caller or an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Anomaly {
     pub(crate) kind: AnomalyKind,
-    /// None where no token was accepted.
+    /// The caller, or `None` if no token was accepted.
     pub(crate) caller: Option<AnomalyCaller>,
-    /// Of the record that it was found in.
+    /// The client address in the record that revealed the anomaly.
     pub(crate) client_ip: String,
-    /// Of a watched policy.
+    /// The id of the watched policy, or `None` for other kinds of anomaly.
     pub(crate) policy: Option<String>,
-    /// How many there were by then.
+    /// The number of events within the window, including this one.
     pub(crate) count: usize,
     pub(crate) threshold: AnomalyThreshold,
-    /// The position and the time of the record that it was found in.
+    /// The sequence number of the record that revealed the anomaly. `time` is the time of the same record.
     pub(crate) last_sequence: u64,
     pub(crate) time: Timestamp,
 }
 
-/// Whose behaviour is unusual.
+/// The caller whose behaviour is unusual.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AnomalyCaller {
-    /// Empty of counted refusals, which do not tell.
+    /// The issuer of the token; empty for counted refusals, which do not contain it.
     pub(crate) issuer: String,
     pub(crate) subject: String,
     pub(crate) tenant: String,
 }
 
-/// Finds anomalies in records that it is shown in their order.
+/// Finds anomalies in records that it receives in the order of their sequence numbers.
 #[derive(Debug)]
 pub(crate) struct AnomalyDetector {
     settings: AnomalySettings,
     histories: HashMap<AnomalyOrigin, CallerHistory>,
 }
 
-/// Who did something: a person, by whichever issuer, or an address.
+/// The origin of an action: a subject, whichever issuer named it, or an IP address.
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum AnomalyOrigin {
     Subject(String),
     Address(String),
 }
 
-/// What an origin did lately.
+/// The recent actions of one origin.
 #[derive(Debug)]
 struct CallerHistory {
-    /// When it did something last.
+    /// The time of the newest action.
     newest: Timestamp,
-    /// The newest, in the order of their records.
+    /// The times of the newest denials, in the order of their records.
     denials: VecDeque<Timestamp>,
-    /// When each was seen last, by its tag.
+    /// The time at which rows of each data subject were last released, by the tag of the data subject.
     data_subjects: HashMap<String, Timestamp>,
-    /// When each watched policy was used last, at usual and at odd hours.
+    /// The time at which each watched policy was last used, separately for usual and for odd hours.
     policies: HashMap<(AnomalyKind, String), Timestamp>,
 }
 
-/// A record as far as it matters here.
+/// The fields of a record that the detector reads.
 #[derive(Debug, Deserialize)]
 struct ObservedRecord<'a> {
     #[serde(borrow, default)]
@@ -122,7 +123,7 @@ struct ObservedDecision<'a> {
     policies: Vec<Cow<'a, str>>,
 }
 
-/// Whose record it is, and where and when it was made.
+/// The caller, address, sequence number and time of a record.
 #[derive(Debug, Clone)]
 struct RecordObservation<'a> {
     caller: ObservedCaller<'a>,
@@ -139,7 +140,7 @@ impl AnomalyDetector {
         }
     }
 
-    /// What the record at `sequence` makes unusual. Nothing of bytes that are no record.
+    /// Returns the anomalies that the record at `sequence` reveals; none if `canonical` is not a valid record.
     pub(crate) fn observe(&mut self, sequence: u64, canonical: &[u8]) -> Vec<Anomaly> {
         let Ok(record) = serde_json::from_slice::<ObservedRecord<'_>>(canonical) else {
             return Vec::new();
@@ -165,7 +166,7 @@ impl AnomalyDetector {
             "outcome" | "memory_access" if record.violation => {
                 self.observe_denials(&observation, 1).into_iter().collect()
             }
-            // An operator who may not.
+            // The operator lacked permission.
             "admin_change" if record.status == "denied" => {
                 self.observe_denials(&observation, 1).into_iter().collect()
             }
@@ -189,7 +190,7 @@ impl AnomalyDetector {
         }
     }
 
-    /// Forgets who did nothing in as long as anything is remembered, as of `now`.
+    /// Removes the histories of origins without an action within the longest window around `now`.
     pub(crate) fn forget_quiet(&mut self, now: Timestamp) {
         let window = self.settings.longest_window();
         let window = now.minus(window)..=now.plus(window);
@@ -265,7 +266,7 @@ impl AnomalyDetector {
         new.collect()
     }
 
-    /// What the origin did lately; none where too many others are looked at.
+    /// Returns the history of the origin, or `None` if the record names no origin or the maximum number of origins is reached.
     fn history(&mut self, of: &RecordObservation<'_>) -> Option<&mut CallerHistory> {
         let origin = of.origin()?;
         if !self.histories.contains_key(&origin) && self.histories.len() >= MAX_ORIGINS {
@@ -317,8 +318,8 @@ impl RecordObservation<'_> {
     }
 }
 
-/// Whether a request was refused because somebody wanted what they may not have, or showed a token that is not accepted. A
-/// request without a token, or with one that has ended, is how clients begin to sign in.
+/// Returns whether a refused request counts as a denial: the caller asked for something that is not permitted, or sent a token
+/// that is not accepted. A missing or expired token does not count, because clients begin to sign in with such a request.
 fn is_denial(reason: &str) -> bool {
     let of_sign_in = [Reason::TOKEN_MISSING, Reason::TOKEN_EXPIRED];
     Reason::of_word(reason).is_some_and(|it| it.is_violation() && !of_sign_in.contains(&it))
@@ -332,7 +333,7 @@ mod tests {
 
     const START: i64 = 1_762_869_000;
 
-    /// A detector, and the position of the next record.
+    /// A detector, and the sequence number of the previous record.
     struct RecordSequence(AnomalyDetector, u64);
 
     impl RecordSequence {
@@ -350,7 +351,7 @@ mod tests {
             Self(AnomalyDetector::new(settings), 0)
         }
 
-        /// The kinds of what a record makes unusual that is made `seconds` after the start.
+        /// Returns the anomalies revealed by a record that was made `seconds` after the start.
         fn observe(&mut self, seconds: i64, members: &str) -> Vec<Anomaly> {
             let time = Timestamp::from_seconds(START + seconds);
             let record = format!(r#"{{{members},"time":"{time}","version":1}}"#);
@@ -387,7 +388,7 @@ mod tests {
             (2, true),
             (3, false),
             (299, false),
-            // By now all but one have left the window.
+            // By now, all but one of the denials have left the window.
             (590, false),
             (591, true),
         ] {
@@ -449,7 +450,7 @@ mod tests {
         let mut records = RecordSequence::new(100, 4, &[]);
         assert_eq!(records.released(0, &["a", "b"]), []);
         assert_eq!(records.released(1, &["b", "c"]), []);
-        // The first two have left the window, but for the one that was seen again.
+        // `a` has left the window. `b` has not, because it was seen again one second later.
         assert_eq!(records.released(3_600 + 1, &["d"]), []);
         let found = records.released(3_600 + 1, &["e", "f", "g"]);
         assert_eq!((found.len(), found[0].count), (1, 6));
@@ -486,7 +487,7 @@ mod tests {
 
     #[test]
     fn a_use_of_a_watched_policy_at_odd_hours_is_told_as_such() {
-        // The records begin at 13:50 UTC, which is 14:50 in Berlin.
+        // The first record is made at 13:50 UTC, which is 14:50 in Berlin.
         let mut records = RecordSequence::new(100, 100, &["break-glass-*"]);
         let hours = r#"{"from":"07:00","to":"15:00","time_zone":"Europe/Berlin"}"#;
         records.0.settings.usual_hours = Some(serde_json::from_str(hours).unwrap());
@@ -495,7 +496,8 @@ mod tests {
             Some(records.observe(seconds, members).pop()?.kind)
         };
         assert_eq!(used(599), Some(AnomalyKind::WatchedPolicy));
-        // A second later, however often it was told before.
+        // One second later is outside the usual hours, which is reported although the use within the usual hours was reported
+        // already.
         assert_eq!(used(600), Some(AnomalyKind::WatchedPolicyAtOddHours));
         assert_eq!(used(601), None);
     }
@@ -516,7 +518,7 @@ mod tests {
         };
         let all = found(0);
         assert!(!all.is_empty());
-        // The window is 300 seconds: reading that began before it tells the same.
+        // The window is 300 seconds, so a detector that starts more than 300 seconds earlier finds the same anomalies.
         let begin = ordered.iter().position(|second| *second > 1_000).unwrap();
         let compared = ordered.iter().position(|second| *second > 1_300).unwrap() as u64;
         let later = |found: Vec<u64>| -> Vec<u64> {
@@ -548,7 +550,7 @@ mod tests {
             assert_eq!(kinds_at(seconds), all, "{seconds}");
             assert_eq!(kinds_at(seconds), [], "{seconds}, on a clock that stands");
         }
-        // Nor does it keep those in memory who were quiet since.
+        // A clock that was stepped back does not keep the histories of inactive callers in memory either.
         records.denied(DAY, "eve");
         records.denied(120, "mallory");
         let now = Timestamp::from_seconds(START + 120);

@@ -1,15 +1,15 @@
-//! Kinds of anomalies.
+//! The kinds of anomalies.
 
 /// A kind of anomaly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum AnomalyKind {
-    /// Many refusals by policy, or of tokens.
+    /// One origin had many requests refused by policy, or sent many invalid tokens.
     DenialBurst,
-    /// Rows of many data subjects.
+    /// One caller received rows of many data subjects.
     ManyDataSubjects,
-    /// A call that a watched policy allowed.
+    /// A watched policy allowed a call.
     WatchedPolicy,
-    /// The same outside the usual hours.
+    /// A watched policy allowed a call outside the usual hours.
     WatchedPolicyAtOddHours,
 }
 
@@ -21,7 +21,7 @@ impl AnomalyKind {
         Self::WatchedPolicyAtOddHours,
     ];
 
-    /// As records and metrics spell it.
+    /// Returns the name of the kind in records and metrics.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::DenialBurst => "denial_burst",

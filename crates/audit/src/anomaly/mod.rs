@@ -1,4 +1,4 @@
-//! Unusual behaviour of callers: what counts as such, and what of it a sequence of records shows.
+//! Detection of unusual behaviour of callers: the settings, and the detector that applies them to a sequence of records.
 
 mod detector;
 mod kind;

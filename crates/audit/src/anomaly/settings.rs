@@ -1,4 +1,4 @@
-//! What counts as unusual.
+//! Settings of anomaly detection.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -9,47 +9,49 @@ use wardgate_domain::{TimeZone, Timestamp, duration};
 use super::kind::AnomalyKind;
 use crate::Error;
 
-/// Most that a threshold counts: so much is kept in memory of each caller.
+/// Maximum count of a threshold, which bounds the memory used for each caller.
 const MAX_COUNT: usize = 1_000;
 
-/// The longest window: so far back the record is read at the start.
+/// Maximum window of a threshold, which bounds how far back the audit log is read at the start.
 const LONGEST_WINDOW: Duration = Duration::from_hours(24);
 
-/// A caller's use of a watched policy is told once in so long.
+/// Period in which at most one use of a watched policy by the same caller is reported.
 const WATCHED_POLICY_WINDOW: Duration = Duration::from_mins(15);
 
-/// Settings of the search for anomalies.
+/// Settings of anomaly detection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AnomalySettings {
-    /// What one caller, or one address without an accepted token, is refused by policy; default 20 within five minutes.
+    /// Threshold for requests of one caller, or of one address without an accepted token, that are refused by policy; default
+    /// 20 within five minutes.
     #[serde(default = "default_denials")]
     pub denials: AnomalyThreshold,
-    /// Different data subjects of whom one caller gets rows; default 100 within an hour.
+    /// Threshold for different data subjects whose rows one caller receives; default 100 within an hour.
     #[serde(default = "default_data_subjects")]
     pub data_subjects: AnomalyThreshold,
-    /// Ids of policies whose every use is worth a look, such as those of break-glass. A `*` at the end stands for any rest.
+    /// Ids of policies whose every use is reported, such as break-glass policies. A `*` at the end matches any suffix.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub watched_policies: Vec<String>,
-    /// When watched policies are usually used. A use at another time is told as such. None: all times are alike.
+    /// The hours in which watched policies are usually used. A use at another time is reported as a different kind of anomaly.
+    /// With `None`, all times are equal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usual_hours: Option<UsualHours>,
 }
 
-/// A span of each day.
+/// A period of each day.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UsualHours {
-    /// When it begins, for example `07:00`.
+    /// The start of the period, for example `07:00`.
     pub from: TimeOfDay,
-    /// When it ends; before `from` it is of the next day.
+    /// The end of the period. If it is before `from`, it is on the next day.
     pub to: TimeOfDay,
-    /// Whose clocks show it; default UTC.
+    /// The time zone of `from` and `to`; default UTC.
     #[serde(default)]
     pub time_zone: TimeZone,
 }
 
-/// A time that clocks show, to the minute.
+/// A local time of day, to the minute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TimeOfDay {
@@ -79,7 +81,7 @@ impl From<TimeOfDay> for String {
 }
 
 impl UsualHours {
-    /// Whether `time` is in it; a time that no calendar has is not.
+    /// Returns whether `time` is within the period; `false` if `time` has no local time in the time zone.
     pub(super) fn contains(&self, time: Timestamp) -> bool {
         let shown = self.time_zone.local(time).and_then(|local| {
             let (hour, minute) = (local.hour(), local.minute());
@@ -97,19 +99,20 @@ impl UsualHours {
     }
 }
 
-/// So many within so long.
+/// A number of events within a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AnomalyThreshold {
-    /// From 1 to 1,000.
+    /// Number of events, from 1 to 1,000.
     pub count: usize,
-    /// From a second to 24 hours.
+    /// Length of the period, from one second to 24 hours.
     #[serde(with = "duration")]
     pub within: Duration,
 }
 
 impl AnomalyThreshold {
-    /// What counts with something at `time`. Later than that is what a clock said that stepped back since.
+    /// Returns the range of times that count together with an event at `time`. It includes later times, because the clock may
+    /// have been stepped back since.
     pub(super) fn window(&self, time: Timestamp) -> RangeInclusive<Timestamp> {
         time.minus(self.within)..=time.plus(self.within)
     }
@@ -141,7 +144,7 @@ impl Default for AnomalySettings {
 }
 
 impl AnomalySettings {
-    /// Checks what the types cannot say.
+    /// Checks the values that the types do not restrict.
     pub(crate) fn validate(&self) -> Result<(), Error> {
         let thresholds = [
             ("denials", self.denials),
@@ -186,7 +189,7 @@ impl AnomalySettings {
         }
     }
 
-    /// Whether each use of this policy is worth a look.
+    /// Returns whether the uses of this policy are reported.
     pub(super) fn watches(&self, policy: &str) -> bool {
         let mut patterns = self.watched_policies.iter();
         patterns.any(|pattern| match pattern.strip_suffix('*') {
@@ -195,7 +198,7 @@ impl AnomalySettings {
         })
     }
 
-    /// What a use of a watched policy at this time is.
+    /// Returns the kind of anomaly of a use of a watched policy at `time`.
     pub(super) fn watched_use(&self, time: Timestamp) -> AnomalyKind {
         match &self.usual_hours {
             Some(hours) if !hours.contains(time) => AnomalyKind::WatchedPolicyAtOddHours,
@@ -203,7 +206,7 @@ impl AnomalySettings {
         }
     }
 
-    /// When a caller uses a watched policy.
+    /// Returns the threshold for the use of a watched policy.
     pub(super) fn watched_policy_threshold() -> AnomalyThreshold {
         AnomalyThreshold {
             count: 1,
@@ -211,7 +214,7 @@ impl AnomalySettings {
         }
     }
 
-    /// How far back a finding can reach.
+    /// Returns the longest period that an anomaly can span.
     pub(crate) fn longest_window(&self) -> Duration {
         let of_counts = self.denials.within.max(self.data_subjects.within);
         of_counts.max(WATCHED_POLICY_WINDOW)
@@ -257,7 +260,7 @@ mod tests {
         let day = hours(r#"{"from":"07:00","to":"19:30","time_zone":"Europe/Berlin"}"#);
         let night = hours(r#"{"from":"22:00","to":"06:00"}"#);
         let at = |time: &str| time.parse().unwrap();
-        // An hour before UTC in winter, two in summer.
+        // Berlin is one hour ahead of UTC in winter, and two in summer.
         for (time, is_usual) in [
             ("2026-01-07T05:59:59Z", false),
             ("2026-01-07T06:00:00Z", true),

@@ -77,7 +77,7 @@ fn canonical(event: Event) -> String {
     String::from_utf8(entry.canonical).unwrap()
 }
 
-/// RFC 8785 written down a second time, slowly, from the parsed value.
+/// Returns `value` in the form of RFC 8785, by a second and simpler implementation.
 fn canonicalise(value: &Value) -> String {
     match value {
         Value::Object(map) => {
@@ -100,7 +100,7 @@ fn canonicalise(value: &Value) -> String {
     }
 }
 
-/// RFC 8785, section 3.2.2.2.
+/// Escapes a string according to RFC 8785, section 3.2.2.2.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for character in text.chars() {
@@ -396,7 +396,7 @@ fn the_canonical_bytes_of_a_use_of_the_memory_are_these() {
 
 #[test]
 fn the_leaf_hash_is_the_one_of_rfc_6962() {
-    // The empty leaf, from the test vectors of certificate-transparency-go.
+    // The hash of the empty leaf is from the test vectors of certificate-transparency-go.
     assert_eq!(
         leaf_hash(b"").to_string(),
         "6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d"
@@ -534,7 +534,7 @@ proptest! {
             let canonical = canonical(event);
             let value: Value = serde_json::from_str(&canonical).unwrap();
             prop_assert_eq!(canonicalise(&value), canonical.clone());
-            // No control character survives, so nothing can look like the start of another line.
+            // No control character is left, so no text can look like the start of another line.
             prop_assert!(!canonical.bytes().any(|byte| byte < b' '));
             prop_assert_eq!(&value["caller"]["subject"], &Value::from(subject.as_str()));
             prop_assert_eq!(value["requested_tool"].as_str().unwrap_or_default(), asked.as_str());

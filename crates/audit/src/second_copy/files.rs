@@ -1,4 +1,4 @@
-//! The files of a second copy. Each holds records without a gap, one to a line as in an export.
+//! The files of a second copy. Each file contains consecutive records, one per line as in an export.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -11,33 +11,34 @@ use crate::canonical::leaf_hash;
 use crate::copy_problem::{CopyProblem, MARKER};
 use crate::record_line::CHECKPOINT;
 
-/// Most records of one file: so much is read of the newest at a start.
+/// Maximum number of records in one file. At the start, only the files that begin within this many of the newest records are
+/// read.
 pub(crate) const FILE_RECORDS: u64 = 16_384;
 
-/// No line is longer, in bytes: a record has 65,535 at the most, and what stands around it less than 100.
+/// Maximum length of a line in bytes: a record has at most 65,535 bytes, and the rest of the line less than 100.
 const MAX_LINE: u64 = 65_535 + 100;
 
 /// The records of one file.
 #[derive(Debug)]
 pub(crate) struct CopiedRun {
-    /// The position of the first.
+    /// The sequence number of the first record.
     pub(crate) first: u64,
-    /// Their leaf hashes, in order.
+    /// The leaf hashes of the records, in order.
     pub(crate) leaf_hashes: Vec<Digest>,
 }
 
 impl CopiedRun {
-    /// The position behind the last.
+    /// Returns the sequence number that follows the last record.
     pub(crate) fn end(&self) -> u64 {
         self.first + self.leaf_hashes.len() as u64
     }
 }
 
-/// The directory of a second copy, with the file that is written to.
+/// The directory of a second copy, with the file that is being written.
 #[derive(Debug)]
 pub(super) struct CopyDirectory {
     path: PathBuf,
-    /// None at first, and after a failure: what is in an unknown state is not written to again.
+    /// The open file. `None` at first and after a failure, because a file in an unknown state is not written again.
     open: Option<OpenFile>,
 }
 
@@ -46,9 +47,9 @@ struct OpenFile {
     file: File,
     path: PathBuf,
     first: u64,
-    /// The position of the next record.
+    /// The sequence number of the next record.
     next: u64,
-    /// The length that is durable.
+    /// The length in bytes that is durable.
     length: u64,
 }
 
@@ -57,7 +58,7 @@ impl CopyDirectory {
         Self { path, open: None }
     }
 
-    /// Adds `lines`, which are those of `records` records from `first` on, and returns once they are durable.
+    /// Appends `lines`, which contain `records` records from `first` on. Returns once they are durable.
     pub(super) fn append(
         &mut self,
         first: u64,
@@ -83,7 +84,7 @@ impl CopyDirectory {
         Ok(())
     }
 
-    /// Writes something, to see whether the disk takes it.
+    /// Writes a small file, to check whether the disk accepts writes.
     pub(super) fn probe(&mut self) -> Result<(), CopyProblem> {
         check_marker(&self.path)?;
         let mut file = options().open(self.path.join("probe"))?;
@@ -91,7 +92,7 @@ impl CopyDirectory {
         Ok(file.sync_data()?)
     }
 
-    /// Puts the newest checkpoint beside the records that it covers.
+    /// Stores the newest checkpoint beside the records that it covers.
     pub(super) fn keep_checkpoint(&mut self, size: u64, note: &str) -> Result<(), CopyProblem> {
         check_marker(&self.path)?;
         let new = self.path.join(format!("{CHECKPOINT}-{size}"));
@@ -102,14 +103,14 @@ impl CopyDirectory {
             .and_then(|()| fs::rename(&new, self.path.join(CHECKPOINT)))
             .and_then(|()| File::open(&self.path)?.sync_all());
         if kept.is_err() {
-            // It may not be there, or be the checkpoint already.
+            // The new file may not exist, or may already have been renamed.
             let _ = fs::remove_file(&new);
         }
         Ok(kept?)
     }
 
     fn create(&self, first: u64) -> Result<OpenFile, CopyProblem> {
-        // Of several processes, or after a failure, several files can begin with the same record.
+        // Several files can begin with the same record, if several processes write them or after a failure.
         let mut number = 0;
         loop {
             let path = self
@@ -134,7 +135,7 @@ impl CopyDirectory {
 }
 
 impl OpenFile {
-    /// Takes away what was written and is not durable: after a failed flush it can be read, and be gone later.
+    /// Removes the bytes that were written and are not durable. After a failed flush, they can be readable now and lost later.
     fn discard_tail(self) {
         let discarded = if self.length == 0 {
             fs::remove_file(&self.path)
@@ -157,7 +158,7 @@ fn options() -> fs::OpenOptions {
     options
 }
 
-/// Fails where `directory` is not one that somebody meant for a copy.
+/// Fails if `directory` does not contain the marker file of a second copy.
 pub(crate) fn check_marker(directory: &Path) -> Result<(), CopyProblem> {
     match fs::metadata(directory.join(MARKER)) {
         Ok(_) => Ok(()),
@@ -166,7 +167,7 @@ pub(crate) fn check_marker(directory: &Path) -> Result<(), CopyProblem> {
     }
 }
 
-/// The files of records in `directory`, each with the position of its first record, in order.
+/// Returns the record files in `directory` in order, each with the sequence number of its first record.
 pub(crate) fn list_files(directory: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -180,8 +181,8 @@ pub(crate) fn list_files(directory: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(files)
 }
 
-/// The records of the newest files in `directory`, with everything that is durable from the first of them on; none where
-/// there is no record.
+/// Reads and flushes the newest files in `directory`, so that all records from the first of these files on are durable. Returns
+/// none if there are no records.
 pub(crate) fn read_newest_runs(directory: &Path) -> Result<Vec<CopiedRun>, CopyProblem> {
     check_marker(directory)?;
     let mut runs: Vec<CopiedRun> = Vec::new();
@@ -195,9 +196,9 @@ pub(crate) fn read_newest_runs(directory: &Path) -> Result<Vec<CopiedRun>, CopyP
         for_each_record(first, BufReader::new(&mut file), |record| {
             leaf_hashes.push(leaf_hash(record));
         })?;
-        // A process that was killed may not have come to do it.
+        // A process that was killed may not have flushed the file.
         file.sync_all()?;
-        // A file without one whole record says nothing of the one before it.
+        // A file without a complete record does not determine how far the files before it reach.
         if !leaf_hashes.is_empty() {
             let run = CopiedRun { first, leaf_hashes };
             end = end.max(run.end());
@@ -207,8 +208,8 @@ pub(crate) fn read_newest_runs(directory: &Path) -> Result<Vec<CopiedRun>, CopyP
     Ok(runs)
 }
 
-/// Shows `on_record` the records of `file`, which begins with the record `first`. They end at the first line that is not that
-/// of the next record: a write that was interrupted, whose records another file has.
+/// Calls `on_record` with each record of `file`, which begins with the record `first`. Stops at the first line that is not the
+/// next record: such a line is an interrupted write, whose records are in another file.
 pub(crate) fn for_each_record(
     first: u64,
     mut file: impl BufRead,

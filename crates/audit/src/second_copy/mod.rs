@@ -1,14 +1,15 @@
-//! The second copy: a directory on another disk that has every record before it is acknowledged.
+//! The second copy: a directory on another disk to which every record is written before it is acknowledged.
 //!
 //! ```text
-//!   DIR/wardgate-second-copy          made by an operator: this is the disk that is meant
-//!   DIR/records-FIRST-N.jsonl         {"sequence":FIRST,"record":{…}} and those that follow, without a gap
-//!   DIR/checkpoint                    the newest signed checkpoint, of records that are all there
+//!   DIR/wardgate-second-copy          marker file, created by an operator on the intended disk
+//!   DIR/records-FIRST-N.jsonl         {"sequence":FIRST,"record":{…}} and the records that follow, without a gap
+//!   DIR/checkpoint                    the newest signed checkpoint whose records are all in the copy
 //! ```
 //!
-//! The store commits first, since only its commit gives a record its position; then the copy gets it, and only then is it
-//! acknowledged. So the copy never has a record that the store may not have, and what it lacks after a failure or a kill is
-//! read from the store. A process writes files of its own, and writes into them what other processes stored since it started.
+//! The store commits first, because only its commit determines the sequence number of a record. Then the record is copied, and
+//! only then is it acknowledged. So the copy never has a record that the store may not have, and records that are missing after
+//! a failure or a kill are read from the store. Each process writes its own files, which also contain the records that other
+//! processes stored since it started.
 
 mod files;
 
@@ -32,23 +33,24 @@ pub(crate) use self::files::{
     CopiedRun, FILE_RECORDS, check_marker, for_each_record, list_files, read_newest_runs,
 };
 
-/// How long the disk may take for one piece of work, besides the limit of a write.
+/// Maximum time of one operation on the disk, besides the time limit of a write.
 const JOB_LIMIT: Duration = Duration::from_secs(30);
 
 type CopyJob = Box<dyn FnOnce(&mut CopyDirectory) + Send>;
 
-/// The copy, as the writer of the store has it.
+/// The second copy, as the writer of the store uses it.
 pub(crate) struct SecondCopy {
     directory: PathBuf,
-    /// To a thread of its own: a disk that does not answer holds up nothing else.
+    /// The queue to a separate thread, so that a disk that does not respond blocks nothing else.
     jobs: mpsc::Sender<CopyJob>,
-    /// Every record below this position is there, as far as the store has it.
+    /// The end of the records in the copy: every record that the store has below this sequence number is in the copy.
     next: u64,
     reader: StoreReader,
 }
 
 impl SecondCopy {
-    /// The copy in `directory` once it has all that the store has; an error where it cannot be used, or has something else.
+    /// Opens the copy in `directory`, and copies the records that it lacks. Fails if the directory cannot be used or contains
+    /// other records than the store.
     pub(crate) async fn open(directory: &Path, reader: StoreReader) -> Result<Self, Error> {
         let (jobs, mut waiting) = mpsc::channel::<CopyJob>(1);
         let mut files = CopyDirectory::new(directory.to_owned());
@@ -75,7 +77,8 @@ impl SecondCopy {
         Ok(copy)
     }
 
-    /// Adds the records from `first` on, and before them what other processes have stored; returns once they are durable.
+    /// Appends the records from `first` on, after any earlier records that other processes have stored. Returns once they are
+    /// durable.
     pub(crate) async fn append(
         &mut self,
         first: u64,
@@ -90,10 +93,10 @@ impl SecondCopy {
         self.write(first, records).await
     }
 
-    /// Adds what the store has below `end` and the copy has not.
+    /// Appends the records of the store below `end` that the copy lacks.
     pub(crate) async fn copy_up_to(&mut self, end: u64) -> Result<(), Error> {
         while self.next < end {
-            // What retention removed is not missing.
+            // Records that retention removed are not missing.
             let first = self.next.max(self.reader.head().await?.minimum_index);
             let page = first..end.min(first + TILE_WIDTH);
             if page.is_empty() {
@@ -106,22 +109,24 @@ impl SecondCopy {
         Ok(())
     }
 
-    /// Sees whether the disk takes records.
+    /// Checks whether the disk accepts writes.
     pub(crate) async fn probe(&self) -> Result<(), Error> {
         self.run(CopyDirectory::probe).await
     }
 
-    /// After a failure of the copy or of the store: adds all that the store has, unless one of them has become another one.
+    /// Brings the copy up to date after a failure of the copy or of the store. Fails if the copy and the store have different
+    /// records.
     pub(crate) async fn recover(&mut self) -> Result<(), Error> {
         self.probe().await?;
-        // Before the files are read: while the store does not answer, they need not be.
+        // The store is queried first, so that the files are not read in vain while the store does not respond.
         let size = self.reader.head().await?.size;
-        // The directory may be another one, which has less.
+        // The directory may have been replaced by one with fewer records.
         self.next = self.next.min(self.compare_with_store().await?);
         self.copy_up_to(size).await
     }
 
-    /// The position behind the last record that is there, where the store has the same ones.
+    /// Returns the sequence number that follows the last record of the copy. Fails if the newest records of the copy differ
+    /// from those of the store.
     async fn compare_with_store(&self) -> Result<u64, Error> {
         let path = self.directory.clone();
         let runs = self.run(move |_| read_newest_runs(&path)).await?;
@@ -133,8 +138,8 @@ impl SecondCopy {
         })
     }
 
-    /// Keeps the checkpoint `note` of the first `size` records. It is a help to verify the copy, and nobody's answer depends on
-    /// it.
+    /// Stores the checkpoint `note` of the first `size` records. A failure is only logged, because the checkpoint is needed
+    /// only to verify the copy.
     pub(crate) async fn keep_checkpoint(&mut self, size: u64, note: String) {
         let kept = async {
             self.copy_up_to(size).await?;
@@ -164,14 +169,14 @@ impl SecondCopy {
         Ok(())
     }
 
-    /// Has `work` done by the thread of the copy.
+    /// Runs `work` on the thread of the copy, and waits for its result.
     async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut CopyDirectory) -> Result<T, CopyProblem> + Send + 'static,
     ) -> Result<T, Error> {
         let (answer, answered) = oneshot::channel();
         let job = move |files: &mut CopyDirectory| {
-            // Nobody listens any more when it took too long.
+            // The receiver is gone when the work took too long.
             drop(answer.send(work(files)));
         };
         let done = match self.jobs.try_send(Box::new(job)) {
@@ -179,7 +184,7 @@ impl SecondCopy {
                 Ok(Ok(done)) => done,
                 Ok(Err(_)) | Err(_) => Err(CopyProblem::Timeout),
             },
-            // It still has earlier work.
+            // The thread is still busy with an earlier operation.
             Err(_) => Err(CopyProblem::Timeout),
         };
         done.map_err(|problem| {
@@ -189,13 +194,13 @@ impl SecondCopy {
     }
 }
 
-/// The disk of a copy, as a test makes it slow.
+/// The disk of a copy, which a test can block.
 #[cfg(test)]
 pub(crate) struct TestDisk(mpsc::Sender<CopyJob>);
 
 #[cfg(test)]
 impl TestDisk {
-    /// Lets the disk do nothing until `held` is told something.
+    /// Blocks the disk until `held` receives a message.
     pub(crate) async fn hold(&self, held: std::sync::mpsc::Receiver<()>) {
         let job = move |_: &mut CopyDirectory| {
             let _ = held.recv();
@@ -211,8 +216,8 @@ impl SecondCopy {
     }
 }
 
-/// The position behind the last record of the copy in `directory`, whose newest records are `runs`, where the store has the
-/// same ones.
+/// Returns the sequence number that follows the last record of the copy in `directory`, whose newest records are `runs`. Fails
+/// if these differ from the records of the store.
 pub(crate) async fn compare_with_store(
     directory: &Path,
     runs: &[CopiedRun],

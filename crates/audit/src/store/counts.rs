@@ -1,4 +1,4 @@
-//! How many calls of a caller are on record.
+//! Counts of the recorded calls of a caller.
 
 use wardgate_domain::{CallId, Timestamp, ToolName};
 
@@ -6,28 +6,29 @@ use super::{READ_LIMIT, ReadPool, StoreReader, signed, unsigned};
 use crate::Error;
 use crate::canonical::column;
 
-/// Records of one caller and one tool that are looked at; who has more is not counted.
+/// Maximum number of records of one caller and one tool that are read for a count. If there are more, the calls are not
+/// counted.
 pub(crate) const MAX_COUNTED: u64 = 10_000;
 
-/// Which records are counted.
+/// The selection of records that are counted.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CountedRecords<'a> {
     pub(crate) subject: &'a str,
-    /// None: any.
+    /// The tool, or `None` for any tool.
     pub(crate) tool: Option<&'a ToolName>,
     pub(crate) since: Timestamp,
     pub(crate) until: Option<Timestamp>,
-    /// The call that is decided and the position of its intent.
+    /// The call that is being decided, and the sequence number of its intent.
     pub(crate) decided: Option<(CallId, u64)>,
-    /// The keyed digest of a conversation; none: any.
+    /// The keyed digest of a conversation, or `None` for any conversation.
     pub(crate) conversation: Option<&'a str>,
-    /// Health information was released.
+    /// Whether only calls that released health information count.
     pub(crate) phi: bool,
 }
 
-/// The number of records that were looked at, and the number of calls among them: those without an outcome whose intents
-/// stand before that of the call that is decided, and those that ended and may have done something. `$json` is the record as
-/// JSON, and `$phi` the condition that it released health information.
+/// Selects the number of records that were read, and the number of calls among them. A call counts if it has no outcome and its
+/// intent precedes the intent of the call that is being decided, or if it ended and may have had an effect. `$json` is the
+/// record as JSON, and `$phi` is the condition that the call released health information.
 macro_rules! count {
     ($record:literal, $json:literal, $phi:literal, $tool:literal) => {
         concat!(
@@ -83,7 +84,7 @@ macro_rules! intent {
     };
 }
 
-/// The number of records that were removed, and the time of the first that is left.
+/// Selects the number of removed records, and the time of the first remaining record.
 macro_rules! oldest {
     ($schema:literal) => {
         concat!(
@@ -97,7 +98,7 @@ macro_rules! oldest {
 }
 
 impl StoreReader {
-    /// The number of calls among `counted`; none where there are too many records to look at.
+    /// Returns the number of calls among `counted`, or `None` if there are too many records to read.
     pub(crate) async fn count(&self, counted: CountedRecords<'_>) -> Result<Option<u64>, Error> {
         let (call_id, sequence) = match counted.decided {
             Some((call_id, sequence)) => (call_id.to_string(), signed(sequence)),
@@ -119,11 +120,11 @@ impl StoreReader {
                     .fetch_one($pool)
             };
         }
-        // Every name of a tool is greater than the empty text.
+        // The name of every tool is greater than the empty text.
         let (looked_at, calls): (i64, i64) = match (&self.pool, counted.tool) {
             (ReadPool::Sqlite(pool), Some(_)) => within(run!(count_sqlite!("="), pool)).await?,
             (ReadPool::Sqlite(pool), None) => within(run!(count_sqlite!(">"), pool)).await?,
-            // The server has the same limit.
+            // The server has the same time limit.
             (ReadPool::Postgres(pool), Some(_)) => {
                 run!(count_postgres!("="), &mut *pool.acquire().await?).await?
             }
@@ -134,7 +135,7 @@ impl StoreReader {
         Ok((unsigned(looked_at) <= MAX_COUNTED).then(|| unsigned(calls)))
     }
 
-    /// The position of the intent of `call_id`, a call of `subject`; none where there is none.
+    /// Returns the sequence number of the intent of the call `call_id` by `subject`, or `None` if there is no such intent.
     pub(crate) async fn intent_of(
         &self,
         call_id: CallId,
@@ -157,7 +158,7 @@ impl StoreReader {
         Ok(found.map(unsigned))
     }
 
-    /// The time from which on no record was removed; none where none was.
+    /// Returns the time from which on no record was removed, or `None` if no record was ever removed.
     pub(crate) async fn complete_since(&self) -> Result<Option<Timestamp>, Error> {
         let (minimum_index, oldest): (i64, Option<i64>) = match &self.pool {
             ReadPool::Sqlite(pool) => within(sqlx::query_as(oldest!("")).fetch_one(pool)).await?,
@@ -171,7 +172,7 @@ impl StoreReader {
     }
 }
 
-/// What a query gives, within the time that one may take.
+/// Returns the result of a query. Fails if the query takes longer than [`READ_LIMIT`].
 async fn within<T>(query: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, sqlx::Error> {
     let late = |_| sqlx::Error::PoolTimedOut;
     tokio::time::timeout(READ_LIMIT, query)

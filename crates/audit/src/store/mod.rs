@@ -1,8 +1,8 @@
-//! Where records are kept: SQLite or PostgreSQL, behind the same few operations.
+//! The store of the records: SQLite or PostgreSQL, with the same operations.
 //!
-//! Both hold one table of records and one head row. A batch takes its sequence numbers in the statement
-//! that stores it, so a batch that fails leaves no gap, and one batch waits for the other: records enter
-//! in the order of their sequence, and a reader that sees one sees all before it.
+//! Both have a table of records and one head row. A batch gets its sequence numbers in the statement that stores it, so a batch
+//! that fails leaves no gap. Batches are stored one after the other: records are added in the order of their sequence numbers,
+//! and a reader that sees one record sees all before it.
 
 mod counts;
 mod postgres;
@@ -37,32 +37,32 @@ pub(crate) use tree::{TileRoot, TreeGrowth};
 pub(crate) use upkeep::StoreUpkeep;
 pub(crate) use wardgate_store::Address;
 
-/// Entries of one append.
+/// Maximum number of records in one append.
 pub(crate) const MAX_BATCH: usize = 256;
 
-/// How long one write may take on a store that is as fast as stores usually are before the store counts as failed.
+/// Maximum time that one write may take, on a store of usual speed, before the store counts as failed.
 pub(crate) const WRITE_LIMIT: Duration = Duration::from_millis(600);
 
-/// How long one write may take on any store: after that it is given up, with its connection.
+/// Maximum time that one write may take on any store. After that, the write is abandoned and its connection closed.
 pub(crate) const LONGEST_WRITE: Duration = Duration::from_secs(4);
 
-/// How long a reader waits for a free connection.
+/// Maximum time that a reader waits for a free connection.
 const READ_WAIT: Duration = Duration::from_secs(2);
 
-/// How long one page may take to read.
+/// Maximum time for reading one page.
 const READ_LIMIT: Duration = Duration::from_secs(30);
 
-/// Connections that read side by side.
+/// Maximum number of connections for reading.
 const READERS: u32 = 4;
 
-/// What the store consists of.
+/// The schemas of the store.
 pub const LAYOUT: Layout = Layout {
     schema: postgres::SCHEMA,
     sqlite: sqlite::MIGRATIONS,
     limit: LONGEST_WRITE,
 };
 
-/// Where it is, in an error: without credentials.
+/// Creates the error of a store that cannot be opened, with its address but without credentials.
 pub(crate) fn open_error(address: &Address, source: sqlx::Error) -> Error {
     Error::Open {
         store: address.to_string(),
@@ -70,8 +70,8 @@ pub(crate) fn open_error(address: &Address, source: sqlx::Error) -> Error {
     }
 }
 
-/// Brings the store to the schema this program knows, creating it when absent; or where that is not for this program to
-/// do, sees that somebody did.
+/// Updates the store to the schema of this program, and creates it if it does not exist. If this program may not change the
+/// schema, checks that it is the right one.
 pub(crate) async fn prepare(address: &Address, settings: &DatabaseSettings) -> Result<(), Error> {
     let mut wait = StartWait::for_store(address);
     loop {
@@ -91,12 +91,12 @@ pub(crate) async fn prepare(address: &Address, settings: &DatabaseSettings) -> R
     }
 }
 
-/// Why an append did not happen. Either way nothing of it is stored, or nobody knows.
+/// The reason why an append failed.
 #[derive(Debug)]
 pub(crate) enum AppendError {
-    /// A call of the batch already has such an event; nothing of the batch is stored.
+    /// A call of the batch already has such an event. Nothing of the batch is stored.
     Duplicate,
-    /// The store failed; what is stored is unknown.
+    /// The store failed. It is unknown whether the batch is stored.
     Store(sqlx::Error),
 }
 
@@ -109,7 +109,7 @@ impl From<sqlx::Error> for AppendError {
     }
 }
 
-/// An entry that is stored already.
+/// A record that is already in the store, in the place of one to be appended.
 #[derive(Debug, Clone)]
 pub(crate) struct StoredEntry {
     event: String,
@@ -126,7 +126,7 @@ wardgate_store::from_row!(StoredEntry {
 });
 
 impl StoredEntry {
-    /// True when this is `entry`, or stands where it would have to stand.
+    /// Returns whether this is `entry`, or another record of the same call and event.
     pub(crate) fn takes_the_place_of(&self, entry: &RecordEntry) -> bool {
         match &entry.call_id {
             Some(_) => self.call_id == entry.call_id && self.event == entry.event,
@@ -134,7 +134,7 @@ impl StoredEntry {
         }
     }
 
-    /// True when the stored bytes are those of `entry`.
+    /// Returns whether the stored bytes are those of `entry`.
     pub(crate) fn holds(&self, entry: &RecordEntry) -> bool {
         self.leaf_hash == entry.leaf_hash.as_bytes()
     }
@@ -144,7 +144,7 @@ impl StoredEntry {
     }
 }
 
-/// The writing side: one connection, used by one task.
+/// The write access to a store: one connection, which one task uses.
 pub(crate) enum StoreWriter {
     Sqlite(sqlite::SqliteWriter),
     Postgres(postgres::PostgresWriter),
@@ -160,7 +160,7 @@ impl StoreWriter {
         })
     }
 
-    /// Stores all of `entries` or none, durably; returns the sequence of the first.
+    /// Stores all of `entries` or none, durably. Returns the sequence number of the first.
     pub(crate) async fn append(&mut self, entries: &[&RecordEntry]) -> Result<u64, AppendError> {
         match self {
             Self::Sqlite(writer) => writer.append(entries).await,
@@ -168,7 +168,7 @@ impl StoreWriter {
         }
     }
 
-    /// What is stored already of `entries`, or in the place of one.
+    /// Returns the stored records that equal one of `entries` or have the same call and event.
     pub(crate) async fn find(
         &mut self,
         entries: &[&RecordEntry],
@@ -179,7 +179,7 @@ impl StoreWriter {
         }
     }
 
-    /// Writes and commits something, to see whether the store takes it.
+    /// Writes and commits something, to check whether the store accepts writes.
     pub(crate) async fn probe(&mut self) -> Result<(), sqlx::Error> {
         match self {
             Self::Sqlite(writer) => writer.probe().await,
@@ -187,7 +187,7 @@ impl StoreWriter {
         }
     }
 
-    /// Remembers that every intent below `sequence` has its outcome.
+    /// Stores that every intent below `sequence` has an outcome.
     pub(crate) async fn closed_below(&mut self, sequence: u64) -> Result<(), sqlx::Error> {
         match self {
             Self::Sqlite(writer) => writer.closed_below(sequence).await,
@@ -195,7 +195,8 @@ impl StoreWriter {
         }
     }
 
-    /// Stores that the tree grew; false where it is not the tree that `growth` begins with, and then nothing is stored.
+    /// Stores the growth of the tree. Returns `false`, and stores nothing, if the stored tree is not the one that `growth`
+    /// begins with.
     pub(crate) async fn grow(&mut self, growth: &TreeGrowth) -> Result<bool, sqlx::Error> {
         match self {
             Self::Sqlite(writer) => writer.grow(growth).await,
@@ -215,7 +216,7 @@ impl StoreWriter {
         }
     }
 
-    /// Stores those of `keys` whose data subjects have none yet.
+    /// Stores the keys of data subjects that have no key yet.
     pub(crate) async fn add_subject_keys(
         &mut self,
         keys: &[(Digest, Vec<u8>)],
@@ -226,7 +227,7 @@ impl StoreWriter {
         }
     }
 
-    /// Stores a checkpoint of `size` records with the cosignatures of a quorum, unless there is a larger one.
+    /// Stores a checkpoint of `size` records with the cosignatures of a quorum, unless a larger one is stored.
     pub(crate) async fn publish_cosigned(
         &mut self,
         size: u64,
@@ -238,7 +239,7 @@ impl StoreWriter {
         }
     }
 
-    /// Leaves the store tidy.
+    /// Closes the connection.
     pub(crate) async fn close(self) -> Result<(), sqlx::Error> {
         match self {
             Self::Sqlite(writer) => writer.close().await,
@@ -247,16 +248,16 @@ impl StoreWriter {
     }
 }
 
-/// The state of the whole record.
+/// The state of all records.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RecordHead {
-    /// Number of records, and the sequence of the next.
+    /// The number of records, which is the sequence number of the next one.
     pub(crate) size: u64,
-    /// Every intent below this sequence has its outcome.
+    /// The sequence number below which every intent has an outcome.
     pub(crate) closed_below: u64,
-    /// Records below this sequence were removed by retention.
+    /// The sequence number below which retention removed the records.
     pub(crate) minimum_index: u64,
-    /// How often legal holds were set and lifted.
+    /// The number of times that legal holds were set or lifted.
     pub(crate) hold_generation: u64,
 }
 
@@ -272,20 +273,20 @@ impl From<(i64, i64, i64, i64)> for RecordHead {
     }
 }
 
-/// The size of the record in the store.
+/// The size of a store.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StoreSize {
     pub(crate) bytes: u64,
-    /// Bytes within the store that new records can use.
+    /// Free bytes within the store that new records can use.
     pub(crate) reusable: u64,
-    /// Records that are there.
+    /// Number of stored records.
     pub(crate) records: u64,
-    /// Records from some time on.
+    /// Number of records since the requested time.
     pub(crate) recent: u64,
     pub(crate) oldest: Option<Timestamp>,
 }
 
-/// A row of the record, as both drivers give it.
+/// A row of the table of records, as both drivers return it.
 struct RecordRow {
     sequence: i64,
     leaf_hash: Vec<u8>,
@@ -310,7 +311,7 @@ impl RecordRow {
         }
     }
 
-    /// The record, where nobody changed it since it was written.
+    /// Returns the record, or the damage if its bytes or columns were changed since it was written.
     fn verify(self) -> Result<StoredRow, RecordDamage> {
         let sequence = unsigned(self.sequence);
         let leaf_hash = leaf_hash(&self.canonical);
@@ -332,11 +333,11 @@ impl RecordRow {
     }
 }
 
-/// One page that was read.
+/// A page of records.
 pub(crate) struct RecordPage {
-    /// Each record, or why it is none.
+    /// The records, or the damage in their place.
     pub(crate) records: Vec<Result<StoredRow, RecordDamage>>,
-    /// Where the last one stands.
+    /// The position of the last record.
     pub(crate) last: Option<RecordPosition>,
 }
 
@@ -349,11 +350,11 @@ impl From<Vec<RecordRow>> for RecordPage {
     }
 }
 
-/// The reading side: a small pool; cheap to clone.
+/// The read access to a store: a small pool of connections, which is cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct StoreReader {
     pool: ReadPool,
-    /// When the whole sequence was last seen to be dense.
+    /// The time at which the sequence was last found to have no gaps.
     dense_at: Arc<Mutex<Option<Instant>>>,
 }
 
@@ -363,11 +364,11 @@ enum ReadPool {
     Postgres(PostgresPool),
 }
 
-/// How long a sequence that was seen to be dense is taken to be so by queries that do not read all of it.
+/// Time for which a sequence that was found to have no gaps is not checked again.
 const DENSE_FOR: Duration = Duration::from_mins(1);
 
 impl StoreReader {
-    /// Connects on first use.
+    /// Creates a reader, which connects on first use.
     pub(crate) fn new(address: &Address, settings: &DatabaseSettings) -> Self {
         let pool = match address {
             Address::Sqlite(path) => ReadPool::Sqlite(sqlite::read_pool(path)),
@@ -379,7 +380,7 @@ impl StoreReader {
         }
     }
 
-    /// Fails unless the store has the schema this program reads.
+    /// Fails unless the store has the schema that this program reads.
     pub(crate) async fn check_schema(&self, address: &Address) -> Result<(), Error> {
         let found = match &self.pool {
             ReadPool::Sqlite(pool) => sqlite::version(pool).await,
@@ -401,7 +402,7 @@ impl StoreReader {
         Ok(head.into())
     }
 
-    /// The size of the record in the store, with the number of records from `since` on.
+    /// Returns the size of the store, with the number of records since `since`.
     pub(crate) async fn size_since(&self, since: Timestamp) -> Result<StoreSize, Error> {
         let since = since.as_micros();
         let size: (i64, i64, i64, i64, Option<i64>) = match &self.pool {
@@ -424,7 +425,7 @@ impl StoreReader {
         })
     }
 
-    /// The first record below `end` whose time is one of `times`.
+    /// Returns the sequence number of the first record below `end` whose time is within `times`.
     pub(crate) async fn first_within(
         &self,
         times: Range<Timestamp>,
@@ -446,7 +447,7 @@ impl StoreReader {
         Ok(first.map(unsigned))
     }
 
-    /// One page of the records that match, in order.
+    /// Returns one page of the records that match, in order.
     pub(crate) async fn page(
         &self,
         filter: &RecordFilter,
@@ -456,7 +457,7 @@ impl StoreReader {
             .await
     }
 
-    /// All records of `range`, in order; an error where one was changed or is missing.
+    /// Returns all records of `range`, in order. Fails if a record was changed or is missing.
     pub(crate) async fn records(&self, range: Range<u64>) -> Result<Vec<StoredRow>, Error> {
         let page = PageBounds {
             limit: range.end - range.start,
@@ -483,7 +484,7 @@ impl StoreReader {
         Ok(records)
     }
 
-    /// One page of the intents without an outcome, oldest first.
+    /// Returns one page of the intents without an outcome, oldest first.
     pub(crate) async fn open_intents(&self, page: &PageBounds) -> Result<RecordPage, Error> {
         self.select(|table| select::open_intents(table, page)).await
     }
@@ -500,14 +501,14 @@ impl StoreReader {
                     .await
                     .map_err(late)??
             }
-            // The server has the same limit.
+            // The server has the same time limit.
             ReadPool::Postgres(pool) => selection(postgres::RECORD).postgres(pool).await?,
         };
         Ok(rows.into())
     }
 
-    /// The sequence numbers that were given and that no record has, at most a hundred ranges of them. A sequence that was
-    /// dense within the last minute is not counted again.
+    /// Returns the sequence numbers that were assigned but have no record, as at most a hundred ranges. A sequence that had no
+    /// gaps within the last minute is not checked again.
     pub(crate) async fn gaps(&self) -> Result<Vec<Range<u64>>, Error> {
         let dense_at = *self.dense_at.lock().unwrap_or_else(PoisonError::into_inner);
         if dense_at.is_some_and(|at| at.elapsed() < DENSE_FOR) {
@@ -539,7 +540,7 @@ impl StoreReader {
     }
 }
 
-/// For the drivers, which know no unsigned integers.
+/// Converts a number for the drivers, which do not support unsigned integers.
 fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

@@ -1,4 +1,4 @@
-//! PostgreSQL: the schema `audit` of any database.
+//! The PostgreSQL store, in the schema `audit` of any database.
 
 use sqlx::Connection;
 use sqlx::postgres::{PgConnection, PgPoolOptions};
@@ -17,11 +17,11 @@ pub(super) const RECORD: &str = "audit.record";
 pub(super) const HEAD: &str =
     "SELECT size, closed_below, minimum_index, hold_generation FROM audit.head, audit.retention";
 
-/// How many records there are, and how many sequence numbers were given, at one instant.
+/// Selects the number of records and the number of assigned sequence numbers, in one snapshot.
 pub(super) const COUNT: &str = "
     SELECT (SELECT count(*) FROM audit.record) + minimum_index, size FROM audit.head, audit.retention";
 
-/// The ranges of sequence numbers that were given and that no record has.
+/// Selects the ranges of sequence numbers that were assigned but have no record.
 pub(super) const GAPS: &str = "
     SELECT lower, upper FROM (
         SELECT coalesce(lag(sequence) OVER (ORDER BY sequence) + 1, (SELECT minimum_index FROM audit.retention)) AS lower,
@@ -34,17 +34,17 @@ pub(super) const GAPS: &str = "
 
 pub(super) const TREE: &str = "SELECT size, root, checkpoint, cosigned FROM audit.tree";
 
-/// How many records are in a range, and their leaf hashes one behind the other.
+/// Selects the number of records in a range, and the concatenation of their leaf hashes.
 pub(super) const LEAF_HASHES: &str = "
     SELECT count(*), coalesce(string_agg(leaf_hash, '' ORDER BY sequence), '')
     FROM audit.record WHERE sequence >= $1 AND sequence < $2";
 
-/// The same of the hashes of a tile above level 0.
+/// Selects the number of hashes in a range of a level above 0, and their concatenation.
 pub(super) const TILE: &str = "
     SELECT count(*), coalesce(string_agg(root, '' ORDER BY position), '')
     FROM audit.tile_root WHERE level = $1 AND position >= $2 AND position < $3";
 
-/// In one statement, so one round trip. Only the tree that it begins with grows.
+/// Lets the tree grow, in one statement and therefore one round trip. Has no effect unless the stored tree is the expected one.
 const GROW: &str = "
     WITH grown AS (
         UPDATE audit.tree SET size = $1, root = $2 WHERE size = $3 AND root = $4 RETURNING size
@@ -55,7 +55,7 @@ const GROW: &str = "
     )
     SELECT count(*) FROM grown";
 
-/// The keys of the data subjects with these tags.
+/// Selects the keys of the data subjects with the given tags.
 pub(super) const SUBJECT_KEYS: &str =
     "SELECT tag, wrapped FROM audit.data_subject_key WHERE tag = ANY($1)";
 
@@ -66,7 +66,7 @@ pub(super) const MAC_CHECK: &str = "SELECT mac_check FROM audit.head";
 const SET_MAC_CHECK: &str =
     "UPDATE audit.head SET mac_check = $1 WHERE mac_check IS NOT DISTINCT FROM $2";
 
-/// By the clock of the server, which is one for all replicas.
+/// Takes or renews a claim. Times are those of the server clock, which is the same for all replicas.
 const CLAIM_EXPORT: &str = "
     INSERT INTO audit.export_cursor AS cursor (name, position, holder, claimed_until)
     VALUES ($1, $2, $3, extract(epoch FROM clock_timestamp()) + $4)
@@ -81,11 +81,11 @@ const ADVANCE_EXPORT: &str = "
 const RELEASE_EXPORT: &str =
     "UPDATE audit.export_cursor SET claimed_until = 0 WHERE name = $1 AND holder = $2";
 
-/// How many records a range has, and the time of the newest.
+/// Selects the number of records in a range, and the time of the newest.
 pub(super) const BUNDLE_TIMES: &str = "
     SELECT count(*), coalesce(max(time), 0) FROM audit.record WHERE sequence >= $1 AND sequence < $2";
 
-/// The time of the newest record that is not of what an operator did, and the clock of a server.
+/// Selects the time of the newest record that is not of an action of an operator, and the time of the server.
 pub(super) const CLOCKS: &str = "
     SELECT (SELECT time FROM audit.record WHERE event <> 'admin_change' ORDER BY sequence DESC LIMIT 1),
            (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
@@ -96,7 +96,7 @@ pub(super) const PRUNED_HASHES: &str = "
 pub(super) const LEGAL_HOLDS: &str =
     "SELECT name, tenant, tag, set_by, set_in, set_at FROM audit.legal_hold ORDER BY name";
 
-/// Of the calls that concern a data subject, with their intents.
+/// Selects the first record of the calls that concern a data subject, including their intents.
 pub(super) const FIRST_OF_SUBJECT: &str = "
     SELECT min(coalesce(of_call.sequence, named.sequence)) FROM audit.data_subject AS named
     JOIN audit.record AS tagged ON tagged.sequence = named.sequence
@@ -110,8 +110,9 @@ const SET_HOLD: &str = "
 const LIFT_HOLD: &str =
     "DELETE FROM audit.legal_hold WHERE name = $1 AND ($2::text IS NULL OR set_in = $2)";
 
-/// The first hold that keeps the key of a data subject of a tenant: one of it, of all or of the tenant, or one of another data
-/// subject whom a call concerned too, since its details open with the keys of all.
+/// Selects the first hold that protects the key of a data subject of a tenant: a hold on this data subject, on everything or on
+/// the tenant, or a hold on another data subject that the same call concerned, because the details of that call can be opened
+/// only with the keys of all its data subjects.
 macro_rules! keeping_hold {
     () => {
         "SELECT held.name FROM audit.legal_hold AS held
@@ -131,7 +132,8 @@ const ERASE_SUBJECT: &str = concat!(
     ")"
 );
 
-/// Bytes of the whole schema, none of which is known to be free, records, records from a time on, and the time of the oldest.
+/// Selects the size of the schema in bytes, the free bytes (unknown, so zero), the number of records, the number of records
+/// since a time, and the time of the oldest.
 pub(super) const SIZE: &str = "
     SELECT (SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class
             WHERE relnamespace = 'audit'::regnamespace AND relkind = 'r'),
@@ -143,7 +145,7 @@ pub(super) const SIZE: &str = "
 pub(super) const FIRST_WITHIN: &str = "
     SELECT min(sequence + 0) FROM audit.record WHERE time >= $1 AND time < $2 AND sequence < $3";
 
-/// How soon the server gives up a statement whose reader has gone.
+/// Interval at which the server checks whether the client of a running statement is still connected.
 const CLIENT_CHECK_INTERVAL: &str = "500ms";
 
 pub(super) const SCHEMA: Schema = Schema {
@@ -160,7 +162,7 @@ pub(super) const SCHEMA: Schema = Schema {
         include_str!("postgres/0008_indexes.sql"),
         include_str!("postgres/0009_mac_check.sql"),
     ],
-    // What is on record stays: the service can add to it, and have whole bundles removed by `audit.prune_bundle`.
+    // The service can append records but not change them, and can remove whole bundles only with `audit.prune_bundle`.
     rights: Rights::Tables(&[
         ("record", "SELECT, INSERT"),
         ("head", "SELECT, UPDATE"),
@@ -175,8 +177,8 @@ pub(super) const SCHEMA: Schema = Schema {
     ]),
 };
 
-/// The whole batch in one statement, so one round trip and one flush. The update locks the head row
-/// until the commit: whoever appends next, from any replica, goes on from this size.
+/// Stores a whole batch in one statement, and therefore with one round trip and one flush. The update locks the head row until
+/// the commit, so the next append of any replica continues from this size.
 const APPEND: &str = "
     WITH head AS (
         UPDATE audit.head SET size = size + cardinality($1) RETURNING size - cardinality($1) AS first
@@ -229,8 +231,8 @@ pub(crate) struct PostgresWriter(PgConnection);
 
 impl PostgresWriter {
     pub(super) async fn connect(server: &PostgresServer) -> Result<Self, sqlx::Error> {
-        // The server gives a statement up no later than the writer does, so none holds the head row
-        // for a batch that was given up.
+        // The server cancels a statement no later than the writer abandons it, so that the head row does not remain locked for
+        // an abandoned batch.
         let limit = format!("{}ms", LONGEST_WRITE.as_millis());
         let connection = server.connect(|options| {
             options.application_name("wardgate audit writer").options([
@@ -407,7 +409,7 @@ impl PostgresWriter {
         .map(drop)
     }
 
-    /// Destroys the key of a data subject, with no hold set in between.
+    /// Destroys the key of a data subject. The lock prevents that a hold is set at the same time.
     async fn erase(&mut self, tenant: &str, tag: Digest) -> Result<bool, sqlx::Error> {
         let mut transaction = self.0.begin().await?;
         sqlx::query("LOCK TABLE audit.legal_hold IN SHARE MODE")
@@ -481,7 +483,7 @@ mod tests {
         let Some(server) = wardgate_testkit::database_server("WARDGATE_TEST_POSTGRES") else {
             return;
         };
-        // Whatever the URL, the role or the database say.
+        // The option of the connection takes precedence over the URL, the role and the database.
         let separator = if server.contains('?') { '&' } else { '?' };
         let lax = format!("{server}{separator}options[synchronous_commit]=off");
         let Address::Postgres(lax) = Address::new(&lax, &DatabaseSettings::default()).unwrap()

@@ -1,4 +1,4 @@
-//! What a store says of retention: what was removed, and what must not be.
+//! The data of a store that retention needs: removed records, legal holds and clocks.
 
 use std::ops::Range;
 
@@ -8,21 +8,22 @@ use wardgate_transparency::TILE_WIDTH;
 use super::{ReadPool, StoreReader, postgres, signed, sqlite, unsigned};
 use crate::Error;
 
-/// A legal hold: what it concerns is not removed, and details of it are not erased. Without tenant and tag it concerns all.
+/// A legal hold. The records that it covers are not removed, and their details are not erased. A hold without a tenant and a
+/// tag covers all records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LegalHold {
     pub(crate) name: String,
-    /// Of callers, also where it is about a data subject.
+    /// The tenant of the callers whose records are covered. Also set if the hold is on a data subject.
     pub(crate) tenant: Option<String>,
-    /// Of a data subject.
+    /// The tag of the data subject on which the hold is set.
     pub(crate) tag: Option<Digest>,
     pub(crate) set_by: String,
-    /// The tenant of who set it; of none where they run the whole.
+    /// The tenant of the operator who set the hold, or `None` for an operator without a tenant.
     pub(crate) set_in: Option<String>,
     pub(crate) set_at: Timestamp,
 }
 
-/// A hold, as both drivers give it.
+/// A row of a hold, as both drivers return it.
 type HoldRow = (
     String,
     Option<String>,
@@ -34,7 +35,7 @@ type HoldRow = (
 
 impl LegalHold {
     fn of((name, tenant, tag, set_by, set_in, set_at): HoldRow) -> Self {
-        // A tag that is none holds all, rather than nothing.
+        // A hold with an invalid tag covers its whole tenant, or everything, rather than nothing.
         let tag = tag.and_then(|tag| tag.try_into().ok());
         Self {
             name,
@@ -47,19 +48,19 @@ impl LegalHold {
     }
 }
 
-/// How many records a bundle has, and when the newest of them was made.
+/// The number of records in a bundle, and the time of the newest of them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BundleTimes {
     pub(crate) records: u64,
     pub(crate) newest: Timestamp,
 }
 
-/// What a store knows of the time, beside the clock of this process.
+/// The times that a store knows, independently of the clock of this process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StoreClocks {
-    /// When the newest record was made that is not of what an operator did; none without one.
+    /// The time of the newest record that is not of an action of an operator, or `None` if there is no such record.
     pub(crate) newest: Option<Timestamp>,
-    /// Of the server, where there is one.
+    /// The time of the database server, or `None` for SQLite.
     pub(crate) server: Option<Timestamp>,
 }
 
@@ -76,7 +77,7 @@ impl StoreReader {
         Ok(rows.into_iter().map(LegalHold::of).collect())
     }
 
-    /// The name of the first hold that keeps the key of a data subject of `tenant`.
+    /// Returns the name of the first hold that protects the key of a data subject of `tenant`.
     pub(crate) async fn keeping_hold(
         &self,
         tenant: &str,
@@ -130,7 +131,7 @@ impl StoreReader {
         })
     }
 
-    /// The first record that is kept of the calls that concern a data subject.
+    /// Returns the sequence number of the first kept record of the calls that concern a data subject.
     pub(crate) async fn first_of_subject(&self, tag: Digest) -> Result<Option<u64>, Error> {
         let tag = tag.as_bytes().to_vec();
         let first: Option<i64> = match &self.pool {
@@ -146,7 +147,7 @@ impl StoreReader {
         Ok(first.map(unsigned))
     }
 
-    /// The leaf hashes of removed records in `range`, one behind the other; those that there are.
+    /// Returns the concatenated leaf hashes of the removed records in `range`, as far as they exist.
     pub(super) async fn pruned_hashes(&self, range: &Range<u64>) -> Result<Vec<u8>, Error> {
         let first = range.start / TILE_WIDTH;
         let (from, to) = (signed(first), signed(range.end.div_ceil(TILE_WIDTH)));

@@ -1,7 +1,7 @@
-//! The two selections, written once for both stores.
+//! The two selections of records, in SQL for both stores.
 //!
-//! Only conditions that are set appear in the text, so that the planner can pick the index; values are
-//! always bound, never written into the text.
+//! Only the conditions that are set are part of the statement, so that the planner can choose the index. Values are always
+//! bound, and never part of the statement.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,29 +16,29 @@ use super::{RecordRow, signed};
 use crate::canonical::column;
 use crate::filter::RecordFilter;
 
-/// Where a record stands among all, by time.
+/// The position of a record in the order of time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RecordPosition {
     pub(crate) time: Timestamp,
     pub(crate) sequence: u64,
 }
 
-/// Which part of a selection to read.
+/// The part of a selection that is read as one page.
 #[derive(Debug, Clone)]
 pub(crate) struct PageBounds {
-    /// Sequences to look at.
+    /// The range of sequence numbers to read.
     pub(crate) range: Range<u64>,
-    /// Of a selection by time: what follows this position, in the order of the page.
+    /// The position after which the page begins, in the order of the page. Only used for a selection by time.
     pub(crate) after: Option<RecordPosition>,
-    /// At most so many records.
+    /// Maximum number of records.
     pub(crate) limit: u64,
     pub(crate) newest_first: bool,
 }
 
-/// Instructions of SQLite between two looks whether anybody still waits; a look takes less than a microsecond.
+/// Number of SQLite instructions between two checks whether the reader is still waiting. A check takes less than a microsecond.
 const STOP_CHECK_INTERVAL: i32 = 1_000;
 
-/// Somebody waits for a statement, until this is dropped.
+/// Stops a statement when the guard is dropped.
 #[derive(Default)]
 struct StatementGuard(Arc<AtomicBool>);
 
@@ -95,7 +95,7 @@ impl Selection {
         }
     }
 
-    /// Only calls that released rows of the data subject with this tag.
+    /// Adds the condition that the call released rows of the data subject with this tag.
     fn and_about(&mut self, table: &'static str, tag: Digest, filter: &RecordFilter) {
         let schema = table.strip_suffix("record").unwrap_or_default();
         self.sql.push_str(&format!(
@@ -124,7 +124,8 @@ impl Selection {
         self
     }
 
-    /// In the order of time. The expressions keep the planner from the primary key, whose order this is not.
+    /// Orders the page by time. The expressions `sequence + 0` prevent the planner from using the primary key, which has
+    /// another order.
     fn page_by_time(mut self, page: &PageBounds) -> Self {
         self.and("sequence + 0 >= ", Value::Integer(signed(page.range.start)));
         self.and("sequence + 0 < ", Value::Integer(signed(page.range.end)));
@@ -145,7 +146,8 @@ impl Selection {
         self
     }
 
-    /// A statement that nobody waits for any more stops: it would hold its connection until it has looked at every record.
+    /// Runs the statement on SQLite. The statement stops when the future is dropped, because it would otherwise occupy its
+    /// connection until it has read every record.
     pub(super) async fn sqlite(self, pool: &SqlitePool) -> Result<Vec<RecordRow>, sqlx::Error> {
         let query = sqlx::query_as(AssertSqlSafe(self.sql)).persistent(false);
         let query = self
@@ -157,7 +159,7 @@ impl Selection {
                 Value::Bytes(bytes) => query.bind(bytes),
             });
         let mut connection = pool.acquire().await?;
-        // Dropped before the connection goes back to the pool.
+        // The guard is dropped before the connection returns to the pool.
         let reading = StatementGuard::default();
         let is_over = Arc::clone(&reading.0);
         connection
@@ -172,7 +174,8 @@ impl Selection {
     }
 
     pub(super) async fn postgres(self, pool: &PostgresPool) -> Result<Vec<RecordRow>, sqlx::Error> {
-        // Under a name, of which there are few: a pooler keeps no others from one transaction to the next.
+        // The statement is prepared under a name, because a pooler does not keep unnamed statements between transactions. There
+        // are only a few different statements.
         let query = sqlx::query_as(AssertSqlSafe(self.sql));
         self.values
             .into_iter()
@@ -186,7 +189,7 @@ impl Selection {
     }
 }
 
-/// The records that match `filter`.
+/// Selects the records that match `filter`.
 pub(super) fn matching(table: &'static str, filter: &RecordFilter, page: &PageBounds) -> Selection {
     let mut selection = Selection::from(table, filter.with_details);
     selection.and_text("subject = ", filter.subject.as_deref());
@@ -197,7 +200,7 @@ pub(super) fn matching(table: &'static str, filter: &RecordFilter, page: &PageBo
     );
     selection.and_text("status = ", filter.status.map(Status::as_str));
     if filter.status.is_some_and(|status| status != Status::Ok) {
-        // What the index leaves out, in the words that tell the planner so.
+        // Repeats the condition of the partial index, so that the planner can use that index.
         selection.sql.push_str(" AND status <> 'ok'");
     }
     if let Some(tag) = filter.data_subject {
@@ -216,7 +219,7 @@ pub(super) fn matching(table: &'static str, filter: &RecordFilter, page: &PageBo
     }
 }
 
-/// The intents without an outcome.
+/// Selects the intents without an outcome.
 pub(super) fn open_intents(table: &'static str, page: &PageBounds) -> Selection {
     let mut selection = Selection::from(table, false);
     selection
@@ -330,7 +333,7 @@ mod tests {
             values: Vec::new(),
         }
         };
-        // More than there are connections.
+        // There are fewer connections than this.
         for _ in 0..8 {
             let abandoned =
                 tokio::time::timeout(Duration::from_millis(50), endless().sqlite(&pool));

@@ -1,4 +1,4 @@
-//! SQLite: one file beside its write-ahead log; readers never wait for the writer.
+//! The SQLite store: one file with a write-ahead log. Readers never wait for the writer.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -22,13 +22,13 @@ use crate::canonical::RecordEntry;
 pub(super) const RECORD: &str = "record";
 pub(super) const HEAD: &str = "SELECT (SELECT coalesce(max(sequence) + 1, 0) FROM record), closed_below, minimum_index, hold_generation FROM head, retention";
 
-/// How many records there are, and how many sequence numbers were given, at one instant.
+/// Selects the number of records and the number of assigned sequence numbers, in one snapshot.
 pub(super) const COUNT: &str =
     "SELECT (SELECT count(*) FROM record) + (SELECT minimum_index FROM retention),
     (SELECT coalesce(max(sequence) + 1, 0) FROM record)";
 
-/// The ranges of sequence numbers that no record has. Without records at its end the file says of none that they are
-/// missing.
+/// Selects the ranges of sequence numbers that have no record. Records that are missing at the end cannot be detected, because
+/// the number of records is derived from the last one.
 pub(super) const GAPS: &str = "
     SELECT lower, upper FROM
         (SELECT coalesce(lag(sequence) OVER (ORDER BY sequence) + 1, (SELECT minimum_index FROM retention)) AS lower,
@@ -37,20 +37,21 @@ pub(super) const GAPS: &str = "
 
 pub(super) const TREE: &str = "SELECT size, root, checkpoint, cosigned FROM tree";
 
-/// How many records are in a range, and their leaf hashes one behind the other. Texts are joined, so the bytes pass as one; in the
-/// order of the inner query, where SQLite would sort copies for an order of its own.
+/// Selects the number of records in a range, and the concatenation of their leaf hashes. The aggregate function accepts only
+/// text, and joins the bytes unchanged. The order is that of the inner query, because SQLite would sort copies for an order of
+/// the aggregate.
 pub(super) const LEAF_HASHES: &str = "
     SELECT count(*), CAST(coalesce(group_concat(leaf_hash, ''), '') AS BLOB)
     FROM (SELECT leaf_hash FROM record WHERE sequence >= ? AND sequence < ? ORDER BY sequence)";
 
-/// The same of the hashes of a tile above level 0.
+/// Selects the number of hashes in a range of a level above 0, and their concatenation.
 pub(super) const TILE: &str = "
     SELECT count(*), CAST(coalesce(group_concat(root, ''), '') AS BLOB)
     FROM (SELECT root FROM tile_root WHERE level = ? AND position >= ? AND position < ? ORDER BY position)";
 
-/// Lets the tree grow from one head to another, with the roots of a JSON list; a row where that was done. All of it is one message
-/// to the thread of the connection. A failure in the middle leaves the transaction open: the connection is given up then, as
-/// after every failed write.
+/// Lets the tree grow from one head to another, with the roots in a JSON list. Returns a row if the stored tree was the
+/// expected one. All statements are one message to the thread of the connection. A failure in between leaves the transaction
+/// open, so the connection is then closed, as after every failed write.
 const GROW: &str = "
     BEGIN IMMEDIATE;
     UPDATE tree SET size = ?, root = ? WHERE size = ? AND root = ? RETURNING size;
@@ -58,7 +59,7 @@ const GROW: &str = "
         SELECT value ->> 0, value ->> 1, unhex(value ->> 2) FROM json_each(?) WHERE changes() = 1;
     COMMIT";
 
-/// The keys of the data subjects whose tags a JSON list has in hexadecimal.
+/// Selects the keys of the data subjects whose tags are in a JSON list, in hexadecimal.
 pub(super) const SUBJECT_KEYS: &str = "
     SELECT tag, wrapped FROM data_subject_key WHERE tag IN (SELECT unhex(value) FROM json_each(?))";
 
@@ -81,11 +82,12 @@ const ADVANCE_EXPORT: &str = "
 const RELEASE_EXPORT: &str =
     "UPDATE export_cursor SET claimed_until = 0 WHERE name = ? AND holder = ?";
 
-/// How many records a range has, and the time of the newest.
+/// Selects the number of records in a range, and the time of the newest.
 pub(super) const BUNDLE_TIMES: &str = "
     SELECT count(*), coalesce(max(time), 0) FROM record WHERE sequence >= ? AND sequence < ?";
 
-/// The time of the newest record that is not of what an operator did, and the clock of a server.
+/// Selects the time of the newest record that is not of an action of an operator, and the time of the server, which SQLite does
+/// not have.
 pub(super) const CLOCKS: &str = "
     SELECT (SELECT time FROM record WHERE event <> 'admin_change' ORDER BY sequence DESC LIMIT 1),
            NULL";
@@ -96,7 +98,7 @@ pub(super) const PRUNED_HASHES: &str = "
 pub(super) const LEGAL_HOLDS: &str =
     "SELECT name, tenant, tag, set_by, set_in, set_at FROM legal_hold ORDER BY name";
 
-/// Of the calls that concern a data subject, with their intents.
+/// Selects the first record of the calls that concern a data subject, including their intents.
 pub(super) const FIRST_OF_SUBJECT: &str = "
     SELECT min(coalesce(of_call.sequence, named.sequence)) FROM data_subject AS named
     JOIN record AS tagged ON tagged.sequence = named.sequence
@@ -109,8 +111,9 @@ const SET_HOLD: &str = "
 
 const LIFT_HOLD: &str = "DELETE FROM legal_hold WHERE name = ?1 AND (?2 IS NULL OR set_in = ?2)";
 
-/// The first hold that keeps the key of a data subject of a tenant: one of it, of all or of the tenant, or one of another data
-/// subject whom a call concerned too, since its details open with the keys of all.
+/// Selects the first hold that protects the key of a data subject of a tenant: a hold on this data subject, on everything or on
+/// the tenant, or a hold on another data subject that the same call concerned, because the details of that call can be opened
+/// only with the keys of all its data subjects.
 macro_rules! keeping_hold {
     () => {
         "SELECT held.name FROM legal_hold AS held
@@ -130,8 +133,8 @@ const ERASE_SUBJECT: &str = concat!(
     ")"
 );
 
-/// What removes a bundle, whose first sequence is `?1`, once its leaf hashes are kept. The trigger that refuses it is the one
-/// of the first migration.
+/// Removes a bundle, whose first sequence number is `?1`, after its leaf hashes were stored. The trigger that refuses deletions
+/// is dropped and created again as in the first migration.
 const PRUNE: [&str; 5] = [
     "DELETE FROM data_subject WHERE (tag, time, sequence) IN (
          SELECT unhex(subject.value ->> 'hmac'), record.time, record.sequence
@@ -146,7 +149,8 @@ const PRUNE: [&str; 5] = [
 
 const CHECKPOINT_PATIENCE: &str = "PRAGMA busy_timeout = 200";
 
-/// Bytes in use and bytes that are free within the file, records, records from a time on, and the time of the oldest.
+/// Selects the used and the free bytes within the file, the number of records, the number of records since a time, and the time
+/// of the oldest.
 pub(super) const SIZE: &str = "
     SELECT (page_count - freelist_count) * page_size, freelist_count * page_size,
            (SELECT coalesce(max(sequence) + 1, 0) FROM record) - minimum_index,
@@ -155,12 +159,12 @@ pub(super) const SIZE: &str = "
            (SELECT min(time) FROM record)
     FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size(), retention";
 
-/// The first record of a span of time below a position. The expression keeps the planner from the primary key, by which it
-/// would look at every record before the span.
+/// Selects the first record of a period of time below a sequence number. The expression `sequence + 0` prevents the planner
+/// from using the primary key, with which it would read every record before the period.
 pub(super) const FIRST_WITHIN: &str =
     "SELECT min(sequence + 0) FROM record WHERE time >= ? AND time < ? AND sequence < ?";
 
-/// Version n of the schema is what the first n of these make; they never change once released.
+/// The migrations. The first n of them create version n of the schema, and they never change once released.
 pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("sqlite/0001_record.sql"),
     include_str!("sqlite/0002_time.sql"),
@@ -173,10 +177,9 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("sqlite/0009_mac_check.sql"),
 ];
 
-/// The statement that stores a batch, for up to 1, 2, 4, … 256 rows: a single one, which is its own
-/// transaction and one message to the thread of the connection, and of few sizes, so that each is
-/// prepared once. Rows without an entry are null and fall out. No record is ever removed, so the
-/// highest sequence tells the next.
+/// The statements that store a batch of up to 1, 2, 4, … 256 rows. A single statement is its own transaction and one message to
+/// the thread of the connection; few sizes mean that each statement is prepared once. Rows without an entry are null and are
+/// skipped. Retention never removes the last record, so the next sequence number follows from the highest one.
 static APPENDS: LazyLock<Vec<String>> = LazyLock::new(|| {
     let sizes = (0..)
         .map(|power| 1 << power)
@@ -222,19 +225,19 @@ pub(super) fn read_pool(path: &Path) -> SqlitePool {
     SqlitePoolOptions::new()
         .max_connections(READERS)
         .acquire_timeout(READ_WAIT)
-        // A file does not go away as a server does.
+        // A file, unlike a server, does not need a test whether the connection is still alive.
         .test_before_acquire(false)
         .connect_lazy_with(options(path).read_only(true))
 }
 
-/// FULL makes the write-ahead log durable at each commit.
+/// Returns the options of a connection. `FULL` makes the write-ahead log durable at each commit.
 fn options(path: &Path) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .filename(path)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true)
-        // What is removed is overwritten, not only marked as free.
+        // Deleted content is overwritten, not only marked as free.
         .pragma("secure_delete", "ON")
         .busy_timeout(LONGEST_WRITE)
 }
@@ -280,7 +283,7 @@ impl SqliteWriter {
     }
 
     pub(super) async fn probe(&mut self) -> Result<(), sqlx::Error> {
-        // The counter matters: SQLite writes nothing when a page keeps its contents.
+        // The counter is necessary, because SQLite does not write a page whose contents are unchanged.
         self.run("UPDATE head SET probes = probes + 1").await
     }
 
@@ -358,7 +361,8 @@ impl SqliteWriter {
             .map(drop)
     }
 
-    /// Removes the records of `bundle`, and keeps their leaf hashes; false where it is not the next one that can go.
+    /// Removes the records of `bundle`, and keeps their leaf hashes. Returns `false` if the bundle is not the next one that can
+    /// be removed, or the holds have changed.
     async fn prune(&mut self, bundle: u64, hold_generation: u64) -> Result<bool, sqlx::Error> {
         let first = signed(bundle * TILE_WIDTH);
         let mut transaction = self.0.begin_with("BEGIN IMMEDIATE").await?;
@@ -442,8 +446,8 @@ impl SqliteWriter {
         Ok(done)
     }
 
-    /// Writes the write-ahead log back into the file and empties it: it holds what was erased. Readers that stand in the way
-    /// are waited for only shortly, since nobody can append meanwhile.
+    /// Writes the write-ahead log back into the file and empties it, because it contains the erased key. Waits only briefly for
+    /// readers, because no record can be appended in the meantime.
     async fn empty_log(&mut self) -> Result<(), sqlx::Error> {
         self.run(CHECKPOINT_PATIENCE).await?;
         let checkpoint = sqlx::query_as("PRAGMA wal_checkpoint(TRUNCATE)");

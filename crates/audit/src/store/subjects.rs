@@ -6,11 +6,11 @@ use wardgate_domain::Digest;
 use super::{ReadPool, StoreReader, postgres, sqlite};
 use crate::Error;
 
-/// Data subjects by their tags, each with its wrapped key.
+/// The wrapped keys of data subjects, by their tags.
 pub(crate) type SubjectKeys = Vec<(Digest, Vec<u8>)>;
 
 impl StoreReader {
-    /// Those keys of `tags` that there are.
+    /// Returns the existing keys of `tags`.
     pub(crate) async fn subject_keys(&self, tags: &[Digest]) -> Result<SubjectKeys, Error> {
         let rows: Vec<(Vec<u8>, Vec<u8>)> = match &self.pool {
             ReadPool::Sqlite(pool) => {

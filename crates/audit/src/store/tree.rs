@@ -1,4 +1,4 @@
-//! The Merkle tree in a store: what is read of it, and what is written.
+//! The Merkle tree in a store.
 
 use std::ops::Range;
 
@@ -8,20 +8,20 @@ use wardgate_transparency::{Hash, TileId, TileSet, TreeHead};
 use super::{ReadPool, StoreReader, postgres, signed, sqlite, unsigned};
 use crate::Error;
 
-/// How far the tree was built, and the newest checkpoint of it.
+/// The head of the stored tree, and its newest checkpoints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StoredTree {
     pub(crate) head: TreeHead,
-    /// A signed note; of a smaller tree, or none, where nobody has come to sign yet.
+    /// The newest checkpoint, a signed note. It may be of a smaller tree, and is `None` if no checkpoint was signed yet.
     pub(crate) checkpoint: Option<String>,
     /// The newest checkpoint that a quorum of witnesses cosigned.
     pub(crate) cosigned: Option<String>,
 }
 
-/// A row of the tree, as both drivers give it.
+/// A row of the tree, as both drivers return it.
 type TreeRow = (i64, Vec<u8>, Option<String>, Option<String>);
 
-/// A step of the tree from one head to another, with the roots of the tiles that became full.
+/// The growth of the tree from one head to another, with the roots of the tiles that became full.
 #[derive(Debug, Clone)]
 pub(crate) struct TreeGrowth {
     pub(crate) from: TreeHead,
@@ -29,7 +29,7 @@ pub(crate) struct TreeGrowth {
     pub(crate) tile_roots: Vec<TileRoot>,
 }
 
-/// The root of a full tile: a hash of the tile one level above.
+/// The root of a full tile, which is a hash of the tile one level above.
 #[derive(Debug, Clone)]
 pub(crate) struct TileRoot {
     pub(crate) level: u8,
@@ -37,7 +37,7 @@ pub(crate) struct TileRoot {
     pub(crate) root: Hash,
 }
 
-/// How many rows were joined, and their hashes one behind the other.
+/// The number of rows, and the concatenation of their hashes.
 type JoinedHashes = (i64, Vec<u8>);
 
 impl StoreReader {
@@ -61,7 +61,7 @@ impl StoreReader {
         })
     }
 
-    /// The leaf hashes of the records in `range`, one behind the other.
+    /// Returns the concatenated leaf hashes of the records in `range`.
     pub(crate) async fn leaf_hashes(&self, range: Range<u64>) -> Result<Vec<u8>, Error> {
         let (from, to) = (signed(range.start), signed(range.end));
         let joined: JoinedHashes = match &self.pool {
@@ -82,7 +82,7 @@ impl StoreReader {
         let wanted = range.end - range.start;
         let mut pruned = Vec::new();
         if unsigned(count) < wanted {
-            // The hashes of what retention removed stand by themselves, before those of the records.
+            // The hashes of records that retention removed are stored separately, and precede those of the kept records.
             let minimum = self.head().await?.minimum_index;
             let before = range.start..range.end.min(minimum);
             if !before.is_empty() {
@@ -94,7 +94,7 @@ impl StoreReader {
         complete((found, pruned), &range).ok_or_else(|| Error::Damaged(damage()))
     }
 
-    /// The hashes of a tile, one behind the other.
+    /// Returns the concatenated hashes of a tile.
     pub(crate) async fn tile(&self, id: TileId) -> Result<Vec<u8>, Error> {
         let range = id.range();
         if id.level() == 0 {
@@ -105,14 +105,14 @@ impl StoreReader {
             .ok_or_else(|| Error::DamagedTree(format!("the tile {} is not complete", id.path())))
     }
 
-    /// The root of the full tile of leaf hashes at `position`.
+    /// Returns the root of the full tile of leaf hashes at `position`.
     pub(crate) async fn leaf_tile_root(&self, position: u64) -> Result<Vec<u8>, Error> {
         let missing = || Error::DamagedTree(format!("the root of the tile {position} is missing"));
         let root = self.tile_roots(1, position..position + 1).await?;
         root.ok_or_else(missing)
     }
 
-    /// The hashes of `level` in `range`, one behind the other; none where one is missing.
+    /// Returns the concatenated hashes of `level` in `range`, or `None` if one is missing.
     async fn tile_roots(&self, level: u8, range: Range<u64>) -> Result<Option<Vec<u8>>, Error> {
         let (level, from, to) = (i32::from(level), signed(range.start), signed(range.end));
         let joined: JoinedHashes = match &self.pool {
@@ -131,7 +131,7 @@ impl StoreReader {
         Ok(complete(joined, &range))
     }
 
-    /// The tiles with these ids.
+    /// Returns the tiles with these ids.
     pub(crate) async fn tiles(
         &self,
         ids: impl IntoIterator<Item = TileId>,
@@ -145,7 +145,7 @@ impl StoreReader {
     }
 }
 
-/// The hashes of all rows of `range`; none where one is missing or is no hash.
+/// Returns the hashes of all rows of `range`, or `None` if one is missing or is not a hash.
 fn complete((count, hashes): JoinedHashes, range: &Range<u64>) -> Option<Vec<u8>> {
     let wanted = range.end - range.start;
     let is_complete = unsigned(count) == wanted && hashes.len() as u64 == wanted * 32;

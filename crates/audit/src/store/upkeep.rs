@@ -1,4 +1,4 @@
-//! What is written to a store beside records and their tree.
+//! Changes of a store besides records and their tree: exports, legal holds, retention and keys.
 
 use wardgate_audit_export::CursorClaim;
 use wardgate_domain::Digest;
@@ -6,34 +6,35 @@ use wardgate_domain::Digest;
 use super::{LegalHold, ReadPool, StoreReader, StoreWriter, postgres, sqlite, unsigned};
 use crate::Error;
 
-/// A change of what stands beside the record.
+/// A change of a store besides records and their tree. Each variant states what the result `false` means.
 #[derive(Debug)]
 pub(crate) enum StoreUpkeep {
-    /// Takes or renews the right to export; a new export begins at the position.
+    /// Takes or renews a claim for an export. A new export begins at the given position. `false` if another process holds the
+    /// claim.
     ClaimExport(CursorClaim, u64),
-    /// An export goes on from one position to another, where its claim still holds.
+    /// Advances an export from one position to another. `false` if the claim is lost.
     AdvanceExport {
         claim: CursorClaim,
         from: u64,
         to: u64,
     },
-    /// Gives the right to export back.
+    /// Releases a claim for an export.
     ReleaseExport(CursorClaim),
-    /// Removes the records of a bundle of the log and keeps their leaf hashes; false where it is not the next one that can go,
-    /// or where a hold was set or lifted since.
+    /// Removes the records of a bundle and keeps their leaf hashes. `false` if the bundle is not the next one that can be
+    /// removed, or if a hold was set or lifted in the meantime.
     PruneBundle { bundle: u64, hold_generation: u64 },
-    /// Sets a legal hold; false where there is one of that name.
+    /// Sets a legal hold. `false` if a hold with this name exists.
     SetHold(LegalHold),
-    /// Lifts the hold of this name; false where there is none. With a tenant, only one that was set in it.
+    /// Lifts the hold of this name. `false` if there is none. With a tenant, only a hold that was set in that tenant is lifted.
     LiftHold { name: String, of: Option<String> },
-    /// Destroys the key of a data subject; false where there is none, or where a hold keeps it.
+    /// Destroys the key of a data subject. `false` if there is no key, or if a hold protects it.
     EraseSubject { tenant: String, tag: Digest },
-    /// Another key makes the digests of arguments and results from now on; false where the check value is not the old one.
+    /// Replaces the check value of the key for the digests of arguments and results. `false` if the stored value is not `from`.
     SetMacCheck { from: Option<Digest>, to: Digest },
 }
 
 impl StoreWriter {
-    /// Does it, durably; false where somebody else was faster, and then nothing is changed.
+    /// Makes the change durably. Returns `false`, and changes nothing, if its precondition does not hold.
     pub(crate) async fn keep_up(&mut self, upkeep: &StoreUpkeep) -> Result<bool, sqlx::Error> {
         match self {
             Self::Sqlite(writer) => writer.keep_up(upkeep).await,
@@ -43,7 +44,7 @@ impl StoreWriter {
 }
 
 impl StoreReader {
-    /// Where an export goes on; none where it never began.
+    /// Returns the position at which an export continues, or `None` if the export never started.
     pub(crate) async fn export_position(&self, export: &str) -> Result<Option<u64>, Error> {
         let position: Option<i64> = match &self.pool {
             ReadPool::Sqlite(pool) => {
@@ -58,7 +59,7 @@ impl StoreReader {
         Ok(position.map(unsigned))
     }
 
-    /// What the key of the digests of arguments and results last made; none where no service has said it yet.
+    /// Returns the check value of the key for the digests of arguments and results, or `None` if none is stored yet.
     pub(crate) async fn mac_check(&self) -> Result<Option<Digest>, Error> {
         let stored: Option<Vec<u8>> = match &self.pool {
             ReadPool::Sqlite(pool) => {

@@ -48,7 +48,7 @@ async fn a_slow_second_copy_refuses_once_and_then_has_the_time_it_needs() {
     release.send(()).unwrap();
     readiness.wait_for(Readiness::is_ready).await.unwrap();
 
-    // Longer than a write may take that was never seen to be slow.
+    // This write takes longer than a store of usual speed is allowed.
     let (release, held) = mpsc::channel();
     disk.hold(held).await;
     let unlock = async {

@@ -1,4 +1,4 @@
-//! Anomalies: unusual behaviour is on record, once, whichever replica searches and wherever it was interrupted.
+//! Tests of anomaly detection: an anomaly is recorded once, whichever replica searches and wherever it was interrupted.
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ pub(crate) async fn service(store: &TestStore) -> (AuditClient, LogCloser) {
     let service = wardgate_audit::service(config, keys(), callers, None, Ambient::system());
     let (service, closer) = Box::pin(service).await.unwrap();
     let audit = link::local(service, Peer::Gateway).link;
-    // The search begins with the records that are yet to come.
+    // The search begins with records that are appended after the first start.
     let reader = RecordReader::open(&store.url, &DatabaseSettings::default())
         .await
         .unwrap();
@@ -64,7 +64,7 @@ async fn deny(audit: &AuditClient, subject_name: &str, times: usize) {
     }
 }
 
-/// The anomalies on record, once there is one of `subject`.
+/// Returns the recorded anomalies, once there is one of `subject`.
 pub(crate) async fn anomalies(store: &TestStore, subject: &str) -> Vec<Value> {
     let begun = Instant::now();
     loop {
@@ -109,7 +109,7 @@ async fn unusual_behaviour_is_on_record_once_with_two_replicas(store: &TestStore
     );
     assert_eq!(anomaly["within_seconds"], 300);
     assert_eq!(anomaly["last_sequence"], DENIALS - 1);
-    // The replica that searches ends: the other goes on, and knows what was before.
+    // When the searching replica ends, the other continues and knows the earlier records.
     drop(first);
     first_closer.close().await;
     deny(&second, "mallory", 1).await;
@@ -125,7 +125,7 @@ async fn an_interrupted_search_tells_nothing_twice(store: &TestStore) {
     anomalies(store, "mallory").await;
     drop(audit);
     closer.close().await;
-    // As if the process had been killed before it stored how far it was.
+    // The cursor is as it would be if the process had been killed before it stored its progress.
     let back = "UPDATE export_cursor SET position = 0 WHERE name = 'anomaly_detection'";
     store.execute(back).await.unwrap();
     let (audit, closer) = service(store).await;

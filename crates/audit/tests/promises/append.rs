@@ -1,4 +1,4 @@
-//! What an acknowledged append means.
+//! Tests of acknowledged appends.
 
 use futures::future::join_all;
 use futures::{StreamExt, stream};
@@ -97,7 +97,7 @@ async fn an_acknowledged_record_is_there_for_everyone(store: &TestStore) {
             .await
             .unwrap();
         assert_eq!(receipt.sequence(), sequence);
-        // Over a connection of its own, so only what is committed shows.
+        // This read uses its own connection, so it sees only committed records.
         let stored = store.records().await.pop().unwrap();
         assert_eq!(stored.sequence, sequence);
         let leaf_hash = Digest::of_parts([[0].as_slice(), &stored.record]);
@@ -120,7 +120,7 @@ async fn a4_a_call_has_one_intent_and_one_outcome(store: &TestStore) {
         .await
         .unwrap();
 
-    // The same again is no second record, another is refused.
+    // A repeated record adds no second one, and a different record of the same call is refused.
     assert_eq!(
         service.audit.append(&intent(&call), false).await.unwrap(),
         first
@@ -144,7 +144,8 @@ async fn a4_a_call_has_one_intent_and_one_outcome(store: &TestStore) {
 async fn a4_a_thousand_duplicates_in_any_order_have_the_receipt_of_the_first(store: &TestStore) {
     const RECORDS: usize = 50;
     let service = store.service().await;
-    // Each intent and each outcome twenty times, as retries and as first attempts, and no outcome waits for its intent.
+    // Each intent and each outcome is sent twenty times, as retries and as first attempts, and outcomes do not wait for
+    // intents.
     let records: Vec<_> = (0..RECORDS / 2)
         .map(|_| subject())
         .flat_map(|call| [intent(&call), outcome(&call, Status::Ok)])
@@ -160,7 +161,7 @@ async fn a4_a_thousand_duplicates_in_any_order_have_the_receipt_of_the_first(sto
         let (audit, record) = (service.audit.clone(), records[at].clone());
         async move { (at, audit.append(&record, retry).await.unwrap()) }
     });
-    // In one batch or in several, beside each other and one after the other.
+    // The appends are spread over one or several batches, in parallel and in sequence.
     let receipts: Vec<_> = stream::iter(appends).buffer_unordered(64).collect().await;
 
     assert_eq!(receipts.len(), 1_000);
@@ -216,10 +217,10 @@ async fn a_retry_finds_the_earlier_record(store: &TestStore) {
         let first = service.audit.append(&record, false).await.unwrap();
         assert_eq!(service.audit.append(&record, true).await.unwrap(), first);
     }
-    // With nothing to find, a retry appends.
+    // A retry appends the record if it is not stored yet.
     let appended = service.audit.append(&refusals(4), true).await.unwrap();
     assert_eq!(appended.sequence(), 3);
-    // Two gateways may count the same; without `retry` these are two records.
+    // Two gateways may count the same refusals, so without `retry` these are two records.
     let appended = service.audit.append(&refusals(4), false).await.unwrap();
     assert_eq!(appended.sequence(), 4);
 }
@@ -276,7 +277,7 @@ async fn a_record_that_is_too_long_is_refused(store: &TestStore) {
         .await
         .unwrap_err();
     assert_eq!(error.reason(), ErrorReason::InvalidMessage);
-    // The longest that fits, and any number of such in a batch.
+    // The longest records that fit are stored, with any number of them in a batch.
     let Record {
         event: Event::Outcome(mut longest),
         time,
@@ -313,7 +314,7 @@ async fn nobody_changes_or_removes_a_record(store: &TestStore) {
 
 async fn a_newer_schema_is_refused(store: &TestStore) {
     drop(store.service().await);
-    // Whichever of the two the store understands.
+    // Each store accepts one of the two statements.
     let raised = [
         store.execute("PRAGMA user_version = 99").await,
         store

@@ -1,4 +1,4 @@
-//! Clocks that step forward and back by a day or stand still: the order of the record is that of its sequence numbers.
+//! Tests with clocks that step forward or back by a day, or stand still: records are ordered by sequence number.
 
 use std::fs;
 
@@ -26,7 +26,7 @@ on_both_stores! {
 
 const DAY: i64 = 86_400;
 
-/// What a clock shows, one after the other: it steps forward, back, further back, and stands.
+/// The successive times of a clock, which steps forward, back and further back, and stands still.
 const STEPS: [i64; 6] = [NOW, NOW + DAY, NOW, NOW - DAY, NOW - DAY, NOW];
 
 fn at(time: Timestamp, record: Record) -> Record {
@@ -54,7 +54,7 @@ async fn no_step_of_a_clock_changes_the_order_of_records_or_their_history(store:
         }));
         calls.await;
         sequence += EACH as u64;
-        // Equal in all, by a clock that stands, and still two.
+        // The records are equal, including their time, and are still stored twice.
         for _ in 0..2 {
             let refused = at(now, refusals(7));
             let receipt = service.audit.append(&refused, false).await.unwrap();
@@ -70,7 +70,7 @@ async fn no_step_of_a_clock_changes_the_order_of_records_or_their_history(store:
         }
         before = after;
     }
-    // Each checkpoint is of the one history.
+    // All checkpoints belong to the same history.
     let mut tree = CompactTree::default();
     let mut heads = vec![tree.head()];
     for record in &before {
@@ -83,8 +83,8 @@ async fn no_step_of_a_clock_changes_the_order_of_records_or_their_history(store:
     query_by_time(store, &before).await;
 }
 
-/// A query by time gives what was recorded with a time in it, in the order of these times and then of sequence numbers; one
-/// without gives all in the order of sequence numbers.
+/// Checks that a query with a period returns the records whose time is in it, ordered by time and then by sequence number, and
+/// that a query without a period returns all records in the order of their sequence numbers.
 async fn query_by_time(store: &TestStore, all: &[StoredRecord]) {
     let time_of = |record: &StoredRecord| -> Timestamp {
         json(record)["time"].as_str().unwrap().parse().unwrap()
@@ -128,7 +128,7 @@ async fn a_step_forward_closes_what_is_under_way_and_a_step_back_closes_nothing(
     let (slow, quick) = (subject(), subject());
     let start = async |time: i64| {
         clock.set(time);
-        // What is old enough is closed before it is ready.
+        // Intents that are old enough are closed before the service is ready.
         store.service_at(clock.ambient(), 60).await
     };
     let status_of = async |call: &CallFacts| {
@@ -146,7 +146,7 @@ async fn a_step_forward_closes_what_is_under_way_and_a_step_back_closes_nothing(
     }
     drop(service);
 
-    // Intents of a time that is yet to come are left alone, and their calls can end.
+    // Intents with a time in the future are not closed, and their calls can still end.
     let service = start(NOW - DAY).await;
     assert_eq!(status_of(&slow).await, None);
     let early = at(
@@ -156,7 +156,8 @@ async fn a_step_forward_closes_what_is_under_way_and_a_step_back_closes_nothing(
     service.audit.append(&early, false).await.unwrap();
     drop(service);
 
-    // To a clock that stepped forward the other is a day old: whoever ends it now is told, and releases nothing.
+    // For a clock that stepped forward, the other intent is a day old and is closed. Its call can no longer record an outcome,
+    // and therefore releases nothing.
     let service = start(NOW + DAY).await;
     assert_eq!(status_of(&slow).await.as_deref(), Some("unknown"));
     let late = outcome(&slow, Status::Ok);
@@ -164,7 +165,7 @@ async fn a_step_forward_closes_what_is_under_way_and_a_step_back_closes_nothing(
     assert_eq!(refused.reason(), ErrorReason::InvalidMessage);
     drop(service);
 
-    // That stays as it is when the clock is right again.
+    // The outcome remains when the clock is right again.
     drop(start(NOW + 1).await);
     assert_eq!(status_of(&slow).await.as_deref(), Some("unknown"));
     assert_eq!(status_of(&quick).await.as_deref(), Some("ok"));
@@ -189,7 +190,7 @@ async fn witnesses_cosign_whatever_their_clocks_show(store: &TestStore) {
             .await
             .unwrap();
         let note = reader.checkpoint(CheckpointKind::Cosigned).await.unwrap();
-        // The time is what the witness's clock showed, also where that is before an earlier one.
+        // The cosignature has the time of the witness's clock, even if that is before an earlier one.
         let expected = cosigner.cosign(&note, u64::try_from(step).unwrap());
         assert!(note.signatures().contains(&expected), "{step}: {note}");
     }
@@ -217,7 +218,7 @@ async fn unusual_behaviour_is_found_after_each_step(store: &TestStore) {
     }
     deny("eve", NOW).await;
     let found = anomalies::anomalies(store, "eve").await;
-    // One for each step; a clock that stands is none.
+    // There is one anomaly for each step of the clock, and none while it stands still.
     let expected = ["mallory", "mallory", "mallory", "mallory", "mallory", "eve"];
     assert_eq!(anomalies::subjects(&found), expected);
     drop(audit);
@@ -244,7 +245,7 @@ async fn a_restart_after_a_step_back_misses_no_unusual_behaviour(store: &TestSto
     drop(audit);
     closer.close().await;
     let (audit, closer) = anomalies::service(store).await;
-    // The third since the clock is right again; the first was before it was wrong.
+    // This is the third denial since the clock was corrected. The first one was before the clock was wrong.
     deny(&audit, "mallory", now).await;
     let found = anomalies::anomalies(store, "mallory").await;
     assert_eq!(anomalies::subjects(&found), ["mallory"]);

@@ -1,4 +1,4 @@
-//! Witnesses: a quorum cosigns one history, and nobody waits for it.
+//! Tests of cosigning: a quorum of witnesses cosigns only one history, and nothing waits for witnesses.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -33,7 +33,7 @@ fn log_vkey() -> VerifierKey {
     signer.verifier_key().clone()
 }
 
-/// Witnesses with directories of their own, and the policy that trusts them.
+/// Witnesses with their own directories, and the policy that trusts them.
 pub(crate) struct TestWitnesses {
     files: TempDir,
     lines: String,
@@ -45,7 +45,7 @@ impl TestWitnesses {
         Self::with(Ambient::system())
     }
 
-    /// Those whose clock, and that of the service, is that of `ambient`.
+    /// Creates witnesses, and a service, with the clock of `ambient`.
     pub(crate) fn with(ambient: Ambient) -> Self {
         Self {
             files: TempDir::new().unwrap(),
@@ -72,14 +72,14 @@ impl TestWitnesses {
         self.lines += &format!("witness {name} {key} http://{address}/\n");
     }
 
-    /// The file of the policy with this quorum, where it is not one of the lines.
+    /// Writes a policy file with these witnesses and `quorum`, and returns its path.
     pub(crate) fn policy(&self, quorum: &str) -> PathBuf {
         let path = self.files.path().join("policy");
         fs::write(&path, format!("{}{quorum}\n", self.lines)).unwrap();
         path
     }
 
-    /// The service over `store`, which submits its checkpoints.
+    /// Starts the service on `store`, which submits its checkpoints to the witnesses.
     pub(crate) async fn service(
         &self,
         store: &TestStore,
@@ -116,7 +116,7 @@ async fn size_of(store: &TestStore, kind: CheckpointKind) -> Option<u64> {
     Some(note.text().parse::<Checkpoint>().unwrap().head.size)
 }
 
-/// Waits until the newest checkpoint of a kind has `size` records.
+/// Waits until the newest checkpoint of `kind` covers `size` records.
 pub(crate) async fn reaches(store: &TestStore, kind: CheckpointKind, size: u64) {
     let begun = Instant::now();
     while size_of(store, kind).await != Some(size) {
@@ -125,7 +125,7 @@ pub(crate) async fn reaches(store: &TestStore, kind: CheckpointKind, size: u64) 
     }
 }
 
-/// What a reader with the policy says of an export of the newest checkpoint of a kind.
+/// Verifies an export of the newest checkpoint of `kind` with the policy.
 pub(crate) async fn verify(
     store: &TestStore,
     policy: &str,
@@ -163,7 +163,7 @@ async fn a9_the_quorum_of_witnesses_cosigns_the_newest_checkpoint(store: &TestSt
         verify(store, &policy, CheckpointKind::Cosigned).await,
         Ok(303)
     );
-    // The log's own signature is no quorum, nor are two witnesses three.
+    // Neither the log's own signature nor two of three witnesses are a quorum.
     let refused = verify(store, &policy, CheckpointKind::Signed)
         .await
         .unwrap_err();
@@ -191,7 +191,7 @@ async fn a9_the_quorum_of_witnesses_cosigns_the_newest_checkpoint(store: &TestSt
         refused.contains("not cosigned by the quorum all"),
         "{refused}"
     );
-    // Another process knows nothing of what the witnesses saw, and is told.
+    // A new process does not know what the witnesses saw, and learns it from them.
     append(&audit, 1).await;
     closer.close().await;
     assert_eq!(size_of(store, CheckpointKind::Cosigned).await, Some(304));
@@ -208,7 +208,7 @@ async fn a9_a_fork_shown_to_the_witness_is_never_cosigned(store: &TestStore) {
     append(&audit, 5).await;
     reaches(store, CheckpointKind::Cosigned, 5).await;
     closer.close().await;
-    // The same log by its name and key, with another history: shorter, as long, and longer.
+    // A log with the same name and key has another history, which is first shorter, then as long, and then longer.
     let fork = TestStore::sqlite();
     let (audit, closer) = witnesses.service(&fork, "quorum one").await;
     for size in 1..=9 {
@@ -225,7 +225,7 @@ async fn a9_a_fork_shown_to_the_witness_is_never_cosigned(store: &TestStore) {
         .await
         .unwrap_err();
     assert!(matches!(refused, Error::NotCosigned), "{refused}");
-    // The true one goes on.
+    // The original log can continue.
     let (audit, closer) = witnesses.service(store, "quorum one").await;
     append(&audit, 1).await;
     reaches(store, CheckpointKind::Cosigned, 6).await;
@@ -237,7 +237,7 @@ async fn a9_appends_and_checkpoints_wait_for_no_witness() {
     let store = TestStore::sqlite();
     let mut witnesses = TestWitnesses::new();
     witnesses.start("one", 11).await;
-    // It takes connections and never answers.
+    // This witness accepts connections and never responds.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let key = Witness::open(
         "witness.example/silent",
@@ -256,7 +256,7 @@ async fn a9_appends_and_checkpoints_wait_for_no_witness() {
     }
     assert_eq!(size_of(&store, CheckpointKind::Cosigned).await, None);
     closer.close().await;
-    // Where one of both is enough, the silent one holds up nothing but itself.
+    // If one of both witnesses is sufficient, the silent one delays nothing.
     let any = "group both any one silent\nquorum both";
     let (audit, closer) = witnesses.service(&store, any).await;
     append(&audit, 1).await;

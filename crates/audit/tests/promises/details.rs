@@ -1,4 +1,4 @@
-//! Details of calls, and whom the calls concerned: found and read with the key, erased with a data subject's key.
+//! Tests of details of calls: they are found and opened with the master key, and erased with the key of a data subject.
 
 use futures::TryStreamExt;
 use wardgate_audit::{
@@ -57,7 +57,7 @@ fn details_of(patients: &[(&str, u64)]) -> CallDetails {
     }
 }
 
-/// An outcome that released rows of `patients`.
+/// Returns an outcome that released rows of `patients`.
 pub(crate) fn outcome_about(patients: &[(&str, u64)]) -> Record {
     let Event::Outcome(ended) = outcome(&subject(), Status::Ok).event else {
         unreachable!("it is an outcome")
@@ -115,7 +115,7 @@ async fn a11_details_are_sealed_and_data_subjects_are_found_by_a_keyed_digest(st
     assert_eq!(details["rows_undecided"], 3);
     assert_eq!(details["stages_us"][0][1], 42);
     assert_eq!(details["arguments"][0]["size"], 5);
-    // The same without the service, by time, and nothing for another tenant or another key.
+    // A reader without the service finds the same records, also by time, and none for another tenant or another key.
     assert_eq!(read(store, about("north", "DOSRO")).await.len(), 1);
     let by_time = AuditFilter {
         since: Some(start()),
@@ -173,7 +173,7 @@ async fn a11_destroying_the_key_of_a_data_subject_erases_the_details_and_every_p
         .await
         .unwrap();
     assert_eq!(details(&read(store, all).await), [true, false]);
-    // Who saw them stays known.
+    // The record of the access remains.
     assert_eq!(read(store, about("north", "NUGWI")).await.len(), 1);
     let reader = RecordReader::open(&store.url, &DatabaseSettings::default())
         .await
@@ -206,7 +206,7 @@ async fn details_that_were_changed_in_the_store_are_named() {
     let service = store.service().await;
     service.audit.append(&record, false).await.unwrap();
     service.closer.close().await;
-    // Whoever has the database and the master key seals other details of the same call elsewhere, and puts them here.
+    // An attacker with the database and the master key seals other details of the same call elsewhere, and moves them here.
     let Event::Outcome(mut ended) = record.event.clone() else {
         unreachable!("it is an outcome")
     };

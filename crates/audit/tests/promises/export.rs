@@ -1,4 +1,4 @@
-//! Exports and proofs are verified without the store, and nothing that was changed in them passes.
+//! Tests of exports and proofs: they are verified without the store, and every change is detected.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ fn key_of(name: &str, seed: u8) -> VerifierKey {
     signer.verifier_key().clone()
 }
 
-/// A reader who trusts one key and has nothing else.
+/// Returns a verifier that trusts one key and has no older checkpoint or receipt.
 fn verifier(key: &VerifierKey) -> Verifier {
     Verifier {
         policy: TrustPolicy::of_log(key.clone()),
@@ -38,7 +38,7 @@ pub(super) fn verify(path: &Path, key: &VerifierKey) -> Result<Checkpoint, Verif
     Ok(verified.checkpoint)
 }
 
-/// A store's record in a directory, and the key that it verifies with.
+/// The exported records of a store, and the key that verifies them.
 struct ExportedRecord {
     directory: TempDir,
     key: VerifierKey,
@@ -49,7 +49,7 @@ impl ExportedRecord {
         Self::more(store, records, records).await
     }
 
-    /// The same of a store that has some already: after `added` more, `records` in all.
+    /// Appends `added` records to a store, which then has `records` records, and exports them.
     async fn more(store: &TestStore, added: u64, records: u64) -> Self {
         let service = store.service().await;
         for _ in 0..added {
@@ -81,7 +81,7 @@ impl ExportedRecord {
         verify(self.path(), &self.key)
     }
 
-    /// Every file, with its contents.
+    /// Returns every file with its contents.
     fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
         let mut files = Vec::new();
         let mut pending = vec![self.path().to_owned()];
@@ -163,7 +163,7 @@ async fn no_bit_of_an_export_can_be_changed_and_no_file_cut_off_or_removed() {
     exported.verify().unwrap();
 }
 
-/// Whoever changes the records makes tiles, bundles and lines fit each other, and cannot sign.
+/// An attacker who changes records can make tiles, bundles and lines consistent, but cannot sign a checkpoint.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_record_can_be_removed_moved_doubled_or_replaced() {
     let store = TestStore::sqlite();
@@ -263,7 +263,7 @@ async fn a_receipt_proves_the_record_of_its_call_and_of_no_other() {
         save(&own["call_id"], &record.leaf_hash);
         verify(&proof).unwrap();
         verify(exported.path()).unwrap();
-        // Another call's receipt; this call's with the hash of another record.
+        // First the receipt of another call, then receipts that combine the id of one call with the hash of another.
         save(&others["call_id"], &other.leaf_hash);
         let refused = verify(&proof).unwrap_err();
         assert!(
@@ -297,7 +297,7 @@ async fn an_empty_record_is_exported_and_verified_too() {
     let store = TestStore::sqlite();
     let exported = ExportedRecord::of(&store, 0).await;
     assert_eq!(exported.verify().unwrap().head.size, 0);
-    // The old checkpoint of a record that went on is still true, and says how much it covers.
+    // The old checkpoint of a log that has grown is still valid for the records that it covers.
     let service = store.service().await;
     service.audit.append(&refusals(1), false).await.unwrap();
     service.closer.close().await;

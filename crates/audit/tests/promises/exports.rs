@@ -1,4 +1,4 @@
-//! Exports: a security tool has every record at least once, in order, and nobody waits for it.
+//! Tests of exports: a security tool receives every record at least once, in order, and nothing waits for the tool.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ on_both_stores! {
     records_that_were_changed_are_left_out_and_the_rest_goes_on
 }
 
-/// A webhook that keeps what it takes.
+/// A webhook that stores the records it accepts.
 #[derive(Clone, Default)]
 pub(crate) struct Receiver {
     lines: Arc<Mutex<Vec<Value>>>,
@@ -60,7 +60,7 @@ impl Receiver {
         *self.refuses.lock().unwrap() = refuses;
     }
 
-    /// The sequence numbers of what it has, in the order of its coming.
+    /// Returns the sequence numbers of the received records, in the order of arrival.
     pub(crate) fn sequences(&self) -> Vec<u64> {
         let lines = self.lines.lock().unwrap();
         lines
@@ -91,7 +91,7 @@ pub(crate) fn webhook(url: &str, more: &str) -> ExportSettings {
     serde_json::from_str(&text).unwrap()
 }
 
-/// The service over `store`, with one export.
+/// Starts the service on `store`, with one export.
 async fn service(store: &TestStore, export: ExportSettings) -> (AuditClient, LogCloser) {
     let config = Config {
         log_origin: Some("example.com/audit".to_owned()),
@@ -120,7 +120,7 @@ async fn a_security_tool_has_every_record_in_order(store: &TestStore) {
     assert_eq!(receiver.sequences(), (0..300).collect::<Vec<_>>());
     drop(audit);
     closer.close().await;
-    // What it has of each is what is on record.
+    // Each received record equals the stored one.
     let lines = receiver.lines.lock().unwrap().clone();
     for (line, stored) in lines.iter().zip(store.records().await) {
         let raw = line["raw_data"].as_str().unwrap();
@@ -155,7 +155,7 @@ async fn an_export_goes_on_where_it_was(store: &TestStore) {
         let (audit, closer) = service(store, webhook(&url, "")).await;
         append(&audit, 5).await;
         receiver.has(5 * round).await;
-        // How far it is, is stored after the tool has it.
+        // The position is stored only after the tool has received the records.
         let reader = RecordReader::open(&store.url, &DatabaseSettings::default())
             .await
             .unwrap();
@@ -169,7 +169,7 @@ async fn an_export_goes_on_where_it_was(store: &TestStore) {
         closer.close().await;
     }
     assert_eq!(receiver.sequences(), (0..15).collect::<Vec<_>>());
-    // A new export of another name begins with what is yet to come, where it says so.
+    // A new export with another name begins with new records, if it is configured to.
     let late = Receiver::default();
     let export = ExportSettings {
         name: "late".to_owned(),
@@ -203,7 +203,7 @@ async fn a_tool_that_refuses_gets_the_same_batch_again_and_no_append_waits(store
     let (audit, closer) = service(store, export).await;
     append(&audit, 1).await;
     until(|| receiver.ids.lock().unwrap().len() >= 2).await;
-    // Meanwhile calls go on record as ever.
+    // In the meantime, records are appended as usual.
     append(&audit, 10).await;
     assert_eq!(receiver.sequences(), [0_u64; 0]);
     receiver.refuse(false);
@@ -229,7 +229,7 @@ async fn two_processes_do_not_export_at_once(store: &TestStore) {
     }
     receiver.has(81).await;
     assert_eq!(receiver.sequences(), (0..81).collect::<Vec<_>>());
-    // The one that has it ends: the other goes on.
+    // When the exporting process ends, the other continues.
     drop(first);
     first_closer.close().await;
     append(&second, 5).await;

@@ -1,4 +1,4 @@
-//! What happens when the store fails: every append says so in time, and all goes on once the store is back.
+//! Tests of failures of the store: every append fails in time, and works again once the store has recovered.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,11 +13,11 @@ use wardgate_rpc::Readiness;
 use crate::faulty_line::{FaultyLine, Line};
 use crate::support::{TestService, TestStore, outcome, subject};
 
-/// The longest that an append takes on any store. On a fast one it takes less than a second; a test cannot know how fast
-/// the machine under it is, so `wardgate_rpc::LatencyLimit` has that bound in its own tests.
+/// Maximum time of an append on any store. On a fast store, the limit is less than a second, but a test cannot know the speed
+/// of its machine, so the tests of `wardgate_rpc::LatencyLimit` check that limit.
 pub(crate) const AT_MOST: Duration = Duration::from_secs(5);
 
-/// Appends all at once; each must fail as it should and in time.
+/// Appends all records at once. Each append must fail with the right error and in time.
 async fn all_are_refused(service: &TestService, records: &[Record]) {
     join_all(records.iter().map(async |record| {
         let started = Instant::now();
@@ -28,7 +28,7 @@ async fn all_are_refused(service: &TestService, records: &[Record]) {
     .await;
 }
 
-/// One failure from beginning to end, between `fail` and `mend`.
+/// Checks one failure from its beginning in `fail` to its end in `mend`.
 async fn fails_closed_and_recovers(
     service: &mut TestService,
     store: &TestStore,
@@ -56,7 +56,7 @@ async fn fails_closed_and_recovers(
         let receipt = service.audit.append(record, true).await.unwrap();
         sequences.push(receipt.sequence());
     }
-    // A write that was only slow has stored its records, in the order in which they reached it.
+    // A write that was only slow has stored its records, in the order of their arrival.
     sequences.sort_unstable();
     assert!(sequences.into_iter().eq(1..=64));
     assert_eq!(
@@ -99,7 +99,7 @@ async fn a_store_that_became_slow_refuses_once_and_then_has_the_time_it_needs() 
     lock.rollback().await.unwrap();
     service.ready().await;
 
-    // Longer than a store may take that was never seen to be slow.
+    // This write takes longer than a store of usual speed is allowed.
     let lock = other.begin_with("BEGIN IMMEDIATE").await.unwrap();
     let second = outcome(&subject(), Status::Ok);
     let unlock = async {
@@ -123,7 +123,7 @@ async fn a_start_waits_for_a_store_that_another_program_has_locked() {
     let mut other = SqliteConnection::connect_with(&options).await.unwrap();
     let lock = other.begin_with("BEGIN EXCLUSIVE").await.unwrap();
     let unlock = async {
-        // Longer than a write may take.
+        // The lock lasts longer than a write may take.
         tokio::time::sleep(Duration::from_secs(5)).await;
         lock.rollback().await.unwrap();
     };
@@ -132,7 +132,7 @@ async fn a_start_waits_for_a_store_that_another_program_has_locked() {
     service.audit.append(&record, false).await.unwrap();
 }
 
-/// The service over a line, and the line.
+/// Starts the service with a faulty line to its store.
 async fn over_a_line(store: &TestStore) -> (TestService, FaultyLine) {
     let (before, authority_and_path) = store.url.rsplit_once('@').expect("the URL names a user");
     let (server, path) = authority_and_path.split_once('/').unwrap();
@@ -183,7 +183,7 @@ async fn p2_no_record_while_the_database_is_read_only() {
     };
     let database = store.url.rsplit_once('/').unwrap().1;
     let set = async |setting: &str| {
-        // Who was connected before keeps what it had.
+        // Existing connections would keep the old setting, so they are closed.
         let statement = format!(
             "SET transaction_read_only = off; ALTER DATABASE {database} {setting};
              SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -226,11 +226,11 @@ async fn a_commit_whose_answer_was_lost_is_a_failure_that_a_retry_settles() {
     assert_eq!(store.records().await.len(), 2);
 }
 
-/// Names the directory in which a file system is mounted, in the process that has one of its own.
+/// Environment variable with the directory in which a file system is mounted, in a process with its own mount namespace.
 const MOUNTED_IN: &str = "WARDGATE_TEST_MOUNTED_IN";
 
-/// Runs the test `name` once more, in the mount namespace that `unshare` makes with these options: there it is `body`, given a
-/// directory in which the command `mount` mounted something.
+/// Runs the test `name` again in the mount namespace that `unshare` creates with these options. There, it calls `body` with a
+/// directory in which the command `mount` has mounted a file system.
 fn on_its_own_file_system(name: &str, namespace: &[&str], mount: &str, body: impl FnOnce(&Path)) {
     if let Some(dir) = std::env::var_os(MOUNTED_IN) {
         return body(Path::new(&dir));
@@ -259,7 +259,7 @@ fn on_its_own_file_system(name: &str, namespace: &[&str], mount: &str, body: imp
     eprintln!("skipped: this machine gives no namespace with such a file system");
 }
 
-/// There it has two megabytes.
+/// Runs `body` with a file system of two megabytes.
 pub(crate) fn on_a_file_system_of_two_megabytes(name: &str, body: impl FnOnce(&Path)) {
     let namespace = ["--map-root-user", "--mount"];
     let mount = r#"mount -t tmpfs -o size=2m none "$1""#;
@@ -301,7 +301,7 @@ async fn on_a_small_disk(dir: &Path) {
     assert_eq!(receipt.sequence(), stored, "what was refused left no trace");
 }
 
-/// Makes a file system in the file `image`, and mounts it as `disk`.
+/// Creates a file system in the file `image`, and mounts it as `disk`.
 const DISK_IN_A_FILE: &str = r#"cd "$1" && mkdir -p disk && truncate -s 16M image && mkfs.ext4 -q -F image && mount -o loop image disk"#;
 
 #[test]
@@ -326,7 +326,7 @@ async fn on_a_disk_that_becomes_read_only(dir: &Path) {
     let first = outcome(&subject(), Status::Ok);
     let before = service.audit.append(&first, false).await.unwrap();
 
-    // What the file system does by itself when its disk fails, whatever is open.
+    // The file system does the same by itself when its disk fails, even if files are open.
     mount(&["-o", "remount,abort", "disk"], dir);
     let records: Vec<_> = (0..64).map(|_| outcome(&subject(), Status::Ok)).collect();
     all_are_refused(&service, &records).await;
@@ -337,7 +337,7 @@ async fn on_a_disk_that_becomes_read_only(dir: &Path) {
     assert!(cause.contains("readonly database"), "{cause}");
     drop(service);
 
-    // Whoever repairs the disk has to unmount it.
+    // To repair the disk, an operator has to unmount it.
     let mut looks = tokio::time::interval(Duration::from_millis(50));
     let unmounted = async {
         while !Command::new("umount")

@@ -1,4 +1,4 @@
-//! A TCP line to a server that can be cut, or fall silent.
+//! A TCP line to a server, which can be cut or become silent.
 
 use std::net::SocketAddr;
 
@@ -8,13 +8,13 @@ use tokio::sync::watch;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// Bytes pass both ways.
+    /// Bytes are passed in both directions.
     Whole,
-    /// Connections break, new ones are closed at once: the server is gone.
+    /// Connections are closed, and new ones are closed at once, as if the server were down.
     Cut,
-    /// Connections stay, no byte passes: the network is gone.
+    /// Connections stay open, but no bytes are passed, as if the network were down.
     Silent,
-    /// What the client sends arrives, the answers do not.
+    /// Bytes of the client are passed, but not those of the server.
     Unanswered,
 }
 
@@ -28,7 +28,7 @@ impl Line {
     }
 }
 
-/// A listener that passes on to `server` as the line is set.
+/// A listener that passes bytes to and from `server` according to the state of the line.
 pub(crate) struct FaultyLine {
     pub(crate) address: SocketAddr,
     line: watch::Sender<Line>,

@@ -1,4 +1,4 @@
-//! What those who count calls are told.
+//! Tests of the counts of earlier calls.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ on_both_stores! {
 
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The call, of which nothing else is counted.
+/// Returns a call of `tool`.
 fn called(tool: &str) -> CallFacts {
     CallFacts {
         tool: Some(tool.parse().unwrap()),
@@ -94,7 +94,7 @@ async fn a_call_that_is_decided_counts_those_before_it(store: &TestStore) {
     for (before, call) in (0..).zip(&calls) {
         assert_eq!(count(&service.policy, "export", Some(call)).await, before);
     }
-    // One that ended counts for those before it too: it may have been first.
+    // A call that has ended also counts for calls whose intents precede its own, because it may have run before them.
     service
         .audit
         .append(&outcome(&calls[2], Status::Ok), false)

@@ -1,4 +1,5 @@
-//! The keys of the record: a store starts with those that it had, and another one takes their place only where that is said.
+//! Tests of the keys of the audit log: a store accepts only the keys that it was used with, unless the configuration says that
+//! a key was replaced.
 
 use wardgate_audit::{
     AuditKeys, CallingProcesses, CheckpointKind, Config, Error, LogKey, MacKey, RecordReader,
@@ -18,7 +19,7 @@ on_both_stores! {
 
 const ORIGIN: &str = "example.com/audit";
 
-/// Starts the service with `keys` and ends it, once it has signed what it holds.
+/// Starts the service with `keys` and stops it, after it has signed a checkpoint of its records.
 async fn start(config: &Config, keys: AuditKeys) -> Result<(), Error> {
     let callers = CallingProcesses::OtherProcesses;
     let started = wardgate_audit::service(config.clone(), keys, callers, None, Ambient::system());
@@ -27,7 +28,7 @@ async fn start(config: &Config, keys: AuditKeys) -> Result<(), Error> {
     Ok(())
 }
 
-/// The first one is that of [`keys`].
+/// Returns [`keys`] with the signing key of `seed`. Seed 1 is that of [`keys`].
 fn with_log_key(seed: u8) -> AuditKeys {
     AuditKeys {
         log: LogKey::from_pkcs8(&log_key(seed)).unwrap(),
@@ -72,7 +73,7 @@ async fn a_log_starts_with_another_key_only_where_the_former_one_is_named(store:
         .unwrap();
     let note = reader.checkpoint(CheckpointKind::Signed).await.unwrap();
     public_key(2).verify(&note).unwrap();
-    // From then on the former one is the wrong one.
+    // From then on, the former key is refused.
     start(&config, with_log_key(2)).await.unwrap();
     let refused = start(&config, with_log_key(1)).await.unwrap_err();
     assert!(matches!(refused, Error::OtherLogKey { .. }), "{refused}");
@@ -85,10 +86,10 @@ async fn a_checkpoint_that_was_altered_is_refused(store: &TestStore) {
     service.audit.append(&record, false).await.unwrap();
     service.closer.close().await;
     let altered = [
-        // Of two records in place of one.
+        // The checkpoint states two records in place of one.
         "replace(checkpoint, chr(10) || '1' || chr(10), chr(10) || '2' || chr(10))",
         "'no checkpoint'",
-        // Its last letters are of the signature.
+        // The last letters are part of the signature.
         "left(checkpoint, length(checkpoint) - 8) || 'AAAAAA==' || chr(10)",
     ];
     for checkpoint in altered {
@@ -144,7 +145,7 @@ async fn digests_are_made_with_another_key_only_where_the_former_one_is_named(st
     start(&replacing(stored.to_string()), with_mac_key(8))
         .await
         .unwrap();
-    // From then on the former one is the wrong one.
+    // From then on, the former key is refused.
     start(&config, with_mac_key(8)).await.unwrap();
     let refused = start(&config, with_mac_key(7)).await.unwrap_err();
     assert!(matches!(refused, Error::OtherMacKey { .. }), "{refused}");

@@ -1,4 +1,4 @@
-//! The transparency log over the record: every record is in it, and it never has two histories.
+//! Tests of the transparency log: it contains every record, and never has two histories.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ on_both_stores! {
     a_log_keeps_its_name_and_another_one_is_refused
 }
 
-/// The key of the log of `store`, whose name the first checkpoint says.
+/// Returns the key of the log of `store`. The name of the log is in its checkpoint.
 async fn key_of(store: &TestStore) -> VerifierKey {
     let reader = RecordReader::open(&store.url, &DatabaseSettings::default())
         .await
@@ -37,7 +37,7 @@ async fn key_of(store: &TestStore) -> VerifierKey {
     signer.verifier_key().clone()
 }
 
-/// The newest checkpoint, verified.
+/// Returns the newest checkpoint after verifying it.
 pub(crate) async fn checkpoint(store: &TestStore) -> TreeHead {
     let reader = RecordReader::open(&store.url, &DatabaseSettings::default())
         .await
@@ -48,7 +48,7 @@ pub(crate) async fn checkpoint(store: &TestStore) -> TreeHead {
         .head
 }
 
-/// The tree over what `store` holds.
+/// Computes the tree of the records in `store`.
 async fn tree(store: &TestStore) -> TreeHead {
     let mut tree = CompactTree::default();
     for record in store.records().await {
@@ -83,7 +83,7 @@ async fn a7_every_record_is_proved_by_a_checkpoint_signed_within_a_second(store:
     assert_eq!(checkpoint(store).await, CompactTree::default().head());
     let receipt = service.audit.append(&refusals(1), false).await.unwrap();
     let waited = covered(store, 1).await;
-    // A second, and what a busy machine adds.
+    // The limit is a second, plus the delay of a busy machine.
     assert!(waited < Duration::from_secs(5), "{waited:?}");
     append(&service, 299).await;
     covered(store, 300).await;
@@ -103,7 +103,7 @@ async fn a7_every_record_is_proved_by_a_checkpoint_signed_within_a_second(store:
         assert_eq!(proof.verify(leaf, &policy).unwrap().head.size, 300);
         assert_eq!(proof.index, record.sequence);
     }
-    // Over gRPC the same, to those who may read the record.
+    // Over gRPC, the answers are the same for peers that may read the audit log.
     let limit = Duration::from_secs(60);
     let over_grpc = service.console.checkpoint(limit).await.unwrap();
     assert_eq!(
@@ -123,7 +123,7 @@ async fn a7_every_record_is_proved_by_a_checkpoint_signed_within_a_second(store:
     ] {
         assert_eq!(refused.unwrap().reason(), ErrorReason::PeerRefused);
     }
-    // What the receipt says is what is proved.
+    // The proof is of the hash in the receipt.
     let proof = reader.prove(0, CheckpointKind::Signed).await.unwrap();
     let head = proof
         .verify(receipt.leaf_hash().as_bytes(), &policy)
@@ -155,7 +155,7 @@ async fn a_store_without_a_tree_gets_the_same_tree(store: &TestStore) {
     append(&service, 700).await;
     service.closer.close().await;
     let before = checkpoint(store).await;
-    // As an earlier release left it.
+    // The store is as an earlier release left it.
     let none = Digest::of(b"");
     let root = if store.url.starts_with("sqlite") {
         format!("x'{none}'")
@@ -172,7 +172,7 @@ async fn a_store_without_a_tree_gets_the_same_tree(store: &TestStore) {
     assert_eq!(checkpoint(store).await, tree(store).await);
 }
 
-/// More than the start builds before it serves.
+/// Checks a store with more records than the start adds to the tree before the service is ready.
 async fn a7_the_tree_of_a_large_store_is_built_while_it_takes_records(store: &TestStore) {
     const RECORDS: u64 = 30_000;
     store.service().await.closer.close().await;
@@ -197,7 +197,8 @@ async fn a7_the_tree_of_a_large_store_is_built_while_it_takes_records(store: &Te
         .unwrap();
     let before = reader.checkpoint(CheckpointKind::Signed).await.unwrap();
     let service = store.service().await;
-    // It serves, and nothing was built yet, for half a second: what it takes now is in the same tree later.
+    // The service accepts records while the tree is not built yet, during the first half second. The new record will be in the
+    // same tree.
     let still = reader.checkpoint(CheckpointKind::Signed).await.unwrap();
     assert_eq!(still, before);
     let receipt = service.audit.append(&refusals(1), false).await.unwrap();
@@ -225,7 +226,7 @@ async fn a8_no_checkpoint_is_signed_of_another_history(store: &TestStore) {
     append(&service, 5).await;
     service.closer.close().await;
     let before = checkpoint(store).await;
-    // Whoever owns the tables can do that.
+    // The owner of the tables can drop the trigger.
     let unlock = if store.url.starts_with("sqlite") {
         "DROP TRIGGER record_is_not_changed"
     } else {
@@ -245,7 +246,7 @@ async fn a8_no_checkpoint_is_signed_of_another_history(store: &TestStore) {
     store.execute(&change).await.unwrap();
     for forget in ["", "size"] {
         if forget == "size" {
-            // As if the tree were to be made anew.
+            // The tree is reset, as if it had to be built again.
             store
                 .execute(&format!("UPDATE tree SET size = 0, root = {root}"))
                 .await

@@ -1,4 +1,4 @@
-//! What the audit service promises, over its public interface, on SQLite and on PostgreSQL.
+//! Tests of the guarantees of the audit service through its public interface, on SQLite and on PostgreSQL.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Operators read the record by their token, by the policy, and on record.
+//! Tests of operators, who read the audit log with their token if the policy permits it, and whose access is recorded.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -39,7 +39,7 @@ on_both_stores! {
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The service, where the policy lets `auditor.lee` read.
+/// Starts the service with a policy that permits `auditor.lee` to read.
 async fn start_with_auditor(store: &TestStore) -> (TestService, Arc<FakePolicy>) {
     let policy = FakePolicy::new(Ambient::system());
     policy.lets_operate(OperatorAction::ReadRecord, "auditor.lee");
@@ -66,7 +66,7 @@ fn everything() -> AuditFilter {
     AuditFilter::default()
 }
 
-/// What each way to read answers.
+/// Returns the result of each way to read.
 async fn every_answer(operator: &OperatorAuditClient) -> Vec<Option<CallError>> {
     vec![
         operator.read_records(everything()).await.err(),
@@ -92,7 +92,7 @@ async fn an_operator_whom_the_policy_lets_reads_the_record_and_that_is_on_record
     append(&service, 3).await;
     let operator = service.operator(&unverified_token("auditor.lee", ""));
     let records = operator.read_records(everything()).await.unwrap();
-    // Nothing was read yet.
+    // Access is recorded before the first record is read.
     let on_record = record_of(&store.records().await[3]);
     assert_eq!(on_record["event"], "admin_change");
     assert_eq!(on_record["action"], "audit.query");
@@ -103,7 +103,7 @@ async fn an_operator_whom_the_policy_lets_reads_the_record_and_that_is_on_record
     assert!(on_record["decision"]["id"].is_string());
     assert!(on_record["decision"]["policy_hash"].is_string());
     assert_eq!(on_record.get("status"), None);
-    // What was there before the reading; the reading itself is for the next one.
+    // The stream contains the records before this access. The access itself appears in the next one.
     let read_now: Vec<u64> = records
         .map_ok(|found| intact(found).sequence)
         .try_collect()
@@ -117,7 +117,7 @@ async fn an_operator_whom_the_policy_lets_reads_the_record_and_that_is_on_record
     };
     assert_eq!(read(&operator, newest).await.unwrap(), [3, 2]);
 
-    // What a person typed is in the record as keyed digests alone.
+    // Text that a person typed appears in the record only as keyed digests.
     let typed = AuditFilter {
         subject: Some("dr.yenji".to_owned()),
         tool: Some("Nugwi Smith's file".to_owned()),
@@ -170,7 +170,7 @@ async fn whom_no_policy_lets_read_is_refused_and_that_is_on_record(store: &TestS
         assert_eq!(tried["actor"], "mallory");
         assert_eq!(tried["status"], "denied");
     }
-    // As every refusal it is found by its status.
+    // Like every refusal, these are found by their status.
     let denied = AuditFilter {
         status: Some(Status::Denied),
         ..everything()
@@ -184,7 +184,7 @@ async fn without_a_token_that_the_policy_service_takes_nothing_is_read_nor_recor
 ) {
     let (service, policy) = start_with_auditor(store).await;
     append(&service, 1).await;
-    // A certificate is no person.
+    // A client certificate does not identify a person.
     let nobody = service.operator("");
     assert_eq!(
         reasons(every_answer(&nobody).await),
@@ -259,7 +259,7 @@ async fn p2_nothing_of_the_record_is_released_while_it_takes_no_record() {
     assert_eq!(read_now.first(), Some(&0));
 }
 
-/// Outcomes of callers of these tenants, one each.
+/// Appends one outcome of a caller of each of these tenants.
 async fn append_of(service: &TestService, tenants: &[&str]) {
     for tenant in tenants {
         let call = CallFacts {
@@ -281,7 +281,8 @@ async fn an_operator_of_a_tenant_reads_what_that_tenant_did(store: &TestStore) {
         limit: Some(3),
         ..everything()
     };
-    // Their own look is one of what their tenant did, and those of others do not count.
+    // The access of the operator belongs to the tenant and is included. Records of other tenants do not count towards the
+    // limit.
     assert_eq!(read(&north, newest).await.unwrap(), [6, 5, 2]);
     until("a checkpoint covers them", async || {
         let theirs = north.proof(ProofSelector::Sequence(5), false, LIMIT).await;
@@ -321,7 +322,7 @@ async fn a_watch_gives_each_record_once_it_is_durable(store: &TestStore) {
         let found = with_earlier.next().await.unwrap().unwrap();
         assert_eq!(intact(found).sequence, earlier);
     }
-    // Two readings are between, which are none of hers.
+    // The records of the two watch requests come in between, and do not match the filter.
     for _ in 0..3 {
         let record = outcome(&subject(), Status::Ok);
         let receipt = service.audit.append(&record, false).await.unwrap();
@@ -330,7 +331,7 @@ async fn a_watch_gives_each_record_once_it_is_durable(store: &TestStore) {
             let found = watch.next().await.unwrap().unwrap();
             assert_eq!(intact(found).sequence, receipt.sequence());
         }
-        // Told, not found by looking now and then.
+        // The watch is notified, and does not depend on polling.
         assert!(
             begun.elapsed() < Duration::from_secs(3),
             "{:?}",
@@ -380,7 +381,7 @@ async fn a_watch_ends_once_the_policy_no_longer_permits_it(store: &TestStore) {
     assert!(watch.next().await.is_none());
 }
 
-/// Every file below `directory` with its contents.
+/// Returns every file below `directory` with its contents.
 fn files(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut open = vec![directory.to_owned()];
@@ -421,7 +422,7 @@ async fn an_export_over_grpc_is_the_one_of_the_store(store: &TestStore) {
     .await;
     assert_eq!(proof.index, 512);
     let [ours, theirs] = [(); 2].map(|()| tempfile::tempdir().unwrap());
-    // Another checkpoint may be signed in between: the readings are on record themselves.
+    // Each access is recorded, so another checkpoint may be signed between the two exports.
     until("both are of one checkpoint", async || {
         let [ours, theirs] = [&ours, &theirs].map(|directory| directory.path().join("export"));
         for directory in [&ours, &theirs] {
@@ -481,7 +482,7 @@ async fn a_cancelled_reading_stops_the_scan() {
             appended.unwrap();
         }
     }
-    // Over a socket, where a stream that is not read fills its window and waits.
+    // Over a socket, a stream that is not read fills its window and waits.
     let listen = ListenConfig {
         listen: "127.0.0.1:0".parse().unwrap(),
         tls: None,
@@ -500,7 +501,7 @@ async fn a_cancelled_reading_stops_the_scan() {
     let operator = OperatorAuditClient::new(link.transport, token);
     let mut reading = operator.read_records(everything()).await.unwrap().boxed();
     assert_eq!(intact(reading.next().await.unwrap().unwrap()).sequence, 0);
-    // A server ends once nothing is under way, and this reading is.
+    // The server shuts down once no request is in flight, but this stream is.
     stop.send(()).unwrap();
     let waiting = Box::pin(tokio::time::sleep(Duration::from_millis(500)));
     let futures::future::Either::Left(((), serving)) = select(waiting, serving).await else {

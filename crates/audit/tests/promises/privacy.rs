@@ -1,4 +1,4 @@
-//! What is never in the record.
+//! Tests of the values that are never stored in a record.
 
 use wardgate_domain::{Digest, Event, Record, Status};
 
@@ -6,8 +6,8 @@ use crate::support::{TestStore, intent, on_both_stores, outcome, subject};
 
 on_both_stores! { p4_nothing_raw_is_stored }
 
-/// The domain types carry digests where a value could be; even these are not stored as they come, for
-/// the digest of a five-letter code is as good as the code.
+/// The domain types contain digests instead of values. Even these digests are stored only in keyed form, because the digest of
+/// a five-letter code can be guessed as easily as the code.
 async fn p4_nothing_raw_is_stored(store: &TestStore) {
     let canaries = ["NUGWI", "Hypertension, Lisinopril 10mg daily"];
     let service = store.service().await;

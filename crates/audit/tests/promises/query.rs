@@ -1,4 +1,4 @@
-//! Reading the record.
+//! Tests of queries.
 
 use std::time::{Duration, Instant};
 
@@ -69,7 +69,7 @@ async fn sequences(service: &TestService, filter: AuditFilter) -> Vec<u64> {
         .unwrap()
 }
 
-/// Five records, a second apart; returns the call of the first two.
+/// Appends five records, one second apart. Returns the id of the call of the first two.
 async fn append_five(service: &TestService) -> String {
     let doctor = subject();
     let nurse = CallFacts {
@@ -155,7 +155,7 @@ async fn every_filter_selects_what_it_says(store: &TestStore) {
     .await;
     selects(&|filter| filter.content.phi = true, &[1, 2, 3]).await;
     selects(&|filter| filter.content.withheld = true, &[]).await;
-    // What is passed over does not count.
+    // Records that do not match do not count towards the limit.
     selects(
         &|filter| (filter.content.phi, filter.limit, filter.newest_first) = (true, Some(2), true),
         &[3, 2],
@@ -184,7 +184,7 @@ async fn pages_give_every_record_once_in_either_order(store: &TestStore) {
         subject: "odd".to_owned(),
         ..subject()
     };
-    // More than two pages, and not a whole number of them.
+    // The records fill more than two pages, the last one only in part.
     let appends = (0..600).map(|number| {
         let subject = if number % 2 == 1 {
             odd.subject.clone()
@@ -244,7 +244,7 @@ async fn an_operators_change_is_found_by_operator_target_and_failure(store: &Tes
     let service = store.service().await;
     for record in [admin_change("ada", false), admin_change("ada", true)] {
         service.audit.append(&record, false).await.unwrap();
-        // An answer that was lost on its way adds no second record.
+        // A retry after a lost response adds no second record.
         service.audit.append(&record, true).await.unwrap();
     }
     let found = async |set: &dyn Fn(&mut AuditFilter)| {
@@ -272,7 +272,7 @@ async fn a_use_of_the_memory_is_found_by_caller_conversation_and_status(store: &
     for status in [Status::Ok, Status::Denied] {
         let record = memory_access(key, status);
         service.audit.append(&record, false).await.unwrap();
-        // An answer that was lost on its way adds no second record.
+        // A retry after a lost response adds no second record.
         service.audit.append(&record, true).await.unwrap();
     }
     let other = memory_access(ConversationKey::new(&Ambient::system()), Status::Ok);
@@ -298,7 +298,7 @@ async fn a_use_of_the_memory_is_found_by_caller_conversation_and_status(store: &
 
 async fn records_by_time_come_in_the_order_of_their_time_page_after_page(store: &TestStore) {
     let service = store.service().await;
-    // More than two pages, seven records of each time, appended in another order.
+    // The records fill more than two pages, with seven records of each time, appended in another order.
     let times: Vec<u64> = (0..602).map(|number| (number * 5) % 86).collect();
     for chunk in times.chunks(64) {
         let appends = chunk.iter().map(|seconds| {
@@ -335,7 +335,7 @@ async fn records_by_time_come_in_the_order_of_their_time_page_after_page(store: 
     let oldest: Vec<_> = oldest.await.iter().map(position).collect();
     assert_eq!(oldest, sorted);
 
-    // Whoever turns the pages by themselves misses none either.
+    // A client that requests the pages one by one misses no record either.
     let mut turned = Vec::new();
     loop {
         let (before_time, before_sequence) = turned.last().copied().unzip();
@@ -360,7 +360,7 @@ async fn what_was_changed_or_removed_in_the_store_is_named_by_its_sequence(store
         let record = outcome(&subject(), Status::Ok);
         service.audit.append(&record, false).await.unwrap();
     }
-    // Whichever of the two the store understands.
+    // Each store accepts one of the two statements.
     for unlock in [
         "DROP TRIGGER record_is_not_changed; DROP TRIGGER record_is_not_removed",
         "ALTER TABLE record DISABLE TRIGGER ALL",
@@ -372,11 +372,11 @@ async fn what_was_changed_or_removed_in_the_store_is_named_by_its_sequence(store
     };
     let (bytes, hash) = (of_another("canonical"), of_another("leaf_hash"));
     for change in [
-        // Edited: what it says, how it is found, its hash.
+        // One record has other bytes, one has another subject in its column, and one has another hash.
         format!("UPDATE record SET {bytes} WHERE sequence = 1"),
         "UPDATE record SET subject = 'nobody' WHERE sequence = 2".to_owned(),
         format!("UPDATE record SET {hash} WHERE sequence = 3"),
-        // Another record in its place.
+        // One record is replaced by another one.
         format!("UPDATE record SET {bytes}, {hash} WHERE sequence = 4"),
         "DELETE FROM record WHERE sequence IN (0, 8, 9)".to_owned(),
     ] {
@@ -412,7 +412,7 @@ async fn what_was_changed_or_removed_in_the_store_is_named_by_its_sequence(store
     };
     expected.reverse();
     assert_eq!(named(&store.read(newest_first).await), expected);
-    // A filter reads some records; that others are gone is said all the same.
+    // A filter selects some records, but records that are missing are reported nevertheless.
     let of_nobody = AuditFilter {
         subject: Some("nobody".to_owned()),
         ..AuditFilter::default()
@@ -546,18 +546,18 @@ async fn a_reading_that_nobody_waits_for_any_more_stops_at_the_server() {
             .await
             .unwrap(),
     );
-    // Once through: after that neither counts the records first.
+    // After a first query, neither reader counts the records again.
     let by_console = console.query(filter()).await.unwrap();
     assert_eq!(by_console.count().await, 0);
     assert_eq!(reader.query(filter()).unwrap().count().await, 0);
-    // From now on no reading ends by itself.
+    // From now on, no query ends by itself.
     let mut other = PgConnection::connect(&store.url).await.unwrap();
     let mut lock = other.begin().await.unwrap();
     sqlx::query("LOCK TABLE audit.record IN ACCESS EXCLUSIVE MODE")
         .execute(&mut *lock)
         .await
         .unwrap();
-    // How many statements read by tool.
+    // Waits until this number of statements that filter by tool is running.
     let mut looking = PgConnection::connect(&store.url).await.unwrap();
     let mut reaches = async |readings: i64| {
         let begun = Instant::now();
@@ -572,7 +572,7 @@ async fn a_reading_that_nobody_waits_for_any_more_stops_at_the_server() {
             if found == readings {
                 return;
             }
-            // Well before the server gives up a statement that takes too long.
+            // This is well before the server cancels a statement that takes too long.
             assert!(begun.elapsed() < Duration::from_secs(15), "{found} read");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

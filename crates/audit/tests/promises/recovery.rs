@@ -1,4 +1,4 @@
-//! What happens to calls whose process ended.
+//! Tests of calls whose process ended before they did.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ on_both_stores! {
     an_intent_that_becomes_too_old_is_closed_while_the_service_runs
 }
 
-/// Call ids of the outcomes `unknown`.
+/// Returns the call ids of the outcomes `unknown`.
 fn closed(records: &[StoredRecord]) -> Vec<String> {
     let unknown = records
         .iter()
@@ -29,7 +29,7 @@ fn closed(records: &[StoredRecord]) -> Vec<String> {
 async fn a6_every_abandoned_intent_has_an_outcome_before_readiness(store: &TestStore) {
     let clock = TestClock::at(NOW);
     let finished = subject();
-    // More than one page of them.
+    // There are more intents than fit on one page.
     let abandoned: Vec<CallFacts> = (0..300).map(|_| subject()).collect();
     {
         let service = store.service_at(clock.ambient(), 60).await;
@@ -49,7 +49,7 @@ async fn a6_every_abandoned_intent_has_an_outcome_before_readiness(store: &TestS
         });
         futures::future::join_all(appends).await;
     }
-    // Too young: the call may still run somewhere.
+    // The intents are too young: the calls may still be running.
     clock.advance(Duration::from_secs(60));
     let service = store.service_at(clock.ambient(), 60).await;
     assert!(service.readiness.borrow().is_ready());
@@ -67,7 +67,7 @@ async fn a6_every_abandoned_intent_has_an_outcome_before_readiness(store: &TestS
     expected.sort_unstable();
     found.sort_unstable();
     assert_eq!(found, expected);
-    // The outcome names the same caller and tool.
+    // The outcome has the same caller and tool as the intent.
     let (intent, unknown) = (json(&records[2]), json(records.last().unwrap()));
     for field in [
         "caller",
@@ -81,7 +81,7 @@ async fn a6_every_abandoned_intent_has_an_outcome_before_readiness(store: &TestS
     }
     assert_eq!(unknown.get("rows"), None, "nobody knows");
 
-    // Who was only slow comes too late: there is one outcome, and it says unknown.
+    // The outcome of a call that was only slow is refused, so the only outcome remains `unknown`.
     let late = service
         .audit
         .append(&outcome(&abandoned[0], Status::Ok), true)
@@ -108,7 +108,7 @@ async fn what_the_only_process_left_open_is_closed_before_readiness_whatever_its
     let appended = earlier.audit.append(&intent(&abandoned), false).await;
     appended.unwrap();
 
-    // While another process uses the store, its call may still be under way.
+    // While another process uses the store, its call may still be running.
     let beside = start(CallingProcesses::ThisProcess).await;
     assert_eq!(closed(&store.records().await), [""; 0]);
     drop((beside, earlier));

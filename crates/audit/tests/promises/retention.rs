@@ -1,4 +1,4 @@
-//! Retention, legal holds and erasure: by operators, on record, and every proof goes on.
+//! Tests of retention, legal holds and erasure: operators apply them, each action is recorded, and proofs remain valid.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,12 +46,12 @@ on_both_stores! {
 const LIMIT: Duration = Duration::from_secs(60);
 const ORIGIN: &str = "example.com/audit";
 
-/// The service, where the policy lets `ada` read and manage the record, and `auditor.lee` read it.
+/// Starts the service with a policy that permits `ada` to read and manage the audit log, and `auditor.lee` to read it.
 async fn start(store: &TestStore, days: u32, exports: Vec<ExportSettings>) -> TestService {
     start_at(store, days, exports, Ambient::system()).await
 }
 
-/// The same by the clock of `ambient`.
+/// Starts the service as [`start`] does, with the clock of `ambient`.
 async fn start_at(
     store: &TestStore,
     days: u32,
@@ -78,7 +78,7 @@ fn ada(service: &TestService) -> OperatorAuditClient {
     service.operator(&unverified_token("ada", ""))
 }
 
-/// Calls of November 2025.
+/// Appends calls of November 2025.
 async fn append(service: &TestService, count: usize) {
     for _ in 0..count {
         let record = outcome(&subject(), Status::Ok);
@@ -86,7 +86,7 @@ async fn append(service: &TestService, count: usize) {
     }
 }
 
-/// A call of now.
+/// Appends a call of the present time.
 async fn append_young(service: &TestService) {
     let record = Record {
         time: Ambient::system().now(),
@@ -141,7 +141,7 @@ async fn calls_are_not_counted_where_records_of_the_time_were_removed(store: &Te
     assert_eq!(count(1).await.unwrap(), [1]);
 }
 
-/// Waits until the newest checkpoint covers `size` records; writes it to a file.
+/// Waits until the newest checkpoint covers `size` records, and writes the checkpoint to a file.
 async fn covered(store: &TestStore, size: u64, files: &Path) -> PathBuf {
     let begun = Instant::now();
     loop {
@@ -201,7 +201,7 @@ async fn a12_what_is_older_is_removed_in_whole_bundles_and_every_proof_goes_on(s
         (30, "newest")
     );
     assert_eq!(apply(&ada(&service)).await, 512);
-    // What is kept is read as before, and nothing counts as missing.
+    // The kept records are read as before, and no record counts as missing.
     let records = store.records().await;
     assert_eq!(records[0].sequence, 512);
     assert_eq!(records.len(), 701 - 512 + 2);
@@ -217,7 +217,7 @@ async fn a12_what_is_older_is_removed_in_whole_bundles_and_every_proof_goes_on(s
         .collect();
     assert_eq!(actions, ["audit.retention", "audit.prune"]);
     assert_eq!(json(&records[190])["target"], "below=512");
-    // Proofs of it, and none of what is gone.
+    // Kept records can be proved, and removed ones cannot.
     covered(store, 703, files.path()).await;
     let policy = TrustPolicy::of_log(key());
     for sequence in [512, 600, 702] {
@@ -232,13 +232,13 @@ async fn a12_what_is_older_is_removed_in_whole_bundles_and_every_proof_goes_on(s
     let gone = reader(store).await.prove(10, CheckpointKind::Signed).await;
     let gone = gone.unwrap_err().to_string();
     assert!(gone.contains("removed by retention"), "{gone}");
-    // An export of what is kept goes on from every earlier checkpoint, and those of before stay as they were.
+    // An export of the kept records is consistent with every earlier checkpoint, and earlier exports remain valid.
     export(store, &after).await;
     for since in [&early, &kept] {
         assert_eq!(verify(&after, Some(since)).unwrap().minimum_index, 512);
     }
     assert_eq!(verify(&before, Some(&early)).unwrap().minimum_index, 0);
-    // Whoever takes more away than was removed is found out.
+    // An export that lacks more than retention removed is refused.
     let bundle = after
         .join("tile/entries/002.p")
         .read_dir()
@@ -248,7 +248,7 @@ async fn a12_what_is_older_is_removed_in_whole_bundles_and_every_proof_goes_on(s
         .unwrap();
     std::fs::remove_file(bundle.path()).unwrap();
     assert!(verify(&after, None).is_err());
-    // So is whoever takes a beginning away that no record says was removed.
+    // An export that lacks its beginning, without a record of its removal, is refused.
     std::fs::remove_file(before.join("tile/entries/000")).unwrap();
     let lines = std::fs::read_to_string(before.join("records.jsonl")).unwrap();
     let rest: String = lines.split_inclusive('\n').skip(256).collect();
@@ -258,7 +258,7 @@ async fn a12_what_is_older_is_removed_in_whole_bundles_and_every_proof_goes_on(s
         unexplained.contains("the records below 256 are not there"),
         "{unexplained}"
     );
-    // Another process goes on with the tree, and removes no more.
+    // Another process continues the tree, and removes no more.
     service.closer.close().await;
     let service = start(store, 30, Vec::new()).await;
     append(&service, 3).await;
@@ -267,14 +267,14 @@ async fn a12_what_is_older_is_removed_in_whole_bundles_and_every_proof_goes_on(s
     service.closer.close().await;
     export(store, &later).await;
     assert_eq!(verify(&later, Some(&kept)).unwrap().minimum_index, 512);
-    // A new export begins with what is kept.
+    // A new export begins with the first kept record.
     let receiver = Receiver::default();
     let tool = webhook(&receiver.serve().await, "");
     let service = start(store, 30, vec![tool]).await;
     receiver.has(706 - 512).await;
     assert_eq!(receiver.sequences()[..2], [512, 513]);
     service.closer.close().await;
-    // The trigger refuses what is no retention.
+    // The trigger refuses any other deletion.
     assert!(
         store
             .execute("DELETE FROM record WHERE sequence = 512")
@@ -294,7 +294,7 @@ async fn a12_what_is_young_held_or_not_exported_is_kept(store: &TestStore) {
     covered(store, 857, files.path()).await;
     service.closer.close().await;
 
-    // Six years, as the default has it.
+    // Six years is the default.
     let service = start(store, 2_192, Vec::new()).await;
     let status = ada(&service).retention(LIMIT).await.unwrap();
     assert_eq!(
@@ -304,7 +304,7 @@ async fn a12_what_is_young_held_or_not_exported_is_kept(store: &TestStore) {
     assert_eq!(apply(&ada(&service)).await, 0);
     service.closer.close().await;
 
-    // A security tool that has taken nothing.
+    // This security tool has received nothing.
     let away = r#"{"name":"soc","webhook":{"url":"http://127.0.0.1:9/","private_addresses":true}}"#;
     let service = start(store, 30, vec![serde_json::from_str(away).unwrap()]).await;
     let status = ada(&service).retention(LIMIT).await.unwrap();
@@ -363,7 +363,7 @@ async fn a12_only_who_may_manage_the_record_removes_holds_and_erases_and_that_is
         tenant: "north".to_owned(),
         key: "NUGWI".to_owned(),
     };
-    // To read is not enough.
+    // The permission to read is not sufficient.
     let auditor = service.operator(&unverified_token("auditor.lee", ""));
     auditor.retention(LIMIT).await.unwrap();
     let refused = [
@@ -390,7 +390,7 @@ async fn a12_only_who_may_manage_the_record_removes_holds_and_erases_and_that_is
         denied,
         expected.map(|action| (action.into(), "denied".into()))
     );
-    // Who manages a tenant's part holds and lifts that, and removes nothing.
+    // An operator who manages the records of one tenant can set and lift holds in that tenant, but remove nothing.
     let northern = service.operator(&unverified_token("ada", "north"));
     assert_eq!(
         northern.apply_retention().await.err().unwrap().reason(),
@@ -497,7 +497,7 @@ async fn a12_records_that_were_changed_are_not_removed(store: &TestStore) {
     let files = TempDir::new().unwrap();
     covered(store, 603, files.path()).await;
     service.closer.close().await;
-    // A record whose bytes and hash fit each other, and not the tree.
+    // The bytes and the hash of the record match each other, but not the tree.
     let permit = if store.is_sqlite() {
         "DROP TRIGGER record_is_not_changed"
     } else {
@@ -536,10 +536,10 @@ async fn a12_a_clock_that_is_far_ahead_removes_nothing(store: &TestStore) {
     let ahead = TestClock::at(now.as_seconds() + 3_000 * 86_400);
     let service = start_at(store, 30, Vec::new(), ahead.ambient()).await;
     let operator = ada(&service);
-    // What operators do is on record by the same clock, and is no proof of it.
+    // The access of an operator is recorded with the time of the same clock, and therefore does not confirm that time.
     for _ in 0..2 {
         let status = operator.retention(LIMIT).await.unwrap();
-        // A server has a clock of its own.
+        // A database server has its own clock.
         let expected = if store.is_sqlite() { "clock" } else { "age" };
         assert_eq!(
             (status.removable_below, status.kept_by.as_str()),
@@ -564,7 +564,7 @@ async fn a12_an_operator_of_a_tenant_lifts_no_hold_that_another_operator_set_on_
     let holds = operator.retention(LIMIT).await.unwrap().holds;
     let names: Vec<_> = holds.iter().map(|hold| hold.name.as_str()).collect();
     assert_eq!(names, ["court", "own"]);
-    // Whoever runs the whole lifts both.
+    // An operator without a tenant can lift both.
     for name in names {
         operator.lift_hold(name, LIMIT).await.unwrap();
     }
@@ -655,7 +655,7 @@ async fn a12_to_erase_a_data_subject_is_refused_under_a_hold_and_leaves_every_pr
         details_of(store, 0).await,
         Some(RecordDetails::Open(_))
     ));
-    // The hold of another tenant is none.
+    // The hold of another tenant has no effect.
     operator
         .set_hold("south", HoldScope::Tenant("south".to_owned()), LIMIT)
         .await
@@ -673,7 +673,7 @@ async fn a12_to_erase_a_data_subject_is_refused_under_a_hold_and_leaves_every_pr
             "{sequence}"
         );
     }
-    // The service itself says so too, and what comes later has a key of its own.
+    // The service itself reports the erasure too, and later records use a new key.
     let record = outcome_about(&[("NUGWI", 1)]);
     service.audit.append(&record, false).await.unwrap();
     let last = store.records().await.len() - 1;

@@ -1,4 +1,5 @@
-//! The second copy: what is acknowledged is durable in two places, and what is in one alone is not acknowledged.
+//! Tests of the second copy: an acknowledged record is durable in two places, and a record in only one place is not
+//! acknowledged.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,7 +29,7 @@ on_both_stores! {
 
 const ORIGIN: &str = "example.com/audit";
 
-/// An empty directory that somebody meant for a copy.
+/// Creates an empty directory with the marker file of a second copy.
 fn directory() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("wardgate-second-copy"), "").unwrap();
@@ -48,7 +49,7 @@ async fn service(url: &str, copy: &Path) -> TestService {
     TestService::start_as(config(url, copy), callers, None, Ambient::system()).await
 }
 
-/// Why the service does not start.
+/// Returns the error with which the service fails to start.
 async fn refusal(store: &TestStore, copy: &Path) -> Error {
     let callers = CallingProcesses::OtherProcesses;
     let config = config(&store.url, copy);
@@ -64,7 +65,7 @@ async fn append(service: &TestService, count: usize) -> Vec<Receipt> {
     join_all(appends).await
 }
 
-/// The lines of all files, as `{"sequence":…,"record":…}`.
+/// Returns the lines of all files, as `{"sequence":…,"record":…}`.
 fn lines(copy: &Path) -> Vec<String> {
     let files = files(copy).into_iter();
     let texts = files.map(|file| fs::read_to_string(file).unwrap());
@@ -87,7 +88,7 @@ fn files(copy: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Every record of the store, as the copy must have it.
+/// Returns every record of the store, in the form of a line of the copy.
 async fn expected(store: &TestStore) -> Vec<String> {
     let records = store.records().await.into_iter().map(|stored| {
         let record = String::from_utf8(stored.record.to_vec()).unwrap();
@@ -138,7 +139,7 @@ async fn a_second_copy_begins_with_what_a_kept_checkpoint_covers(store: &TestSto
     let verified = since.verify(copy.path(), |_, _| ()).unwrap();
     assert_eq!(verified.checkpoint.head.size, 5);
 
-    // Another log under the same key, as long as this one.
+    // Another log has the same key and the same size.
     let forked = TestStore::sqlite();
     let started = service(&forked.url, other.path()).await;
     append(&started, 5).await;
@@ -155,7 +156,7 @@ async fn processes_on_one_store_share_a_second_copy(store: &TestStore) {
     let second = service(&store.url, copy.path()).await;
     append(&second, 3).await;
     let receipts = append(&first, 1).await;
-    // What a process acknowledged is in its own files, with all that was before it.
+    // The files of a process contain the records that it acknowledged, and all records before them.
     let own = fs::read_to_string(&files(copy.path())[0]).unwrap();
     let own: Vec<_> = own.lines().collect();
     assert_eq!(own, expected(store).await);
@@ -171,7 +172,7 @@ async fn p2_no_record_while_the_second_copy_is_gone(store: &TestStore) {
     append(&service, 1).await;
     let elsewhere = copy.path().with_extension("elsewhere");
     fs::rename(copy.path(), &elsewhere).unwrap();
-    // As a mount point is without its disk.
+    // The directory is empty, like a mount point without its disk.
     fs::create_dir(copy.path()).unwrap();
 
     let records: Vec<_> = (0..8).map(|_| outcome(&subject(), Status::Ok)).collect();
@@ -198,7 +199,7 @@ async fn p2_no_record_while_the_second_copy_is_gone(store: &TestStore) {
     assert_eq!(lines(copy.path()), expected(store).await);
     assert_eq!(store.records().await.len(), 9);
 
-    // Another disk in its place gets the whole record.
+    // A new disk in the same place gets all records.
     fs::rename(copy.path(), copy.path().with_extension("broken")).unwrap();
     let refused = outcome(&subject(), Status::Ok);
     service.audit.append(&refused, false).await.unwrap_err();
@@ -212,7 +213,7 @@ async fn p2_no_record_while_the_second_copy_is_gone(store: &TestStore) {
 async fn a_start_adds_what_the_second_copy_lacks(store: &TestStore) {
     let copy = directory();
     append(&service(&store.url, copy.path()).await, 2).await;
-    // As a process leaves it that is killed between its two writes, or within the second.
+    // The store and the copy are as a process leaves them that is killed between its two writes, or during the second.
     append(&store.service().await, 600).await;
     let file = &files(copy.path())[0];
     let whole = fs::read_to_string(file).unwrap();
@@ -226,7 +227,7 @@ async fn a_start_adds_what_the_second_copy_lacks(store: &TestStore) {
     started.closer.close().await;
     verifier().verify(copy.path(), |_, _| ()).unwrap();
 
-    // A disk that is new gets all of it.
+    // An empty disk gets all records.
     let empty = directory();
     drop(service(&store.url, empty.path()).await);
     assert_eq!(lines(empty.path()), expected(store).await);
@@ -267,7 +268,7 @@ async fn a_second_copy_with_another_record_is_a_fork_and_nothing_starts(store: &
     );
 
     fs::write(file, &whole).unwrap();
-    // Another file with the same records, of which one is changed.
+    // Another file has the same records, except for one that is changed.
     let other = copy.path().join("records-00000000000000000001-7.jsonl");
     let later = &whole[whole.find('\n').unwrap() + 1..];
     fs::write(&other, later.replacen("Doctor", "Hacker", 1)).unwrap();
@@ -278,7 +279,7 @@ async fn a_second_copy_with_another_record_is_a_fork_and_nothing_starts(store: &
     assert!(verified.contains("record 1 is another one"), "{verified}");
     fs::write(&other, later).unwrap();
     verifier().verify(copy.path(), |_, _| ()).unwrap();
-    // The beginning is gone.
+    // The first file is missing.
     fs::remove_file(file).unwrap();
     let verified = verifier()
         .verify(copy.path(), |_, _| ())
@@ -356,7 +357,7 @@ async fn on_a_small_disk(disk: &Path) {
         expected(&store).await,
         "what did not fit left no trace"
     );
-    // The disk is asked for what it has, as the one of the store is.
+    // The free space of the disk of the copy counts, like that of the disk of the store.
     let room = config(&store.url, disk).room();
     let reader = RecordReader::open(&store.url, &DatabaseSettings::default()).await;
     let growth = reader.unwrap().growth(&room, Ambient::system().now()).await;

@@ -1,4 +1,4 @@
-//! Stores that exist for one test, the service over them, and records to put in.
+//! Stores for single tests, the service on them, and records.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ macro_rules! on_both_stores {
 }
 pub(crate) use on_both_stores;
 
-/// An empty store of one test.
+/// An empty store for one test.
 pub(crate) struct TestStore {
     pub(crate) url: String,
     database: TestDatabase,
@@ -52,7 +52,7 @@ impl TestStore {
         Self::of(TestDatabase::sqlite(""))
     }
 
-    /// A database of its own; none without a server to put it on.
+    /// Creates a database for the store, or returns `None` if no server is configured.
     pub(crate) async fn postgres() -> Option<Self> {
         TestDatabase::postgres().await.map(Self::of)
     }
@@ -62,7 +62,7 @@ impl TestStore {
         Self { url, database }
     }
 
-    /// Runs `statement`, past the service.
+    /// Runs `statement` directly on the store, without the service.
     pub(crate) async fn execute(&self, statement: &str) -> Result<(), sqlx::Error> {
         if self.database.is_sqlite() {
             return self.database.try_execute(statement).await;
@@ -75,7 +75,7 @@ impl TestStore {
         self.database.is_sqlite()
     }
 
-    /// The key of a data subject other than the common one, wrapped, of a store that is a file and has one such.
+    /// Returns the wrapped key of a data subject other than the common one, from a SQLite store that has such a key.
     pub(crate) async fn newest_subject_key(&self) -> Vec<u8> {
         let mut connection = SqliteConnection::connect(&self.url).await.unwrap();
         let keys = "SELECT wrapped FROM data_subject_key
@@ -85,7 +85,7 @@ impl TestStore {
         key.unwrap()
     }
 
-    /// Everything the store holds of the record, columns and all.
+    /// Returns all stored bytes of the records, including their columns.
     pub(crate) async fn every_byte(&self) -> Vec<u8> {
         if self.database.is_sqlite() {
             return self.database.files();
@@ -111,13 +111,13 @@ impl TestStore {
         TestService::start(&self.url, ambient, unknown_after).await
     }
 
-    /// All records, read without the service.
+    /// Returns all records, read without the service.
     pub(crate) async fn records(&self) -> Vec<StoredRecord> {
         let all = self.read(AuditFilter::default()).await;
         all.into_iter().map(intact).collect()
     }
 
-    /// What a filter gives, read without the service.
+    /// Returns the records that match a filter, read without the service.
     pub(crate) async fn read(&self, filter: AuditFilter) -> Vec<QueriedRecord> {
         let reader = RecordReader::open(&self.url, &DatabaseSettings::default())
             .await
@@ -127,7 +127,7 @@ impl TestStore {
     }
 }
 
-/// The keys of every service here.
+/// Returns the keys that every service in these tests uses.
 pub(crate) fn keys() -> AuditKeys {
     AuditKeys {
         mac: MacKey::from_bytes(&[7; 32]),
@@ -136,24 +136,24 @@ pub(crate) fn keys() -> AuditKeys {
     }
 }
 
-/// A private key in PKCS#8 DER: version, algorithm and seed (RFC 8410).
+/// Returns a private key in PKCS#8 DER: version, algorithm and seed (RFC 8410).
 pub(crate) fn log_key(seed: u8) -> Vec<u8> {
     let before = b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20";
     [before.as_slice(), &[seed; 32]].concat()
 }
 
-/// The audit service as its callers have it.
+/// The audit service, with a client for each kind of caller.
 pub(crate) struct TestService {
-    /// As the gateway has it.
+    /// The client of the gateway.
     pub(crate) audit: AuditClient,
-    /// As the console has it.
+    /// The client of the console.
     pub(crate) console: AuditClient,
-    /// As the policy service has it.
+    /// The client of the policy service.
     pub(crate) policy: AuditClient,
-    /// For requests that the clients cannot express.
+    /// The link of the console, for requests that the clients cannot express.
     pub(crate) console_link: Link,
     pub(crate) gateway_link: Link,
-    /// As an operator has it.
+    /// The link of an operator.
     pub(crate) operator_link: Link,
     pub(crate) readiness: watch::Receiver<Readiness>,
     /// Signs the last checkpoint.
@@ -184,7 +184,7 @@ impl TestService {
         Self::start_as(config, callers, None, ambient).await
     }
 
-    /// The same, where `policy` says who may read the record.
+    /// Starts the service with `policy`, which decides who may read the audit log.
     pub(crate) async fn start_under(policy: PolicyClient, url: &str) -> Self {
         let callers = CallingProcesses::OtherProcesses;
         let config = Config::for_store(url);
@@ -217,7 +217,7 @@ impl TestService {
         }
     }
 
-    /// The holder of `token` as an operator.
+    /// Returns the client of the operator with this token.
     pub(crate) fn operator(&self, token: &str) -> OperatorAuditClient {
         OperatorAuditClient::new(self.operator_link.clone(), BearerToken::new(token))
     }
@@ -234,12 +234,12 @@ impl TestService {
 /// 2025-11-11T13:50:00Z.
 pub(crate) const NOW: i64 = 1_762_869_000;
 
-/// The time of every record below.
+/// Returns the time of the records below.
 pub(crate) fn start() -> Timestamp {
     Timestamp::from_seconds(NOW)
 }
 
-/// A call of its own.
+/// Returns the facts of a new call.
 pub(crate) fn subject() -> CallFacts {
     CallFacts {
         call_id: CallId::new(&Ambient::system()),
@@ -307,7 +307,7 @@ pub(crate) fn refusals(count: u64) -> Record {
     }
 }
 
-/// A record that nobody changed.
+/// Returns the record, and panics if it is damaged.
 pub(crate) fn intact(found: QueriedRecord) -> StoredRecord {
     match found {
         QueriedRecord::Intact(stored) => stored,
@@ -315,7 +315,7 @@ pub(crate) fn intact(found: QueriedRecord) -> StoredRecord {
     }
 }
 
-/// A stored record as JSON.
+/// Returns a stored record as JSON.
 pub(crate) fn json(stored: &StoredRecord) -> serde_json::Value {
     serde_json::from_slice(&stored.record).unwrap()
 }
@@ -335,7 +335,7 @@ pub(crate) fn admin_change(actor: &str, failed: bool) -> Record {
     }
 }
 
-/// A use of one conversation.
+/// Returns a record of an access to one conversation.
 pub(crate) fn memory_access(conversation: ConversationKey, status: Status) -> Record {
     let access = MemoryAccess {
         call: CallFacts {

@@ -1,4 +1,4 @@
-//! A log of a thousand entries, of which nothing can be changed, for this verifier and for one in Python.
+//! Tests with a log of a thousand entries: the verifier in Rust and one in Python detect every change.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -16,14 +16,14 @@ use crate::support::log_key;
 
 const ENTRIES: u64 = 1_000;
 
-/// Sizes of older logs, whose checkpoints somebody kept.
+/// Sizes of older logs whose checkpoints were kept.
 const OLDER: [u64; 9] = [0, 1, 2, 255, 256, 257, 512, 700, 999];
 
-/// What stands in a fork in place of a record.
+/// The entry that replaces another one in a fork.
 const REPLACED: &[u8] = b"{\"n\":\"another record\"}";
 
-/// Of the forks, and of everything that the verifier in Python is to refuse, one in so many is tried, unless the environment
-/// says otherwise: `make test-chaos` tries all.
+/// Interval between the forks that are tested, and between the changes that the verifier in Python is tested with, unless an
+/// environment variable sets another one. `make test-chaos` tests all.
 const STEP: usize = 97;
 
 fn step() -> usize {
@@ -41,7 +41,7 @@ fn entries() -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// The levels of tiles over `entries`.
+/// Returns the tree over `entries`, and the hashes of each level of tiles.
 fn levels(entries: &[Vec<u8>]) -> (CompactTree, Vec<Vec<Hash>>) {
     let mut tree = CompactTree::default();
     let mut levels = vec![Vec::new()];
@@ -63,7 +63,7 @@ fn range(range: &std::ops::Range<u64>) -> std::ops::Range<usize> {
     usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap()
 }
 
-/// Files of `entries` that fit each other, beside the checkpoint that is in the directory already.
+/// Writes consistent files of `entries` beside the checkpoint that is already in the directory.
 fn write_files(directory: &Path, entries: &[Vec<u8>]) {
     let (tree, levels) = levels(entries);
     let write = |path: String, bytes: &[u8]| {
@@ -91,7 +91,7 @@ fn write_files(directory: &Path, entries: &[Vec<u8>]) {
     write("records.jsonl".to_owned(), &lines);
 }
 
-/// The signed checkpoint of `entries`.
+/// Returns the signed checkpoint of `entries`.
 fn sign(entries: &[Vec<u8>]) -> SignedNote {
     let checkpoint = Checkpoint {
         origin: "example.com/audit".to_owned(),
@@ -100,27 +100,27 @@ fn sign(entries: &[Vec<u8>]) -> SignedNote {
     signer().sign(&checkpoint.to_string()).unwrap()
 }
 
-/// `entries`, of which one is another.
+/// Returns `entries` with one entry replaced.
 fn forked(entries: &[Vec<u8>], at: usize) -> Vec<Vec<u8>> {
     let mut forked = entries.to_vec();
     forked[at] = REPLACED.to_vec();
     forked
 }
 
-/// An export of `entries` with their checkpoint.
+/// Writes an export of `entries` with their checkpoint.
 fn write_export(directory: &Path, entries: &[Vec<u8>]) {
     write_files(directory, entries);
     fs::write(directory.join("checkpoint"), sign(entries).to_string()).unwrap();
 }
 
-/// An export of [`ENTRIES`].
+/// Creates an export of [`ENTRIES`] entries.
 fn export() -> TempDir {
     let directory = TempDir::new().unwrap();
     write_export(directory.path(), &entries());
     directory
 }
 
-/// The tiles of the tree over `entries`.
+/// Returns the tiles of the tree over `entries`.
 fn tiles(entries: &[Vec<u8>]) -> TileSet {
     let (tree, levels) = levels(entries);
     let mut tiles = TileSet::default();
@@ -131,7 +131,7 @@ fn tiles(entries: &[Vec<u8>]) -> TileSet {
     tiles
 }
 
-/// The proof of each of `entries`.
+/// Returns a proof of each of `entries`.
 fn proofs(entries: &[Vec<u8>]) -> Vec<TlogProof> {
     let (tiles, checkpoint) = (tiles(entries), sign(entries));
     let size = entries.len() as u64;
@@ -150,7 +150,7 @@ fn is_accepted(path: &Path) -> bool {
     is_accepted_since(path, None)
 }
 
-/// Whether an export is accepted by who kept the checkpoint in a file.
+/// Returns whether an export is accepted, given an older checkpoint in a file.
 fn is_accepted_since(path: &Path, since: Option<PathBuf>) -> bool {
     let verifier = Verifier {
         policy: TrustPolicy::of_log(signer().verifier_key().clone()),
@@ -173,7 +173,7 @@ fn files(directory: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Changes a bit of every byte of every file, of those whose turn it is.
+/// Changes a bit of every byte of every file, limited to the share of this `turn`.
 fn flip_bytes(turn: u64, turns: u64) {
     let export = export();
     let mut seen = 0;
@@ -219,7 +219,7 @@ fn a10_every_entry_of_a_thousand_counts_where_it_is() {
         let next = (at + 1) % entries.len();
         let mut dropped = entries.clone();
         dropped.remove(at);
-        // With an entry behind it too, so that there are as many.
+        // An entry is added at the end too, so that the number stays the same.
         refuse(&dropped, "dropped", at);
         dropped.push(b"{\"n\":1000}".to_vec());
         refuse(&dropped, "dropped and one added", at);
@@ -237,7 +237,7 @@ fn a10_every_entry_of_a_thousand_counts_where_it_is() {
     assert!(is_accepted(export.path()));
 }
 
-/// Changes a bit of every byte of every proof, of those whose turn it is.
+/// Changes a bit of every byte of every proof, limited to the share of this `turn`.
 fn flip_bytes_of_proofs(turn: usize, turns: usize) {
     let entries = entries();
     let policy = TrustPolicy::of_log(signer().verifier_key().clone());
@@ -303,7 +303,7 @@ fn a10_an_older_log_and_a_fork_are_refused_by_who_kept_a_checkpoint() {
     }
 }
 
-/// What `tamper_log.py` reads.
+/// Writes the files that `tamper_log.py` reads.
 fn write_log(directory: &Path) {
     let entries = entries();
     write_export(&directory.join("export"), &entries);
@@ -338,8 +338,8 @@ fn write_log(directory: &Path) {
     }
 }
 
-/// The verifier in Python refuses the same: bytes of files, proofs and submissions, entries dropped, swapped and doubled, older
-/// logs and forks.
+/// The verifier in Python refuses the same changes: changed bytes of files, proofs and submissions, entries that are removed,
+/// swapped or doubled, older logs, and forks.
 #[test]
 fn a10_the_verifier_in_python_refuses_what_was_changed_too() {
     let directory = TempDir::new().unwrap();

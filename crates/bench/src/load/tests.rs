@@ -1,4 +1,4 @@
-//! Against a server that answers as it is told.
+//! Tests with a server whose responses are controlled.
 
 use std::sync::atomic::AtomicBool;
 
@@ -15,7 +15,7 @@ use super::*;
 use crate::client::Settings;
 
 struct Server {
-    /// Answers wait for one of these.
+    /// Each response waits for a permit of this semaphore.
     gate: Semaphore,
     refuses: AtomicBool,
     called: AtomicU64,
@@ -27,7 +27,7 @@ async fn answer(
     body: String,
 ) -> (StatusCode, String) {
     let call: Value = serde_json::from_str(&body).unwrap();
-    // Only the newer versions have it.
+    // Only the newer versions have this header.
     let is_modern = headers["mcp-protocol-version"] == "2026-07-28";
     let name = headers.get("mcp-name").map(|name| name.to_str().unwrap());
     assert_eq!(name, call["params"]["name"].as_str().filter(|_| is_modern));
@@ -118,14 +118,14 @@ async fn an_open_loop_counts_what_waited_while_the_server_stood_still() {
     let (server, client) = start(0).await;
     let load = load(Pace::Open { per_second: 50.0 }, 400);
     let running = tokio::spawn(async move { run(&client, &load).await.unwrap() });
-    // Nothing is answered before these were made, each when it was due.
+    // No call is answered before these have been sent, each when it was due.
     while server.called.load(Ordering::Relaxed) < 15 {
         tokio::task::yield_now().await;
     }
     server.gate.add_permits(1_000);
     let report = running.await.unwrap();
     assert!(report.good >= 15, "{report}");
-    // The first of them was due long before.
+    // The first call was due long before.
     assert!(report.latency_ms.max >= 200.0, "{report}");
 }
 

@@ -1,4 +1,4 @@
-//! A real server in this process, with a handler a test, and the service it offers.
+//! A real gRPC server in this process, with a handler for each test, and the service that it offers.
 
 #![allow(
     clippy::unwrap_used,
@@ -36,7 +36,7 @@ use super::json::to_message;
 
 pub type TestResponses = BoxStream<'static, Result<DynamicMessage, Status>>;
 
-/// The files of the test service, compiled as `protoc --include_imports` would.
+/// Returns the files of the test service, compiled as `protoc --include_imports` would.
 pub fn files() -> FileDescriptorSet {
     static FILES: LazyLock<FileDescriptorSet> = LazyLock::new(|| {
         let here = concat!(env!("CARGO_MANIFEST_DIR"), "/src/testing");
@@ -45,7 +45,7 @@ pub fn files() -> FileDescriptorSet {
     FILES.clone()
 }
 
-/// The bytes of a descriptor file.
+/// Returns the files of the test service as the bytes of a descriptor file.
 pub fn descriptor_set() -> Vec<u8> {
     files().encode_to_vec()
 }
@@ -60,7 +60,7 @@ pub fn pool() -> DescriptorPool {
     descriptors().pool().clone()
 }
 
-/// A parcel, from its JSON form.
+/// Returns a parcel from its JSON form.
 pub fn parcel(value: &Value) -> DynamicMessage {
     let parcel = pool().get_message_by_name("parcels.v1.Parcel").unwrap();
     to_message(&parcel, value).unwrap()
@@ -110,7 +110,7 @@ impl TestServer {
         }
     }
 
-    /// Lets calls end, then closes all connections.
+    /// Waits until current calls have ended, and closes all connections.
     pub async fn stop(mut self) {
         self.stop.take();
         (&mut self.task).await.unwrap();
@@ -123,7 +123,7 @@ impl Drop for TestServer {
     }
 }
 
-/// Answers every method of `pool` with what `handle` gives for the metadata and the message.
+/// Returns a router that answers every method of `pool` with the result of `handle` for the metadata and the message.
 pub fn methods<H>(pool: DescriptorPool, handle: H) -> Router
 where
     H: Fn(MetadataMap, DynamicMessage) -> Result<TestResponses, Status>
@@ -161,7 +161,7 @@ where
     Router::new().route_service("/parcels.v1.Parcels/{method}", service)
 }
 
-/// Any HTTP at all.
+/// Returns a router that answers every HTTP request with `handle`.
 pub fn raw<H, F>(handle: H) -> Router
 where
     H: Fn(http::Request<axum::body::Body>) -> F + Clone + Send + Sync + 'static,
@@ -190,7 +190,7 @@ where
     })
 }
 
-/// As `handle` of [`methods`]: these messages to any call.
+/// Returns a `handle` for [`methods`] that responds to every call with these messages.
 pub fn answers(
     messages: Vec<DynamicMessage>,
 ) -> impl Fn(MetadataMap, DynamicMessage) -> Result<TestResponses, Status> + Clone {
@@ -201,20 +201,20 @@ pub fn answers(
     }
 }
 
-/// As `handle` of [`methods`]: the same status to any call.
+/// Returns a `handle` for [`methods`] that responds to every call with this status.
 pub fn refuses(
     status: Status,
 ) -> impl Fn(MetadataMap, DynamicMessage) -> Result<TestResponses, Status> + Clone {
     move |_, _| Err(status.clone())
 }
 
-/// The reflection that tonic offers.
+/// Returns the reflection service of tonic.
 pub fn reflection_v1(files: &FileDescriptorSet) -> Router {
     let service = reflection(files).build_v1().unwrap();
     Routes::new(service).into_axum_router()
 }
 
-/// The older version alone.
+/// Returns the reflection service of tonic in the older version.
 pub fn reflection_v1alpha(files: &FileDescriptorSet) -> Router {
     let service = reflection(files).build_v1alpha().unwrap();
     Routes::new(service).into_axum_router()

@@ -177,7 +177,7 @@ async fn a_silent_server_ends_at_the_deadline() {
     let late = answers.next().await.unwrap_err();
     assert!(matches!(late, GrpcError::Timeout), "{late}");
 
-    // One that does not even send headers, and a deadline that has passed.
+    // The server does not even send headers. The deadline of the second call has already passed.
     let server = TestServer::start(raw(|_| std::future::pending())).await;
     let client = described(&server.url);
     for milliseconds in [300, 0] {
@@ -191,7 +191,7 @@ async fn a_silent_server_ends_at_the_deadline() {
     }
 }
 
-/// Tells when it is dropped.
+/// Sends a signal when it is dropped.
 struct DropSignal(Option<oneshot::Sender<()>>);
 
 impl Drop for DropSignal {

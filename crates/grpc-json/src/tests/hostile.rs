@@ -10,7 +10,7 @@ use super::*;
 
 type Frames = Vec<Result<Frame<Bytes>, std::io::Error>>;
 
-/// A message as gRPC frames it.
+/// Returns a message with its gRPC framing.
 fn framed(message: &[u8]) -> Frame<Bytes> {
     let mut bytes = vec![0];
     bytes.extend_from_slice(&u32::try_from(message.len()).unwrap().to_be_bytes());
@@ -29,7 +29,7 @@ fn note() -> Frame<Bytes> {
     framed(&parcel(&json!({"parcelId": "p1"})).encode_to_vec())
 }
 
-/// What calls of both kinds end with when the server sends exactly this.
+/// Returns the results of a unary and of a streaming call when the server sends exactly these headers and frames.
 async fn sent(
     headers: &'static [(&'static str, &'static str)],
     frames: fn() -> Frames,
@@ -163,7 +163,7 @@ async fn bytes_that_are_no_message_are_a_bad_answer() {
         let error = outcome.unwrap_err();
         assert!(matches!(error, GrpcError::BadAnswer(_)), "{error}");
     }
-    // Flags of compression that was never agreed on, and of nothing.
+    // The first frame is compressed although no compression was agreed on, and the second has an invalid flag.
     for frames in [
         (|| vec![Ok(Frame::data(Bytes::from_static(&[1, 0, 0, 0, 0])))]) as fn() -> Frames,
         || vec![Ok(Frame::data(Bytes::from_static(&[9, 0, 0, 0, 0])))],
@@ -177,7 +177,7 @@ async fn bytes_that_are_no_message_are_a_bad_answer() {
 
 #[tokio::test]
 async fn messages_over_the_limit_are_refused_before_they_are_read() {
-    // Only announced: four gigabytes.
+    // The frame only announces four gigabytes.
     let announced = || {
         vec![Ok(Frame::data(Bytes::from_static(&[
             0, 255, 255, 255, 255,

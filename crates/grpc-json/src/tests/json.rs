@@ -161,7 +161,7 @@ fn what_does_not_fit_is_named_without_its_value() {
 
 #[test]
 fn an_answer_takes_no_more_bytes_of_json_than_the_limit() {
-    // Two bytes on the wire, and a hundred in JSON: the defaults.
+    // Each note has two bytes in protobuf and about a hundred in JSON, because of its defaults.
     let notes = vec![json!({}); 10_000];
     let message = parcel(&json!({ "notes": notes }));
     assert!(message.encoded_len() < 25_000);
@@ -172,7 +172,7 @@ fn an_answer_takes_no_more_bytes_of_json_than_the_limit() {
 
 #[test]
 fn messages_in_one_another_end_somewhere() {
-    // prost counts anew inside each `Any`, so only our own limit stands before the end of the stack.
+    // prost starts counting again inside each `Any`, so only our own limit prevents a stack overflow.
     let any = pool().get_message_by_name("google.protobuf.Any").unwrap();
     let mut bytes = Vec::new();
     for _ in 0..5_000 {

@@ -86,7 +86,7 @@ fn imports_in_a_circle_are_refused() {
 
 #[test]
 fn imports_that_fan_out_take_no_time() {
-    // Two files a layer that both import both of the next: 2^200 ways from top to bottom.
+    // Each layer has two files that both import both files of the layer below, so there are 2^200 paths from top to bottom.
     let mut files = vec![file("0a", &[]), file("0b", &[])];
     for layer in 1..200 {
         let below = [format!("{}a", layer - 1), format!("{}b", layer - 1)];
@@ -125,7 +125,7 @@ fn too_many_files_or_elements_are_refused() {
 
 #[test]
 fn long_names_are_counted_as_they_would_be_written_out() {
-    // Half a megabyte of descriptors, and four times the limit when each field has its full name.
+    // The descriptors have half a megabyte, and four times the limit when each field has its full name.
     let long = "n".repeat(255);
     let mut deep = message(&long, vec![]);
     let number = |number: i32| FieldDescriptorProto {

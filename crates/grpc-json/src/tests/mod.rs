@@ -1,4 +1,4 @@
-//! Calls to a real gRPC server in this process.
+//! Tests of calls to a real gRPC server in this process.
 
 mod calls;
 mod hostile;
@@ -26,7 +26,7 @@ fn method(name: &str) -> MethodName {
     format!("parcels.v1.Parcels/{name}").parse().unwrap()
 }
 
-/// Time enough.
+/// Returns a deadline that is far enough away.
 fn soon() -> Instant {
     Instant::now() + Duration::from_mins(1)
 }
@@ -45,17 +45,17 @@ fn open(settings: &GrpcSettings) -> GrpcServer {
     GrpcServer::open(settings, &Ambient::system()).unwrap()
 }
 
-/// Knows the methods.
+/// Returns a client with a descriptor file.
 fn described(url: &Url) -> GrpcServer {
     open(&settings(url, Some(descriptors())))
 }
 
-/// Asks for the methods.
+/// Returns a client that asks the server for its methods.
 fn undescribed(url: &Url) -> GrpcServer {
     open(&settings(url, None))
 }
 
-/// All answers of one call.
+/// Returns all response messages of one call.
 async fn call(
     server: &GrpcServer,
     name: &MethodName,

@@ -22,7 +22,7 @@ fn one() -> axum::Router {
     methods(pool(), answers(vec![parcel(&json!({"parcelId": "p1"}))]))
 }
 
-/// What a server answers to each question of its reflection, and how often it was asked.
+/// The responses of a server to reflection requests, and the number of requests.
 #[derive(Clone)]
 struct ReflectionAnswers {
     answer: Arc<dyn Fn(&MessageRequest) -> MessageResponse + Send + Sync>,
@@ -85,7 +85,7 @@ fn imports(name: &str, of: &[&str]) -> FileDescriptorProto {
     }
 }
 
-/// What a call ends with when the reflection answers like this.
+/// Returns the error text of a call when the reflection responds like this.
 async fn failure(
     answer: impl Fn(&MessageRequest) -> MessageResponse + Send + Sync + 'static,
 ) -> String {
@@ -134,7 +134,7 @@ async fn imports_are_asked_for_one_by_one_and_never_twice() {
     let (reflection, questions) = tells(move |question| match question {
         MessageRequest::FileContainingSymbol(_) => sends(&all[all.len() - 1..]),
         MessageRequest::FileByFilename(name) => {
-            // Everything at once, again and again, is what some servers do.
+            // Some servers send all files in every response.
             assert_eq!(name, "sizes.proto");
             sends(&all)
         }
@@ -186,14 +186,14 @@ async fn a_new_connection_is_asked_anew() {
     get(&client).await.unwrap();
     server.stop().await;
 
-    // What comes up in its place names a field otherwise.
+    // The server that replaces it has another name for a field.
     let mut renamed = files();
     let last = renamed.file.len() - 1;
     renamed.file[last].message_type[2].field[0].name = Some("code".to_owned());
     renamed.file[last].message_type[2].field[0].json_name = Some("code".to_owned());
     let (reflection, questions) = tells(move |_| sends(&renamed.file));
     let _server = TestServer::start_at(address, reflection.merge(one())).await;
-    // The first call finds out that the connection is another one.
+    // The first call detects that the connection is a new one.
     get(&client).await.unwrap();
     assert_eq!(get(&client).await.unwrap()["code"], "p1");
     assert_eq!(questions.load(Ordering::Relaxed), 1);
@@ -228,7 +228,7 @@ async fn lies_of_a_reflection_end_the_call() {
     let unknown = failure(|_| knows_nothing()).await;
     assert_eq!(unknown, "the server has no method `parcels.v1.Parcels/Get`");
 
-    // Files of something else.
+    // These files describe something else.
     let other = failure(|_| sends(&[imports("other.proto", &[])])).await;
     assert_eq!(other, "the server has no method `parcels.v1.Parcels/Get`");
 
@@ -281,7 +281,7 @@ async fn lies_of_a_reflection_end_the_call() {
 async fn files_without_end_are_cut_off() {
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
-    // Each file imports the next, of ten thousand.
+    // Each file imports the next one, of ten thousand.
     let chain = failure(move |question| {
         asked.fetch_add(1, Ordering::Relaxed);
         let number: usize = match question {

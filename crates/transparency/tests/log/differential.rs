@@ -1,4 +1,4 @@
-//! The same roots, paths, tiles and notes as two other implementations have.
+//! Comparison with two other implementations: roots, paths, tiles and notes must be equal.
 
 use ct_merkle::mem_backed_tree::MemoryBackedTree;
 use ct_merkle::{ConsistencyProof, InclusionProof, RootHash};
@@ -11,7 +11,7 @@ use wardgate_transparency::{
     tiles_of_ranges, verify_consistency, verify_inclusion,
 };
 
-use crate::support::{ORIGIN, consistency, cosigner, entry, head, inclusion, leaf, signer, tiles};
+use crate::support::{ORIGIN, consistency, cosigner, entry, head, inclusion, leaf, signer, tiles, tiles_with_ids};
 
 fn reference(size: u64) -> MemoryBackedTree<Sha256, Vec<u8>> {
     let mut tree = MemoryBackedTree::new();
@@ -23,7 +23,7 @@ fn root_of(head: TreeHead) -> RootHash<Sha256> {
     RootHash::new(head.root.into(), head.size)
 }
 
-/// The stored hashes of the Go implementation and of its port.
+/// The stored hashes of the Go implementation, computed by its port.
 struct StoredHashes(Vec<tlog_tiles::Hash>);
 
 impl StoredHashes {
@@ -79,7 +79,7 @@ proptest! {
         prop_assert_eq!(verify_consistency(&head(old), &ours, &path), Ok(()));
     }
 
-    /// Random and nearly right paths: the verdict is that of both others.
+    /// Checks that random and nearly valid paths get the same verdict as in both other implementations.
     #[test]
     fn verdicts_are_those_of_ct_merkle_and_tlog_tiles(
         size in 1_u64..80,
@@ -137,21 +137,25 @@ proptest! {
     }
 }
 
-/// The tiles that a path is computed of, and no others: a tree of one tile more than fits one.
+/// Computes each path from the tiles that are named for it alone: at most five, in trees of one and of several tiles.
 #[test]
 fn a_path_is_computed_of_the_tiles_that_are_named_for_it() {
     for size in [1_u64, 255, 256, 257, 511, 66_000] {
-        let all = tiles(size);
         for index in [0, size / 2, size - 1] {
             let named = tiles_of_ranges(inclusion_ranges(index, size), size);
             assert!(named.len() <= 5, "{named:?}");
-            let path = inclusion(index, size, &all);
+            let path = inclusion(index, size, &tiles_with_ids(size, named));
             assert_eq!(
                 verify_inclusion(&leaf(index), index, &path, &head(size)),
                 Ok(())
             );
             let named = tiles_of_ranges(consistency_ranges(index, size), size);
             assert!(named.len() <= 5, "{named:?}");
+            let path = consistency(index, size, &tiles_with_ids(size, named));
+            assert_eq!(
+                verify_consistency(&head(index), &head(size), &path),
+                Ok(())
+            );
         }
     }
 }
@@ -171,7 +175,7 @@ impl TileReader for OurTiles {
     fn save_tiles(&self, _: &[Tile], _: &[Vec<u8>]) {}
 }
 
-/// Its reader authenticates tiles against our root before it proves anything of them.
+/// The reader of `tlog_tiles` authenticates tiles against the root of this crate before it proves anything with them.
 #[test]
 fn tiles_hash_to_our_root_by_tlog_tiles() {
     let tiles = OurTiles(600);

@@ -1,4 +1,4 @@
-//! What was changed, cut off or made up is refused.
+//! Tests that changed, truncated and forged data is refused.
 
 use wardgate_transparency::{
     Checkpoint, CompactTree, EMPTY_ROOT, Error, SignedNote, TileId, TileSet, TlogProof, TreeHead,
@@ -64,7 +64,7 @@ fn a_cosignature_with_any_bit_changed_is_refused() {
             }
         }
     }
-    // Its key says of itself that it cosigns, and is no key of a log.
+    // The key of a witness states its type, and is not accepted as the key of a log.
     let key = witness.to_string();
     assert_eq!(key.parse::<VerifierKey>().as_ref(), Ok(witness));
     let as_log = Checkpoint::verify(&note, witness);

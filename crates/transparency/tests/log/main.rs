@@ -1,5 +1,4 @@
-//! What the crate promises, against vectors of the specifications, against two other implementations, and against
-//! forgeries.
+//! Tests against the vectors of the specifications, against two other implementations, and against forgeries.
 
 #![expect(
     clippy::unwrap_used,

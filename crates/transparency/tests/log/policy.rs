@@ -1,4 +1,4 @@
-//! Trust policies: the form of tlog-policy, and quorums of every shape.
+//! Tests of trust policies: the syntax of tlog-policy, and quorums of every shape.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,7 +12,7 @@ fn witness(number: u8) -> Cosigner {
     Cosigner::from_pkcs8(&format!("witness.example/w{number}"), &key(10 + number)).unwrap()
 }
 
-/// A checkpoint with the cosignatures of some witnesses.
+/// Returns a checkpoint with the cosignatures of some witnesses.
 fn cosigned(by: &[u8]) -> SignedNote {
     let checkpoint = Checkpoint {
         origin: ORIGIN.to_owned(),
@@ -25,7 +25,7 @@ fn cosigned(by: &[u8]) -> SignedNote {
     note
 }
 
-/// The log and six witnesses, with these lines behind.
+/// Returns the policy with the log, six witnesses and the additional `lines`.
 fn policy(lines: &str) -> Result<TrustPolicy, Error> {
     let mut witnesses = String::new();
     for number in 1..=6 {
@@ -73,12 +73,12 @@ fn a_quorum_is_reached_by_as_many_members_as_it_wants() {
 #[test]
 fn a_cosignature_by_another_key_counts_for_nothing_and_a_wrong_one_is_refused() {
     let policy = policy("quorum w1\n").unwrap();
-    // The name of the witness, and the key of another one.
+    // The cosigner has the name of the witness and another key.
     let impostor = Cosigner::from_pkcs8("witness.example/w1", &key(99)).unwrap();
     let mut note = cosigned(&[]);
     note.add(impostor.cosign(&note, 1));
     assert_eq!(policy.verify(&note), Err(Error::Quorum("w1".to_owned())));
-    // A cosignature of another checkpoint.
+    // The cosignature is of another checkpoint.
     let other = Checkpoint {
         origin: ORIGIN.to_owned(),
         head: head(6),
@@ -88,7 +88,7 @@ fn a_cosignature_by_another_key_counts_for_nothing_and_a_wrong_one_is_refused() 
     note.add(witness(1).cosign(&other, 1));
     let wrong = Err(Error::Signature("witness.example/w1".to_owned()));
     assert_eq!(policy.verify(&note), wrong);
-    // Without the log's signature no quorum helps.
+    // Without the signature of the log, a quorum is not sufficient.
     let text = cosigned(&[1]).to_string();
     let lines: Vec<_> = text
         .lines()
@@ -103,7 +103,7 @@ fn a_cosignature_by_another_key_counts_for_nothing_and_a_wrong_one_is_refused() 
 
 #[test]
 fn a_witness_with_a_key_of_an_unknown_type_counts_for_nothing_and_leaves_the_others() {
-    // ML-DSA-44 (tlog-cosignature): the type and 1,312 bytes.
+    // The key has the length of an ML-DSA-44 key (tlog-cosignature): the type and 1,312 bytes.
     let unknown = |byte: u8| {
         let key = [&[6][..], &[byte; 1_312]].concat();
         format!("witness.example/new+0123abcd+{}", STANDARD.encode(key))
@@ -114,7 +114,7 @@ fn a_witness_with_a_key_of_an_unknown_type_counts_for_nothing_and_leaves_the_oth
     assert_eq!(either.unknown_witnesses().collect::<Vec<_>>(), ["new"]);
     assert_eq!(either.witnesses().count(), 6);
     either.verify(&cosigned(&[1])).unwrap();
-    // A line in its name is not looked into.
+    // A signature line in the name of this witness is ignored.
     let text = format!("{}\u{2014} witness.example/new ASOrzQA=\n", cosigned(&[]));
     let note: SignedNote = text.parse().unwrap();
     for lines in ["quorum new\n", "group both all w1 new\nquorum both\n"] {

@@ -2,7 +2,7 @@
 
 use aws_lc_rs::signature::Ed25519KeyPair;
 use wardgate_transparency::{
-    Checkpoint, CompactTree, Cosigner, Error, Hash, Node, Signer, TileSet, TlogProof, TreeHead,
+    Checkpoint, CompactTree, Cosigner, Error, Hash, Node, Signer, TileId, TileSet, TlogProof, TreeHead,
     TrustPolicy, consistency_path, inclusion_path, leaf_hash, tiles_of_size,
 };
 
@@ -28,8 +28,13 @@ pub(crate) fn tree(size: u64, mut on_node: impl FnMut(Node, &Hash)) -> CompactTr
     tree
 }
 
-/// The tiles of a tree as a log stores them: leaf hashes, and the roots of full tiles.
+/// Returns the tiles of a tree as a log stores them: leaf hashes, and the roots of full tiles.
 pub(crate) fn tiles(size: u64) -> TileSet {
+    tiles_with_ids(size, tiles_of_size(size))
+}
+
+/// Those of the tiles of a tree that have one of these ids.
+pub(crate) fn tiles_with_ids(size: u64, ids: impl IntoIterator<Item = TileId>) -> TileSet {
     let mut levels: Vec<Vec<Hash>> = vec![(0..size).map(leaf).collect()];
     tree(size, |node, hash| {
         if node.height % 8 == 0 {
@@ -40,7 +45,7 @@ pub(crate) fn tiles(size: u64) -> TileSet {
         }
     });
     let mut tiles = TileSet::default();
-    for id in tiles_of_size(size) {
+    for id in ids {
         let range =
             usize::try_from(id.range().start).unwrap()..usize::try_from(id.range().end).unwrap();
         tiles
@@ -85,7 +90,7 @@ pub(crate) fn proof(index: u64, size: u64, signer: &Signer) -> TlogProof {
     }
 }
 
-/// What a reader of a bundle does.
+/// Parses a bundle and verifies it with its extra data, as a client of a log does.
 pub(crate) fn verify(bundle: &str, signer: &Signer) -> Result<Checkpoint, Error> {
     let proof: TlogProof = bundle.parse()?;
     let leaf = leaf_hash(proof.extra.as_deref().unwrap_or_default());

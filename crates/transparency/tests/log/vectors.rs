@@ -1,4 +1,4 @@
-//! Vectors of others: the reference tree of Certificate Transparency, the tiles and notes of C2SP.
+//! Tests with published vectors: the reference tree of Certificate Transparency, and the tiles and notes of C2SP.
 
 use wardgate_transparency::{
     CompactTree, Error, SignedNote, TileId, VerifierKey, decode_bundle, encode_entry, leaf_hash,
@@ -54,7 +54,7 @@ fn tiles_are_where_tlog_tiles_says() {
     assert_eq!(path(9, 0, u64::MAX), None);
     let bundle = TileId::new(0, 273, 70_000).unwrap().bundle_path();
     assert_eq!(bundle, "tile/entries/273.p/112");
-    // The example of the specification.
+    // This is the example of the specification.
     let tiles: Vec<_> = tiles_of_size(70_000).collect();
     assert_eq!(tiles.len(), 273 + 1 + 1 + 1 + 1);
     let last: Vec<_> = tiles[273..].iter().map(TileId::path).collect();
