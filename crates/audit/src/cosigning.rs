@@ -343,6 +343,11 @@ impl WitnessClient {
                     Ok(seen) => self.seen = seen,
                     Err(_) => return Err(refused(status, &body)),
                 },
+                // The consistency proof does not begin with the tree that the witness saw (tlog-witness). Some
+                // witnesses answer this to another tree of the same size, too.
+                StatusCode::UNPROCESSABLE_ENTITY => {
+                    return Err(SubmissionError::SeenOther(self.seen));
+                }
                 _ => return Err(refused(status, &body)),
             }
         }

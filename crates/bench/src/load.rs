@@ -126,7 +126,9 @@ async fn open(
             tally.add(&one);
         }
         if running.len() >= MOST_WAITING {
-            tally.count(Duration::ZERO, &Err(Fault::Transport("too many wait")));
+            if due >= calls.from {
+                tally.count(Duration::ZERO, &Err(Fault::Transport("too many wait")));
+            }
             continue;
         }
         let calls = Arc::clone(calls);

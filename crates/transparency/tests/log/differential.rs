@@ -11,7 +11,9 @@ use wardgate_transparency::{
     tiles_of_ranges, verify_consistency, verify_inclusion,
 };
 
-use crate::support::{ORIGIN, consistency, cosigner, entry, head, inclusion, leaf, signer, tiles, tiles_with_ids};
+use crate::support::{
+    ORIGIN, consistency, cosigner, entry, head, inclusion, leaf, signer, tiles, tiles_with_ids,
+};
 
 fn reference(size: u64) -> MemoryBackedTree<Sha256, Vec<u8>> {
     let mut tree = MemoryBackedTree::new();
@@ -152,10 +154,7 @@ fn a_path_is_computed_of_the_tiles_that_are_named_for_it() {
             let named = tiles_of_ranges(consistency_ranges(index, size), size);
             assert!(named.len() <= 5, "{named:?}");
             let path = consistency(index, size, &tiles_with_ids(size, named));
-            assert_eq!(
-                verify_consistency(&head(index), &head(size), &path),
-                Ok(())
-            );
+            assert_eq!(verify_consistency(&head(index), &head(size), &path), Ok(()));
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use aws_lc_rs::signature::Ed25519KeyPair;
 use wardgate_transparency::{
-    Checkpoint, CompactTree, Cosigner, Error, Hash, Node, Signer, TileId, TileSet, TlogProof, TreeHead,
-    TrustPolicy, consistency_path, inclusion_path, leaf_hash, tiles_of_size,
+    Checkpoint, CompactTree, Cosigner, Error, Hash, Node, Signer, TileId, TileSet, TlogProof,
+    TreeHead, TrustPolicy, consistency_path, inclusion_path, leaf_hash, tiles_of_size,
 };
 
 pub(crate) const ORIGIN: &str = "example.com/log";
