@@ -1,15 +1,19 @@
 //! The transparency log over the records: appends new records to the tree and signs its checkpoints.
 //!
 //! ```text
-//!   writer, store ──leaf hashes──▶ CompactTree ──size, root, full tiles──▶ store ──▶ checkpoint signed ──▶ store
+//!   writer, store ──leaf hashes──▶ CompactTree ──head──▶ signed checkpoint ──with size, root, full tiles──▶ store
 //! ```
 //!
 //! A record is first durable, then in the tree, and then covered by a signed checkpoint, at most a second later. Appends wait
 //! for neither: the tree is computed beside the writer from the leaf hashes of the records that this process stored. Leaf
-//! hashes of records of other processes, or from before the start, are read from the store. Before a checkpoint is signed, the
-//! size and root of a tree that another process stored are compared with the records.
+//! hashes of records of other processes, or from before the start, are read from the store.
+//!
+//! Each checkpoint continues the one before: a tree that another process stored is compared with the records, and must begin
+//! with the last signed tree, before a checkpoint of it is signed. The tree and its checkpoint are stored in one transaction,
+//! which changes nothing if the stored tree is no longer the one that was continued, and nobody sees a checkpoint before.
 
 use std::fmt;
+use std::ops::Range;
 use std::time::Duration;
 
 use metrics::gauge;
@@ -297,8 +301,8 @@ impl Publisher {
             Some(tree) => tree,
             None => self.stored_tree(self.signed).await?,
         };
-        while tree.size() < size {
-            tree = self.grown(tree, size).await?;
+        while tree.size() < size || !self.is_published(&tree.head()) {
+            tree = self.grow(tree, size).await?;
             gauge!(names::AUDIT_TREE_BACKLOG).set(as_float(size.saturating_sub(tree.size())));
             if told.elapsed() >= PROGRESS {
                 told = Instant::now();
@@ -306,25 +310,49 @@ impl Publisher {
                 tracing::info!(done, of = size, "the tree of the record is being built");
             }
         }
-        let head = tree.head();
         self.tree = Some(tree);
-        if self.signed == head && self.published.borrow().is_some() {
-            return Ok(());
-        }
-        let origin = self.signer.verifier_key().name().to_owned();
-        let checkpoint = Checkpoint { origin, head };
-        let note = self.signer.sign(&checkpoint.to_string())?;
-        self.appends.publish(head, note.to_string()).await?;
-        self.signed = head;
-        self.published.send_replace(Some(note));
         Ok(())
     }
 
-    /// Returns `tree` after it grew by at most [`STEP`] records towards `size`. If another process changed the stored tree in
-    /// the meantime, returns the tree of that process.
-    async fn grown(&self, mut tree: CompactTree, size: u64) -> Result<CompactTree, Error> {
+    /// Returns whether this process has signed and stored a checkpoint of the tree `head`, and none since.
+    fn is_published(&self, head: &TreeHead) -> bool {
+        self.signed == *head && self.published.borrow().is_some()
+    }
+
+    /// Returns `tree` after it grew by at most [`STEP`] records towards `size`. The step that reaches `size` signs a
+    /// checkpoint. If another process changed the stored tree in the meantime, returns the tree of that process.
+    async fn grow(&mut self, mut tree: CompactTree, size: u64) -> Result<CompactTree, Error> {
         let from = tree.head();
-        let range = from.size..size.min(from.size + STEP);
+        let end = size.min(from.size + STEP).max(from.size);
+        let tile_roots = self.append_leaves(&mut tree, from.size..end).await?;
+        let to = tree.head();
+        let note = if to.size >= size {
+            Some(self.sign(to)?)
+        } else {
+            None
+        };
+        let growth = TreeGrowth {
+            from,
+            to,
+            tile_roots,
+            checkpoint: note.as_ref().map(ToString::to_string),
+        };
+        if !self.appends.grow(growth).await? {
+            return self.stored_tree(from).await;
+        }
+        if note.is_some() {
+            self.signed = to;
+            self.published.send_replace(note);
+        }
+        Ok(tree)
+    }
+
+    /// Appends the leaf hashes of the records of `range` to `tree`. Returns the roots of the tiles that became full.
+    async fn append_leaves(
+        &self,
+        tree: &mut CompactTree,
+        range: Range<u64>,
+    ) -> Result<Vec<TileRoot>, Error> {
         let leaves = match self.appends.take_leaf_hashes(&range) {
             Some(leaves) => leaves,
             None => self.reader.leaf_hashes(range).await?.as_chunks().0.to_vec(),
@@ -341,15 +369,12 @@ impl Publisher {
                 }
             });
         }
-        let growth = TreeGrowth {
-            from,
-            to: tree.head(),
-            tile_roots,
-        };
-        if self.appends.grow(growth).await? {
-            return Ok(tree);
-        }
-        self.stored_tree(from).await
+        Ok(tile_roots)
+    }
+
+    fn sign(&self, head: TreeHead) -> Result<SignedNote, Error> {
+        let origin = self.signer.verifier_key().name().to_owned();
+        Ok(self.signer.sign(&Checkpoint { origin, head }.to_string())?)
     }
 
     /// Returns the tree in the store. Fails if it is not the tree of the records, or does not begin with `old`.

@@ -20,7 +20,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use wardgate_domain::Receipt;
 use wardgate_rpc::{LatencyLimit, Readiness};
 use wardgate_telemetry::names;
-use wardgate_transparency::{Hash, TreeHead};
+use wardgate_transparency::Hash;
 
 use crate::Error;
 use crate::canonical::RecordEntry;
@@ -89,15 +89,9 @@ impl AppendQueue {
         drop(self.queue.send(WriterJob::ClosedBelow(sequence)).await);
     }
 
-    /// Stores the growth of the tree. Returns `false` if the stored tree is not the one that `growth` begins with.
+    /// Stores the growth of the tree and its checkpoint. Returns `false` if the stored tree is not the one that `growth` begins with.
     pub(crate) async fn grow(&self, growth: TreeGrowth) -> Result<bool, Error> {
         self.ask(|answer| WriterJob::Tree(TreeJob::Grow(growth, answer)))
-            .await
-    }
-
-    /// Stores the signed checkpoint of the tree `head`, unless the tree has grown since.
-    pub(crate) async fn publish(&self, head: TreeHead, checkpoint: String) -> Result<(), Error> {
-        self.ask(|answer| WriterJob::Tree(TreeJob::Publish(head, checkpoint, answer)))
             .await
     }
 
@@ -161,7 +155,6 @@ enum WriterJob {
 #[derive(Debug)]
 enum TreeJob {
     Grow(TreeGrowth, oneshot::Sender<bool>),
-    Publish(TreeHead, String, oneshot::Sender<()>),
     PublishCosigned(u64, String, oneshot::Sender<()>),
 }
 
@@ -446,14 +439,11 @@ async fn write_tree(
     // The receiver is gone when the service shuts down.
     match job {
         TreeJob::Grow(growth, answer) => {
-            let _ = answer.send(connection.grow(&growth).await?);
-        }
-        TreeJob::Publish(head, checkpoint, answer) => {
-            connection.publish(&head, &checkpoint).await?;
-            if let Some(copy) = copy {
-                copy.keep_checkpoint(head.size, checkpoint).await;
+            let has_grown = connection.grow(&growth).await?;
+            if let (Some(copy), Some(checkpoint), true) = (copy, growth.checkpoint, has_grown) {
+                copy.keep_checkpoint(growth.to.size, checkpoint).await;
             }
-            let _ = answer.send(());
+            let _ = answer.send(has_grown);
         }
         TreeJob::PublishCosigned(size, checkpoint, answer) => {
             connection.publish_cosigned(size, &checkpoint).await?;

@@ -21,7 +21,6 @@ use wardgate_domain::{Digest, Timestamp};
 use wardgate_rpc::client::RecordDamage;
 use wardgate_store::postgres::PostgresPool;
 use wardgate_store::{DatabaseSettings, Layout, MigrationError, StartWait, is_busy};
-use wardgate_transparency::TreeHead;
 
 use crate::Error;
 use crate::canonical::{RecordEntry, leaf_hash};
@@ -201,18 +200,6 @@ impl StoreWriter {
         match self {
             Self::Sqlite(writer) => writer.grow(growth).await,
             Self::Postgres(writer) => writer.grow(growth).await,
-        }
-    }
-
-    /// Stores the signed checkpoint of the tree `head`, unless the tree has grown since.
-    pub(crate) async fn publish(
-        &mut self,
-        head: &TreeHead,
-        checkpoint: &str,
-    ) -> Result<(), sqlx::Error> {
-        match self {
-            Self::Sqlite(writer) => writer.publish(head, checkpoint).await,
-            Self::Postgres(writer) => writer.publish(head, checkpoint).await,
         }
     }
 

@@ -5,7 +5,6 @@ use sqlx::postgres::{PgConnection, PgPoolOptions};
 use wardgate_domain::Digest;
 use wardgate_store::postgres::{PostgresPool, PostgresServer, Rights, Schema, only_living};
 use wardgate_store::{DatabaseSettings, MigrationError};
-use wardgate_transparency::TreeHead;
 
 use super::{
     AppendError, LONGEST_WRITE, READ_LIMIT, READ_WAIT, READERS, StoreUpkeep, StoredEntry,
@@ -47,7 +46,8 @@ pub(super) const TILE: &str = "
 /// Lets the tree grow, in one statement and therefore one round trip. Has no effect unless the stored tree is the expected one.
 const GROW: &str = "
     WITH grown AS (
-        UPDATE audit.tree SET size = $1, root = $2 WHERE size = $3 AND root = $4 RETURNING size
+        UPDATE audit.tree SET size = $1, root = $2, checkpoint = coalesce($8, checkpoint)
+        WHERE size = $3 AND root = $4 RETURNING size
     ), stored AS (
         INSERT INTO audit.tile_root (level, position, root)
         SELECT tile.level, tile.position, tile.root
@@ -354,23 +354,10 @@ impl PostgresWriter {
                     .collect::<Vec<_>>(),
             )
             .bind(tiles.map(|tile| tile.root.as_slice()).collect::<Vec<_>>())
+            .bind(growth.checkpoint.as_deref())
             .fetch_one(&mut self.0)
             .await?;
         Ok(grown == 1)
-    }
-
-    pub(super) async fn publish(
-        &mut self,
-        head: &TreeHead,
-        checkpoint: &str,
-    ) -> Result<(), sqlx::Error> {
-        sqlx::query("UPDATE audit.tree SET checkpoint = $1 WHERE size = $2 AND root = $3")
-            .bind(checkpoint)
-            .bind(signed(head.size))
-            .bind(head.root.as_slice())
-            .execute(&mut self.0)
-            .await
-            .map(drop)
     }
 
     pub(super) async fn add_subject_keys(

@@ -11,7 +11,7 @@ use sqlx::sqlite::{
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Sqlite, SqlitePool};
 use wardgate_domain::Digest;
 use wardgate_store::{DatabaseSettings, MigrationError};
-use wardgate_transparency::{TILE_WIDTH, TreeHead};
+use wardgate_transparency::TILE_WIDTH;
 
 use super::{
     AppendError, LONGEST_WRITE, MAX_BATCH, READ_WAIT, READERS, StoreUpkeep, StoredEntry,
@@ -54,7 +54,7 @@ pub(super) const TILE: &str = "
 /// open, so the connection is then closed, as after every failed write.
 const GROW: &str = "
     BEGIN IMMEDIATE;
-    UPDATE tree SET size = ?, root = ? WHERE size = ? AND root = ? RETURNING size;
+    UPDATE tree SET size = ?, root = ?, checkpoint = coalesce(?, checkpoint) WHERE size = ? AND root = ? RETURNING size;
     INSERT INTO tile_root (level, position, root)
         SELECT value ->> 0, value ->> 1, unhex(value ->> 2) FROM json_each(?) WHERE changes() = 1;
     COMMIT";
@@ -309,26 +309,13 @@ impl SqliteWriter {
         let grown: Vec<i64> = sqlx::query_scalar(GROW)
             .bind(signed(growth.to.size))
             .bind(growth.to.root.to_vec())
+            .bind(growth.checkpoint.clone())
             .bind(signed(growth.from.size))
             .bind(growth.from.root.to_vec())
             .bind(sqlx::types::Json(tiles))
             .fetch_all(&mut self.0)
             .await?;
         Ok(!grown.is_empty())
-    }
-
-    pub(super) async fn publish(
-        &mut self,
-        head: &TreeHead,
-        checkpoint: &str,
-    ) -> Result<(), sqlx::Error> {
-        sqlx::query("UPDATE tree SET checkpoint = ? WHERE size = ? AND root = ?")
-            .bind(checkpoint.to_owned())
-            .bind(signed(head.size))
-            .bind(head.root.to_vec())
-            .execute(&mut self.0)
-            .await
-            .map(drop)
     }
 
     pub(super) async fn add_subject_keys(

@@ -27,6 +27,8 @@ pub(crate) struct TreeGrowth {
     pub(crate) from: TreeHead,
     pub(crate) to: TreeHead,
     pub(crate) tile_roots: Vec<TileRoot>,
+    /// The signed checkpoint of the tree after its growth, or `None` if a further step follows.
+    pub(crate) checkpoint: Option<String>,
 }
 
 /// The root of a full tile, which is a hash of the tile one level above.
