@@ -14,8 +14,8 @@ pub(crate) const ELSEWHERE: &[Route<Option<String>>] = &[Route {
     info: RouteInfo::new(
         WELL_KNOWN,
         GET,
-        "everybody, and pages of every origin",
-        "without `gateway.authorization`: 307 to `gateway.authorization_server_metadata`; 404 where that is unset",
+        "anyone, and pages of any origin",
+        "without `gateway.authorization`: 307 to `gateway.authorization_server_metadata`; 404 if it is unset",
     ),
     handler: |url, _| {
         let url = url.clone();

@@ -232,7 +232,7 @@ async fn metadata_preflight() -> Response {
     preflight("GET", "mcp-protocol-version")
 }
 
-const CLIENTS: &str = "clients, and pages of every origin";
+const CLIENTS: &str = "clients, and pages of any origin";
 const BROWSERS: &str = "the browser of a client's user";
 
 /// The routes of a gateway with `gateway.authorization`.
@@ -241,7 +241,7 @@ const ROUTES: &[Route<Arc<AuthorizationFacade>>] = &[
         info: RouteInfo::new(
             metadata::WELL_KNOWN,
             GET,
-            "everybody, and pages of every origin",
+            "anyone, and pages of any origin",
             "200 JSON: authorization server metadata (RFC 8414)",
         ),
         handler: |facade, _| metadata_handler(facade),
@@ -250,8 +250,8 @@ const ROUTES: &[Route<Arc<AuthorizationFacade>>] = &[
         info: RouteInfo::new(
             "/.well-known/oauth-authorization-server/{*path}",
             GET,
-            "the same",
-            "the same, for clients that add the path of the resource",
+            "anyone, and pages of any origin",
+            "200 JSON, for clients that append the path of the resource",
         ),
         handler: |facade, _| metadata_handler(facade),
     },
@@ -260,7 +260,7 @@ const ROUTES: &[Route<Arc<AuthorizationFacade>>] = &[
             REGISTER,
             POST,
             CLIENTS,
-            "201 JSON: a client id (RFC 7591); 400 with what is wrong",
+            "201 JSON: a client id (RFC 7591); 400 with the error",
         ),
         handler: |facade, _| endpoint_handler(facade, "register", register::register),
     },
@@ -269,7 +269,7 @@ const ROUTES: &[Route<Arc<AuthorizationFacade>>] = &[
             AUTHORIZE,
             GET_AND_POST,
             BROWSERS,
-            "200 HTML: which client asks for what. `POST` of its form: 200 HTML, which leads to the identity provider or back to the client",
+            "200 HTML: the client and the requested access. `POST` of its form: 200 HTML, which leads to the identity provider or back to the client",
         ),
         handler: |facade, _| {
             let form = Arc::clone(facade);
@@ -282,7 +282,7 @@ const ROUTES: &[Route<Arc<AuthorizationFacade>>] = &[
         info: RouteInfo::new(
             CALLBACK,
             GET,
-            "the browser that allowed it",
+            "the browser that gave consent",
             "303 to the client, with a code or an error",
         ),
         handler: |facade, _| {
@@ -295,7 +295,7 @@ const ROUTES: &[Route<Arc<AuthorizationFacade>>] = &[
             TOKEN,
             POST,
             CLIENTS,
-            "200 JSON: the provider's tokens for a code or a refresh token; 400 as RFC 6749 §5.2",
+            "200 JSON: the provider's tokens for a code or a refresh token; 400 according to RFC 6749 §5.2",
         ),
         handler: |facade, _| endpoint_handler(facade, "token", token::token),
     },
@@ -304,7 +304,7 @@ const ROUTES: &[Route<Arc<AuthorizationFacade>>] = &[
             REVOKE,
             POST,
             CLIENTS,
-            "200: a refresh token is revoked at the provider (RFC 7009)",
+            "200: the refresh token is revoked at the provider (RFC 7009)",
         ),
         handler: |facade, _| endpoint_handler(facade, "revoke", revoke::revoke),
     },

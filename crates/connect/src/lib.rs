@@ -123,7 +123,7 @@ const ROUTES: &[Route<Arc<ConnectPages>>] = &[
         info: RouteInfo::new(
             "/connect/{link}",
             GET,
-            "who has the link",
+            "anyone with the link",
             "303 to the issuer's sign-in",
         ),
         handler: |pages, _| {
@@ -140,7 +140,7 @@ const ROUTES: &[Route<Arc<ConnectPages>>] = &[
             CONSENT,
             GET_AND_POST,
             BROWSER,
-            "200 HTML: who is asked for what. `POST` of its form: 200 HTML, which leads to the source's own server",
+            "200 HTML: the requested access. `POST` of its form: 200 HTML, which leads to the source's authorization server",
         ),
         handler: |pages, _| {
             let form = Arc::clone(pages);
@@ -156,7 +156,7 @@ const ROUTES: &[Route<Arc<ConnectPages>>] = &[
         info: RouteInfo::new(
             CLIENT,
             GET,
-            "everybody",
+            "anyone",
             "200 JSON: the gateway's OAuth client metadata",
         ),
         handler: |pages, _| {

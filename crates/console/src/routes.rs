@@ -13,10 +13,10 @@ use crate::{
     tools,
 };
 
-const EVERYBODY: &str = "everybody";
+const EVERYBODY: &str = "anyone";
 /// A person whose cookie contains a session.
-const PERSON: &str = "who is signed in";
-const READER: &str = "who is signed in, as far as the policy lets them read the record";
+const PERSON: &str = "signed-in users";
+const READER: &str = "signed-in users, for the audit records that policy permits them to read";
 
 /// All routes. Everything that the pages need is below `/console`.
 const ROUTES: &[Route<Arc<Console>>] = &[
@@ -25,7 +25,7 @@ const ROUTES: &[Route<Arc<Console>>] = &[
         handler: |console, methods| open(console, "home", methods, sign_in::home),
     },
     Route {
-        info: RouteInfo::new("/console/", GET, EVERYBODY, "the same"),
+        info: RouteInfo::new("/console/", GET, EVERYBODY, "like `/console`"),
         handler: |console, methods| open(console, "home", methods, sign_in::home),
     },
     Route {
@@ -33,7 +33,7 @@ const ROUTES: &[Route<Arc<Console>>] = &[
             "/console/sign-in",
             GET_AND_POST,
             EVERYBODY,
-            "200 HTML. `POST` of its form: 303 with the cookie; 401 where the token is refused",
+            "200 HTML. `POST` of its form: 303 with the cookie; 401 if the token is refused",
         ),
         handler: |console, methods| open(console, "sign_in", methods, sign_in::page),
     },
@@ -42,7 +42,7 @@ const ROUTES: &[Route<Arc<Console>>] = &[
             "/console/sign-out",
             POST,
             EVERYBODY,
-            "303 to `/console/sign-in`, or 200 and on to the provider; takes the cookie away",
+            "deletes the cookie; 303 to `/console/sign-in`, or 200 and continues at the provider",
         ),
         handler: |console, methods| open(console, "sign_out", methods, sign_in::sign_out),
     },
@@ -51,7 +51,7 @@ const ROUTES: &[Route<Arc<Console>>] = &[
             "/console/sign-in/provider",
             POST,
             EVERYBODY,
-            "200, and on to the provider, where `sign_in` names one",
+            "200, and continues at the provider of `sign_in`, if configured",
         ),
         handler: |console, methods| {
             open(console, "sign_in_provider", methods, provider_pages::begin)
@@ -62,7 +62,7 @@ const ROUTES: &[Route<Arc<Console>>] = &[
             SIGNED_IN,
             GET,
             EVERYBODY,
-            "back from the provider: 200 with the cookie, and on; 401 where nobody is signed in",
+            "callback of the provider: 200 with the cookie; 401 if the sign-in failed",
         ),
         handler: |console, methods| open(console, "signed_in", methods, provider_pages::finish),
     },
@@ -97,7 +97,7 @@ const ROUTES: &[Route<Arc<Console>>] = &[
             "/console/chat/message",
             POST,
             PERSON,
-            "JSON for the agent, and the agent's answer",
+            "forwards JSON to the agent and returns its response",
         ),
         handler: |console, methods| signed_in(console, "chat_message", methods, chat::message),
     },
@@ -106,7 +106,7 @@ const ROUTES: &[Route<Arc<Console>>] = &[
             "/console/chat/approvals/{id}",
             POST,
             PERSON,
-            "JSON for the agent, and the agent's answer",
+            "forwards JSON to the agent and returns its response",
         ),
         handler: |console, methods| signed_in(console, "chat_approval", methods, chat::approval),
     },
@@ -115,7 +115,7 @@ const ROUTES: &[Route<Arc<Console>>] = &[
             "/console/approvals",
             GET,
             PERSON,
-            "200 HTML: the calls that wait for the person's approval",
+            "200 HTML: the calls that wait for the user's approval",
         ),
         handler: |console, methods| signed_in(console, "approvals", methods, approvals::list),
     },
@@ -124,16 +124,21 @@ const ROUTES: &[Route<Arc<Console>>] = &[
             "/console/approvals/{id}",
             GET_AND_POST,
             PERSON,
-            "200 HTML: one of them. `POST` of its form approves or refuses it: 303 to the list",
+            "200 HTML: one waiting call. `POST` of its form approves or refuses it: 303 to the list",
         ),
         handler: |console, methods| signed_in(console, "approval", methods, approvals::page),
     },
     Route {
-        info: RouteInfo::new("/console/record", GET, READER, "200 HTML: the record"),
+        info: RouteInfo::new("/console/record", GET, READER, "200 HTML: the audit log"),
         handler: |console, methods| signed_in(console, "record", methods, record_pages::list),
     },
     Route {
-        info: RouteInfo::new("/console/record.jsonl", GET, READER, "200, a record a line"),
+        info: RouteInfo::new(
+            "/console/record.jsonl",
+            GET,
+            READER,
+            "200, one record per line",
+        ),
         handler: |console, methods| {
             signed_in(console, "record_download", methods, record_pages::download)
         },
@@ -154,7 +159,7 @@ const ROUTES: &[Route<Arc<Console>>] = &[
             "/console/policy",
             GET,
             PERSON,
-            "200 HTML: what the person may call",
+            "200 HTML: the calls that the user may make",
         ),
         handler: |console, methods| signed_in(console, "policy", methods, profile::page),
     },
@@ -187,7 +192,7 @@ const ROUTES_ALONE: &[Route<Arc<Console>>] = &[Route {
         "/",
         GET,
         EVERYBODY,
-        "303 to `/console/tools`, where the console has an address of its own",
+        "303 to `/console/tools`, if the console runs separately",
     ),
     handler: |console, methods| open(console, "home", methods, sign_in::home),
 }];

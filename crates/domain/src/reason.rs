@@ -280,146 +280,146 @@ macro_rules! groups {
 /// The explanations of all reasons.
 pub const REASON_GROUPS: &[ReasonGroup] = groups! {
     "Authentication and access" {
-        [TOKEN_MISSING] Http(401) "" "send `Authorization: Bearer TOKEN`; `WWW-Authenticate` names where to get one";
+        [TOKEN_MISSING] Http(401) "" "send `Authorization: Bearer TOKEN`; `WWW-Authenticate` names where to get a token";
         [SCHEME_REFUSED] Http(401) "" "use the scheme Bearer";
         [AUTHORIZATION_REPEATED, AUTHORIZATION_MALFORMED] Http(400) "" "send one well-formed `Authorization` header";
         [TOKEN_EXPIRED, TOKEN_NOT_YET_VALID] Http(401) "" "get a new token; check the clocks";
-        [ISSUER_REFUSED] Http(401) "" "the token's `iss` must be one of `gateway.auth.issuers`, letter for letter";
-        [AUDIENCE_REFUSED] Http(401) "" "ask for a token for this [path](../connect-a-client.md#tokens) (`resource`), or for the issuer's `audience`";
-        [KEY_UNKNOWN, SIGNATURE_INVALID, ALGORITHM_REFUSED] Http(401) "" "the token is not signed by a current key of its issuer";
+        [ISSUER_REFUSED] Http(401) "" "the token's `iss` must exactly match one of `gateway.auth.issuers`";
+        [AUDIENCE_REFUSED] Http(401) "" "request a token for this [path](../connect-a-client.md#tokens) (`resource`), or for the issuer's `audience`";
+        [KEY_UNKNOWN, SIGNATURE_INVALID, ALGORITHM_REFUSED] Http(401) "" "the token is not signed by a current key of its issuer: get a new token";
         [TYPE_REFUSED] Http(401) "" "send an access token, not an identity token";
         [CLAIM_MISSING, CLAIM_INVALID] Http(401) "" "the message names the claim";
         [TOKEN_MALFORMED, TOKEN_TOO_LONG, HEADER_PARAMETER_REFUSED] Http(401) "" "send a signed JWT of at most 16 KiB, without keys in its header";
-        [KEYS_UNAVAILABLE] Http(503) "" "the issuer's keys cannot be had: try again; operators check `jwks`";
-        [API_KEY_UNKNOWN] Http(401) "" "the API key was revoked, or is of another system: get another";
-        [TOKEN_INACTIVE] Http(401) "" "the token's issuer says that it has ended or was revoked: get another";
-        [INTROSPECTION_UNAVAILABLE] Http(503) "" "the token's issuer cannot be asked about it: try again; operators check `introspection`";
-        [TOKEN_REVOKED] Http(401) "" "an operator [revoked](../operate.md#revoke-access) the token, its subject or its sign-in";
-        [REVOCATIONS_UNKNOWN] Http(503) "" "the gateway has not read yet what was revoked: try again; operators check `gateway.store`";
-        [RIGHTS_UNAVAILABLE] Http(503) "" "the caller's roles cannot be [looked up](../write-a-policy.md#roles-from-a-table-or-a-query): try again; operators check `policy.caller_lookup`";
-        [CALLER_UNLISTED] Http(403) "" "the table or query of `policy.caller_lookup` has nobody of that subject: ask an operator";
-        [TOKEN_REFUSED] Http(401) "" "the policy service does not accept the token (any more): get another";
-        [INSUFFICIENT_SCOPE] Http(403) "" "get a token with the scopes of `WWW-Authenticate`";
-        [ORIGIN_REFUSED] Http(403) "" "operators add the host to `gateway.allowed_hosts`, the origin to `gateway.allowed_origins`";
+        [KEYS_UNAVAILABLE] Http(503) "" "the issuer's keys cannot be fetched: try again; operators check `jwks`";
+        [API_KEY_UNKNOWN] Http(401) "" "the API key was revoked, or belongs to another system: get another key";
+        [TOKEN_INACTIVE] Http(401) "" "the issuer reports that the token has expired or was revoked: get a new token";
+        [INTROSPECTION_UNAVAILABLE] Http(503) "" "token introspection at the issuer failed: try again; operators check `introspection`";
+        [TOKEN_REVOKED] Http(401) "" "an operator [revoked](../operate.md#revoke-access) the token, its subject or its session";
+        [REVOCATIONS_UNKNOWN] Http(503) "" "the gateway has not loaded the revocations yet: try again; operators check `gateway.store`";
+        [RIGHTS_UNAVAILABLE] Http(503) "" "the [lookup](../write-a-policy.md#roles-from-a-table-or-a-query) of the caller's roles failed: try again; operators check `policy.caller_lookup`";
+        [CALLER_UNLISTED] Http(403) "" "the subject is not in the table or query of `policy.caller_lookup`: ask an operator";
+        [TOKEN_REFUSED] Http(401) "" "the policy service does not accept the token (any more): get a new token";
+        [INSUFFICIENT_SCOPE] Http(403) "" "get a token with the scopes in `WWW-Authenticate`";
+        [ORIGIN_REFUSED] Http(403) "" "operators add the host to `gateway.allowed_hosts` or the origin to `gateway.allowed_origins`";
     }
     "The request itself" {
-        [METHOD_NOT_ALLOWED] Http(405) "" "`Allow` names the methods";
+        [METHOD_NOT_ALLOWED] Http(405) "" "use a method in `Allow`";
         [UNSUPPORTED_MEDIA_TYPE] Http(415) "" "send `Content-Type: application/json`";
         [NOT_ACCEPTABLE] Http(406) "" "send `Accept: application/json, text/event-stream`";
-        [TOO_LARGE] Http(413) "" "send less; `gateway.limits.body_bytes`";
-        [BODY_TIMEOUT] Http(408) "" "send faster; `gateway.limits.body_seconds`";
-        [INCOMPLETE_BODY] Http(400) "" "send the whole body: it ended early";
-        [NOT_UTF8, MALFORMED_JSON, DUPLICATE_KEY, TOO_DEEP, NUL_CHARACTER, LONE_SURROGATE, RESERVED_KEY] Http(400) "" "the message names the byte";
-        [INVALID_REQUEST] Http(400) "" "no JSON-RPC request, a batch in a version without batches, no session to end";
+        [TOO_LARGE] Http(413) "" "send a smaller body; the limit is `gateway.limits.body_bytes`";
+        [BODY_TIMEOUT] Http(408) "" "send the body faster; the limit is `gateway.limits.body_seconds`";
+        [INCOMPLETE_BODY] Http(400) "" "send the complete body";
+        [NOT_UTF8, MALFORMED_JSON, DUPLICATE_KEY, TOO_DEEP, NUL_CHARACTER, LONE_SURROGATE, RESERVED_KEY] Http(400) "" "the message names the byte position";
+        [INVALID_REQUEST] Http(400) "" "the body is not a JSON-RPC request or is a batch in a version without batches, or there is no session to end";
         [INVALID_PARAMS] Http(200) "" "the message names the parameter";
-        [INVALID_META] Http(400) "" "`_meta` lacks version or capabilities, or holds a wrong value";
+        [INVALID_META] Http(400) "" "`_meta` lacks the version or the capabilities, or has an invalid value";
         [HEADER_MISMATCH, UNSUPPORTED_VERSION, MISSING_CAPABILITY] Http(400) "" "see the codes above";
-        [UNKNOWN_METHOD] Http(404, 200) "" "no such method; 404 from 2026-07-28";
-        [UNKNOWN_APPROVAL] Http(200) "" "no call waits for this person's approval under this id: it was decided, used, has expired, or is for others to approve";
-        [NOT_FOUND] Http(404) "" "no such path";
+        [UNKNOWN_METHOD] Http(404, 200) "" "the method does not exist; 404 from 2026-07-28";
+        [UNKNOWN_APPROVAL] Http(200) "" "no call with this id waits for the user's approval: it was decided or used, has expired, or has other approvers";
+        [NOT_FOUND] Http(404) "" "the path does not exist";
     }
     "Sessions and streams" {
-        [UNKNOWN_SESSION] Http(404) "" "initialize again without `Mcp-Session-Id`: it ended, or is another caller's or path's";
-        [UNKNOWN_EVENT] Http(400) "" "listen without `Last-Event-ID`: the event is of no answer that this caller may still have";
-        [UNKNOWN_STATE] Http(200) "" "begin again without `requestState`: it was used, is too old, or belongs to another request";
-        [UNKNOWN_UPSTREAM] Http(404) "" "no such route, or none for this caller (right `connect`)";
+        [UNKNOWN_SESSION] Http(404) "" "initialize again without `Mcp-Session-Id`: the session ended, or belongs to another caller or path";
+        [UNKNOWN_EVENT] Http(400) "" "listen without `Last-Event-ID`: the event belongs to no answer that is available to this caller";
+        [UNKNOWN_STATE] Http(200) "" "start again without `requestState`: it was used, has expired, or belongs to another request";
+        [UNKNOWN_UPSTREAM] Http(404) "" "the route does not exist, or not for this caller (right `connect`)";
         [UNKNOWN_STREAM] Http(404) "" "open a stream by `GET /sse`; operators of several gateways set `gateway.advertise`";
-        [STREAM_UNREACHABLE] Http(502) "" "the gateway that has the stream is gone: open another";
-        [TOO_MANY_STREAMS] Http(429) "" "close streams: 32 of one subject, `gateway.limits.streams` in all";
-        [TOO_MANY_MESSAGES] Http(429) "" "wait for answers: 32 under way of one SSE stream";
-        [TOO_MANY_SUBSCRIPTIONS, NOT_WATCHED] Http(200) "" "unsubscribe from some; the resource cannot be watched for this caller";
-        [GATEWAY_GONE, STREAM_NOT_KEPT] InStream "" "it may have run: check before you repeat it";
-        [STORE_UNAVAILABLE] Http(503, 200) "" "the gateway's store cannot be reached: try again; operators look at `gateway.store`. 200 is for a call";
-        [POLICY_UNAVAILABLE] Http(503, 200) "" "it cannot be decided now what the caller may hear: try again. 200 is for a call";
-        [SEALING_FAILED] Http(200) "" "the gateway cannot make the id of a stream: report it with the log";
+        [STREAM_UNREACHABLE] Http(502) "" "the gateway of the stream is unreachable: open another stream";
+        [TOO_MANY_STREAMS] Http(429) "" "close streams; the limits are 32 per subject and `gateway.limits.streams` in total";
+        [TOO_MANY_MESSAGES] Http(429) "" "wait for answers; the limit is 32 pending messages per SSE stream";
+        [TOO_MANY_SUBSCRIPTIONS, NOT_WATCHED] Http(200) "" "cancel some subscriptions; the resource cannot be watched for this caller";
+        [GATEWAY_GONE, STREAM_NOT_KEPT] InStream "" "the call may have run: check before you repeat it";
+        [STORE_UNAVAILABLE] Http(503, 200) "" "the gateway's store is unreachable: try again; operators check `gateway.store`. Calls get 200";
+        [POLICY_UNAVAILABLE] Http(503, 200) "" "the policy service cannot decide what the caller may receive: try again. Calls get 200";
+        [SEALING_FAILED] Http(200) "" "the gateway cannot create a stream id: report it with the log";
     }
     "Too much to do" {
-        [RATE_LIMITED] Http(429) "" "wait for `Retry-After`: `gateway.limits.requests_per_minute` or `quotas`, or the tool's `limits.per_caller`";
-        [OVER_SHARE] Http(429) "" "wait; others have room, this caller has more than its share under way";
-        [OVERLOADED] Http(503) "" "wait for `Retry-After`; operators scale, or look at what is slow";
+        [RATE_LIMITED] Http(429) "" "wait for `Retry-After`; the limit is `gateway.limits.requests_per_minute` or `quotas`, or the tool's `limits.per_caller`";
+        [OVER_SHARE] Http(429) "" "wait: this caller has more than its share of requests in flight";
+        [OVERLOADED] Http(503) "" "wait for `Retry-After`; operators add replicas, or find the slow component";
     }
     "Decided before anything ran" {
-        [NOT_PERMITTED] Recorded(Status::Denied) "" "no policy permits it: add one, or leave it";
-        [FORBIDDEN] Recorded(Status::Denied) "" "a policy forbids it";
-        [POLICY_ERROR] Recorded(Status::Denied) "" "a policy failed to evaluate, and an error never allows: test it with `wardgate policy explain`";
-        [HISTORY_UNAVAILABLE] Recorded(Status::Denied) "" "a policy looks at [earlier calls](../write-a-policy.md#earlier-calls), and how many there were is not known: the log of the policy service says why";
-        [APPROVAL_REQUIRED] Recorded(Status::Denied) "" "a policy wants somebody's [approval](../write-a-policy.md#approvals) first: `data.approval` has the id of the request and until when it stands. Call again with the same arguments once it is approved. No violation";
-        [APPROVAL_REFUSED] Recorded(Status::Denied) "" "whoever was asked for an approval refused it. No violation";
-        [APPROVER_REFUSED] Recorded(Status::Denied) "" "somebody wanted to decide about a call that they may not approve: their own where somebody else has to, or without the role, or one that the policies in force let nobody approve";
-        [DISABLED] Recorded(Status::Denied) "" "a switch is off for this caller: `wardgate tools switches`";
+        [NOT_PERMITTED] Recorded(Status::Denied) "" "no policy permits the call: add one if it should be allowed";
+        [FORBIDDEN] Recorded(Status::Denied) "" "a policy forbids the call";
+        [POLICY_ERROR] Recorded(Status::Denied) "" "a policy failed to evaluate, which never allows a call: test it with `wardgate policy explain`";
+        [HISTORY_UNAVAILABLE] Recorded(Status::Denied) "" "a policy refers to [earlier calls](../write-a-policy.md#earlier-calls), which could not be counted: the policy service's log has the cause";
+        [APPROVAL_REQUIRED] Recorded(Status::Denied) "" "a policy requires an [approval](../write-a-policy.md#approvals): `data.approval` has the id and the expiry of the request. Repeat the call with the same arguments after the approval. Not a violation";
+        [APPROVAL_REFUSED] Recorded(Status::Denied) "" "an approver refused the call. Not a violation";
+        [APPROVER_REFUSED] Recorded(Status::Denied) "" "a user tried to decide on a call that they may not approve: it is their own and requires another user, they lack the role, or the current policies allow nobody to approve it";
+        [DISABLED] Recorded(Status::Denied) "" "a switch disables it for this caller: see `wardgate tools switches`";
         [INSUFFICIENT_SCOPE] Recorded(Status::Denied) "" "the token lacks a scope";
         [TOKEN_REFUSED] Recorded(Status::Denied) "" "the policy service does not accept the token any more";
-        [UNKNOWN_TOOL] Recorded(Status::UnknownTool) "" "no such tool";
-        [UNKNOWN, UNKNOWN_PROMPT, UNKNOWN_RESOURCE] Recorded(Status::UnknownTool) "" "no such prompt or resource: `unknown` on record, the others for clients";
-        [UNKNOWN_TASK] Recorded(Status::UnknownTool) "" "no such task for this caller";
+        [UNKNOWN_TOOL] Recorded(Status::UnknownTool) "" "the tool does not exist";
+        [UNKNOWN, UNKNOWN_PROMPT, UNKNOWN_RESOURCE] Recorded(Status::UnknownTool) "" "the prompt or resource does not exist; records have `unknown`, clients receive the other two";
+        [UNKNOWN_TASK] Recorded(Status::UnknownTool) "" "the task does not exist for this caller";
         [HEADER_MISMATCH] Recorded(Status::InvalidArguments) "" "a header `Mcp-Param-…` differs from the argument";
         [UNKNOWN_STATE] Recorded(Status::InvalidArguments) "" "a `requestState` was used before";
-        [NOT_AVAILABLE, IN_DATA, REPEATED, DECLINED, APPROVAL_CHANGED] Recorded(Status::Denied) "" "the [agent](../chat-with-an-assistant.md) refused what its model asked for";
-        [UNREADABLE, ARGUMENTS] Recorded(Status::InvalidArguments) "" "the same";
-        [REFUSED_BY_AGENT] Unstated "" "what the client reads of any of them";
-        [MISSING_CAPABILITY] Recorded(Status::Error) "" "the client did not declare what the tool or its question needs";
-        [CATALOGUE_UNAVAILABLE] Recorded(Status::Error) "" "the gateway has not heard of the tool-runner yet: try again";
+        [NOT_AVAILABLE, IN_DATA, REPEATED, DECLINED, APPROVAL_CHANGED] Recorded(Status::Denied) "" "the [agent](../chat-with-an-assistant.md) refused a call of its model";
+        [UNREADABLE, ARGUMENTS] Recorded(Status::InvalidArguments) "" "the agent refused a malformed call of its model";
+        [REFUSED_BY_AGENT] Unstated "" "clients receive this reason for all refusals of the agent";
+        [MISSING_CAPABILITY] Recorded(Status::Error) "" "the client did not declare a capability that the tool or its question requires";
+        [CATALOGUE_UNAVAILABLE] Recorded(Status::Error) "" "the gateway has not received the catalogue from the tool-runner yet: try again";
         [POLICY_UNAVAILABLE] Recorded(Status::Error) "" "the policy service did not decide: try again";
-        [OVERLOADED] Recorded(Status::Error) "" "a service behind the gateway turned the call away: try again";
-        [PERMIT_REFUSED] Recorded(Status::Error) "" "the tool-runner refused the permit twice, as keys or definitions change: try again";
+        [OVERLOADED] Recorded(Status::Error) "" "a service behind the gateway rejected the call due to overload: try again";
+        [PERMIT_REFUSED] Recorded(Status::Error) "" "the tool-runner refused the permit twice, for example while keys or definitions change: try again";
     }
     "Platform" {
-        [NOT_DURABLE] Unstated "" "no record could be written, so nothing was released: try again; for a tool that may write, check first. Seen by clients only, with no receipt";
-        [TOOL_RUNNER_UNAVAILABLE] Recorded(Status::Error, Status::Unknown) "" "the tool-runner did not answer. With `unknown` (clients read the reason `unknown`) the tool may have run: check before you repeat it";
-        [TIMEOUT] Recorded(Status::Timeout) "" "ask for less, or raise the tool's `time_limit`; a write may have happened";
-        [CANCELLED] Recorded(Status::Cancelled) "" "the client cancelled, or hung up";
-        [STORE_UNAVAILABLE] Recorded(Status::Error) "" "a task's id or a state cannot be stored now";
-        [PANIC] Recorded(Status::Error) "" "a fault of Wardgate: report it with the log";
+        [NOT_DURABLE] Unstated "" "the call could not be recorded, so nothing was released: try again; for a tool that may write, check first. Only clients receive this reason, without a receipt";
+        [TOOL_RUNNER_UNAVAILABLE] Recorded(Status::Error, Status::Unknown) "" "the tool-runner did not answer. With status `unknown` (clients receive the reason `unknown`), the tool may have run: check before you repeat the call";
+        [TIMEOUT] Recorded(Status::Timeout) "" "request less, or raise the tool's `time_limit`; a write may have happened";
+        [CANCELLED] Recorded(Status::Cancelled) "" "the client cancelled the call or disconnected";
+        [STORE_UNAVAILABLE] Recorded(Status::Error) "" "the id of a task or a state cannot be stored: try again";
+        [PANIC] Recorded(Status::Error) "" "a bug in Wardgate: report it with the log";
     }
     "A tool and its source" {
-        [INVALID_ARGUMENTS] Unstated "the arguments do not fit the schema, or a value the target cannot take" "the text names the argument";
-        [NO_ROWS] Unstated "no row: `empty.error` of the tool" "check what was asked for, and the row rule";
-        [RATE_LIMITED, BUSY] Unstated "`limits.per_caller`; `limits.concurrency`" "wait. `rate_limited` is HTTP 429 and -32603";
-        [TIMEOUT] Unstated "the call's limit, the source's `timeout`, or a limit of the source's own; the text says which" "";
-        [SOURCE_UNAVAILABLE] Unstated "it cannot be reached, broke off, is busy, or its breaker is open" "try again; operators look at the source";
-        [NOT_CONNECTED] Unstated "the source acts in its caller's name, who has not allowed that" "follow the link; [Let a source act in its callers' name](../connect-an-mcp-server.md#let-a-source-act-in-its-callers-name)";
-        [NO_CREDENTIALS] Unstated "no token was granted, or the caller's did not come along" "operators check `auth` of the source";
-        [EGRESS_REFUSED] Unstated "the URL or a redirect leads to where the source may not go" "operators check `hosts` and `private`";
-        [UPSTREAM_UNAUTHORIZED] Unstated "the MCP server refuses the platform's credentials" "operators check `auth`";
-        [HTTP_STATUS, GRPC_STATUS] Unstated "the service answered with that status" "the text names it; `result.error` can release its words";
+        [INVALID_ARGUMENTS] Unstated "the arguments do not match the schema, or a value is not valid for the target" "the text names the argument";
+        [NO_ROWS] Unstated "the result has no rows: `empty.error` of the tool" "check the arguments and the row rule";
+        [RATE_LIMITED, BUSY] Unstated "the limit `limits.per_caller` or `limits.concurrency` is reached" "wait. `rate_limited` is HTTP 429 and -32603";
+        [TIMEOUT] Unstated "the time limit of the call, the source's `timeout`, or a limit in the source has passed; the text names it" "";
+        [SOURCE_UNAVAILABLE] Unstated "the source is unreachable or busy, closed the connection, or its circuit breaker is open" "try again; operators check the source";
+        [NOT_CONNECTED] Unstated "the caller has not authorized the source to act in their name" "follow the link; [Let a source act in its callers' name](../connect-an-mcp-server.md#let-a-source-act-in-its-callers-name)";
+        [NO_CREDENTIALS] Unstated "no token was granted, or the caller's token is not available" "operators check `auth` of the source";
+        [EGRESS_REFUSED] Unstated "the URL or a redirect leads to an address that the source may not use" "operators check `hosts` and `private`";
+        [UPSTREAM_UNAUTHORIZED] Unstated "the MCP server refuses Wardgate's credentials" "operators check `auth`";
+        [HTTP_STATUS, GRPC_STATUS] Unstated "the service answered with an error status" "the text names it; `result.error` can release the service's message";
         [UNKNOWN_METHOD] Unstated "the gRPC service has no such method" "operators check `method`";
         [BAD_DESCRIPTORS] Unstated "the gRPC service does not describe its methods" "operators check `descriptors` of the source";
-        [SQL_ERROR] Unstated "the database refused the statement" "its message is in the log, as far as it quotes no values";
-        [COMMAND_FAILED] Unstated "the program ended with a code other than 0" "standard error is in the log where `telemetry.log` names `wardgate::standard_error`";
-        [TOOL_ERROR] Unstated "the source's own failure: its words as far as class `error` is shown" "";
-        [SOURCE_FAILED] Unstated "the source of a prompt or a resource failed" "its own reason is on record";
-        [TOOL_CHANGED] Unstated "the MCP server changed the tool after it was approved: nothing was sent" "`wardgate tools diff`, then `approve`";
-        [BAD_RESULT] Unstated "what came back cannot be read, does not fit the configuration or the policies' rows" "operators compare `result` with what the source gives";
-        [RESULT_TOO_LARGE] Unstated "larger than `max_response_bytes` or `tool_runner.max_result_bytes`" "ask for less";
+        [SQL_ERROR] Unstated "the database refused the statement" "the log has its message, unless it quotes values";
+        [COMMAND_FAILED] Unstated "the program exited with a code other than 0" "its standard error is in the log if `telemetry.log` names `wardgate::standard_error`";
+        [TOOL_ERROR] Unstated "the source reported an error; its message is shown if the class `error` is shown" "";
+        [SOURCE_FAILED] Unstated "the source of a prompt or a resource failed" "the record has the source's reason";
+        [TOOL_CHANGED] Unstated "the MCP server changed the tool after its approval: nothing was sent" "`wardgate tools diff`, then `approve`";
+        [BAD_RESULT] Unstated "the result cannot be parsed, or does not match the configuration or the row types of the policies" "operators compare `result` with the source's response";
+        [RESULT_TOO_LARGE] Unstated "the result exceeds `max_response_bytes` or `tool_runner.max_result_bytes`" "request less";
     }
     "Calls that ask their client" {
-        [INPUT_REQUIRED] Recorded(Status::Ok, Status::Error) "`ok`: the client was asked. `error`: the server asked in a way that cannot be passed on, or its caller may not be asked" "";
-        [NEEDS_ELICITATION, NEEDS_SAMPLING, NEEDS_ROOTS, NEEDS_CAPABILITY] Recorded(Status::Error) "the server wants a client that can be asked, and this one cannot, or may not be asked" "";
-        [NEEDS_TASKS] Recorded(Status::Error) "the tool runs as a task only: call it with 2026-07-28, declare `io.modelcontextprotocol/tasks`, send no idempotency key" "";
-        [CLIENT_CANNOT_BE_ASKED] Recorded(Status::Error) "no stream to ask on: use a session of `/mcp`" "";
-        [CLIENT_DID_NOT_ANSWER, CLIENT_REFUSED] Recorded(Status::Error) "no answer within ten minutes; the client answered with an error" "";
-        [DECLINED] Recorded(Status::Error) "what the tool needs first (a page) was declined" "";
-        [NOT_WAITING] Recorded(Status::Error) "the answer came too late or twice: it may have run in part, so check before you call again" "";
-        [BAD_INPUT_REQUESTS, TOO_MANY_ROUNDS] Recorded(Status::Error) "the server asks in a form that cannot be passed on; it asked more than eight times" "";
-        [HANDED_OVER, GATEWAY_STOPPING] Recorded(Status::Error) "the call goes on at another gateway; the gateway stops, so call again" "";
-        [TASK, TASK_WORKING, TASK_INPUT_REQUIRED, TASK_CANCELLED, TASK_FAILED] Unstated "the call became a task; what a look at it found" "";
+        [INPUT_REQUIRED] Recorded(Status::Ok, Status::Error) "`ok`: the client was asked. `error`: the server's request cannot be forwarded, or the client may not be asked" "";
+        [NEEDS_ELICITATION, NEEDS_SAMPLING, NEEDS_ROOTS, NEEDS_CAPABILITY] Recorded(Status::Error) "the server requires a client that can be asked, and this client cannot or may not be asked" "";
+        [NEEDS_TASKS] Recorded(Status::Error) "the tool runs only as a task: call it with 2026-07-28, declare `io.modelcontextprotocol/tasks`, send no idempotency key" "";
+        [CLIENT_CANNOT_BE_ASKED] Recorded(Status::Error) "there is no stream to ask the client on: use a session of `/mcp`" "";
+        [CLIENT_DID_NOT_ANSWER, CLIENT_REFUSED] Recorded(Status::Error) "the client did not answer within ten minutes; the client answered with an error" "";
+        [DECLINED] Recorded(Status::Error) "the user declined to visit the page that the tool requires" "";
+        [NOT_WAITING] Recorded(Status::Error) "the answer came too late or twice: the call may have run in part, so check before you repeat it" "";
+        [BAD_INPUT_REQUESTS, TOO_MANY_ROUNDS] Recorded(Status::Error) "the server's request cannot be forwarded; the server asked more than eight times" "";
+        [HANDED_OVER, GATEWAY_STOPPING] Recorded(Status::Error) "the call continues at another gateway; the gateway is shutting down, so repeat the call" "";
+        [TASK, TASK_WORKING, TASK_INPUT_REQUIRED, TASK_CANCELLED, TASK_FAILED] Unstated "the call became a task; the state of the task when it was read" "";
     }
     "Idempotency keys" {
         [IDEMPOTENCY_CONFLICT] Unstated "the key was used with other arguments" "use a new key";
-        [IDEMPOTENCY_RUNNING] Unstated "the call with this key is still running" "ask again later";
-        [IDEMPOTENCY_DONE] Unstated "it ran before, and the rules for its result have changed since" "check what it did";
-        [IDEMPOTENCY_UNKNOWN] Unstated "it began, and how it ended is not known" "check before you use a new key";
+        [IDEMPOTENCY_RUNNING] Unstated "the call with this key is still running" "try again later";
+        [IDEMPOTENCY_DONE] Unstated "the call ran before, and the rules for its result have changed since" "check its effect";
+        [IDEMPOTENCY_UNKNOWN] Unstated "the call began, and its outcome is unknown" "check its effect before you use a new key";
     }
     "Prompts, resources and memory" {
-        [UNKNOWN_CONVERSATION] Recorded(Status::InvalidArguments) "" "begin it with `memory/get_or_create`; it may be another caller's";
-        [INVALID_PARAMS] Recorded(Status::InvalidArguments) "" "the message names what does not fit";
-        [CONFLICT] Recorded(Status::InvalidArguments) "" "another message has that id, or the turn is over: do not retry";
+        [UNKNOWN_CONVERSATION] Recorded(Status::InvalidArguments) "" "create it with `memory/get_or_create`; it may belong to another caller";
+        [INVALID_PARAMS] Recorded(Status::InvalidArguments) "" "the message names the invalid parameter";
+        [CONFLICT] Recorded(Status::InvalidArguments) "" "another message has this id, or the turn is over: do not retry";
         [HELD] Recorded(Status::Error) "" "a legal hold forbids it: lift the hold first";
-        [DENIED] Recorded(Status::Denied) "" "the policy does not let this caller do that";
-        [HIDDEN, DISABLED] Recorded(Status::Denied) "" "a result is of a tool that this caller may not see";
-        [UNKNOWN_TOOL] Recorded(Status::UnknownTool) "" "a result is of a tool that does not exist";
-        [MEMORY_UNAVAILABLE] Recorded(Status::Error) "" "try again; what is added under the same `message_id` is added once";
-        [TIMEOUT] Recorded(Status::Timeout) "" "the same";
+        [DENIED] Recorded(Status::Denied) "" "no policy permits it for this caller";
+        [HIDDEN, DISABLED] Recorded(Status::Denied) "" "a result is from a tool that this caller may not see";
+        [UNKNOWN_TOOL] Recorded(Status::UnknownTool) "" "a result is from a tool that does not exist";
+        [MEMORY_UNAVAILABLE] Recorded(Status::Error) "" "try again; a message with the same `message_id` is added only once";
+        [TIMEOUT] Recorded(Status::Timeout) "" "see `memory_unavailable`";
     }
 };
 

@@ -55,12 +55,12 @@ impl Status {
                 "the result was released; the reason is empty, or `input_required`, `task`, `task_working`, …"
             }
             Self::Denied => "refused by policy, switch, scope or agent",
-            Self::UnknownTool => "there is no such tool, prompt, resource or task",
-            Self::InvalidArguments => "the arguments do not fit",
-            Self::Error => "the tool ran and failed, or a part of the platform did",
-            Self::Timeout => "the time limit passed",
-            Self::Cancelled => "the client went away or cancelled",
-            Self::Unknown => "how it ended is not known: it may have run",
+            Self::UnknownTool => "the tool, prompt, resource or task does not exist",
+            Self::InvalidArguments => "the arguments are not valid",
+            Self::Error => "the tool or a part of the platform failed",
+            Self::Timeout => "the time limit was exceeded",
+            Self::Cancelled => "the client cancelled or disconnected",
+            Self::Unknown => "the outcome is unknown: the tool may have run",
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::routes::{self, GET, Route, RouteInfo};
 /// A component of this process, or a service that it depends on: its name and its readiness.
 pub type ProbedComponent = (&'static str, watch::Receiver<Readiness>);
 
-const EVERYBODY: &str = "everybody";
+const EVERYBODY: &str = "anyone";
 
 /// Liveness routes.
 const ALIVE: &[Route<()>] = &[
@@ -27,12 +27,12 @@ const ALIVE: &[Route<()>] = &[
             "/health",
             GET,
             EVERYBODY,
-            "200 `{\"status\":\"ok\"}`: the process answers",
+            "200 `{\"status\":\"ok\"}`: the process is alive",
         ),
         handler: |(), _| get(alive_now),
     },
     Route {
-        info: RouteInfo::new("/healthz", GET, EVERYBODY, "the same"),
+        info: RouteInfo::new("/healthz", GET, EVERYBODY, "like `/health`"),
         handler: |(), _| get(alive_now),
     },
 ];
@@ -44,12 +44,12 @@ const READY: &[Route<Arc<Vec<ProbedComponent>>>] = &[
             "/ready",
             GET,
             EVERYBODY,
-            "200 or 503 JSON: `status`, and for each of `parts` `ready`, `ready: …` or `not ready`; why is in the log",
+            "200 or 503 JSON: `status`, and for each of `parts` `ready`, `ready: …` or `not ready`; the log has the cause",
         ),
         handler: |parts, _| ready_route(parts),
     },
     Route {
-        info: RouteInfo::new("/readyz", GET, EVERYBODY, "the same"),
+        info: RouteInfo::new("/readyz", GET, EVERYBODY, "like `/ready`"),
         handler: |parts, _| ready_route(parts),
     },
 ];
@@ -60,7 +60,7 @@ const METRICS: &[Route<Metrics>] = &[Route {
         "/metrics",
         GET,
         EVERYBODY,
-        "200 in Prometheus' text format, or OpenMetrics where `Accept` asks for it; see [Metrics](metrics.md)",
+        "200 in Prometheus' text format, or in OpenMetrics if `Accept` requests it; see [Metrics](metrics.md)",
     ),
     handler: |metrics, _| metrics_route(metrics),
 }];

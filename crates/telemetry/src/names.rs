@@ -70,16 +70,16 @@ pub const GENAI_TOOL_CALL: &str = "gen_ai.tool.call.id";
 /// Kind of an error, as one of a few words.
 pub const ERROR_TYPE: &str = "error.type";
 
-/// Histogram: tokens of one answer by `gen_ai.token.type`.
+/// Histogram: tokens of one model response, by `gen_ai.token.type`.
 pub const GENAI_TOKENS: &str = "gen_ai.client.token.usage";
-/// Histogram, seconds: one whole answer; `error.type` if it is none.
+/// Histogram, seconds: duration of a complete model response; `error.type` if it failed.
 pub const GENAI_SECONDS: &str = "gen_ai.client.operation.duration";
-/// Histogram, seconds: until an answer begins.
+/// Histogram, seconds: time until a model response begins.
 pub const GENAI_FIRST_CHUNK_SECONDS: &str = "gen_ai.client.operation.time_to_first_chunk";
 
 // === every service behind gRPC: OpenTelemetry's conventions ===
 
-/// Histogram, seconds: calls of a method that were let in, by `rpc_method` and `rpc_response_status_code`.
+/// Histogram, seconds: duration of admitted calls, by `rpc_method` and `rpc_response_status_code`.
 pub const RPC_SERVER_SECONDS: &str = "rpc_server_call_duration_seconds";
 /// Label: `package.Service/Method`.
 pub const RPC_METHOD: &str = "rpc_method";
@@ -88,88 +88,87 @@ pub const RPC_CODE: &str = "rpc_response_status_code";
 
 // === overload, of every service that takes calls ===
 
-/// Gauge: calls a `service` works on.
+/// Gauge: calls in progress at a `service`.
 pub const IN_FLIGHT_CALLS: &str = "wardgate_in_flight_calls";
-/// Gauge: how many it works on at most, as it has adapted.
+/// Gauge: current adaptive limit of concurrent calls of a `service`.
 pub const CONCURRENCY_LIMIT: &str = "wardgate_concurrency_limit";
-/// Gauge, seconds: how long the oldest call has waited for its turn at a `service`.
+/// Gauge, seconds: waiting time of the oldest queued call of a `service`.
 pub const QUEUE_AGE_SECONDS: &str = "wardgate_queue_age_seconds";
-/// Counter: calls a `service` turned away, by `reason`: `queue_full`, `waited_too_long` or `over_share`.
+/// Counter: calls that a `service` rejected due to overload, by `reason`: `queue_full`, `waited_too_long` or `over_share`.
 pub const SHED_CALLS: &str = "wardgate_shed_calls_total";
 
 // === gateway ===
 
-/// Counter: MCP requests by `method`; methods the gateway does not know count as `other`.
+/// Counter: MCP requests by `method`; unknown methods count as `other`.
 pub const MCP_REQUESTS: &str = "mcp_requests_total";
-/// Counter: requests refused before they became a call, by `reason`.
+/// Counter: requests refused before a call began, by `reason`.
 pub const REFUSED_REQUESTS: &str = "wardgate_refused_requests_total";
-/// Counter: requests to the OAuth endpoints of the gateway by `endpoint` (register, authorize, consent, callback, token or
-/// revoke) and `outcome`: ok, or the `error` of OAuth.
+/// Counter: requests to the gateway's OAuth endpoints, by `endpoint` (register, authorize, consent, callback, token or
+/// revoke) and `outcome`: ok, or the OAuth `error`.
 pub const OAUTH_REQUESTS: &str = "wardgate_oauth_requests_total";
 
-/// Counter: client connections that the listener ended, by `reason`: `idle`, `age`, `no_place`, `control_frames`,
+/// Counter: client connections closed by the listener, by `reason`: `idle`, `age`, `no_place`, `control_frames`,
 /// `protocol_error` or `connection_rate`.
 pub const ENDED_CONNECTIONS: &str = "wardgate_ended_connections_total";
-/// Counter: tokens accepted, `by` `signature` or by the `cache` of those verified before.
+/// Counter: accepted tokens; the label `by` is `signature`, or `cache` if the token was verified before.
 pub const TOKENS_ACCEPTED: &str = "wardgate_tokens_accepted_total";
-/// Counter: readings of an issuer's key set by `outcome`.
+/// Counter: fetches of an issuer's key set, by `outcome`.
 pub const KEY_SET_READINGS: &str = "wardgate_key_set_readings_total";
-/// Histogram, seconds: until a request is answered or its answer begins, by `method` and `outcome`, answered or refused.
+/// Histogram, seconds: time until the response to an MCP request begins, by `method` and `outcome` (answered or refused).
 pub const MCP_SECONDS: &str = "mcp_server_operation_duration_seconds";
-/// Counter: tool calls by `tool` and `status`; calls of no known tool count as `unknown`, of too many as `other`.
+/// Counter: tool calls by `tool` and `status`. Unknown and hidden tools count as `unknown`,
+/// tools beyond the label limit as `other`.
 pub const TOOL_CALLS: &str = "wardgate_tool_calls_total";
-/// Counter: prompts, resources and completions asked for, by `method` and `status`.
+/// Counter: requests for prompts, resources and completions, by `method` and `status`.
 pub const CONTENT_REQUESTS: &str = "wardgate_content_requests_total";
-/// Counter: times the gateway's store could not be used.
+/// Counter: failures of the gateway's store.
 pub const GATEWAY_STORE_FAILURES: &str = "wardgate_gateway_store_failures_total";
-/// Histogram, seconds: one whole tool call, by `tool`.
+/// Histogram, seconds: duration of a tool call, by `tool`.
 pub const TOOL_CALL_SECONDS: &str = "wardgate_tool_call_duration_seconds";
-/// Histogram, seconds: one stage of a tool call, by `stage`.
+/// Histogram, seconds: duration of a stage of a tool call, by `stage`.
 pub const STAGE_SECONDS: &str = "wardgate_stage_duration_seconds";
 
 // === audit ===
 
-/// Counter: records made durable.
+/// Counter: audit records made durable.
 pub const AUDIT_RECORDS: &str = "wardgate_audit_records_total";
-/// Histogram, seconds: one batch of records, from the first statement to durable.
+/// Histogram, seconds: time from the first statement until a batch of records is durable.
 pub const AUDIT_BATCH_SECONDS: &str = "wardgate_audit_batch_duration_seconds";
-/// Counter: writes the audit store refused or did not finish in time.
+/// Counter: writes that the audit store refused or did not complete in time.
 pub const AUDIT_STORE_FAILURES: &str = "wardgate_audit_store_failures_total";
-/// Histogram, seconds: one batch of records, written to the second copy and flushed, where `audit.second_copy_dir` is set.
+/// Histogram, seconds: time to write and flush a batch of records to the second copy, if `audit.second_copy_dir` is set.
 pub const AUDIT_COPY_SECONDS: &str = "wardgate_audit_copy_duration_seconds";
-/// Counter: what the second copy of the record did not take, or not in time.
+/// Counter: writes that the second copy of the audit log refused or did not complete in time.
 pub const AUDIT_COPY_FAILURES: &str = "wardgate_audit_copy_failures_total";
-/// Gauge, seconds: how long a write of the audit store may take before it counts as failed, as measured on recent ones.
+/// Gauge, seconds: time after which a write of the audit store counts as failed, derived from recent writes.
 pub const AUDIT_WRITE_LIMIT: &str = "wardgate_audit_write_limit_seconds";
-/// Gauge: bytes that the record takes in its store.
+/// Gauge: size of the audit log in its store, in bytes.
 pub const AUDIT_STORE_BYTES: &str = "wardgate_audit_store_bytes";
-/// Gauge: bytes by which the record can still grow, where that is known: what is left of `audit.capacity_bytes`, or of the file
-/// systems of its file and of the second copy, whichever is less.
+/// Gauge: bytes by which the audit log can still grow, if known: the smallest of the remaining `audit.capacity_bytes` and
+/// the free space of the file systems of its file and of the second copy.
 pub const AUDIT_STORE_FREE_BYTES: &str = "wardgate_audit_store_free_bytes";
-/// Gauge: days until the record's store is full if records go on coming as in the last day, where that is known; infinite where
-/// none came.
+/// Gauge: days until the audit store is full at the rate of the last day, if known; infinite if there were no records.
 pub const AUDIT_STORE_DAYS_LEFT: &str = "wardgate_audit_store_days_left";
-/// Gauge: records that are not in the tree of the transparency log yet.
+/// Gauge: records that are not yet in the tree of the transparency log.
 pub const AUDIT_TREE_BACKLOG: &str = "wardgate_audit_tree_backlog_records";
-/// Gauge, seconds: when a signed checkpoint last covered every record, since 1970.
+/// Gauge, seconds: Unix time at which a signed checkpoint last covered every record.
 pub const AUDIT_CHECKPOINT_TIME: &str = "wardgate_audit_checkpoint_timestamp_seconds";
-/// Gauge, seconds: when the newest checkpoint last had the cosignatures of the quorum, since 1970; 0 where none had since the
-/// start.
+/// Gauge, seconds: Unix time at which the newest checkpoint was last cosigned by the quorum; 0 if never since startup.
 pub const AUDIT_COSIGNED_TIME: &str = "wardgate_audit_cosigned_timestamp_seconds";
 /// Counter: checkpoints that a `witness` did not cosign.
 pub const AUDIT_WITNESS_FAILURES: &str = "wardgate_audit_witness_failures_total";
-/// Gauge: records that the security tool of an `export` has not taken yet, as of the replica that exports.
+/// Gauge: records not yet delivered to the security tool of an `export`, reported by the exporting replica.
 pub const AUDIT_EXPORT_LAG_RECORDS: &str = "wardgate_audit_export_lag_records";
-/// Gauge, seconds: how old the first record is that the security tool of an `export` has not taken yet.
+/// Gauge, seconds: age of the oldest record not yet delivered to the security tool of an `export`.
 pub const AUDIT_EXPORT_LAG_SECONDS: &str = "wardgate_audit_export_lag_seconds";
-/// Counter: events that the security tool of an `export` has taken.
+/// Counter: events delivered to the security tool of an `export`.
 pub const AUDIT_EXPORT_SENT: &str = "wardgate_audit_export_sent_total";
-/// Counter: failures of an `export`, by `reason`: batches that were not taken (`unreachable`, `refused`, `file`), events that a
-/// collector keeps not (`rejected`), records that were changed in the store and are left out (`damaged`), and records that are not
-/// understood, whose events have their bytes alone (`unreadable`).
+/// Counter: failures of an `export`, by `reason`: undelivered batches (`unreachable`, `refused`, `file`), events that a
+/// collector discarded (`rejected`), records that were altered in the store and are omitted (`damaged`), and records that
+/// cannot be parsed, whose events contain only their bytes (`unreadable`).
 pub const AUDIT_EXPORT_FAILURES: &str = "wardgate_audit_export_failures_total";
-/// Counter: anomalies put on record, by `kind`: `denial_burst`, `many_data_subjects`, `watched_policy` and
-/// `watched_policy_at_odd_hours`. Without the setting `audit.anomalies` there are none.
+/// Counter: recorded anomalies, by `kind`: `denial_burst`, `many_data_subjects`, `watched_policy` and
+/// `watched_policy_at_odd_hours`. Requires `audit.anomalies`.
 pub const AUDIT_ANOMALIES: &str = "wardgate_audit_anomalies_total";
 
 // === witness ===
@@ -180,92 +179,92 @@ pub const WITNESS_SUBMISSIONS: &str = "wardgate_witness_submissions_total";
 
 // === policy ===
 
-/// Counter: decisions by `effect` (`allow`, `deny`, `needs_approval`, `needs_intent`) and, for denials, `reason`.
+/// Counter: policy decisions by `effect` (`allow`, `deny`, `needs_approval`, `needs_intent`) and, for denials, `reason`.
 pub const POLICY_DECISIONS: &str = "wardgate_policy_decisions_total";
-/// Counter: callers whose roles were looked up by `policy.caller_lookup`, by `outcome`: `found`, `unlisted` (the table or query
-/// has nobody of that subject) or `failed`, whose calls are refused.
+/// Counter: lookups of callers by `policy.caller_lookup`, by `outcome`: `found`, `unlisted` (the subject is not in the
+/// table or query) or `failed` (the call is refused).
 pub const CALLER_LOOKUPS: &str = "wardgate_caller_lookups_total";
-/// Histogram, seconds: one decision, by `effect`.
+/// Histogram, seconds: duration of a policy decision, by `effect`.
 pub const POLICY_DECISION_SECONDS: &str = "wardgate_policy_decision_duration_seconds";
-/// Counter: changed policy directories by `outcome`, swapped or refused.
+/// Counter: reloads of the policy directory, by `outcome`: swapped or refused.
 pub const POLICY_RELOADS: &str = "wardgate_policy_reloads_total";
-/// Gauge: 1 while the policy directory holds a set that was refused, else 0.
+/// Gauge: 1 while the policy directory contains an invalid policy set, otherwise 0.
 pub const POLICY_STALE: &str = "wardgate_policy_directory_refused";
-/// Counter: decisions beside which a candidate decided, by `outcome`: `equal`, `skipped` where there was more to compare than
-/// fits, or what the candidate would change, such as `allowed_to_denied`, `row_rule` or `column_tiers`.
+/// Counter: decisions compared with the candidate policy set, by `outcome`: `equal`, `skipped` if the queue was full, or
+/// the difference, such as `allowed_to_denied`, `row_rule` or `column_tiers`.
 pub const POLICY_SHADOW_DECISIONS: &str = "wardgate_policy_shadow_decisions_total";
-/// Gauge: 1 while a candidate decides beside the policies in force, 0 while the one in `policy.shadow` cannot be used.
+/// Gauge: 1 while a candidate policy set is evaluated, 0 while the one in `policy.shadow` is invalid.
 pub const POLICY_SHADOW: &str = "wardgate_policy_shadow_in_force";
 
 // === tool-runner ===
 
 /// Counter: calls refused before the tool ran, by `reason`.
 pub const CALLS_REFUSED: &str = "wardgate_tool_runner_refused_calls_total";
-/// Counter: changed tool catalogues by `outcome`, loaded or faulty.
+/// Counter: reloads of the tool catalogue, by `outcome`: loaded or faulty.
 pub const CATALOGUE_RELOADS: &str = "wardgate_catalogue_reloads_total";
-/// Counter: times the tool-runner's store could not be read.
+/// Counter: failures of the tool-runner's store.
 pub const STORE_FAILURES: &str = "wardgate_tool_runner_store_failures_total";
-/// Gauge: tools of an `upstream` that are kept out because nobody approved them as they are.
+/// Gauge: tools of an `upstream` that are quarantined because their current definition is not approved.
 pub const QUARANTINED_TOOLS: &str = "wardgate_quarantined_tools";
-/// Counter: statements stopped before their end, because of a time limit, a full result or a client that left.
+/// Counter: statements cancelled before completion, due to a time limit, a full result or a client disconnect.
 pub const STOPPED_STATEMENTS: &str = "wardgate_stopped_statements_total";
-/// Histogram, seconds: one attempt on a `source`, by `outcome`: ok, failed (it answered that it will not), busy, down or
-/// timeout.
+/// Histogram, seconds: duration of an attempt on a `source`, by `outcome`: ok, failed (the source answered with an error),
+/// busy, down or timeout.
 pub const SOURCE_SECONDS: &str = "wardgate_source_request_duration_seconds";
-/// Gauge: 1 while calls are kept away from a `source` that only fails, else 0.
+/// Gauge: 1 while the circuit breaker of a `source` is open, otherwise 0.
 pub const BREAKER_OPEN: &str = "wardgate_source_breaker_open";
-/// Counter: times a `source` failed so often in a row that calls are kept away from it.
+/// Counter: times the circuit breaker of a `source` opened after consecutive failures.
 pub const BREAKER_OPENED: &str = "wardgate_source_breaker_opened_total";
-/// Counter: failed attempts on a `source` fit to be made again, by `outcome`, made or `over_budget`.
+/// Counter: retryable failures of a `source`, by `outcome`: made (retried) or `over_budget`.
 pub const RETRIES: &str = "wardgate_source_retries_total";
-/// Counter: calls refused because they came too soon, by `tool` and `limit`, rate or concurrency.
+/// Counter: calls refused by a tool's limits, by `tool` and `limit`: rate or concurrency.
 pub const LIMITED_CALLS: &str = "wardgate_limited_calls_total";
-/// Counter: requests refused because a `quota` of the gateway was used up.
+/// Counter: requests refused because a `quota` of the gateway was exhausted.
 pub const QUOTA_REFUSALS: &str = "wardgate_quota_refusals_total";
-/// Counter: calls of tools whose results are kept, by `outcome`: hit, or miss.
+/// Counter: calls of tools with cached results, by `outcome`: hit or miss.
 pub const RESULT_CACHE: &str = "wardgate_result_cache_lookups_total";
 
 // === memory ===
 
-/// Counter: requests by `method` and `outcome`: done, refused or failed.
+/// Counter: requests to the memory service, by `method` and `outcome`: done, refused or failed.
 pub const MEMORY_REQUESTS: &str = "wardgate_memory_requests_total";
-/// Histogram, seconds: one request, by `method`.
+/// Histogram, seconds: duration of a request, by `method`.
 pub const MEMORY_REQUEST_SECONDS: &str = "wardgate_memory_request_duration_seconds";
 /// Counter: messages stored.
 pub const MESSAGES_ADDED: &str = "wardgate_memory_messages_added_total";
 /// Counter: messages whose text was withheld from a reader.
 pub const MESSAGES_WITHHELD: &str = "wardgate_memory_messages_withheld_total";
-/// Counter: conversations erased, `by` their owner, an operator, or retention.
+/// Counter: erased conversations; the label `by` is the owner, an operator or retention.
 pub const CONVERSATIONS_ERASED: &str = "wardgate_memory_conversations_erased_total";
-/// Counter: times the memory store could not be used.
+/// Counter: failures of the memory store.
 pub const MEMORY_STORE_FAILURES: &str = "wardgate_memory_store_failures_total";
 
 // === agent ===
 
-/// Counter: turns by `finish`, as the last event of their stream says.
+/// Counter: turns by `finish`, the reason in the last event of the stream.
 pub const AGENT_TURNS: &str = "wardgate_agent_turns_total";
-/// Counter: calls of models that never came to a tool, by `reason`: `not_available`, `in_data`, unreadable, arguments,
+/// Counter: tool calls of models that were refused, by `reason`: `not_available`, `in_data`, unreadable, arguments,
 /// repeated, declined or `approval_changed`.
 pub const AGENT_REFUSED_CALLS: &str = "wardgate_agent_refused_calls_total";
-/// Counter: changed files of assistants by `outcome`, swapped or refused.
+/// Counter: reloads of the assistants' files, by `outcome`: swapped or refused.
 pub const AGENT_RELOADS: &str = "wardgate_assistant_reloads_total";
 
 // === console ===
 
-/// Counter: pages of the console by `page`, one of few, and `status`, of HTTP.
+/// Counter: console pages served, by `page` and HTTP `status`.
 pub const CONSOLE_PAGES: &str = "wardgate_console_pages_total";
 
 // === links between services ===
 
-/// Gauge: when the certificate in use at one `end` was issued, in seconds since 1970; `end` is `grpc_server`, `grpc_client` or
+/// Gauge: Unix time at which the certificate in use at an `end` was issued; `end` is `grpc_server`, `grpc_client` or
 /// `http_server`.
 pub const CERTIFICATE_ISSUED: &str = "wardgate_certificate_issued_timestamp_seconds";
-/// Gauge: when the certificate in use at one `end` ends, in seconds since 1970.
+/// Gauge: Unix time at which the certificate in use at an `end` expires.
 pub const CERTIFICATE_ENDS: &str = "wardgate_certificate_expiry_timestamp_seconds";
-/// Counter: changed certificate files at one `end`, by `outcome`, swapped or refused.
+/// Counter: reloads of the certificate files at an `end`, by `outcome`: swapped or refused.
 pub const CERTIFICATE_RELOADS: &str = "wardgate_certificate_reloads_total";
-/// Gauge: replicas of a `neighbour` by `state`: ready, ejected, unready or connecting.
+/// Gauge: replicas of a `neighbour` service, by `state`: ready, ejected, unready or connecting.
 pub const LINK_ENDPOINTS: &str = "wardgate_link_endpoints";
-/// Counter: calls of a `neighbour` that failed and were fit to be made again, by `outcome`: unsent (no server had seen it,
-/// made again), `silent` (not answered in half of its time, made again), made, `over_budget` or `pushed_back`.
+/// Counter: retryable failed calls of a `neighbour`, by `outcome`: unsent (not received by a server, retried), `silent` (no
+/// answer within half of its time, retried), made (retried), `over_budget` or `pushed_back`.
 pub const LINK_RETRIES: &str = "wardgate_link_retries_total";

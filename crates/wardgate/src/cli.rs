@@ -48,7 +48,7 @@ pub(crate) use policy::{
 pub(crate) use revoke::{RevocationOptions, RevokeArgs, RevokeCommand};
 pub(crate) use stdio::StdioArgs;
 
-/// Governed access for AI agents: known callers, rules down to row and column, a record of every call.
+/// MCP gateway for AI agents: authenticated callers, policies down to row and column, and an audit log of every call.
 #[derive(Debug, Parser)]
 #[command(name = "wardgate", version, propagate_version = true)]
 pub(crate) struct Cli {
@@ -60,93 +60,93 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Make a small project: a table, one tool, policies for two roles; and say what to do with it.
+    /// Create a small project with a table, one tool and policies for two roles, and print the next steps.
     Init(InitArgs),
-    /// Run every service in this process.
+    /// Run all services in one process.
     Up(UpArgs),
-    /// Run the gateway alone: MCP over HTTP.
+    /// Run the gateway service: MCP over HTTP.
     Gateway(ConfigFile),
-    /// Run the policy service alone, or check, test, explain, compare and replay policies.
+    /// Run the policy service, or check, test, explain, compare and replay policies.
     Policy(PolicyArgs),
-    /// Run the tool-runner alone.
+    /// Run the tool-runner service.
     ToolRunner(ConfigFile),
-    /// Run the audit service alone, or read the record.
+    /// Run the audit service, or query, export and verify the audit log.
     Audit(AuditArgs),
-    /// Run the agent alone, or find tool calls in what models wrote.
+    /// Run the agent service, or extract tool calls from model output.
     Agent(AgentArgs),
-    /// Run the memory service alone.
+    /// Run the memory service.
     Memory(ConfigFile),
-    /// Run the console alone: web pages for people.
+    /// Run the console service: web pages for users.
     Console(ConfigFile),
-    /// See, erase and hold the conversations of a running system, without a word of what was said.
+    /// List, erase and hold the conversations of a running system, without access to their content.
     Conversations(ConversationsArgs),
-    /// Be a stdio MCP server for a desktop client, whose requests go to a gateway.
+    /// Run a stdio MCP server that forwards a desktop client's requests to a gateway.
     Stdio(StdioArgs),
-    /// Sign in at a gateway, once: other commands then find your token.
+    /// Sign in to a gateway and store the token for other commands.
     Login(LoginArgs),
-    /// Forget a sign-in.
+    /// Delete a stored sign-in.
     Logout(LogoutArgs),
-    /// List sign-ins, or change the current one.
+    /// List stored sign-ins, or select the current one.
     Contexts(ContextsArgs),
-    /// Print a token of the local issuer.
+    /// Print a token signed by the local issuer.
     Token(TokenArgs),
-    /// Make, list or revoke API keys of machines.
+    /// Create, list or revoke API keys for machines.
     ApiKey(ApiKeyArgs),
     /// List, show, approve and refuse calls that wait for your approval.
     Approvals(ApprovalsArgs),
-    /// Print what is used of the rate limit of each caller and of every quota, by whom, and when it resets.
+    /// Print the usage of rate limits and quotas by caller, and when they reset.
     Limits(LimitsArgs),
-    /// Refuse a token, a subject or a sign-in at every gateway within a second, or accept it again.
+    /// Revoke a token, a subject or a session at every gateway within a second, or lift a revocation.
     Revoke(RevokeArgs),
-    /// Check or list a catalogue of tools, approve and switch tools, or call one.
+    /// Check, list, import, approve, enable, disable and call tools.
     Tools(ToolsArgs),
-    /// Make certificates and keys.
+    /// Create certificates and keys.
     Certs(CertsArgs),
-    /// Check or show a configuration.
+    /// Check or print a configuration, or print a JSON Schema.
     Config(ConfigArgs),
-    /// Examine a deployment, change nothing, and say what to do: configuration, keys, certificates, issuers, neighbours,
-    /// clocks, databases, versions and the record. Exit code 1 when something fails.
+    /// Diagnose a deployment without changing it, and print remedies. Checks configuration, keys, certificates, issuers,
+    /// services, clocks, databases, versions and the audit log. Exit code 1 if a check fails.
     Doctor(DoctorArgs),
-    /// Bring every store that a configuration names to its newest schema, and let the services' roles use them.
+    /// Migrate every store of a configuration to the newest schema, and grant the services' roles access.
     Migrate(ConfigFile),
-    /// The name that `tools call` had first.
+    /// Former name of `tools call`.
     #[command(hide = true)]
     Call(CallArgs),
-    /// Call tools over MCP under load, verify every answer, and print how long they took.
+    /// Load-test tools over MCP, verify every answer, and print latencies.
     Bench(BenchArgs),
-    /// Ask a running process whether it is ready; exit code 0 when it is.
+    /// Check whether a running process is ready. Exit code 0 if it is.
     Health(HealthArgs),
-    /// Print the script by which a shell completes commands and options.
+    /// Print a shell completion script.
     Completions {
-        /// Which shell.
+        /// Shell to complete in.
         #[arg(value_enum)]
         shell: Shell,
     },
     /// Write a manual page for each command.
     Man {
-        /// The directory, made when absent.
+        /// Output directory, created if it does not exist.
         #[arg(value_name = "DIR")]
         directory: PathBuf,
     },
 }
 
-/// Where the configuration is.
+/// The location of the configuration.
 #[derive(Debug, Args)]
 pub(crate) struct ConfigFile {
-    /// Configuration file (YAML). Environment variables such as `WARDGATE_GATEWAY__LISTEN` override it.
+    /// Path of the configuration file (YAML). Environment variables such as `WARDGATE_GATEWAY__LISTEN` override it.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: PathBuf,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct UpArgs {
-    /// Configuration file (YAML). Without one, `wardgate.yaml` of this directory, and where there is none, the demo.
+    /// Path of the configuration file (YAML). Default: `wardgate.yaml` in this directory if it exists, otherwise the demo.
     #[arg(long, value_name = "FILE", conflicts_with = "demo")]
     pub(crate) config: Option<PathBuf>,
-    /// Where keys, the record and the demo's data live; made when absent.
+    /// Directory of keys, the audit log and the demo's data, created if it does not exist.
     #[arg(long, value_name = "DIR", default_value = "data")]
     pub(crate) data_dir: PathBuf,
-    /// Address and port; port 0 lets the system choose. Overrides the configuration.
+    /// Listen address and port; port 0 selects a free port. Overrides the configuration.
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Option<SocketAddr>,
     /// Demo to load.
@@ -156,7 +156,7 @@ pub(crate) struct UpArgs {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum Demo {
-    /// Patients, records, staff and shifts of a hospital, with rules for five roles.
+    /// Patients, records, staff and shifts of a hospital, with policies for five roles.
     Hospital,
 }
 
@@ -165,16 +165,16 @@ pub(crate) struct TokenArgs {
     /// Data directory of the local issuer.
     #[arg(long, value_name = "DIR", default_value = "data")]
     pub(crate) data_dir: PathBuf,
-    /// Subject: who the token is for.
+    /// Subject of the token.
     #[arg(long, value_name = "SUB")]
     pub(crate) sub: String,
-    /// Role; may be given several times.
+    /// Role of the caller; may be repeated.
     #[arg(long = "role", value_name = "ROLE", required = true)]
     pub(crate) roles: Vec<String>,
-    /// Further claim, for example `ward=W2`; may be given several times.
+    /// Additional claim, for example `ward=W2`; may be repeated.
     #[arg(long = "claim", value_name = "NAME=VALUE", value_parser = claim)]
     pub(crate) claims: Vec<(String, String)>,
-    /// How long the token lives, for example `30m`, `1h` or `90s`.
+    /// Lifetime of the token, for example `30m`, `1h` or `90s`.
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = lifetime)]
     pub(crate) ttl: Duration,
 }
@@ -187,50 +187,49 @@ pub(crate) struct ToolsArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ToolsCommand {
-    /// Name every fault of a catalogue, with file, line and what to do, and warn of what reaches nobody.
+    /// Check a catalogue: print every error with file, line and remedy, and warn of tools and columns that no caller can
+    /// use.
     Check {
-        /// The `tools.yaml`, or a directory of such files.
+        /// Path of the `tools.yaml`, or of a directory of such files.
         #[arg(default_value = "tools.yaml")]
         file: PathBuf,
-        /// The directory of policies that decide about its tools; without it, `policies` beside the catalogue where
-        /// that is there.
+        /// Directory of the policies for its tools. Default: `policies` beside the catalogue, if it exists.
         #[arg(long, value_name = "DIR")]
         policies: Option<PathBuf>,
         #[command(flatten)]
         output: OutputOptions,
     },
-    /// List the tools of a catalogue.
+    /// List the tools of a catalogue, or those that a gateway offers you.
     List {
-        /// The `tools.yaml`, or a directory of such files. Without it, that of this directory; where there is none, or a
-        /// gateway, token or sign-in is named, the tools that you may call there.
+        /// Path of the `tools.yaml`, or of a directory of such files. Default: `tools.yaml` in this directory. If it does
+        /// not exist, or a gateway, token or sign-in is given, the tools that you may call at the gateway are listed.
         file: Option<PathBuf>,
         #[command(flatten)]
         output: OutputOptions,
         #[command(flatten)]
         caller: ClientOptions,
     },
-    /// Call one tool over MCP and print its result.
+    /// Call a tool over MCP and print its result.
     Call(CallArgs),
-    /// Check arguments against input schemas, as a call does: JSON lines `{"id", "schema", "arguments"}` from
-    /// standard input, `{"id", "ok", "arguments" or "error" and "path"}` to standard output.
+    /// Validate arguments against input schemas, as a call does. Reads JSON lines `{"id", "schema", "arguments"}` from
+    /// standard input and writes `{"id", "ok", "arguments" or "error" and "path"}` to standard output.
     Validate,
-    /// Show what the tools of MCP servers are now, against what was approved in `tools.lock`.
+    /// Compare the current tools of MCP servers with those approved in `tools.lock`.
     Diff {
         #[command(flatten)]
         catalogue: CatalogueFile,
         #[command(flatten)]
         output: OutputOptions,
     },
-    /// Approve tools of MCP servers as they are now, in `tools.lock` beside the catalogue.
+    /// Approve the current tools of MCP servers in `tools.lock` beside the catalogue.
     Approve(ApproveArgs),
-    /// Make a catalogue to review, from what is there already. What was chosen or left out is said on standard
-    /// error.
+    /// Generate a catalogue for review from an existing source. Choices and omissions are reported on standard error.
     Import(ImportArgs),
-    /// Turn a tool, toolset or upstream on, whatever less specific switches say.
+    /// Enable a tool, toolset or upstream, overriding less specific switches.
     Enable(SwitchChange),
-    /// Turn it off: nobody concerned sees it or can call it.
+    /// Disable a tool, toolset or upstream: callers cannot see or call it.
     Disable(SwitchChange),
-    /// Take its switch away, so that less specific switches decide.
+    /// Remove a switch, so that less specific switches apply.
     Reset(SwitchChange),
     /// Print the switches of a running system.
     Switches {
@@ -241,7 +240,7 @@ pub(crate) enum ToolsCommand {
         #[command(flatten)]
         output: OutputOptions,
     },
-    /// Print who let which source of a running system act in their name.
+    /// Print which users authorized which sources to act in their name.
     Connections {
         #[command(flatten)]
         system: RunningSystem,
@@ -250,20 +249,20 @@ pub(crate) enum ToolsCommand {
         #[command(flatten)]
         output: OutputOptions,
     },
-    /// Forget the tokens that somebody got a source: their next call has to be allowed anew.
+    /// Delete a user's tokens for sources. Their next call requires authorization again.
     Disconnect(DisconnectArgs),
 }
 
-/// Whose tokens are forgotten.
+/// The tokens to delete.
 #[derive(Debug, Args)]
 pub(crate) struct DisconnectArgs {
-    /// What the issuer calls the person.
+    /// Subject of the user at the issuer.
     #[arg(long, value_name = "SUBJECT")]
     pub(crate) user: String,
-    /// Only where this issuer calls them so.
+    /// Only users of this issuer.
     #[arg(long)]
     pub(crate) issuer: Option<String>,
-    /// Only of this source.
+    /// Only tokens for this source.
     #[arg(long)]
     pub(crate) source: Option<String>,
     #[command(flatten)]
@@ -272,32 +271,32 @@ pub(crate) struct DisconnectArgs {
     pub(crate) system: RunningSystem,
 }
 
-/// Where the tools are configured.
+/// The location of the catalogue.
 #[derive(Debug, Args)]
 pub(crate) struct CatalogueFile {
-    /// The `tools.yaml`, or a directory of such files.
+    /// Path of the `tools.yaml`, or of a directory of such files.
     #[arg(long, value_name = "FILE", default_value = "tools.yaml")]
     pub(crate) file: PathBuf,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ApproveArgs {
-    /// Tools by the names that clients see. A suspicious one is only approved by its name.
+    /// Names of the tools, as clients see them. A suspicious tool can only be approved by name.
     #[arg(value_name = "NAME", required_unless_present_any = ["all_harmless", "source"])]
     pub(crate) names: Vec<String>,
-    /// Every change that is harmless.
+    /// Approve all harmless changes.
     #[arg(long, conflicts_with_all = ["names", "source"])]
     pub(crate) all_harmless: bool,
-    /// The tools of this source that are not suspicious: shown first, and approved by the digest of what was shown.
+    /// Approve the tools of this source that are not suspicious. They are shown first, and approved with `--reviewed`.
     #[arg(long, value_name = "SOURCE", conflicts_with = "names")]
     pub(crate) source: Option<String>,
-    /// The digest of what you were shown, as `tools diff` and `--source` alone print it: nothing else is approved.
+    /// Digest of the reviewed tools, as printed by `tools diff` and by `--source` alone. Nothing else is approved.
     #[arg(long, value_name = "DIGEST", conflicts_with = "all")]
     pub(crate) reviewed: Option<String>,
-    /// With --source: all of its tools as they are now, unseen.
+    /// With --source: approve all of its current tools without review.
     #[arg(long, requires = "source")]
     pub(crate) all: bool,
-    /// Who approves, for the lock file and the record.
+    /// Name of the approver, for the lock file and the audit log.
     #[arg(long, value_name = "NAME", env = "USER", hide_env_values = true)]
     pub(crate) by: Option<String>,
     #[command(flatten)]
@@ -306,21 +305,21 @@ pub(crate) struct ApproveArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct SwitchChange {
-    /// The tool (not an alias), or the toolset or source.
+    /// Name of the tool (not an alias), toolset or source.
     pub(crate) name: String,
     /// NAME is a toolset.
     #[arg(long, conflicts_with = "upstream")]
     pub(crate) toolset: bool,
-    /// NAME is a source of `tools.yaml`: all of its tools.
+    /// NAME is a source of `tools.yaml`; applies to all of its tools.
     #[arg(long)]
     pub(crate) upstream: bool,
     /// Only for callers with this role.
     #[arg(long, value_name = "ROLE", conflicts_with = "user")]
     pub(crate) role: Option<String>,
-    /// Only for this caller; a user wins over roles, and a role over everyone.
+    /// Only for this caller. A user overrides roles, and a role overrides the general switch.
     #[arg(long, value_name = "SUB")]
     pub(crate) user: Option<String>,
-    /// Only if this issuer names the user.
+    /// Only if the user's token is from this issuer.
     #[arg(long, value_name = "URL", requires = "user")]
     pub(crate) issuer: Option<String>,
     #[command(flatten)]
@@ -329,27 +328,27 @@ pub(crate) struct SwitchChange {
     pub(crate) system: RunningSystem,
 }
 
-/// As whom a running system is asked. Without either, the token is that of the environment variable `WARDGATE_TOKEN`, or of
-/// your sign-in.
+/// The credentials for a running system. Default: the token in the environment variable `WARDGATE_TOKEN`, or that of your
+/// sign-in.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 pub(crate) struct OperatorSignIn {
-    /// File with your token. What the policy has to permit you, and that you did it, is on record.
+    /// File with your token. The operation must be permitted by policy and is recorded.
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
-    /// Which sign-in of `wardgate login`.
+    /// Name of a sign-in of `wardgate login`.
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
 }
 
-/// How to reach a running system.
+/// The location of a running system.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 pub(crate) struct RunningSystem {
-    /// The data directory of a running `wardgate up`.
+    /// Data directory of a running `wardgate up`.
     #[arg(long, value_name = "DIR", default_value = "data")]
     pub(crate) data_dir: PathBuf,
-    /// A configuration file whose section `operator` says where the services are.
+    /// Path of a configuration file whose section `operator` has the URLs of the services.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }
@@ -362,9 +361,9 @@ pub(crate) struct CertsArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CertsCommand {
-    /// Make a throw-away authority, a certificate for each service, and every key they need.
+    /// Create a temporary CA, a certificate for each service, and all required keys.
     Dev {
-        /// Directory to write to: `certs/` and `keys/` below it. Existing keys are kept.
+        /// Output directory; files are written to `certs/` and `keys/` in it. Existing keys are kept.
         #[arg(long, value_name = "DIR", default_value = "data")]
         data_dir: PathBuf,
     },
@@ -378,19 +377,19 @@ pub(crate) struct ConfigArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Say whether a configuration file can be used, with the catalogue, policies and assistants that it names.
+    /// Check a configuration file and the catalogue, policies and assistants that it names.
     Check(ConfigCheck),
-    /// Print the configuration with the environment applied.
+    /// Print the configuration, including environment variables.
     Dump {
         #[command(flatten)]
         file: ConfigFile,
-        /// How to print it.
+        /// Output format.
         #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = OutputFormat::Json)]
         output: OutputFormat,
     },
     /// Print the JSON Schema of a file, for editors.
     Schema {
-        /// Of which file.
+        /// File that the schema describes.
         #[arg(value_enum, value_name = "FILE", default_value_t = SchemaOf::Tools)]
         of: SchemaOf,
     },
@@ -400,7 +399,7 @@ pub(crate) enum ConfigCommand {
 pub(crate) struct ConfigCheck {
     #[command(flatten)]
     pub(crate) file: ConfigFile,
-    /// Only the file itself, where the files that it names are elsewhere.
+    /// Check only the file itself, not the files that it names.
     #[arg(long)]
     pub(crate) alone: bool,
 }

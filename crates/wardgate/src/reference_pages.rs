@@ -77,8 +77,6 @@ pub(crate) fn kind(schema: &Value, link: &dyn Fn(&str) -> String) -> String {
             None => "map".to_owned(),
         },
         "array" => format!("list of {}", plural(&schema["items"], link)),
-        "string" => "text".to_owned(),
-        "integer" => "whole number".to_owned(),
         other => other.to_owned(),
     });
     named.collect::<Vec<_>>().join(" or ")
@@ -89,7 +87,7 @@ fn plural(items: &Value, link: &dyn Fn(&str) -> String) -> String {
         (Some(name), _) => link(name),
         (None, Some("object")) => "sections".to_owned(),
         (None, Some("number" | "integer")) => "numbers".to_owned(),
-        (None, _) => "texts".to_owned(),
+        (None, _) => "strings".to_owned(),
     }
 }
 
@@ -172,8 +170,8 @@ fn form_name(form: &Value) -> String {
             let words: Vec<_> = words.iter().filter_map(Value::as_str).collect();
             format!("type: {}", words.join(", "))
         }
-        (None, None) if form["enum"].is_array() => "a word".to_owned(),
-        (None, None) if form["type"] == "string" => "a text".to_owned(),
+        (None, None) if form["enum"].is_array() => "keyword".to_owned(),
+        (None, None) if form["type"] == "string" => "string".to_owned(),
         (None, None) if form["required"].is_null() => "one key".to_owned(),
         (None, None) => {
             let required = form["required"].as_array().into_iter().flatten();
@@ -187,8 +185,8 @@ fn tools_yaml() -> String {
     let schema: Value = serde_json::from_str(wardgate_catalogue::TOOLS_SCHEMA).unwrap();
     let mut page = String::from(
         "# tools.yaml\n\nThis page is generated from the JSON Schema that `wardgate config schema` prints for editors; a test keeps \
-         it current.\n`wardgate tools check` names every fault of a file with its line. `NAME` in a key stands for a name of your \
-         own, and `[]` for\neach item of a list.\n\n## The file\n",
+         it current.\n`wardgate tools check` prints every error of a file with its line. In keys, `NAME` stands for a name that you \
+         choose, and `[]`\nfor each item of a list.\n\n## The file\n",
     );
     description(&mut page, &schema);
     table(&mut page, &schema);
@@ -223,8 +221,8 @@ fn tools_yaml() -> String {
 
 fn command_line() -> String {
     let mut page = String::from(
-        "# Command line\n\nThis page is what `--help` prints of each command; a test keeps it current. A command ends with 0 when it is \
-         done, with 1\nwhen it failed (the reason is on standard error), and with 2 when it was used wrongly.\n",
+        "# Command line\n\nThis page contains the `--help` text of each command; a test keeps it current. Exit codes are 0 on success, 1 on \
+         failure (the\nreason is on standard error) and 2 on invalid usage.\n",
     );
     let mut command = Cli::command().term_width(100);
     command.build();

@@ -26,8 +26,8 @@ const ROUTES: &[Route<Arc<Witness>>] = &[Route {
     info: RouteInfo::new(
         "/add-checkpoint",
         POST,
-        "logs whose keys `witness.logs` names",
-        "200 a signature line: the checkpoint is cosigned; 400, 403 (not signed by the log), 404 (an unknown log), 409 with the size that was seen last, 422 (its tree does not continue the one that was seen), as [tlog-witness](https://c2sp.org/tlog-witness) has them; 500: it cannot be stored",
+        "logs with keys in `witness.logs`",
+        "200 a signature line: the checkpoint is cosigned; 400, 403 (not signed by the log), 404 (unknown log), 409 with the last seen size, 422 (inconsistent with the last seen tree), according to [tlog-witness](https://c2sp.org/tlog-witness); 500: the state cannot be stored",
     ),
     handler: |witness, _| add_checkpoint(witness),
 }];

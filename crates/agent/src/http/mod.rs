@@ -48,9 +48,9 @@ const GRANTS: Grants = Grants {
 
 /// Access: a caller with a token that is valid at `/mcp`.
 const CALLER: &str = "a caller";
-const EVERYBODY: &str = "everybody";
+const EVERYBODY: &str = "anyone";
 
-const CHAT: &str = "the turn of a chat, from `message`, `model`, `conversation_id`, `message_id`; `Last-Event-ID` resumes. \
+const CHAT: &str = "a turn of a chat, from `message`, `model`, `conversation_id`, `message_id`; `Last-Event-ID` resumes. \
     200 `application/x-ndjson`: [events](../chat-with-an-assistant.md#send-a-message)";
 
 /// All routes.
@@ -60,12 +60,17 @@ const ROUTES: &[Route<Arc<Endpoints>>] = &[
         handler: |here, methods| endpoint(here, methods, chat::post),
     },
     Route {
-        info: RouteInfo::new("/api/chat/message", POST, CALLER, "the same"),
+        info: RouteInfo::new(
+            "/api/chat/message",
+            POST,
+            CALLER,
+            "like `/api/chat/message/`",
+        ),
         handler: |here, methods| endpoint(here, methods, chat::post),
     },
     // The path of earlier chat services, kept for compatibility.
     Route {
-        info: RouteInfo::new("/chat", POST, CALLER, "the same"),
+        info: RouteInfo::new("/chat", POST, CALLER, "like `/api/chat/message/`"),
         handler: |here, methods| endpoint(here, methods, chat::post),
     },
     Route {
@@ -73,7 +78,7 @@ const ROUTES: &[Route<Arc<Endpoints>>] = &[
             "/api/chat/approvals/{id}",
             POST,
             CALLER,
-            "approves or refuses a call that waits: `decision` is `approve` or `refuse`. 200 `application/x-ndjson`",
+            "approves or refuses a waiting call: `decision` is `approve` or `refuse`. 200 `application/x-ndjson`",
         ),
         handler: |here, methods| endpoint(here, methods, approvals::post),
     },
@@ -82,16 +87,16 @@ const ROUTES: &[Route<Arc<Endpoints>>] = &[
             "/v1/chat/completions",
             POST,
             CALLER,
-            "a turn as OpenAI has it. 200 JSON, or `text/event-stream` with `stream`",
+            "a turn in the format of OpenAI. 200 JSON, or `text/event-stream` with `stream`",
         ),
         handler: |here, methods| endpoint(here, methods, completions::post),
     },
     Route {
-        info: RouteInfo::new("/v1/models", GET, CALLER, "the assistants. 200 JSON"),
+        info: RouteInfo::new("/v1/models", GET, CALLER, "lists the assistants. 200 JSON"),
         handler: |here, methods| endpoint(here, methods, models::list),
     },
     Route {
-        info: RouteInfo::new("/v1/models/{name}", GET, CALLER, "one of them. 200 JSON"),
+        info: RouteInfo::new("/v1/models/{name}", GET, CALLER, "one assistant. 200 JSON"),
         handler: |here, methods| endpoint(here, methods, models::one),
     },
     Route {

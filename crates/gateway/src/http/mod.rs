@@ -82,36 +82,36 @@ impl Endpoint {
 const ENDPOINTS: &[Route<Arc<Gateway>>] = &[
     Endpoint::MCP.route_at(
         "/mcp",
-        "every tool: `POST` a message · `GET` a stream of changes, or the rest of an answer · `DELETE` a session",
+        "all tools: `POST` sends a message, `GET` opens a stream of changes or resumes an answer, `DELETE` ends a session",
         |gateway, _| Endpoint::MCP.handler(gateway),
     ),
     Endpoint::MCP.route_at(
         "/mcp/{toolset}",
-        "the same of the tools of one toolset",
+        "like `/mcp`, for the tools of one toolset",
         |gateway, _| Endpoint::MCP.handler(gateway),
     ),
     Endpoint::MCP.route_at(
         "/mcp/upstream/{source}",
-        "the same of one MCP server as it is; the caller needs the right `connect`",
+        "like `/mcp`, for one MCP server directly; requires the right `connect`",
         |gateway, _| Endpoint::MCP.handler(gateway),
     ),
-    Endpoint::Messages(Transport::Message).route_at("/message", "`POST` one message", |gateway, _| {
+    Endpoint::Messages(Transport::Message).route_at("/message", "`POST` sends one message", |gateway, _| {
         Endpoint::Messages(Transport::Message).handler(gateway)
     }),
-    Endpoint::Sse.route_at("/sse", "`GET` a stream (2024-11-05)", |gateway, _| {
+    Endpoint::Sse.route_at("/sse", "`GET` opens a stream (2024-11-05)", |gateway, _| {
         Endpoint::Sse.handler(gateway)
     }),
     Endpoint::Messages(Transport::Sse).route_at(
         "/messages/",
-        "`POST` a message of such a stream, with `?session_id=` as its first event says",
+        "`POST` sends a message to a stream of `/sse`, with the `?session_id=` of its first event",
         |gateway, _| Endpoint::Messages(Transport::Sse).handler(gateway),
     ),
-    Endpoint::Messages(Transport::Sse).route_at("/messages", "the same", |gateway, _| {
+    Endpoint::Messages(Transport::Sse).route_at("/messages", "like `/messages/`", |gateway, _| {
         Endpoint::Messages(Transport::Sse).handler(gateway)
     }),
 ];
 
-const EVERYBODY: &str = "everybody, and pages of every origin";
+const EVERYBODY: &str = "anyone, and pages of any origin";
 
 /// All paths of the metadata of the gateway as a protected resource.
 const METADATA: &[Route<Arc<Gateway>>] = &[
@@ -129,7 +129,7 @@ const METADATA: &[Route<Arc<Gateway>>] = &[
             "/.well-known/oauth-protected-resource/{*path}",
             routes::GET,
             EVERYBODY,
-            "the same about `mcp`, `mcp/{toolset}`, `mcp/upstream/{source}`, `message` or `sse`, whether or not there is such a toolset or source; else 404",
+            "200 JSON about `mcp`, `mcp/{toolset}`, `mcp/upstream/{source}`, `message` or `sse`, even if the toolset or source does not exist; otherwise 404",
         ),
         handler: |gateway, _| gateway.guard.metadata().handler(),
     },

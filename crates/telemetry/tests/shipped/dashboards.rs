@@ -21,11 +21,11 @@ struct Graph {
 /// The rows of the overview: headings and graphs.
 const OVERVIEW: &[(&str, &[Graph])] = &[
     (
-        "Calls of tools",
+        "Tool calls",
         &[
             Graph {
-                title: "Calls by outcome",
-                about: "Every call of a tool that the gateway told to its end. `not_recorded` are calls that were refused since the record did not take them.",
+                title: "Calls by status",
+                about: "All completed tool calls. `not_recorded` are calls that were refused because they could not be recorded.",
                 unit: "reqps",
                 lines: &[(
                     "sum by (status) (rate(wardgate_tool_calls_total{OURS}[$__rate_interval]))",
@@ -34,7 +34,7 @@ const OVERVIEW: &[(&str, &[Graph])] = &[
             },
             Graph {
                 title: "Failed calls",
-                about: "Share of calls that failed for a reason of ours or of the source's.",
+                about: "Share of calls that failed due to Wardgate or the source.",
                 unit: "percentunit",
                 lines: &[(
                     r#"sum(rate(wardgate_tool_calls_total{OURS, status=~"error|timeout|not_recorded|unknown"}[$__rate_interval])) / sum(rate(wardgate_tool_calls_total{OURS}[$__rate_interval]))"#,
@@ -43,7 +43,7 @@ const OVERVIEW: &[(&str, &[Graph])] = &[
             },
             Graph {
                 title: "Duration of calls",
-                about: "From the request to its recorded end, the tool's own time included. Points lead to traces.",
+                about: "From the request to the recorded outcome, including the tool's own time. Exemplars link to traces.",
                 unit: "s",
                 lines: &[
                     (
@@ -62,7 +62,7 @@ const OVERVIEW: &[(&str, &[Graph])] = &[
             },
             Graph {
                 title: "Busiest tools",
-                about: "Beyond 256 tools a process counts the rest as `other`.",
+                about: "Beyond 256 tools, a process counts the rest as `other`.",
                 unit: "reqps",
                 lines: &[(
                     "topk(10, sum by (tool) (rate(wardgate_tool_calls_total{OURS}[$__rate_interval])))",
@@ -79,7 +79,7 @@ const OVERVIEW: &[(&str, &[Graph])] = &[
                 )],
             },
             Graph {
-                title: "Where the time goes",
+                title: "Duration by stage",
                 about: "95th percentile of each stage of a call.",
                 unit: "s",
                 lines: &[(
@@ -94,7 +94,7 @@ const OVERVIEW: &[(&str, &[Graph])] = &[
         &[
             Graph {
                 title: "Calls in flight and their limit",
-                about: "What each service works on, and how much it has found it can do at once.",
+                about: "Calls in progress at each service, and its adaptive concurrency limit.",
                 unit: "short",
                 lines: &[
                     (
@@ -108,8 +108,8 @@ const OVERVIEW: &[(&str, &[Graph])] = &[
                 ],
             },
             Graph {
-                title: "Longest wait for a turn",
-                about: "Age of the oldest call that waits.",
+                title: "Longest queue time",
+                about: "Age of the oldest queued call.",
                 unit: "s",
                 lines: &[(
                     "max by (service) (wardgate_queue_age_seconds{OURS})",
@@ -117,8 +117,8 @@ const OVERVIEW: &[(&str, &[Graph])] = &[
                 )],
             },
             Graph {
-                title: "Turned away",
-                about: "Calls beyond what can be done, refused before anything ran.",
+                title: "Rejected calls",
+                about: "Calls rejected due to overload, before anything ran.",
                 unit: "reqps",
                 lines: &[(
                     "sum by (service, reason) (rate(wardgate_shed_calls_total{OURS}[$__rate_interval]))",
@@ -128,11 +128,11 @@ const OVERVIEW: &[(&str, &[Graph])] = &[
         ],
     ),
     (
-        "Who is refused",
+        "Refusals",
         &[
             Graph {
                 title: "Requests by method",
-                about: "MCP requests, whatever became of them.",
+                about: "All MCP requests, regardless of outcome.",
                 unit: "reqps",
                 lines: &[(
                     "sum by (method) (rate(mcp_requests_total{OURS}[$__rate_interval]))",
@@ -140,8 +140,8 @@ const OVERVIEW: &[(&str, &[Graph])] = &[
                 )],
             },
             Graph {
-                title: "Refused before they became a call",
-                about: "Bad tokens, bad bodies, too many requests.",
+                title: "Requests refused before a call",
+                about: "Invalid tokens, invalid bodies, exceeded rate limits.",
                 unit: "reqps",
                 lines: &[(
                     "sum by (reason) (rate(wardgate_refused_requests_total{OURS}[$__rate_interval]))",
@@ -149,8 +149,8 @@ const OVERVIEW: &[(&str, &[Graph])] = &[
                 )],
             },
             Graph {
-                title: "Decisions",
-                about: "Of the policy, with the reason of a denial.",
+                title: "Policy decisions",
+                about: "By effect, with the reason of denials.",
                 unit: "reqps",
                 lines: &[(
                     "sum by (effect, reason) (rate(wardgate_policy_decisions_total{OURS}[$__rate_interval]))",
@@ -173,7 +173,7 @@ const OVERVIEW: &[(&str, &[Graph])] = &[
             },
             Graph {
                 title: "Errors",
-                about: "Codes other than OK. CANCELLED: the caller left.",
+                about: "Codes other than OK. CANCELLED: the caller disconnected.",
                 unit: "reqps",
                 lines: &[(
                     r#"sum by (rpc_method, rpc_response_status_code) (rate(rpc_server_call_duration_seconds_count{OURS, rpc_response_status_code!="OK"}[$__rate_interval]))"#,
@@ -192,11 +192,11 @@ const OVERVIEW: &[(&str, &[Graph])] = &[
         ],
     ),
     (
-        "Between the services",
+        "Links between services",
         &[
             Graph {
-                title: "Replicas of each neighbour",
-                about: "As their callers see them; `ejected` get no calls for a while since they only failed.",
+                title: "Replicas by neighbour",
+                about: "As seen by their callers; `ejected` replicas temporarily receive no calls after repeated failures.",
                 unit: "short",
                 lines: &[(
                     "sum by (neighbour, state) (wardgate_link_endpoints{OURS})",
@@ -204,8 +204,8 @@ const OVERVIEW: &[(&str, &[Graph])] = &[
                 )],
             },
             Graph {
-                title: "Calls made again",
-                about: "Or not, where there were too many.",
+                title: "Retries",
+                about: "Including retries that were not made because the budget was exhausted.",
                 unit: "reqps",
                 lines: &[(
                     "sum by (neighbour, outcome) (rate(wardgate_link_retries_total{OURS}[$__rate_interval]))",
@@ -219,7 +219,7 @@ const OVERVIEW: &[(&str, &[Graph])] = &[
         &[
             Graph {
                 title: "Attempts by outcome",
-                about: "`failed`: it answered that it will not; `busy`: it asked to wait; `down`: unreachable or broken.",
+                about: "`failed`: the source answered with an error; `busy`: it asked to wait; `down`: unreachable or connection lost.",
                 unit: "reqps",
                 lines: &[(
                     "sum by (source, outcome) (rate(wardgate_source_request_duration_seconds_count{OURS}[$__rate_interval]))",
@@ -236,8 +236,8 @@ const OVERVIEW: &[(&str, &[Graph])] = &[
                 )],
             },
             Graph {
-                title: "Shut off, kept out",
-                about: "Sources that get no calls since they only fail, and tools that nobody approved as they are.",
+                title: "Open breakers and quarantined tools",
+                about: "Sources with an open circuit breaker, and tools whose current definition is not approved.",
                 unit: "short",
                 lines: &[
                     (
@@ -253,7 +253,7 @@ const OVERVIEW: &[(&str, &[Graph])] = &[
         ],
     ),
     (
-        "The record",
+        "Audit log",
         &[
             Graph {
                 title: "Records made durable",
@@ -266,7 +266,7 @@ const OVERVIEW: &[(&str, &[Graph])] = &[
             },
             Graph {
                 title: "Time until durable",
-                about: "One batch. Past the limit, which follows the store, calls are refused.",
+                about: "Duration of one batch. Above the adaptive limit, calls are refused.",
                 unit: "s",
                 lines: &[
                     (
@@ -282,7 +282,7 @@ const OVERVIEW: &[(&str, &[Graph])] = &[
             },
             Graph {
                 title: "Age of the newest checkpoint",
-                about: "Since a signed checkpoint covered every record, and since one did that the quorum of witnesses cosigned.",
+                about: "Time since a signed checkpoint covered every record, and since the quorum of witnesses cosigned the newest one.",
                 unit: "s",
                 lines: &[
                     (
@@ -296,14 +296,14 @@ const OVERVIEW: &[(&str, &[Graph])] = &[
                 ],
             },
             Graph {
-                title: "Days until the record's store is full",
-                about: "If records go on coming as in the last day.",
+                title: "Days until the audit store is full",
+                about: "At the rate of the last day.",
                 unit: "d",
                 lines: &[("min(wardgate_audit_store_days_left{OURS})", "days")],
             },
             Graph {
-                title: "Stores that failed",
-                about: "While the record's cannot be written, nothing runs.",
+                title: "Store failures",
+                about: "While the audit store cannot be written, no tool runs.",
                 unit: "ops",
                 lines: &[
                     (
@@ -330,7 +330,7 @@ const OVERVIEW: &[(&str, &[Graph])] = &[
         "Chats",
         &[
             Graph {
-                title: "Turns by their end",
+                title: "Turns by finish reason",
                 about: "",
                 unit: "reqps",
                 lines: &[(
@@ -339,8 +339,8 @@ const OVERVIEW: &[(&str, &[Graph])] = &[
                 )],
             },
             Graph {
-                title: "Answers of models",
-                about: "95th percentile, and how many have an error.",
+                title: "Model responses",
+                about: "95th percentile, by model and error.",
                 unit: "s",
                 lines: &[(
                     "histogram_quantile(0.95, sum by (le, gen_ai_request_model, error_type) (rate(gen_ai_client_operation_duration_bucket{OURS}[$__rate_interval])))",

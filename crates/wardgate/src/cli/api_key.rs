@@ -15,48 +15,48 @@ pub(crate) struct ApiKeyArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ApiKeyCommand {
-    /// Make a key and print it, alone and only this once; the file gets its digest.
+    /// Create a key and print it once. The file stores only its digest.
     Create(NewApiKey),
-    /// List the keys of the file.
+    /// List the keys in the file.
     List {
         #[command(flatten)]
         file: KeyFilePath,
         #[command(flatten)]
         output: OutputOptions,
     },
-    /// Take a key out of the file: it is refused within a second by every service that reads the file.
+    /// Remove a key from the file. Every service that reads the file refuses the key within a second.
     Revoke {
-        /// What the key is called.
+        /// Name of the key.
         name: String,
         #[command(flatten)]
         file: KeyFilePath,
     },
 }
 
-/// Which file of API keys.
+/// The file of API keys.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 pub(crate) struct KeyFilePath {
-    /// The file that `auth.api_keys.file` names.
+    /// Path of the file that `auth.api_keys.file` names.
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// Data directory of `wardgate up`, which has a file of its own.
+    /// Data directory of `wardgate up`, which contains its key file.
     #[arg(long, value_name = "DIR", default_value = "data")]
     pub(crate) data_dir: PathBuf,
 }
 
-/// A key to be made.
+/// A key to create.
 #[derive(Debug, Args)]
 pub(crate) struct NewApiKey {
-    /// What to call the key; the record has it as the id of the token.
+    /// Name of the key, which audit records have as the token id.
     pub(crate) name: String,
-    /// Subject: who the key is for. Without it, NAME.
+    /// Subject of the key. Default: NAME.
     #[arg(long, value_name = "SUB")]
     pub(crate) sub: Option<String>,
-    /// Role; may be given several times.
+    /// Role of the caller; may be repeated.
     #[arg(long = "role", value_name = "ROLE", required = true)]
     pub(crate) roles: Vec<String>,
-    /// Tenant.
+    /// Tenant of the caller.
     #[arg(
         long,
         value_name = "TENANT",
@@ -64,14 +64,14 @@ pub(crate) struct NewApiKey {
         hide_default_value = true
     )]
     pub(crate) tenant: String,
-    /// Attribute for policies, for example `ward=W2`; may be given several times. A VALUE that is JSON is a number, a truth
-    /// value or a list.
+    /// Attribute for policies, for example `ward=W2`; may be repeated. A VALUE in JSON is read as a number, a boolean or a
+    /// list.
     #[arg(long = "attribute", value_name = "NAME=VALUE", value_parser = claim)]
     pub(crate) attributes: Vec<(String, String)>,
-    /// Scope; may be given several times.
+    /// Scope of the key; may be repeated.
     #[arg(long = "scope", value_name = "SCOPE")]
     pub(crate) scopes: Vec<String>,
-    /// How many days it is accepted. Without it, until it is revoked.
+    /// Validity of the key in days. Default: until it is revoked.
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=3_650))]
     pub(crate) days: Option<u32>,
     #[command(flatten)]

@@ -20,22 +20,22 @@ pub(crate) enum ApprovalsCommand {
         #[command(flatten)]
         output: OutputOptions,
     },
-    /// Show one of them: who calls which tool, with which arguments.
+    /// Show a waiting call: its caller, tool and arguments.
     Show {
         #[command(flatten)]
         about: ApprovalOptions,
         #[command(flatten)]
         output: OutputOptions,
     },
-    /// Let it be made, once, with exactly these arguments.
+    /// Approve a call: it may run once, with exactly these arguments.
     Approve(ApprovalOptions),
-    /// Refuse it.
+    /// Refuse a call.
     Refuse(ApprovalOptions),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ApprovalOptions {
-    /// The id of the request.
+    /// Id of the approval request.
     pub(crate) id: ApprovalId,
     #[command(flatten)]
     pub(crate) approver: ClientOptions,

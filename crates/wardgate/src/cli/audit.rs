@@ -15,30 +15,30 @@ use super::{ConfigFile, OperatorSignIn, OutputFormat, OutputOptions, RecordForma
 pub(crate) struct AuditArgs {
     #[command(subcommand)]
     pub(crate) command: Option<AuditCommand>,
-    /// Run the service with this configuration file.
+    /// Path of the configuration file to run the service with.
     #[arg(long, value_name = "FILE", required = true)]
     pub(crate) config: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
-    /// Print records.
+    /// Query the audit log.
     Query(AuditQuery),
-    /// Print the newest signed checkpoint: what the log of the record is called, how many records it has, and their root hash.
+    /// Print the newest signed checkpoint: origin, size and root hash of the transparency log.
     Checkpoint(AuditCheckpoint),
-    /// Print the key that checkpoints, proofs and exports are verified with. Give it to those who verify before they need it.
+    /// Print the public key that verifies checkpoints, proofs and exports. Give it to verifiers in advance.
     Key(AuditKey),
-    /// Print the proof that a record is in the log, with the record, for `wardgate audit verify`.
+    /// Print a record and the proof of its inclusion in the log, for `wardgate audit verify`.
     Proof(AuditProof),
-    /// Write all records, their tree and the newest checkpoint to a directory, for `wardgate audit verify`.
+    /// Export all records, their Merkle tree and the newest checkpoint to a directory, for `wardgate audit verify`.
     Export(AuditExport),
-    /// Verify an exported directory or a proof. Needs no network and no access to the system.
+    /// Verify an export or a proof offline, without access to the system.
     Verify(AuditVerify),
-    /// Show how long records are kept and what can be removed; remove it; set and lift legal holds.
+    /// Show and apply the retention of records, and set and lift legal holds.
     Retention(AuditRetention),
-    /// Erase the details of all calls that concerned a data subject, by destroying their key. The record and its proofs stay.
+    /// Erase the details of all calls about a data subject by destroying their key. Records and proofs are kept.
     Erase(AuditErase),
-    /// Run a witness, which cosigns the checkpoints of a log that has one history; on another host than the log.
+    /// Run a witness, which cosigns consistent checkpoints of logs. Use another host than the log's.
     Witness(AuditWitness),
 }
 
@@ -47,14 +47,14 @@ pub(crate) enum AuditCommand {
 pub(crate) struct AuditWitness {
     #[command(subcommand)]
     pub(crate) command: Option<WitnessCommand>,
-    /// Run it as the section `witness` of this configuration file says.
+    /// Path of the configuration file to run the witness with (section `witness`).
     #[arg(long, value_name = "FILE", required = true)]
     pub(crate) config: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum WitnessCommand {
-    /// Print the key that its cosignatures are verified with, for trust policies.
+    /// Print the public key that verifies its cosignatures, for trust policies.
     Key(ConfigFile),
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct AuditCheckpoint {
     pub(crate) operator: OperatorToken,
     #[command(flatten)]
     pub(crate) output: OutputOptions,
-    /// The newest one that a quorum of witnesses cosigned, which is a moment older.
+    /// Print the newest checkpoint that a quorum of witnesses cosigned, which is slightly older.
     #[arg(long)]
     pub(crate) cosigned: bool,
 }
@@ -87,13 +87,13 @@ pub(crate) struct AuditProof {
     pub(crate) operator: OperatorToken,
     #[command(flatten)]
     pub(crate) output: OutputOptions,
-    /// The record's sequence number, or the id of a call: then its last record, which is its outcome.
+    /// Sequence number of the record, or id of a call for its last record, the outcome.
     #[arg(value_name = "SEQUENCE|CALL_ID", required_unless_present = "receipt")]
     pub(crate) record: Option<String>,
-    /// The record that the receipt in a saved answer of a call names.
+    /// File with a saved answer of a call, whose receipt names the record.
     #[arg(long, value_name = "FILE", conflicts_with = "record")]
     pub(crate) receipt: Option<PathBuf>,
-    /// By the newest checkpoint that a quorum of witnesses cosigned.
+    /// Use the newest checkpoint that a quorum of witnesses cosigned.
     #[arg(long)]
     pub(crate) cosigned: bool,
 }
@@ -106,10 +106,10 @@ pub(crate) struct AuditExport {
     pub(crate) operator: OperatorToken,
     #[command(flatten)]
     pub(crate) output: OutputOptions,
-    /// The directory: empty, or not there yet.
+    /// Output directory: empty, or not existing yet.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
-    /// The records of the newest checkpoint that a quorum of witnesses cosigned.
+    /// Export up to the newest checkpoint that a quorum of witnesses cosigned.
     #[arg(long)]
     pub(crate) cosigned: bool,
 }
@@ -118,20 +118,20 @@ pub(crate) struct AuditExport {
 pub(crate) struct AuditVerify {
     #[command(flatten)]
     pub(crate) output: OutputOptions,
-    /// An exported directory, or a file with a proof.
+    /// Directory of an export, or file with a proof.
     #[arg(value_name = "DIR|BUNDLE")]
     pub(crate) path: PathBuf,
-    /// The key of the log, as `wardgate audit key` prints it.
+    /// Public key of the log, as printed by `wardgate audit key`.
     #[arg(long, value_name = "VKEY", required_unless_present = "policy")]
     pub(crate) key: Option<VerifierKey>,
-    /// A trust policy (c2sp.org/tlog-policy): fails unless its quorum of witnesses cosigned. Without `--key` it names the
-    /// log too.
+    /// File with a trust policy (c2sp.org/tlog-policy), whose quorum of witnesses is required. Without `--key`, it also
+    /// provides the log's key.
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
-    /// The saved answer of a call: fails unless its record is the one of the proof, or among those of the directory.
+    /// File with a saved answer of a call, whose record must be that of the proof, or in the export.
     #[arg(long, value_name = "FILE")]
     pub(crate) receipt: Option<PathBuf>,
-    /// An older checkpoint that was kept: the records of the directory must begin with those that it covers.
+    /// File with an older checkpoint; the export must begin with the records that it covers.
     #[arg(long, value_name = "FILE")]
     pub(crate) since: Option<PathBuf>,
 }
@@ -144,19 +144,19 @@ pub(crate) struct AuditRetention {
     pub(crate) operator: OperatorSignIn,
     #[command(flatten)]
     pub(crate) output: OutputOptions,
-    /// Remove what can be removed. The policy has to permit you `manage_record`, as for the next two.
+    /// Remove expired records. Policy must permit `manage_record`, as for the next two options.
     #[arg(long, conflicts_with = "OutputOptions")]
     pub(crate) apply: bool,
-    /// Set a legal hold of this name: on the whole record, or on what `--tenant` or `--subject` says.
+    /// Set a legal hold with this name on all records, or on those selected by `--tenant` or `--subject`.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["apply", "OutputOptions"])]
     pub(crate) hold: Option<String>,
-    /// Lift the legal hold of this name.
+    /// Lift the legal hold with this name.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["apply", "OutputOptions", "hold"])]
     pub(crate) lift: Option<String>,
-    /// Hold what concerns this data subject.
+    /// Hold the records of this data subject.
     #[arg(long, value_name = "KEY", requires = "hold")]
     pub(crate) subject: Option<String>,
-    /// Hold what callers of this tenant did; with `--subject`, the tenant of those callers.
+    /// Hold the records of callers of this tenant; with `--subject`, the tenant of those callers.
     #[arg(long, value_name = "TENANT", requires = "hold")]
     pub(crate) tenant: Option<String>,
 }
@@ -167,11 +167,11 @@ pub(crate) struct AuditErase {
     pub(crate) source: RecordSource,
     #[command(flatten)]
     pub(crate) operator: OperatorSignIn,
-    /// The data subject: the value of a key that `result.subject` of a tool names, for example a patient's code. The policy
-    /// has to permit you `manage_record`.
+    /// Data subject: a value of the key that `result.subject` of a tool names, for example a patient's code. Policy must
+    /// permit `manage_record`.
     #[arg(long, value_name = "KEY")]
     pub(crate) subject: String,
-    /// Tenant of the callers, where there are tenants.
+    /// Tenant of the callers, if there are tenants.
     #[arg(
         long,
         value_name = "TENANT",
@@ -191,7 +191,7 @@ pub(crate) struct AuditQuery {
     pub(crate) source: RecordSource,
     #[command(flatten)]
     pub(crate) operator: OperatorToken,
-    /// How to print them.
+    /// Output format.
     #[arg(
         short,
         long,
@@ -200,23 +200,23 @@ pub(crate) struct AuditQuery {
         default_value = "table"
     )]
     output: RecordFormat,
-    /// The name that `--output jsonl` had first.
+    /// Former name of `--output jsonl`.
     #[arg(long, hide = true, conflicts_with = "output")]
     json: bool,
-    /// The name that `--output csv` had first.
+    /// Former name of `--output csv`.
     #[arg(long, hide = true, conflicts_with_all = ["output", "json"])]
     csv: bool,
-    /// Go on with each new record once it is durable, until you stop it; with `--since`, after those from then on. Of a running
-    /// system alone.
+    /// Print new records as they become durable, until interrupted. With `--since`, earlier records are printed first.
+    /// Requires a running system.
     #[arg(long, requires = "OperatorToken", conflicts_with_all = ["limit", "newest_first", "until"])]
     pub(crate) follow: bool,
-    /// Which fields to print as JSON or YAML.
+    /// Fields to print as JSON or YAML.
     #[arg(long, value_enum, default_value_t = RecordView::Full)]
     pub(crate) view: RecordView,
-    /// Print at most so many.
+    /// Maximum number of records to print.
     #[arg(long, value_name = "N")]
     pub(crate) limit: Option<u64>,
-    /// Newest first.
+    /// Print the newest records first.
     #[arg(long)]
     pub(crate) newest_first: bool,
     /// Only calls of this subject.
@@ -225,14 +225,14 @@ pub(crate) struct AuditQuery {
     /// Only calls of this tool, or uses of the conversation of this key.
     #[arg(long, value_name = "NAME")]
     pub(crate) tool: Option<String>,
-    /// Only this call.
+    /// Only the call with this id.
     #[arg(long, value_name = "ID")]
     pub(crate) call_id: Option<String>,
-    /// Only calls that released rows of this data subject, with what they released: the value of a key that `result.subject`
+    /// Only calls that released rows of this data subject, with the released data: a value of the key that `result.subject`
     /// of a tool names, for example a patient's code.
     #[arg(long, value_name = "KEY")]
     pub(crate) subject: Option<String>,
-    /// Tenant of the callers, where there are tenants.
+    /// Tenant of the callers, if there are tenants.
     #[arg(
         long,
         value_name = "TENANT",
@@ -241,18 +241,18 @@ pub(crate) struct AuditQuery {
         hide_default_value = true
     )]
     pub(crate) tenant: String,
-    /// With the details of each call: columns released, arguments without their values, stages, delegation; a table has the
-    /// columns alone. Implied by `--subject`.
+    /// Include the details of each call: released columns, arguments without values, stages, delegation. A table shows only
+    /// the columns. Implied by `--subject`.
     #[arg(long, conflicts_with = "csv")]
     pub(crate) details: bool,
-    /// Only calls that ended so.
+    /// Only calls with this status.
     #[arg(long, value_parser = status)]
     pub(crate) status: Option<Status>,
-    /// Only what was refused or failed for this reason, for example `not_permitted`; each record of the time is read for it, as
-    /// for the next four.
+    /// Only refusals and failures with this reason, for example `not_permitted`. This and the next four options read every
+    /// record of the period.
     #[arg(long, value_name = "KIND")]
     pub(crate) reason: Option<String>,
-    /// Only what the decision of this id, or a policy of this id, decided.
+    /// Only calls decided by the decision or the policy with this id.
     #[arg(long, value_name = "ID")]
     pub(crate) decision: Option<String>,
     /// Only records of this kind.
@@ -264,10 +264,10 @@ pub(crate) struct AuditQuery {
     /// Only calls of which rows or messages were withheld.
     #[arg(long)]
     pub(crate) withheld: bool,
-    /// Only from this instant on (RFC 3339, or a date, which begins at midnight UTC).
+    /// Only records at or after this time (RFC 3339, or a date, which means midnight UTC).
     #[arg(long, value_name = "TIME", value_parser = instant)]
     pub(crate) since: Option<Timestamp>,
-    /// Only before this instant (RFC 3339, or a date).
+    /// Only records before this time (RFC 3339, or a date).
     #[arg(long, value_name = "TIME", value_parser = instant)]
     pub(crate) until: Option<Timestamp>,
 }
@@ -295,34 +295,35 @@ impl AuditQuery {
     }
 }
 
-/// Where the record is.
+/// The location of the audit log.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 pub(crate) struct RecordSource {
-    /// A data directory, of a running system or a stopped one.
+    /// Data directory of a running or a stopped system.
     #[arg(long, value_name = "DIR", default_value = "data")]
     pub(crate) data_dir: PathBuf,
-    /// The store that this configuration file names.
+    /// Path of a configuration file that names the store.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }
 
-/// As whom a running system is asked. Without any, the store is read, which needs access to its files or its database.
+/// The credentials for a running system. Without them, the store is read directly, which requires access to its files or
+/// its database.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 pub(crate) struct OperatorToken {
-    /// Ask the running system, as you: file with your token. The policy has to permit you `read_record`, and that you read is
-    /// on record. With `--config` the system is where its section `operator` says.
+    /// File with your token, to query the running system. Policy must permit `read_record`, and the query is recorded. With
+    /// `--config`, the section `operator` has the URLs of the services.
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
-    /// The same with the token of this sign-in of `wardgate login`.
+    /// Name of a sign-in of `wardgate login`, whose token is used.
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RecordView {
-    /// Everything on record.
+    /// All fields.
     Full,
     /// Seven fields: `user`, `action`, `table_name`, `record_id`, `timestamp`, `is_phi_access`, `ip_address`.
     Access,

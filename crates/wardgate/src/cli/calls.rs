@@ -7,25 +7,26 @@ use reqwest::Url;
 
 use super::{OutputFormat, OutputOptions};
 
-/// Where, and as whom.
+/// The gateway and the credentials of the caller.
 #[derive(Debug, Args)]
 pub(crate) struct ClientOptions {
-    /// The gateway's MCP endpoint; without a path, `/mcp`. Without it, that of your sign-in, or `http://127.0.0.1:8080`.
+    /// URL of the gateway's MCP endpoint; the default path is `/mcp`. Default: that of your sign-in, or
+    /// `http://127.0.0.1:8080`.
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<Url>,
-    /// Which sign-in of `wardgate login`; without it, the current one.
+    /// Name of a sign-in of `wardgate login`. Default: the current one.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["token_file", "token", "url"])]
     pub(crate) context: Option<String>,
-    /// File with your token. Without one, the token is that of the environment variable `WARDGATE_TOKEN`, or of your sign-in.
+    /// File with your token. Default: the token in the environment variable `WARDGATE_TOKEN`, or that of your sign-in.
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
-    /// The token itself, for trials: every process of this machine can read it here.
+    /// Your token, for trials. Other processes on this machine can read it.
     #[arg(long, value_name = "TOKEN", conflicts_with = "token_file")]
     pub(crate) token: Option<String>,
-    /// Which versions of MCP to speak: `modern` is 2026-07-28, `legacy` 2025-11-25.
+    /// MCP version: `modern` is 2026-07-28, `legacy` is 2025-11-25.
     #[arg(long, value_enum, default_value_t = ProtocolEra::Modern)]
     pub(crate) era: ProtocolEra,
-    /// Seconds one call may take.
+    /// Maximum duration of a call in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub(crate) limit: u64,
 }
@@ -50,10 +51,10 @@ pub(crate) enum ProtocolEra {
 pub(crate) struct CallArgs {
     /// Name of the tool.
     pub(crate) tool: String,
-    /// Its arguments, a JSON object.
+    /// Arguments of the tool, as a JSON object.
     #[arg(long = "args", value_name = "JSON", default_value = "{}")]
     pub(crate) arguments: String,
-    /// How to print the result; `table` prints its texts alone.
+    /// Output format of the result; `table` prints only its text.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = OutputFormat::Json)]
     pub(crate) output: OutputFormat,
     #[command(flatten)]
@@ -65,13 +66,13 @@ pub(crate) struct BenchArgs {
     /// Name of the tool.
     #[arg(long, value_name = "NAME", required_unless_present = "calls")]
     pub(crate) tool: Option<String>,
-    /// Its arguments, a JSON object.
+    /// Arguments of the tool, as a JSON object.
     #[arg(long = "args", value_name = "JSON", default_value = "{}")]
     pub(crate) arguments: String,
-    /// File of calls that are made in turn, one `{"tool": …, "arguments": {…}}` a line, instead of one tool.
+    /// File with calls to make in turn instead of one tool, one `{"tool": …, "arguments": {…}}` per line.
     #[arg(long, value_name = "FILE", conflicts_with = "tool")]
     pub(crate) calls: Option<PathBuf>,
-    /// So many callers, each with a connection on which it waits for its answer (a closed loop).
+    /// Number of callers, each of which waits for its answer on its own connection (closed loop).
     #[arg(
         long,
         value_name = "NUMBER",
@@ -79,16 +80,16 @@ pub(crate) struct BenchArgs {
         conflicts_with = "rate"
     )]
     pub(crate) connections: usize,
-    /// So many calls a second, whatever comes back (an open loop): latency counts from when a call was due.
+    /// Number of calls per second, regardless of answers (open loop). Latency is measured from the scheduled time.
     #[arg(long, value_name = "PER_SECOND")]
     pub(crate) rate: Option<f64>,
-    /// Seconds of calls that are not counted.
+    /// Duration of the warm-up in seconds, which is not measured.
     #[arg(long, value_name = "SECONDS", default_value_t = 2)]
     pub(crate) warm_up: u64,
-    /// Seconds of calls that are.
+    /// Duration of the measurement in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pub(crate) seconds: u64,
-    /// The URL is an MCP server itself, not a gateway: its answers carry no receipt.
+    /// The URL is that of an MCP server, not of a gateway: answers have no receipt.
     #[arg(long)]
     pub(crate) direct: bool,
     #[command(flatten)]

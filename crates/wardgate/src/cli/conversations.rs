@@ -13,9 +13,9 @@ pub(crate) struct ConversationsArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConversationsCommand {
-    /// Whose conversations there are, since when, and how many messages each has.
+    /// List conversations with their owner, start and number of messages.
     List(ListOptions),
-    /// The same as JSON, one object a line, all of them.
+    /// Export the complete list as JSON, one object per line.
     Export {
         #[command(flatten)]
         whose: OwnerFilter,
@@ -24,20 +24,20 @@ pub(crate) enum ConversationsCommand {
         #[command(flatten)]
         system: RunningSystem,
     },
-    /// Erase a conversation: its key is destroyed, and the record says by whom.
+    /// Erase a conversation by destroying its key. The audit log records the operator.
     Erase {
-        /// Its key, as `list` shows it.
+        /// Key of the conversation, as shown by `list`.
         key: ConversationKey,
         #[command(flatten)]
         operator: OperatorSignIn,
         #[command(flatten)]
         system: RunningSystem,
     },
-    /// Put a legal hold on conversations: they are neither erased nor ended by retention.
+    /// Put a legal hold on conversations, which prevents their erasure and removal by retention.
     Hold(HoldChange),
     /// Lift a legal hold.
     Release(HoldChange),
-    /// Print the holds.
+    /// List legal holds.
     Holds {
         #[command(flatten)]
         operator: OperatorSignIn,
@@ -56,34 +56,34 @@ pub(crate) struct ListOptions {
     pub(crate) operator: OperatorSignIn,
     #[command(flatten)]
     pub(crate) system: RunningSystem,
-    /// Print at most so many, newest first.
+    /// Maximum number of conversations to print, newest first.
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub(crate) limit: u32,
     #[command(flatten)]
     pub(crate) output: OutputOptions,
 }
 
-/// Whose conversations.
+/// The owners of the conversations.
 #[derive(Debug, Args)]
 pub(crate) struct OwnerFilter {
-    /// Only of this tenant.
+    /// Only conversations of this tenant.
     #[arg(long, value_name = "TENANT", default_value = "")]
     pub(crate) tenant: String,
-    /// Only of this subject.
+    /// Only conversations of this subject.
     #[arg(long, value_name = "SUB", default_value = "")]
     pub(crate) user: String,
 }
 
-/// What a hold is on: one conversation, a person, or a tenant.
+/// The scope of a hold: one conversation, a user or a tenant.
 #[derive(Debug, Args)]
 pub(crate) struct HoldChange {
-    /// Key of a conversation.
+    /// Key of the conversation.
     #[arg(required_unless_present_any = ["user", "tenant"], conflicts_with_all = ["user", "tenant"])]
     pub(crate) key: Option<ConversationKey>,
-    /// Everything of this subject.
+    /// All conversations of this subject.
     #[arg(long, value_name = "SUB")]
     pub(crate) user: Option<String>,
-    /// Everything of this tenant; with --user, the tenant of the subject.
+    /// All conversations of this tenant; with --user, the tenant of the subject.
     #[arg(long, value_name = "TENANT")]
     pub(crate) tenant: Option<String>,
     #[command(flatten)]

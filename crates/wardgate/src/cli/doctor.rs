@@ -8,23 +8,23 @@ use super::OutputOptions;
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
-    /// The configuration: everything it names is looked at. Of one for `wardgate up` its data directory too.
+    /// Path of the configuration file. Everything that it names is checked; for `wardgate up`, the data directory too.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Only what these sections of it need, where the files of others are elsewhere; may be given several times.
+    /// Check only this section, if the files of other sections are on other hosts; may be repeated.
     #[arg(long, value_enum, value_name = "NAME", requires = "config")]
     pub(crate) service: Vec<ConfigSection>,
-    /// The data directory of `wardgate up`.
+    /// Data directory of `wardgate up`.
     #[arg(long, value_name = "DIR", default_value = "data")]
     pub(crate) data_dir: PathBuf,
-    /// Verify every record that there is, not only the newest thousand.
+    /// Verify all records, not only the newest thousand.
     #[arg(long)]
     pub(crate) whole_record: bool,
     #[command(flatten)]
     pub(crate) output: OutputOptions,
 }
 
-/// What has a section of a configuration.
+/// The sections of a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ConfigSection {
     Gateway,

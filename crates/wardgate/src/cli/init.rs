@@ -6,6 +6,6 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 pub(crate) struct InitArgs {
-    /// Where to make it: a directory that is empty or not there yet.
+    /// Project directory: empty, or not existing yet.
     pub(crate) directory: PathBuf,
 }

@@ -7,29 +7,29 @@ use super::OutputOptions;
 
 #[derive(Debug, Args)]
 pub(crate) struct LoginArgs {
-    /// The gateway's MCP endpoint; without a path, `/mcp`.
+    /// URL of the gateway's MCP endpoint; the default path is `/mcp`.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
     pub(crate) url: Url,
-    /// What this sign-in is called; it becomes the current one.
+    /// Name under which the sign-in is stored. It becomes the current one.
     #[arg(long, value_name = "NAME", default_value = "default")]
     pub(crate) context: String,
-    /// What this program is called at the provider. Without it, it registers itself.
+    /// Client ID at the provider. Default: the program registers itself.
     #[arg(long, value_name = "ID")]
     pub(crate) client_id: Option<String>,
-    /// What is asked for, separated by spaces; without it, what the gateway names.
+    /// Requested scopes, separated by spaces. Default: those that the gateway names.
     #[arg(long, value_name = "SCOPES")]
     pub(crate) scope: Option<String>,
-    /// Type a code in a browser elsewhere, where this machine has none.
+    /// Sign in with a code in a browser on another device.
     #[arg(long)]
     pub(crate) device: bool,
-    /// Only print where to sign in; open no browser.
+    /// Print the sign-in URL instead of opening a browser.
     #[arg(long)]
     pub(crate) no_browser: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct LogoutArgs {
-    /// Which sign-in; without it, the current one.
+    /// Name of the sign-in. Default: the current one.
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
 }
@@ -42,14 +42,14 @@ pub(crate) struct ContextsArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ContextsCommand {
-    /// List them; the current one has an asterisk.
+    /// List stored sign-ins. An asterisk marks the current one.
     List {
         #[command(flatten)]
         output: OutputOptions,
     },
-    /// Make another one the current one.
+    /// Select the current sign-in.
     Use {
-        /// Its name.
+        /// Name of the sign-in.
         name: String,
     },
 }

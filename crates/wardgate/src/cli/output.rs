@@ -4,13 +4,13 @@ use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use wardgate_telemetry::Config;
 
-/// How data is printed.
+/// The output format.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct OutputOptions {
-    /// How to print it.
+    /// Output format.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = OutputFormat::Table)]
     output: OutputFormat,
-    /// The name that `--output jsonl` had first.
+    /// Former name of `--output jsonl`.
     #[arg(long, hide = true, conflicts_with = "output")]
     json: bool,
 }
@@ -27,13 +27,13 @@ impl OutputOptions {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputFormat {
-    /// A table or a text, for people.
+    /// Human-readable table or text.
     Table,
-    /// One JSON document; of a listing an array.
+    /// One JSON document; an array for lists.
     Json,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Jsonl,
-    /// One YAML document; of a listing a sequence.
+    /// One YAML document; a sequence for lists.
     Yaml,
 }
 
@@ -66,13 +66,13 @@ impl ValueEnum for RecordFormat {
     }
 }
 
-/// How much is logged.
+/// The log level.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct LogVerbosity {
-    /// Log in detail (`debug`) while services or the bridge run, whatever `telemetry.log` says.
+    /// Set the log level of services and of `stdio` to `debug`, overriding `telemetry.log`.
     #[arg(short, long, global = true, conflicts_with = "quiet")]
     verbose: bool,
-    /// Log errors alone, whatever `telemetry.log` says; nothing is said about progress.
+    /// Set the log level to `error`, overriding `telemetry.log`, and print no progress.
     #[arg(short, long, global = true)]
     quiet: bool,
 }

@@ -12,13 +12,13 @@ pub(crate) struct RevokeArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RevokeCommand {
-    /// Refuse one token. Records have its id as `token_id`; that of an API key is its name.
+    /// Revoke one token by its id, the `token_id` of audit records. The id of an API key is its name.
     Token(RevocationOptions),
-    /// Refuse every token of one subject, also those that the subject gets from now on.
+    /// Revoke all tokens of a subject, including future ones.
     Subject(RevocationOptions),
-    /// Refuse every token of one sign-in at the identity provider, which tokens name in the claim `sid`.
+    /// Revoke all tokens of a session at the identity provider, as named by the claim `sid`.
     Session(RevocationOptions),
-    /// List what is revoked.
+    /// List revocations.
     List {
         #[command(flatten)]
         operator: ClientOptions,
@@ -29,18 +29,18 @@ pub(crate) enum RevokeCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct RevocationOptions {
-    /// The id of the token or session, or the subject.
+    /// Id of the token or session, or the subject.
     pub(crate) name: String,
-    /// The issuer of the tokens. Without it, whichever issuer names them.
+    /// Issuer of the tokens. Default: every issuer.
     #[arg(long, value_name = "URL")]
     pub(crate) issuer: Option<String>,
-    /// The tenant of the callers. Without it, every tenant; of an operator with a tenant always their own.
+    /// Tenant of the callers. Default: every tenant; for an operator with a tenant, always their own.
     #[arg(long)]
     pub(crate) tenant: Option<String>,
-    /// Why, for whoever lists what is revoked. The record keeps a digest of it.
+    /// Reason, shown in the list of revocations. The audit log stores its digest.
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
-    /// Accept the tokens again: lifts the revocation of the same kind, name, issuer and tenant.
+    /// Lift the revocation of the same kind, name, issuer and tenant.
     #[arg(long, conflicts_with = "reason")]
     pub(crate) lift: bool,
     #[command(flatten)]

@@ -64,10 +64,10 @@ mod tests {
         let mut page = String::from(
             "# wardgate.yaml\n\n\
              This page is generated from the schema that `wardgate config schema wardgate.yaml` prints for editors; a test keeps this page \
-             current. Any\nkey can also be set by the environment: `WARDGATE_GATEWAY__LISTEN` is `gateway.listen`. Relative paths \
-             are relative to the file.\n`wardgate config check` names every fault with line and column. A file for `wardgate up` \
-             needs `policy.policies` and\n`tool_runner.catalogue`, and nothing else; what concerns services that run by themselves \
-             is left out there.\n",
+             current. Any\nkey can also be set by an environment variable: `WARDGATE_GATEWAY__LISTEN` is `gateway.listen`. Relative paths are \
+             relative to the\nfile. `wardgate config check` prints every error with line and column. A file for `wardgate up` \
+             requires only\n`policy.policies` and `tool_runner.catalogue`, and omits the keys of services that run \
+             separately.\n",
         );
         let mut schema = configuration();
         walk(&mut schema, "", &mut |path, member| {
