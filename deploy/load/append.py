@@ -1,11 +1,11 @@
-"""`Append` of the audit service, beside what its stores cost by themselves. Started by deploy/load/append.
+"""Compares `Append` of the audit service with the cost of its stores alone. Started by deploy/load/append.
 
     ghz, 1 · 16 · 256 in flight ──mTLS──▶ wardgate audit ──▶ SQLite │ PostgreSQL
     as many bytes written to a file and flushed, one at a time                        fsync
     as many bytes inserted and committed, in SQLite by one, in PostgreSQL by as many  INSERT
 
-Each round measures all of them in turn, what is bare before and after; the table shows medians. A rate says as much of the disk as
-of Wardgate: compare the ratios.
+Each round measures all of them in turn, and the plain flushes and INSERTs both before and after `Append`. The table shows medians.
+Rates depend on the disk as much as on Wardgate: compare the ratios.
 """
 
 import argparse
@@ -23,14 +23,14 @@ import time
 
 from load import Process, free_ports, ghz
 
-# Bytes of a record in its canonical form, about.
+# Approximate size of a record in its canonical form, in bytes.
 RECORD = 900
-# Connections that ghz spreads its requests over, at most.
+# Maximum number of connections that ghz uses.
 CONNECTIONS = 4
 
 
 class AuditService:
-    """`wardgate audit` with one store, and nothing else of a system."""
+    """`wardgate audit` with one store, without the other services."""
 
     def __init__(self, arguments, name, store):
         data, self.name = arguments.out / "data", name
@@ -39,7 +39,7 @@ class AuditService:
         keys = {"mac_key_file": "keys/audit-mac.key", "log_key_file": "keys/audit-log.pem", "details_key_file": "keys/audit-details.key"}
         section = {"listen": f"127.0.0.1:{self.port}", "tls": certs, "store": store, **keys}
         config = data / f"audit-{name}.yaml"
-        # JSON is YAML.
+        # JSON is valid YAML.
         config.write_text(json.dumps({"telemetry": {"log": "warn"}, "audit": section}, indent=2))
         self.process = Process(data / f"audit-{name}.log", [arguments.wardgate, "audit", "--config", config])
 
@@ -49,7 +49,7 @@ class AuditService:
 
 
 def prepare(arguments):
-    """Keys, certificates, and the request that ghz sends: the outcome of a call, each time of another one."""
+    """Creates keys, certificates, and the request that ghz sends: the outcome of a call, with a new call id each time."""
     data = arguments.out / "data"
     shutil.rmtree(data, ignore_errors=True)
     data.mkdir(parents=True)
@@ -79,7 +79,7 @@ def prepare(arguments):
 
 
 def per_second(seconds, step):
-    """How often `step` can be done, one after the other."""
+    """The number of sequential executions of `step` per second."""
     count, began = 0, time.monotonic()
     while time.monotonic() - began < seconds:
         step()
@@ -98,7 +98,7 @@ def flushes(arguments):
 
 
 def sqlite_inserts(arguments, _in_flight):
-    """As durable as the record is: each commit is flushed."""
+    """INSERTs with the durability of the audit log: each commit is flushed."""
     path = arguments.out / "data/bare.sqlite"
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
         database.execute("PRAGMA journal_mode = WAL")
@@ -121,12 +121,12 @@ STORES = {"SQLite": sqlite_inserts, "PostgreSQL": postgres_inserts}
 
 
 def measure(arguments, services):
-    """Of each store and number in flight the rounds, each with its own flushes and inserts."""
+    """Runs the rounds for each store and number of requests in flight, each with its own flushes and inserts."""
     rows = {}
     for number in range(arguments.rounds):
         for name, service in services.items():
             for in_flight in arguments.in_flight:
-                # Before and after: a disk that others use too is not as fast at any time.
+                # Measured before and after, because the speed of a shared disk varies.
                 bare = {"fsync": [flushes(arguments)], "insert": [STORES[name](arguments, in_flight)]}
                 append = service.append(arguments, in_flight)
                 bare["insert"].append(STORES[name](arguments, in_flight))
@@ -153,7 +153,7 @@ def main():
     try:
         for name, store in {"SQLite": "sqlite:appended.sqlite", "PostgreSQL": arguments.database}.items():
             services[name] = AuditService(arguments, name, store)
-            # Connections, caches and statements are there before anything counts.
+            # Warm-up of connections, caches and statements.
             services[name].append(argparse.Namespace(**{**vars(arguments), "seconds": 1}), CONNECTIONS)
         figures = measure(arguments, services)
     finally:

@@ -1,4 +1,4 @@
-# Sourced by what sends requests with ghz: installs it once, at a fixed version, below $target, and sets `ghz`. Needs Go.
+# Sourced by scripts that send requests with ghz: installs a fixed version once in $target, and sets `ghz`. Needs Go.
 ghz_version=v0.121.0
 ghz=$target/load/bin/ghz
 command -v go >/dev/null || { echo 'Go is missing, which installs ghz: install Go 1.21 or later' >&2; exit 1; }

@@ -1,10 +1,10 @@
-"""Instructions of a governed call, by the code that they are in. Started by deploy/load/instructions.
+"""Counts the instructions of a governed call by code. Started by deploy/load/instructions.
 
     wardgate bench ─▶ callgrind: wardgate up ─▶ rmcp server      one connection, everything on
                            └─▶ callgrind.out: per function, its own instructions, and what its calls of others took
 
-The budget has the stages of a call, without what goes on beside it: timers, polls, a checkpoint each second. Digests are
-fewer in truth than they look here, since no extension of the processor is used for them.
+The budget contains the stages of a call, without background work: timers, polls, a checkpoint each second. Digests take
+fewer instructions in production, because callgrind runs use no CPU extensions for them.
 """
 
 import argparse
@@ -20,16 +20,16 @@ from load import Process
 
 BUDGET = pathlib.Path(__file__).parent / "budget.json"
 
-# Digests and copies choose their code by the processor. Without these extensions it is the same on all of x86-64.
+# Digests and copies select their code by CPU. Without these extensions, they run the same code on every x86-64 CPU.
 ANY_PROCESSOR = {
     "OPENSSL_ia32cap": "~0x1000000000000000:~0xffffffffffffffff",
     "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX,-AVX2,-AVX512VL,-AVX512BW,-AVX_Fast_Unaligned_Load,-ERMS,-FSRM",
 }
 
-# More than this over the budget is a fault; two runs of one binary differ by less.
+# Exceeding the budget by more than this is a failure. Two runs of the same binary differ by less.
 TOLERANCE = 0.03
 
-# The functions that a stage begins with, and the stage that it is a part of. What a part takes is not counted with the whole.
+# The functions with which a stage begins, and its parent stage. The instructions of a stage are not counted for its parent.
 CLOSURE = r"::\{\{closure\}\}$"
 STAGES = {
     "HTTP and parse": ([r"^wardgate_edge::listener::HttpServer::serve" + CLOSURE], None),
@@ -72,7 +72,7 @@ STAGES = {
     ),
 }
 
-# The first that fits says where a function belongs.
+# The first matching entry determines the group of a function.
 PARTS = [
     ("copying and clearing memory", r"^__mem(cpy|move|set)|^mem(cpy|move|set)\b"),
     ("digests, keys, encryption", r"aws_lc|sha256|HMAC"),
@@ -90,7 +90,7 @@ PARTS = [
 
 
 def read(path):
-    """Of each function its own instructions, these with what it called, and how often it was called (the format of callgrind, of
+    """For each function: its own instructions, the inclusive instructions, and the number of calls (callgrind format of
     valgrind 3.19)."""
     names, own, whole, calls = {}, collections.Counter(), collections.Counter(), collections.Counter()
     function = called = None
@@ -98,7 +98,7 @@ def read(path):
     named = re.compile(r"^(c?fn)=\((\d+)\)(?: (.*))?$")
     for line in open(path, errors="replace"):
         if line[:1] in "0123456789+-*":
-            # The line behind a call has what the call took, which is not the function's own.
+            # The line after a call has the instructions of the callee, which are not the function's own.
             instructions = int(line.split()[1])
             whole[function] += instructions
             if not of_call:
@@ -119,7 +119,7 @@ def read(path):
 
 
 def stages(whole, good):
-    """Instructions of one call by stage. A function that a stage begins with and that is not there any more is an error."""
+    """Instructions of one call by stage. It is an error if a function with which a stage begins does not exist any more."""
     found = {}
     for name, (patterns, _) in STAGES.items():
         functions = set()
@@ -167,7 +167,7 @@ def main():
         return json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout)["good"]
 
     def control(*words):
-        # The process looks for commands while it runs, so that nobody has to be allowed to trace it.
+        # callgrind polls for commands while the process runs, so no ptrace permission is needed.
         words = ["vgdb", f"--pid={gateway.child.pid}", "--max-invoke-ms=0", "-c", *words]
         subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
 
@@ -185,13 +185,13 @@ def main():
         BUDGET.write_text(json.dumps(measured, indent=2) + "\n")
     budget = json.loads(BUDGET.read_text())
     is_kept = show_stages(measured, budget)
-    # The budget is that of the modern protocol; calls of the other one cost nearly the same.
+    # The budget applies to the modern protocol. Calls with the legacy protocol cost nearly the same.
     if arguments.era == "modern" and not is_kept:
         sys.exit(f"A call takes more than {TOLERANCE:.0%} over the budget. Take instructions away, or say why it costs more and write the budget anew with --write-budget.")
 
 
 def show_stages(measured, budget):
-    """Prints both. Returns whether the budget is kept."""
+    """Prints counts and budget. Returns whether the counts are within the budget."""
     print(f"{'measured':>12} {'budget':>12}  stage")
     for name, instructions in measured.items():
         print(f"{instructions:>12,} {budget.get(name, 0):>12,}  {name}")

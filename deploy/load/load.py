@@ -1,10 +1,10 @@
-"""Every service under load, alone and together, and one of them in several replicas. Started by deploy/load/run.
+"""Load-tests every service separately, all together, and one service with several replicas. Started by deploy/load/run.
 
     wardgate policy · audit · memory · tool-runner · gateway    processes of their own, mTLS on loopback, PostgreSQL
          ▲                                        ▲
     ghz, one scenario a method           wardgate bench on /mcp      each with the CPU time of the service meanwhile
 
-A rate says as much of the machine as of Wardgate. Requests per CPU-second of the service say more, their ratios most.
+Rates depend on the machine as much as on Wardgate. Compare requests per CPU-second of a service, or better their ratios.
 """
 
 import argparse
@@ -20,9 +20,9 @@ import threading
 import time
 
 TICKS = os.sysconf("SC_CLK_TCK")
-# Who asks what, in the demo's words.
+# The caller and the call, from the hospital demo.
 SUBJECT, ROLE, TOOL, ARGUMENTS = "dr.yenji", "Doctor", "get_medical_records", '{"patient_id":"NUGWI"}'
-# Each method with who answers. Messages are written before they are read.
+# Each method and its service. Messages are written before they are read.
 SCENARIOS = {
     "policy.Authorize": "policy",
     "toolrunner.CallTool": "tool-runner",
@@ -31,14 +31,14 @@ SCENARIOS = {
     "memory.GetContext": "memory",
 }
 SERVICES = ["policy", "audit", "memory", "tool-runner", "gateway"]
-# What a call of /mcp costs most: the service that is run in several replicas, all of one name.
+# The service with the largest share of the cost of a call on /mcp. It is run with several replicas under one host name.
 SCALED, NAME = "tool-runner", "tool-runner.load.internal"
 CONNECTIONS = 16
 CALLERS = 1_000
 
 
 class Process:
-    """A `wardgate` that said it is ready."""
+    """A `wardgate` process that has reported that it is ready."""
 
     def __init__(self, log, words, setup=None, **env):
         with open(log, "ab") as errors:
@@ -47,9 +47,9 @@ class Process:
         ready = next((line for line in iter(self.child.stdout.readline, "") if line.startswith("ready")), None)
         if not ready:
             raise SystemExit(f"{' '.join(map(str, words[:2]))} did not become ready; see {log}")
-        # The first word after `ready` is where it serves clients.
+        # The first word after `ready` is the URL for clients.
         self.url = next(iter(ready.split()[1:]), "")
-        # What it still says must not fill the pipe.
+        # Reads further output, so that the pipe does not fill.
         threading.Thread(target=self.child.stdout.read, daemon=True).start()
 
     def cpu_seconds(self):
@@ -66,13 +66,13 @@ class Process:
 
 
 class Share:
-    """A part of one processor, by cgroup of either version."""
+    """A share of one CPU, enforced by cgroup v1 or v2."""
 
     def __init__(self, name, percent):
         v1 = pathlib.Path("/sys/fs/cgroup/cpu")
         self.path = (v1 if v1.is_dir() else pathlib.Path("/sys/fs/cgroup")) / name
         self.path.mkdir()
-        # A short period, so that a call does not wait long for the next one.
+        # The period is short, so that a throttled call does not wait long for the next one.
         period, quota = 20_000, 200 * percent
         if v1.is_dir():
             (self.path / "cpu.cfs_period_us").write_text(str(period))
@@ -84,12 +84,12 @@ class Share:
         (self.path / "cgroup.procs").write_text(str(os.getpid()))
 
     def close(self):
-        # Only an empty one can go; its process has ended.
+        # Only an empty cgroup can be removed. Its process has ended.
         self.path.rmdir()
 
 
 class System:
-    """Every service apart. The configuration is what `deploy/examples/separate` has, on free ports and PostgreSQL."""
+    """All services as separate processes, configured as in `deploy/examples/separate`, but on free ports and PostgreSQL."""
 
     def __init__(self, arguments):
         self.wardgate, self.data = arguments.wardgate, arguments.out / "data"
@@ -97,14 +97,14 @@ class System:
         shutil.rmtree(self.data, ignore_errors=True)
         self.data.mkdir(parents=True)
         self.ports = dict(zip(SERVICES, free_ports(len(SERVICES))))
-        # It makes the keys and the database that the tools ask.
+        # `up` creates the keys and the database that the tools query.
         self.service("up", "--data-dir", self.data, "--listen", "127.0.0.1:0", "--demo", "hospital").stop()
         self.run("certs", "dev", "--data-dir", self.data)
         self.configure(f"127.0.0.1:{self.ports[SCALED]}")
         token = self.run("token", "--data-dir", self.data, "--sub", SUBJECT, "--role", ROLE, "--ttl", "3h")
         self.token = self.data / "token"
         self.token.write_text(token)
-        # Callers whose rights the policy is asked for in turn: what it remembers of one must not answer for all.
+        # Authorization requests alternate between callers, so that the policy service does not answer all from its cache.
         others = [f"{SUBJECT}-{at}" for at in range(CALLERS - 1)]
         one = lambda subject: self.run("token", "--data-dir", self.data, "--sub", subject, "--role", ROLE, "--ttl", "3h")
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
@@ -115,12 +115,12 @@ class System:
         return subprocess.run([self.wardgate, *words], check=True, stdout=subprocess.PIPE, text=True).stdout
 
     def service(self, *words, setup=None):
-        # What makes that database must not be told of it.
+        # `up` creates that database, so it must not get its URL.
         env = {} if words[0] == "up" else {"HOSPITAL_DB_URL": f"sqlite:{self.data}/hospital.sqlite"}
         return Process(self.data / f"{words[0]}.log", [self.wardgate, *words], setup, **env)
 
     def configure(self, scaled, listen="127.0.0.1"):
-        """Writes the configuration; `scaled` is where the gateway finds the service that has replicas."""
+        """Writes the configuration. `scaled` is the address at which the gateway reaches the replicated service."""
         hospital = self.root / "deploy/examples/hospital"
         at = {name: f"https://127.0.0.1:{port}" for name, port in self.ports.items()}
 
@@ -140,7 +140,7 @@ class System:
                 session_key_file="keys/session.key",
                 store=self.database,
             ),
-            # Long enough for the permits that were made for ghz.
+            # Long enough for the permits that were issued for ghz.
             "policy": section(
                 "policy",
                 permit_key_file="keys/permit.pem",
@@ -163,7 +163,7 @@ class System:
         }
         sections["tool_runner"]["listen"] = f"{listen}:{self.ports[SCALED]}"
         self.config = self.data / f"wardgate-{listen}.yaml"
-        # JSON is YAML.
+        # JSON is valid YAML.
         self.config.write_text(json.dumps(sections, indent=2))
         return self.config
 
@@ -175,7 +175,7 @@ class System:
         return f"http://127.0.0.1:{self.ports['gateway']}/mcp"
 
     def wait_until_ready(self):
-        """The gateway serves before its neighbours are there."""
+        """Waits until the gateway is ready, because it listens before the other services are available."""
         url = f"http://127.0.0.1:{self.ports['gateway']}"
         until = time.monotonic() + 60
         while time.monotonic() < until:
@@ -188,7 +188,7 @@ class System:
     def bench(self, seconds):
         words = ["bench", "--url", self.mcp, "--token-file", self.token, "--tool", TOOL, "--args", ARGUMENTS]
         words += ["--connections", str(CONNECTIONS), "--warm-up", "1", "--seconds", str(seconds), "--output", "json"]
-        # It fails where calls are refused, as a gateway does that has more than it can do; the report says so.
+        # The command fails if calls are refused, for example by an overloaded gateway. The report shows this.
         done = subprocess.run([self.wardgate, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
         report = json.loads(done.stdout or "{}")
         if not report.get("good"):
@@ -204,7 +204,7 @@ class System:
 
 
 def free_ports(count):
-    """Below those that the system gives to outgoing connections."""
+    """Free ports below the range that the system uses for outgoing connections."""
     found = []
     for port in range(21_000 + os.getpid() % 9_000, 32_000):
         with contextlib.suppress(OSError), socket.socket() as probe:
@@ -227,7 +227,7 @@ def ghz(arguments, scenario, port, seconds, *options):
 
 
 def measured(process, load):
-    """What `load` says, and how many requests a second of processor time answered."""
+    """The report of `load`, with the requests per second of CPU time."""
     before = process.cpu_seconds()
     row = load()
     row["cpu_seconds"] = process.cpu_seconds() - before
@@ -236,14 +236,14 @@ def measured(process, load):
 
 
 def each(arguments, system, running):
-    """One row for each method, and one for each service's part of a call on /mcp."""
+    """One row per method, and one per service for its part of a call on /mcp."""
     urls = [f"https://127.0.0.1:{system.ports[name]}" for name in ("policy", "tool-runner", "memory")]
     made = [arguments.load_data, *urls, system.data / "certs", system.tokens, TOOL, ARGUMENTS, system.data]
     subprocess.run(made, check=True)
     rows = {}
     for scenario, service in SCENARIOS.items():
         port = system.ports[service]
-        # Connections, caches and statements are there before anything counts.
+        # Warm-up of connections, caches and statements.
         ghz(arguments, scenario, port, 1)
         rows[scenario] = measured(running[service], lambda: ghz(arguments, scenario, port, arguments.seconds))
         show(scenario, rows[scenario])
@@ -265,12 +265,12 @@ def show(name, row):
 
 
 def without(row):
-    """What a row's calls had instead of a verified answer."""
+    """The failures of a row's calls."""
     return "".join(f"   {count} × {kind}" for kind, count in row.get("without", {}).items())
 
 
 def scaled(arguments, system, running):
-    """Throughput of /mcp with so many replicas of one service, each on the same small share of a processor."""
+    """Throughput of /mcp with several replicas of one service, each with the same small share of a CPU."""
     hosts = system.data / "hosts"
     print(f"\nreplicas of {SCALED}, each on {arguments.percent} % of a core")
     print(f"{'':<22}{'calls/s':>12}{'p50 ms':>10}{'p99 ms':>10}{'times':>16}")
@@ -284,12 +284,12 @@ def scaled(arguments, system, running):
                 started.callback(share.close)
                 config = system.configure(f"{NAME}:{system.ports[SCALED]}", address)
                 started.callback(system.start(SCALED, share.join, config).stop)
-            # The gateway alone sees the name, by a file of names of its own.
+            # Only the gateway resolves the host name, with its own hosts file.
             words = ["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"', hosts, system.wardgate]
             gateway = Process(system.data / "gateway.log", [*words, "gateway", "--config", config])
             started.callback(gateway.stop)
             system.wait_until_ready()
-            # Connections to all of them are there before anything counts.
+            # Warm-up, so that connections to all replicas exist.
             system.bench(3)
             row = rows[count] = measured(gateway, lambda: system.bench(arguments.seconds))
         times = row["per_second"] / rows[arguments.replicas[0]]["per_second"]

@@ -1,9 +1,9 @@
-"""One tool, called at its MCP server and through Wardgate in turn, by the same load. Started by deploy/load/ratio.
+"""Calls one tool directly at its MCP server and through Wardgate in turn, with the same load. Started by deploy/load/ratio.
 
     wardgate bench ─▶ rmcp server                                      direct
     wardgate bench ─▶ wardgate up: token, policy, permit, record ─▶ the same server      governed
 
-Each round measures both, in alternating order; the table shows medians. A rate says as much of the machine as of
+Each round measures both, in alternating order. The table shows medians. Rates depend on the machine as much as on
 Wardgate: compare the ratios.
 """
 
@@ -20,7 +20,7 @@ TOOL, ARGUMENTS = "greet", '{"name":"Ada"}'
 
 
 class Target:
-    """A server under load, and the processes whose CPU time its calls take."""
+    """A server under load, and the processes whose CPU time is measured."""
 
     def __init__(self, wardgate, name, url, tool, options, processes):
         self.wardgate, self.name, self.url, self.tool = wardgate, name, url, tool

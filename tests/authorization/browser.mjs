@@ -1,7 +1,7 @@
-// The browser of a person, as far as authorization needs one: it keeps cookies, goes where it is led, and fills in forms.
+// A minimal browser for authorization: it keeps cookies, follows redirects, and fills in forms.
 
-// login(URL, WHO): follows an authorization request to where it leads back to the client, and gives that URL. The server
-// is told by a hint who it is, and asks nothing.
+// login(URL, WHO): follows an authorization request until it redirects to the client, and returns that URL. A hint names the
+// user, so that the server shows no pages.
 export async function login(authorizationUrl, who) {
   const url = new URL(authorizationUrl);
   if (who) url.searchParams.set('login_hint', who);
@@ -12,8 +12,8 @@ export async function login(authorizationUrl, who) {
   return back;
 }
 
-// tokensOf(ISSUER, WHO, TERMS): logs in for the client `registered` of settings.json, and gives what its server gives it for
-// the `resource` and the `scope` of TERMS.
+// tokensOf(ISSUER, WHO, TERMS): signs in for the client `registered` of settings.json, and returns the token response for the
+// `resource` and the `scope` of TERMS.
 export async function tokensOf(issuer, who, terms) {
   const client = { client_id: 'registered', redirect_uri: 'http://127.0.0.1:9/callback' };
   const pkce = { code_challenge: '7w_YNF9DSfIdPf_pRjSq646_kPr-2-o9NAl16JGghdM', code_challenge_method: 'S256' };
@@ -28,9 +28,8 @@ export async function tokensOf(issuer, who, terms) {
   return answer;
 }
 
-// connect(URL, WHO): what a person does with the page that their MCP client shows them: they say who they are where
-// somebody asks, and allow what they are asked for. Gives the last page, with the headings of all; `stop` says at which
-// addresses somebody else takes over.
+// connect(URL, WHO): acts as the user on the page that their MCP client opens: signs in where required, and consents.
+// Returns the last page, with the headings of all pages. `stop` determines the URLs at which to stop.
 export async function connect(url, who, stop = () => false) {
   const browser = new Browser();
   const headings = [];
@@ -50,12 +49,12 @@ export async function connect(url, who, stop = () => false) {
 export class Browser {
   cookies = new Map();
 
-  // Opens a page and those that it leads to, but none that `stop` says. Gives the last: its URL, status and text.
+  // Opens a page and follows redirects, except to URLs that match `stop`. Returns URL, status and text of the last page.
   async open(url, stop = () => false) {
     return this.#follow(url, {}, stop);
   }
 
-  // Sends a form with these values where it has a field or a button of that name.
+  // Submits a form, with these values for fields and buttons of these names.
   async submit({ action, fields }, values, stop = () => false) {
     const body = new URLSearchParams();
     for (const [name, value] of fields) if (!body.has(name)) body.set(name, values[name] ?? value);
@@ -83,7 +82,7 @@ export class Browser {
   }
 }
 
-// The one form of a page: where it goes, and its fields and buttons in their order.
+// The only form of a page: its target, and its fields and buttons in order.
 function formOf({ url, text }) {
   const [, attributes, inside] = /<form([^>]*)>(.*?)<\/form>/s.exec(text) ?? [];
   if (inside === undefined) return undefined;

@@ -1,10 +1,10 @@
-// An MCP server (2026-07-28) whose one tool, `whoami`, says in whose name it was called: what a real authorization server
-// says of the token, or 401.
+// An MCP server (2026-07-28) with one tool, `whoami`, which returns the user of the call according to a real authorization
+// server. Responds with 401 to invalid tokens.
 //
 //   serve guarded "$node" target/authorization/guarded.mjs ISSUER [CLIENT SECRET]     sets `url` to its own
 //
-// With a client of the issuer's it asks there about each token (RFC 7662); without one it reads them itself (RFC 9068).
-// `GET /seen` lists the tokens that it was called with, which no other server would tell.
+// With a client of the issuer, the server introspects each token (RFC 7662); without one, it verifies tokens locally (RFC 9068).
+// `GET /seen` lists the received tokens, for tests only.
 
 import { createServer } from 'node:http';
 import process from 'node:process';
@@ -30,7 +30,7 @@ async function introspected(token) {
   return said;
 }
 
-// Whose token it is that may be used here; nobody's otherwise.
+// The user of a token that is valid for this server, or undefined.
 async function person(token) {
   try {
     const { sub, scope } = await (client ? introspected(token) : read(token));

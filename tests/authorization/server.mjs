@@ -4,25 +4,25 @@
 //   cp tests/authorization/*.mjs target/authorization/
 //   serve issuer "$node" target/authorization/server.mjs [SETTINGS.json]     sets `url` to the issuer
 //
-// It listens on a free port of 127.0.0.1, prints `ready ISSUER`, and runs until it is killed. It speaks: authorization_code
-// with PKCE (S256 demanded), refresh_token, client_credentials, token exchange (RFC 8693), identity assertions (ID-JAG, both
-// halves: `requested_token_type`, and jwt-bearer); RFC 8707 resource indicators; dynamic registration; client ids that are
+// It listens on a free port of 127.0.0.1, prints `ready ISSUER`, and runs until it is killed. It supports authorization_code
+// with PKCE (S256 required), refresh_token, client_credentials, token exchange (RFC 8693), identity assertions (ID-JAG, both
+// parts: `requested_token_type`, and jwt-bearer); RFC 8707 resource indicators; dynamic registration; client ids that are
 // URLs of metadata documents; introspection and revocation. Access tokens are JWTs (RFC 9068, RS256) whose `aud` is the
-// one resource asked for.
+// requested resource.
 //
-// Who logs in is whom `login_hint` of the authorization request names, `nobody` being the one who refuses: nobody is asked
-// then. Without a hint the provider shows its own pages. browser.mjs plays the browser both ways. SETTINGS.json, every
-// member optional:
+// `login_hint` of the authorization request names the user, who signs in without pages; the user `nobody` refuses. Without a
+// hint, the provider shows its own pages. browser.mjs simulates a browser for both. All members of SETTINGS.json are
+// optional:
 //
-//   port      default: a free one
-//   scopes    what a resource knows, with spaces between; default "mcp"
-//   lifetime  seconds of an access token; default 300
+//   port      default: a free port
+//   scopes    scopes of the resource, separated by spaces; default "mcp"
+//   lifetime  lifetime of an access token in seconds; default 300
 //   format    `opaque` for access tokens that only introspection can read; default `jwt`
-//   clients   registered beforehand, as RFC 7591 writes them; default: `machine` (client_credentials and token exchange,
+//   clients   registered clients in the format of RFC 7591; default: `machine` (client_credentials and token exchange,
 //             secret `machine-secret`)
-//   claims    by subject, a person or a client: further claims of its access tokens, such as { "nurse": { "roles": […] } }
-//   documents by URL: client metadata documents. No other URL is ever fetched
-//   trusts    issuers whose identity assertions it takes, besides its own
+//   claims    by subject (a user or a client): additional claims of its access tokens, such as { "nurse": { "roles": […] } }
+//   documents by URL: client metadata documents. No other URL is fetched
+//   trusts    additional issuers whose identity assertions are accepted
 
 import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -102,7 +102,7 @@ provider.registerGrantType(`${GRANT}token-exchange`, exchange, [
 ]);
 provider.registerGrantType(`${GRANT}jwt-bearer`, assertion, ['assertion', 'scope']);
 
-// The documents of clients stand in the settings: nothing here reaches beyond this machine.
+// The metadata documents of clients are in the settings, so that the server makes no network requests.
 function fetchDocument(url) {
   const document = documents[url];
   if (!document) return Promise.reject(new Error(`no document at ${url}`));
@@ -124,7 +124,7 @@ const granted = (wanted, known = scopes) => {
   return (wanted ?? known).split(' ').filter(scope => all.includes(scope)).join(' ');
 };
 
-// RFC 8693: for a token of ours, one for somebody else, or an identity assertion for another authorization server.
+// RFC 8693: exchanges a token of this server for one with another audience, or for an identity assertion for another server.
 async function exchange(ctx) {
   const { client, params } = ctx.oidc;
   const subject = await verified(params.subject_token, { issuer });
@@ -143,7 +143,7 @@ async function exchange(ctx) {
 
 const used = new Set();
 
-// RFC 7523 as the identity assertion grant narrows it: for us, for this client, once.
+// RFC 7523, restricted by the identity assertion grant: for this server, for this client, and usable once.
 async function assertion(ctx) {
   const { client, params } = ctx.oidc;
   const said = await verified(params.assertion, { issuer: [issuer, ...trusts], audience: issuer, typ: 'oauth-id-jag+jwt' });
@@ -169,7 +169,7 @@ function answer(ctx, access_token, issued_token_type, token_type, scope) {
   ctx.body = { access_token, issued_token_type, token_type, expires_in: lifetime, scope };
 }
 
-// Logs in whom the hint names, and consents to whatever is asked.
+// Signs in the user that the hint names, and consents to every request.
 async function interact(request, response) {
   const { prompt, params, session, grantId } = await provider.interactionDetails(request, response);
   if (!params.login_hint) return answerOf(request, response);

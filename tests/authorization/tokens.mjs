@@ -1,7 +1,7 @@
-// Which tokens of a real authorization server a gateway takes, and where.
+// Tests which tokens of a real authorization server the gateway accepts, and where.
 //
-// Takes WARDGATE_URL and the issuers ISSUER, BRIEF, whose tokens end soon, and STRANGER, whom nobody trusts, from the
-// environment. Prints a line per check; the process exits non-zero when one failed.
+// Reads WARDGATE_URL and the issuers ISSUER, BRIEF (whose tokens expire soon) and STRANGER (which is not trusted) from the
+// environment. Prints one line per check. The exit code is not 0 if a check failed.
 
 import assert from 'node:assert/strict';
 import { createPublicKey, randomUUID } from 'node:crypto';
@@ -99,7 +99,7 @@ const CHECKS = {
       resource: WARDGATE_URL,
       scope: 'mcp',
     });
-    // Nobody gave it a role, so there is nothing it may see.
+    // The token has no role, so the caller sees no tools.
     assert.deepEqual(await taken(WARDGATE_URL, access_token), []);
   },
   async 'a token that was exchanged for another resource is good there alone'() {

@@ -1,4 +1,4 @@
-"""What a schema does not say: names that must agree, and what every pod owes. Reads one rendered file."""
+"""Checks a rendered chart for rules that no schema expresses: references between objects, and requirements of every pod."""
 
 import sys
 
@@ -32,7 +32,7 @@ for name, item in deployments.items():
     check(selects(item["spec"]["selector"]["matchLabels"], item), f"{name} does not select its own pods")
     check(spec["serviceAccountName"] in accounts, f"{name} has an account that is not there")
     check(spec["automountServiceAccountToken"] is False, f"{name} has a token for the API server")
-    # The first is the service; those beside it are whoever adds them to answer for.
+    # The first container is the service. Users are responsible for the additional containers.
     for container in spec["containers"][:1]:
         security = container["securityContext"]
         check(security["readOnlyRootFilesystem"] and security["capabilities"] == {"drop": ["ALL"]}, f"{name} may too much")
@@ -63,7 +63,7 @@ for item in objects:
         check(spec["scaleTargetRef"]["name"] in deployments, f"{name} scales nothing")
         check("replicas" not in deployments[spec["scaleTargetRef"]["name"]]["spec"], f"{name} and its Deployment both decide")
 
-# A key that two services have is two chances to lose it.
+# Each key is mounted by only one service, and each service has a key.
 holders = {}
 for name, item in deployments.items():
     for volume in item["spec"]["template"]["spec"]["volumes"]:
@@ -75,7 +75,7 @@ for key, names_of in holders.items():
     check(len(names_of) == 1, f"{key} is given to {names_of}")
 check(len(holders) >= len(deployments), "a service has no key of its own")
 
-# Where a Job migrates, it migrates every store, and no service does.
+# If a Job migrates the stores, it migrates every store, and no service migrates its own.
 jobs = [item for item in objects if item["kind"] == "Job"]
 for job in jobs:
     spec = job["spec"]["template"]["spec"]
@@ -96,14 +96,14 @@ for section in ("gateway", "tool_runner", "audit", "memory"):
     migrates = sections[section].get("database", {}).get("migrate", True)
     check(migrates != bool(jobs), f"{section}: who migrates its store?")
 
-# Where edges terminate TLS, no link to one is in clear, and whoever calls one trusts its authority.
+# If edge services terminate TLS, every link to them uses TLS, and callers trust their CA.
 if "https" in sections["gateway"]:
     for section in ("agent", "console"):
         for name, url in sections.get(section, {}).get("links", {}).items():
             check(name == "ca" or url.startswith("https://"), f"{section} calls {name} in clear")
         check("ca" in sections.get(section, {"links": {"ca": ""}})["links"], f"{section} trusts no authority of the release")
 
-# Alerts are of this release alone.
+# Alert rules select only this release.
 for item in objects:
     if item["kind"] == "PrometheusRule":
         for rule in item["spec"]["groups"][0]["rules"]:

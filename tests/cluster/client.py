@@ -1,9 +1,9 @@
-"""The load: callers that keep a ledger of every attempt, and never look at the other side's books.
+"""The load: callers that keep a ledger of every attempt, independently of the audit log.
 
-    read     a governed question          tried once more on a closed connection
-    slow     one that takes a second      the same: whoever stops has to wait for it
-    keyed    writes, with a key           tried again with the same key, as often as `tries` says
-    plain    writes, without a key        sent once: who tries again would write twice
+    read     a governed read                    retried once on a closed connection
+    slow     a read that takes a second         the same; a stopping pod must wait for it
+    keyed    a write with an idempotency key    retried with the same key, as often as `tries` allows
+    plain    a write without a key              sent once, because a retry could write twice
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 HOST = "demo-wardgate-gateway"
 VERSION = "2026-07-28"
-# A call without an answer after this hangs. Tools have five seconds here.
+# Seconds after which a call without a response counts as hung. The time limit of the tools is five seconds.
 HANGS = 20.0
 PACE = 0.02
 
@@ -26,17 +26,17 @@ MIX = [READ, KEYED, READ, PLAIN, KEYED, READ, SLOW, KEYED]
 
 
 def arguments(marker):
-    """Of a call that writes, to the byte: their digest is what the record has."""
+    """The exact arguments of a writing call. The audit log contains their digest."""
     return json.dumps({"marker": marker}, separators=(",", ":"))
 
 
 @dataclass(slots=True)
 class Attempt:
-    """One request, and what became of it.
+    """One request and its outcome.
 
     acked   a result, with its receipt        error      a well-formed JSON-RPC error
-    told    the tool failed, with a receipt   closed     the connection was closed, or could not be had
-                                              hung, malformed: what must not be
+    told    the tool failed, with a receipt   closed     the connection was closed or refused
+                                              hung, malformed: must never occur
     """
 
     kind: str
@@ -47,7 +47,7 @@ class Attempt:
     why: str = ""
     call_id: str = ""
     leaf: str = ""
-    # SHA-256 of what was given.
+    # SHA-256 of the returned content.
     digest: bytes = b""
 
 
@@ -65,7 +65,7 @@ class Caller(threading.Thread):
             self.load.ended.wait(PACE)
 
     def call(self, kind, marker):
-        """All attempts at one call; the last one counts."""
+        """Makes all attempts of one call. The last one counts."""
         attempts = [self.attempt(kind, marker)]
         while len(attempts) < self.load.tries[kind] and not self.load.abandoned.is_set():
             last = attempts[-1]
@@ -122,7 +122,7 @@ class Caller(threading.Thread):
 
 
 def member(text, key, begin=0):
-    """A member as it was written, and where it ends."""
+    """The unparsed text of a JSON member, and its end position."""
     at = text.find(f'"{key}":', begin)
     if at < 0:
         return "", begin
@@ -132,7 +132,7 @@ def member(text, key, begin=0):
 
 
 def read(made, body):
-    """What the answer says, if it is one to this very call."""
+    """Reads the response into the attempt. A response to another call is malformed."""
     try:
         text = body.decode()
         answer = json.loads(text)
@@ -156,8 +156,8 @@ def read(made, body):
 
 
 class Load:
-    """Callers at work until they are told to end. Who insists tries keyed calls again after errors too; strict is the load
-    of which no call may fail."""
+    """Callers that run until they are stopped. With `insists`, keyed calls are also retried after errors. With `strict`, no call
+    may fail."""
 
     def __init__(self, address, token, callers=6, insists=True, strict=False):
         self.address, self.token, self.insists, self.strict = address, token, insists, strict
@@ -171,7 +171,7 @@ class Load:
         return sum(len(caller.calls) for caller in self.callers)
 
     def longest_gap(self, since):
-        """Seconds without an acknowledged call, since then."""
+        """The longest time without an acknowledged call since `since`, in seconds."""
         ends = [since, time.monotonic()]
         for caller in self.callers:
             attempts = (attempt for call in caller.calls[-2000:] for attempt in call)
@@ -181,7 +181,7 @@ class Load:
         return max(later - earlier for earlier, later in zip(ends, ends[1:]))
 
     def end(self):
-        """All calls, each with all its attempts. Those under way are waited for."""
+        """Stops the load after the calls in flight, and returns all calls with their attempts."""
         self.ended.set()
         until = time.monotonic() + 2 * HANGS
         for caller in self.callers:

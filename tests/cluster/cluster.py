@@ -1,15 +1,15 @@
-"""Runs what the chart renders, without a cluster: every pod in a network namespace of its own.
+"""Runs the rendered chart without a cluster: every pod in its own network namespace.
 
     cluster = Cluster({tag: root_file_system}, scratch)
     cluster.apply(manifests)        # ConfigMaps, Secrets, Services, Deployments; hooks first
     cluster.wait_ready()
-    cluster.roll([deployment, …])   # a rolling restart of all at once
-    cluster.run_pod(manifest)       # a Pod that ends, like a hook's
+    cluster.roll([deployment, …])   # a simultaneous rolling restart of all
+    cluster.run_pod(manifest)       # a Pod that runs to completion, such as a hook
 
-A container is its command with its environment, its mounts at their paths and its user, in a read-only root (the image's,
-by its tag, made by deploy/docker/rootfs). Headless Services are host names with the addresses of the ready pods, others a proxy with an
-address of its own; both hear of changes late, as in a cluster. Probes are asked as Kubernetes does. Needs root, and
-`unshare --net --mount` around it.
+A container is a process with its command, environment, mounts and user, and a read-only root file system (that of the image
+with its tag, created by deploy/docker/rootfs). A headless Service is a host name with the addresses of the ready pods; another
+Service is a proxy with its own address. Both learn of changes with a delay, as in a cluster. Probes run as in Kubernetes.
+Needs root, and must run under `unshare --net --mount`.
 """
 
 import base64
@@ -28,7 +28,7 @@ from pathlib import Path
 from network import Namespace
 from pod import Container, Pod
 
-# Until everybody knows that a pod became ready, or stopped being so.
+# Delay until a change of a pod's readiness is known everywhere.
 LAG = 1.0
 
 
@@ -43,25 +43,25 @@ class Cluster:
         self.names = ""
 
     def unpack(self, tag, image):
-        # Its own directories, since mount points are made in them.
+        # Separate directories, because mount points are created in them.
         root = self.scratch / f"root-{tag}"
         shutil.copytree(image, root, symlinks=True, copy_function=os.link)
         for place in ("proc", "dev", "etc/cluster"):
             (root / place).mkdir(exist_ok=True)
         (root / "etc/hosts").unlink(missing_ok=True)
         (root / "etc/hosts").symlink_to("cluster/hosts")
-        # A name can have several addresses there, as in DNS.
+        # A name can have several addresses, as in DNS.
         (root / "etc/host.conf").write_text("multi on\n")
         return root
 
-    # What the API server has
+    # Objects of the API server
 
     def apply(self, manifests):
-        """A release, or the next one: hooks first, then what it is made of; what changed is rolled."""
+        """Installs or upgrades a release: hooks first, then its objects. Changed Deployments are rolled."""
         manifests = [manifest for manifest in manifests if manifest]
         hooks = [item for item in manifests if hook_of(item)]
         before = self.templates()
-        # Hooks come before what they need of the release itself, so they bring that along.
+        # Hooks run before the objects of the release, so they include the objects that they need.
         for manifest in sorted(hooks, key=weight):
             if "pre-" in hook_of(manifest):
                 self.objects[manifest["kind"], manifest["metadata"]["name"]] = manifest
@@ -128,12 +128,12 @@ class Cluster:
         return pod
 
     def remove(self, pod):
-        """Ends a pod in order, and keeps how that went."""
+        """Stops a pod gracefully, and records the result."""
         killed, seconds = pod.stop()
         self.stopped.append((pod.deployment, killed, seconds))
 
     def replace(self, pod, how):
-        """Ends a pod as `how` does, and starts another in its place as its ReplicaSet would."""
+        """Ends a pod with `how`, and starts a replacement as its ReplicaSet would."""
         how(pod)
         return self.start(pod.deployment)
 
@@ -143,7 +143,7 @@ class Cluster:
         self.changed()
 
     def roll(self, deployments, limit=180):
-        """A rolling restart of each, all at once: one more before one less, and none waits until another has ended."""
+        """Restarts all Deployments at once, each as a rolling update that adds a pod before it removes one."""
 
         def one(deployment):
             ending = []
@@ -158,10 +158,10 @@ class Cluster:
         with ThreadPoolExecutor(max_workers=16) as pool:
             list(pool.map(one, deployments))
 
-    # Who knows of whom
+    # Service discovery
 
     def changed(self):
-        """Pods came, went, became ready or not: everybody hears of it, later."""
+        """Publishes changes of pods and their readiness, with a delay."""
         timer = threading.Timer(LAG, self.publish)
         timer.daemon = True
         timer.start()
@@ -185,7 +185,7 @@ class Cluster:
 
     def wait_ready(self, limit=120):
         self.wait(lambda: all(pod.ready for pod in self.all()), "every pod to be ready", limit)
-        # And for everybody to know.
+        # Also waits until the change is known everywhere.
         time.sleep(LAG)
         self.publish()
 
@@ -193,7 +193,7 @@ class Cluster:
         return "\n".join(f"--- {pod.name} ready={pod.ready}\n{pod.containers[0].tail(5)}" for pod in self.all() if pod.containers)
 
     def complaints(self, most=30):
-        """What all pods ever warned of, and how often."""
+        """All warnings of all pods, with their counts."""
         said = Counter()
         for log in (self.scratch / "pods").glob("*/*.log"):
             for line in log.read_text(errors="replace").splitlines():
@@ -208,7 +208,7 @@ class Cluster:
         return "\n".join(f"{times:6} {what}" for what, times in said.most_common(most))
 
     def run_pod(self, manifest, limit=120):
-        """Runs a pod's init containers one after the other, then its container; raises where one fails."""
+        """Runs a pod's init containers in order, then its container. Raises an error if one fails."""
         with self.lock:
             self.started += 1
             pod = Pod(self, f"{manifest['metadata']['name']}--{self.started}", manifest)
@@ -242,7 +242,7 @@ def weight(manifest):
 
 
 class Service:
-    """Headless: the addresses of its ready pods. Otherwise an address of its own, and a proxy there."""
+    """A Service. If headless, the addresses of its ready pods; otherwise a proxy with its own address."""
 
     def __init__(self, cluster, manifest):
         self.cluster, self.spec = cluster, manifest["spec"]

@@ -1,4 +1,4 @@
-"""PostgreSQL servers that the pods reach, and what can happen to one."""
+"""PostgreSQL servers for the pods, and their failures."""
 
 import os
 import shutil
@@ -11,12 +11,12 @@ from pathlib import Path
 from network import Namespace, sh
 
 BIN = Path(os.environ["POSTGRES_BIN"])
-# Room for what a journey writes, little enough to be filled.
+# Large enough for the data of a journey, small enough to be filled.
 DISK = "384m"
 
 
 class Database:
-    """A server with an address of its own. With a disk of its own, that disk can be full, or slow (see slow_disk.c)."""
+    """A server with its own address. With its own disk, the disk can be made full or slow (see slow_disk.c)."""
 
     def __init__(self, name, slow_disk=None):
         self.name, self.network = name, Namespace()
@@ -53,7 +53,7 @@ class Database:
         self.run("pg_ctl", "-D", self.data, "-m", mode, "-s", "-w", "stop")
 
     def pid(self):
-        """Of the postmaster; none where it has ended."""
+        """The process id of the postmaster, or None if it has exited."""
         file = self.data / "postmaster.pid"
         if not file.exists():
             return None
@@ -61,18 +61,18 @@ class Database:
         return pid if Path(f"/proc/{pid}").exists() else None
 
     def kill(self):
-        """The postmaster and all it has started, at once."""
+        """Kills the postmaster and all its child processes at once."""
         pid = self.pid()
         below = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True).stdout.split()
         for victim in [pid, *map(int, below)]:
-            # Some end by themselves in this moment.
+            # Some may have exited in the meantime.
             with suppress(ProcessLookupError):
                 os.kill(victim, signal.SIGKILL)
         while self.pid():
             time.sleep(0.05)
 
     def fill(self):
-        """Not one byte more fits on its disk."""
+        """Fills the disk completely."""
         with open(self.disk / "filler", "ab", buffering=0) as filler:
             try:
                 while True:
@@ -84,7 +84,7 @@ class Database:
         (self.disk / "filler").unlink()
 
     def slow(self, milliseconds):
-        """Each flush to its disk takes so much longer."""
+        """Delays each flush to the disk."""
         self.delay.write_text(str(milliseconds))
 
     def psql(self, role, statement):
@@ -94,7 +94,7 @@ class Database:
         return sh(*self.psql("postgres", statement), capture_output=True, text=True).stdout.strip()
 
     def refuses(self, role, statement):
-        """Whether this role may not do that."""
+        """Whether the role is not permitted to run the statement."""
         done = subprocess.run(self.psql(role, statement), capture_output=True, text=True)
         return done.returncode != 0 and ("permission denied" in done.stderr or "must be owner" in done.stderr)
 

@@ -1,11 +1,11 @@
-"""Journeys of a release: installed, restarted, hurt, upgraded. Started by tests/cluster/run, which says what it needs.
+"""Journeys of a release: installation, restarts, failures, upgrade. Started by tests/cluster/run, which lists the requirements.
 
-After each, the callers' ledger is held against the audit's record and the effects:
+After each journey, the ledger of the callers is compared with the audit log and the effects:
 
     (1) acknowledged without record = 0     (3) run twice = 0
     (2) effects without intent = 0          (4) neither an answer, nor a well-formed error, nor a closed connection = 0
 
-and the record is dense, its leaf hashes are right, nothing of it has changed, every intent has its outcome.
+The audit log must have no gaps, correct leaf hashes and unchanged records, and every intent must have an outcome.
 """
 
 import os
@@ -24,10 +24,10 @@ from database import Database
 from ledger import Record, Tally, sums
 
 ROUNDS = int(os.environ.get("ROUNDS", "10"))
-# After whatever happened, calls are answered again within this.
+# Seconds within which calls must succeed again after a failure.
 RECOVERY = 30
 DRAIN = 30
-# Which services speak with which; the stores are neighbours too.
+# Pairs of services, or of a service and a store, that communicate.
 LINKS = [
     ("gateway", "policy"), ("gateway", "tool-runner"), ("gateway", "audit"), ("gateway", "memory"),
     ("tool-runner", "audit"), ("tool-runner", "memory"), ("memory", "policy"), ("memory", "audit"),
@@ -38,7 +38,7 @@ LINKS = [
 class Journeys:
     def __init__(self):
         network.begin()
-        # Of what the tool wrote, of what services keep, and the record. Nothing ever happens to the first.
+        # Databases for the effects of the tool, for the stores, and for the audit log. The first never fails.
         self.effects = Database("effects")
         self.stores = Database("stores")
         self.records = Database("records", Path(os.environ["SLOW_DISK_SHIM"]))
@@ -65,14 +65,14 @@ class Journeys:
             self.installed = True
 
     def load(self, **options):
-        """A load from outside, that has begun to be answered. It ends with the journey."""
+        """Starts a load from outside the cluster, and waits for the first responses. It ends with the journey."""
         load = Load(self.cluster.services["demo-wardgate-gateway"].network.address, self.token, **options)
         self.loads.append(load)
         self.cluster.wait(lambda: load.calls() > 20, "the first answers", 60)
         return load
 
     def end_loads(self):
-        """What came of all calls; of those that fail the journey, how they failed."""
+        """Stops all loads. Returns all calls, and the failures of strict loads, which fail the journey."""
         calls, failed = [], Counter()
         for load in self.loads:
             ended = load.end()
@@ -95,7 +95,7 @@ class Journeys:
         return [stores[name].network] if name in stores else [pod.network for pod in self.pods(name)]
 
     def recovered(self):
-        """Everything is ready again, and for seconds no call fails."""
+        """Waits until all pods are ready and no call fails for some seconds."""
         self.cluster.wait_ready(RECOVERY * 2)
         until = time.monotonic() + RECOVERY
         while True:
@@ -107,7 +107,7 @@ class Journeys:
             assert time.monotonic() < until, f"calls still fail {RECOVERY} s later: {dict(failed)}"
 
     def settle(self):
-        """Reads the record until every intent has its outcome, and sums up."""
+        """Reads the audit log until every intent has its outcome, and computes the sums."""
         until = time.monotonic() + release.UNKNOWN_AFTER + 30
         self.record.read()
         while self.record.open and time.monotonic() < until:
@@ -119,7 +119,7 @@ class Journeys:
     # Journeys
 
     def install(self):
-        """Every pod is ready as a role that owns nothing, and the release's own test makes a governed call that is on record."""
+        """Every pod is ready with a role that owns no tables, and the release's test makes a governed call that is recorded."""
         for name, role in release.ROLES.items():
             database, schema = (self.records if name == "audit" else self.stores), name.replace("-", "_")
             for change in (f"CREATE TABLE {schema}.other (id int)", f"DROP TABLE {schema}.schema_version"):
@@ -134,7 +134,7 @@ class Journeys:
         time.sleep(2)
 
     def restarts(self):
-        """Every Deployment is restarted at once, again and again, under load: no call fails, every pod drains in time."""
+        """All Deployments are restarted at once, repeatedly, under load. No call fails, and every pod drains in time."""
         self.load(insists=False, strict=True)
         for _ in range(ROUNDS):
             self.cluster.roll(self.deployments())
@@ -145,7 +145,7 @@ class Journeys:
         assert max(drains) <= DRAIN, f"a drain took {max(drains):.1f} s"
 
     def kills(self):
-        """Each service's pods are killed one after the other, again and again, under load."""
+        """The pods of each service are killed in turn, repeatedly, under load."""
         self.load()
         for _ in range(max(1, ROUNDS // 5)):
             for deployment in self.deployments():
@@ -155,7 +155,7 @@ class Journeys:
         self.recovered()
 
     def lost_nodes(self):
-        """A pod of each service goes with its node: its connections do not end, they fall silent."""
+        """A pod of each service is lost with its node. Its connections are not closed, but become silent."""
         self.load()
         for deployment in self.deployments():
             pod = self.cluster.of(deployment)[0]
@@ -165,7 +165,7 @@ class Journeys:
         self.recovered()
 
     def frozen(self):
-        """A pod of each service stands still for ten seconds, and goes on as if nothing had been."""
+        """A pod of each service is suspended for ten seconds and then continues."""
         self.load()
         for deployment in self.deployments():
             pod = self.cluster.of(deployment)[0]
@@ -176,7 +176,8 @@ class Journeys:
         self.recovered()
 
     def databases(self):
-        """PostgreSQL of the stores and of the record: restarted, ended at once, killed, gone for ten seconds. No pod restarts."""
+        """PostgreSQL of the stores and of the audit log is restarted, stopped, killed, and down for ten seconds. No pod
+        restarts."""
         before = {pod.name: (pod.restarts, pod.unwell) for pod in self.cluster.all()}
         self.load()
         for database in (self.stores, self.records):
@@ -193,7 +194,7 @@ class Journeys:
         assert after == before, f"pods ended, or looked dead, with their database (restarts, failed liveness): {after}"
 
     def partitions(self):
-        """Between any two that speak with each other everything is lost for eight seconds; then one way only."""
+        """Between each communicating pair, all packets are lost for eight seconds, first in both directions, then in one."""
         load = self.load()
         for one, other in LINKS:
             began = time.monotonic()
@@ -211,7 +212,7 @@ class Journeys:
         self.recovered()
 
     def apart(self):
-        """One pod of the gateway loses one pod of each service, the other pods stay within its reach: calls go on."""
+        """One gateway pod cannot reach one pod of each service, but can reach the others. Calls continue."""
         self.load()
         for name in release.SERVICES[1:]:
             a, b = self.hosts("gateway")[0], self.hosts(name)[0]
@@ -223,7 +224,7 @@ class Journeys:
         self.recovered()
 
     def full_disk(self):
-        """The record's disk is full for ten seconds, twice: nothing is answered that is not on record."""
+        """The disk of the audit log is full for ten seconds, twice. No unrecorded call is answered."""
         self.load()
         for _ in range(2):
             self.records.fill()
@@ -235,7 +236,7 @@ class Journeys:
         self.recovered()
 
     def slow_disk(self):
-        """The record's disk flushes slowly, then too slowly, then as before."""
+        """The disk of the audit log flushes slowly, then too slowly, then normally."""
         self.load()
         for milliseconds in (150, 2000, 0):
             self.records.slow(milliseconds)
@@ -243,7 +244,7 @@ class Journeys:
         self.recovered()
 
     def upgrade(self):
-        """`helm upgrade` from the chart of one commit earlier, and the earlier program if one was given, under load: no call
+        """`helm upgrade` from the earlier chart, and from the earlier binary if one was given, under load. No call
         fails."""
         chart, commit = release.earlier_chart()
         assert chart, "the history of the chart does not reach back"
@@ -272,14 +273,14 @@ def row(name, seconds, tally, found):
 
 
 def travel(journeys, name, table):
-    """One journey, and its sums. Whether all is well."""
+    """Runs one journey and checks its sums. Returns whether it passed."""
     journey, began = getattr(journeys, name), time.monotonic()
     what = " ".join(journey.__doc__.split())
     fault = None
     try:
         journeys.need_release()
         journey()
-    except Exception as error:  # Every fault is a line of its own, and the sums still count.
+    except Exception as error:  # Any error is reported as one line, and the sums are still checked.
         fault = f"{type(error).__name__}: {error}"
         traceback.print_exc()
     seconds = time.monotonic() - began
@@ -296,7 +297,7 @@ def travel(journeys, name, table):
             print(f"#     {example}", flush=True)
     if any(found.lists()):
         fault = fault or "the sums are not nought"
-        # Once is enough.
+        # Reports these faults only once.
         journeys.calls, journeys.record.faults = [], []
     print(f"FAIL  {name}: {fault}" if fault else f"ok    {name}: {what}", flush=True)
     if fault:

@@ -1,4 +1,4 @@
-"""What the callers wrote down, held against the record and against what the tool really did."""
+"""Compares the ledger of the callers with the audit log and with the effects of the tool."""
 
 import hashlib
 import hmac
@@ -10,7 +10,7 @@ from client import KEYED, PLAIN, arguments
 
 
 class Record:
-    """The audit's record as its database has it, read on from where it was read last."""
+    """The audit log in its database, read incrementally."""
 
     def __init__(self, database, mac_key):
         self.database, self.mac_key = database, mac_key
@@ -20,7 +20,7 @@ class Record:
     def read(self):
         known = len(self.leaves)
         self.check_unchanged(known)
-        # One statement, one moment: the head, then what it is the head of.
+        # One statement reads a consistent state: the head, then the records.
         head, *rows = self.database.query(
             "SELECT -1, size::text, '' FROM audit.head UNION ALL"
             " SELECT sequence, encode(leaf_hash, 'hex'), encode(canonical, 'hex') FROM audit.record"
@@ -52,7 +52,7 @@ class Record:
             self.open.pop(call, None)
 
     def check_unchanged(self, known):
-        """What was read before still stands there."""
+        """Checks that the records that were read earlier have not changed."""
         leaves = "SELECT coalesce(md5(string_agg(encode(leaf_hash, 'hex'), '' ORDER BY sequence)), '') FROM audit.record"
         if known:
             found = self.database.query(f"{leaves} WHERE sequence < {known}")
@@ -60,21 +60,21 @@ class Record:
                 self.faults.append(f"the first {known} records have changed")
 
     def mac(self, digest):
-        """What the record has for arguments and results."""
+        """The digest of arguments or results in the audit log."""
         return hmac.new(self.mac_key, digest, "sha256").hexdigest()
 
     def has(self, attempt):
-        """Whether an answer is on record as it was given."""
+        """Whether a response is recorded as it was returned."""
         leaf, status, result = self.outcomes.get(attempt.call_id, (None, None, None))
         if leaf != attempt.leaf:
             return False
-        # A failure's words are made for the client's version.
+        # The text of a failure depends on the protocol version of the client.
         return status != "ok" if attempt.outcome == "told" else (status, result) == ("ok", self.mac(attempt.digest))
 
 
 @dataclass
 class Sums:
-    """What must be nought. (1) to (4) as the table has them, then whatever else is wrong."""
+    """The sums that must be zero: (1) to (4) of the table, then all other faults."""
 
     unrecorded: list = field(default_factory=list)
     unintended: list = field(default_factory=list)
@@ -87,7 +87,7 @@ class Sums:
 
 
 def sums(calls, record, effects):
-    """`effects`: the markers that the tool wrote, as often as it did."""
+    """Computes the sums. `effects` contains the markers that the tool wrote, including duplicates."""
     found = Sums(others=list(record.faults))
     written = Counter(effects)
     for attempt in (attempt for call in calls for attempt in call):
@@ -99,7 +99,7 @@ def sums(calls, record, effects):
         last = call[-1]
         if last.kind in (KEYED, PLAIN) and last.outcome == "acked" and not written[last.marker]:
             found.others.append(f"acknowledged and not written: {last}")
-    # A marker is that of one call, which may run once: a keyed one however often it was sent, a plain one was sent once.
+    # Each marker belongs to one call, which may run only once: a keyed call even if it was sent repeatedly.
     found.doubled = [marker for marker, times in written.items() if times > 1]
     intended = {marker: record.mac(hashlib.sha256(arguments(marker).encode()).digest()) for marker in written}
     found.unintended = [marker for marker, mac in intended.items() if mac not in record.intents]
@@ -109,7 +109,7 @@ def sums(calls, record, effects):
 
 @dataclass
 class Tally:
-    """What the callers saw."""
+    """Statistics of the outcomes that the callers saw."""
 
     calls: int
     acked: int
@@ -123,7 +123,7 @@ class Tally:
     def of(cls, calls):
         attempts = sorted((attempt for call in calls for attempt in call), key=lambda attempt: attempt.began)
         good = sorted(attempt.began + attempt.took for attempt in attempts if attempt.outcome == "acked")
-        # A plain write whose connection was closed is nobody's failure: its caller could not try again.
+        # A plain write whose connection was closed does not count as a failure, because its caller could not retry.
         failed = [call[-1] for call in calls if call[-1].outcome != "acked"]
         failed = [last for last in failed if (last.kind, last.outcome) != (PLAIN, "closed")]
         return cls(

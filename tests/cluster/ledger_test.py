@@ -1,4 +1,4 @@
-"""The sums find what they are for: each kind of loss, planted, shows in its own sum and in no other."""
+"""Tests the sums: each kind of injected loss must appear in its own sum and in no other."""
 
 import hashlib
 import hmac
@@ -17,7 +17,7 @@ def mac(text):
 
 
 class Books:
-    """A record, as its database would give it, and the callers' ledger of the same calls."""
+    """An audit log as its database returns it, and the ledger of the same calls."""
 
     def __init__(self):
         self.rows, self.calls, self.effects = [], [], []
@@ -28,7 +28,7 @@ class Books:
         return self.rows[-1][0]
 
     def call(self, marker, kind="keyed"):
-        """A write that went as it should."""
+        """A correct write."""
         given = '[{"type":"text","text":"done"}]'
         self.put(event="intent", call_id=marker, arguments_hmac=mac(arguments(marker)))
         self.effects.append(marker)

@@ -1,14 +1,14 @@
-"""The cluster's network: a bridge, and a network namespace with an address for everything on it."""
+"""The network of the cluster: a bridge, and network namespaces with addresses on it."""
 
 import subprocess
 import threading
 from pathlib import Path
 
-# The node's own address: probes come from here, and the load.
+# The address of the node, from which probes and load are sent.
 NODE = "10.77.0.1"
-# The bridge keeps it. By itself it takes one of its members', and with that pod all others lose the node for eight seconds.
+# A fixed MAC address. Otherwise the bridge uses that of a member, and if this pod ends, all others lose the node for 8 seconds.
 BRIDGE = "02:00:00:00:00:01"
-# No network card has it.
+# A MAC address that no interface has.
 NOBODY = "02:00:00:00:00:00"
 
 _numbers = iter(range(1, 60000))
@@ -20,7 +20,7 @@ def sh(*words, **options):
 
 
 def begin():
-    """The bridge. Namespaces and their host names are this test's alone."""
+    """The bridge. Namespaces and their host names are private to this test."""
     for place in ("/etc/netns", "/run/netns"):
         Path(place).mkdir(exist_ok=True)
         sh("mount", "-t", "tmpfs", "tmpfs", place)
@@ -31,7 +31,7 @@ def begin():
 
 
 class Namespace:
-    """A network namespace on the bridge, with host names of its own."""
+    """A network namespace on the bridge, with its own hosts file."""
 
     def __init__(self):
         with _lock:
@@ -45,13 +45,13 @@ class Namespace:
         self.ip("link", "set", "lo", "up")
         self.ip("addr", "add", f"{self.address}/16", "dev", "eth0")
         self.ip("link", "set", "eth0", "up")
-        # A directory, so that the file in it can be replaced whole: nobody reads half of it.
+        # Mounts the directory, so that the file in it can be replaced atomically.
         self.names = Path("/etc/netns") / self.name
         self.names.mkdir(parents=True)
         self.know("")
 
     def know(self, lines):
-        """Host names, as of now."""
+        """Replaces the host names."""
         part = self.names / "hosts.part"
         part.write_text("127.0.0.1 localhost\n" + lines)
         part.rename(self.names / "hosts")
@@ -60,14 +60,14 @@ class Namespace:
         sh("ip", "-n", self.name, *words)
 
     def cut(self, other):
-        """What is sent to the other is lost on its way, and nobody is told."""
+        """Silently drops packets to the other namespace."""
         self.ip("neigh", "replace", other.address, "lladdr", NOBODY, "nud", "permanent", "dev", "eth0")
 
     def heal(self, other):
         self.ip("neigh", "delete", other.address, "dev", "eth0")
 
     def unplug(self):
-        """The cable is pulled: nothing leaves any more, not even the end of a connection."""
+        """Disconnects the namespace, so that not even the end of a connection is sent."""
         sh("ip", "link", "set", self.link, "down")
 
     def close(self):

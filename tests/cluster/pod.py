@@ -1,4 +1,4 @@
-"""A pod: its containers as processes, its volumes as directories, and what a kubelet does for it."""
+"""A pod: its containers as processes, its volumes as directories, and the work of the kubelet."""
 
 import os
 import signal
@@ -11,12 +11,12 @@ from pathlib import Path
 
 from network import Namespace
 
-# How often a probe is asked until it first says yes; afterwards as often as its manifest says.
+# Probe interval until the first success. Afterwards, the interval of the manifest applies.
 EAGER = 0.2
 
 
 class Container:
-    """A process with the root file system of the image, the volumes of its pod and its user."""
+    """A process with the root file system of the image, the volumes of the pod and the configured user."""
 
     def __init__(self, cluster, pod, spec):
         self.spec = spec
@@ -27,7 +27,7 @@ class Container:
         script = [f"mount --bind {image} {root}"]
         for mount in spec.get("volumeMounts", []):
             target = f"{root}{mount['mountPath']}"
-            # Mount points are made in the image before its root is read-only.
+            # Mount points are created before the root file system becomes read-only.
             (image / mount["mountPath"].lstrip("/")).mkdir(parents=True, exist_ok=True)
             script.append(f"mount --bind {pod.volumes[mount['name']]} {target}")
             if mount.get("readOnly"):
@@ -111,7 +111,7 @@ class Pod:
         return path
 
     def refresh(self):
-        """Changed ConfigMaps and Secrets reach the pods that mount them."""
+        """Updates mounted ConfigMaps and Secrets."""
         for volume in self.spec.get("volumes", []):
             if "configMap" in volume:
                 self.volume(volume)
@@ -127,7 +127,7 @@ class Pod:
         raise KeyError(name)
 
     def probe(self, kind):
-        """Whether every container says yes."""
+        """Whether every container is ready."""
         for container in self.spec["containers"]:
             if asked := container.get(kind):
                 port = self.port(container, asked["httpGet"]["port"])
@@ -139,7 +139,7 @@ class Pod:
         return True
 
     def watch(self):
-        """The kubelet's probes, and the restart of what ended by itself."""
+        """Runs the probes of the kubelet, and restarts containers that exited."""
         probe = self.spec["containers"][0].get("readinessProbe", {})
         missed, next_live = 0, time.monotonic() + 5
         while not self.stopping:
@@ -154,14 +154,14 @@ class Pod:
                 self.ready = ready
                 self.cluster.changed()
             if self.ready and time.monotonic() > next_live:
-                # Nothing is restarted for it here; a journey asks how often that was.
+                # Liveness failures cause no restart here. Journeys check their number.
                 next_live = time.monotonic() + 5
                 self.unwell += not self.probe("livenessProbe") and not self.stopping
             time.sleep(probe.get("periodSeconds", 10) if self.ready else EAGER)
 
     def stop(self):
-        """As the kubelet: preStop, SIGTERM, and after the grace period SIGKILL. Whether that was needed, and seconds
-        from SIGTERM on."""
+        """Stops the pod like the kubelet: preStop, SIGTERM, and SIGKILL after the grace period. Returns whether SIGKILL was
+        needed, and the seconds since SIGTERM."""
         self.stopping, self.ready = True, False
         self.cluster.changed()
         began = time.monotonic()
@@ -182,14 +182,14 @@ class Pod:
         return killed, time.monotonic() - told
 
     def kill(self):
-        """As by the kernel for want of memory: at once."""
+        """Kills the pod immediately, like the OOM killer."""
         self.stopping, self.ready = True, False
         for container in self.containers:
             container.kill()
         self.end()
 
     def lose(self):
-        """With its node: nobody hears of it."""
+        """Ends the pod like a lost node, without any notice to its peers."""
         self.network.unplug()
         self.kill()
 

@@ -1,4 +1,4 @@
-"""A Service's address: leads each connection to the next ready pod. proxy.py PORT FILE, where FILE lists the pods."""
+"""The proxy of a Service: forwards each connection to the next ready pod. proxy.py PORT FILE, where FILE lists the pods."""
 
 import asyncio
 import json
@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 
-# A pod that says nothing for so long, not even that it got what was sent, is gone with its node.
+# A pod that acknowledges no packets for this time was lost with its node.
 SILENT = 5
 
 
 def watch(writer):
-    """The connection ends when the pod falls silent, as a balancer would end it."""
+    """Closes the connection when the pod becomes silent, like a load balancer."""
     side = writer.get_extra_info("socket")
     side.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (("KEEPIDLE", 1), ("KEEPINTVL", 1), ("KEEPCNT", SILENT), ("USER_TIMEOUT", SILENT * 1000)):

@@ -1,7 +1,7 @@
-"""What an operator gives a release, and what Helm renders of it.
+"""The inputs of a release and the objects that Helm renders.
 
-The hospital demo with two tools more: the rows of `write_line` are the effects that the ledger counts; `read_slowly` is
-still under way when a pod is told to stop.
+The release is the hospital demo with two additional tools: the rows of `write_line` are the effects that the ledger counts;
+`read_slowly` is still running when a pod is stopped.
 """
 
 import base64
@@ -12,22 +12,22 @@ from pathlib import Path
 import yaml
 
 ROOT, SCRATCH, WARDGATE = Path(os.environ["ROOT"]), Path(os.environ["SCRATCH"]), os.environ["WARDGATE"]
-# The program that an upgrade begins with, and its commit; empty: the same program.
+# The binary from which an upgrade starts, and its commit. If empty, the same binary.
 FROM, FROM_COMMIT = os.environ.get("FROM", ""), os.environ.get("FROM_COMMIT", "")
 NEWEST, EARLIER = "newest", "earlier"
-# What is in an image, by its tag.
+# The binary of each image tag.
 IMAGES = {NEWEST: SCRATCH / "image", EARLIER: SCRATCH / ("image-from" if FROM else "image")}
 DEMO = SCRATCH / "demo"
 HOSPITAL = ROOT / "deploy/examples/hospital"
 CHART = ROOT / "deploy/helm/wardgate"
 SERVICES = ["gateway", "policy", "tool-runner", "audit", "memory"]
-# Those with a store, as the values call them; each connects as a role of its own, and another one owns the tables.
+# The services with a store, by their keys in the values. Each connects with its own role; another role owns the tables.
 STORES = {"gateway": "gateway", "tool-runner": "toolRunner", "audit": "audit", "memory": "memory"}
 OWNER = "wardgate_owner"
 ROLES = {name: f"wardgate_{name.replace('-', '_')}" for name in STORES}
 MAKE_ROLES = "; ".join(f"CREATE ROLE {role} LOGIN" for role in [OWNER, *ROLES.values()])
 MAKE_ROLES += f"; GRANT CREATE ON DATABASE postgres TO {OWNER}"
-# An intent that nobody finished is closed after this; no tool takes half as long.
+# Time after which an unfinished intent is closed, more than twice the time limit of the tools.
 UNKNOWN_AFTER = 20
 
 EFFECTS = "CREATE TABLE line (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, marker text NOT NULL)"
@@ -72,7 +72,7 @@ def mac_key():
 
 
 def tools():
-    # A ConfigMap has no directories.
+    # A ConfigMap cannot contain directories.
     catalogue = yaml.safe_load((HOSPITAL / "tools.yaml").read_text().replace("guides/triage.md", "triage.md"))
     catalogue["sources"]["ledger"] = {"type": "postgres", "url": "${LEDGER_DB_URL}"}
     catalogue["tools"] += MORE_TOOLS
@@ -80,7 +80,7 @@ def tools():
 
 
 def given(stores, audit):
-    """What is there before the release."""
+    """The objects that must exist before the release."""
     yield secret("wardgate-keys", {path.name: path.read_bytes() for path in (DEMO / "keys").iterdir()})
     at = {name: audit if name == "audit" else stores for name in STORES}
     yield secret("wardgate-stores", {name: at[name].url(ROLES[name]).encode() for name in STORES})
@@ -95,7 +95,7 @@ def given(stores, audit):
 
 
 def values(effects, replicas=2):
-    """The least, and what the demo needs: its database file, its issuer's keys, and where its effects go."""
+    """The required values and those of the demo: its database file, the keys of its issuer, and the database of the effects."""
     least = yaml.safe_load((ROOT / "tests/chart/values/least.yaml").read_text())
     for path in (DEMO / "hospital.sqlite", DEMO):
         path.chmod(0o777)
@@ -106,7 +106,7 @@ def values(effects, replicas=2):
         "attributes": {"ward": "ward", "patient_id": "patient_id"},
     }
     keys = {"secretName": "wardgate-keys", "items": [{"key": "jwks.json", "path": "jwks.json"}]}
-    # Who verifies tokens: the gateway, and the policy service once more.
+    # The services that verify tokens: the gateway and the policy service.
     issuer_keys = {
         "extraVolumes": [{"name": "issuer", "secret": keys}],
         "extraVolumeMounts": [{"name": "issuer", "mountPath": "/etc/wardgate/issuer", "readOnly": True}],
@@ -129,7 +129,7 @@ def values(effects, replicas=2):
         "toolRunner": {
             "extraEnv": [
                 {"name": "HOSPITAL_DB_URL", "value": "sqlite:/data/hospital.sqlite"},
-                # Nothing but its address says that this network is its own.
+                # The network is private, so the URL disables TLS.
                 {"name": "LEDGER_DB_URL", "value": effects.url()},
             ],
             "extraVolumes": [{"name": "data", "hostPath": {"path": str(DEMO)}}],
@@ -148,8 +148,8 @@ def rendered(given_values, chart=CHART):
 
 
 def earlier_chart():
-    """The chart that an upgrade begins with, and the name of its commit: that of the earlier program, else the one before the
-    chart's last change; none where history does not reach back."""
+    """The chart from which an upgrade starts, and its commit: that of the earlier binary, or the one before the chart's last
+    change. None if the history does not contain it."""
     git = ["git", "-C", ROOT]
     log = subprocess.run([*git, "log", "--format=%h", "-2", "--", CHART], capture_output=True, text=True)
     commit = FROM_COMMIT or "".join(log.stdout.split()[1:])

@@ -1,5 +1,5 @@
-/* Preloaded: every flush takes as many milliseconds longer as the file $SLOW_DISK says; where a word follows the number,
-   up to as many, at random. */
+/* Preloaded: delays every flush by the number of milliseconds in the file $SLOW_DISK. If a word follows the number, the delay
+   is random, up to this number. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,13 +1,13 @@
-// What the suite starts as the client of a scenario: a gateway whose one upstream is the scenario's server, and the
-// official client, which asks that gateway for what the scenario wants to see. The suite runs: node client.mjs WAY URL
+// The client that the suite starts for a scenario: a gateway whose only upstream is the server of the scenario, and the
+// official client, which makes the requests of the scenario through this gateway. The suite runs: node client.mjs WAY URL
 //
-//   route  client ──▶ gateway, /mcp/upstream/scenario ──▶ URL    the client's messages, carried
+//   route  client ──▶ gateway, /mcp/upstream/scenario ──▶ URL    the client's messages, forwarded
 //   whole  client ──▶ gateway, /mcp ──▶ URL                      the gateway's own messages
 //
-// In most scenarios `auth/*` a person agrees in their browser to what the gateway asks the scenario's authorization server
-// for. That person's own issuer, which signs them in at the gateway, is the one of ../authorization.
+// In most `auth/*` scenarios, a user consents in a browser to the gateway's request to the authorization server of the
+// scenario. The issuer that signs this user in at the gateway is the one of ../authorization.
 //
-// Takes WARDGATE, POLICIES, ISSUER (for these scenarios) and what the suite says in MCP_CONFORMANCE_* from the environment.
+// Reads WARDGATE, POLICIES, ISSUER (for these scenarios) and MCP_CONFORMANCE_* (set by the suite) from the environment.
 
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
@@ -27,7 +27,7 @@ const context = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? '{}');
 const prefix = way === 'whole' ? 'scenario__' : '';
 const call = (client, name, args = {}) => client.callTool({ name: prefix + name, arguments: args });
 
-// What a client does in each scenario, given the tools it sees.
+// The actions of the client in each scenario, given the tools that it sees.
 const SCENARIOS = {
   async tools_call(client) {
     const { content } = await call(client, 'add_numbers', { a: 5, b: 3 });
@@ -40,7 +40,7 @@ const SCENARIOS = {
   },
   async 'sep-2322-client-request-state'(client) {
     for (const name of ['echo_state', 'no_state', 'unrelated']) await call(client, `test_mrtr_${name}`);
-    // The suite wants this result taken, the official client refuses it.
+    // The suite requires that this result is accepted, but the official client refuses it.
     await assert.rejects(call(client, 'test_mrtr_no_result_type'), /resultType/);
   },
   async 'http-standard-headers'(client) {
@@ -61,9 +61,9 @@ const SCENARIOS = {
   },
   'auth/client-credentials-basic': () => {},
   'auth/client-credentials-jwt': () => {},
-  // Asked for a second time, with more.
+  // The second request has more scopes.
   'auth/scope-step-up': client => granted(client, 2),
-  // It is never content; nobody is asked again for what they granted.
+  // The server is never satisfied; the user is not asked again for granted scopes.
   'auth/scope-retry-limit': client => refused(client, 'Connected'),
   async 'auth/authorization-server-migration'(client) {
     for (const times of [1, 2]) await granted(client, times);
@@ -72,10 +72,10 @@ const SCENARIOS = {
 for (const name of ['resource-mismatch', 'metadata-issuer-mismatch', 'iss-supported-missing', 'iss-wrong-issuer', 'iss-unexpected', 'iss-normalized']) {
   SCENARIOS[`auth/${name}`] = client => refused(client, 'Not connected');
 }
-// Their servers offer no tool, or none that can be checked against: seeing the list is all there is.
+// The servers of these scenarios have no tools that can be called, so the client only lists tools.
 const WITHOUT_TOOLS = ['initialize', 'request-metadata', 'json-schema-ref-no-deref'];
 
-// The pages that the user is shown, each by the heading it ended with.
+// The pages that the user sees, each by its final heading.
 const shown = [];
 
 async function granted(client, times) {
@@ -91,16 +91,16 @@ async function refused(client, heading) {
   assert.deepEqual(shown, [heading]);
 }
 
-// Whether a person has to agree.
+// Whether a user must consent.
 const asksPerson = /^auth\/(?!client-credentials)/.test(MCP_CONFORMANCE_SCENARIO);
 
-// What an operator would write: the token endpoint is read where the server says it is.
+// The configuration of an operator. The token endpoint is read from the metadata of the server.
 async function auth() {
   const { client_id, client_secret, private_key_pem } = context;
   if (asksPerson) {
     const type = 'authorization_code';
     if (client_id) return { type, client_id, client_secret, issuer: context.issuer };
-    // The one client of the suite's that is known by the URL of its document.
+    // The only client of the suite that is identified by the URL of its metadata document.
     if (MCP_CONFORMANCE_SCENARIO === 'auth/basic-cimd') return { type, client_id: 'https://conformance-test.local/client-metadata.json' };
     return { type };
   }
@@ -131,7 +131,7 @@ write('tools.yaml', {
       ...(asksPerson && { tools: 'none' }),
     },
   },
-  // Its list is nobody's in particular, so an operator writes down what it has.
+  // The server has no public list of tools, so the operator configures them.
   ...(asksPerson && {
     tools: [
       {
@@ -161,7 +161,7 @@ const data = ['--data-dir', path.join(scratch, 'data')];
 const config = ['--config', path.join(scratch, 'wardgate.yaml')];
 const listen = ['--listen', '127.0.0.1:0'];
 const gateway = spawn(WARDGATE, ['up', ...config, ...data, ...listen], { stdio: ['ignore', 'pipe', 'pipe'] });
-// Before the suite gives up after 30 s: it would leave the gateway behind.
+// Shorter than the time limit of the suite (30 s), which would leave the gateway running.
 setTimeout(() => {
   console.error('not done in time');
   gateway.kill('SIGKILL');
@@ -201,7 +201,7 @@ async function connect() {
   return client;
 }
 
-// Sees the tools, once the gateway does.
+// Lists the tools, after the gateway has listed them.
 async function list(client) {
   for (;;) {
     const { tools } = await client.listTools();

@@ -1,11 +1,11 @@
-// Reads what a run of the suite left, and prints a line: ok with its figures, or FAIL for every check that is not as it should.
+// Judges the results of a run of the suite. Prints an ok line with figures, or a FAIL line for every unexpected result.
 // Run as: node judge.mjs NAME LEFT_OUT RESULTS CHECKS | DIRECT
 //
-// NAME is for the lines; RESULTS what the suite was told as -o. Without a gateway CHECKS have to pass, and nothing may fail
-// or warn. With one, DIRECT are the results without it: whatever passed there passes here too, each check as often. What
-// cannot stands in the file LEFT_OUT, `scenario` or `scenario:check`, and nothing else may stand there:
+// NAME is printed; RESULTS is the output directory of the suite (-o). Without a gateway, the number CHECKS must pass, without
+// failures or warnings. With a gateway, DIRECT contains the results without it: every check that passed there must pass equally
+// often. The file LEFT_OUT lists the exceptions, as `scenario` or `scenario:check`, and must contain no unnecessary ones:
 //
-//   server: fails here, as the suite takes it
+//   server: fails here; the suite reads this list itself
 //   absent: is not checked here, or less often
 
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
@@ -15,7 +15,7 @@ import process from 'node:process';
 const [name, leftOut, results, measure] = process.argv.slice(2);
 const BAD = new Set(['FAILURE', 'WARNING']);
 
-// What the file says, by list.
+// The exceptions, by list.
 function lists(file) {
   const lists = { server: new Set(), absent: new Set() };
   let list;
@@ -29,7 +29,7 @@ function lists(file) {
 const { server: failing, absent } = lists(leftOut);
 const fails = (scenario, check) => failing.has(scenario) || failing.has(`${scenario}:${check}`);
 
-// The checks of each scenario; null where the scenario broke off and left none.
+// The checks of each scenario, or null if the scenario was aborted without results.
 function read(directory) {
   const scenarios = new Map();
   for (const entry of readdirSync(directory)) {
@@ -41,7 +41,7 @@ function read(directory) {
   return scenarios;
 }
 
-// How often each check passed: one id may be checked in several ways.
+// How often each check passed. One id may be checked several times.
 function passes(checks) {
   const counts = new Map();
   for (const { id, name, status } of checks ?? []) {
@@ -69,7 +69,7 @@ for (const scenario of new Set([...here.keys(), ...there.keys()])) {
       fail(scenario, `${check.id}: ${check.status}: ${check.errorMessage ?? check.description}`);
     }
   }
-  // What passes of a scenario that cannot is chance.
+  // Passing checks of a scenario that is expected to fail are ignored.
   if (failing.has(scenario)) continue;
   const now = passes(checks);
   for (const count of now.values()) passed += count;

@@ -1,7 +1,7 @@
-// A proxy that adds a bearer token to every request and changes no other byte: the suite has no option for a token.
+// A proxy that adds a bearer token to every request and changes no other byte, because the suite has no option for a token.
 // Run as: TOKEN=… node proxy.mjs http://HOST:PORT. Prints `ready` and its own URL, and serves until it is killed.
 //
-// Only requests are read, so far that one is told from the next: the suite gives every body's length.
+// The proxy parses only the boundaries of requests. The suite sends the length of every body.
 
 import net from 'node:net';
 import process from 'node:process';
@@ -11,7 +11,7 @@ const AUTHORIZATION = `Authorization: Bearer ${process.env.TOKEN}\r\n`;
 const HEAD_END = Buffer.from('\r\n\r\n');
 const LARGEST_HEAD = 64 * 1024;
 
-// Hands on what a client sends: a line more after each request line.
+// Forwards the data of a client, with an additional line after each request line.
 class Requests {
   pending = Buffer.alloc(0);
   body = 0;
@@ -55,7 +55,7 @@ const server = net.createServer({ noDelay: true, allowHalfOpen: true }, client =
   });
   client.on('end', () => upstream.end());
   upstream.pipe(client);
-  // One end that is gone ends the other.
+  // If one side closes, the other is closed too.
   for (const socket of both) {
     socket.on('error', () => both.forEach(each => each.destroy()));
     socket.on('close', () => both.forEach(each => each.destroy()));

@@ -1,6 +1,6 @@
-// A client's side of names: the suite asks for a tool by its own name, and a gateway of many servers knows it by another.
-// Adds a bearer token like proxy.mjs, puts the prefix before names and maps URIs on the way in, and does the reverse on
-// the way out. It touches nothing else, so a scenario that fails behind it is the gateway's fault.
+// Renames tools for the suite, which uses their own names, while the gateway adds a prefix for each upstream.
+// Adds a bearer token like proxy.mjs, prefixes names and maps URIs in requests, and does the reverse in responses. It changes
+// nothing else, so a failing scenario is the fault of the gateway.
 // Run as: TOKEN=… node shim.mjs http://HOST:PORT/PATH SOURCE. Prints `ready` and its own URL, and serves until killed.
 
 import http from 'node:http';
@@ -16,7 +16,7 @@ const taken = start => text => (typeof text === 'string' && text.startsWith(star
 const names = { inward: added(PREFIX), outward: taken(PREFIX) };
 const uris = { inward: added(SCHEME), outward: taken(SCHEME) };
 
-// Changes a member where there is one.
+// Changes a member if it exists.
 function edit(object, member, change) {
   if (object && typeof object === 'object' && member in object) object[member] = change(object[member]);
 }
@@ -62,7 +62,7 @@ function block(content) {
   if (content?.type === 'resource') edit(content.resource, 'uri', uris.outward);
 }
 
-// The text of a message, or of several, changed; what is none stays as it is.
+// The changed text of one or several messages. Other text stays unchanged.
 function changed(text, change) {
   let parsed;
   try {
@@ -75,7 +75,7 @@ function changed(text, change) {
   return JSON.stringify(parsed);
 }
 
-// What `Mcp-Name` says of a message that was changed: a value that says something wrong goes on saying it.
+// The value of `Mcp-Name` for a changed message. A wrong value stays wrong.
 function named(value, body) {
   let method;
   try {
@@ -92,7 +92,7 @@ function named(value, body) {
   return `=?base64?${Buffer.from(change(decoded.toString())).toString('base64')}?=`;
 }
 
-// Head lines as they came, with the token, and with the length and the name of what the body is now.
+// The received header lines, with the token, and with the length and the name of the changed body.
 function headers(raw, before, body) {
   const lines = ['Authorization', `Bearer ${process.env.TOKEN}`];
   for (let at = 0; at < raw.length; at += 2) {
@@ -104,7 +104,7 @@ function headers(raw, before, body) {
   return lines;
 }
 
-// Events go on as they come, one by one; only what stands behind `data:` is a message.
+// Events are forwarded one by one. Only the text after `data:` is a message.
 function events(from, to) {
   let pending = '';
   from.setEncoding('utf8');
@@ -151,7 +151,7 @@ const server = http.createServer(async (request, response) => {
     answer.on('error', () => response.destroy());
   });
   asked.on('error', () => response.destroy());
-  // A client that hangs up does so at the gateway too.
+  // If the client disconnects, the connection to the gateway is closed too.
   response.on('close', () => asked.destroy());
   asked.end(body);
 });

@@ -1,5 +1,5 @@
-// Signing in to the console with a real authorization server (`oidc-provider`), in a real browser. Its tokens last five
-// seconds, so that they are renewed. Takes CONSOLE, the URL of the pages, and CHROMIUM from the environment.
+// Tests sign-in to the console with a real authorization server (`oidc-provider`), in a real browser. Tokens are valid for five
+// seconds, so that they are renewed. Reads CONSOLE (the URL of the pages) and CHROMIUM from the environment.
 
 import assert from 'node:assert/strict';
 import process from 'node:process';

@@ -1,4 +1,4 @@
-// The console in a real browser, as people use it. With SHOTS=DIR pictures of the pages are left there.
+// Tests the console in a real browser. With SHOTS=DIR, screenshots of the pages are saved there.
 
 import assert from 'node:assert/strict';
 import process from 'node:process';
@@ -13,7 +13,7 @@ const browser = await chromium.launch({
   args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'],
 });
 
-// What no page may ever do: open a dialog, break, or load what its policy forbids.
+// Faults that no page may have: dialogs, errors, and loads that its content security policy forbids.
 const wrong = [];
 
 async function visitor(options = {}) {
@@ -26,7 +26,7 @@ async function visitor(options = {}) {
   return page;
 }
 
-// By the form, as a person.
+// Signs in with the form, as a user.
 async function signedIn(token, options) {
   const page = await visitor(options);
   await page.goto(CONSOLE);
@@ -47,7 +47,7 @@ async function call(page, patient = 'NUGWI') {
   await page.locator('#outcome').waitFor();
 }
 
-// What no page shows: characters that people do not see, or that turn text around.
+// Characters that no page may contain: invisible ones and those that change the text direction.
 const MARKED = 'give ‹U+202E›drazzah on‹U+202C› now';
 async function nothingHidden(page) {
   const text = await page.evaluate(() => document.body.innerText);
@@ -55,7 +55,7 @@ async function nothingHidden(page) {
   assert.ok(text.includes(MARKED), text);
 }
 
-// What every page owes whoever cannot see it, or uses no mouse.
+// Accessibility requirements of every page.
 async function accessible(page) {
   const faults = await page.evaluate(() => {
     const faults = [];
@@ -83,7 +83,7 @@ const checks = [
     await page.goto(CONSOLE);
     await accessible(page);
     await shot(page, 'sign-in');
-    // The field has the focus already.
+    // The field already has the focus.
     await page.keyboard.insertText(NURSE);
     await page.keyboard.press('Enter');
     await page.waitForURL('**/console/tools');
@@ -158,7 +158,7 @@ const checks = [
     assert.equal(doctor.url(), page);
     await doctor.goBack();
     await doctor.getByRole('heading', { name: 'Result' }).waitFor();
-    // Of all that one call is on record.
+    // Of all these, only one call is recorded.
     await doctor.goto(page);
     await doctor.getByRole('definition').getByRole('link').first().click();
     await doctor.waitForURL('**/console/record?call_id=*');
@@ -215,11 +215,11 @@ const checks = [
     await auditor.getByRole('link', { name: 'The record', exact: true }).click();
     await accessible(auditor);
     await shot(auditor, 'record');
-    // The doctor looked, and was refused nothing.
+    // The doctor viewed the record, and no request was refused.
     const looks = auditor.getByRole('row').filter({ hasText: 'dr.yenji' }).filter({ hasText: 'record/read' });
     assert.ok(await looks.count() > 0);
     assert.equal(await looks.filter({ hasText: 'denied' }).count(), 0);
-    // A filter that cannot be keeps the form.
+    // An invalid filter keeps the form.
     await auditor.goto(`${CONSOLE}/record?subject=nurse.joy&since=yesterday`);
     await auditor.getByRole('alert').getByText('Write times as').waitFor();
     assert.equal(await auditor.getByLabel('Who', { exact: true }).inputValue(), 'nurse.joy');
@@ -322,7 +322,7 @@ const checks = [
     await doctor.waitForURL('**/console/sign-in');
     await doctor.goto(`${CONSOLE}/tools/get_medical_records`);
     assert.match(doctor.url(), /sign-in\?next=/);
-    // And back where they were going.
+    // The user returns to the requested page.
     await doctor.getByLabel('Bearer token').fill(DOCTOR);
     await doctor.getByRole('button', { name: 'Sign in' }).click();
     await doctor.waitForURL('**/console/tools/get_medical_records');

@@ -1,5 +1,6 @@
-// A model provider with OpenAI's chat completions, as far as the check needs one: it asks for a tool, for one that has to be
-// approved where it is told so, and then says what no page may take for markup or show as something else than it is. Prints `ready` and its base URL, and serves until it is killed.
+// A scripted model provider with OpenAI's chat completions: it calls a tool, on request one that requires approval, and then
+// returns text that no page may interpret as markup or misrepresent. Prints `ready` and its base URL, and serves until it is
+// killed.
 
 import http from 'node:http';
 

@@ -1,4 +1,4 @@
-"""Reads an OCI layout as a registry would: layout.py DIRECTORY image|chart CHART.tgz"""
+"""Checks an OCI layout as a registry would: layout.py DIRECTORY image|chart CHART.tgz"""
 import gzip
 import hashlib
 import io

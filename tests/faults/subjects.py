@@ -1,31 +1,31 @@
-"""What is run under faults of the disk and under losses of power: the audit service, its second copy and the witness."""
+"""The programs that are tested with disk faults and power losses: the audit service, its second copy and the witness."""
 
 import hashlib
 import subprocess
 import tempfile
 from pathlib import Path
 
-# A process that hangs is killed, and what it acknowledged has to be there all the same.
+# Seconds after which a hanging process is killed. Everything that it acknowledged must still exist.
 PATIENCE = 60
 
 
 class Subject:
-    """A program: what it does with its files in a directory, and how that is checked."""
+    """A program under test: its work on files in a directory, and the command that checks the result."""
 
     def __init__(self, name, prepare, work, check, files, flushed):
         self.name, self.prepare, self.work, self.check, self.files = name, prepare, work, check, files
-        # The ends of the names of files that have to be written and flushed before anything is acknowledged.
+        # Suffixes of the files that must be written and flushed before an acknowledgement.
         self.flushed = flushed
 
     def fresh(self):
-        """A directory in which it can work."""
+        """A new directory for the program."""
         directory = Path(tempfile.mkdtemp())
         if self.prepare:
             subprocess.run(self.prepare(directory), check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         return directory
 
     def problem(self, directory, printed):
-        """Why not everything that it said in `printed` is true of the directory; None if all of it is."""
+        """The problem if the directory does not contain everything that `printed` acknowledges, or None."""
         checked = subprocess.run(self.check(directory), input=printed, capture_output=True, timeout=PATIENCE)
         return checked.stderr.decode().strip() if checked.returncode else None
 
@@ -50,7 +50,7 @@ def audit_service(examples, count):
 
 
 def new_store(examples, count):
-    """The audit service where there is no store yet."""
+    """The audit service without an existing store."""
     subject = audit_service(examples, count)
     subject.name, subject.prepare = "new store", None
     return subject
@@ -58,7 +58,7 @@ def new_store(examples, count):
 
 def second_copy(examples, count):
     audit = str(examples / "disk_faults")
-    # As many as a few failures can make.
+    # All file names that a few failures can produce.
     records = [f"records-{first:020}-{number}.jsonl" for first in range(12) for number in range(3)]
     files = ["probe", "checkpoint", *records, *(f"checkpoint-{size}" for size in range(12))]
     return Subject(
@@ -81,7 +81,7 @@ def second_copy(examples, count):
 
 def witness(examples, count):
     witness = str(examples / "witness_disk_faults")
-    # Called by the hash of the log's name.
+    # The files are named after the hash of the log's origin.
     log = hashlib.sha256(b"example.com/faults").hexdigest()
     files = [f"{log}.checkpoint", f"{log}.new"]
     return Subject(

@@ -1,8 +1,8 @@
-"""Changes what a log shows in many ways, and wants `verify_log.py` to refuse each: `tamper_log.py DIR VKEY [--step N]`.
+"""Forges the data of a log in many ways, and checks that `verify_log.py` refuses each: `tamper_log.py DIR VKEY [--step N]`.
 
-`DIR` has `export` (an exported record), `proofs` (a proof to a file), `older` (checkpoints of its beginnings, called by their
-sizes), `submissions` (to a witness, called `OLD-NEW`) and `forks` (signed checkpoints of as many records, of which the one that
-the file is called by is another). Every byte of every file, every entry and every fork is tried; with --step one in N.
+`DIR` contains `export` (an exported audit log), `proofs` (one proof per file), `older` (earlier checkpoints, named by their
+sizes), `submissions` (to a witness, named `OLD-NEW`) and `forks` (signed checkpoints of the same size, in which the record with
+the number in the file name differs). Tries every byte of every file, every entry and every fork, or every N-th with --step.
 """
 
 import argparse
@@ -14,12 +14,12 @@ import verify_log
 from verify_log import Refused, leaf_hash, open_checkpoint, require, root_of, tile_path
 from verify_log import verify_directory, verify_proof, verify_submission
 
-# What stands in a fork in place of a record.
+# The record that replaces another one in a fork.
 REPLACED = b'{"n":"another record"}'
 
 
 def remembered(function, size):
-    """The same function, which computes once what it is asked again, refusals too: most of a log stays as it is."""
+    """Caches the results of a function, including refusals, because most of a log does not change."""
 
     @functools.lru_cache(maxsize=size)
     def outcome(*arguments):
@@ -45,13 +45,13 @@ verify_log.leaf_hash = remembered(verify_log.leaf_hash, 4096)
 
 
 class Tampering:
-    """Counts what was refused, and ends the run with what was not."""
+    """Counts refused forgeries, and ends the run with the accepted ones."""
 
     def __init__(self, vkey, step):
         self.vkey, self.step, self.refused = vkey, step, 0
 
     def sample(self, count, offset=0):
-        """Of so many those that are tried; others where the offset is another one."""
+        """The indices below the count that are tried. They differ by offset."""
         return range(offset % self.step, count, self.step)
 
     def refuse(self, what, verify, *arguments, **options):
@@ -63,7 +63,7 @@ class Tampering:
         sys.exit(f"{what}, and that was not noticed")
 
     def changes(self, original, offset=0):
-        """Byte strings with one bit changed, and ones that were cut off, and what is told of each."""
+        """Yields byte strings with one bit changed, and truncated ones, each with a description."""
         for at in self.sample(len(original), offset):
             yield f"byte {at} was changed", original[:at] + bytes([original[at] ^ 1 << at % 8]) + original[at + 1 :]
             yield f"it was cut off at {at}", original[:at]
@@ -92,7 +92,7 @@ class Tampering:
         write(export, entries)
 
     def tamper_with_texts(self, directory, verify):
-        """Files that are verified by themselves."""
+        """Tries forgeries of files that are verified separately."""
         for offset, path in enumerate(sorted(directory.iterdir())):
             original = path.read_bytes()
             verify(path, original)
@@ -100,7 +100,7 @@ class Tampering:
                 self.refuse(f"{path}: {what}", verify, path, changed)
 
     def tamper_with_history(self, directory, entries):
-        """Serves older logs to who saw a newer one, and forks to who saw something of the record that they changed."""
+        """Presents older logs to a client that saw a newer one, and forks to a client that saw the changed record."""
         export = directory / "export"
         newest = (export / "checkpoint").read_bytes()
         notes = {int(path.name): path.read_bytes() for path in (directory / "older").iterdir()}
@@ -152,7 +152,7 @@ class Tampering:
 
 
 def write(directory, entries):
-    """Files of `entries` that fit each other; what is there already is left."""
+    """Writes consistent files for `entries`. Existing files are kept."""
 
     def write_file(name, content):
         path = directory / name

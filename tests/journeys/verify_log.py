@@ -1,9 +1,9 @@
-"""Verifies an exported record, a proof or what a log submits to a witness, without any code of Wardgate:
+"""Verifies an exported audit log, a proof or a submission to a witness, without any code of Wardgate:
 `verify_log.py DIR|BUNDLE|SUBMISSION VKEY [--policy FILE] [--receipt FILE] [--since CHECKPOINT]`.
 
-A second implementation of what `wardgate audit verify` does, from the specifications alone: RFC 6962 and RFC 8032,
+An independent implementation of `wardgate audit verify` that follows only the specifications: RFC 6962 and RFC 8032,
 c2sp.org/signed-note, tlog-checkpoint, tlog-cosignature, tlog-policy, tlog-tiles, tlog-proof and tlog-witness. Exit code 0:
-everything is as the log signed it, as the quorum of the policy cosigned it, and continues the older checkpoint of `--since`.
+everything matches what the log signed and what the quorum of the policy cosigned, and continues the checkpoint of `--since`.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from pathlib import Path
 
 
 class Refused(Exception):
-    """Something is not as the log signed it."""
+    """Something does not match what the log signed."""
 
 
 def require(condition, problem):
@@ -95,7 +95,7 @@ def root_of(hashes):
 
 
 def root_by_path(leaf, index, size, path):
-    """The root that `path` leads to, from its end: the definition of PATH, read backwards."""
+    """The root computed from `path`, from its end: the definition of PATH, applied backwards."""
     require(index < size, "there is no such entry in the tree")
     if size == 1:
         require(not path, "the path is too long")
@@ -108,8 +108,8 @@ def root_by_path(leaf, index, size, path):
 
 
 def roots_by_consistency(old, size, path, old_root):
-    """The roots of the first `old` entries and of all that `path` leads to, from its end: the definition of SUBPROOF, read
-    backwards. `old_root`: none where the older entries are no tree of their own."""
+    """The roots of the first `old` entries and of all entries, computed from `path` from its end: the definition of SUBPROOF,
+    applied backwards. `old_root` is None if the older entries are not a complete subtree."""
     require(0 < old <= size, "the older tree is empty, or larger than the newer one")
     if old == size:
         found = path if old_root is None else [old_root, *path]
@@ -125,7 +125,7 @@ def roots_by_consistency(old, size, path, old_root):
 
 
 def require_consistency(older, newer, path):
-    """Refuses a path that does not show that the newer tree begins with the older one; each is a size and a root."""
+    """Refuses a path that does not prove that the newer tree begins with the older one. A tree is a size and a root."""
     if older[0] == 0:
         require(older[1] == root_of([]) and not path, "a path from the empty tree, or another root of it")
         return
@@ -149,7 +149,7 @@ LOG, WITNESS = 1, 4
 
 
 def open_vkey(vkey, kind):
-    """Name, id and public key of a verifier key for signatures of a kind."""
+    """The name, id and public key of a verifier key for signatures of this kind."""
     name, key_id, key = vkey.split("+", 2)
     key = decode(key)
     require(len(key) == 33 and key[0] == kind, "a key of another kind")
@@ -159,7 +159,7 @@ def open_vkey(vkey, kind):
 
 
 def open_note(note):
-    """The text of a note, and name, id and signature of each of its lines."""
+    """The text of a note, and the name, id and signature of each signature line."""
     require(all(c == "\n" or c >= " " for c in note), "a control character in a note")
     text, separator, lines = note.rpartition("\n\n")
     require(separator and lines.endswith("\n"), "not a signed note")
@@ -173,7 +173,7 @@ def open_note(note):
 
 
 def is_signed(note, vkey, kind):
-    """Whether the key signed the note; a wrong signature in its name is refused."""
+    """Whether the key signed the note. Refuses an invalid signature under its name."""
     name, key_id, public = open_vkey(vkey, kind)
     text, signatures = open_note(note)
     found = [signature for signer, of, signature in signatures if (signer, of) == (name, key_id)]
@@ -187,7 +187,7 @@ def is_signed(note, vkey, kind):
 
 
 def is_cosigned(note, vkey):
-    """The same of a witness; one whose key is of an unknown kind counts for nothing."""
+    """The same for a witness. A witness with a key of an unknown kind is ignored."""
     return decode(vkey.split("+", 2)[2])[0] in (LOG, WITNESS) and is_signed(note, vkey, WITNESS)
 
 
@@ -212,7 +212,7 @@ def require_quorum(note, policy):
 
 
 def open_checkpoint(note, vkey, policy=None):
-    """Size and root of a checkpoint, where the key signed it, and the quorum of the policy cosigned it."""
+    """The size and root of a checkpoint that the key signed and the quorum of the policy cosigned."""
     require(is_signed(note, vkey, LOG), "the checkpoint is not signed by this key")
     if policy is not None:
         require_quorum(note, policy)
@@ -222,7 +222,7 @@ def open_checkpoint(note, vkey, policy=None):
 
 
 class Receipt:
-    """What a client kept of a call: its id, and the hash of its record."""
+    """The receipt that a client kept: the id of the call and the hash of its record."""
 
     def __init__(self, answer):
         found = set(self.find(json.loads(answer)))
@@ -249,7 +249,7 @@ def decode_path(lines):
 
 
 def verify_submission(text, vkey, policy=None, older=None):
-    """Verifies what a log submits to a witness, which saw the older checkpoint last."""
+    """Verifies a submission to a witness that last saw the older checkpoint."""
     lines, _, note = text.partition("\n\n")
     first, *path = lines.split("\n")
     require(first.startswith("old "), "not a submission")
@@ -290,7 +290,7 @@ def entries_of(bundle):
 
 
 def pruned_by(record):
-    """Below which retention was to remove what there is, as a record says; 0 of a record of anything else."""
+    """The sequence number below which retention removes records, according to this record; 0 for any other record."""
     record = json.loads(record)
     found = re.fullmatch(r"below=([0-9]+)", str(record.get("target", "")))
     said = [record.get(name) for name in ("event", "action", "status")]
@@ -298,7 +298,7 @@ def pruned_by(record):
 
 
 def records_of(bundle, start, width):
-    """The records of a bundle, the lines that they make, and their leaf hashes."""
+    """The records of a bundle, their lines, and their leaf hashes."""
     entries = list(entries_of(bundle))
     require(len(entries) == width, "a bundle has more or fewer records than its name says")
     lines = (b'{"sequence":%d,"record":%s}\n' % it for it in enumerate(entries, start))
@@ -312,7 +312,7 @@ def verify_directory(directory, vkey, policy=None, receipt=None, older=None):
     with (directory / "records.jsonl").open("rb") as lines:
         for start in range(0, size, 256):
             width = min(256, size - start)
-            # Retention removes whole bundles from the first on, and leaves their hashes.
+            # Retention removes whole bundles, beginning with the first, and keeps their hashes.
             pruned = start == minimum_index and start + width < size
             if pruned and not (directory / tile_path("entries", start // 256, width)).exists():
                 minimum_index = start + width

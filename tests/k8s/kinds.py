@@ -1,5 +1,5 @@
-"""Prints definitions of the kinds of other projects that the chart uses, so that an API server takes objects of them. Their
-fields are those projects' own affair and are not looked at."""
+"""Prints custom resource definitions for the kinds of other projects that the chart uses, so that the API server accepts such
+objects. Their fields are not validated."""
 
 import yaml
 

@@ -14,7 +14,7 @@ params.port = port
 params.n_ctx = 8192
 params.n_parallel = 1
 params.use_jinja = True
-# More threads than idle cores make it far slower, not faster.
+# More threads than idle cores make the server much slower.
 params.cpuparams.n_threads = 1
 params.cpuparams_batch.n_threads = 1
 params.warmup = False

@@ -1,4 +1,5 @@
-"""Compares what each security tool has with the record: check.py LEAST WARDGATE DIRECTORY, once there are LEAST records of calls."""
+"""Compares the data of each security tool with the audit log, as soon as it contains LEAST records of calls:
+check.py LEAST WARDGATE DIRECTORY"""
 
 import hashlib
 import json
@@ -20,7 +21,7 @@ def say(good, what):
 
 
 def record():
-    """The ids of the events of all records, in order, and the leaf hash of the record of each first one."""
+    """The event ids of all records, in order, and the leaf hash of the record of each first event."""
     lines = subprocess.run([wardgate, "audit", "query", "--data-dir", f"{directory}/data", "--output", "jsonl"], capture_output=True, check=True)
     uids, hashes = [], {}
     for line in lines.stdout.splitlines():
@@ -38,7 +39,7 @@ def read(name):
 
 
 def syslog(kind):
-    """The messages of one format, behind what the receiver took from their headers."""
+    """The messages of one format, without the header fields that the receiver prints."""
     pattern = re.compile(r"\S+ wardgate (\S+) \S+\.(?:info|notice|warning|crit) +(.*)")
     found = (pattern.fullmatch(line) for line in read("syslog").splitlines())
     messages = [match[2] for match in found if match]

@@ -1,4 +1,4 @@
-"""A webhook that verifies token and signature of each batch by the library of Standard Webhooks, and prints its lines."""
+"""A webhook that verifies the token and the signature of each batch with the Standard Webhooks library, and prints its lines."""
 
 import http.server
 import ssl
@@ -18,7 +18,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         if self.headers["Authorization"] != f"Bearer {token}":
             return self.answer(401)
-        # `verify` takes bodies that are one JSON text, and a batch is several.
+        # `verify` expects a body with one JSON text, but a batch has several.
         signed_at = datetime.fromtimestamp(int(self.headers["webhook-timestamp"]), tz=timezone.utc)
         expected = Webhook(key).sign(self.headers["webhook-id"], signed_at, body.decode())
         if self.headers["webhook-signature"] != expected or abs(datetime.now(timezone.utc) - signed_at) > timedelta(minutes=5):

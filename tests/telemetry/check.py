@@ -1,4 +1,4 @@
-"""Checks of tests/telemetry/run: each prints what is wrong, and then ends with 1."""
+"""Checks of tests/telemetry/run. Each prints its faults, and exits with 1 if there are any."""
 
 import json
 import sys
@@ -7,14 +7,14 @@ import yaml
 
 
 def alerts(rules, tests):
-    """Every rule has a test in which it fires."""
+    """Checks that every alert rule has a test in which it fires."""
     named = {rule["alert"] for group in yaml.safe_load(open(rules))["groups"] for rule in group["rules"]}
     tested = open(tests).read()
     return [f"{name} is not tested" for name in sorted(named) if f'alertname="{name}"' not in tested]
 
 
 def expressions(*dashboards):
-    """Prints the expressions of dashboards as rules, with their variables filled in."""
+    """Prints the expressions of dashboards as rules, with their variables replaced."""
     rules = []
     for path in dashboards:
         for panel in json.load(open(path))["panels"]:
@@ -26,7 +26,7 @@ def expressions(*dashboards):
 
 
 def collector(path):
-    """The configuration in the values names only what it defines, and takes and gives on traces."""
+    """Checks that the collector configuration refers only to defined components, and receives and exports traces."""
     values = yaml.safe_load(open(path))
     config, faults = values["config"], []
     pipelines = {name: pipeline for name, pipeline in config["service"]["pipelines"].items() if pipeline}
@@ -59,7 +59,7 @@ def open_metrics(path):
 
 
 def measured(families):
-    """The calls that were made are there."""
+    """Checks that the metrics contain the calls."""
     samples = {(s.name, tuple(sorted(s.labels.items()))): s.value for family in families for s in family.samples}
     called = samples.get(("wardgate_tool_calls_total", (("status", "ok"), ("tool", "get_medical_records"))))
     return [] if called == 3 else [f"three calls are counted as {called}"]

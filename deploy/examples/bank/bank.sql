@@ -1,4 +1,4 @@
--- An invented bank: three branches, 60 customers, 120 accounts, and transfers that were made. Amounts are whole euros.
+-- A fictional bank with three branches, 60 customers, 120 accounts and past transfers. Amounts are whole euros.
 
 CREATE TABLE branches (
   branch TEXT PRIMARY KEY,
@@ -12,7 +12,7 @@ CREATE TABLE accounts (
   phone     TEXT NOT NULL,
   opened_on TEXT NOT NULL,
   balance   INTEGER NOT NULL,
-  -- Of somebody who works here: only the branch's manager sees it.
+  -- Whether the account belongs to an employee. Only the branch's manager sees such accounts.
   of_staff  BOOLEAN NOT NULL
 );
 CREATE INDEX accounts_of_branch ON accounts (branch);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A small catalogue: GET /records?q=WORDS[&tag=T]...[&size=N] and GET /records/UUID.
+"""A small catalogue server: GET /records?q=WORDS[&tag=T]...[&size=N] and GET /records/UUID.
 
-python3 catalogue.py [PORT]    port 0 picks one; the address is printed once it serves
+python3 catalogue.py [PORT]    port 0 selects a free port; prints the address when ready
 """
 
 import json

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A small search service: GET /search?engine=NAME&q=WORDS answers {"results": [{title, body, href}, ...]}.
+"""A small search server: GET /search?engine=NAME&q=WORDS returns {"results": [{title, body, href}, ...]}.
 
-python3 search.py [PORT]    port 0 picks one; the address is printed once it serves
+python3 search.py [PORT]    port 0 selects a free port; prints the address when ready
 """
 
 import json

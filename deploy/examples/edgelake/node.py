@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A small node in the place of a real one: it answers two of its commands from `data.sql`.
+"""A replacement for a real node: answers two of its commands from `data.sql`.
 
 python3 node.py sql DATABASE format = json "SELECT ..."
 python3 node.py get columns where dbms = DATABASE and table = TABLE and format = json
-python3 node.py create FILE      the node's own database as a SQLite file
+python3 node.py create FILE      writes the node's database to a SQLite file
 """
 
 import json

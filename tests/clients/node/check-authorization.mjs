@@ -1,7 +1,7 @@
-// `@modelcontextprotocol/client`, by itself from a 401 to a call: it finds the authorization server, makes itself known
-// there in each way it can, logs somebody in, and asks for more when a call needs it.
+// Tests authorization with `@modelcontextprotocol/client`, from a 401 to a call: it discovers the authorization server,
+// registers there in each way that it supports, signs a user in, and requests more scopes when a call needs them.
 //
-// Takes WARDGATE_URL and ISSUER from the environment. Prints a line per check; the process exits non-zero when one failed.
+// Reads WARDGATE_URL and ISSUER from the environment. Prints one line per check. The exit code is not 0 if a check failed.
 
 import assert from 'node:assert/strict';
 import process from 'node:process';
@@ -14,7 +14,7 @@ const { WARDGATE_URL, ISSUER } = process.env;
 const PLACES = { '/mcp': 'open__test_simple_text', '/mcp/near': 'open__test_simple_text', '/mcp/upstream/open': 'test_simple_text' };
 const TEXT = 'This is a simple text response for testing.';
 
-// Its user is dana.
+// The user is dana.
 const byLogin = settings => new SignInProvider(url => login(url, 'dana'), settings);
 const registered = () => ({ client_id: 'registered', issuer: ISSUER });
 const WAYS = {

@@ -1,7 +1,7 @@
-// POST /api/chat/message/ against a scripted model provider: what a page of a clinic sees of a conversation.
+// Tests POST /api/chat/message/ with a scripted model provider, as a web page uses it.
 //
-// Takes WARDGATE_URL, LLM_BASE_URL and the tokens DOCTOR, NURSE and BILLING from the environment. Prints a line per
-// check; the process exits non-zero when one failed.
+// Reads WARDGATE_URL, LLM_BASE_URL and the tokens DOCTOR, NURSE and BILLING from the environment. Prints one line per
+// check. The exit code is not 0 if a check failed.
 
 import assert from 'node:assert/strict';
 import process from 'node:process';
@@ -21,7 +21,7 @@ const post = (path, token, body, options = {}) =>
     signal: options.signal ?? AbortSignal.timeout(CHECK_MS),
   });
 
-// The events of a response, one JSON object a line; blank lines only keep the connection alive.
+// The events of a response, one JSON object per line. Blank lines only keep the connection alive.
 async function* events(response) {
   assert.equal(response.status, 200, await (response.ok ? '' : response.text()));
   let rest = '';
@@ -60,7 +60,7 @@ const recalled = async (token, conversation_id) => {
   return result.messages;
 };
 
-// What the provider was asked, newest last.
+// The requests to the provider, newest last.
 const asked = async () => {
   const journal = await (await fetch(new URL('/__aimock/journal', LLM_BASE_URL))).json();
   return journal.map(entry => entry.body);
@@ -230,7 +230,7 @@ const CHECKS = [
       const seen = await chat(DOCTOR, 'Read with care', { model: 'careful' });
       const pending = one(seen, 'approval_required');
       assert.equal(pending.tool_name, 'get_medical_records');
-      // Exactly what would run: the default is in it.
+      // The exact arguments of the pending call, including defaults.
       assert.deepEqual(pending.arguments, { patient_id: 'NUGWI', limit: 100 });
       assert.equal(of(seen, 'tool_result').length, 0);
       const path = `/api/chat/approvals/${encodeURIComponent(pending.approval_id)}`;

@@ -1,4 +1,4 @@
-// `@modelcontextprotocol/client`: 2026-07-28 by `server/discover`, and the versions with a handshake.
+// Tests `@modelcontextprotocol/client` with 2026-07-28 by `server/discover`, and with the versions that have a handshake.
 
 import {
   Client,
@@ -22,7 +22,7 @@ const TRANSPORTS = {
   },
   stdio: {
     connect: token => new StdioClientTransport(bridge(token)),
-    // A pinned client says in its own words that it met no server of its version.
+    // A client with a pinned version reports in its own words that the server does not support it.
     isUnauthorized: error => /WARDGATE_TOKEN|did not offer pinned/.test(error.message),
   },
 };

@@ -1,10 +1,10 @@
-// Persons who let a source act in their name: a call of `@modelcontextprotocol/client` is answered with a page (elicitation
-// by URL), which a browser follows through the sign-in at the gateway's issuer, the gateway's own question and the pages of
-// the source's authorization server, both of them `oidc-provider`. The sources take no token that their server does not
-// vouch for: what signs those of the notes is BRIEF, whose tokens end soon, and about those of the ledger OPAQUE is asked.
+// Tests users who connect a source: the response to a call of `@modelcontextprotocol/client` is a page (elicitation by URL). A
+// browser follows it through the sign-in at the gateway's issuer, the consent page of the gateway, and the pages of the
+// source's authorization server; both servers are `oidc-provider`. The sources accept only tokens of their server: those of
+// `notes` are signed by BRIEF and expire soon, those of `ledger` are introspected at OPAQUE.
 //
-// Takes WARDGATE_URL, the data directory DATA and the binary WARDGATE of the gateway, the issuers ISSUER and OPAQUE, and the
-// sources NOTES_URL and LEDGER_URL from the environment. Prints a line per check; the process exits non-zero when one failed.
+// Reads WARDGATE_URL, the data directory DATA and the binary WARDGATE of the gateway, the issuers ISSUER and OPAQUE, and the
+// sources NOTES_URL and LEDGER_URL from the environment. Prints one line per check. The exit code is not 0 if a check failed.
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -21,12 +21,12 @@ const ERAS = {
   '2026-07-28': { versionNegotiation: { mode: { pin: '2026-07-28' } } },
   '2025-11-25': {},
 };
-// The pages between a call and its result, each of whose forms the person fills in.
+// The pages between a call and its result. The user fills in the form of each.
 const SIGN_IN = ['Sign-in', 'Authorize'];
 const PAGES = [...SIGN_IN, 'Connect a service', 'One moment', ...SIGN_IN, 'Connected'];
 
-// A client of this person's, who does `answer` with a page that they are asked to open. `shown` are those pages, `token` is
-// what they call the gateway with.
+// A client of this user. `answer` handles a page that the user is asked to open, `shown` contains these pages, and `token` is
+// the user's token for the gateway.
 async function client(who, era, answer) {
   const { access_token: token } = await tokensOf(ISSUER, who, { resource: WARDGATE_URL, scope: 'openid mcp' });
   const shown = [];
@@ -43,7 +43,7 @@ async function client(who, era, answer) {
   return { call, shown, token, close: () => client.close() };
 }
 
-// Allows it, and sees to it that all pages were there.
+// Consents, and checks that all pages were shown.
 const allow = who => async url => {
   const { status, headings } = await connect(url, who);
   assert.deepEqual(headings, PAGES);
@@ -60,14 +60,14 @@ const said = async call => {
   return content[0].text;
 };
 const seen = async url => (await fetch(new URL('/seen', url))).json();
-// `wardgate tools`, by the operator Olga.
+// Runs `wardgate tools` as the operator Olga.
 async function tools(...args) {
   const { access_token: token } = await tokensOf(ISSUER, 'olga', { resource: WARDGATE_URL, scope: 'openid mcp' });
   const env = { ...process.env, WARDGATE_TOKEN: token };
   return execFileSync(WARDGATE, ['tools', ...args, '--data-dir', DATA], { encoding: 'utf8', env });
 }
 
-// Whether the server of the ledger vouches for it.
+// Whether the token is active at the authorization server of the ledger.
 async function isActive(token) {
   const headers = { authorization: `Basic ${btoa('guard:guard-secret')}` };
   const body = new URLSearchParams({ token });
@@ -101,7 +101,7 @@ for (const era of Object.keys(ERAS)) {
         assert.equal(ben.shown.length, 1);
         await ben.close();
         assert.equal((await seen(NOTES_URL)).length, before, 'the source is not called');
-        // The link of one in the browser of another.
+        // The link of one user in the browser of another.
         const other = await client('ben', era, async url => {
           const { status, headings } = await connect(url, 'ann');
           assert.deepEqual(headings, [...SIGN_IN, 'Not connected']);
@@ -114,7 +114,7 @@ for (const era of Object.keys(ERAS)) {
     ],
   );
 }
-// Of what follows the client's version is no matter.
+// The following checks do not depend on the client's version.
 const era = '2026-07-28';
 CHECKS.push(
   [

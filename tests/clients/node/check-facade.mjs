@@ -1,9 +1,9 @@
-// `@modelcontextprotocol/client` with nothing but the URL of a gateway that is the authorization server in front of a real
-// one (`oidc-provider`), which knows the gateway alone: registration, the gateway's question, the pages of the provider,
-// tokens, newer ones once they have ended, and more scope.
+// Tests `@modelcontextprotocol/client` with a gateway that acts as authorization server in front of a real one
+// (`oidc-provider`) at which only the gateway is registered. The client knows only the URL of the gateway. Covers
+// registration, the consent page of the gateway, the pages of the provider, tokens, their renewal, and additional scopes.
 //
-// Takes WARDGATE_URL and BRIEF, the provider, from the environment. Prints a line per check; the process exits non-zero when
-// one failed.
+// Reads WARDGATE_URL and BRIEF (the provider) from the environment. Prints one line per check. The exit code is not 0 if a
+// check failed.
 
 import assert from 'node:assert/strict';
 import process from 'node:process';

@@ -1,8 +1,8 @@
-// JavaScript clients and bridges, each in every era it speaks, with a tool of the fixture: by the fixture's own route, in
-// the whole view, and there over HTTP+SSE as 2024-11-05 had it. The official client drives the bridges over stdio.
+// Tests JavaScript clients and bridges, in every era that each supports, with a tool of the fixture: on the fixture's own
+// route, on /mcp, and over HTTP+SSE of 2024-11-05. The official client uses the bridges over stdio.
 //
-// Takes from the environment WARDGATE_URL, TOKEN, NODE, a Node.js that is new enough for the inspector, and HOME, where
-// some of them write. Prints a line per check; the process exits non-zero when one failed.
+// Reads WARDGATE_URL, TOKEN, NODE (a Node.js that is new enough for the inspector) and HOME (where some clients write) from
+// the environment. Prints one line per check. The exit code is not 0 if a check failed.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -17,7 +17,7 @@ import { StreamableHTTPClientTransport as OldHttp } from '@modelcontextprotocol/
 import { report } from './report.mjs';
 
 const { WARDGATE_URL, TOKEN, NODE } = process.env;
-// The signature of nothing.
+// A token with an invalid signature.
 const FORGED = TOKEN.replace(/[^.]+$/, signature => [...signature].reverse().join(''));
 const CHECK_MS = 20_000;
 const TEXT = 'This is a simple text response for testing.';
@@ -31,7 +31,7 @@ const info = { name: 'wardgate-check', version: '1' };
 const bearer = token => ({ authorization: `Bearer ${token}` });
 const program = name => fileURLToPath(import.meta.resolve(name));
 
-// Lists the tools and calls one: its text.
+// Lists the tools, calls one, and returns its text.
 async function use(client, transport, { tool }) {
   try {
     await client.connect(transport);

@@ -1,7 +1,7 @@
-// The official OpenAI client and the Vercel AI SDK against /v1/chat/completions.
+// Tests the official OpenAI client and the Vercel AI SDK with /v1/chat/completions.
 //
-// Takes WARDGATE_URL and the tokens DOCTOR and NURSE from the environment. Prints a line per check; the process exits
-// non-zero when one failed.
+// Reads WARDGATE_URL and the tokens DOCTOR and NURSE from the environment. Prints one line per check. The exit code is not 0
+// if a check failed.
 
 import assert from 'node:assert/strict';
 import process from 'node:process';

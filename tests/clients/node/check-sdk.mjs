@@ -1,4 +1,4 @@
-// `@modelcontextprotocol/sdk`, the line before `@modelcontextprotocol/client`: it knows the handshake only.
+// Tests `@modelcontextprotocol/sdk`, the predecessor of `@modelcontextprotocol/client`, which supports only the handshake.
 
 import { discoverOAuthProtectedResourceMetadata, extractWWWAuthenticateParams } from '@modelcontextprotocol/sdk/client/auth.js';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
@@ -8,7 +8,7 @@ import { StreamableHTTPClientTransport, StreamableHTTPError } from '@modelcontex
 import { ResourceUpdatedNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
 import { bridge, clientInfo, run, sse, url } from './checks.mjs';
 
-// The SDK always offers its newest version. An older release offers what was newest then.
+// The SDK always offers its newest version. An older release offers the version that was the newest at its time.
 function offering(version, transport) {
   const { send, setProtocolVersion } = transport;
   transport.send = (message, options) => {

@@ -1,7 +1,7 @@
-// What every JavaScript client must see of a running gateway; check-*.mjs say how each one connects.
+// The checks of every JavaScript client with a running gateway. check-*.mjs define how each client connects.
 //
-// Takes WARDGATE, which is the binary, WARDGATE_URL and the tokens DOCTOR, NURSE and BILLING from the environment.
-// Prints a line per check; the process exits non-zero when one failed.
+// Reads WARDGATE (the binary), WARDGATE_URL and the tokens DOCTOR, NURSE and BILLING from the environment.
+// Prints one line per check. The exit code is not 0 if a check failed.
 
 import assert from 'node:assert/strict';
 import process from 'node:process';
@@ -11,7 +11,7 @@ for (const [name, value] of Object.entries({ WARDGATE, WARDGATE_URL, DOCTOR, NUR
   assert(value, `set ${name}`);
 }
 export const url = new URL(WARDGATE_URL);
-// Where the transport of 2024-11-05 begins.
+// The endpoint of the transport of 2024-11-05.
 export const sse = new URL('/sse', url);
 // How a client starts `wardgate stdio`.
 export const bridge = token => ({
@@ -58,7 +58,7 @@ const text = result => {
 const call = (client, name, args) => client.callTool({ name, arguments: args });
 const records = (client, patient_id = 'NUGWI') => call(client, TOOL, { patient_id });
 
-// What a doctor does without the client that is checked.
+// Makes calls as a doctor, without the tested client.
 async function outside(method, params) {
   const response = await fetch(url, {
     method: 'POST',
@@ -69,7 +69,7 @@ async function outside(method, params) {
   assert(result, `${method}: ${response.status}`);
 }
 
-// The protocol error that a call ends in.
+// The protocol error of a call.
 async function refusal(calling) {
   const result = await calling.then(
     value => ({ value }),
@@ -79,7 +79,7 @@ async function refusal(calling) {
   return result.error;
 }
 
-// Each: the promise, the check, and, where it does not hold for all, for which eras.
+// Each entry: the promise, the check, and the eras if it does not apply to all.
 const CHECKS = [
   [
     'they agree on the version, and the server says who it is',
@@ -211,7 +211,7 @@ const CHECKS = [
         codes.push((await refusal(client.readResource({ uri }))).code);
       }
       assert.equal(codes[0], codes[1]);
-      // Some clients give the older code as the newer one.
+      // Some clients report the older error code as the newer one.
       assert([INVALID_PARAMS, ...(era.modern ? [] : [RESOURCE_NOT_FOUND])].includes(codes[0]), codes[0]);
     },
   ],
@@ -236,7 +236,7 @@ const CHECKS = [
       assert.equal(metadata.resource, url.href);
       assert(metadata.authorization_servers.length > 0);
     },
-    // It is the same before any version is agreed on.
+    // The error is the same before a version is negotiated.
     (era, eras) => era === eras[0],
   ],
   [
@@ -283,8 +283,8 @@ function within(milliseconds, work) {
   return Promise.race([work, late]).finally(() => clearTimeout(timer));
 }
 
-// Connects as a token's holder for one check; `close` ends what it opened and tells what the clients
-// complained of. `streams` holds the statuses that the clients' GETs were answered with.
+// Connects with a token for one check. `close` closes the connections and returns the errors that the clients
+// reported. `streams` contains the HTTP statuses of the clients' GET requests.
 function connections(era) {
   const clients = [];
   const complaints = [];
@@ -296,7 +296,7 @@ function connections(era) {
     if (init.method === 'GET') request.then(response => streams.push(response.status));
     return request;
   };
-  // A client opens its stream behind the caller's back: let it be answered, and the client take it in.
+  // A client opens its stream in the background: wait until it has received the response.
   const quiet = async () => {
     await Promise.allSettled(requests);
     await new Promise(setImmediate);

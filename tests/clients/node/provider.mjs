@@ -1,7 +1,6 @@
-// A model provider that says what it was told to: starts it, prints `ready` and its base URL, and serves until it is
-// killed.
+// A scripted model provider. Prints `ready` and its base URL, and serves until it is killed.
 //
-// What it answers depends on the last user message, on the model, and on what the tools gave.
+// Its answers depend on the last user message, on the model, and on the results of tools.
 
 import { LLMock } from '@copilotkit/aimock';
 
@@ -11,7 +10,7 @@ const calls = (...named) => ({ toolCalls: named.map(([name, args]) => ({ name, a
 const asked = userMessage => ({ userMessage, hasToolResult: false });
 const answered = (userMessage, toolResultContains) => ({ userMessage, hasToolResult: true, toolResultContains });
 
-// One question, one call, one answer from what the call gave.
+// One question, one call, and one answer with the result of the call.
 function story(question, call, contains, answer) {
   mock.on(asked(question), calls(call));
   mock.on(answered(question, contains), { content: answer });
@@ -34,24 +33,24 @@ story('Tell me about patient NOGWI', ['get_patient_overview', { patient_id: 'NOG
 // Two calls at once.
 mock.on(asked('Records and appointments of NUGWI'), calls(['get_patient_records', NUGWI], ['get_patient_appointments', NUGWI]));
 mock.on(answered('Records and appointments of NUGWI'), { content: 'Both were read.' });
-// Arguments that no schema takes, then better ones.
+// Invalid arguments, then valid ones.
 mock.on(asked('Records of nobody in particular'), calls(['get_patient_records', { patient_id: 5 }]));
 mock.on(answered('Records of nobody in particular', 'Invalid arguments'), calls(['get_patient_records', NUGWI]));
 mock.on(answered('Records of nobody in particular', 'Lisinopril'), { content: 'It worked in the end.' });
-// A model that never stops asking the same.
+// A model that repeats the same call forever.
 mock.on({ userMessage: 'Go round in circles', predicate: request => request.tool_choice !== 'none' }, calls(['get_my_shifts', {}]));
 mock.on({ userMessage: 'Go round in circles' }, { content: 'I stop here.' });
 // A tool that does not exist.
 mock.on(asked('Use a tool that is not there'), calls(['drop_all_tables', {}]));
 mock.on(answered('Use a tool that is not there'), { content: 'I cannot do that.' });
-// Cut in the middle of a word, and of a call.
+// Streams that break off within a word, and within a call.
 mock.on(asked('Break off'), { content: 'This answer is never finished, whatever anybody does about it.' }, { truncateAfterChunks: 2, chunkSize: 5 });
 mock.on(asked('Break off in a call'), calls(['get_patient_records', NUGWI]), { truncateAfterChunks: 2, chunkSize: 4 });
-// Refusals of the provider.
+// Errors of the provider.
 mock.on(asked('Fail'), { error: { message: 'out of order', type: 'server_error' }, status: 500 });
-// Long enough to hang up in.
+// An answer that is long enough to disconnect during it.
 mock.on(asked('Count slowly'), { content: 'one two three four five six seven eight nine ten '.repeat(40) }, { streamingProfile: { tps: 20, ttft: 10 } });
-// Careful: asks for a tool that a person must approve.
+// Calls a tool that a user must approve.
 mock.on({ ...asked('Read with care'), model: 'careful-model' }, calls(['get_medical_records', NUGWI]));
 mock.on(answered('Read with care', 'Lisinopril'), { content: 'Approved: Lisinopril 10mg daily.' });
 mock.on(answered('Read with care'), { content: 'It was not approved.' });

@@ -1,4 +1,4 @@
-// Runs checks one after another and prints a line for each.
+// Runs checks in order and prints one line for each.
 
 import process from 'node:process';
 

@@ -1,11 +1,11 @@
-// An `OAuthClientProvider` of the official client whose user signs in at a browser that needs no window.
+// An `OAuthClientProvider` of the official client whose user signs in with a simulated browser.
 
 import { UnauthorizedError } from '@modelcontextprotocol/client';
 
 export const CALLBACK = 'http://127.0.0.1:9/callback';
 
-// `asked` has the parameters of each authorization request. `signIn` takes the URL of such a request and gives the URL that
-// the browser comes back to. `client` is registered beforehand; `document` is the URL of the client's metadata.
+// `asked` contains the parameters of each authorization request. `signIn` takes the URL of such a request and returns the URL
+// of the redirect to the client. `client` is a registered client; `document` is the URL of the client's metadata.
 export class SignInProvider {
   asked = [];
   redirectUrl = CALLBACK;
@@ -46,7 +46,7 @@ export class SignInProvider {
   }
 }
 
-// Does `attempt`, and once more after each time that the user of `provider` signed in. `transport` gives the newest one.
+// Runs `attempt`, and again each time after the user of `provider` signed in. `transport` returns the newest transport.
 export async function afterSignIn(transport, provider, attempt) {
   for (let times = 0; ; times++) {
     try {

@@ -1,8 +1,8 @@
-"""The official Python client against a running gateway, once per transport and protocol version it can be made to
-speak; over stdio it starts `wardgate stdio`.
+"""Tests the official Python client with a running gateway, for each transport and each protocol version that it supports.
+For stdio, it starts `wardgate stdio`.
 
-Takes WARDGATE, which is the binary, WARDGATE_URL and the tokens DOCTOR, NURSE and BILLING from the environment.
-Prints a line per check; exits non-zero when one failed.
+Reads WARDGATE (the binary), WARDGATE_URL and the tokens DOCTOR, NURSE and BILLING from the environment.
+Prints one line per check. The exit code is not 0 if a check failed.
 """
 
 import asyncio
@@ -57,11 +57,11 @@ IDENTIFIERS = ("patient_id", "assigned_doctor")
 
 @dataclass(frozen=True)
 class Era:
-    """A way to open a connection, and the version it must end in."""
+    """A way to open a connection, and the version that must be negotiated."""
 
     version: str
     mode: str | None
-    """What `Client` is told; without one, a `ClientSession` offers exactly `version`."""
+    """The mode of `Client`. Without a mode, a `ClientSession` offers exactly `version`."""
     transport: str = "http"
 
     @property
@@ -92,7 +92,7 @@ ERAS = [
 
 @asynccontextmanager
 async def connect(era, token, statuses=None):
-    """A connected client; the HTTP status of every answer is added to `statuses`."""
+    """A connected client. The HTTP status of every response is added to `statuses`."""
     async with AsyncExitStack() as stack:
         match era.transport:
             case "stdio":
@@ -121,7 +121,7 @@ async def over_http(stack, token, statuses):
 
 
 def over_stdio(token):
-    # The token by environment: on a command line every process of the machine could read it.
+    # The token is in the environment, because other processes could read it on the command line.
     bridge = StdioServerParameters(command=WARDGATE, args=["stdio", "--url", URL], env={"WARDGATE_TOKEN": token})
     return stdio_client(bridge, errlog=QUIET)
 
@@ -150,7 +150,7 @@ def text(result):
 
 
 async def refusal(call):
-    """The protocol error that `call` ends in."""
+    """The protocol error of `call`."""
     try:
         result = await call
     except MCPError as error:
@@ -159,7 +159,7 @@ async def refusal(call):
 
 
 async def outside(method, **params):
-    """What a doctor does without the client that is checked."""
+    """Makes calls as a doctor, without the tested client."""
     headers = {"Authorization": f"Bearer {DOCTOR}"}
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
     async with httpx2.AsyncClient(headers=headers, timeout=CHECK_SECONDS) as http:
@@ -178,7 +178,7 @@ def check(promise, eras=lambda era: True):
     return add
 
 
-# A pinned client takes the version for granted, so there is nothing to agree on.
+# A client with a pinned version does not negotiate.
 @check("they agree on the version, and the server says who it is", lambda era: era.mode != era.version)
 async def agree(era):
     async with connect(era, DOCTOR) as client:
@@ -313,7 +313,7 @@ async def unauthorised(era):
         assert statuses and set(statuses) == {401}, statuses
 
 
-# In an older version it opens its stream only when it was given a session, which the gateway has none of.
+# In an older version, the client opens its stream only if it received a session, but the gateway creates none.
 @check("a client hears when one of its conversations changes", lambda era: era.modern)
 async def hears(era):
     conversation = f"heard-{uuid.uuid4()}"
@@ -359,7 +359,7 @@ async def pings(era):
 
 
 class Complaints(logging.Handler):
-    """What the client library logs as not in order."""
+    """Collects the warnings of the client library."""
 
     def __init__(self):
         super().__init__(logging.WARNING)
@@ -370,7 +370,7 @@ class Complaints(logging.Handler):
 
 
 def leaves(error):
-    """The errors inside a group of a task group's."""
+    """The errors in the exception group of a task group."""
     inner = getattr(error, "exceptions", None)
     return [leaf for part in inner for leaf in leaves(part)] if inner else [error]
 

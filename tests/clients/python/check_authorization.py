@@ -1,7 +1,7 @@
-"""The official Python client, by itself from a 401 to a call: it finds the authorization server, makes itself known there
-in each way it can, logs somebody in, and asks for more when a call needs it.
+"""Tests authorization with the official Python client, from a 401 to a call: it discovers the authorization server, registers
+there in each way that it supports, signs a user in, and requests more scopes when a call needs them.
 
-Takes WARDGATE_URL and ISSUER from the environment. Prints a line per check; exits non-zero when one failed.
+Reads WARDGATE_URL and ISSUER from the environment. Prints one line per check. The exit code is not 0 if a check failed.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ MODES = ("2026-07-28", "auto", "legacy")
 
 
 class Storage:
-    """What a client keeps."""
+    """The storage of a client."""
 
     def __init__(self, client=None):
         self.tokens, self.client = None, client
@@ -46,7 +46,7 @@ class Storage:
 
 
 class Person:
-    """Who logs in, at a browser that needs no window."""
+    """The user who signs in, with a simulated browser."""
 
     def __init__(self, name):
         self.name, self.asked = name, []
@@ -83,7 +83,7 @@ def registered():
     )
 
 
-# How a client makes itself known.
+# The ways to register a client.
 WAYS = {
     "registered beforehand": lambda url, person: by_login(url, person, Storage(registered())),
     "by the URL of its metadata": lambda url, person: by_login(url, person, Storage(), DOCUMENT),
@@ -107,7 +107,7 @@ async def goes_all_the_way(way, path, mode):
     assert await use(url, WAYS[way](url, person), mode, PLACES[path]) == TEXT
     for asked in person.asked:
         assert asked["resource"] == [url], asked
-        # A client may want to come again without its user.
+        # A client may request offline access.
         assert set(asked["scope"][0].split()) <= {"mcp", "offline_access"}, asked
     assert len(person.asked) == (0 if "secret" in way else 1)
 

@@ -1,7 +1,7 @@
-"""Fifty questions of one FastMCP server at once to one legacy client, by the server's own route and in the whole view,
-answered at once and answered late.
+"""Tests fifty simultaneous requests of one FastMCP server to one legacy client, on the server's own route and on /mcp, with
+immediate and late responses.
 
-Takes WARDGATE_URL and TOKEN from the environment. Prints a line per check; exits non-zero when one failed.
+Reads WARDGATE_URL and TOKEN from the environment. Prints one line per check. The exit code is not 0 if a check failed.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from fastmcp.client.transports import StreamableHttpTransport
 
 URL, TOKEN = os.environ["WARDGATE_URL"], os.environ["TOKEN"]
 AT_ONCE = 50
-# Longer than a call may take.
+# Longer than the time limit of a call.
 LATE_SECONDS = 40
 PLACES = (("route", f"{URL}/upstream/asking", ""), ("whole view", URL, "asking__"))
 

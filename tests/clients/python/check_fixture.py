@@ -1,7 +1,7 @@
-"""Python clients, each in every era it speaks, with a tool of the fixture: by the fixture's own route, in the whole view,
-and there over HTTP+SSE as 2024-11-05 had it.
+"""Tests Python clients, in every era that each supports, with a tool of the fixture: on the fixture's own route, on /mcp,
+and over HTTP+SSE of 2024-11-05.
 
-Takes WARDGATE_URL and TOKEN from the environment. Prints a line per check; exits non-zero when one failed.
+Reads WARDGATE_URL and TOKEN from the environment. Prints one line per check. The exit code is not 0 if a check failed.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 URL, TOKEN = os.environ["WARDGATE_URL"], os.environ["TOKEN"]
 PAYLOAD, SIGNATURE = TOKEN.rsplit(".", 1)
-# The signature of nothing.
+# A token with an invalid signature.
 FORGED = f"{PAYLOAD}.{SIGNATURE[::-1]}"
 CHECK_SECONDS = 20
 TEXT = "This is a simple text response for testing."
@@ -61,7 +61,7 @@ async def fast(place, mode, token):
 
 
 async def use(client, place):
-    """Lists the tools and calls one: its text."""
+    """Lists the tools, calls one, and returns its text."""
     listed = await client.list_tools()
     names = [tool.name for tool in getattr(listed, "tools", listed)]
     assert place.tool in names, f"{place.tool} is not listed"
@@ -85,7 +85,7 @@ async def is_refused(connect, place, mode):
 
 
 async def main():
-    # Each of them logs what ends in an error here.
+    # Silences the clients' logs of the errors that these checks cause.
     logging.disable()
     failed = False
     for name, connect in (("python mcp", official), ("fastmcp", fast)):

@@ -1,6 +1,6 @@
-"""The official OpenAI client for Python against /v1/chat/completions.
+"""Tests the official OpenAI client for Python with /v1/chat/completions.
 
-Takes WARDGATE_URL and the token DOCTOR from the environment. Prints a line per check; exits non-zero when one failed.
+Reads WARDGATE_URL and the token DOCTOR from the environment. Prints one line per check. The exit code is not 0 if a check failed.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Three MCP servers that others wrote, behind one gateway: what their tools do through it, and what a guest may not."""
+"""Tests three third-party MCP servers behind one gateway: their tools work through it, and a guest is restricted."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def listed(token):
 
 GUEST, DEVELOPER = os.environ["GUEST"], os.environ["UPSTREAM_DEVELOPER"]
 
-# An upstream's tools join when it has told what they are.
+# The tools of an upstream appear after the gateway has listed them.
 deadline = time.monotonic() + 60
 while not {"everything__echo", "files__list_directory", "time__get_current_time"} <= listed(GUEST) and time.monotonic() < deadline:
     time.sleep(0.2)

@@ -1,5 +1,5 @@
-"""A FastMCP server that asks its client in the middle of a call. It serves every version of MCP, and `server/discover` of
-its SDK names 2026-07-28 alone. Prints `ready` and its URL once it serves."""
+"""A FastMCP server that sends requests to its client during a call. It serves every version of MCP, but `server/discover` of
+its SDK names only 2026-07-28. Prints `ready` and its URL when ready."""
 
 import socket
 from dataclasses import dataclass

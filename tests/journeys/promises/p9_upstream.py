@@ -1,4 +1,4 @@
-"""An MCP server over stdio. Its tools are those of a file; it tells when the file changes, and leaves a note when its
+"""An MCP server over stdio. It reads its tools from a file, notifies clients when the file changes, and writes a file when its
 input ends."""
 import json
 import os

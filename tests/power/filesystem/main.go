@@ -1,16 +1,16 @@
-// A file system that keeps what was not flushed in memory, and tells what a power loss would leave.
+// A file system that keeps unflushed data in memory, and writes the states that a power loss would leave.
 //
 //	filesystem [-keep N] [-every N] [-ignore files|directories] DIR CUTS COMMAND…
 //
-// It mounts itself over DIR, with what is there as flushed, runs COMMAND with the file `printed` in DIR as its standard output,
-// and unmounts. Before each flush, and at the end, it writes to CUTS what a loss of power at that moment would leave: CUTS/N-0
-// has nothing that was not flushed; CUTS/N-1 and so on, up to -keep, have some of it, chosen at random: pages of 4 KiB of the
-// writes, and a beginning of the changes of names. `printed` there is what COMMAND had printed by then. Nothing becomes durable
-// between two flushes, so an earlier loss leaves the same, with less printed.
+// It mounts itself over DIR, treats the existing files as flushed, runs COMMAND with the file `printed` in DIR as standard output,
+// and unmounts. Before each flush, and at the end, it writes to CUTS the states that a power loss at that moment could leave:
+// CUTS/N-0 contains no unflushed data; CUTS/N-1 and so on, up to -keep, contain a random part of it: 4 KiB pages of the writes,
+// and a prefix of the changes of names. `printed` contains what COMMAND has printed by then. Nothing becomes durable between two
+// flushes, so an earlier power loss leaves the same state, with less printed.
 //
-// A name is durable once its directory was flushed, contents once their file was. With -ignore, flushes of files or of
-// directories are answered and do nothing, as on a disk that lies. With -every, of flushes of one file in a row only each Nth is a
-// cut.
+// A name is durable after its directory was flushed, contents after their file was flushed. With -ignore, flushes of files or of
+// directories succeed without effect, as on a disk that ignores them. With -every, only every Nth of consecutive flushes of one
+// file is a power loss.
 package main
 
 import (
@@ -31,33 +31,33 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// Where the standard output of the command goes.
+// The file for the standard output of the command.
 const printed = "printed"
 
-// What a disk writes at once.
+// The unit that a disk writes atomically.
 const page = 4096
 
-// disk is what all files share. Its lock makes the order of all operations.
+// disk is the state that all files share. Its lock serializes all operations.
 type disk struct {
 	sync.Mutex
 	root  *directory
 	names []naming
 	// Whether flushes of files or directories do nothing.
 	ignored string
-	// Where cuts are written, how many of each with random remains, which ones, and how many there were.
+	// The directory of the states, the number of random states per power loss, the interval, and the number so far.
 	cuts  string
 	keep  int
 	every int
 	count int
-	// What was flushed last, and how often in a row.
+	// The last flushed file, and the number of consecutive flushes.
 	last   fs.InodeEmbedder
 	inARow int
-	// What the command printed.
+	// The output of the command.
 	printed []byte
 	random  *rand.Rand
 }
 
-// naming is one change of names that was not flushed; without a child the name is removed.
+// naming is one unflushed change of a name. Without a child, the name is removed.
 type naming []entry
 
 type entry struct {
@@ -95,7 +95,7 @@ type file struct {
 	changes []change
 }
 
-// change is a write at an offset, or without bytes the setting of a size.
+// change is a write at an offset, or, without bytes, a change of size.
 type change struct {
 	at    int
 	bytes []byte
@@ -117,7 +117,7 @@ func resize(data []byte, size int) []byte {
 	return append(data, make([]byte, size-len(data))...)
 }
 
-// parts are what a disk writes of a change independently of each other.
+// parts returns the parts of a change that a disk writes independently.
 func (one change) parts() []change {
 	if one.bytes == nil {
 		return []change{one}
@@ -131,7 +131,7 @@ func (one change) parts() []change {
 	return parts
 }
 
-// remains is what a loss of power leaves of a file.
+// remains returns the contents of a file after a power loss.
 func (f *file) remains(whole bool) []byte {
 	data := slices.Clone(f.flushed)
 	if whole {
@@ -147,7 +147,7 @@ func (f *file) remains(whole bool) []byte {
 	return data
 }
 
-// flush comes before something is flushed.
+// flush is called before every flush.
 func (d *disk) flush(what fs.InodeEmbedder) {
 	if what != d.last {
 		d.last, d.inARow = what, 0
@@ -158,7 +158,7 @@ func (d *disk) flush(what fs.InodeEmbedder) {
 	d.inARow++
 }
 
-// cut writes what a loss of power at this moment would leave.
+// cut writes the states that a power loss at this moment would leave.
 func (d *disk) cut() {
 	for variant := range d.keep + 1 {
 		first := variant == 0
@@ -197,7 +197,7 @@ func (d *disk) write(from *directory, to string, names func(*directory) map[stri
 	}
 }
 
-// load reads what is there already, as flushed.
+// load reads the existing files and treats them as flushed.
 func (d *disk) load(path string) *directory {
 	found := &directory{disk: d, flushed: make(map[string]fs.InodeEmbedder)}
 	entries, err := os.ReadDir(path)
@@ -215,7 +215,7 @@ func (d *disk) load(path string) *directory {
 	return found
 }
 
-// OnAdd gives the names that were loaded to the kernel.
+// OnAdd passes the loaded names to the kernel.
 func (dir *directory) OnAdd(ctx context.Context) {
 	for name, child := range dir.flushed {
 		dir.AddChild(name, dir.inode(ctx, child), false)
@@ -239,7 +239,7 @@ func (dir *directory) Setattr(context.Context, fs.FileHandle, *fuse.SetAttrIn, *
 	return 0
 }
 
-// Statfs has as much free as any test needs.
+// Statfs reports enough free space for every test.
 func (dir *directory) Statfs(_ context.Context, out *fuse.StatfsOut) syscall.Errno {
 	*out = fuse.StatfsOut{Bsize: page, Frsize: page, Blocks: 1 << 20, Bfree: 1 << 20, Bavail: 1 << 20, Files: 1 << 20, Ffree: 1 << 20, NameLen: 255}
 	return 0
@@ -333,7 +333,7 @@ func (f *file) change(one change) {
 	f.changes = append(f.changes, one)
 }
 
-// Open keeps the cache, so that the kernel shares a mapping between those who have it.
+// Open keeps the cache, so that the kernel shares a mapping between processes.
 func (f *file) Open(context.Context, uint32) (fs.FileHandle, uint32, syscall.Errno) {
 	return nil, fuse.FOPEN_KEEP_CACHE, 0
 }
@@ -353,7 +353,7 @@ func (f *file) Write(_ context.Context, _ fs.FileHandle, data []byte, at int64) 
 	return uint32(len(data)), 0
 }
 
-// Flush is what a close asks for; it makes nothing durable.
+// Flush is called by close. It makes nothing durable.
 func (f *file) Flush(context.Context, fs.FileHandle) syscall.Errno {
 	return 0
 }
@@ -368,7 +368,7 @@ func (f *file) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno {
 	return 0
 }
 
-// output takes what the command prints. It is in direct mode, so that it is known before the command goes on.
+// output receives the output of the command. It uses direct I/O, so that the output is known before the command continues.
 type output struct {
 	fs.Inode
 	disk *disk

@@ -1,4 +1,4 @@
-// The OpenTelemetry collector with the parts that the test uses: the OTLP receiver and the exporter that prints.
+// The OpenTelemetry collector with the components that the test uses: the OTLP receiver and the debug exporter.
 package main
 
 import (

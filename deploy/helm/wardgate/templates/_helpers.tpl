@@ -12,7 +12,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Labels of everything. */}}
+{{/* Labels of every object. */}}
 {{- define "wardgate.labels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
@@ -24,7 +24,7 @@ app.kubernetes.io/part-of: wardgate
 {{- end }}
 {{- end -}}
 
-{{/* Annotations in the metadata of an object, its own over those of all: (dict "root" $ "own" ANNOTATIONS). */}}
+{{/* Annotations of an object; its own override the common ones: (dict "root" $ "own" ANNOTATIONS). */}}
 {{- define "wardgate.annotations" -}}
 {{- with merge (dict) (default dict .own) .root.Values.commonAnnotations }}
   annotations:
@@ -54,17 +54,17 @@ app.kubernetes.io/component: {{ .name }}
 {{- end -}}
 
 {{/*
-Every service of the release, as JSON: what is the same for all, and then
-  name     as in certificates, commands and object names
-  key      in the values; section in wardgate.yaml
-  port     of what it is there for, and what speaks there; probes and metrics of each are at 9090
-  callers  who may reach it besides what the values say; everybody where open
-  keys     files of the keys' Secret that it gets
-  files    what else it gets: tools, policies, assistants
-  store    whether it has one
-  mayLackStore  whether it starts without its address, with a file of the pod's own
-  advertise  how replicas reach each other, where they do
-  links    false: it has no certificate, since it calls no service over gRPC
+Every enabled service of the release, as JSON, with its merged settings and:
+  name     its name in certificates, commands and object names
+  key      its key in the values; `section`: its section of wardgate.yaml
+  port     its main port; `speaks`: the protocol there; probes and metrics of every service are on port 9090
+  callers  services that may connect to it in addition to those in the values; `open`: every peer may connect
+  keys     files of the keys' Secret that it mounts
+  files    other files that it mounts: tools, policies, assistants
+  store    whether it has a store
+  mayLackStore  whether it starts without a database URL, with a file in the pod
+  advertise  scheme by which its replicas connect to each other, if they do
+  links    false: it has no certificate, because it calls no service over gRPC
 */}}
 {{- define "wardgate.services" -}}
 {{- $table := list
@@ -111,7 +111,7 @@ Every service of the release, as JSON: what is the same for all, and then
 {{- end -}}
 {{- end -}}
 
-{{/* The Secret with the certificate by which one service terminates TLS: (dict "root" $ "service" SERVICE). */}}
+{{/* The Secret with the certificate with which one service terminates TLS: (dict "root" $ "service" SERVICE). */}}
 {{- define "wardgate.httpsSecret" -}}
 {{- $named := index .root.Values.tls.http.existingSecrets .service.key -}}
 {{- if $named -}}
@@ -123,7 +123,7 @@ Every service of the release, as JSON: what is the same for all, and then
 {{- end -}}
 {{- end -}}
 
-{{/* The Secret with the addresses of the stores. */}}
+{{/* The Secret with the database URLs. */}}
 {{- define "wardgate.databaseSecret" -}}
 {{- if .Values.postgresql.enabled -}}
 {{ default (printf "%s-postgresql" (include "wardgate.fullname" .)) .Values.postgresql.existingSecret }}
@@ -133,7 +133,7 @@ Every service of the release, as JSON: what is the same for all, and then
 {{- end -}}
 
 {{/*
-Section `database` of each service with a store, where there is something to say: by section of wardgate.yaml, as JSON;
+Section `database` of each service that has a store and such settings, by section of wardgate.yaml, as JSON:
 (dict "root" $ "passwordSecret" NAME).
 */}}
 {{- define "wardgate.databases" -}}
@@ -161,7 +161,7 @@ Section `database` of each service with a store, where there is something to say
 {{- toJson $databases -}}
 {{- end -}}
 
-{{/* Pods of one service on different nodes and in different zones, where that can be had. */}}
+{{/* Spreads the pods of one service over nodes and zones, where possible. */}}
 {{- define "wardgate.spread" -}}
 {{- range $key := list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
 - topologyKey: {{ $key }}
@@ -173,7 +173,7 @@ Section `database` of each service with a store, where there is something to say
 {{- end }}
 {{- end -}}
 
-{{/* wardgate.yaml: what the chart knows, and over it what the values say. */}}
+{{/* wardgate.yaml: the settings that the chart generates, overridden by the values. */}}
 {{- define "wardgate.config" -}}
 {{- $full := include "wardgate.fullname" . -}}
 {{- $at := dict -}}
@@ -246,7 +246,7 @@ Section `database` of each service with a store, where there is something to say
 {{- end -}}
 {{- end -}}
 {{- $config = mergeOverwrite $config (deepCopy .Values.config) -}}
-{{- /* A list is replaced where it is merged: what the chart knows of hosts is added to what the values say. */ -}}
+{{- /* A merge replaces lists, so the hosts that the chart knows are added to those in the values. */ -}}
 {{- $public := include "wardgate.publicHosts" . | fromJsonArray -}}
 {{- range $section := list "gateway" "agent" "console" -}}
 {{- with index $config $section -}}
@@ -257,7 +257,7 @@ Section `database` of each service with a store, where there is something to say
 {{- toYaml $config -}}
 {{- end -}}
 
-{{/* The part of wardgate.yaml that one service reads, to tell whether it has to start anew: (dict "root" $ "service" SERVICE). */}}
+{{/* The part of wardgate.yaml that one service reads; a change restarts the service: (dict "root" $ "service" SERVICE). */}}
 {{- define "wardgate.configOf" -}}
 {{- $config := include "wardgate.config" .root | fromYaml -}}
 {{- $own := .service.section -}}
@@ -269,7 +269,7 @@ Section `database` of each service with a store, where there is something to say
 {{- toYaml $config -}}
 {{- end -}}
 
-{{/* Hosts by which clients outside know the release, without wildcards, as JSON. */}}
+{{/* Public host names of the release, without wildcards, as JSON. */}}
 {{- define "wardgate.publicHosts" -}}
 {{- $hosts := list -}}
 {{- if .Values.ingress.enabled -}}
@@ -294,7 +294,7 @@ Section `database` of each service with a store, where there is something to say
 {{- toJson (uniq $named) -}}
 {{- end -}}
 
-{{/* Annotations that let answers stream through the ingress controller: buffering off, long time limits. */}}
+{{/* Annotations that let responses stream through the ingress controller: no buffering, long timeouts. */}}
 {{- define "wardgate.streaming" -}}
 {{- $seconds := .Values.ingress.streamSeconds | int -}}
 {{- $https := .Values.tls.http.enabled -}}

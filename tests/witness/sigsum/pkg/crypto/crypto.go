@@ -1,4 +1,4 @@
-// Package crypto has the names that witnessctl uses in `add-sigsum-log`.
+// Package crypto defines the names that witnessctl uses in `add-sigsum-log`.
 package crypto
 
 import "crypto/sha256"

@@ -1,4 +1,4 @@
-// Package merkle has the name that witnessctl uses in `add-log`.
+// Package merkle defines the name that witnessctl uses in `add-log`.
 package merkle
 
 import "crypto/sha256"
