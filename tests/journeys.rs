@@ -59,6 +59,7 @@ mod journeys {
     mod operators;
     mod output;
     mod passwords;
+    mod policy_bundles;
     mod policy_replay;
     mod postgres;
     mod promises {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::REPOSITORY;
 
 /// The dependencies of each crate on other crates of this workspace, except for tests.
-const ARROWS: [(&str, &[&str]); 45] = [
+const ARROWS: [(&str, &[&str]); 46] = [
     ("json", &[]),
     // It reads the numbers in arguments that are repeated as headers.
     ("mcp", &["json"]),
@@ -157,6 +157,8 @@ const ARROWS: [(&str, &[&str]); 45] = [
             "yaml",
         ],
     ),
+    // It does not know what a policy is.
+    ("policy-bundle", &["domain", "egress"]),
     // It verifies the tokens of callers itself, with the same implementation as the edges.
     (
         "policy",
@@ -164,9 +166,11 @@ const ARROWS: [(&str, &[&str]); 45] = [
             "caller-lookup",
             "domain",
             "edge",
+            "policy-bundle",
             "proto",
             "rpc",
             "telemetry",
+            "yaml",
         ],
     ),
     // It does not depend on stores, because audit passes the records and stores the position.
@@ -265,6 +269,7 @@ const ARROWS: [(&str, &[&str]); 45] = [
             "gateway",
             "memory",
             "policy",
+            "policy-bundle",
             "redact",
             "resilience",
             "rpc",
@@ -286,7 +291,7 @@ const ARROWS: [(&str, &[&str]); 45] = [
 ];
 
 /// The additional dependencies of the tests of each crate.
-const TEST_ARROWS: [(&str, &[&str]); 24] = [
+const TEST_ARROWS: [(&str, &[&str]); 25] = [
     ("agent", &["testkit"]),
     ("approvals", &["testkit"]),
     ("audit", &["testkit", "witness"]),
@@ -305,6 +310,7 @@ const TEST_ARROWS: [(&str, &[&str]); 24] = [
     ("mcp-client", &["testkit"]),
     ("memory", &["testkit"]),
     ("policy", &["testkit"]),
+    ("policy-bundle", &["testkit"]),
     ("resilience", &["testkit"]),
     ("rpc", &["testkit"]),
     ("store", &["testkit"]),

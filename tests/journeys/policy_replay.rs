@@ -127,6 +127,7 @@ fn outcome(number: usize, ambient: &Ambient) -> Record {
         arguments_digest: Digest::of(b"arguments"),
         decision_id: Some(DecisionId::new(ambient)),
         policy_hash: Some(Digest::of(b"policies")),
+        bundle: None,
         policies: vec!["some".to_owned()],
         permit_id: None,
         method: String::new(),

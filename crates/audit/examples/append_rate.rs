@@ -105,6 +105,7 @@ fn record(ambient: &Ambient) -> Record {
         arguments_digest: Digest::of(b"arguments"),
         decision_id: None,
         policy_hash: None,
+        bundle: None,
         policies: Vec::new(),
         permit_id: None,
         method: String::new(),

@@ -195,6 +195,7 @@ impl RecordEntry {
                 token_id: it.token_id.as_str().into(),
             }),
             decision: operator.map(|it| Decision {
+                bundle: None,
                 id: it.decision.id.to_string(),
                 policies: Cow::default(),
                 policy_hash: Some(it.decision.policy_hash.to_hex()),
@@ -458,11 +459,20 @@ impl<'a> RecordCaller<'a> {
 /// The decision of the policy, inside a [`CallRecord`] or an [`AdminRecord`].
 #[derive(Debug, Serialize, Deserialize)]
 struct Decision<'a> {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bundle: Option<RecordBundle>,
     id: String,
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     policies: Cow<'a, [String]>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     policy_hash: Option<String>,
+}
+
+/// The bundle that the policies of a [`Decision`] come from.
+#[derive(Debug, Serialize, Deserialize)]
+struct RecordBundle {
+    digest: String,
+    version: u64,
 }
 
 /// Requests that were refused before they became a call.
@@ -560,7 +570,15 @@ impl<'a> CallRecord<'a> {
         subject: &'a CallFacts,
         mac_key: &MacKey,
     ) -> Result<Self, InvalidMessage> {
+        let bundle = subject.bundle.map(|bundle| {
+            Ok::<_, InvalidMessage>(RecordBundle {
+                digest: bundle.digest.to_hex(),
+                version: integer(bundle.version, "call.bundle.version")?,
+            })
+        });
+        let bundle = bundle.transpose()?;
         let decision = subject.decision_id.map(|id| Decision {
+            bundle,
             id: id.to_string(),
             policies: subject.policies.as_slice().into(),
             policy_hash: subject.policy_hash.map(Digest::to_hex),

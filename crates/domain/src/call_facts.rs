@@ -1,6 +1,8 @@
 //! Facts that the record holds about a call before it ends: the caller, the request and the decision of the policy.
 
-use crate::{ApprovalId, CallId, Caller, Decision, DecisionId, Digest, PermitId, ToolName};
+use crate::{
+    ApprovalId, BundleReference, CallId, Caller, Decision, DecisionId, Digest, PermitId, ToolName,
+};
 
 /// Placeholder for a requested tool name that is not a valid name, because the record must not hold text that a person
 /// may have typed.
@@ -41,6 +43,8 @@ pub struct CallFacts {
     pub decision_id: Option<DecisionId>,
     /// The digest of the schema and policies in force at the decision.
     pub policy_hash: Option<Digest>,
+    /// The bundle that these policies come from, or `None` if they come from a directory.
+    pub bundle: Option<BundleReference>,
     /// The ids of the policies that determined the decision.
     pub policies: Vec<String>,
     /// The permit under which the call ran.
@@ -97,6 +101,7 @@ impl CallFacts {
             arguments_digest: Digest::of(arguments),
             decision_id: None,
             policy_hash: None,
+            bundle: None,
             policies: Vec::new(),
             permit_id: None,
             method: String::new(),
@@ -118,6 +123,7 @@ impl CallFacts {
     pub fn decided(&mut self, decision: &Decision) {
         self.decision_id = Some(decision.id);
         self.policy_hash = Some(decision.policy_hash);
+        self.bundle = decision.bundle;
         self.policies.clone_from(&decision.policies);
         self.approval_id = decision.approval;
     }

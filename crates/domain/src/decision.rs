@@ -1,5 +1,6 @@
 //! Decisions of the policy: about a call, and about a request to read a conversation.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::{
@@ -70,6 +71,21 @@ pub struct CallReference {
     pub conversation: Option<Digest>,
 }
 
+/// The identity of a signed bundle of policies, displayed as `VERSION (sha256:DIGEST)`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BundleReference {
+    /// The version, at least 1.
+    pub version: u64,
+    /// The SHA-256 digest of the signed contents.
+    pub digest: Digest,
+}
+
+impl fmt::Display for BundleReference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (sha256:{})", self.version, self.digest)
+    }
+}
+
 /// A decision, with the information that the record needs to explain it later.
 #[derive(Debug, Clone)]
 pub struct Decision {
@@ -81,6 +97,8 @@ pub struct Decision {
     pub policies: Vec<String>,
     /// The SHA-256 digest of the schema and policies in force.
     pub policy_hash: Digest,
+    /// The bundle that the policies in force come from, or `None` if they come from a directory.
+    pub bundle: Option<BundleReference>,
     /// The approval by which the call is allowed, or `None` if it needs none.
     pub approval: Option<ApprovalId>,
 }

@@ -68,7 +68,8 @@ pub use conversation::{
 };
 pub use conversation_change::{ChangedPart, ConversationChange, ConversationChanges};
 pub use decision::{
-    CallReference, ConversationFacts, Decision, DenialReason, OperatorAction, ReadDecision, Verdict,
+    BundleReference, CallReference, ConversationFacts, Decision, DenialReason, OperatorAction,
+    ReadDecision, Verdict,
 };
 pub use digest::{Digest, ParseDigestError, is_same_secret};
 pub use ids::{ApprovalId, CallId, ConversationKey, DecisionId, InvalidId, PermitId};

@@ -131,7 +131,7 @@ impl PolicyAuthorizer {
         let call = earlier.call;
         match known_counts(&engine, caller, tool, earlier) {
             Ok(counts) => context.counts = counts,
-            Err(fault) => return Ok(self.decide_without(&fault, engine.hash(), started)),
+            Err(fault) => return Ok(self.decide_without(&fault, &engine, started)),
         }
         let ruling = engine.rule(caller, tool, arguments, &context)?;
         if let Some(shadow) = &self.shadow {
@@ -201,6 +201,7 @@ impl PolicyAuthorizer {
             verdict,
             policies,
             policy_hash: engine.hash(),
+            bundle: engine.bundle(),
             approval: approved_by,
         })
     }
@@ -216,12 +217,7 @@ impl PolicyAuthorizer {
     }
 
     /// Returns the decision for a call that depends on earlier calls whose number is not known.
-    fn decide_without(
-        &self,
-        fault: &HistoryFault,
-        policy_hash: Digest,
-        started: Instant,
-    ) -> Decision {
+    fn decide_without(&self, fault: &HistoryFault, engine: &Engine, started: Instant) -> Decision {
         let verdict = match fault {
             HistoryFault::NoIntent => Verdict::NeedsIntent,
             HistoryFault::NoConversation
@@ -237,7 +233,8 @@ impl PolicyAuthorizer {
             id: DecisionId::new(&self.ambient),
             verdict,
             policies: Vec::new(),
-            policy_hash,
+            policy_hash: engine.hash(),
+            bundle: engine.bundle(),
             approval: None,
         }
     }
@@ -336,6 +333,7 @@ impl PolicyAuthorizer {
             },
             policies: Vec::new(),
             policy_hash: engine.hash(),
+            bundle: engine.bundle(),
             approval: None,
         })
     }

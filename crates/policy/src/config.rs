@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use wardgate_caller_lookup::LookupConfig;
 use wardgate_domain::TimeZone;
 use wardgate_edge::AuthConfig;
+use wardgate_policy_bundle::BundleConfig;
 
 use crate::Error;
 
@@ -14,8 +15,12 @@ use crate::Error;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// The directory of `*.cedar` and `*.cedarschema` files.
-    pub policies: PathBuf,
+    /// The directory of `*.cedar` and `*.cedarschema` files. Exactly one of `policies` and `bundle` must be set.
+    #[serde(default)]
+    pub policies: Option<PathBuf>,
+    /// The source of signed bundles of policies.
+    #[serde(default)]
+    pub bundle: Option<BundleConfig>,
     /// The issuers whose tokens are accepted, the same as those of the gateway.
     #[serde(default)]
     pub auth: AuthConfig,
@@ -58,7 +63,8 @@ impl Config {
     /// `auth`.
     pub fn new(policies: impl Into<PathBuf>, auth: AuthConfig) -> Self {
         Self {
-            policies: policies.into(),
+            policies: Some(policies.into()),
+            bundle: None,
             auth,
             public_url: None,
             permit_ttl: default_permit_ttl(),
@@ -80,6 +86,12 @@ impl Config {
             if !(1..=longest).contains(&value.as_secs()) {
                 return Err(Error::Setting { setting, longest });
             }
+        }
+        if self.policies.is_some() == self.bundle.is_some() {
+            return Err(Error::Origin);
+        }
+        if let Some(bundle) = &self.bundle {
+            bundle.validate()?;
         }
         if let Some(lookup) = &self.caller_lookup {
             lookup.validate()?;

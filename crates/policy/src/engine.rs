@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use cedar_policy::{Entities, EntityUid, PartialEntities};
 use quick_cache::sync::Cache;
 use wardgate_domain::{
-    Approvers, Caller, ColumnClass, ColumnTier, ConversationFacts, DenialReason, Digest,
-    InvalidMessage, OfferKind, OperatorAction, RowRule, ToolFacts, ToolName,
+    Approvers, BundleReference, Caller, ColumnClass, ColumnTier, ConversationFacts, DenialReason,
+    Digest, InvalidMessage, OfferKind, OperatorAction, RowRule, ToolFacts, ToolName,
 };
 
 use crate::arguments::{self, Arguments};
@@ -115,6 +115,16 @@ impl Engine {
     /// Returns the policy set.
     pub(crate) fn set(&self) -> &PolicySet {
         &self.set
+    }
+
+    /// Returns the policy set without what was computed from it.
+    pub(crate) fn into_set(self) -> PolicySet {
+        self.set
+    }
+
+    /// Returns the bundle that the policy set comes from, if it comes from one.
+    pub(crate) fn bundle(&self) -> Option<BundleReference> {
+        self.set.bundle()
     }
 
     /// Returns the version of the policy set.

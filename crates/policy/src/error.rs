@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use miette::Diagnostic;
 use wardgate_domain::UnknownTimeZone;
+use wardgate_policy_bundle::{BundleConfigError, BundleError, SourceError};
 
 use crate::correct_form::Mistake;
 
@@ -30,6 +31,20 @@ pub enum Error {
         /// The maximum value in seconds.
         longest: u64,
     },
+    /// The settings name no policies, or two places of them.
+    #[error(
+        "policy.policies or policy.bundle must be set, and not both: name the directory of policies or the source of bundles"
+    )]
+    Origin,
+    /// The settings of bundles cannot be used.
+    #[error("policy.{0}")]
+    BundleSettings(#[from] BundleConfigError),
+    /// No bundle can be put in force.
+    #[error("policy.bundle: {0}")]
+    Bundle(#[from] BundleRefusal),
+    /// The source offers nothing to start with.
+    #[error("policy.bundle.source offers no bundle")]
+    NoBundle,
     /// The time zone does not exist.
     #[error("policy setting `time_zone`: {0}")]
     TimeZone(#[from] UnknownTimeZone),
@@ -45,6 +60,93 @@ pub enum Error {
         /// The directory.
         path: PathBuf,
     },
+}
+
+/// The reason why a bundle is not put in force.
+#[derive(Debug, thiserror::Error)]
+pub enum BundleRefusal {
+    /// The source offers nothing now.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// What the source offers is no bundle that a trusted key signed.
+    #[error("{origin}: {error}")]
+    Invalid {
+        /// The file or host.
+        origin: String,
+        /// What is wrong.
+        error: BundleError,
+    },
+    /// The source offers an older version than one that was in force.
+    #[error(
+        "version {offered} is older than version {known}, which was in force; to return to former policies, publish them as a new version"
+    )]
+    Older {
+        /// The version that the source offers.
+        offered: u64,
+        /// The newest version that was in force.
+        known: u64,
+    },
+    /// The version is lower than the setting allows.
+    #[error("version {offered} is below bundle.minimum_version, which is {minimum}")]
+    BelowMinimum {
+        /// The version that the source offers.
+        offered: u64,
+        /// The lowest version that is accepted.
+        minimum: u64,
+    },
+    /// A version that was in force has other contents now.
+    #[error(
+        "version {0} was in force with other contents; publish changed policies as a new version"
+    )]
+    Reused(u64),
+    /// The policies of the bundle cannot be used.
+    #[error("version {version}: {error}")]
+    Policies {
+        /// The version of the bundle.
+        version: u64,
+        /// What is wrong with the policies.
+        error: Box<Error>,
+    },
+    /// Tests of the bundle fail, or cannot be read.
+    #[error("version {version}: {problem}")]
+    Tests {
+        /// The version of the bundle.
+        version: u64,
+        /// The tests and their differences.
+        problem: String,
+    },
+    /// The file that remembers the version cannot be used.
+    #[error("the version cannot be remembered in {}: {source}", path.display())]
+    State {
+        /// The file.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: std::io::Error,
+    },
+}
+
+impl BundleRefusal {
+    /// Returns the label of the metric.
+    pub(crate) fn label(&self) -> &'static str {
+        match self {
+            Self::Source(SourceError::TooLarge { .. })
+            | Self::Invalid {
+                error: BundleError::TooLarge(_),
+                ..
+            } => "too_large",
+            Self::Source(_) => "unreachable",
+            Self::Invalid {
+                error: BundleError::Signature,
+                ..
+            } => "signature",
+            Self::Invalid { .. } => "damaged",
+            Self::Older { .. } | Self::BelowMinimum { .. } => "older",
+            Self::Reused(_) => "version_reused",
+            Self::Policies { .. } => "policies",
+            Self::Tests { .. } => "tests",
+            Self::State { .. } => "state",
+        }
+    }
 }
 
 /// All faults found in a policy set. Displayed with one finding per line.

@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use wardgate_domain::Digest;
+use wardgate_policy_bundle::PolicyBundle;
 
 use crate::error::{Finding, Findings, Position};
 use crate::limits::CedarLanguage;
@@ -87,6 +88,19 @@ impl Files {
             dir: dir.to_owned(),
             files,
         })
+    }
+
+    /// Returns the schema and policy files of a bundle. Their digest is that of the same files in a directory.
+    pub(crate) fn of_bundle(bundle: &PolicyBundle) -> Self {
+        let files = bundle.files().iter();
+        let files = files.filter(|file| is_policies(&file.path) || is_schema(&file.path));
+        let files = files.map(|file| (file.path.clone(), file.text.clone().into_bytes()));
+        let mut files: Vec<_> = files.collect();
+        files.sort_unstable();
+        Self {
+            dir: PathBuf::from(format!("bundle-{}", bundle.reference().version)),
+            files,
+        }
     }
 
     /// Returns the directory.

@@ -11,6 +11,8 @@
 //!                       which columns? (`show_*`, per class) ──▶ Permit, signed
 //! ```
 //!
+//! The files come from a directory, or from a signed bundle, which is verified and tested before.
+//!
 //! A permit can be verified by its signature alone, so a service that runs a call need not trust the service that
 //! delivers the permit. Cedar provides the policy language and the evaluation. This crate adds what a deployment needs
 //! in addition: validation of files before they take effect, conversion of callers and tools to Cedar entities, and a
@@ -44,6 +46,7 @@ mod recall;
 mod reload;
 mod replay;
 mod residual;
+mod rollout;
 mod rows;
 mod schema;
 mod schema_shape;
@@ -60,7 +63,7 @@ mod tests;
 pub use comparison::{AccessChange, Comparison, compare};
 pub use config::{Config, ShadowConfig};
 pub use context::{CallContext, parse_client_ip, parse_time};
-pub use error::{Error, Finding, Findings, Position};
+pub use error::{BundleRefusal, Error, Finding, Findings, Position};
 pub use explanation::{ExplainedCondition, ExplainedPolicy, Explanation};
 pub use history::{CallCounts, CallHistory};
 pub use policy_test::{
@@ -68,7 +71,9 @@ pub use policy_test::{
 };
 pub use reach::Advice;
 pub use replay::{ReplayedCall, ReplayedRights};
+pub use rollout::try_bundle;
 pub use service::service;
 pub use set::{PolicyLocation, PolicySet};
 pub use simulator::{PartDecision, SimulatedAccess, SimulatedCall, Simulation, Simulator};
 pub use wardgate_caller_lookup::{LookupConfig, probe as probe_caller_lookup};
+pub use wardgate_policy_bundle::BundleConfig;

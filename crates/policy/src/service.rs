@@ -1,9 +1,10 @@
 //! The gRPC methods of the policy service: each verifies the caller's token, converts the request, decides, and
 //! converts the response.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio_stream::wrappers::WatchStream;
@@ -15,6 +16,7 @@ use wardgate_domain::{
     InvalidMessage, OperatorAction, PermitSigner, SignedApproval, ToolFacts,
 };
 use wardgate_edge::{Authenticator, CallerLookup, TokenRefusal};
+use wardgate_policy_bundle::BundleConfig;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::policy::v1::{self as pb, policy_service_server as server};
 use wardgate_rpc::client::{Authorizer, CallError, CallQuestion, IdentifiedOperator, LocalPolicy};
@@ -24,12 +26,14 @@ use wardgate_telemetry::names;
 use crate::authorizer::PolicyAuthorizer;
 use crate::history::CallHistory;
 use crate::reload::DirectoryState;
+use crate::rollout::BundleFollower;
+use crate::set::PolicySet;
 use crate::shadow::ShadowEvaluator;
-use crate::{Config, Error, reload};
+use crate::{Config, Error, reload, rollout};
 
 /// Creates the policy service for the policies of `config`. It counts earlier calls with `history`. The function fails
-/// if the policies, or the keys of the issuers, are not usable. Later, a changed directory is put in force if it is
-/// usable and ignored otherwise; in that case the service stays ready and reports the fault in its readiness. Must be
+/// if the policies, or the keys of the issuers, are not usable. Later, a changed directory or a newer bundle is put in
+/// force if it is usable and ignored otherwise; in that case the service stays ready and reports the fault in its readiness. Must be
 /// called inside a Tokio runtime.
 pub async fn service(
     config: Config,
@@ -55,21 +59,15 @@ pub async fn service(
         Some(config) => Some(wardgate_caller_lookup::open(config, ambient.clone()).await?),
         None => None,
     };
-    let dir = config.policies.clone();
-    let (set, state) = tokio::task::spawn_blocking(move || reload::first(&dir))
-        .await
-        .map_err(|_| Error::Compiler {
-            path: config.policies.clone(),
-        })??;
+    let interval = config.reload_interval;
+    let (set, origin) = PolicyOrigin::open(config.policies, config.bundle.as_ref()).await?;
     tracing::info!(policy.hash = %set.hash(), policies = set.policy_ids().len(), "policies are in force");
-    metrics::gauge!(names::POLICY_STALE).set(0.0);
     let shadow = config.shadow.map(|shadow| {
         let dir = shadow.policies;
         let shadow = ShadowEvaluator::new(history.clone());
         let mut state = DirectoryState::Unread;
         // This runs before the first call, because a permit that is used again is not compared later.
         reload::reload_candidate(&shadow, &mut state, &dir);
-        let interval = config.reload_interval;
         reload::watch(&shadow, dir, state, interval, reload::reload_candidate);
         shadow
     });
@@ -77,19 +75,8 @@ pub async fn service(
     let authorizer = PolicyAuthorizer::new(set, signer, ambient, lifetimes, time_zone);
     let authorizer = authorizer.with_shadow(shadow).with_history(history);
     let authorizer = Arc::new(authorizer);
-    let (readiness_sender, policies) = watch::channel(Readiness::Ready);
-    reload::watch(
-        &authorizer,
-        config.policies,
-        state,
-        config.reload_interval,
-        {
-            let readiness = readiness_sender.clone();
-            move |authorizer: &PolicyAuthorizer, state: &mut DirectoryState, dir: &Path| {
-                reload::reload_policies(authorizer, state, dir, &readiness);
-            }
-        },
-    );
+    let (readiness_sender, policies) = watch::channel(origin.readiness());
+    origin.follow(&authorizer, interval, &readiness_sender);
     let (readiness, following) = both_ready(auth.readiness(), policies);
     let handler = Arc::new(PolicyHandler {
         authorizer,
@@ -103,6 +90,66 @@ pub async fn service(
         server: server::PolicyServiceServer::from_arc(handler),
         readiness,
     })
+}
+
+/// The origin of the policies in force, which is checked for changes.
+enum PolicyOrigin {
+    Directory(PathBuf, DirectoryState),
+    Bundles(Box<BundleFollower>, Duration),
+}
+
+impl PolicyOrigin {
+    /// Loads the policies with which the service starts.
+    async fn open(
+        dir: Option<PathBuf>,
+        bundle: Option<&BundleConfig>,
+    ) -> Result<(PolicySet, Self), Error> {
+        if let Some(config) = bundle {
+            let mut follower = Box::new(BundleFollower::open(config)?);
+            let set = follower.first().await?;
+            if let Some(bundle) = set.bundle() {
+                rollout::report_in_force(bundle);
+            }
+            return Ok((set, Self::Bundles(follower, config.poll_interval)));
+        }
+        let path = dir.ok_or(Error::Origin)?;
+        let dir = path.clone();
+        let first = tokio::task::spawn_blocking(move || reload::first(&dir)).await;
+        let (set, state) = first.map_err(|_| Error::Compiler { path: path.clone() })??;
+        metrics::gauge!(names::POLICY_STALE).set(0.0);
+        Ok((set, Self::Directory(path, state)))
+    }
+
+    fn readiness(&self) -> Readiness {
+        match self {
+            Self::Directory(..) => Readiness::Ready,
+            Self::Bundles(follower, _) => follower.readiness(),
+        }
+    }
+
+    /// Checks the origin for changes as long as `authorizer` is in use.
+    fn follow(
+        self,
+        authorizer: &Arc<PolicyAuthorizer>,
+        reload_interval: Duration,
+        readiness: &watch::Sender<Readiness>,
+    ) {
+        let readiness = readiness.clone();
+        match self {
+            Self::Directory(dir, state) => reload::watch(
+                authorizer,
+                dir,
+                state,
+                reload_interval,
+                move |authorizer: &PolicyAuthorizer, state: &mut DirectoryState, dir: &Path| {
+                    reload::reload_policies(authorizer, state, dir, &readiness);
+                },
+            ),
+            Self::Bundles(follower, interval) => {
+                rollout::follow(authorizer, *follower, interval, readiness);
+            }
+        }
+    }
 }
 
 /// Returns a readiness that is ready if the keys of the issuers can be used and the policies are in force.

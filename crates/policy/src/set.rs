@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cedar_policy::{self as cedar, EntityUid, Policy, PolicyId, PrincipalConstraint};
 use serde_json::Value;
-use wardgate_domain::{Approvers, Digest, OfferKind, OperatorAction, ToolFacts};
+use wardgate_domain::{Approvers, BundleReference, Digest, OfferKind, OperatorAction, ToolFacts};
 
 use crate::approval::{approver_role, needs_approval};
 use crate::arguments;
@@ -27,6 +27,8 @@ pub struct PolicyLocation {
 #[derive(Debug)]
 pub struct PolicySet {
     hash: Digest,
+    /// The bundle that the files come from, or `None` if they come from a directory.
+    bundle: Option<BundleReference>,
     locations: Arc<BTreeMap<String, PolicyLocation>>,
     /// The policies that read the context: the time, the client's address or earlier calls.
     context_readers: Arc<BTreeSet<PolicyId>>,
@@ -48,6 +50,19 @@ impl PolicySet {
     /// Returns the SHA-256 digest of file names and contents: the version that decisions and permits state.
     pub fn hash(&self) -> Digest {
         self.hash
+    }
+
+    /// Returns the bundle that the files come from, or `None` if they come from a directory.
+    pub fn bundle(&self) -> Option<BundleReference> {
+        self.bundle
+    }
+
+    /// Returns the same set as one of a bundle.
+    pub(crate) fn of_bundle(self, bundle: BundleReference) -> Self {
+        Self {
+            bundle: Some(bundle),
+            ..self
+        }
     }
 
     /// Returns the ids of the policies, sorted.
@@ -123,6 +138,7 @@ impl PolicySet {
         let operator = self.operator.iter().map(|(it, set)| (*it, slice(set)));
         Self {
             hash: self.hash,
+            bundle: self.bundle,
             locations: Arc::clone(&self.locations),
             context_readers: Arc::clone(&self.context_readers),
             history_readers: Arc::clone(&self.history_readers),
@@ -195,6 +211,7 @@ impl PolicySet {
         });
         Self {
             hash,
+            bundle: None,
             locations: Arc::new(locations),
             context_readers: Arc::new(reads.context_readers),
             history_readers: Arc::new(reads.history_readers),

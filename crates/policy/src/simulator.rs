@@ -111,6 +111,11 @@ impl Simulator {
         Self { engine }
     }
 
+    /// Returns the policy set, unless another simulator or a service uses the same engine.
+    pub(crate) fn into_set(self) -> Option<PolicySet> {
+        Arc::into_inner(self.engine).map(Engine::into_set)
+    }
+
     /// Returns the policy set.
     pub fn set(&self) -> &PolicySet {
         self.engine.set()

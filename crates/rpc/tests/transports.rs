@@ -59,6 +59,7 @@ async fn decide(token: &str) -> Result<Option<Decision>, CallError> {
             },
             policies: vec!["p1".to_owned()],
             policy_hash: Digest::of(b"policies"),
+            bundle: None,
             approval: None,
         })),
         "fails" => Err(CallError::from(&StoreFull)),

@@ -186,10 +186,16 @@ pub const POLICY_DECISIONS: &str = "wardgate_policy_decisions_total";
 pub const CALLER_LOOKUPS: &str = "wardgate_caller_lookups_total";
 /// Histogram, seconds: duration of a policy decision, by `effect`.
 pub const POLICY_DECISION_SECONDS: &str = "wardgate_policy_decision_duration_seconds";
-/// Counter: reloads of the policy directory, by `outcome`: swapped or refused.
+/// Counter: reloads of policies, by `outcome`: `swapped`, or `refused` if the changed directory is invalid.
 pub const POLICY_RELOADS: &str = "wardgate_policy_reloads_total";
-/// Gauge: 1 while the policy directory contains an invalid policy set, otherwise 0.
+/// Gauge: 1 while the policy directory contains an invalid policy set, or the source of bundles offers a refused bundle or is
+/// unreachable, otherwise 0.
 pub const POLICY_STALE: &str = "wardgate_policy_directory_refused";
+/// Counter: policy bundles that were refused, each counted once, by `reason`: `signature`, `damaged`, `too_large`, `older`,
+/// `version_reused`, `policies`, `tests`, `state` (its version cannot be stored) or `unreachable`.
+pub const POLICY_BUNDLE_REFUSALS: &str = "wardgate_policy_bundle_refusals_total";
+/// Gauge: version of the policy bundle in force.
+pub const POLICY_BUNDLE_VERSION: &str = "wardgate_policy_bundle_version";
 /// Counter: decisions compared with the candidate policy set, by `outcome`: `equal`, `skipped` if the queue was full, or
 /// the difference, such as `allowed_to_denied`, `row_rule` or `column_tiers`.
 pub const POLICY_SHADOW_DECISIONS: &str = "wardgate_policy_shadow_decisions_total";

@@ -43,7 +43,8 @@ pub(crate) use limits::LimitsArgs;
 pub(crate) use login::{ContextsArgs, ContextsCommand, LoginArgs, LogoutArgs};
 pub(crate) use output::{LogVerbosity, OutputFormat, OutputOptions, RecordFormat};
 pub(crate) use policy::{
-    PolicyArgs, PolicyCommand, PolicyDiff, PolicyExplain, PolicyReplay, PolicyShadow, PolicyTestRun,
+    BundleCommand, BundleCreation, BundleVerification, PolicyArgs, PolicyCommand, PolicyDiff,
+    PolicyExplain, PolicyReplay, PolicyShadow, PolicyTestRun,
 };
 pub(crate) use revoke::{RevocationOptions, RevokeArgs, RevokeCommand};
 pub(crate) use stdio::StdioArgs;

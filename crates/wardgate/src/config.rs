@@ -482,6 +482,9 @@ impl Settings {
             Value::String(_, text) => {
                 if is_path(key) {
                     *text = self.base.join(&text).display().to_string();
+                } else if key == "source" && !text.contains("://") {
+                    // The source of policy bundles, a path unless it is a URL.
+                    *text = self.base.join(&text).display().to_string();
                 } else if key == "advertise" {
                     *text = with_bracketed_host(text);
                 } else if let Some(path) = text

@@ -97,6 +97,11 @@ impl DataDir {
         format!("sqlite:{}", self.0.join("console.sqlite").display())
     }
 
+    /// Path of the file with the policy bundle in force.
+    pub(crate) fn policy_bundle(&self) -> String {
+        self.0.join("policy.bundle").display().to_string()
+    }
+
     /// Path of the socket on which a running system serves operators.
     pub(crate) fn operator_socket(&self) -> PathBuf {
         self.0.join("operator.sock")

@@ -4,8 +4,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use serde_json::Value;
 use wardgate_domain::{
-    Ambient, CallId, Caller, CallerClaims, MemoryMethod, OperatorAction, OperatorFacts,
-    ReadDecision, RefusalCount,
+    Ambient, BundleReference, CallId, Caller, CallerClaims, MemoryMethod, OperatorAction,
+    OperatorFacts, ReadDecision, RefusalCount,
 };
 use wardgate_rpc::client::IdentifiedOperator;
 
@@ -41,6 +41,7 @@ fn subject() -> CallFacts {
         arguments_digest: Digest::of(b"NUGWI"),
         decision_id: Some(DECISION_ID.parse().unwrap()),
         policy_hash: Some(Digest::from_bytes([2; 32])),
+        bundle: None,
         policies: vec!["doctor-reads".to_owned()],
         permit_id: Some(PERMIT_ID.parse().unwrap()),
         method: String::new(),
@@ -137,6 +138,23 @@ fn the_canonical_bytes_of_an_intent_are_these() {
             r#""time":"2025-11-11T13:50:00.000042Z","tool":"get_medical_records","version":1}"#,
         )
     );
+}
+
+#[test]
+fn a_decision_by_policies_of_a_bundle_names_it() {
+    let bundle = BundleReference {
+        version: 7,
+        digest: Digest::from_bytes([3; 32]),
+    };
+    let bytes = canonical(Event::Intent(CallFacts {
+        bundle: Some(bundle),
+        ..subject()
+    }));
+    let expected = concat!(
+        r#""decision":{"bundle":{"digest":"0303030303030303030303030303030303030303030303030303030303030303","#,
+        r#""version":7},"id":"019a7318-2b40-7000-8000-000000000002","#,
+    );
+    assert!(bytes.contains(expected), "{bytes}");
 }
 
 #[test]
@@ -508,6 +526,7 @@ prop_compose! {
                 arguments_digest: digest,
                 decision_id: present[2].then(|| DECISION_ID.parse().unwrap()),
                 policy_hash: present[3].then_some(digest),
+                bundle: present[4].then_some(BundleReference { version: counts[0].max(1), digest }),
                 policies,
                 permit_id: present[4].then(|| PERMIT_ID.parse().unwrap()),
                 method: text(),

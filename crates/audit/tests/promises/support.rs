@@ -256,6 +256,7 @@ pub(crate) fn subject() -> CallFacts {
         arguments_digest: Digest::of(b"arguments"),
         decision_id: None,
         policy_hash: None,
+        bundle: None,
         policies: Vec::new(),
         permit_id: None,
         method: String::new(),

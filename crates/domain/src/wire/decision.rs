@@ -8,9 +8,9 @@ use wardgate_proto::{common, policy};
 
 use super::{optional_digest, parse, parse_optional, required};
 use crate::{
-    AttributeType, CallReference, ColumnClass, ColumnTier, ConversationFacts, Decision,
-    DenialReason, Digest, InvalidMessage, OperatorAction, PermitTerms, ReadDecision, RowRule,
-    SignedPermit, Verdict,
+    AttributeType, BundleReference, CallReference, ColumnClass, ColumnTier, ConversationFacts,
+    Decision, DenialReason, Digest, InvalidMessage, OperatorAction, PermitTerms, ReadDecision,
+    RowRule, SignedPermit, Verdict,
 };
 
 impl TryFrom<policy::v1::SignedPermit> for SignedPermit {
@@ -200,6 +200,7 @@ impl TryFrom<policy::v1::Decision> for Decision {
             verdict,
             policies: decision.policies,
             policy_hash: Digest::from_wire(&decision.policy_hash, "decision.policy_hash")?,
+            bundle: decision.bundle.map(BundleReference::try_from).transpose()?,
             approval: parse_optional(&decision.approval_id, "decision.approval_id")?,
         })
     }
@@ -241,11 +242,35 @@ impl From<&Decision> for policy::v1::Decision {
             reason: reason.into(),
             policies: decision.policies.clone(),
             policy_hash: decision.policy_hash.to_wire(),
+            bundle: decision.bundle.map(Into::into),
             permit,
             visible,
             approvers,
             approval_seconds,
             approval_id: (decision.approval).map_or_else(String::new, |id| id.to_string()),
+        }
+    }
+}
+
+impl TryFrom<common::v1::PolicyBundle> for BundleReference {
+    type Error = InvalidMessage;
+
+    fn try_from(bundle: common::v1::PolicyBundle) -> Result<Self, Self::Error> {
+        if bundle.version == 0 {
+            return Err(InvalidMessage::field("bundle.version", "is 0"));
+        }
+        Ok(Self {
+            version: bundle.version,
+            digest: Digest::from_wire(&bundle.digest, "bundle.digest")?,
+        })
+    }
+}
+
+impl From<BundleReference> for common::v1::PolicyBundle {
+    fn from(bundle: BundleReference) -> Self {
+        Self {
+            version: bundle.version,
+            digest: bundle.digest.to_wire(),
         }
     }
 }

@@ -6,8 +6,8 @@ use wardgate_proto::audit;
 
 use super::{optional_digest, parse, parse_optional, required, wire_duration};
 use crate::{
-    AdminChange, CallFacts, CallId, Digest, Event, InvalidMessage, OperatorFacts, Outcome,
-    ReadDecision, Receipt, Record, RefusalCount, Refusals, Status,
+    AdminChange, BundleReference, CallFacts, CallId, Digest, Event, InvalidMessage, OperatorFacts,
+    Outcome, ReadDecision, Receipt, Record, RefusalCount, Refusals, Status,
 };
 
 impl TryFrom<audit::v1::Receipt> for Receipt {
@@ -74,6 +74,7 @@ impl TryFrom<audit::v1::CallFacts> for CallFacts {
             arguments_digest: Digest::from_wire(&call.arguments_digest, "call.arguments_digest")?,
             decision_id: parse_optional(&call.decision_id, "call.decision_id")?,
             policy_hash: optional_digest(&call.policy_hash, "call.policy_hash")?,
+            bundle: call.bundle.map(BundleReference::try_from).transpose()?,
             permit_id: parse_optional(&call.permit_id, "call.permit_id")?,
             approval_id: parse_optional(&call.approval_id, "call.approval_id")?,
             conversation: optional_digest(&call.conversation_digest, "call.conversation_digest")?,
@@ -114,6 +115,7 @@ impl From<&CallFacts> for audit::v1::CallFacts {
             arguments_digest: call.arguments_digest.to_wire(),
             decision_id: text(call.decision_id),
             policy_hash: call.policy_hash.map(Digest::to_wire).unwrap_or_default(),
+            bundle: call.bundle.map(Into::into),
             policies: call.policies.clone(),
             permit_id: text(call.permit_id),
             method: call.method.clone(),

@@ -15,6 +15,7 @@ mod partial_evaluation;
 mod reach;
 mod recall;
 mod reloading;
+mod rollout;
 pub(crate) mod samples;
 mod schema;
 mod shadow;

@@ -130,7 +130,7 @@ const ALERTS: &[Alert] = &[
         lasting: "5m",
         expression: "max by (namespace) (wardgate_policy_directory_refused{}) == 1",
         summary: "A changed policy set was rejected",
-        description: "The changed set has an error, so the previous set stays in force. The policy service's log names the file and line.",
+        description: "The changed set has an error, or a policy bundle was refused or cannot be fetched, so the previous set stays in force. The policy service's log names the reason.",
     },
     Alert {
         name: "WardgateCatalogueFaulty",

@@ -210,6 +210,7 @@ impl FakePolicy {
                 .map(|tool| format!("{}.rule", tool.name))
                 .collect(),
             policy_hash: *self.hash.lock().unwrap(),
+            bundle: None,
             approval: match verdict {
                 Verdict::Allow(_) => approval,
                 Verdict::NeedsApproval { .. } | Verdict::NeedsIntent | Verdict::Deny { .. } => None,

@@ -53,6 +53,11 @@ pub(crate) enum PolicyCommand {
     /// Run the tests of a directory of policies: `tests/*.yaml` and `*.test.yaml` in it. Exit code 1 if a test fails.
     Test(PolicyTestRun),
     /// Explain the decision on a given or a recorded call: the deciding policies, their inputs, and the changes that would
+    /// Pack a directory of policies as a signed bundle with a version, or verify one, for `policy.bundle`.
+    Bundle {
+        #[command(subcommand)]
+        command: BundleCommand,
+    },
     /// reverse it. For policy authors; do not show it to a refused caller.
     Explain(Box<PolicyExplain>),
     /// Compare two directories of policies: access gained and lost per tool, row type and column class. A bounded search,
@@ -85,6 +90,47 @@ pub(crate) struct PolicyTestRun {
     /// Fail also if a policy decides no test.
     #[arg(long)]
     pub(crate) require_coverage: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BundleCommand {
+    /// Check a directory of policies, run its tests, and write it as one signed file. The same directory, version and key give
+    /// the same file.
+    Create(BundleCreation),
+    /// Verify the signature of a bundle, try its policies and tests, and print its version, digest and files.
+    Verify(BundleVerification),
+}
+
+#[derive(Debug, Args)]
+#[command(disable_version_flag = true)]
+pub(crate) struct BundleCreation {
+    /// The directory of policies, with its tests.
+    pub(crate) directory: PathBuf,
+    /// Version of the bundle, from 1 on. A service accepts no version below the highest that it had.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) version: u64,
+    /// Ed25519 private key, PKCS#8 in PEM.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: PathBuf,
+    /// The file to write. In a directory of bundles its name ends in `.bundle`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+    /// The catalogue whose tools the tests name; without it, `tools.yaml` beside the directory where that is there.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tools: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: OutputOptions,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BundleVerification {
+    /// The bundle.
+    pub(crate) file: PathBuf,
+    /// Ed25519 public key in PEM that may have signed it; may be given several times.
+    #[arg(long = "public-key", value_name = "FILE", required = true)]
+    pub(crate) public_keys: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) output: OutputOptions,
 }

@@ -191,10 +191,18 @@ pub(crate) fn check_files(settings: &Settings) -> Result<Vec<Fault>, Failure> {
     let mut faults_of_candidate = Vec::new();
     if settings.has("policy.policies") {
         let config: wardgate_policy::Config = settings.unwired("policy", |_| {})?;
-        policies = Some(PolicySet::load(&config.policies)?);
+        let directory = config.policies.as_deref();
+        policies = directory.map(PolicySet::load).transpose()?;
         config.check_table()?;
         let candidate = config.shadow.map(|shadow| shadow.policies);
         faults_of_candidate = candidate.map(|it| check_candidate(&it)).unwrap_or_default();
+    }
+    if settings.has("policy.bundle") {
+        // The bundles themselves may be elsewhere, so only the settings and the keys are checked.
+        let config: wardgate_policy::Config = settings.unwired("policy", |_| {})?;
+        let bundle = config.bundle.as_ref();
+        let keys = bundle.map_or(Ok(()), |bundle| bundle.verifier().map(drop));
+        at(settings, "policy", keys)?;
     }
     let mut found = Vec::new();
     if settings.has("tool_runner") {

@@ -1,5 +1,6 @@
 //! `wardgate policy`: runs the policy service, and checks, tests, explains, compares and replays policies.
 
+mod bundle;
 mod diff;
 mod explain;
 mod replay;
@@ -53,6 +54,7 @@ pub(crate) async fn run(arguments: PolicyArgs, verbosity: LogVerbosity) -> Resul
             _,
         ) => check(&directory, tools.as_deref(), &roles, output.format()),
         (Some(PolicyCommand::Test(arguments)), _) => test::run(&arguments),
+        (Some(PolicyCommand::Bundle { command }), _) => bundle::run(&command),
         (Some(PolicyCommand::Explain(arguments)), _) => explain::run(&arguments).await,
         (Some(PolicyCommand::Diff(arguments)), _) => diff::run(&arguments),
         (Some(PolicyCommand::Replay(arguments)), _) => replay::run(&arguments, verbosity).await,
@@ -62,12 +64,18 @@ pub(crate) async fn run(arguments: PolicyArgs, verbosity: LogVerbosity) -> Resul
     }
 }
 
-fn check(
+/// A policy set, and warnings about it that were printed.
+struct LintedPolicies {
+    set: PolicySet,
+    warnings: Vec<String>,
+}
+
+/// Loads a directory of policies and prints warnings about it.
+fn lint(
     directory: &Path,
     tools: Option<&Path>,
     roles: &[String],
-    format: OutputFormat,
-) -> Result<(), Failure> {
+) -> Result<LintedPolicies, Failure> {
     let set = PolicySet::load(directory)?;
     let mut warnings = Vec::new();
     let mut offers = Vec::new();
@@ -82,6 +90,16 @@ fn check(
     for warning in &warnings {
         eprintln!("warning: {}", mark_invisible(warning));
     }
+    Ok(LintedPolicies { set, warnings })
+}
+
+fn check(
+    directory: &Path,
+    tools: Option<&Path>,
+    roles: &[String],
+    format: OutputFormat,
+) -> Result<(), Failure> {
+    let LintedPolicies { set, warnings } = lint(directory, tools, roles)?;
     let hash = set.hash().to_string();
     let document = json!({ "policy_hash": hash, "warnings": warnings }).to_string();
     print_document(format, &document, || {

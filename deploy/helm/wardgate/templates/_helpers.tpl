@@ -71,7 +71,8 @@ Every enabled service of the release, as JSON, with its merged settings and:
   (dict "name" "gateway" "key" "gateway" "section" "gateway" "port" 8080 "speaks" "http" "open" true
     "callers" (list) "keys" (list "session.key") "files" (list) "store" true "advertise" "http")
   (dict "name" "policy" "key" "policy" "section" "policy" "port" 7001 "speaks" "grpc"
-    "callers" (list "gateway" "tool-runner" "memory" "console" "audit") "keys" (list "permit.pem") "files" (list "policies") "store" false)
+    "callers" (list "gateway" "tool-runner" "memory" "console" "audit") "keys" (list "permit.pem")
+    "files" (ternary (list) (list "policies") (not (empty (dig "policy" "bundle" dict .Values.config)))) "store" false)
   (dict "name" "tool-runner" "key" "toolRunner" "section" "tool_runner" "port" 7002 "speaks" "grpc"
     "callers" (list "gateway" "tool-runner") "keys" (list "permit.pub" "pseudonym.key") "files" (list "tools") "store" true "advertise" "https")
   (dict "name" "audit" "key" "audit" "section" "audit" "port" 7003 "speaks" "grpc"
@@ -246,6 +247,10 @@ Section `database` of each service that has a store and such settings, by sectio
 {{- end -}}
 {{- end -}}
 {{- $config = mergeOverwrite $config (deepCopy .Values.config) -}}
+{{- /* Policies come from a directory or from bundles, not from both. */ -}}
+{{- if $config.policy.bundle -}}
+{{- $_ := unset $config.policy "policies" -}}
+{{- end -}}
 {{- /* A merge replaces lists, so the hosts that the chart knows are added to those in the values. */ -}}
 {{- $public := include "wardgate.publicHosts" . | fromJsonArray -}}
 {{- range $section := list "gateway" "agent" "console" -}}

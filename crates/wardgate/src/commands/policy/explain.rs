@@ -166,8 +166,12 @@ impl Answer<'_> {
         } else {
             "other policies than these"
         };
+        let bundle = decision.bundle.as_ref();
+        let bundle = bundle.map_or_else(String::new, |it| {
+            format!(", in bundle {} (sha256:{})", it.version, it.digest)
+        });
         Some(format!(
-            "on record: {was} by {by}, of {by_same}; its arguments, the caller's attributes and the counts of earlier calls are \
+            "on record: {was} by {by}, of {by_same}{bundle}; its arguments, the caller's attributes and the counts of earlier calls are \
              not on record, so what --args, --claim and --history say is taken for them"
         ))
     }

@@ -138,6 +138,16 @@ pub(super) struct RecordedDecision {
     #[serde(default)]
     pub(super) policies: Vec<String>,
     pub(super) policy_hash: String,
+    /// The bundle that the policies came from, or `None` if they came from a directory.
+    #[serde(default)]
+    pub(super) bundle: Option<RecordedBundle>,
+}
+
+/// The bundle of the policies of a recorded decision.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct RecordedBundle {
+    pub(super) version: u64,
+    pub(super) digest: String,
 }
 
 impl RecordedOutcome {

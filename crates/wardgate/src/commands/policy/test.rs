@@ -45,7 +45,7 @@ pub(super) fn run(arguments: &PolicyTestRun) -> Result<(), Failure> {
     Ok(())
 }
 
-fn read(path: &PathBuf) -> Result<TestFile, Failure> {
+pub(super) fn read(path: &PathBuf) -> Result<TestFile, Failure> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     wardgate_yaml::parse(&text)

@@ -1,6 +1,6 @@
 //! The settings of `wardgate up`, as its start, the configuration check and the doctor read them.
 
-use figment::value::Dict;
+use figment::value::{Dict, Value};
 
 use crate::Failure;
 use crate::config::{LocalConsole, LocalIssuer, Settings};
@@ -29,14 +29,19 @@ impl UpSettings {
         };
         // Without configured issuers, the gateway trusts the local one.
         let local: LocalIssuer = settings.optional("local_issuer")?;
-        let auth = figment::value::Value::serialize(issuer::trust(dir, local))?;
+        let auth = Value::serialize(issuer::trust(dir, local))?;
         Ok(Self {
             telemetry: settings.optional("telemetry")?,
             gateway: settings.unwired("gateway", |section| {
                 section.entry("auth".to_owned()).or_insert(auth);
                 set(section, "store", dir.gateway_store());
             })?,
-            policy: settings.unwired("policy", |_| {})?,
+            policy: settings.unwired("policy", |section| {
+                // The default is left to the service if the section has no bundle, or something else in its place.
+                if let Some(Value::Dict(_, bundle)) = section.get_mut("bundle") {
+                    set(bundle, "state_file", dir.policy_bundle());
+                }
+            })?,
             tool_runner: settings.unwired("tool_runner", |section| {
                 set(section, "store", dir.tool_runner_store());
             })?,

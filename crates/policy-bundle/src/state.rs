@@ -1,0 +1,76 @@
+//! The bundle that was last put in force, kept on disk.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use wardgate_domain::BundleReference;
+
+use crate::{BundleError, BundleVerifier, PolicyBundle};
+
+/// The file that holds the bundle that was last put in force. A restart thereby knows the version below which nothing
+/// is accepted, and can start while the source cannot be reached.
+#[derive(Debug, Clone)]
+pub struct BundleState {
+    path: Option<PathBuf>,
+}
+
+impl BundleState {
+    /// Uses the file at `path`. Without one, nothing is kept.
+    pub fn new(path: Option<PathBuf>) -> Self {
+        Self { path }
+    }
+
+    /// Returns the contents of the file, or `None` if there is none yet.
+    pub fn read(&self) -> std::io::Result<Option<KeptBundle>> {
+        let Some(path) = &self.path else {
+            return Ok(None);
+        };
+        match fs::read(path) {
+            Ok(bytes) => Ok(Some(KeptBundle { bytes })),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Replaces the contents of the file atomically and durably.
+    pub fn write(&self, bytes: &[u8]) -> std::io::Result<()> {
+        let Some(path) = &self.path else {
+            return Ok(());
+        };
+        let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
+        let directory = directory.unwrap_or(Path::new("."));
+        let unfinished = path.with_extension(format!("{}.new", std::process::id()));
+        let written = (|| {
+            let mut file = fs::File::create(&unfinished)?;
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            fs::rename(&unfinished, path)?;
+            // The rename is durable only after the directory is synced.
+            fs::File::open(directory)?.sync_all()
+        })();
+        if written.is_err() {
+            let _ = fs::remove_file(&unfinished);
+        }
+        written
+    }
+}
+
+/// A bundle as it was kept.
+#[derive(Debug, Clone)]
+pub struct KeptBundle {
+    bytes: Vec<u8>,
+}
+
+impl KeptBundle {
+    /// Returns the version and digest, without verifying the signature. Whoever can change the file could delete it as
+    /// well, so the version needs no proof; the policies do.
+    pub fn reference(&self) -> Result<BundleReference, BundleError> {
+        PolicyBundle::unverified_reference(&self.bytes)
+    }
+
+    /// Returns the bundle, if a trusted key signed it.
+    pub fn open(&self, verifier: &BundleVerifier) -> Result<PolicyBundle, BundleError> {
+        PolicyBundle::open(&self.bytes, verifier)
+    }
+}

@@ -1,0 +1,258 @@
+//! Signed bundles: a newer one that is usable takes effect, and everything else changes nothing.
+
+use std::path::PathBuf;
+
+use aws_lc_rs::signature::Ed25519KeyPair;
+use tempfile::TempDir;
+use wardgate_policy_bundle::{BundleConfig, BundleSigner, BundledFile, PolicyBundle};
+use wardgate_rpc::Readiness;
+
+use super::fixture::{SCHEMA, TestPolicy, tool};
+use super::samples::caller;
+use crate::rollout::BundleFollower;
+use crate::{BundleRefusal, Error, try_bundle};
+
+const TESTS: &str = r"
+tools: { t: {} }
+callers: { anybody: { subject: a } }
+tests:
+  - { name: everybody may call it, callers: [anybody], tools: [t], expect: { decision: allowed } }
+";
+
+/// Policies that allow everything, by a policy of this name.
+fn policies(id: &str) -> String {
+    format!("@id(\"{id}\") permit(principal, action == Action::\"call_tool\", resource);")
+}
+
+fn signer() -> BundleSigner {
+    let key = Ed25519KeyPair::generate().unwrap();
+    BundleSigner::from_pkcs8(key.to_pkcs8().unwrap().as_ref()).unwrap()
+}
+
+fn bundle(version: u64, policies: &str) -> PolicyBundle {
+    let file = |path: &str, text: &str| BundledFile {
+        path: path.to_owned(),
+        text: text.to_owned(),
+    };
+    let files = vec![
+        file("p.cedar", policies),
+        file("s.cedarschema", SCHEMA),
+        file("tests/t.yaml", TESTS),
+    ];
+    PolicyBundle::new(version, files, Vec::new()).unwrap()
+}
+
+/// A directory of bundles, and a service that follows it.
+struct Rollout {
+    dir: TempDir,
+    signer: BundleSigner,
+}
+
+impl Rollout {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let signer = signer();
+        std::fs::create_dir(dir.path().join("bundles")).unwrap();
+        std::fs::write(dir.path().join("key.pem"), signer.public_key_pem()).unwrap();
+        Self { dir, signer }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn config(&self) -> BundleConfig {
+        BundleConfig {
+            state_file: Some(self.path("state")),
+            ..BundleConfig::new(
+                self.path("bundles").display().to_string(),
+                vec![self.path("key.pem")],
+            )
+        }
+    }
+
+    fn publish(&self, version: u64, policies: &str) {
+        let sealed = bundle(version, policies).sign(&self.signer).unwrap();
+        self.write(&format!("{version}.bundle"), &sealed);
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.path("bundles").join(name), text).unwrap();
+    }
+
+    fn withdraw(&self, name: &str) {
+        std::fs::remove_file(self.path("bundles").join(name)).unwrap();
+    }
+
+    async fn start(&self) -> Result<FollowingPolicy, Error> {
+        let mut follower = BundleFollower::open(&self.config())?;
+        let set = follower.first().await?;
+        Ok(FollowingPolicy {
+            policy: TestPolicy::over(set),
+            follower,
+        })
+    }
+}
+
+struct FollowingPolicy {
+    policy: TestPolicy,
+    follower: BundleFollower,
+}
+
+impl FollowingPolicy {
+    /// Looks at the source. Returns the version that decisions name, and whether nothing is refused.
+    async fn poll(&mut self) -> (u64, bool) {
+        self.follower.poll(&self.policy.authorizer).await;
+        let is_in_order = self.follower.readiness() == Readiness::Ready;
+        (self.version(), is_in_order)
+    }
+
+    fn version(&self) -> u64 {
+        let decision = self.policy.authorize(&caller("s", &[]), &tool("t"), "{}");
+        let reference = decision.bundle.unwrap();
+        assert_eq!(decision.policies, [format!("v{}", reference.version)]);
+        reference.version
+    }
+}
+
+#[tokio::test]
+async fn a_newer_version_takes_effect_and_an_older_one_never() {
+    let rollout = Rollout::new();
+    rollout.publish(1, &policies("v1"));
+    let mut service = rollout.start().await.unwrap();
+    assert_eq!(service.version(), 1);
+    assert_eq!(service.poll().await, (1, true));
+    rollout.publish(3, &policies("v3"));
+    assert_eq!(
+        service.poll().await,
+        (3, true),
+        "the highest version counts"
+    );
+    rollout.withdraw("3.bundle");
+    assert_eq!(service.poll().await, (3, false), "version 1 is older");
+    rollout.publish(2, &policies("v2"));
+    assert_eq!(service.poll().await, (3, false), "version 2 too");
+    // A restart does not forget it: the service starts with what was in force.
+    let mut restarted = rollout.start().await.unwrap();
+    assert_eq!(restarted.version(), 3);
+    assert_eq!(restarted.poll().await, (3, false));
+    rollout.publish(4, &policies("v4"));
+    assert_eq!(restarted.poll().await, (4, true));
+}
+
+#[tokio::test]
+async fn a_version_names_one_content_for_ever() {
+    let rollout = Rollout::new();
+    rollout.publish(1, &policies("v1"));
+    let mut service = rollout.start().await.unwrap();
+    rollout.publish(1, &policies("other"));
+    assert_eq!(service.poll().await, (1, false));
+    let mut restarted = rollout.start().await.unwrap();
+    assert_eq!(restarted.poll().await, (1, false));
+    rollout.publish(1, &policies("v1"));
+    assert_eq!(restarted.poll().await, (1, true));
+}
+
+#[tokio::test]
+async fn a_bundle_of_another_key_is_refused_and_hinders_no_good_one() {
+    let rollout = Rollout::new();
+    rollout.publish(1, &policies("v1"));
+    let mut service = rollout.start().await.unwrap();
+    let forged = bundle(9, &policies("v9")).sign(&signer()).unwrap();
+    rollout.write("forged.bundle", &forged);
+    assert_eq!(service.poll().await, (1, false));
+    rollout.publish(2, &policies("v2"));
+    assert_eq!(
+        service.poll().await,
+        (2, false),
+        "the forged one is still there"
+    );
+    rollout.withdraw("forged.bundle");
+    assert_eq!(service.poll().await, (2, true));
+    rollout.write("damaged.bundle", "{");
+    assert_eq!(service.poll().await, (2, false));
+}
+
+#[tokio::test]
+async fn policies_that_cannot_be_used_and_tests_that_fail_leave_the_former_in_force() {
+    let rollout = Rollout::new();
+    rollout.publish(1, &policies("v1"));
+    let mut service = rollout.start().await.unwrap();
+    rollout.publish(2, "permit(principal, action, resource)");
+    assert_eq!(service.poll().await, (1, false));
+    rollout.publish(3, "// nobody may do anything");
+    assert_eq!(service.poll().await, (1, false));
+    // A version that was never in force may be published again.
+    rollout.publish(3, &policies("v3"));
+    assert_eq!(service.poll().await, (3, true));
+    let refused = try_bundle(&bundle(4, "// nobody"));
+    let Err(BundleRefusal::Tests { problem, .. }) = refused else {
+        panic!("{refused:?}")
+    };
+    assert!(problem.contains("everybody may call it"), "{problem}");
+}
+
+#[tokio::test]
+async fn a_source_that_is_away_is_asked_again_and_a_restart_does_not_need_it() {
+    let rollout = Rollout::new();
+    rollout.publish(1, &policies("v1"));
+    let mut service = rollout.start().await.unwrap();
+    let (there, away) = (rollout.path("bundles"), rollout.path("away"));
+    std::fs::rename(&there, &away).unwrap();
+    assert_eq!(service.poll().await, (1, false));
+    let mut restarted = rollout.start().await.unwrap();
+    assert_eq!(restarted.version(), 1);
+    std::fs::rename(&away, &there).unwrap();
+    assert_eq!(service.poll().await, (1, true));
+    assert_eq!(restarted.poll().await, (1, true));
+    rollout.publish(2, &policies("v2"));
+    assert_eq!(restarted.poll().await, (2, true));
+}
+
+#[tokio::test]
+async fn a_version_that_cannot_be_remembered_is_not_put_in_force() {
+    let rollout = Rollout::new();
+    rollout.publish(1, &policies("v1"));
+    let mut service = rollout.start().await.unwrap();
+    // A directory in the place of the file cannot be replaced by a file.
+    std::fs::remove_file(rollout.path("state")).unwrap();
+    std::fs::create_dir(rollout.path("state")).unwrap();
+    rollout.publish(2, &policies("v2"));
+    assert_eq!(service.poll().await, (1, false));
+    std::fs::remove_dir(rollout.path("state")).unwrap();
+    assert_eq!(service.poll().await, (2, true));
+}
+
+#[tokio::test]
+async fn a_service_without_a_good_bundle_does_not_start() {
+    let rollout = Rollout::new();
+    assert!(rollout.start().await.is_err(), "there is none");
+    rollout.write(
+        "1.bundle",
+        &bundle(1, &policies("v1")).sign(&signer()).unwrap(),
+    );
+    assert!(rollout.start().await.is_err(), "it is forged");
+    rollout.publish(1, &policies("v1"));
+    rollout.start().await.unwrap();
+    // What was in force counts only if a trusted key signed it.
+    rollout.withdraw("1.bundle");
+    let forged = bundle(5, &policies("v5")).sign(&signer()).unwrap();
+    std::fs::write(rollout.path("state"), forged).unwrap();
+    assert!(rollout.start().await.is_err());
+    let low = BundleConfig {
+        minimum_version: 2,
+        ..rollout.config()
+    };
+    std::fs::remove_file(rollout.path("state")).unwrap();
+    rollout.publish(1, &policies("v1"));
+    let mut follower = BundleFollower::open(&low).unwrap();
+    let error = follower.first().await.unwrap_err().to_string();
+    assert!(error.contains("minimum_version"), "{error}");
+}
+
+#[test]
+fn the_policies_of_a_bundle_have_the_hash_of_the_same_files_in_a_directory() {
+    let dir = super::fixture::Dir::with(&policies("v1"));
+    let tried = try_bundle(&bundle(1, &policies("v1"))).unwrap();
+    assert_eq!(tried.hash(), dir.load().unwrap().hash());
+}
