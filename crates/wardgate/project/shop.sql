@@ -1,4 +1,4 @@
--- The table that shop.sqlite was made from. Change the database with any SQLite client.
+-- shop.sqlite was created from this file. You can change the database with any SQLite client.
 CREATE TABLE orders (
     id INTEGER PRIMARY KEY,
     ordered_on TEXT NOT NULL,
