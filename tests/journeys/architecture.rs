@@ -17,7 +17,7 @@ const ARROWS: [(&str, &[&str]); 46] = [
     ("yaml", &["domain"]),
     ("proto", &[]),
     ("telemetry", &[]),
-    ("store", &["resilience"]),
+    ("store", &["resilience", "telemetry"]),
     ("domain", &["json", "proto"]),
     ("arguments", &["json"]),
     ("redact", &["domain", "json"]),

@@ -29,6 +29,32 @@ fn examine(system: &SeparateProcesses) -> (ProcessExit, Vec<Value>) {
     (ended, findings)
 }
 
+#[tokio::test]
+async fn the_age_of_every_key_in_use_is_measured_and_told() {
+    let app = TestApp::start(WARDGATE);
+    let metrics = app.probes().get("/metrics").await.body;
+    let mut measured = metrics
+        .lines()
+        .filter(|line| line.starts_with("wardgate_secret_file_modified_timestamp_seconds{"));
+    let keys = "permit.pem pseudonym.key audit-mac.key audit-log.pem audit-details.key memory.key session.key";
+    for key in keys.split(' ') {
+        let file = app.data_dir().join("keys").join(key);
+        let label = format!("file=\"{}\"", file.display());
+        let line = measured.clone().find(|line| line.contains(&label));
+        assert!(
+            line.is_some_and(|it| it.contains("kind=\"key\"")),
+            "{key}: {metrics}"
+        );
+    }
+    assert!(measured.all(|line| !line.ends_with(" 0")), "{metrics}");
+    let dir = app.data_dir().display().to_string();
+    let told = run(app.binary(), &["doctor", "--data-dir", &dir], &[]).success();
+    assert!(
+        told.contains("memory.key can be used, and is 0 days old"),
+        "{told}"
+    );
+}
+
 fn failed(findings: &[Value]) -> Vec<&Value> {
     let failed = findings.iter().filter(|it| it["verdict"] == "fail");
     failed.collect()

@@ -114,6 +114,46 @@ async fn a_conversation_outlives_a_restart_and_a_kill() {
 }
 
 #[tokio::test]
+async fn conversations_go_on_while_their_master_key_is_replaced() {
+    let mut app = TestApp::start(WARDGATE);
+    remembers(&app).await;
+    assert!(app.process.terminate().success(), "{}", app.process.log());
+    let keys = app.data_dir().join("keys");
+    let former = keys.join("memory-former.key");
+    std::fs::rename(keys.join("memory.key"), &former).unwrap();
+    app.restart();
+    let token = doctor(&app);
+    assert_eq!(context(&app, &token).await, [SAID, ANSWERED]);
+
+    let dir = app.data_dir().display().to_string();
+    let rekey = || {
+        let arguments = ["conversations", "rekey", "--data-dir", &dir];
+        run(WARDGATE.as_ref(), &arguments, &[]).success()
+    };
+    let moved = rekey();
+    assert!(
+        moved.starts_with("moved to the current master key: 1 conversation"),
+        "{moved}"
+    );
+    add(&app, &token, "user", "And since when?").await;
+    let again = rekey();
+    assert!(
+        again.contains("under the current master key already"),
+        "{again}"
+    );
+
+    assert!(app.process.terminate().success(), "{}", app.process.log());
+    std::fs::remove_file(former).unwrap();
+    app.restart();
+    let token = doctor(&app);
+    let said = [SAID, ANSWERED, "And since when?"];
+    assert_eq!(context(&app, &token).await, said);
+    let params = json!({ "query": "lisinopril" });
+    let found = ask(&app, &token, "memory/search", params).await;
+    assert_eq!(found.result()["hits"][0]["message"]["content"], SAID);
+}
+
+#[tokio::test]
 async fn conversations_are_kept_by_a_process_of_their_own_over_mtls() {
     let mut system = SeparateProcesses::start(WARDGATE, REPOSITORY.as_ref()).await;
     remembers(&system).await;

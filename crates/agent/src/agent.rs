@@ -1,7 +1,7 @@
 //! The agent service: the loaded assistants and the requests that they answer.
 
 use std::future::Future;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tracing::Instrument;
 use wardgate_domain::{Ambient, Caller};
-use wardgate_telemetry::names;
+use wardgate_telemetry::{SecretKind, names, record_secret_files};
 
 use crate::approval::ApprovalKey;
 use crate::assistant::{Assistant, Assistants, OpenProvider, SecretFiles, parse, texts};
@@ -93,6 +93,7 @@ impl Agent {
                 };
                 let mut secret_files = SecretFiles::default();
                 let parsed = read(&files, &mut secret_files)?;
+                record_secret_files(SecretKind::Credential, [], secret_files.paths());
                 let assistants = Arc::new(ArcSwap::from_pointee(parsed));
                 let interval = Duration::from_secs(config.reload_seconds.max(1));
                 let loaded = (files, secret_files);
@@ -207,13 +208,19 @@ impl Agent {
 
 /// Loads and validates the assistant files without contacting a provider or the gateway.
 pub fn check(config: &Config) -> Result<(), Error> {
+    secret_files(config).map(drop)
+}
+
+/// Returns the files from which the assistants of `config` read secrets. The error lists all faults of the assistants.
+pub fn secret_files(config: &Config) -> Result<Vec<PathBuf>, Error> {
     let Some(path) = &config.assistants else {
-        return Ok(());
+        return Ok(Vec::new());
     };
     let provider = open_provider(config.telemetry, Ambient::system());
     let files = texts(path).map_err(|error| unreadable(path, &error))?;
     let mut secret_files = SecretFiles::default();
-    parse(&files, &config.variables, &*provider, &mut secret_files).map(drop)
+    parse(&files, &config.variables, &*provider, &mut secret_files)?;
+    Ok(secret_files.paths().map(Path::to_owned).collect())
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Error {

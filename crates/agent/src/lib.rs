@@ -32,7 +32,7 @@ mod testing;
 mod turn;
 mod turn_slots;
 
-pub use agent::{Agent, EventStream, check};
+pub use agent::{Agent, EventStream, check, secret_files};
 pub use approval::ApprovalKey;
 pub use config::{Config, Telemetry};
 pub use event::{AgentEvent, Cap, ErrorKind, EventBody, FinishReason};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::time::MissedTickBehavior;
-use wardgate_telemetry::names;
+use wardgate_telemetry::{SecretKind, names, record_secret_files};
 
 use crate::Error;
 use crate::assistant::{Assistants, SecretFiles, Text, texts};
@@ -45,32 +45,38 @@ pub(crate) fn watch(
             if let Ok(now) = read
                 && (are_changed || now != loaded)
             {
-                secret_files = SecretFiles::default();
-                take_up(&in_force, &now, &*parse, &mut secret_files);
+                let before = std::mem::take(&mut secret_files);
+                if take_up(&in_force, &now, &*parse, &mut secret_files) {
+                    let now = secret_files.paths();
+                    record_secret_files(SecretKind::Credential, before.paths(), now);
+                }
                 loaded = now;
             }
         }
     });
 }
 
+/// Puts the assistants of `texts` in force. Returns whether they are usable.
 fn take_up(
     in_force: &Weak<ArcSwap<Assistants>>,
     texts: &[Text],
     parse: &Parse,
     secret_files: &mut SecretFiles,
-) {
+) -> bool {
     let Some(in_force) = in_force.upgrade() else {
-        return;
+        return false;
     };
     match parse(texts, secret_files) {
         Ok(assistants) => {
             in_force.store(Arc::new(assistants));
             metrics::counter!(names::AGENT_RELOADS, "outcome" => "swapped").increment(1);
             tracing::info!("changed assistants are in force");
+            true
         }
         Err(error) => {
             metrics::counter!(names::AGENT_RELOADS, "outcome" => "refused").increment(1);
             tracing::error!(cause = %error, "changed assistants are not usable; the ones in force stay");
+            false
         }
     }
 }

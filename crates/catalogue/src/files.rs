@@ -53,6 +53,11 @@ impl AttachedFile {
         }
     }
 
+    /// Returns the path of the file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Returns the current state of the file.
     fn now(&self) -> Self {
         match std::fs::metadata(&self.path) {

@@ -379,7 +379,7 @@ fn the_way_to_a_source_is_checked_and_its_files_are_watched() {
     for source in [
         format!("{https}, {files}, proxy: '${{PROXY}}'"),
         format!("{mcp}, {files}, proxy: '${{PROXY}}'"),
-        format!("type: grpc, url: 'https://api.example.com', {files}"),
+        format!("type: grpc, url: 'https://api.example.com', {files}, proxy: '${{PROXY}}'"),
     ] {
         let catalogue = load(&source).unwrap_or_else(|faults| panic!("{}", shown(&faults)));
         let watched = catalogue.secret_files();
@@ -416,8 +416,9 @@ fn the_way_to_a_source_is_checked_and_its_files_are_watched() {
             "would be shown the certificate",
         ),
         (
-            "type: grpc, url: 'https://api.example.com', proxy: 'http://proxy'".to_owned(),
-            "`proxy`",
+            "type: grpc, url: 'https://api.example.com', proxy: 'https://me:canary@proxy'"
+                .to_owned(),
+            "the proxy of the source is at an https URL",
         ),
     ] {
         let faults = shown(&load(&source).expect_err(&source));

@@ -16,7 +16,9 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity
 use tower::Service;
 use url::{Host, Url};
 
-use wardgate_egress::{AddressGuard, ClientIdentity, EgressError, TlsSettings};
+use wardgate_egress::{AddressGuard, ClientIdentity, EgressError, NetworkSettings};
+
+use super::proxy::tunnel;
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// Idle time of a call before the connection is pinged. It is long, because many servers close connections that are
@@ -34,12 +36,14 @@ pub(super) struct GrpcChannel {
 }
 
 impl GrpcChannel {
-    /// Creates a channel that connects on first use, and only to addresses that `guard` admits.
+    /// Creates a channel that connects on first use, and only to addresses that `guard` admits. If a proxy is set, the proxy
+    /// decides which addresses are admitted.
     pub(super) fn new(
         url: &Url,
         guard: AddressGuard,
-        tls: &TlsSettings,
+        network: &NetworkSettings,
     ) -> Result<Self, tonic::transport::Error> {
+        let tls = &network.tls;
         let mut endpoint = Endpoint::from_shared(url.as_str().to_owned())?
             .user_agent(concat!("wardgate/", env!("CARGO_PKG_VERSION")))?
             .connect_timeout(CONNECT_LIMIT)
@@ -61,6 +65,7 @@ impl GrpcChannel {
         let connector = Connector {
             url: url.clone(),
             guard: Arc::new(guard),
+            proxy: network.proxy.clone(),
             made: Arc::clone(&made),
         };
         Ok(Self {
@@ -111,6 +116,7 @@ fn drop_details(mut headers: HeaderMap) -> HeaderMap {
 struct Connector {
     url: Url,
     guard: Arc<AddressGuard>,
+    proxy: Option<Url>,
     made: Arc<AtomicU64>,
 }
 
@@ -125,11 +131,22 @@ impl Service<Uri> for Connector {
 
     /// Connects to the configured URL. The argument is ignored, because the channel passes only this URL.
     fn call(&mut self, _: Uri) -> Self::Future {
-        let Self { url, guard, made } = self.clone();
+        let Self {
+            url,
+            guard,
+            proxy,
+            made,
+        } = self.clone();
         Box::pin(async move {
-            let stream = dial(&url, &guard).await?;
+            let stream = match proxy {
+                Some(proxy) => {
+                    guard.check(&url)?;
+                    tunnel(&url, &proxy).await?
+                }
+                None => TokioIo::new(dial(&url, &guard).await?),
+            };
             made.fetch_add(1, Ordering::Relaxed);
-            Ok(TokioIo::new(stream))
+            Ok(stream)
         })
     }
 }

@@ -18,6 +18,7 @@ mod json;
 mod json_mismatch;
 mod metadata;
 mod methods;
+mod proxy;
 mod reflection;
 mod settings;
 mod status;
@@ -80,7 +81,7 @@ impl GrpcServer {
         } = settings;
         let guard = AddressGuard::new(egress.hosts.clone(), egress.private.clone());
         Ok(Self {
-            connection: GrpcChannel::new(url, guard, &egress.network.tls)
+            connection: GrpcChannel::new(url, guard, &egress.network)
                 .map_err(|error| GrpcError::Setup(status::innermost(&error)))?,
             methods: match descriptors {
                 Some(descriptors) => MethodTable::Fixed(descriptors.pool().clone()),

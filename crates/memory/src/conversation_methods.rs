@@ -261,11 +261,12 @@ impl<R: Rights> ConversationMethods<R> {
         }
         let owner = Owner::from(context.caller);
         let words = self.store.words(&owner, query);
-        if words.len() > words::MAX_SEARCH_WORDS {
+        let count = words.first().map_or(0, Vec::len);
+        if count > words::MAX_SEARCH_WORDS {
             let problem = format!("holds more than {} words", words::MAX_SEARCH_WORDS);
             return Err(InvalidMessage::field("query", problem).into());
         }
-        if words.is_empty() {
+        if count == 0 {
             return Ok(Vec::new());
         }
         let found = self.store.search(&owner, &words, within, limit);

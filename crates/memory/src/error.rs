@@ -25,9 +25,14 @@ pub enum Error {
     Schema(MigrationError),
     /// The store was written under another master key.
     #[error(
-        "the memory store was written under another master key; configure the key it was made with"
+        "the memory store was written under another master key; configure the key it was made with, and former ones until the store is moved from them"
     )]
     OtherMasterKey,
+    /// The store is still moved to a master key that is not the current one.
+    #[error(
+        "the memory store is still moved to another master key; configure that one as the current key and finish this first"
+    )]
+    RekeyUnfinished,
     /// The database is unavailable or refused a statement.
     #[error("the memory store cannot be used now; try again later")]
     Database(#[from] sqlx::Error),
@@ -124,6 +129,7 @@ impl ServiceError for Error {
             | Self::Open { .. }
             | Self::Schema(_)
             | Self::OtherMasterKey
+            | Self::RekeyUnfinished
             | Self::Sealed(_)
             | Self::Damaged(_) => ErrorReason::Internal,
             Self::Database(_) | Self::Late | Self::Policy(_) | Self::Interrupted => {

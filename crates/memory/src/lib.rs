@@ -18,6 +18,7 @@ mod error;
 mod maintenance;
 mod names;
 mod owner;
+mod rekey;
 mod rights;
 mod sealing;
 mod service;
@@ -28,7 +29,8 @@ mod words;
 
 pub use config::{Config, OwnerLimits, Retention};
 pub use error::Error;
-pub use sealing::MasterKey;
+pub use rekey::{RekeyOutcome, RekeyProgress, rekey};
+pub use sealing::{MasterKey, MasterKeys};
 pub use service::service;
 pub use store::LAYOUT;
 

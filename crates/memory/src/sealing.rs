@@ -63,10 +63,35 @@ impl MasterKey {
         conversation: ConversationKey,
         wrapped: Vec<u8>,
     ) -> Result<DataKey, SealBroken> {
+        let bytes = self.unwrap_bytes(conversation, wrapped)?;
+        Ok(DataKey(SealKey::from_bytes(&bytes)))
+    }
+
+    fn unwrap_bytes(
+        &self,
+        conversation: ConversationKey,
+        wrapped: Vec<u8>,
+    ) -> Result<[u8; KEY_LEN], SealBroken> {
         let about = About::new("data key").and(conversation.to_string().as_bytes());
         let bytes = self.wrapping.open(&about, wrapped)?;
-        let bytes: [u8; KEY_LEN] = bytes.try_into().map_err(|_| SealBroken)?;
-        Ok(DataKey(SealKey::from_bytes(&bytes)))
+        bytes.try_into().map_err(|_| SealBroken)
+    }
+
+    /// Wraps a conversation's key, which is wrapped under `former`, under this key. Returns `None` if it is wrapped under
+    /// this key already.
+    pub(crate) fn rewrap(
+        &self,
+        former: &Self,
+        conversation: ConversationKey,
+        wrapped: &[u8],
+        ambient: &Ambient,
+    ) -> Result<Option<Vec<u8>>, SealBroken> {
+        if self.unwrap(conversation, wrapped.to_vec()).is_ok() {
+            return Ok(None);
+        }
+        let bytes = former.unwrap_bytes(conversation, wrapped.to_vec())?;
+        let about = About::new("data key").and(conversation.to_string().as_bytes());
+        self.wrapping.seal(&about, &bytes, ambient).map(Some)
     }
 
     /// Returns a keyed digest (HMAC). Equal inputs have equal digests, and a digest reveals nothing about its input.
@@ -90,6 +115,53 @@ impl MasterKey {
 impl std::fmt::Debug for MasterKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("MasterKey")
+    }
+}
+
+/// The master key of a service, and former ones while the store is moved from them to the current one.
+#[derive(Debug)]
+pub struct MasterKeys {
+    current: MasterKey,
+    former: Vec<MasterKey>,
+}
+
+impl From<MasterKey> for MasterKeys {
+    fn from(current: MasterKey) -> Self {
+        Self::new(current, Vec::new())
+    }
+}
+
+impl MasterKeys {
+    /// Creates the keys of a service. The store says under which of them it is: a current key that is new to it is used
+    /// once [`rekey`](crate::rekey) has begun.
+    pub fn new(current: MasterKey, former: Vec<MasterKey>) -> Self {
+        Self { current, former }
+    }
+
+    pub(crate) fn current(&self) -> &MasterKey {
+        &self.current
+    }
+
+    /// Returns all keys, the current one first.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &MasterKey> {
+        std::iter::once(&self.current).chain(&self.former)
+    }
+
+    /// Returns the key that this digest identifies.
+    pub(crate) fn find(&self, known_by: &[u8]) -> Option<&MasterKey> {
+        self.all().find(|key| key.known_by.as_bytes() == known_by)
+    }
+
+    /// Unwraps a conversation's key under whichever master key it is wrapped.
+    pub(crate) fn unwrap(
+        &self,
+        conversation: ConversationKey,
+        wrapped: &[u8],
+    ) -> Result<DataKey, SealBroken> {
+        let mut unwrapped = self
+            .all()
+            .filter_map(|key| key.unwrap(conversation, wrapped.to_vec()).ok());
+        unwrapped.next().ok_or(SealBroken)
     }
 }
 
@@ -163,6 +235,25 @@ mod tests {
         let stranger = MasterKey::from_bytes(&[8; 32]);
         assert!(stranger.unwrap(conversation, wrapped).is_err());
         assert_ne!(stranger.known_by(), master.known_by());
+    }
+
+    #[test]
+    fn a_wrapped_key_moves_from_one_master_key_to_another() {
+        let (former, conversation, key, wrapped) = keys();
+        let (ambient, about) = (Ambient::system(), About::new("a"));
+        let sealed = key.seal(&about, b"x", &ambient).unwrap();
+        let current = MasterKey::from_bytes(&[8; 32]);
+        let move_key = |wrapped: &[u8]| current.rewrap(&former, conversation, wrapped, &ambient);
+        let moved = move_key(&wrapped).unwrap().unwrap();
+        assert!(move_key(&moved).unwrap().is_none());
+        assert!(move_key(b"something else").is_err());
+        assert!(former.unwrap(conversation, moved.clone()).is_err());
+        let keys = MasterKeys::new(current, vec![former]);
+        for wrapped in [wrapped, moved] {
+            let same = keys.unwrap(conversation, &wrapped).unwrap();
+            assert_eq!(same.open(&about, sealed.clone()).unwrap(), b"x");
+        }
+        assert!(keys.unwrap(conversation, b"something else").is_err());
     }
 
     #[test]

@@ -27,7 +27,7 @@ use crate::erasure::Erasure;
 use crate::maintenance::StoreMaintenance;
 use crate::rights::Rights;
 use crate::store::{MAX_BATCH_BYTES, MemoryStore};
-use crate::{Config, Error, MasterKey};
+use crate::{Config, Error, MasterKeys};
 
 /// Maximum size of a request, in bytes: the largest batch and room for the other fields.
 const MAX_REQUEST: usize = 2 * MAX_BATCH_BYTES;
@@ -36,12 +36,12 @@ const MAX_REQUEST: usize = 2 * MAX_BATCH_BYTES;
 /// client receives erasures and holds. The background tasks of the service end when the server is dropped.
 pub async fn service(
     config: Config,
-    key: MasterKey,
+    keys: impl Into<MasterKeys>,
     policy: PolicyClient,
     record: AuditClient,
     ambient: Ambient,
 ) -> Result<Service<MemoryServiceServer<impl MemoryService>>, Error> {
-    let memory = MemoryHandler::start(config, key, policy, record, ambient).await?;
+    let memory = MemoryHandler::start(config, keys, policy, record, ambient).await?;
     Ok(memory.serve())
 }
 
@@ -60,12 +60,12 @@ pub(crate) struct MemoryHandler<R> {
 impl<R: Rights> MemoryHandler<R> {
     pub(crate) async fn start(
         config: Config,
-        key: MasterKey,
+        keys: impl Into<MasterKeys>,
         rights: R,
         record: AuditClient,
         ambient: Ambient,
     ) -> Result<Self, Error> {
-        let store = MemoryStore::open(&config.store, &config.database, key, ambient.clone())?;
+        let store = MemoryStore::open(&config.store, &config.database, keys, ambient.clone())?;
         let erasure = Erasure::new(store.clone(), record, ambient.clone());
         let limits = config.limits;
         let maintenance =

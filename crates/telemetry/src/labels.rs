@@ -9,6 +9,8 @@ use metrics::SharedString;
 pub static TOOLS: BoundedLabel = BoundedLabel::new(256);
 /// Source names from the configuration, which may change while the process runs.
 pub static SOURCES: BoundedLabel = BoundedLabel::new(64);
+/// Paths of files with secrets from the configuration, which may change while the process runs.
+pub static SECRET_FILES: BoundedLabel = BoundedLabel::new(256);
 
 /// The label of a value without a known name. A tool name in a request is not used as a label before the catalogue
 /// confirms it.

@@ -14,6 +14,7 @@ mod exemplars;
 mod exposition;
 mod logs;
 mod otlp;
+mod secret_files;
 
 pub mod contents;
 pub mod labels;
@@ -38,6 +39,7 @@ use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
 pub use exposition::Exposition;
 pub use otlp::{OtlpError, OtlpProtocol};
+pub use secret_files::{SecretKind, record_secret_file, record_secret_files};
 
 use exemplars::{Exemplars, WithExemplars};
 use otlp::Collector;

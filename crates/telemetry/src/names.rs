@@ -260,6 +260,13 @@ pub const AGENT_RELOADS: &str = "wardgate_assistant_reloads_total";
 /// Counter: console pages served, by `page` and HTTP `status`.
 pub const CONSOLE_PAGES: &str = "wardgate_console_pages_total";
 
+// === keys and secrets ===
+
+/// Gauge: when the `file` whose secret is in use was last modified, in seconds since 1970, by `kind`: `key` (of a service),
+/// `password` (of a store) or `credential` (of a source, a model provider, an identity provider or an export). The time is that
+/// of the secret in use: a file that was replaced counts once it is read. NaN: the file is no longer used.
+pub const SECRET_FILE_MODIFIED: &str = "wardgate_secret_file_modified_timestamp_seconds";
+
 // === links between services ===
 
 /// Gauge: Unix time at which the certificate in use at an `end` was issued; `end` is `grpc_server`, `grpc_client` or

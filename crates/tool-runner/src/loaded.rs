@@ -3,6 +3,7 @@
 mod compiled_permits;
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -358,6 +359,11 @@ impl LoadedCatalogue {
     /// Returns the files whose changes make a new catalogue, in addition to the catalogue itself.
     pub(crate) fn attached_files(&self) -> Vec<AttachedFile> {
         [self.contents.files(), self.secret_files.clone()].concat()
+    }
+
+    /// Returns the paths of the files from which sources read their secrets.
+    pub(crate) fn secret_files(&self) -> impl Iterator<Item = &Path> + Clone {
+        self.secret_files.iter().map(AttachedFile::path)
     }
 
     /// Returns the grants of callers to the named source, or `None` if the source does not use such grants.

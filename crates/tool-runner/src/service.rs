@@ -34,7 +34,7 @@ use wardgate_rpc::client::{
     MemoryClient, OperatorRights, PolicyClient, ToolCaller,
 };
 use wardgate_rpc::{Readiness, Service, ServiceError};
-use wardgate_telemetry::names;
+use wardgate_telemetry::{SecretKind, names, record_secret_files};
 
 pub use closing::ServiceCloser;
 
@@ -152,6 +152,7 @@ pub(crate) fn start(
     importer.import(&mut catalogue, &seen.lock)?;
     let loaded = LoadedCatalogue::new(catalogue, &config, &keys, &shared, None)?;
     seen.attached = loaded.attached_files();
+    record_secret_files(SecretKind::Credential, [], loaded.secret_files());
     // The subscriptions are made before any server can answer, so that no change is missed.
     let mut upstreams = vec![importer.changes()];
     upstreams.extend(shared.following.changes());
@@ -631,6 +632,8 @@ impl Runner {
         let version = loaded.version();
         self.importer.follow(loaded.upstreams());
         self.shared.following.follow(loaded.contents());
+        let (before, now) = (previous.secret_files(), loaded.secret_files());
+        record_secret_files(SecretKind::Credential, before, now);
         self.loaded.store(Arc::new(loaded));
         self.publish_version();
         Ok(version)

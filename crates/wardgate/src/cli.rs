@@ -34,7 +34,7 @@ pub(crate) use audit::{
 };
 pub(crate) use calls::{BenchArgs, CallArgs, ClientOptions, ProtocolEra};
 pub(crate) use conversations::{
-    ConversationsArgs, ConversationsCommand, HoldChange, ListOptions, OwnerFilter,
+    ConversationsArgs, ConversationsCommand, HoldChange, ListOptions, OwnerFilter, RekeyOptions,
 };
 pub(crate) use doctor::{ConfigSection, DoctorArgs};
 pub(crate) use import::{ImportArgs, ImportFrom};

@@ -47,7 +47,7 @@ pub(crate) struct ServiceConfigs {
     pub(crate) pseudonym_key: PseudonymKey,
     pub(crate) sealing_key: SealingKey,
     pub(crate) audit_keys: wardgate_audit::AuditKeys,
-    pub(crate) memory_key: wardgate_memory::MasterKey,
+    pub(crate) memory_keys: wardgate_memory::MasterKeys,
 }
 
 /// The services of this process.
@@ -104,7 +104,7 @@ pub(crate) async fn local(
     history.connect(record(link::local(audit.clone(), Peer::Policy)));
     let memory = wardgate_memory::service(
         parts.memory,
-        parts.memory_key,
+        parts.memory_keys,
         rights(link::local(policy.clone(), Peer::Memory)),
         record(link::local(audit.clone(), Peer::Memory)),
         ambient.clone(),

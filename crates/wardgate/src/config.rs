@@ -31,7 +31,7 @@ pub(crate) use error::{Error, SECTIONS, ValueOrigin};
 pub(crate) use witness::WitnessWiring;
 
 /// Keys of a service's section that this binary reads instead of the service.
-const WIRING: [&str; 17] = [
+const WIRING: [&str; 18] = [
     "concurrency",
     "drain",
     "listen",
@@ -47,6 +47,7 @@ const WIRING: [&str; 17] = [
     "log_key_file",
     "details_key_file",
     "master_key_file",
+    "former_master_key_files",
     "session_key_file",
     "links",
 ];
@@ -152,6 +153,9 @@ pub(crate) struct ServiceWiring {
     pub(crate) details_key_file: Option<PathBuf>,
     #[serde(default)]
     pub(crate) master_key_file: Option<PathBuf>,
+    /// Master keys that the store of the memory service is moved from.
+    #[serde(default)]
+    pub(crate) former_master_key_files: Vec<PathBuf>,
     #[serde(default)]
     pub(crate) links: ServiceLinks,
     /// Number of calls that are processed concurrently, and number of calls that are queued.

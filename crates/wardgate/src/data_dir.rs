@@ -14,8 +14,9 @@ use wardgate_audit::{DetailsKey, LogKey, MacKey};
 use wardgate_console::CookieKey;
 use wardgate_domain::{Ambient, Digest, PermitSigner, PermitVerifier};
 use wardgate_gateway::SessionKey;
-use wardgate_memory::MasterKey;
+use wardgate_memory::{MasterKey, MasterKeys};
 use wardgate_redact::PseudonymKey;
+use wardgate_telemetry::{SecretKind, record_secret_file};
 use wardgate_tool_runner::SealingKey;
 
 /// A data directory or key file that cannot be used.
@@ -164,6 +165,17 @@ impl DataDir {
         self.keys().join("memory.key")
     }
 
+    /// Path of the master key that the store of conversations is moved from. There is a file only meanwhile.
+    pub(crate) fn former_memory_key(&self) -> PathBuf {
+        self.keys().join("memory-former.key")
+    }
+
+    /// Returns the paths of the former master keys that there are.
+    pub(crate) fn former_memory_keys(&self) -> Vec<PathBuf> {
+        let former = self.former_memory_key();
+        Vec::from_iter(former.exists().then_some(former))
+    }
+
     fn keys(&self) -> PathBuf {
         self.0.join("keys")
     }
@@ -223,14 +235,13 @@ pub(crate) fn read_pkcs8(path: &Path) -> Result<Vec<u8>, Error> {
         .and_then(|rest| rest.strip_suffix("-----END PRIVATE KEY-----"))
         .map(|body| body.split_whitespace().collect())
         .unwrap_or_default();
-    STANDARD
-        .decode(body)
-        .ok()
-        .filter(|der| !der.is_empty())
-        .ok_or_else(|| Error::Key {
-            path: path.to_owned(),
-            expected: "a PKCS#8 private key in PEM",
-        })
+    let der = STANDARD.decode(body).ok().filter(|der| !der.is_empty());
+    let der = der.ok_or_else(|| Error::Key {
+        path: path.to_owned(),
+        expected: "a PKCS#8 private key in PEM",
+    })?;
+    record_secret_file(SecretKind::Key, path);
+    Ok(der)
 }
 
 /// Reads the key with which the policy service signs permits.
@@ -294,9 +305,14 @@ pub(crate) fn cookie_key(path: &Path) -> Result<CookieKey, Error> {
     read_32_bytes(path).map(|bytes| CookieKey::from_bytes(&bytes))
 }
 
-/// Reads the key that wraps the keys of conversations.
-pub(crate) fn memory_key(path: &Path) -> Result<MasterKey, Error> {
-    read_32_bytes(path).map(|bytes| MasterKey::from_bytes(&bytes))
+/// Reads the key that wraps the keys of conversations, and the former ones that the store is moved from.
+pub(crate) fn memory_keys(current: &Path, former: &[PathBuf]) -> Result<MasterKeys, Error> {
+    let read = |path: &Path| read_32_bytes(path).map(|bytes| MasterKey::from_bytes(&bytes));
+    let former = former.iter().map(|path| read(path));
+    Ok(MasterKeys::new(
+        read(current)?,
+        former.collect::<Result<_, _>>()?,
+    ))
 }
 
 /// Reads 32 bytes that are written as 64 hexadecimal digits.
@@ -311,6 +327,7 @@ pub(crate) fn read_32_bytes(path: &Path) -> Result<[u8; 32], Error> {
         path: path.to_owned(),
         expected: "32 bytes in hexadecimal",
     })?;
+    record_secret_file(SecretKind::Key, path);
     Ok(*bytes.as_bytes())
 }
 

@@ -75,7 +75,9 @@ async fn run(command: Command, verbosity: LogVerbosity) -> Result<(), Failure> {
         Command::Approvals(arguments) => commands::approvals::run(arguments).await,
         Command::Limits(arguments) => commands::limits::run(arguments).await,
         Command::Revoke(arguments) => commands::revoke::run(arguments).await,
-        Command::Conversations(arguments) => commands::conversations::run(arguments).await,
+        Command::Conversations(arguments) => {
+            commands::conversations::run(arguments, verbosity).await
+        }
         Command::Stdio(arguments) => commands::stdio::run(arguments, verbosity).await,
         Command::Login(arguments) => commands::login::login(arguments).await,
         Command::Logout(arguments) => commands::login::logout(arguments),

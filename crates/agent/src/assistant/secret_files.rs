@@ -29,6 +29,11 @@ impl SecretFiles {
         text
     }
 
+    /// Returns the paths of the files that were read.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> + Clone {
+        self.0.iter().map(|file| file.path.as_path())
+    }
+
     /// Returns whether the content of any file has changed since it was read.
     pub(crate) fn are_changed(&self) -> bool {
         self.0.iter().any(|file| {

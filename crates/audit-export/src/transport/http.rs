@@ -14,6 +14,7 @@ use wardgate_egress::{
     Egress, EgressRequest, EgressSettings, NetworkSettings, PrivateAddresses, ResponseBody,
     TlsSettings, retry_after,
 };
+use wardgate_telemetry::{SecretKind, record_secret_file};
 
 use super::{SEND_LIMIT, SendError, read_file, unfit};
 use crate::Error;
@@ -155,7 +156,9 @@ impl HttpTarget {
 
 async fn reread(file: &PathBuf) -> Result<String, SendError> {
     let text = tokio::fs::read_to_string(file).await;
-    text.map_err(|error| SendError::File(format!("{}: {error}", file.display())))
+    let text = text.map_err(|error| SendError::File(format!("{}: {error}", file.display())))?;
+    record_secret_file(SecretKind::Credential, file);
+    Ok(text)
 }
 
 /// Returns the headers of Standard Webhooks 1.0 (standardwebhooks.com): an HMAC-SHA-256 of id, time and body.

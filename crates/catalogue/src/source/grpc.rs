@@ -13,7 +13,7 @@ use super::auth::{self, Service};
 use super::http::{DEFAULT_MAX_RESPONSE_BYTES, check_reachable, private, service_url};
 use super::network::{self, file};
 use crate::fault::FieldReader;
-use wardgate_egress::{EgressSettings, NetworkSettings, TlsSettings};
+use wardgate_egress::{EgressSettings, NetworkSettings};
 use wardgate_grpc_json::{DescriptorFile, GrpcSettings, add_metadata};
 
 /// Timeout of the token endpoint of `auth`. A call itself is bounded by the time limit of its tool.
@@ -30,13 +30,19 @@ pub(super) fn read(
         expand.faults,
     );
     let url = url_node.and_then(|node| Some((node, server_url(node, expand)?)));
-    let network = NetworkSettings {
-        tls: match &url {
-            Some((_, url)) => network::tls(url, fields, expand),
-            None => TlsSettings::default(),
-        },
-        proxy: None,
+    let network = match &url {
+        Some((node, url)) => network::read(url, node.at, fields, expand),
+        None => NetworkSettings::default(),
     };
+    if let (Some(proxy), Some((node, _))) = (&network.proxy, &url)
+        && proxy.scheme() != "http"
+    {
+        expand.faults.add(
+            node.at,
+            "the proxy of the source is at an https URL",
+            "name a proxy at an http URL: with an https `url`, what goes through it is encrypted all the same",
+        );
+    }
     let descriptors = fields
         .optional("descriptors")
         .and_then(|node| descriptors(node, expand));

@@ -30,11 +30,7 @@ pub(super) fn read(
 }
 
 /// Reads `tls` of a source at `url`.
-pub(super) fn tls(
-    url: &Url,
-    fields: &mut FieldReader<'_>,
-    expand: &mut VariableExpander<'_>,
-) -> TlsSettings {
+fn tls(url: &Url, fields: &mut FieldReader<'_>, expand: &mut VariableExpander<'_>) -> TlsSettings {
     let Some(node) = fields.optional("tls") else {
         return TlsSettings::default();
     };

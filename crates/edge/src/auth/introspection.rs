@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 use url::form_urlencoded;
 use wardgate_domain::{Digest, Timestamp};
 use wardgate_json::parse_strict;
+use wardgate_telemetry::{SecretKind, record_secret_file};
 
 use super::config::protected_url;
 use super::key_ring::apart;
@@ -125,6 +126,7 @@ impl Introspection {
     async fn ask_issuer(&self, token: &str) -> Result<Map<String, Value>, IntrospectionError> {
         let _turn = self.questions.acquire().await;
         let secret = tokio::fs::read_to_string(&self.config.client_secret_file).await?;
+        record_secret_file(SecretKind::Credential, &self.config.client_secret_file);
         let form = form_urlencoded::Serializer::new(String::new())
             .append_pair("token", token)
             .append_pair("token_type_hint", "access_token")

@@ -9,6 +9,7 @@ use tokio::sync::OnceCell;
 use tokio::time::timeout;
 use url::Url;
 use wardgate_domain::{Ambient, is_loopback_host};
+use wardgate_telemetry::{SecretKind, record_secret_file};
 
 use super::code::{AuthorizationServer, CodeRequest, check_issuer};
 use super::discovery::MetadataDiscovery;
@@ -112,6 +113,7 @@ impl ProviderSettings<'_> {
                     key: "client_secret_file",
                     problem: format!("{} cannot be read: {error}", file.display()),
                 })?;
+                record_secret_file(SecretKind::Credential, file);
                 ClientProof::Secret(Secret::from(read.trim_end_matches(['\r', '\n']).to_owned()))
             }
         };

@@ -4,6 +4,7 @@ mod calls;
 mod hostile;
 mod json;
 mod linking;
+mod proxy;
 mod reflection;
 
 use http::HeaderMap;

@@ -20,7 +20,7 @@ use super::row::{
 use super::{CallRights, MemoryStore, signed, unsigned, within};
 use crate::Error;
 use crate::owner::Owner;
-use crate::sealing::WordKey;
+use crate::sealing::{MasterKey, WordKey};
 use crate::words;
 use wardgate_store::{Statement, Transaction, Value};
 
@@ -46,7 +46,7 @@ const INSERT: &str = "
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
     RETURNING number";
 
-const INSERT_WORDS: Statement = Statement::Each {
+pub(super) const INSERT_WORDS: Statement = Statement::Each {
     sqlite: "INSERT INTO message_words (rowid, words) VALUES ($1, $2)",
     postgres: "INSERT INTO memory.message_words (message, words)
                VALUES ($1, array_to_tsvector(string_to_array($2, ' ')))",
@@ -108,12 +108,12 @@ impl MemoryStore {
         addition: Addition,
         now: Timestamp,
     ) -> Result<(ConversationKey, Vec<Message>), Error> {
-        let word_key = self.key.word_key(owner);
         let added = within(async {
             let mut transaction = self.database.write().await?;
             let conversation = owned_and_locked(&mut transaction, owner, id.as_str()).await?;
             let key = conversation.key()?;
             let unlocked = conversation.unlock(self)?;
+            let master = self.key_in_force(&mut transaction).await?;
             let mut adding = AdditionTransaction {
                 store: self,
                 last: conversation.positions,
@@ -121,7 +121,8 @@ impl MemoryStore {
                 turn: None,
                 conversation,
                 unlocked,
-                word_key: &word_key,
+                master,
+                word_key: master.word_key(owner),
                 now,
                 transaction,
             };
@@ -141,7 +142,9 @@ struct AdditionTransaction<'a> {
     transaction: Transaction,
     conversation: ConversationRow,
     unlocked: UnlockedConversation,
-    word_key: &'a WordKey,
+    /// The master key in force.
+    master: &'a MasterKey,
+    word_key: WordKey,
     now: Timestamp,
     /// The last position that was assigned.
     last: i64,
@@ -257,7 +260,8 @@ impl AdditionTransaction<'_> {
             (id.as_str(), position),
             turn.map(|(turn, _)| turn.as_str()),
             call_rights.as_ref(),
-            self.store,
+            self.master,
+            &self.store.ambient,
         )?;
         let bytes = |digest: wardgate_domain::Digest| digest.as_bytes().to_vec();
         let row = [
@@ -323,12 +327,12 @@ impl AdditionTransaction<'_> {
         Ok(())
     }
 
-    /// Adds a message to the search index. Only what a person or a model wrote is searchable.
+    /// Adds a message to the search index, if it is searchable.
     async fn index(&mut self, number: i64, message: &NewMessage) -> Result<(), Error> {
-        if !matches!(message.source, Source::Person | Source::Model) {
+        if !is_searchable(message.source) {
             return Ok(());
         }
-        let words = words::blind(&message.content, self.word_key);
+        let words = words::blind(&message.content, &self.word_key);
         if words.is_empty() {
             return Ok(());
         }
@@ -374,6 +378,11 @@ impl AdditionTransaction<'_> {
             }
         }
     }
+}
+
+/// Returns whether messages of this source can be found by their words: what a person or a model wrote.
+pub(super) fn is_searchable(source: Source) -> bool {
+    matches!(source, Source::Person | Source::Model)
 }
 
 /// Returns the size of the texts of a message, in bytes.

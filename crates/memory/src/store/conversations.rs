@@ -105,9 +105,10 @@ impl MemoryStore {
         let key = ConversationKey::new(&self.ambient);
         let text = key.to_string();
         let id = id.map_or(text.as_str(), ConversationId::as_str);
-        let (_, wrapped) = self.key.new_data_key(key, &self.ambient)?;
         let made_or_found = within(async {
             let mut transaction = self.database.write().await?;
+            let master = self.key_in_force(&mut transaction).await?;
+            let (_, wrapped) = master.new_data_key(key, &self.ambient)?;
             let row = [
                 text.as_str().into(),
                 owner_digest(owner).into(),

@@ -122,7 +122,8 @@ impl MemoryStore {
                 return Err(Error::Held);
             }
             let key = row.key()?;
-            let (_, wrapped) = self.key.new_data_key(key, &self.ambient)?;
+            let master = self.key_in_force(&mut transaction).await?;
+            let (_, wrapped) = master.new_data_key(key, &self.ambient)?;
             let values = [row.number.into(), wrapped.into(), now.as_micros().into()];
             transaction.execute(CLEAR, values).await?;
             log_change(&mut transaction, row.number, ChangeKind::Messages).await?;

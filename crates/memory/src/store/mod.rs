@@ -7,6 +7,7 @@
 //!   hold           legal holds, which prevent erasure
 //!   change         the log of recent changes, for watchers
 //!   subscription   the subscriptions of older clients
+//!   rekeying       how far the move to a new master key is
 //! ```
 //!
 //! No operation takes longer than [`LIMIT`].
@@ -19,6 +20,7 @@ mod erasing;
 mod holds;
 mod postgres;
 mod reading;
+mod rekeying;
 mod row;
 mod searching;
 mod sqlite;
@@ -29,15 +31,17 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use wardgate_domain::{Ambient, AnsweredCall, Digest, Message, Source};
-use wardgate_store::{Address, DatabaseSettings, Layout};
+use wardgate_store::{Address, DatabaseSettings, Layout, Statement, Transaction};
 
 use crate::Error;
-use crate::sealing::MasterKey;
+use crate::sealing::{MasterKey, MasterKeys};
 use database::Database;
 
 pub(crate) use adding::{Addition, MAX_BATCH_BYTES, MAX_MESSAGES, MAX_TEXT, MessageEntry, size};
 pub(crate) use erasing::ErasureCandidate;
 pub(crate) use reading::{ConversationExcerpt, ConversationSelector};
+#[cfg(test)]
+pub(crate) use rekeying::RekeyBatch;
 
 /// Maximum time that one operation may take.
 pub(crate) const LIMIT: Duration = Duration::from_secs(5);
@@ -47,6 +51,14 @@ pub const LAYOUT: Layout = Layout {
     schema: postgres::SCHEMA,
     sqlite: sqlite::MIGRATIONS,
     limit: LIMIT,
+};
+
+const KNOWN_BY: &str = "SELECT known_by FROM memory.master_key";
+
+/// The lock keeps another key from being put in force until the transaction ends.
+const KEY_IN_FORCE: Statement = Statement::Each {
+    sqlite: "SELECT known_by FROM master_key",
+    postgres: "SELECT known_by FROM memory.master_key FOR SHARE",
 };
 
 /// The rights under which a tool's result was produced, and the policies that granted them.
@@ -93,7 +105,7 @@ pub(crate) struct GroundingResult {
 pub(crate) struct MemoryStore {
     address: Address,
     database: Database,
-    key: Arc<MasterKey>,
+    keys: Arc<MasterKeys>,
     ambient: Ambient,
     /// Notified when a change was added to the log of changes.
     change_signal: Arc<Notify>,
@@ -104,53 +116,62 @@ impl MemoryStore {
     pub(crate) fn open(
         url: &str,
         settings: &DatabaseSettings,
-        key: MasterKey,
+        keys: impl Into<MasterKeys>,
         ambient: Ambient,
     ) -> Result<Self, Error> {
         let address = Address::new(url, settings)?;
         Ok(Self {
             database: Database::new(&address, settings),
             address,
-            key: Arc::new(key),
+            keys: Arc::new(keys.into()),
             ambient,
             change_signal: Arc::default(),
         })
     }
 
     /// Migrates the store to the schema of this program, creating it if it is absent. If this program may not migrate
-    /// it, checks the schema instead. Then checks that the store is under this master key. Must succeed before any
-    /// other operation.
+    /// it, checks the schema instead. Then checks that the store is under a master key of this service. Must succeed before
+    /// any other operation.
     pub(crate) async fn prepare(&self) -> Result<(), Error> {
         self.database.prepare().await?;
         within(self.claim()).await
     }
 
-    /// Stores the digest of the master key on the first start, and compares it on every later one.
+    /// Stores the digest of the current master key on the first start. On every later one, checks that the key in force is
+    /// one of the keys, and that the former one is too while the store is moved from it.
     async fn claim(&self) -> Result<(), Error> {
         const CLAIM: &str = "INSERT INTO memory.master_key (number, known_by) VALUES (1, $1)
             ON CONFLICT (number) DO NOTHING";
-        let ours = self.key.known_by();
+        let ours = self.keys.current().known_by();
         let mut transaction = self.database.write().await?;
         let known_by = [ours.as_bytes()[..].into()];
         transaction.execute(CLAIM, known_by).await?;
-        let known: Option<(Vec<u8>,)> = transaction
-            .row("SELECT known_by FROM memory.master_key", [])
-            .await?;
+        let in_force: Option<(Vec<u8>,)> = transaction.row(KNOWN_BY, []).await?;
+        let former: Option<(Vec<u8>,)> = transaction.row(rekeying::FORMER, []).await?;
         transaction.commit().await?;
-        if known.is_some_and(|(known,)| known == ours.as_bytes()) {
+        let is_ours = |(known_by,): (Vec<u8>,)| self.keys.find(&known_by).is_some();
+        if in_force.is_some_and(is_ours) && former.is_none_or(is_ours) {
             return Ok(());
         }
         Err(Error::OtherMasterKey)
     }
 
-    /// Checks that the store answers.
+    /// Returns the master key that is in force, under which `transaction` writes. It stays in force until the transaction
+    /// ends. A transaction that locks a conversation locks that first.
+    async fn key_in_force(&self, transaction: &mut Transaction) -> Result<&MasterKey, Error> {
+        let known: Option<(Vec<u8>,)> = transaction.row(KEY_IN_FORCE, []).await?;
+        let known = known.and_then(|(known_by,)| self.keys.find(&known_by));
+        known.ok_or(Error::OtherMasterKey)
+    }
+
+    /// Checks that the store answers, and is under a master key of this service.
     pub(crate) async fn probe(&self) -> Result<(), Error> {
         within(async {
             let mut transaction = self.database.read().await?;
-            let _: Option<(i64,)> = transaction
-                .row("SELECT count(*) FROM memory.master_key", [])
-                .await?;
-            Ok(transaction.commit().await?)
+            let known: Option<(Vec<u8>,)> = transaction.row(KNOWN_BY, []).await?;
+            transaction.commit().await?;
+            let known = known.and_then(|(known_by,)| self.keys.find(&known_by));
+            known.map(drop).ok_or(Error::OtherMasterKey)
         })
         .await
     }

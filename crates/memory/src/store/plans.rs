@@ -3,7 +3,9 @@
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row, SqliteConnection};
 use wardgate_domain::Ambient;
 
-use super::{MemoryStore, changes, conversations, erasing, reading, searching, subscriptions};
+use super::{
+    MemoryStore, changes, conversations, erasing, reading, rekeying, searching, subscriptions,
+};
 use crate::MasterKey;
 use wardgate_store::{DatabaseSettings, Statement};
 use wardgate_testkit::TestDatabase;
@@ -74,6 +76,16 @@ fn frequent_statements() -> Vec<(&'static str, Statement, &'static [&'static str
             &["conversation_expiry"],
         ),
         ("expired", erasing::EXPIRED.into(), &["conversation_expiry"]),
+        (
+            "next to move",
+            rekeying::NEXT.into(),
+            &["conversation_pkey", "SEARCH c USING INTEGER PRIMARY KEY"],
+        ),
+        (
+            "messages to move",
+            rekeying::MESSAGES.into(),
+            &["message_position"],
+        ),
         (
             "stale turns",
             erasing::STALE_TURNS.into(),

@@ -8,6 +8,7 @@ pub(super) const SCHEMA: Schema = Schema {
     migrations: &[
         include_str!("postgres/0001_conversations.sql"),
         include_str!("postgres/0002_changes.sql"),
+        include_str!("postgres/0003_rekeying.sql"),
     ],
     rights: Rights::Rows,
 };

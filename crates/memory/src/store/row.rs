@@ -5,14 +5,14 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use wardgate_domain::{
-    About, AnsweredCall, Conversation, ConversationKey, Digest, Message, NewMessage, Role, Source,
-    Timestamp, TurnState,
+    About, Ambient, AnsweredCall, Conversation, ConversationKey, Digest, Message, NewMessage, Role,
+    Source, Timestamp, TurnState,
 };
 
 use super::{CallRights, GroundingResult, MemoryStore, StoredMessage, signed, unsigned};
 use crate::Error;
 use crate::owner::Owner;
-use crate::sealing::DataKey;
+use crate::sealing::{DataKey, MasterKey};
 use crate::wire::{decode_call, encode_call};
 
 /// An SQL expression for whether the conversation `c` is held.
@@ -97,12 +97,17 @@ impl ConversationRow {
     /// Unwraps the key of the conversation, so that its messages can be read.
     pub(super) fn unlock(&self, store: &MemoryStore) -> Result<UnlockedConversation, Error> {
         let key = self.key()?;
-        let wrapped = self.data_key.clone();
+        let wrapped = self.wrapped_key();
         let wrapped = wrapped.ok_or(Error::Damaged("conversation"))?;
         Ok(UnlockedConversation {
-            data_key: store.key.unwrap(key, wrapped)?,
+            data_key: store.keys.unwrap(key, wrapped)?,
             key,
         })
+    }
+
+    /// Returns the key of the conversation as it is stored, or `None` if the conversation is erased.
+    pub(super) fn wrapped_key(&self) -> Option<&[u8]> {
+        self.data_key.as_deref()
     }
 }
 
@@ -211,7 +216,8 @@ impl UnlockedConversation {
         (id, position): (&str, i64),
         turn: Option<&str>,
         call_rights: Option<&CallRights>,
-        store: &MemoryStore,
+        master: &MasterKey,
+        ambient: &Ambient,
     ) -> Result<SealedMessage, Error> {
         let calls = std::str::from_utf8(&message.calls);
         let body = SealedFields {
@@ -232,7 +238,7 @@ impl UnlockedConversation {
         };
         let seal = |kind, plain: &[u8]| {
             let about = self.about(kind, &clear);
-            self.data_key.seal(&about, plain, &store.ambient)
+            self.data_key.seal(&about, plain, ambient)
         };
         let call = message
             .call
@@ -243,8 +249,8 @@ impl UnlockedConversation {
             body: seal("body", &body)?,
             call: call.transpose()?,
             grounds: grounds.map(|(call, call_rights)| {
-                let grounds = grounds_of(call, call_rights);
-                store.key.tag(&grounds).as_bytes().to_vec()
+                let grounds = grounds_of(call, call_rights.rights, call_rights.by_arguments);
+                master.tag(&grounds).as_bytes().to_vec()
             }),
         })
     }
@@ -329,14 +335,29 @@ impl UnlockedConversation {
 
 /// Identifies a kind of results: the policy gives the same verdict on all calls of the kind, and they have the same
 /// rights. The arguments are included only if the verdict depends on them.
-fn grounds_of(call: &AnsweredCall, call_rights: &CallRights) -> About {
+fn grounds_of(call: &AnsweredCall, rights: Digest, by_arguments: bool) -> About {
     let grounds = About::new("grounds")
         .and(crate::tool_digest::digest_of_tool(&call.tool).as_bytes())
-        .and(call_rights.rights.as_bytes());
-    if call_rights.by_arguments {
+        .and(rights.as_bytes());
+    if by_arguments {
         return grounds.and(&call.arguments);
     }
     grounds
+}
+
+/// Returns the keyed digest of the kind of results that `message` belongs to under `current`, where `grounds` is the one under
+/// `former`. Returns `None` if `grounds` is not the digest of its kind.
+pub(super) fn regrounded(
+    message: &StoredMessage,
+    grounds: &[u8],
+    former: &MasterKey,
+    current: &MasterKey,
+) -> Option<Vec<u8>> {
+    let (call, rights) = message.message.call.as_ref().zip(message.rights)?;
+    let kinds = [false, true].map(|by_arguments| grounds_of(call, rights, by_arguments));
+    let mut kinds = kinds.iter();
+    let kind = kinds.find(|kind| former.tag(kind).as_bytes() == grounds)?;
+    Some(current.tag(kind).as_bytes().to_vec())
 }
 
 /// Returns the digest that identifies an owner in the tables.

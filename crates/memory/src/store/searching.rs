@@ -55,25 +55,20 @@ const CONVERSATION_OF: &str = concat!(
 const MESSAGE: &str = concat!(message!(), "WHERE m.number = $1");
 
 impl MemoryStore {
-    /// Returns the newest complete messages of the owner that contain every one of the blinded `words`, as one excerpt
-    /// for each conversation.
+    /// Returns the newest complete messages of the owner that contain every one of the blinded words of one of the
+    /// `alternatives`, as one excerpt for each conversation.
     pub(crate) async fn search(
         &self,
         owner: &Owner,
-        words: &[String],
+        alternatives: &[Vec<String>],
         within_id: Option<&ConversationId>,
         limit: u32,
     ) -> Result<Vec<ConversationExcerpt>, Error> {
-        let quote = if self.is_a_file() { '"' } else { '\'' };
-        let quoted: Vec<_> = words
-            .iter()
-            .map(|word| format!("{quote}{word}{quote}"))
-            .collect();
-        let all_of_them = quoted.join(if self.is_a_file() { " AND " } else { " & " });
+        let expression = search_expression(alternatives, self.is_a_file());
         within(async {
             let mut transaction = self.database.read().await?;
             let bounds = [
-                all_of_them.into(),
+                expression.into(),
                 owner_digest(owner).into(),
                 within_id.map_or("", ConversationId::as_str).into(),
                 Value::Integer(i64::from(limit)),
@@ -110,9 +105,33 @@ impl MemoryStore {
         .await
     }
 
-    /// Returns the index terms for the words of `text`, for that owner.
-    pub(crate) fn words(&self, owner: &Owner, text: &str) -> Vec<String> {
-        let key = self.key.word_key(owner);
-        crate::words::blind(text, &key).into_iter().collect()
+    /// Returns the index terms for the words of `text`, for that owner: one list for each master key, since a message may be
+    /// under any of them.
+    pub(crate) fn words(&self, owner: &Owner, text: &str) -> Vec<Vec<String>> {
+        let keys = self.keys.all().map(|master| master.word_key(owner));
+        keys.map(|key| crate::words::blind(text, &key).into_iter().collect())
+            .collect()
+    }
+}
+
+/// Returns an expression that finds the messages that contain all words of one alternative.
+fn search_expression(alternatives: &[Vec<String>], is_sqlite: bool) -> String {
+    let (quote, and, or) = if is_sqlite {
+        ('"', " AND ", " OR ")
+    } else {
+        ('\'', " & ", " | ")
+    };
+    let all_of = |words: &Vec<String>| {
+        let quoted = words.iter().map(|word| format!("{quote}{word}{quote}"));
+        quoted.collect::<Vec<_>>().join(and)
+    };
+    match alternatives {
+        [words] => all_of(words),
+        _ => {
+            let each = alternatives
+                .iter()
+                .map(|words| format!("({})", all_of(words)));
+            each.collect::<Vec<_>>().join(or)
+        }
     }
 }

@@ -13,6 +13,7 @@ use crate::Error;
 pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("sqlite/0001_conversations.sql"),
     include_str!("sqlite/0002_changes.sql"),
+    include_str!("sqlite/0003_rekeying.sql"),
 ];
 
 const READERS: u32 = 4;

@@ -7,6 +7,7 @@ mod logs;
 mod order;
 mod policy;
 mod policy_client;
+mod rekey;
 mod rights;
 mod search;
 mod subscriptions;
@@ -29,7 +30,7 @@ use wardgate_testkit::{AppendBehavior, FakeAudit, TestClock, TestDatabase, claim
 use crate::change_feed::ChangeFeed;
 use crate::maintenance::StoreMaintenance;
 use crate::service::MemoryHandler;
-use crate::{Config, Error, MasterKey};
+use crate::{Config, Error, MasterKey, MasterKeys};
 use policy::Policy;
 
 /// A running service with its own database.
@@ -62,11 +63,16 @@ impl Setup {
     }
 
     async fn over(database: Arc<TestDatabase>, config: Config) -> Self {
+        let key = MasterKey::from_bytes(&[7; 32]);
+        Self::under(database, config, key.into()).await
+    }
+
+    /// Creates a service whose master keys are these.
+    async fn under(database: Arc<TestDatabase>, config: Config, keys: MasterKeys) -> Self {
         let (policy, audit) = (Policy::default(), FakeAudit::new(Peer::Memory));
         let clock = TestClock::ticking_from(1_800_000_000);
         let ambient = clock.ambient();
-        let key = MasterKey::from_bytes(&[7; 32]);
-        let memory = MemoryHandler::start(config, key, policy.clone(), audit.client(), ambient);
+        let memory = MemoryHandler::start(config, keys, policy.clone(), audit.client(), ambient);
         let memory = memory.await.unwrap();
         let maintenance = memory.maintenance.clone();
         let change_feed = memory.change_feed.clone();

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use sqlx::{ConnectOptions, PgPool, Postgres, Transaction};
+use wardgate_telemetry::{SecretKind, record_secret_file};
 
 /// The error code `invalid_password`: the server refuses the password of the role.
 const INVALID_PASSWORD: &str = "28P01";
@@ -220,6 +221,7 @@ impl PasswordFile {
             path: self.path.clone(),
             source,
         })?;
+        record_secret_file(SecretKind::Password, &self.path);
         Ok(text.trim_end().into())
     }
 }

@@ -189,6 +189,14 @@ const ALERTS: &[Alert] = &[
         description: "Its log has the cause: the key does not match the certificate, or a file contains none. The previous certificate stays in use until it expires.",
     },
     Alert {
+        name: "WardgateSecretOld",
+        severity: "info",
+        lasting: "1h",
+        expression: "time() - min by (namespace, kind, file) (wardgate_secret_file_modified_timestamp_seconds{}) > 365 * 86400",
+        summary: "The {{ $labels.kind }} in {{ $labels.file }} is {{ $value | humanizeDuration }} old",
+        description: "It has been in use for more than a year. How each key and password is replaced, and which keys stay, is in `deploy/README.md` under *Rotate keys*; silence the alert for a key that stays. Kubernetes writes the files of a Secret anew when a pod starts, so there a secret may be older than this says.",
+    },
+    Alert {
         name: "WardgateOverloaded",
         severity: "warning",
         lasting: "5m",

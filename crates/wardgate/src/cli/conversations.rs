@@ -1,5 +1,7 @@
 //! The options of `wardgate conversations`.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 use wardgate_domain::ConversationKey;
 
@@ -33,6 +35,9 @@ pub(crate) enum ConversationsCommand {
         #[command(flatten)]
         system: RunningSystem,
     },
+    /// Move all conversations from a former master key to the current one, while the services run with both. An interrupted
+    /// move goes on when it is started again.
+    Rekey(RekeyOptions),
     /// Put a legal hold on conversations, which prevents their erasure and removal by retention.
     Hold(HoldChange),
     /// Lift a legal hold.
@@ -46,6 +51,17 @@ pub(crate) enum ConversationsCommand {
         #[command(flatten)]
         output: OutputOptions,
     },
+}
+
+/// The store and the keys to use. Both are needed, since no service gives a key away.
+#[derive(Debug, Args)]
+pub(crate) struct RekeyOptions {
+    /// The data directory of `wardgate up`, with `keys/memory-former.key`.
+    #[arg(long, value_name = "DIR", default_value = "data")]
+    pub(crate) data_dir: PathBuf,
+    /// A configuration file whose section `memory` names the store, `master_key_file` and `former_master_key_files`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -1,5 +1,7 @@
 //! `wardgate conversations`: metadata, erasure and legal holds of the conversations of a running system, never their
-//! content.
+//! content; and the move of their store to a new master key.
+
+mod rekey;
 
 use std::time::Duration;
 
@@ -9,8 +11,8 @@ use wardgate_rpc::client::MemoryClient;
 
 use crate::Failure;
 use crate::cli::{
-    ConversationsArgs, ConversationsCommand, HoldChange, ListOptions, OutputFormat, OwnerFilter,
-    RunningSystem,
+    ConversationsArgs, ConversationsCommand, HoldChange, ListOptions, LogVerbosity, OutputFormat,
+    OwnerFilter, RunningSystem,
 };
 use crate::compose;
 use crate::config::{OperatorWiring, Settings};
@@ -26,7 +28,10 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// Maximum number of skeletons per page.
 const PAGE: u32 = 200;
 
-pub(crate) async fn run(arguments: ConversationsArgs) -> Result<(), Failure> {
+pub(crate) async fn run(
+    arguments: ConversationsArgs,
+    verbosity: LogVerbosity,
+) -> Result<(), Failure> {
     match arguments.command {
         ConversationsCommand::List(ListOptions {
             whose,
@@ -57,6 +62,7 @@ pub(crate) async fn run(arguments: ConversationsArgs) -> Result<(), Failure> {
             println!("conversation {key} is erased");
             Ok(())
         }
+        ConversationsCommand::Rekey(options) => rekey::run(&options, verbosity).await,
         ConversationsCommand::Hold(change) => hold(change, true).await,
         ConversationsCommand::Release(change) => hold(change, false).await,
         ConversationsCommand::Holds {

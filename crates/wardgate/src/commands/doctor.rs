@@ -1,7 +1,7 @@
 //! `wardgate doctor`: checks a deployment, and reports what works, what does not, and how to fix it.
 //!
 //! ```text
-//!  configuration ─▶ keys · certificates · issuers · neighbours · edges · stores · caller lookup · record
+//!  configuration ─▶ keys · secrets · certificates · issuers · neighbours · edges · stores · caller lookup · record
 //!                     └─▶ findings: ok │ warn │ fail
 //! ```
 //!
@@ -17,6 +17,7 @@ mod edges;
 mod finding;
 mod keys;
 mod record;
+mod secrets;
 mod stores;
 
 use deployment::Deployment;
@@ -30,6 +31,7 @@ use crate::commands::output::RowPrinter;
 pub(crate) async fn run(arguments: &DoctorArgs) -> Result<(), Failure> {
     let (deployment, mut findings) = Deployment::of(arguments)?;
     findings.extend(keys::examine(&deployment.keys));
+    findings.extend(secrets::examine(&deployment.secrets));
     findings.extend(certificates::examine(&deployment.certificates));
     findings.extend(edges::issuers(&deployment.issuers).await);
     findings.extend(dependencies::examine(&deployment.neighbours).await);

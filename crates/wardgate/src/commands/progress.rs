@@ -6,26 +6,34 @@ use crate::cli::LogVerbosity;
 
 /// A reporter that prints the progress at most once a second.
 pub(crate) struct Progress {
+    things: &'static str,
     verb: &'static str,
     told: Instant,
     is_quiet: bool,
 }
 
 impl Progress {
+    /// Creates a reporter of records, which are `verb`, for example "verified".
     pub(crate) fn new(verb: &'static str, verbosity: LogVerbosity) -> Self {
+        Self::of("records", verb, verbosity)
+    }
+
+    /// Creates a reporter of `things`, which are `verb`.
+    pub(crate) fn of(things: &'static str, verb: &'static str, verbosity: LogVerbosity) -> Self {
         Self {
+            things,
             verb,
             told: Instant::now(),
             is_quiet: verbosity.is_quiet(),
         }
     }
 
-    /// Prints the number of records that are done. `of` is the total number of records, or `None` if it is unknown.
+    /// Prints the number of things that are done. `of` is their total number, or `None` if it is unknown.
     pub(crate) fn tell(&mut self, done: u64, of: Option<u64>) {
         if !self.is_quiet && self.told.elapsed() >= Duration::from_secs(1) {
             self.told = Instant::now();
             let of = of.map(|of| format!(" of {of}")).unwrap_or_default();
-            eprintln!("{done}{of} records {}", self.verb);
+            eprintln!("{done}{of} {} {}", self.things, self.verb);
         }
     }
 }

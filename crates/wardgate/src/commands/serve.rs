@@ -190,7 +190,7 @@ pub(crate) async fn memory(arguments: &ConfigFile, verbosity: LogVerbosity) -> R
     let audit = linked(links.audit.as_ref(), "memory.links.audit", 7003)?;
     let service = wardgate_memory::service(
         config,
-        data_dir::memory_key(key)?,
+        data_dir::memory_keys(key, &wiring.former_master_key_files)?,
         compose::remote_rights(policy, tls)?,
         compose::remote_record(audit, tls)?,
         Ambient::system(),

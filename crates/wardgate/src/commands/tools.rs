@@ -8,6 +8,7 @@ use serde_json::json;
 use wardgate_catalogue::Catalogue;
 use wardgate_domain::{SwitchAction, ToolName, mark_invisible};
 use wardgate_policy::PolicySet;
+use wardgate_resilience::LimitSettings;
 
 use crate::Failure;
 use crate::cli::{ClientOptions, OutputFormat, ToolsArgs, ToolsCommand};
@@ -79,6 +80,10 @@ fn list_configured(file: &Path, format: OutputFormat) -> Result<(), Failure> {
             "read_only": facts.read_only,
             "tags": facts.tags,
             "definition_digest": facts.definition_digest.to_string(),
+            "limits": {
+                "concurrency": tool.limits().concurrency,
+                "per_caller": tool.limits().per_caller.map(String::from),
+            },
         });
         rows.print(&line.to_string(), || {
             let access = if facts.read_only {
@@ -87,10 +92,24 @@ fn list_configured(file: &Path, format: OutputFormat) -> Result<(), Failure> {
                 "may write"
             };
             let (name, aliases) = (cell(facts.name.as_str()), aliases.join(", "));
-            format!("{name:<32} {access:<10} {}", mark_invisible(&aliases))
+            let limits = describe_limits(tool.limits());
+            let aliases = mark_invisible(&aliases);
+            format!("{name:<32} {access:<10} {limits:<24} {aliases}")
         })?;
     }
     rows.finish()
+}
+
+/// Describes the limits of a tool, for example `2 at once, 20/m per caller`.
+fn describe_limits(limits: LimitSettings) -> String {
+    let at_once = limits.concurrency.map(|count| format!("{count} at once"));
+    let rate = limits.per_caller.map(String::from);
+    let rate = rate.map(|rate| format!("{rate} per caller"));
+    let words: Vec<_> = at_once.into_iter().chain(rate).collect();
+    match words.is_empty() {
+        true => "-".to_owned(),
+        false => words.join(", "),
+    }
 }
 
 /// Lists the tools that the caller may call, as the gateway returns them.

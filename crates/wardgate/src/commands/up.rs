@@ -163,7 +163,7 @@ async fn start_services(
             log: data_dir::log_key(&dir.log_key())?,
             details: data_dir::details_key(&dir.details_key())?,
         },
-        memory_key: data_dir::memory_key(&dir.memory_key())?,
+        memory_keys: data_dir::memory_keys(&dir.memory_key(), &dir.former_memory_keys())?,
     };
     let LocalServices {
         neighbours,

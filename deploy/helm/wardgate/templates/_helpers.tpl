@@ -78,7 +78,7 @@ Every enabled service of the release, as JSON, with its merged settings and:
   (dict "name" "audit" "key" "audit" "section" "audit" "port" 7003 "speaks" "grpc"
     "callers" (list "gateway" "policy" "tool-runner" "memory" "console") "keys" (list "audit-mac.key" "audit-log.pem" "audit-details.key") "files" (list) "store" true)
   (dict "name" "memory" "key" "memory" "section" "memory" "port" 7004 "speaks" "grpc"
-    "callers" (list "gateway" "tool-runner") "keys" (list "memory.key") "files" (list) "store" true)
+    "callers" (list "gateway" "tool-runner") "keys" (concat (list "memory.key") $.Values.keys.formerMemoryKeys) "files" (list) "store" true)
   (dict "name" "agent" "key" "agent" "section" "agent" "port" 8081 "speaks" "http" "open" true
     "callers" (list) "keys" (list "approval.key") "files" (list "assistants") "store" false "links" false)
   (dict "name" "console" "key" "console" "section" "console" "port" 8082 "speaks" "http" "open" true
@@ -162,6 +162,15 @@ Section `database` of each service that has a store and such settings, by sectio
 {{- toJson $databases -}}
 {{- end -}}
 
+{{/* Whether callers are looked up in a database: any text, or none. */}}
+{{- define "wardgate.looksUpInDatabase" -}}
+{{- with .Values.config.policy -}}
+{{- with .caller_lookup -}}
+{{- if .query -}}yes{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Spreads the pods of one service over nodes and zones, where possible. */}}
 {{- define "wardgate.spread" -}}
 {{- range $key := list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
@@ -206,6 +215,13 @@ Section `database` of each service that has a store and such settings, by sectio
 {{- if $at.memory -}}
 {{- $_ := set $config "memory" (dict "listen" (printf "%s:7004" $address) "tls" $tls "probes" $probes "master_key_file" "keys/memory.key"
     "links" (dict "policy" $at.policy "audit" $at.audit)) -}}
+{{- $former := list -}}
+{{- range $key := .Values.keys.formerMemoryKeys -}}
+{{- $former = append $former (printf "keys/%s" $key) -}}
+{{- end -}}
+{{- if $former -}}
+{{- $_ := set $config.memory "former_master_key_files" $former -}}
+{{- end -}}
 {{- end -}}
 {{- if $at.agent -}}
 {{- $_ := set $config "agent" (dict "listen" (printf "%s:8081" $address) "probes" $probes "approval_key_file" "keys/approval.key" "assistants" "../assistants"

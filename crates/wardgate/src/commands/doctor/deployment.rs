@@ -16,6 +16,7 @@ use super::dependencies::ServiceDependency;
 use super::edges::{ALIVE, Edge, Issuers, READY};
 use super::finding::{Finding, FindingSubject};
 use super::keys::{KeyFile, KeyKind};
+use super::secrets::{self, SecretFile};
 use super::stores::ServiceStore;
 use crate::Failure;
 use crate::cli::{ConfigSection, DoctorArgs};
@@ -31,6 +32,7 @@ use crate::data_dir::DataDir;
 #[derive(Debug, Default)]
 pub(super) struct Deployment {
     pub(super) keys: Vec<KeyFile>,
+    pub(super) secrets: Vec<SecretFile>,
     pub(super) certificates: Vec<Certificate>,
     pub(super) issuers: Vec<Issuers>,
     pub(super) neighbours: Vec<ServiceDependency>,
@@ -82,7 +84,10 @@ impl Deployment {
         }];
         if config::is_for_up(&settings) {
             findings.extend(files(&settings));
-            let (deployment, finding) = Self::configured_up(&settings, &arguments.data_dir);
+            let (mut deployment, finding) = Self::configured_up(&settings, &arguments.data_dir);
+            deployment
+                .secrets
+                .extend(secrets::referenced(&settings, only));
             findings.extend(finding);
             return (deployment, findings);
         }
@@ -96,6 +101,9 @@ impl Deployment {
                 findings.push(about.fail(error.to_string(), remedy));
             }
         }
+        deployment
+            .secrets
+            .extend(secrets::referenced(&settings, only));
         (deployment, findings)
     }
 
@@ -352,6 +360,10 @@ impl Deployment {
                     wiring.master_key_file,
                     KeyKind::Secret,
                 );
+                for file in wiring.former_master_key_files {
+                    let setting = "memory.former_master_key_files";
+                    self.key(setting, Some(file), KeyKind::Secret);
+                }
                 self.store("memory.store", store, &wardgate_memory::LAYOUT);
             }
             Peer::Gateway | Peer::Console | Peer::Operator => {}
@@ -395,6 +407,9 @@ impl Deployment {
             ("console.key", dir.console_key()),
         ] {
             deployment.key(name, Some(path), KeyKind::Secret);
+        }
+        for path in dir.former_memory_keys() {
+            deployment.key("memory-former.key", Some(path), KeyKind::Secret);
         }
         let record = Some(StoreSettings::file(dir.record()));
         deployment.store("audit.store", record.clone(), &wardgate_audit::LAYOUT);
@@ -452,6 +467,12 @@ impl Deployment {
         configured: Option<StoreSettings>,
         layout: &'static Layout,
     ) {
+        let password = configured.as_ref();
+        let password = password.and_then(|store| store.database.password_file.clone());
+        self.secrets.extend(password.map(|path| SecretFile {
+            setting: setting.replace(".store", ".database.password_file"),
+            path,
+        }));
         self.stores
             .extend(configured.map(|configured| ServiceStore {
                 setting,

@@ -1,9 +1,10 @@
-//! Checks of key files: they exist, hold the right kind of key, and are not readable by other users.
+//! Checks of key files: they exist, hold the right kind of key, are not readable by other users, and how old they are.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::finding::{Finding, FindingSubject};
+use super::secrets;
 use crate::data_dir::{self, Error};
 
 /// The kind of key that a file must hold.
@@ -50,8 +51,21 @@ fn examine_one(key: &KeyFile) -> Finding {
             format!("{shown} can be used by everybody on this machine"),
             format!("chmod o= {shown}"),
         ),
-        _ => about.ok(format!("{shown} can be used")),
+        _ => match secrets::age_in_days(path) {
+            Ok(days) if secrets::is_old(days) && is_replaced(&key.setting) => about.warn(
+                format!("{shown} can be used, and is {days} days old"),
+                "replace it, as *Rotate keys* of deploy/README.md says",
+            ),
+            Ok(days) => about.ok(format!("{shown} can be used, and is {days} days old")),
+            Err(_) => about.ok(format!("{shown} can be used")),
+        },
     }
+}
+
+/// Returns whether the key of this setting is replaced from time to time. These two stay: details could not be read, and
+/// digests not be compared, under another key.
+fn is_replaced(setting: &str) -> bool {
+    !(setting.contains("details") || setting.contains("mac"))
 }
 
 fn read(path: &Path, kind: KeyKind) -> Result<(), Error> {
@@ -134,8 +148,19 @@ mod tests {
         let mac = dir.mac_key();
         std::fs::set_permissions(&mac, PermissionsExt::from_mode(0o644)).unwrap();
         assert_eq!(
-            verdicts(&[key("mac", mac, KeyKind::Secret)]),
+            verdicts(&[key("mac", mac.clone(), KeyKind::Secret)]),
             [CheckStatus::Warn]
+        );
+        std::fs::set_permissions(&mac, PermissionsExt::from_mode(0o600)).unwrap();
+        let two_years = std::time::Duration::from_hours(2 * 365 * 24);
+        let file = std::fs::File::options().append(true).open(&mac).unwrap();
+        let written = file.metadata().unwrap().modified().unwrap();
+        file.set_modified(written - two_years).unwrap();
+        let [stays, old] = ["audit.mac_key_file", "memory.master_key_file"]
+            .map(|setting| key(setting, mac.clone(), KeyKind::Secret));
+        assert_eq!(
+            verdicts(&[stays, old]),
+            [CheckStatus::Ok, CheckStatus::Warn]
         );
     }
 }

@@ -1,0 +1,257 @@
+//! The move of the store from a former master key to the current one.
+//!
+//! ```text
+//!   begin    the current key is put in force: what is written from now on is under it
+//!   batch    the next conversations: their keys are wrapped, and their words and grounds hidden, under the current key
+//!   last     the former key is not needed any more
+//! ```
+//!
+//! Every batch is one transaction, which also says how far the move is, so it goes on where it was interrupted. Until its end
+//! every service needs both keys.
+
+use wardgate_store::{Statement, Transaction, Value};
+
+use super::adding::{INSERT_WORDS, is_searchable};
+use super::row::{ConversationRow, MessageRow, conversation, regrounded};
+use super::{KNOWN_BY, MemoryStore, unsigned, within};
+use crate::Error;
+use crate::owner::Owner;
+use crate::sealing::MasterKey;
+use crate::words;
+
+/// Maximum number of conversations in one batch, and of messages.
+const MAX_CONVERSATIONS: u64 = 50;
+const MAX_MESSAGES: i64 = 50;
+
+pub(super) const FORMER: &str = "SELECT former FROM memory.rekeying";
+
+/// Waits until every transaction that writes under the former key has ended, and keeps later ones waiting.
+const WAIT_FOR_WRITERS: Statement = Statement::Each {
+    sqlite: "SELECT number FROM master_key",
+    postgres: "LOCK TABLE memory.master_key IN EXCLUSIVE MODE",
+};
+
+const PUT_IN_FORCE: &str = "UPDATE memory.master_key SET known_by = $1";
+
+const BEGIN: &str = "
+    INSERT INTO memory.rekeying (number, former, conversation, position) VALUES (1, $1, 0, 0)";
+
+const PROGRESS: &str = "SELECT former, conversation, position FROM memory.rekeying FOR UPDATE";
+
+const ADVANCE: &str = "UPDATE memory.rekeying SET conversation = $1, position = $2";
+
+const END: &str = "DELETE FROM memory.rekeying";
+
+const REMAINING: &str = "
+    SELECT count(*) FROM memory.conversation
+    WHERE number > (SELECT conversation FROM memory.rekeying)";
+
+/// Nothing but the number, which never changes, selects the conversation: a concurrent erasure must not hide those after it.
+pub(super) const NEXT: &str = concat!(
+    conversation!(),
+    "WHERE c.number > $1 ORDER BY c.number LIMIT 1 FOR UPDATE"
+);
+
+const OWNER: &str = "SELECT tenant, issuer, subject FROM memory.conversation WHERE number = $1";
+
+const REWRAP: &str = "UPDATE memory.conversation SET data_key = $2 WHERE number = $1";
+
+/// Selects the messages that have words or grounds: those of persons and models, and results of tools.
+pub(super) const MESSAGES: &str = "
+    SELECT m.number, m.grounds, m.position, m.id, m.turn, m.state, m.role, m.source, m.covers_to, m.at,
+        m.policy_hash, m.rights, m.call, m.body
+    FROM memory.message m
+    WHERE m.conversation = $1 AND m.position > $2 AND (m.source IN (1, 2) OR m.grounds IS NOT NULL)
+    ORDER BY m.position LIMIT $3";
+
+const REMOVE_WORDS: Statement = Statement::Each {
+    sqlite: "DELETE FROM message_words WHERE rowid = $1",
+    postgres: "DELETE FROM memory.message_words WHERE message = $1",
+};
+
+const REGROUND: &str = "UPDATE memory.message SET grounds = $2 WHERE number = $1";
+
+struct IndexedMessageRow {
+    number: i64,
+    grounds: Option<Vec<u8>>,
+    message: MessageRow,
+}
+
+wardgate_store::from_row!(IndexedMessageRow { number, grounds; message });
+
+/// What one batch moved.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct RekeyBatch {
+    /// The number of conversations that are moved as a whole.
+    pub(crate) conversations: u64,
+    /// The number of conversations and messages that neither key opens, which stay as they are.
+    pub(crate) unreadable: u64,
+    /// Whether everything is moved.
+    pub(crate) is_last: bool,
+}
+
+/// The transaction of a batch.
+struct BatchTransaction<'a> {
+    store: &'a MemoryStore,
+    transaction: Transaction,
+    former: &'a MasterKey,
+    /// The number of messages that the batch may still move.
+    messages_left: i64,
+    batch: RekeyBatch,
+}
+
+impl MemoryStore {
+    /// Puts the current master key in force, unless it is. Returns the number of conversations to move, or `None` if nothing
+    /// is under another key.
+    pub(crate) async fn begin_rekeying(&self) -> Result<Option<u64>, Error> {
+        within(async {
+            let mut transaction = self.database.write().await?;
+            transaction.execute(WAIT_FOR_WRITERS, []).await?;
+            let current = self.keys.current().known_by();
+            let in_force: Option<(Vec<u8>,)> = transaction.row(KNOWN_BY, []).await?;
+            let (in_force,) = in_force.ok_or(Error::Damaged("master key"))?;
+            let former: Option<(Vec<u8>,)> = transaction.row(FORMER, []).await?;
+            match (in_force == current.as_bytes(), former) {
+                (true, None) => return Ok(None),
+                (true, Some(_)) => {}
+                (false, Some(_)) => return Err(Error::RekeyUnfinished),
+                (false, None) => {
+                    transaction.execute(BEGIN, [in_force.into()]).await?;
+                    let known_by = [current.as_bytes()[..].into()];
+                    transaction.execute(PUT_IN_FORCE, known_by).await?;
+                }
+            }
+            let remaining: Option<(i64,)> = transaction.row(REMAINING, []).await?;
+            transaction.commit().await?;
+            Ok(Some(unsigned(remaining.map_or(0, |(count,)| count))))
+        })
+        .await
+    }
+
+    /// Moves the next conversations to the current master key, after [`MemoryStore::begin_rekeying`].
+    pub(crate) async fn rekey_batch(&self) -> Result<RekeyBatch, Error> {
+        within(async {
+            let mut transaction = self.database.write().await?;
+            let progress: Option<(Vec<u8>, i64, i64)> = transaction.row(PROGRESS, []).await?;
+            let Some((former, conversation, position)) = progress else {
+                return Ok(RekeyBatch {
+                    is_last: true,
+                    ..RekeyBatch::default()
+                });
+            };
+            let former = self.keys.find(&former).ok_or(Error::OtherMasterKey)?;
+            let mut moving = BatchTransaction {
+                store: self,
+                transaction,
+                former,
+                messages_left: MAX_MESSAGES,
+                batch: RekeyBatch::default(),
+            };
+            moving.run(conversation, position).await?;
+            moving.transaction.commit().await?;
+            Ok(moving.batch)
+        })
+        .await
+    }
+}
+
+impl BatchTransaction<'_> {
+    /// Moves what comes after `conversation`, and of the first one what comes after `position`.
+    async fn run(&mut self, mut conversation: i64, mut position: i64) -> Result<(), Error> {
+        while self.messages_left > 0 && self.batch.conversations < MAX_CONVERSATIONS {
+            let next = [conversation.into()];
+            let row: Option<ConversationRow> = self.transaction.row(NEXT, next).await?;
+            let Some(row) = row else {
+                self.transaction.execute(END, []).await?;
+                self.batch.is_last = true;
+                return Ok(());
+            };
+            match self.move_conversation(&row, position).await? {
+                Some(reached) => position = reached,
+                None => {
+                    (conversation, position) = (row.number, 0);
+                    self.batch.conversations += 1;
+                }
+            }
+        }
+        let reached = [conversation.into(), position.into()];
+        self.transaction.execute(ADVANCE, reached).await?;
+        Ok(())
+    }
+
+    /// Moves a conversation's key, and its messages after `position` as far as the batch may. Returns the position that was
+    /// reached, or `None` if that is the end.
+    async fn move_conversation(
+        &mut self,
+        row: &ConversationRow,
+        position: i64,
+    ) -> Result<Option<i64>, Error> {
+        // An erased conversation has no key.
+        let Some(wrapped) = row.wrapped_key() else {
+            return Ok(None);
+        };
+        let current = self.store.keys.current();
+        if position == 0 {
+            let ambient = &self.store.ambient;
+            match current.rewrap(self.former, row.key()?, wrapped, ambient) {
+                // It was created or cleared after the current key was put in force, so its messages are under it too.
+                Ok(None) => return Ok(None),
+                Ok(Some(rewrapped)) => {
+                    let values = [row.number.into(), rewrapped.into()];
+                    self.transaction.execute(REWRAP, values).await?;
+                }
+                Err(_) => {
+                    self.batch.unreadable += 1;
+                    return Ok(None);
+                }
+            }
+        }
+        self.move_messages(row, position.max(row.cleared_to)).await
+    }
+
+    async fn move_messages(
+        &mut self,
+        row: &ConversationRow,
+        position: i64,
+    ) -> Result<Option<i64>, Error> {
+        let current = self.store.keys.current();
+        let unlocked = row.unlock(self.store)?;
+        let owner: Option<(String, String, String)> =
+            self.transaction.row(OWNER, [row.number.into()]).await?;
+        let (tenant, issuer, subject) = owner.ok_or(Error::Damaged("conversation"))?;
+        let word_key = current.word_key(&Owner {
+            tenant,
+            issuer,
+            subject,
+        });
+        let limit = self.messages_left;
+        let bounds = [row.number.into(), position.into(), limit.into()];
+        let messages: Vec<IndexedMessageRow> = self.transaction.rows(MESSAGES, bounds).await?;
+        let mut reached = position;
+        for indexed in messages {
+            self.messages_left -= 1;
+            reached = indexed.message.position;
+            let Ok(stored) = unlocked.open(indexed.message) else {
+                self.batch.unreadable += 1;
+                continue;
+            };
+            let number = Value::from(indexed.number);
+            if is_searchable(stored.message.source) {
+                self.transaction.execute(REMOVE_WORDS, [number]).await?;
+                let words = words::blind(&stored.message.content, &word_key);
+                if !words.is_empty() {
+                    let words: Vec<_> = words.into_iter().collect();
+                    let values = [indexed.number.into(), words.join(" ").into()];
+                    self.transaction.execute(INSERT_WORDS, values).await?;
+                }
+            }
+            let grounds = indexed.grounds.as_deref();
+            let moved = grounds.and_then(|it| regrounded(&stored, it, self.former, current));
+            if let Some(grounds) = moved {
+                let values = [indexed.number.into(), grounds.into()];
+                self.transaction.execute(REGROUND, values).await?;
+            }
+        }
+        Ok((self.messages_left == 0).then_some(reached))
+    }
+}

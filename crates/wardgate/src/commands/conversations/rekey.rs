@@ -1,0 +1,77 @@
+//! `wardgate conversations rekey`: moves the store of conversations from a former master key to the current one.
+
+use std::path::Path;
+
+use figment::value::Dict;
+use wardgate_domain::Ambient;
+use wardgate_memory::{MasterKeys, RekeyOutcome, RekeyProgress};
+
+use crate::Failure;
+use crate::cli::{LogVerbosity, RekeyOptions};
+use crate::commands::progress::Progress;
+use crate::commands::serve::required;
+use crate::commands::up::UpSettings;
+use crate::config::{ServiceWiring, Settings, StoreSettings};
+use crate::data_dir::{self, DataDir};
+
+pub(super) async fn run(options: &RekeyOptions, verbosity: LogVerbosity) -> Result<(), Failure> {
+    let (store, keys) = store_and_keys(options)?;
+    let mut progress = Progress::of("conversations", "moved", verbosity);
+    let told = |so_far: &RekeyProgress| progress.tell(so_far.done, Some(so_far.total));
+    let ambient = Ambient::system();
+    let outcome = wardgate_memory::rekey(&store.store, &store.database, keys, ambient, told);
+    match outcome.await? {
+        RekeyOutcome::NotNeeded => {
+            println!("every conversation is under the current master key already");
+        }
+        RekeyOutcome::Finished(RekeyProgress {
+            done, unreadable, ..
+        }) => {
+            let plural = if done == 1 { "" } else { "s" };
+            println!(
+                "moved to the current master key: {done} conversation{plural}. The former key is needed for older backups alone."
+            );
+            if unreadable > 0 {
+                eprintln!(
+                    "{unreadable} conversations and messages were not moved: no key opens them, and none did before"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the store and the master keys of separate services or of `wardgate up`.
+fn store_and_keys(options: &RekeyOptions) -> Result<(StoreSettings, MasterKeys), Failure> {
+    let Some(file) = &options.config else {
+        let dir = DataDir::existing(&options.data_dir)?;
+        return Ok((StoreSettings::file(dir.memory_store()), keys_of_up(&dir)?));
+    };
+    let settings = Settings::load(file)?;
+    if settings.has("memory.master_key_file") {
+        let (_, wiring): (Dict, ServiceWiring) = settings.service("memory")?;
+        let store = settings.store("memory")?;
+        let store = store.ok_or_else(|| missing(file, "memory.store"))?;
+        let current = required(wiring.master_key_file.as_ref(), "memory.master_key_file")?;
+        let keys = data_dir::memory_keys(current, &wiring.former_master_key_files)?;
+        return Ok((store, keys));
+    }
+    let dir = DataDir::existing(&options.data_dir)?;
+    let memory = UpSettings::read(&settings, &dir)?.memory;
+    let store = StoreSettings {
+        store: memory.store,
+        database: memory.database,
+    };
+    Ok((store, keys_of_up(&dir)?))
+}
+
+fn keys_of_up(dir: &DataDir) -> Result<MasterKeys, Failure> {
+    Ok(data_dir::memory_keys(
+        &dir.memory_key(),
+        &dir.former_memory_keys(),
+    )?)
+}
+
+fn missing(file: &Path, key: &str) -> String {
+    format!("{} sets no {key}", file.display())
+}
