@@ -243,7 +243,7 @@ const BAD_FILES: &[(&str, &[&str])] = &[
         "policy: { policies: policies, time_zone: Europe/Wien }\n",
         &["time_zone", "Europe/Wien"],
     ),
-    ("policy: {}\n", &["`policy`", "policies"]),
+    ("policy: {}\n", &["policy.policies", "policy.bundle"]),
     (
         "policy: { policies: policies }\ntool_runner: { catalog: tools.yaml }\n",
         &["`tool_runner`", "catalog"],

@@ -166,12 +166,11 @@ impl BatchTransaction<'_> {
                 self.batch.is_last = true;
                 return Ok(());
             };
-            match self.move_conversation(&row, position).await? {
-                Some(reached) => position = reached,
-                None => {
-                    (conversation, position) = (row.number, 0);
-                    self.batch.conversations += 1;
-                }
+            if let Some(reached) = self.move_conversation(&row, position).await? {
+                position = reached;
+            } else {
+                (conversation, position) = (row.number, 0);
+                self.batch.conversations += 1;
             }
         }
         let reached = [conversation.into(), position.into()];

@@ -125,13 +125,11 @@ fn search_expression(alternatives: &[Vec<String>], is_sqlite: bool) -> String {
         let quoted = words.iter().map(|word| format!("{quote}{word}{quote}"));
         quoted.collect::<Vec<_>>().join(and)
     };
-    match alternatives {
-        [words] => all_of(words),
-        _ => {
-            let each = alternatives
-                .iter()
-                .map(|words| format!("({})", all_of(words)));
-            each.collect::<Vec<_>>().join(or)
-        }
+    if let [words] = alternatives {
+        return all_of(words);
     }
+    let each = alternatives
+        .iter()
+        .map(|words| format!("({})", all_of(words)));
+    each.collect::<Vec<_>>().join(or)
 }

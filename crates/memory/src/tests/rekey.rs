@@ -181,7 +181,7 @@ async fn what_is_written_during_the_move_is_under_the_new_key() {
         let mut told = 0;
         let ambient = Ambient::system();
         let outcome = rekey(&url, &settings, keys(NEW, &[OLD]), ambient.clone(), |_| {
-            told += 1
+            told += 1;
         });
         let outcome = outcome.await.unwrap();
         assert!(

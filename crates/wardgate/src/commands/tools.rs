@@ -106,9 +106,10 @@ fn describe_limits(limits: LimitSettings) -> String {
     let rate = limits.per_caller.map(String::from);
     let rate = rate.map(|rate| format!("{rate} per caller"));
     let words: Vec<_> = at_once.into_iter().chain(rate).collect();
-    match words.is_empty() {
-        true => "-".to_owned(),
-        false => words.join(", "),
+    if words.is_empty() {
+        "-".to_owned()
+    } else {
+        words.join(", ")
     }
 }
 
