@@ -164,7 +164,10 @@ impl Erasure {
             match self.store.empty().await {
                 Ok(true) => {}
                 Ok(false) => break,
-                Err(error) => return cannot("rows of erased conversations stay for now", &error),
+                Err(error) => {
+                    cannot("rows of erased conversations stay for now", &error);
+                    break;
+                }
             }
         }
         if self.to_scrub.swap(false, Ordering::AcqRel) {

@@ -1,5 +1,8 @@
 //! The re-encryption of a store after its master key was replaced.
 
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
 use wardgate_domain::Ambient;
 use wardgate_store::DatabaseSettings;
 
@@ -8,6 +11,9 @@ use crate::{Error, MasterKeys};
 
 /// How often a batch is tried before the re-encryption gives up. It can be started again, and goes on.
 const TRIES: u32 = 5;
+
+/// Minimum pause between two batches on SQLite.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// How far the re-encryption is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -49,6 +55,7 @@ pub async fn rekey(
         ..RekeyProgress::default()
     };
     loop {
+        let began = Instant::now();
         let batch = tried(|| store.rekey_batch()).await?;
         so_far.done += batch.conversations;
         so_far.unreadable += batch.unreadable;
@@ -57,6 +64,10 @@ pub async fn rekey(
         progress(&so_far);
         if batch.is_last {
             break;
+        }
+        if store.is_a_file() {
+            // SQLite has no queue of writers: a service polls for the lock, and would hardly get it between two batches.
+            sleep(began.elapsed().max(PAUSE)).await;
         }
     }
     // In SQLite the keys under the former master key are overwritten. If readers prevent it now, the service does it later.

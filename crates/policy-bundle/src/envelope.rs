@@ -46,6 +46,10 @@ pub(crate) fn seal(payload: &[u8], signer: &BundleSigner) -> String {
 
 /// Returns the payload of an envelope that one of the keys of `verifier` signed.
 pub(crate) fn open(bytes: &[u8], verifier: &BundleVerifier) -> Result<Vec<u8>, BundleError> {
+    if bytes.len() > MAX_BYTES {
+        let problem = format!("is longer than {MAX_BYTES} bytes");
+        return Err(BundleError::TooLarge(problem));
+    }
     let (payload, signatures) = read(bytes)?;
     let message = signed_bytes(&payload);
     let is_signed = signatures.iter().any(|signature| {

@@ -135,7 +135,7 @@ impl Registry {
             .unwrap_or_default();
         let realm = parameter(challenge, "realm").and_then(|realm| Url::parse(realm).ok());
         // A token is never sent unencrypted, except to a registry on this machine.
-        let realm = realm.filter(|it| it.scheme() == "https" || it.scheme() == self.base.scheme());
+        let realm = realm.filter(|it| it.scheme() == "https" || it.origin() == self.base.origin());
         let mut realm = realm.ok_or_else(|| self.problem("it demands unknown credentials"))?;
         for name in ["service", "scope"] {
             if let Some(value) = parameter(challenge, name) {

@@ -122,7 +122,8 @@ fn read_file(path: &Path) -> Result<FetchedBundle, SourceError> {
     let origin = path.display().to_string();
     let mut bytes = Vec::new();
     std::fs::File::open(path)
-        // One byte more than allowed is read, so that an excess is detected.
+        // One byte more than allowed is read, so that the file is refused when it is opened as a bundle. Other bundles of its
+        // directory are not affected.
         .and_then(|file| {
             file.take(envelope::MAX_BYTES as u64 + 1)
                 .read_to_end(&mut bytes)
@@ -131,11 +132,5 @@ fn read_file(path: &Path) -> Result<FetchedBundle, SourceError> {
             path: path.to_owned(),
             source,
         })?;
-    if bytes.len() > envelope::MAX_BYTES {
-        return Err(SourceError::TooLarge {
-            origin,
-            most: envelope::MAX_BYTES,
-        });
-    }
     Ok(FetchedBundle { origin, bytes })
 }

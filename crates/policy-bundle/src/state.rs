@@ -42,12 +42,17 @@ impl BundleState {
         let directory = directory.unwrap_or(Path::new("."));
         let unfinished = path.with_extension(format!("{}.new", std::process::id()));
         let written = (|| {
+            // After the rename, the bundle counts as written, so nothing that can fail for good comes later.
+            let directory = fs::File::open(directory)?;
             let mut file = fs::File::create(&unfinished)?;
             file.write_all(bytes)?;
             file.sync_all()?;
             fs::rename(&unfinished, path)?;
             // The rename is durable only after the directory is synced.
-            fs::File::open(directory)?.sync_all()
+            if let Err(error) = directory.sync_all() {
+                tracing::warn!(%error, path = %path.display(), "the state of policy bundles may be lost in a power failure");
+            }
+            Ok(())
         })();
         if written.is_err() {
             let _ = fs::remove_file(&unfinished);

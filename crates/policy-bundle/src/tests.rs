@@ -285,8 +285,16 @@ async fn a_directory_offers_its_bundles_and_a_change_is_noticed() {
     source.forget();
     assert_eq!(source.fetch().await.unwrap().unwrap().len(), 2);
     write("3.bundle", &" ".repeat((8 << 20) + 1));
-    let error = source.fetch().await.unwrap_err();
-    assert!(matches!(error, SourceError::TooLarge { .. }), "{error}");
+    let fetched = source.fetch().await.unwrap().unwrap();
+    assert_eq!(
+        fetched[0].bytes, b"one",
+        "a file that is too large affects no other"
+    );
+    let refused = PolicyBundle::open(&fetched[2].bytes, &verifier(&signer));
+    assert!(
+        matches!(refused, Err(BundleError::TooLarge(_))),
+        "{refused:?}"
+    );
 }
 
 /// A web server whose answer can be changed.

@@ -195,11 +195,13 @@ impl BundleFollower {
         for FetchedBundle { origin, bytes } in fetched {
             match PolicyBundle::open(&bytes, &self.verifier) {
                 Ok(bundle) => {
-                    let version = bundle.reference().version;
-                    let is_higher =
-                        (highest.as_ref()).is_none_or(|it| it.bundle.reference().version < version);
-                    if is_higher {
+                    let offered = bundle.reference();
+                    let known = highest.as_ref().map(|it| it.bundle.reference());
+                    if known.is_none_or(|known| known.version < offered.version) {
                         highest = Some(CandidateBundle { bundle, bytes });
+                    } else if known.is_some_and(|it| it.version == offered.version && it != offered)
+                    {
+                        refused.push(BundleRefusal::Reused(offered.version));
                     }
                 }
                 Err(error) => refused.push(BundleRefusal::Invalid { origin, error }),

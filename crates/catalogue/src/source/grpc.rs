@@ -43,6 +43,15 @@ pub(super) fn read(
             "name a proxy at an http URL: with an https `url`, what goes through it is encrypted all the same",
         );
     }
+    if let (Some(_), Some((node, url))) = (&network.proxy, &url)
+        && url.scheme() != "https"
+    {
+        expand.faults.add(
+            node.at,
+            "a gRPC source behind a proxy has an http URL",
+            "use an https `url`: a proxy may lose what a server sends before the client, as HTTP/2 servers do without TLS",
+        );
+    }
     let descriptors = fields
         .optional("descriptors")
         .and_then(|node| descriptors(node, expand));

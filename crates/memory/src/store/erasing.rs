@@ -24,6 +24,14 @@ use wardgate_store::{Statement, Transaction};
 /// Maximum number of messages in one batch.
 pub(super) const BATCH: i64 = 500;
 
+/// Number of bytes of messages after which a batch ends. Their words are removed from the index one by one, so that a batch of
+/// long messages would exceed the time limit.
+const BATCH_BYTES: i64 = 128 * 1024;
+
+const SIZES: &str = "
+    SELECT position, size FROM memory.message
+    WHERE conversation = $1 AND position > $2 AND position <= $3 ORDER BY position";
+
 const CLEAR: &str = "
     UPDATE memory.conversation SET data_key = $2, cleared_to = positions, messages = 0, updated_at = $3
     WHERE number = $1";
@@ -183,7 +191,16 @@ impl MemoryStore {
             let Some((number, from, cleared_to, erased_at)) = next else {
                 return Ok(false);
             };
-            let to = cleared_to.min(from + BATCH);
+            let mut to = cleared_to.min(from + BATCH);
+            let sizes = [number.into(), from.into(), to.into()];
+            let mut bytes = 0;
+            for (position, size) in transaction.rows::<(i64, i64), 3>(SIZES, sizes).await? {
+                bytes += size;
+                if bytes >= BATCH_BYTES {
+                    to = position;
+                    break;
+                }
+            }
             let rows = || [number.into(), from.into(), to.into()];
             transaction.execute(REMOVE_WORDS, rows()).await?;
             let rest = if erased_at.is_some() { BLANK } else { REMOVE };

@@ -23,6 +23,10 @@ use crate::words;
 const MAX_CONVERSATIONS: u64 = 50;
 const MAX_MESSAGES: i64 = 50;
 
+/// Number of bytes of searchable text after which a batch ends. The words of a text are removed from the index one by one, so
+/// that a batch of long documents would exceed the time limit.
+const MAX_TEXT_BYTES: usize = 64 * 1024;
+
 pub(super) const FORMER: &str = "SELECT former FROM memory.rekeying";
 
 /// Waits until every transaction that writes under the former key has ended, and keeps later ones waiting.
@@ -97,6 +101,8 @@ struct BatchTransaction<'a> {
     former: &'a MasterKey,
     /// The number of messages that the batch may still move.
     messages_left: i64,
+    /// The number of bytes of searchable text that the batch has moved.
+    text_bytes: usize,
     batch: RekeyBatch,
 }
 
@@ -145,6 +151,7 @@ impl MemoryStore {
                 transaction,
                 former,
                 messages_left: MAX_MESSAGES,
+                text_bytes: 0,
                 batch: RekeyBatch::default(),
             };
             moving.run(conversation, position).await?;
@@ -158,7 +165,7 @@ impl MemoryStore {
 impl BatchTransaction<'_> {
     /// Moves what comes after `conversation`, and of the first one what comes after `position`.
     async fn run(&mut self, mut conversation: i64, mut position: i64) -> Result<(), Error> {
-        while self.messages_left > 0 && self.batch.conversations < MAX_CONVERSATIONS {
+        while !self.is_full() && self.batch.conversations < MAX_CONVERSATIONS {
             let next = [conversation.into()];
             let row: Option<ConversationRow> = self.transaction.row(NEXT, next).await?;
             let Some(row) = row else {
@@ -176,6 +183,10 @@ impl BatchTransaction<'_> {
         let reached = [conversation.into(), position.into()];
         self.transaction.execute(ADVANCE, reached).await?;
         Ok(())
+    }
+
+    fn is_full(&self) -> bool {
+        self.messages_left == 0 || self.text_bytes >= MAX_TEXT_BYTES
     }
 
     /// Moves a conversation's key, and its messages after `position` as far as the batch may. Returns the position that was
@@ -236,6 +247,7 @@ impl BatchTransaction<'_> {
             };
             let number = Value::from(indexed.number);
             if is_searchable(stored.message.source) {
+                self.text_bytes += stored.message.content.len();
                 self.transaction.execute(REMOVE_WORDS, [number]).await?;
                 let words = words::blind(&stored.message.content, &word_key);
                 if !words.is_empty() {
@@ -250,7 +262,10 @@ impl BatchTransaction<'_> {
                 let values = [indexed.number.into(), grounds.into()];
                 self.transaction.execute(REGROUND, values).await?;
             }
+            if self.is_full() {
+                break;
+            }
         }
-        Ok((self.messages_left == 0).then_some(reached))
+        Ok(self.is_full().then_some(reached))
     }
 }

@@ -293,3 +293,28 @@ async fn a_conversation_that_no_key_opens_stays_and_is_told_of() {
         assert_eq!(texts(&whole.messages), ["b"]);
     }
 }
+
+#[tokio::test]
+async fn a_batch_ends_after_a_long_document() {
+    for setup in Setup::each().await {
+        let joy = joy();
+        let documents = (0..3).map(|document| {
+            let words = (0..8_000).map(|word| format!("w{document}x{word} "));
+            person(&words.collect::<String>())
+        });
+        let documents = documents.collect();
+        setup.make_with(&joy, "documents", documents).await;
+        let mut batches = 0;
+        loop {
+            let batch = batch_killed_after(&setup, u32::MAX).await.unwrap();
+            batches += 1;
+            if batch.is_last {
+                break;
+            }
+        }
+        assert_eq!(
+            batches, 4,
+            "one for each document, and one that finds no more"
+        );
+    }
+}
