@@ -60,11 +60,19 @@ impl Project {
         run(Path::new("sh"), &["-c", &line], &[])
     }
 
-    /// Runs the printed token command and then a printed call against `url`.
+    /// Runs the printed token command and then a printed call against `url`. It calls again if the error says so: a tool can
+    /// change between the permit and the run.
     fn call(&self, url: &str, call: &str) -> Value {
         let token = self.printed_line("export WARDGATE_TOKEN");
-        let ended = self.shell(&format!("{token} && {call} --url {url}"));
-        serde_json::from_str(&ended.success()).unwrap()
+        loop {
+            let ended = self.shell(&format!("{token} && {call} --url {url}"));
+            if !ended
+                .stderr
+                .contains("refused the call's permit. Try again")
+            {
+                return serde_json::from_str(&ended.success()).unwrap();
+            }
+        }
     }
 
     /// Returns the printed definition of one more tool.

@@ -299,7 +299,7 @@ async fn a_batch_ends_after_a_long_document() {
     for setup in Setup::each().await {
         let joy = joy();
         let documents = (0..3).map(|document| {
-            let words = (0..8_000).map(|word| format!("w{document}x{word} "));
+            let words = (0..10_000).map(|word| format!("w{document}x{word} "));
             person(&words.collect::<String>())
         });
         let documents = documents.collect();
