@@ -35,8 +35,8 @@ pub(crate) enum ConversationsCommand {
         #[command(flatten)]
         system: RunningSystem,
     },
-    /// Move all conversations from a former master key to the current one, while the services run with both. An interrupted
-    /// move goes on when it is started again.
+    /// Move all conversations from a former master key to the current one, while the services run with both keys. After an
+    /// interruption, run the command again.
     Rekey(RekeyOptions),
     /// Put a legal hold on conversations, which prevents their erasure and removal by retention.
     Hold(HoldChange),
@@ -56,10 +56,10 @@ pub(crate) enum ConversationsCommand {
 /// The store and the keys to use. Both are needed, since no service gives a key away.
 #[derive(Debug, Args)]
 pub(crate) struct RekeyOptions {
-    /// The data directory of `wardgate up`, with `keys/memory-former.key`.
+    /// Data directory of `wardgate up`, with `keys/memory-former.key`.
     #[arg(long, value_name = "DIR", default_value = "data")]
     pub(crate) data_dir: PathBuf,
-    /// A configuration file whose section `memory` names the store, `master_key_file` and `former_master_key_files`.
+    /// Path of a configuration file whose section `memory` names the store, `master_key_file` and `former_master_key_files`.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }

@@ -96,8 +96,8 @@ pub(crate) struct PolicyTestRun {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BundleCommand {
-    /// Check a directory of policies, run its tests, and write it as one signed file. The same directory, version and key give
-    /// the same file.
+    /// Check a directory of policies, run its tests, and write it as one signed file. The same directory, version and key
+    /// always create the same file.
     Create(BundleCreation),
     /// Verify the signature of a bundle, try its policies and tests, and print its version, digest and files.
     Verify(BundleVerification),
@@ -106,18 +106,18 @@ pub(crate) enum BundleCommand {
 #[derive(Debug, Args)]
 #[command(disable_version_flag = true)]
 pub(crate) struct BundleCreation {
-    /// The directory of policies, with its tests.
+    /// Directory of policies and tests.
     pub(crate) directory: PathBuf,
-    /// Version of the bundle, from 1 on. A service accepts no version below the highest that it had.
+    /// Version of the bundle, at least 1. A service accepts no version below the highest that was in force.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) version: u64,
     /// Ed25519 private key, PKCS#8 in PEM.
     #[arg(long, value_name = "FILE")]
     pub(crate) key: PathBuf,
-    /// The file to write. In a directory of bundles its name ends in `.bundle`.
+    /// Path of the file to write. In a directory of bundles, its name must end in `.bundle`.
     #[arg(long, value_name = "FILE")]
     pub(crate) out: PathBuf,
-    /// The catalogue whose tools the tests name; without it, `tools.yaml` beside the directory where that is there.
+    /// Path of the catalogue with the tested tools. Default: `tools.yaml` beside the directory, if it exists.
     #[arg(long, value_name = "FILE")]
     pub(crate) tools: Option<PathBuf>,
     #[command(flatten)]
@@ -126,9 +126,9 @@ pub(crate) struct BundleCreation {
 
 #[derive(Debug, Args)]
 pub(crate) struct BundleVerification {
-    /// The bundle.
+    /// Path of the bundle.
     pub(crate) file: PathBuf,
-    /// Ed25519 public key in PEM that may have signed it; may be given several times.
+    /// Trusted Ed25519 public key, PEM; may be repeated.
     #[arg(long = "public-key", value_name = "FILE", required = true)]
     pub(crate) public_keys: Vec<PathBuf>,
     #[command(flatten)]
