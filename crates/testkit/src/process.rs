@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 /// Maximum time for a start or a command, on a machine that is busy with builds.
-const PATIENCE: Duration = Duration::from_mins(2);
+const PATIENCE: Duration = Duration::from_mins(5);
 
 /// A small Python server that prints its URL once it serves, and is killed when dropped.
 #[derive(Debug)]
