@@ -46,11 +46,11 @@ fn make_key(directory: &Path, name: &str) {
 }
 
 /// A directory of policies that is packed as bundles, and the directory in which these are published.
-struct Publisher {
+struct BundlePublisher {
     dir: TempDir,
 }
 
-impl Publisher {
+impl BundlePublisher {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         for name in ["policies/tests", "bundles"] {
@@ -146,7 +146,7 @@ async fn until_refused(app: &TestApp, reason: &str) {
 
 #[tokio::test]
 async fn a_running_system_takes_a_newer_bundle_and_refuses_an_older_and_a_forged_one() {
-    let publisher = Publisher::new();
+    let publisher = BundlePublisher::new();
     let first = publisher.publish(1, "own");
     let mut app = TestApp::start_example(WARDGATE, publisher.dir.path(), "bundled", &[]);
     let nurse = app.token("nurse.joy", "Nurse", &[]);
@@ -200,7 +200,7 @@ async fn a_running_system_takes_a_newer_bundle_and_refuses_an_older_and_a_forged
 
 #[test]
 fn a_directory_whose_policies_or_tests_have_a_fault_is_not_packed() {
-    let publisher = Publisher::new();
+    let publisher = BundlePublisher::new();
     publisher.write_policies("v1");
     let made = publisher.create(1, "own").success();
     let (file, key) = (publisher.path("new.bundle"), publisher.path("own.pub.pem"));

@@ -122,13 +122,13 @@ impl IndexedColumns {
     /// that only a newer program knows, the subject and the tool are taken from `stored`.
     pub(crate) fn of(canonical: &[u8], stored: &Self) -> Option<Self> {
         #[derive(Deserialize)]
-        struct Members<'a> {
+        struct IndexedMembers<'a> {
             #[serde(borrow)]
             event: Cow<'a, str>,
             #[serde(borrow)]
             time: Cow<'a, str>,
             call_id: Option<String>,
-            caller: Option<Subject>,
+            caller: Option<CallerSubject>,
             actor: Option<String>,
             tool: Option<String>,
             requested_tool: Option<String>,
@@ -137,10 +137,10 @@ impl IndexedColumns {
             status: Option<String>,
         }
         #[derive(Deserialize)]
-        struct Subject {
+        struct CallerSubject {
             subject: String,
         }
-        let members: Members<'_> = serde_json::from_slice(canonical).ok()?;
+        let members: IndexedMembers<'_> = serde_json::from_slice(canonical).ok()?;
         let time = members.time.parse::<Timestamp>().ok()?.as_micros();
         let subject = members.caller.map(|caller| caller.subject);
         let cut = |text: Option<String>| text.map(|text| column(&text));

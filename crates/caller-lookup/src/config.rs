@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use wardgate_domain::whole_seconds;
 
 /// The source of callers' roles and attributes: exactly one of `table_file` and `query`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -18,7 +19,7 @@ pub struct LookupConfig {
     pub query: Option<QueryConfig>,
     /// Time for which a result is used, 1 to 3600 s; default 60 s. A person who is removed from the table or the
     /// database loses their roles after this time at the latest.
-    #[serde(default = "default_ttl", with = "seconds")]
+    #[serde(default = "default_ttl", with = "whole_seconds")]
     pub ttl: Duration,
     /// Maximum number of callers whose results are cached, 1 to 1,000,000; default 10,000.
     #[serde(default = "default_entries")]
@@ -90,18 +91,4 @@ const fn default_timeout() -> u64 {
 
 const fn default_connections() -> usize {
     4
-}
-
-mod seconds {
-    use std::time::Duration;
-
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(value: &Duration, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_u64(value.as_secs())
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-        u64::deserialize(from).map(Duration::from_secs)
-    }
 }

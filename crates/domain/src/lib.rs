@@ -47,6 +47,7 @@ mod tool;
 mod uri_template;
 pub mod variable;
 mod waiting_call;
+pub mod whole_seconds;
 mod wire;
 
 pub use agent_refusal::AgentRefusal;

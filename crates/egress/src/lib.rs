@@ -35,12 +35,12 @@ use url::Url;
 
 pub use address::PrivateAddresses;
 pub use auth::{
-    Auth, AuthSettings, BoundCredentials, ClientKey, ClientProof, CodeRequest, CodeSettings,
-    ConnectError, ConnectionKey, DeviceCode, EnterpriseSettings, Grant, GrantCallback,
-    GrantDescription, GrantRequest, GrantStore, LoginClient, LoginServer, LoginTokens, OAuthClient,
-    OnBehalf, OpenAuth, Person, ProviderClient, ProviderSettings, ProviderSettingsError,
-    ProviderTokens, RegisteredClient, ServerSettings, StartedGrant, StoreFuture, StoreUnavailable,
-    StoredTokens, SubjectToken, UserGrants,
+    Auth, AuthSettings, BearerChallenge, BoundCredentials, ClientKey, ClientProof, CodeRequest,
+    CodeSettings, ConnectError, ConnectionKey, DeviceCode, EnterpriseSettings, Grant,
+    GrantCallback, GrantDescription, GrantRequest, GrantStore, LoginClient, LoginServer,
+    LoginTokens, OAuthClient, OnBehalf, OpenAuth, Person, ProviderClient, ProviderSettings,
+    ProviderSettingsError, ProviderTokens, RegisteredClient, ServerSettings, StartedGrant,
+    StoreFuture, StoreUnavailable, StoredTokens, SubjectToken, UserGrants,
 };
 pub use client::{ClientSettings, EgressClient, HttpSettings};
 pub use error::{AuthError, EgressError};

@@ -30,6 +30,7 @@ const TESTS: &str = "tests";
 pub struct PolicyBundle {
     contents: BundleContents,
     payload: Vec<u8>,
+    reference: BundleReference,
 }
 
 /// The payload, whose members are in the order in which they are written.
@@ -90,10 +91,9 @@ impl PolicyBundle {
             files,
             tools,
         };
-        contents.check()?;
         let payload = serde_json::to_vec(&contents)
             .map_err(|error| BundleError::Payload(error.to_string()))?;
-        Ok(Self { contents, payload })
+        Self::checked(contents, payload)
     }
 
     /// Reads a bundle that one of the keys of `verifier` signed. Its contents are parsed only after the signature is
@@ -110,8 +110,20 @@ impl PolicyBundle {
     fn parse(payload: Vec<u8>) -> Result<Self, BundleError> {
         let contents: BundleContents = serde_json::from_slice(&payload)
             .map_err(|error| BundleError::Payload(error.to_string()))?;
+        Self::checked(contents, payload)
+    }
+
+    fn checked(contents: BundleContents, payload: Vec<u8>) -> Result<Self, BundleError> {
         contents.check()?;
-        Ok(Self { contents, payload })
+        let reference = BundleReference {
+            version: contents.version,
+            digest: Digest::of(&payload),
+        };
+        Ok(Self {
+            contents,
+            payload,
+            reference,
+        })
     }
 
     /// Signs the bundle and returns the file. The same bundle and key give the same bytes.
@@ -126,10 +138,7 @@ impl PolicyBundle {
 
     /// Returns the version, and the SHA-256 digest of the signed contents.
     pub fn reference(&self) -> BundleReference {
-        BundleReference {
-            version: self.contents.version,
-            digest: Digest::of(&self.payload),
-        }
+        self.reference
     }
 
     /// Returns the files, sorted by path.

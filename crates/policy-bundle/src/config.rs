@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use url::Url;
+use wardgate_domain::{is_loopback_host, whole_seconds};
 use wardgate_egress::{
     AllowedHost, EgressSettings, NetworkSettings, PrivateAddresses, TlsSettings,
 };
@@ -29,7 +30,7 @@ pub struct BundleConfig {
     #[serde(default = "default_minimum_version")]
     pub minimum_version: u64,
     /// The interval between two looks at the source, 1 to 86400 s; default 30 s.
-    #[serde(default = "default_poll_interval", with = "seconds")]
+    #[serde(default = "default_poll_interval", with = "whole_seconds")]
     pub poll_interval: Duration,
     /// A file with the bearer token of requests. It is read for each request.
     #[serde(default)]
@@ -206,13 +207,7 @@ impl BundleConfig {
 
 /// Checks that a request to `url` is encrypted, or stays on this machine.
 fn check_secure(url: &Url) -> Result<(), BundleConfigError> {
-    let is_local = match url.host() {
-        Some(url::Host::Ipv4(address)) => address.is_loopback(),
-        Some(url::Host::Ipv6(address)) => address.is_loopback(),
-        Some(url::Host::Domain(name)) => name == "localhost",
-        None => false,
-    };
-    if url.scheme() == "https" || is_local {
+    if url.scheme() == "https" || url.host_str().is_some_and(is_loopback_host) {
         Ok(())
     } else {
         let problem = "must be https; http is for this machine only";
@@ -269,18 +264,4 @@ fn default_minimum_version() -> u64 {
 
 fn default_poll_interval() -> Duration {
     Duration::from_secs(30)
-}
-
-mod seconds {
-    use std::time::Duration;
-
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(value: &Duration, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_u64(value.as_secs())
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-        u64::deserialize(from).map(Duration::from_secs)
-    }
 }

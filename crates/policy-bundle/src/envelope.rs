@@ -16,27 +16,27 @@ pub(crate) const MAX_BYTES: usize = 8 << 20;
 const MAX_SIGNATURES: usize = 16;
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Envelope {
+struct DsseEnvelope {
     #[serde(rename = "payloadType")]
     payload_type: String,
     payload: String,
-    signatures: Vec<Signature>,
+    signatures: Vec<EnvelopeSignature>,
 }
 
 /// A signature. The key id that other tools add is a hint that is not signed, so it is ignored: every trusted key is
 /// tried.
 #[derive(Debug, Serialize, Deserialize)]
-struct Signature {
+struct EnvelopeSignature {
     sig: String,
 }
 
 /// Signs `payload` and returns the envelope. The same payload and key give the same bytes.
 pub(crate) fn seal(payload: &[u8], signer: &BundleSigner) -> String {
     let signature = signer.sign(&signed_bytes(payload));
-    let envelope = Envelope {
+    let envelope = DsseEnvelope {
         payload_type: PAYLOAD_TYPE.to_owned(),
         payload: STANDARD.encode(payload),
-        signatures: vec![Signature {
+        signatures: vec![EnvelopeSignature {
             sig: STANDARD.encode(signature),
         }],
     };
@@ -46,10 +46,6 @@ pub(crate) fn seal(payload: &[u8], signer: &BundleSigner) -> String {
 
 /// Returns the payload of an envelope that one of the keys of `verifier` signed.
 pub(crate) fn open(bytes: &[u8], verifier: &BundleVerifier) -> Result<Vec<u8>, BundleError> {
-    if bytes.len() > MAX_BYTES {
-        let problem = format!("is longer than {MAX_BYTES} bytes");
-        return Err(BundleError::TooLarge(problem));
-    }
     let (payload, signatures) = read(bytes)?;
     let message = signed_bytes(&payload);
     let is_signed = signatures.iter().any(|signature| {
@@ -68,13 +64,13 @@ pub(crate) fn unverified_payload(bytes: &[u8]) -> Result<Vec<u8>, BundleError> {
     read(bytes).map(|(payload, _)| payload)
 }
 
-fn read(bytes: &[u8]) -> Result<(Vec<u8>, Vec<Signature>), BundleError> {
+fn read(bytes: &[u8]) -> Result<(Vec<u8>, Vec<EnvelopeSignature>), BundleError> {
     if bytes.len() > MAX_BYTES {
         return Err(BundleError::TooLarge(format!(
             "is longer than {MAX_BYTES} bytes"
         )));
     }
-    let envelope: Envelope = serde_json::from_slice(bytes)
+    let envelope: DsseEnvelope = serde_json::from_slice(bytes)
         .map_err(|error| BundleError::Envelope(format!("it is no DSSE envelope: {error}")))?;
     if envelope.payload_type != PAYLOAD_TYPE {
         let problem = format!("its payload type is not {PAYLOAD_TYPE}");

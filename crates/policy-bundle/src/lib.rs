@@ -28,7 +28,7 @@ pub use error::{BundleConfigError, BundleError, SourceError};
 pub use keys::{BundleSigner, BundleVerifier};
 pub use remote::FetchedBundle;
 pub use source::BundleSource;
-pub use state::{BundleState, KeptBundle};
+pub use state::{BundleState, KeptBundle, replace_file};
 
 #[cfg(test)]
 mod tests;

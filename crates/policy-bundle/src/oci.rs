@@ -1,10 +1,11 @@
 //! Bundles in a registry of the Open Container Initiative (distribution-spec 1.1): a manifest with one layer.
 
-use http::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
+use http::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue};
 use http::{StatusCode, header::HeaderName};
 use serde::Deserialize;
 use url::Url;
 use wardgate_domain::Digest;
+use wardgate_egress::BearerChallenge;
 
 use crate::remote::{FetchedBundle, RemoteClient};
 use crate::{BundleConfig, BundleConfigError, SourceError, envelope};
@@ -17,7 +18,7 @@ const MAX_MANIFEST_BYTES: usize = 64 * 1024;
 
 /// A tag, or a digest, of a repository in a registry.
 #[derive(Debug)]
-pub(crate) struct Registry {
+pub(crate) struct OciRegistry {
     client: RemoteClient,
     base: Url,
     repository: String,
@@ -29,12 +30,12 @@ pub(crate) struct Registry {
 }
 
 #[derive(Debug, Deserialize)]
-struct Manifest {
-    layers: Vec<Layer>,
+struct OciManifest {
+    layers: Vec<OciLayer>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Layer {
+struct OciLayer {
     #[serde(rename = "mediaType")]
     media_type: String,
     digest: String,
@@ -47,7 +48,7 @@ struct IssuedToken {
     access_token: Option<String>,
 }
 
-impl Registry {
+impl OciRegistry {
     pub(crate) fn open(
         config: &BundleConfig,
         base: Url,
@@ -72,9 +73,9 @@ impl Registry {
         if self.reference.contains(':') {
             self.check_digest(&self.reference, &manifest)?;
         }
-        let manifest: Manifest = serde_json::from_slice(&manifest)
+        let manifest: OciManifest = serde_json::from_slice(&manifest)
             .map_err(|error| self.problem(&format!("the manifest cannot be read: {error}")))?;
-        let of_bundle = |layer: &&Layer| layer.media_type == envelope::PAYLOAD_TYPE;
+        let of_bundle = |layer: &&OciLayer| layer.media_type == envelope::PAYLOAD_TYPE;
         let layer = match manifest.layers.as_slice() {
             [only] => only,
             layers => layers
@@ -129,16 +130,13 @@ impl Registry {
     /// Requests a token from the server that the challenge of the registry names. The request carries the token of the
     /// settings, if there is one, and only if that server is the registry itself or listed as a further host.
     async fn request_token(&self, headers: &HeaderMap) -> Result<HeaderValue, SourceError> {
-        let challenge = headers.get(WWW_AUTHENTICATE);
-        let challenge = challenge
-            .and_then(|it| it.to_str().ok())
-            .unwrap_or_default();
-        let realm = parameter(challenge, "realm").and_then(|realm| Url::parse(realm).ok());
+        let challenge = BearerChallenge::of(headers).unwrap_or_default();
+        let realm = challenge.get("realm").and_then(|it| Url::parse(it).ok());
         // A token is never sent unencrypted, except to a registry on this machine.
         let realm = realm.filter(|it| it.scheme() == "https" || it.origin() == self.base.origin());
         let mut realm = realm.ok_or_else(|| self.problem("it demands unknown credentials"))?;
         for name in ["service", "scope"] {
-            if let Some(value) = parameter(challenge, name) {
+            if let Some(value) = challenge.get(name) {
                 realm.query_pairs_mut().append_pair(name, value);
             }
         }
@@ -172,21 +170,4 @@ impl Registry {
 
 fn parse_digest(text: &str) -> Option<Digest> {
     text.strip_prefix("sha256:")?.parse().ok()
-}
-
-/// Returns a quoted parameter of a `Bearer` challenge.
-fn parameter<'a>(challenge: &'a str, name: &str) -> Option<&'a str> {
-    let scheme = challenge.get(..7)?;
-    if !scheme.eq_ignore_ascii_case("bearer ") {
-        return None;
-    }
-    let mut rest = challenge.get(7..)?;
-    loop {
-        let (key, value) = rest.split_once("=\"")?;
-        let (value, after) = value.split_once('"')?;
-        if key.trim_matches([',', ' ']).eq_ignore_ascii_case(name) {
-            return Some(value);
-        }
-        rest = after;
-    }
 }

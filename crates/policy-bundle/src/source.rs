@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use wardgate_domain::Digest;
 
 use crate::config::SourceLocation;
-use crate::oci::Registry;
+use crate::oci::OciRegistry;
 use crate::remote::{FetchedBundle, WebServer};
 use crate::{BundleConfig, BundleConfigError, SourceError, envelope};
 
@@ -28,7 +28,7 @@ pub struct BundleSource {
 enum SourcePlace {
     Path(PathBuf),
     Web(WebServer),
-    Registry(Registry),
+    Registry(OciRegistry),
 }
 
 impl BundleSource {
@@ -42,7 +42,7 @@ impl BundleSource {
                 base,
                 repository,
                 reference,
-            } => SourcePlace::Registry(Registry::open(config, base, &repository, &reference)?),
+            } => SourcePlace::Registry(OciRegistry::open(config, base, &repository, &reference)?),
         };
         Ok(Self { place, last: None })
     }

@@ -21,6 +21,11 @@ impl BundleState {
         Self { path }
     }
 
+    /// Returns the path of the file, or `None` if nothing is kept.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
     /// Returns the contents of the file, or `None` if there is none yet.
     pub fn read(&self) -> std::io::Result<Option<KeptBundle>> {
         let Some(path) = &self.path else {
@@ -35,30 +40,34 @@ impl BundleState {
 
     /// Replaces the contents of the file atomically and durably.
     pub fn write(&self, bytes: &[u8]) -> std::io::Result<()> {
-        let Some(path) = &self.path else {
-            return Ok(());
-        };
-        let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
-        let directory = directory.unwrap_or(Path::new("."));
-        let unfinished = path.with_extension(format!("{}.new", std::process::id()));
-        let written = (|| {
-            // After the rename, the bundle counts as written, so nothing that can fail for good comes later.
-            let directory = fs::File::open(directory)?;
-            let mut file = fs::File::create(&unfinished)?;
-            file.write_all(bytes)?;
-            file.sync_all()?;
-            fs::rename(&unfinished, path)?;
-            // The rename is durable only after the directory is synced.
-            if let Err(error) = directory.sync_all() {
-                tracing::warn!(%error, path = %path.display(), "the state of policy bundles may be lost in a power failure");
-            }
-            Ok(())
-        })();
-        if written.is_err() {
-            let _ = fs::remove_file(&unfinished);
-        }
-        written
+        let path = self.path.as_deref();
+        path.map_or(Ok(()), |path| replace_file(path, bytes))
     }
+}
+
+/// Replaces the file at `path` atomically and durably, so that a reader finds the old file or the new one. The temporary file
+/// beside it does not have the ending of a bundle.
+pub fn replace_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
+    let directory = directory.unwrap_or(Path::new("."));
+    let unfinished = path.with_extension(format!("{}.new", std::process::id()));
+    let written = (|| {
+        // After the rename, the bundle counts as written, so nothing that can fail for good comes later.
+        let directory = fs::File::open(directory)?;
+        let mut file = fs::File::create(&unfinished)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&unfinished, path)?;
+        // The rename is durable only after the directory is synced.
+        if let Err(error) = directory.sync_all() {
+            tracing::warn!(%error, path = %path.display(), "a policy bundle may be lost in a power failure");
+        }
+        Ok(())
+    })();
+    if written.is_err() {
+        let _ = fs::remove_file(&unfinished);
+    }
+    written
 }
 
 /// A bundle as it was kept.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use wardgate_caller_lookup::LookupConfig;
-use wardgate_domain::TimeZone;
+use wardgate_domain::{TimeZone, whole_seconds};
 use wardgate_edge::AuthConfig;
 use wardgate_policy_bundle::BundleConfig;
 
@@ -29,17 +29,17 @@ pub struct Config {
     pub public_url: Option<String>,
     /// The lifetime of a permit, 1 to 300 s; default 30 s. It bounds how long a permit can outlive the rule that
     /// allowed it, for clients that do not watch the policy version.
-    #[serde(default = "default_permit_ttl", with = "seconds")]
+    #[serde(default = "default_permit_ttl", with = "whole_seconds")]
     pub permit_ttl: Duration,
     /// The time for which a request for an approval that a policy requires (`@approval`) stays open, and for which the
     /// approval is then valid until it is used, 1 to 86400 s; default 900 s.
-    #[serde(default = "default_approval_ttl", with = "seconds")]
+    #[serde(default = "default_approval_ttl", with = "whole_seconds")]
     pub approval_ttl: Duration,
     /// The IANA name of the time zone of `context.local`; default `UTC`.
     #[serde(default = "default_time_zone")]
     pub time_zone: String,
     /// The interval between two checks of the directories for changes, 1 to 3600 s; default 1 s.
-    #[serde(default = "default_reload_interval", with = "seconds")]
+    #[serde(default = "default_reload_interval", with = "whole_seconds")]
     pub reload_interval: Duration,
     /// A candidate policy set, whose decisions are compared with those of the policies in force without changing any
     /// answer. If it is missing, there is no candidate.
@@ -126,20 +126,6 @@ fn default_approval_ttl() -> Duration {
 
 fn default_reload_interval() -> Duration {
     Duration::from_secs(1)
-}
-
-mod seconds {
-    use std::time::Duration;
-
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(value: &Duration, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_u64(value.as_secs())
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-        u64::deserialize(from).map(Duration::from_secs)
-    }
 }
 
 #[cfg(test)]

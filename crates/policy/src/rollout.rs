@@ -1,6 +1,6 @@
 //! Rollout of signed bundles: each new version is verified, tried and put in force as a whole, or refused.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,7 +67,6 @@ pub(crate) struct BundleFollower {
     source: BundleSource,
     verifier: BundleVerifier,
     state: BundleState,
-    state_file: PathBuf,
     minimum: u64,
     /// The newest bundle that was in force, in this process or before.
     newest: Option<BundleReference>,
@@ -84,12 +83,10 @@ struct CandidateBundle {
 impl BundleFollower {
     /// Opens the source and reads what was in force before.
     pub(crate) fn open(config: &BundleConfig) -> Result<Self, Error> {
-        let state_file = config.state_file.clone().unwrap_or_default();
         Ok(Self {
             source: BundleSource::open(config)?,
             verifier: config.verifier()?,
             state: BundleState::new(config.state_file.clone()),
-            state_file,
             minimum: config.minimum_version,
             newest: None,
             logged: Vec::new(),
@@ -102,7 +99,7 @@ impl BundleFollower {
         let kept = self.state.read().map_err(|source| self.unusable(source))?;
         if let Some(kept) = &kept {
             let newest = kept.reference().map_err(|error| BundleRefusal::Invalid {
-                origin: self.state_file.display().to_string(),
+                origin: self.state_file().display().to_string(),
                 error,
             })?;
             self.newest = Some(newest);
@@ -120,7 +117,7 @@ impl BundleFollower {
         }
         let bundle = kept.open(&self.verifier);
         let bundle = bundle.map_err(|error| BundleRefusal::Invalid {
-            origin: self.state_file.display().to_string(),
+            origin: self.state_file().display().to_string(),
             error,
         })?;
         let (offered, minimum) = (bundle.reference().version, self.minimum);
@@ -247,9 +244,14 @@ impl BundleFollower {
         })
     }
 
+    /// Returns the path of the state file for messages.
+    fn state_file(&self) -> &Path {
+        self.state.path().unwrap_or(Path::new(""))
+    }
+
     fn unusable(&self, source: std::io::Error) -> BundleRefusal {
         BundleRefusal::State {
-            path: self.state_file.clone(),
+            path: self.state_file().to_owned(),
             source,
         }
     }

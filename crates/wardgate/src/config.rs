@@ -484,10 +484,8 @@ impl Settings {
                 }
             }
             Value::String(_, text) => {
-                if is_path(key) {
-                    *text = self.base.join(&text).display().to_string();
-                } else if key == "source" && !text.contains("://") {
-                    // The source of policy bundles, a path unless it is a URL.
+                // The source of policy bundles is a path unless it is a URL.
+                if is_path(key) || (key == "source" && !text.contains("://")) {
                     *text = self.base.join(&text).display().to_string();
                 } else if key == "advertise" {
                     *text = with_bracketed_host(text);

@@ -7,14 +7,14 @@ use http::header::WWW_AUTHENTICATE;
 
 /// The `Bearer` challenge of a response.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Challenge {
+pub struct BearerChallenge {
     /// The parameters of the challenge, with names in lower case.
     parameters: BTreeMap<String, String>,
 }
 
-impl Challenge {
+impl BearerChallenge {
     /// Returns the first `Bearer` challenge of a response, if there is one.
-    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
+    pub fn of(headers: &HeaderMap) -> Option<Self> {
         let values = headers.get_all(WWW_AUTHENTICATE).iter();
         values
             .filter_map(|value| value.to_str().ok())
@@ -36,7 +36,8 @@ impl Challenge {
         self.get("error") == Some("insufficient_scope")
     }
 
-    fn get(&self, name: &str) -> Option<&str> {
+    /// Returns the parameter of this name, which is in lower case.
+    pub fn get(&self, name: &str) -> Option<&str> {
         self.parameters.get(name).map(String::as_str)
     }
 
@@ -101,10 +102,10 @@ fn value_of(text: &str) -> Option<(String, &str)> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Option<Challenge> {
+    fn read(text: &str) -> Option<BearerChallenge> {
         let mut headers = HeaderMap::new();
         headers.insert(WWW_AUTHENTICATE, text.parse().unwrap());
-        Challenge::of(&headers)
+        BearerChallenge::of(&headers)
     }
 
     #[test]
@@ -131,6 +132,6 @@ mod tests {
         ] {
             assert_eq!(read(text), None, "{text}");
         }
-        assert_eq!(read("Bearer").unwrap(), Challenge::default());
+        assert_eq!(read("Bearer").unwrap(), BearerChallenge::default());
     }
 }

@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use url::Url;
 
 use super::AuthError;
-use super::challenge::Challenge;
+use super::challenge::BearerChallenge;
 use crate::{Egress, EgressError, EgressRequest, EgressSettings};
 
 const PROTECTED_RESOURCE: &str = "oauth-protected-resource";
@@ -140,7 +140,7 @@ impl MetadataDiscovery {
     async fn of_origin(
         &self,
         service: &Url,
-        challenge: &Challenge,
+        challenge: &BearerChallenge,
     ) -> Result<ProtectedResource, AuthError> {
         let origin = service.origin().ascii_serialization();
         match self.of_issuer(&origin).await {
@@ -195,7 +195,7 @@ impl MetadataDiscovery {
     }
 
     /// Returns the challenge with which the service rejects a request without a token.
-    async fn challenge(&self, service: &Url) -> Result<Option<Challenge>, AuthError> {
+    async fn challenge(&self, service: &Url) -> Result<Option<BearerChallenge>, AuthError> {
         let request = EgressRequest::new(Method::POST, service.clone())
             .header(
                 ACCEPT,
@@ -210,7 +210,7 @@ impl MetadataDiscovery {
             .await;
         let response = response.map_err(AuthError::endpoint)?;
         let is_challenge = response.status == StatusCode::UNAUTHORIZED;
-        Ok(Challenge::of(&response.headers).filter(|_| is_challenge))
+        Ok(BearerChallenge::of(&response.headers).filter(|_| is_challenge))
     }
 
     /// Returns the document at `url`, or `None` if it does not exist.

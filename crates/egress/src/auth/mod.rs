@@ -34,6 +34,7 @@ use url::Url;
 use wardgate_domain::{Ambient, Caller, Digest, Timestamp};
 
 pub use bound::BoundCredentials;
+pub use challenge::BearerChallenge;
 pub use client::{ClientKey, ClientProof, OAuthClient, ServerSettings};
 pub use code::CodeRequest;
 pub use enterprise::{EnterpriseSettings, SubjectToken};
@@ -46,7 +47,6 @@ pub use per_user::{
 pub use provider::{ProviderClient, ProviderSettings, ProviderSettingsError, ProviderTokens};
 
 use super::{AuthError, EgressError, EgressSettings, Secret};
-use challenge::Challenge;
 use enterprise::EnterpriseAuthorization;
 use server::TokenEndpointClient;
 use token::TokenCell;
@@ -268,8 +268,9 @@ impl Auth {
         match status {
             StatusCode::UNAUTHORIZED => Ok(self.renews()),
             StatusCode::FORBIDDEN => {
-                let challenge = Challenge::of(headers).filter(Challenge::is_insufficient_scope);
-                match challenge.as_ref().and_then(Challenge::scope) {
+                let challenge =
+                    BearerChallenge::of(headers).filter(BearerChallenge::is_insufficient_scope);
+                match challenge.as_ref().and_then(BearerChallenge::scope) {
                     Some(scope) => self.step_up(caller, scope).await,
                     None => Ok(false),
                 }

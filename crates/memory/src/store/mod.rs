@@ -159,7 +159,16 @@ impl MemoryStore {
     /// Returns the master key that is in force, under which `transaction` writes. It stays in force until the transaction
     /// ends. A transaction that locks a conversation locks that first.
     async fn key_in_force(&self, transaction: &mut Transaction) -> Result<&MasterKey, Error> {
-        let known: Option<(Vec<u8>,)> = transaction.row(KEY_IN_FORCE, []).await?;
+        self.find_key(transaction, KEY_IN_FORCE).await
+    }
+
+    /// Returns the master key that `statement` names. Fails if this service does not have it.
+    async fn find_key(
+        &self,
+        transaction: &mut Transaction,
+        statement: impl Into<Statement>,
+    ) -> Result<&MasterKey, Error> {
+        let known: Option<(Vec<u8>,)> = transaction.row(statement, []).await?;
         let known = known.and_then(|(known_by,)| self.keys.find(&known_by));
         known.ok_or(Error::OtherMasterKey)
     }
@@ -168,10 +177,8 @@ impl MemoryStore {
     pub(crate) async fn probe(&self) -> Result<(), Error> {
         within(async {
             let mut transaction = self.database.read().await?;
-            let known: Option<(Vec<u8>,)> = transaction.row(KNOWN_BY, []).await?;
-            transaction.commit().await?;
-            let known = known.and_then(|(known_by,)| self.keys.find(&known_by));
-            known.map(drop).ok_or(Error::OtherMasterKey)
+            self.find_key(&mut transaction, KNOWN_BY).await?;
+            Ok(transaction.commit().await?)
         })
         .await
     }

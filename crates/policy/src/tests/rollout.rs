@@ -43,12 +43,12 @@ fn bundle(version: u64, policies: &str) -> PolicyBundle {
 }
 
 /// A directory of bundles, and a service that follows it.
-struct Rollout {
+struct RolloutSetup {
     dir: TempDir,
     signer: BundleSigner,
 }
 
-impl Rollout {
+impl RolloutSetup {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let signer = signer();
@@ -117,7 +117,7 @@ impl FollowingPolicy {
 
 #[tokio::test]
 async fn a_newer_version_takes_effect_and_an_older_one_never() {
-    let rollout = Rollout::new();
+    let rollout = RolloutSetup::new();
     rollout.publish(1, &policies("v1"));
     let mut service = rollout.start().await.unwrap();
     assert_eq!(service.version(), 1);
@@ -142,7 +142,7 @@ async fn a_newer_version_takes_effect_and_an_older_one_never() {
 
 #[tokio::test]
 async fn a_version_names_one_content_for_ever() {
-    let rollout = Rollout::new();
+    let rollout = RolloutSetup::new();
     rollout.publish(1, &policies("v1"));
     let mut service = rollout.start().await.unwrap();
     rollout.publish(1, &policies("other"));
@@ -155,7 +155,7 @@ async fn a_version_names_one_content_for_ever() {
 
 #[tokio::test]
 async fn a_bundle_of_another_key_is_refused_and_hinders_no_good_one() {
-    let rollout = Rollout::new();
+    let rollout = RolloutSetup::new();
     rollout.publish(1, &policies("v1"));
     let mut service = rollout.start().await.unwrap();
     let forged = bundle(9, &policies("v9")).sign(&signer()).unwrap();
@@ -175,7 +175,7 @@ async fn a_bundle_of_another_key_is_refused_and_hinders_no_good_one() {
 
 #[tokio::test]
 async fn policies_that_cannot_be_used_and_tests_that_fail_leave_the_former_in_force() {
-    let rollout = Rollout::new();
+    let rollout = RolloutSetup::new();
     rollout.publish(1, &policies("v1"));
     let mut service = rollout.start().await.unwrap();
     rollout.publish(2, "permit(principal, action, resource)");
@@ -194,7 +194,7 @@ async fn policies_that_cannot_be_used_and_tests_that_fail_leave_the_former_in_fo
 
 #[tokio::test]
 async fn a_source_that_is_away_is_asked_again_and_a_restart_does_not_need_it() {
-    let rollout = Rollout::new();
+    let rollout = RolloutSetup::new();
     rollout.publish(1, &policies("v1"));
     let mut service = rollout.start().await.unwrap();
     let (there, away) = (rollout.path("bundles"), rollout.path("away"));
@@ -211,7 +211,7 @@ async fn a_source_that_is_away_is_asked_again_and_a_restart_does_not_need_it() {
 
 #[tokio::test]
 async fn a_version_that_cannot_be_remembered_is_not_put_in_force() {
-    let rollout = Rollout::new();
+    let rollout = RolloutSetup::new();
     rollout.publish(1, &policies("v1"));
     let mut service = rollout.start().await.unwrap();
     // A directory in the place of the file cannot be replaced by a file.
@@ -225,7 +225,7 @@ async fn a_version_that_cannot_be_remembered_is_not_put_in_force() {
 
 #[tokio::test]
 async fn a_service_without_a_good_bundle_does_not_start() {
-    let rollout = Rollout::new();
+    let rollout = RolloutSetup::new();
     assert!(rollout.start().await.is_err(), "there is none");
     rollout.write(
         "1.bundle",

@@ -337,14 +337,15 @@ impl Deployment {
                 self.store("tool_runner.store", store, &wardgate_tool_runner::LAYOUT);
             }
             Peer::Audit => {
-                self.key("audit.mac_key_file", wiring.mac_key_file, KeyKind::Secret);
+                let setting = "audit.mac_key_file";
+                self.key(setting, wiring.mac_key_file, KeyKind::LastingSecret);
                 self.key(
                     "audit.log_key_file",
                     wiring.log_key_file,
                     KeyKind::LogPrivate,
                 );
                 let setting = "audit.details_key_file";
-                self.key(setting, wiring.details_key_file, KeyKind::Secret);
+                self.key(setting, wiring.details_key_file, KeyKind::LastingSecret);
                 self.record.clone_from(&store);
                 if has_settings {
                     let config: wardgate_audit::Config = settings.unwired("audit", |_| {})?;
@@ -362,7 +363,7 @@ impl Deployment {
                 );
                 for file in wiring.former_master_key_files {
                     let setting = "memory.former_master_key_files";
-                    self.key(setting, Some(file), KeyKind::Secret);
+                    self.key(setting, Some(file), KeyKind::LastingSecret);
                 }
                 self.store("memory.store", store, &wardgate_memory::LAYOUT);
             }
@@ -399,8 +400,6 @@ impl Deployment {
         deployment.key("audit-log.pem", Some(dir.log_key()), KeyKind::LogPrivate);
         for (name, path) in [
             ("pseudonym.key", dir.pseudonym_key()),
-            ("audit-mac.key", dir.mac_key()),
-            ("audit-details.key", dir.details_key()),
             ("memory.key", dir.memory_key()),
             ("approval.key", dir.approval_key()),
             ("session.key", dir.session_key()),
@@ -408,8 +407,14 @@ impl Deployment {
         ] {
             deployment.key(name, Some(path), KeyKind::Secret);
         }
+        for (name, path) in [
+            ("audit-mac.key", dir.mac_key()),
+            ("audit-details.key", dir.details_key()),
+        ] {
+            deployment.key(name, Some(path), KeyKind::LastingSecret);
+        }
         for path in dir.former_memory_keys() {
-            deployment.key("memory-former.key", Some(path), KeyKind::Secret);
+            deployment.key("memory-former.key", Some(path), KeyKind::LastingSecret);
         }
         let record = Some(StoreSettings::file(dir.record()));
         deployment.store("audit.store", record.clone(), &wardgate_audit::LAYOUT);

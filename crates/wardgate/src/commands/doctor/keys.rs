@@ -18,6 +18,9 @@ pub(super) enum KeyKind {
     LogPrivate,
     /// 32 secret bytes.
     Secret,
+    /// 32 secret bytes that stay as they are: details could not be read, and digests not be compared, under another key, and a
+    /// former key is needed until its rotation ends.
+    LastingSecret,
 }
 
 /// A key file of the deployment.
@@ -52,7 +55,7 @@ fn examine_one(key: &KeyFile) -> Finding {
             format!("chmod o= {shown}"),
         ),
         _ => match secrets::age_in_days(path) {
-            Ok(days) if secrets::is_old(days) && is_replaced(&key.setting) => about.warn(
+            Ok(days) if secrets::is_old(days) && key.kind != KeyKind::LastingSecret => about.warn(
                 format!("{shown} can be used, and is {days} days old"),
                 "replace it, as *Rotate keys* of deploy/README.md says",
             ),
@@ -62,20 +65,12 @@ fn examine_one(key: &KeyFile) -> Finding {
     }
 }
 
-/// Returns whether the key of this setting is replaced from time to time. The keys of details and digests stay, because details
-/// could not be read, and digests not be compared, under another key. A former key is needed until its rotation ends.
-fn is_replaced(setting: &str) -> bool {
-    !["details", "mac", "former"]
-        .iter()
-        .any(|it| setting.contains(it))
-}
-
 fn read(path: &Path, kind: KeyKind) -> Result<(), Error> {
     match kind {
         KeyKind::PermitPrivate => data_dir::permit_signer(path).map(drop),
         KeyKind::PermitPublic => data_dir::permit_verifier(&[path.to_owned()]).map(drop),
         KeyKind::LogPrivate => data_dir::log_key(path).map(drop),
-        KeyKind::Secret => data_dir::mac_key(path).map(drop),
+        KeyKind::Secret | KeyKind::LastingSecret => data_dir::mac_key(path).map(drop),
     }
 }
 
@@ -158,8 +153,11 @@ mod tests {
         let file = std::fs::File::options().append(true).open(&mac).unwrap();
         let written = file.metadata().unwrap().modified().unwrap();
         file.set_modified(written - two_years).unwrap();
-        let [stays, old] = ["audit.mac_key_file", "memory.master_key_file"]
-            .map(|setting| key(setting, mac.clone(), KeyKind::Secret));
+        let [stays, old] = [
+            ("audit.mac_key_file", KeyKind::LastingSecret),
+            ("memory.master_key_file", KeyKind::Secret),
+        ]
+        .map(|(setting, kind)| key(setting, mac.clone(), kind));
         assert_eq!(
             verdicts(&[stays, old]),
             [CheckStatus::Ok, CheckStatus::Warn]

@@ -7,7 +7,7 @@ use serde_json::json;
 use wardgate_domain::{Digest, mark_invisible};
 use wardgate_policy::try_bundle;
 use wardgate_policy_bundle::{
-    BundleSigner, BundleVerifier, BundledFile, BundledTool, PolicyBundle,
+    BundleSigner, BundleVerifier, BundledFile, BundledTool, PolicyBundle, replace_file,
 };
 
 use crate::Failure;
@@ -55,7 +55,9 @@ fn create(arguments: &BundleCreation) -> Result<(), Failure> {
     if tried.hash() != linted.set.hash() {
         return Err(format!("{} changed meanwhile; try again", directory.display()).into());
     }
-    replace(&arguments.out, &bundle.sign(&signer)?)?;
+    let out = &arguments.out;
+    replace_file(out, bundle.sign(&signer)?.as_bytes())
+        .map_err(|error| format!("cannot write {}: {error}", out.display()))?;
     describe(&bundle, &tried.hash(), arguments.output.format())
 }
 
@@ -107,18 +109,6 @@ fn files(directory: &Path, tests: &[PathBuf]) -> Result<Vec<BundledFile>, Failur
 fn read(path: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(path)
         .map_err(|error| format!("cannot read {}: {error}", path.display()).into())
-}
-
-/// Writes the file at once, so that a service that looks at its directory never sees a part of it.
-fn replace(path: &Path, text: &str) -> Result<(), Failure> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let unfinished = path.with_file_name(format!(".{name}.{}", std::process::id()));
-    let written =
-        std::fs::write(&unfinished, text).and_then(|()| std::fs::rename(&unfinished, path));
-    written.map_err(|error| {
-        let _ = std::fs::remove_file(&unfinished);
-        format!("cannot write {}: {error}", path.display()).into()
-    })
 }
 
 fn describe(
