@@ -26,16 +26,16 @@ pub enum ApprovalError {
     #[error(transparent)]
     Approver(#[from] ApproverRefusal),
     /// The request does not exist, or does not wait for this approver.
-    #[error("no request of this id waits for your approval")]
+    #[error("no request with this id waits for your approval")]
     Unknown,
     /// The caller has the maximum number of pending requests.
     #[error("too many of your calls wait for an approval")]
     TooMany,
     /// The arguments are longer than an approver is shown.
-    #[error("the arguments are longer than an approver can be shown, {} bytes", .0)]
+    #[error("the arguments exceed the limit for a display to an approver, {} bytes", .0)]
     TooLong(usize),
     /// Stored data could not be opened, or data to be stored could not be sealed.
-    #[error("the request cannot be sealed or opened")]
+    #[error("the request cannot be encrypted or decrypted")]
     Sealing,
 }
 
@@ -50,7 +50,7 @@ impl ApprovalError {
             Self::Policy(_) => RpcError::not_decided(),
             Self::NotRecorded => RpcError::internal(
                 Reason::NOT_DURABLE,
-                "This cannot be recorded durably now. Look whether the call still waits, and try again later.",
+                "This cannot be recorded durably now. Check whether the call still waits, and try again later.",
             ),
             Self::Approver(refusal) => {
                 RpcError::invalid_params(sentence(refusal)).because(Reason::APPROVER_REFUSED)

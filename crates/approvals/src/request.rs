@@ -47,8 +47,8 @@ impl PendingApproval {
             ..
         } = self;
         let message = format!(
-            "This call needs an approval by {approvers}. It waits for one under the id {id} until {expires_at}: in the \
-             console, or by `wardgate approvals approve {id}`. Once it is approved, call again with the same arguments."
+            "This call requires an approval by {approvers}. It waits under the id {id} until {expires_at}: approve it in the console, or \
+             by `wardgate approvals approve {id}`. After the approval, call again with the same arguments."
         );
         let approval = serde_json::json!({
             "id": id.to_string(),

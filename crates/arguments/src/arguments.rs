@@ -90,7 +90,7 @@ impl Arguments {
 
 fn read(schema: &InputSchema, raw: &[u8], as_decided: bool) -> Result<Arguments, InvalidArguments> {
     let Ok(Members(members)) = serde_json::from_slice(raw) else {
-        return Err(InvalidArguments::because("send one JSON object"));
+        return Err(InvalidArguments::because("send a single JSON object"));
     };
     let mut complaints = Vec::new();
     let mut arguments = Map::new();
@@ -106,9 +106,9 @@ fn read(schema: &InputSchema, raw: &[u8], as_decided: bool) -> Result<Arguments,
         }
         let types = property.map_or(&[][..], |property| &property.types);
         match read_value(raw.get(), types) {
-            Ok(_) if arguments.contains_key(&name) => complain("is given twice".to_owned()),
+            Ok(_) if arguments.contains_key(&name) => complain("occurs twice".to_owned()),
             Ok(value) if as_decided && !is_as_decided(raw.get(), &value) => complain(format!(
-                "{}, written as such: this call is decided on its arguments",
+                "{}, in its own JSON type: this call is authorized by its arguments",
                 wanted(types)
             )),
             Ok(value) => {
@@ -142,7 +142,7 @@ fn read(schema: &InputSchema, raw: &[u8], as_decided: bool) -> Result<Arguments,
     }
     match arguments {
         Value::Object(arguments) => Ok(Arguments(arguments)),
-        _ => Err(InvalidArguments::because("send one JSON object")),
+        _ => Err(InvalidArguments::because("send a single JSON object")),
     }
 }
 
@@ -166,10 +166,10 @@ fn unknown(schema: &InputSchema) -> String {
         .map(|property| format!("`{}`", property.name))
         .collect();
     let known = match known.as_slice() {
-        [] => "there are none".to_owned(),
-        names => format!("known are {}", names.join(", ")),
+        [] => "which has none".to_owned(),
+        names => format!("whose arguments are {}", names.join(", ")),
     };
-    format!("is not an argument here, {known}")
+    format!("is not an argument of the tool, {known}")
 }
 
 fn shown(name: &str) -> String {

@@ -11,7 +11,7 @@ pub(crate) fn read_value(raw: &str, types: &[JsonType]) -> Result<Value, String>
     let value = match raw.as_bytes().first() {
         Some(b'-' | b'0'..=b'9') => return number(raw, types),
         _ => parse_strict(raw.as_bytes()).map_err(|_| {
-            "holds a NUL character, half a surrogate pair or a member given twice".to_owned()
+            "contains a NUL character, an unpaired surrogate or a duplicate member".to_owned()
         })?,
     };
     let has = |kind| types.contains(&kind);
@@ -35,7 +35,7 @@ fn number(raw: &str, types: &[JsonType]) -> Result<Value, String> {
     }
     if decimal(raw).is_none() {
         return Err(format!(
-            "has more than {MAX_DIGITS} digits, written out without an exponent"
+            "has more than {MAX_DIGITS} digits when written without an exponent"
         ));
     }
     let read = if takes_any_number && raw.contains(['.', 'e', 'E']) {
@@ -76,7 +76,7 @@ pub(crate) fn wanted(types: &[JsonType]) -> String {
             JsonType::Boolean => "true or false",
             JsonType::Integer => "a whole number",
             JsonType::Number => "a number",
-            JsonType::String => "a text",
+            JsonType::String => "a string",
             JsonType::Array => "a list",
             JsonType::Object => "an object",
         })

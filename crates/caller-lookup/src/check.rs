@@ -32,7 +32,7 @@ fn check_range(setting: &'static str, value: u64, (least, most): (u64, u64)) -> 
     if (least..=most).contains(&value) {
         return Ok(());
     }
-    let problem = format!("is {value}; set {least} to {most}");
+    let problem = format!("is {value}; it must be {least} to {most}");
     Err(Error::Setting { setting, problem })
 }
 

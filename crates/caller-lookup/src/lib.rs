@@ -137,10 +137,7 @@ impl RightsSource for Lookup {
         let found = self.source.find(person, &self.ambient).await;
         let found = found.map_err(|cause| {
             count("failed");
-            tracing::error!(
-                cause,
-                "a caller is refused, whose roles cannot be looked up"
-            );
+            tracing::error!(cause, "a caller whose roles cannot be looked up is refused");
             TokenRefusal::RightsUnavailable
         })?;
         count(if found.is_some() { "found" } else { "unlisted" });

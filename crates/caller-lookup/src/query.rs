@@ -36,8 +36,7 @@ impl Query {
             Some("postgres" | "postgresql") => SqlDialect::Postgres,
             Some("mysql" | "mariadb") => SqlDialect::Mysql,
             _ => {
-                let problem =
-                    "is no URL of a database; write sqlite:PATH, postgres://… or mysql://…";
+                let problem = "is not a database URL; write sqlite:PATH, postgres://… or mysql://…";
                 return Err(wrong("query.url", problem.to_owned()));
             }
         };
@@ -47,7 +46,7 @@ impl Query {
         })?;
         check_parameters(&statement).map_err(|problem| wrong("query.statement", problem))?;
         if config.lists.iter().any(|name| name == ROLE) {
-            let problem = "has the column `role`, whose values are roles in any case; remove it";
+            let problem = "contains the column `role`, which always contains roles; remove it";
             return Err(wrong("query.lists", problem.to_owned()));
         }
         let settings = SqlSettings {
@@ -58,12 +57,8 @@ impl Query {
         let database = Database::new(&settings, config.timeout());
         Ok(Self {
             // The message of the driver can quote the URL with its password.
-            database: database.map_err(|_| {
-                wrong(
-                    "query.url",
-                    "cannot be read as the URL of a database".to_owned(),
-                )
-            })?,
+            database: database
+                .map_err(|_| wrong("query.url", "cannot be parsed as a database URL".to_owned()))?,
             config: config.clone(),
             statement,
         })
@@ -107,7 +102,7 @@ impl Query {
         read.map_err(|error| error.to_string())?;
         if rows.len() > MAX_ROWS {
             return Err(format!(
-                "the query gives more than {MAX_ROWS} rows of one caller"
+                "the query returned more than {MAX_ROWS} rows for one caller"
             ));
         }
         Ok(rows)
@@ -118,14 +113,14 @@ fn check_parameters(statement: &Statement) -> Result<(), String> {
     let is_known = |name: &String| PARAMETERS.contains(&name.as_str());
     if let Some(name) = statement.params().iter().find(|name| !is_known(name)) {
         return Err(format!(
-            "has the parameter `:{name}`; a caller has `:subject`, `:issuer` and `:tenant`"
+            "has the parameter `:{name}`; the supported parameters are `:subject`, `:issuer` and `:tenant`"
         ));
     }
     if !statement.params().iter().any(|name| name == "subject") {
-        return Err("is not about the caller; compare a column with `:subject`".to_owned());
+        return Err("does not use the caller; compare a column with `:subject`".to_owned());
     }
     if statement.has_row_rule() || statement.has_names() {
-        return Err("has `:row_rule` or `{name}`, which are for tools".to_owned());
+        return Err("has `:row_rule` or `{name}`, which are supported only for tools".to_owned());
     }
     Ok(())
 }
@@ -152,7 +147,7 @@ fn read_rows(rows: Vec<Row>, lists: &[String]) -> Result<ListedRights, String> {
             != value
         {
             return Err(format!(
-                "the rows of one caller have several values of `{name}`; name it in `lists`, or let the query choose one"
+                "the rows of one caller have several values of `{name}`; add it to `lists`, or let the query return one value"
             ));
         }
     }
@@ -174,7 +169,7 @@ fn extend(items: &mut BTreeSet<String>, name: &str, value: Value) -> Result<(), 
                 items.insert(text);
             }
             Value::Null => {}
-            _ => return Err(format!("a value of the column `{name}` is no text")),
+            _ => return Err(format!("a value of the column `{name}` is not a string")),
         }
     }
     Ok(())

@@ -32,7 +32,7 @@ impl ListedRights {
         let attributes = attributes.into_iter().map(|(name, value)| {
             let value = attribute_value(&value).ok_or_else(|| {
                 format!(
-                    "the attribute `{name}` is no text, whole number, truth value or list of texts, or is too long"
+                    "the attribute `{name}` is not a string, whole number, Boolean or list of strings, or is too long"
                 )
             })?;
             Ok((name, value))

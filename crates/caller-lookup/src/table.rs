@@ -117,8 +117,7 @@ impl People {
             if issuer.is_none() && !entries.is_empty() || entries.iter().any(|(it, _)| overlaps(it))
             {
                 return Err(wrong(
-                    "the person is listed before; give each person of an issuer one entry"
-                        .to_owned(),
+                    "the caller is listed before; list each caller of an issuer once".to_owned(),
                 ));
             }
             entries.push((issuer, listed));
@@ -187,7 +186,7 @@ impl Table {
                 if let Some(people) = people {
                     tracing::info!(
                         subjects = people.by_subject.len(),
-                        "the changed table of callers counts"
+                        "the changed table of callers is in force"
                     );
                     self.people.store(Arc::new(people));
                 }
@@ -195,7 +194,7 @@ impl Table {
             Err(fault) if !was_failing => tracing::error!(
                 cause = fault.problem,
                 path = %self.path.display(),
-                "the table of callers cannot be used; what it said counts for {} s more, then its callers are refused",
+                "the table of callers cannot be used; its previous contents stay in force for {} s, then its callers are refused",
                 self.ttl.as_secs()
             ),
             Err(_) => {}
@@ -250,7 +249,7 @@ async fn read(path: &Path) -> Result<Vec<u8>, TableFault> {
 async fn parse(bytes: Vec<u8>) -> Result<People, TableFault> {
     let parsed = tokio::task::spawn_blocking(move || People::parse(&bytes)).await;
     parsed.unwrap_or_else(|_| {
-        let problem = "it could not be read to its end".to_owned();
+        let problem = "it could not be read completely".to_owned();
         Err(TableFault { at: None, problem })
     })
 }

@@ -78,7 +78,7 @@ impl FromStr for AgentRefusal {
         let mut reasons = Self::ALL.into_iter();
         reasons
             .find(|reason| reason.as_str() == name)
-            .ok_or("is no reason for which an agent refuses a call")
+            .ok_or("is not a reason for which an agent refuses a call")
     }
 }
 

@@ -89,6 +89,6 @@ impl Entropy for SystemEntropy {
     fn fill(&self, out: &mut [u8]) {
         SystemRandom::new()
             .fill(out)
-            .expect("the operating system gives random bytes");
+            .expect("the operating system provides random bytes");
     }
 }

@@ -29,10 +29,10 @@ impl fmt::Display for Approvers {
         let roles: Vec<_> = self.roles.iter().map(String::as_str).collect();
         match (roles.is_empty(), self.caller) {
             (true, _) => f.write_str("the caller"),
-            (false, false) => write!(f, "somebody else with the role {}", roles.join(" or ")),
+            (false, false) => write!(f, "another user with the role {}", roles.join(" or ")),
             (false, true) => write!(
                 f,
-                "somebody else with the role {}, or the caller",
+                "another user with the role {}, or the caller",
                 roles.join(" or ")
             ),
         }
@@ -77,13 +77,13 @@ impl Approvers {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ApproverRefusal {
     /// The person has none of the roles, and may not approve the call as its caller either.
-    #[error("you are none of those who may approve this call")]
+    #[error("you are not an approver of this call")]
     NoApprover,
     /// The call is the person's own, and somebody else has to approve it.
-    #[error("this is your own call, which somebody else has to approve")]
+    #[error("this is your own call, which another user must approve")]
     OwnCall,
     /// The policies have changed since the call was made, an approval would not allow the call, or the call needs none.
-    #[error("the policies have changed since, or let nobody approve this call")]
+    #[error("the policies have changed since, or permit nobody to approve this call")]
     NotApprovable,
 }
 
@@ -146,16 +146,16 @@ pub enum ApprovalMismatch {
     #[error("the approval is for another tool")]
     Tool,
     /// The definition of the tool has changed since.
-    #[error("the approval is for another definition of this tool")]
+    #[error("the approval is for a different definition of this tool")]
     Definition,
     /// The approval was given for other arguments.
-    #[error("the approval is for other arguments")]
+    #[error("the approval is for different arguments")]
     Arguments,
     /// The policies have changed since.
-    #[error("the approval was given under other policies")]
+    #[error("the approval was given under different policies")]
     Policies,
     /// The approval was given by a person who may not approve the call as it is made now.
-    #[error("the approval is by none of those who may approve this call")]
+    #[error("the approval is not by an approver of this call")]
     Approver,
 }
 

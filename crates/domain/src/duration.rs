@@ -47,7 +47,7 @@ impl Visitor<'_> for DurationVisitor {
     type Value = Duration;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a length of time like `500ms`, `30s`, `2m` or `1h`, or whole seconds")
+        f.write_str("a duration like `500ms`, `30s`, `2m` or `1h`, or a whole number of seconds")
     }
 
     fn visit_u64<E: de::Error>(self, seconds: u64) -> Result<Duration, E> {

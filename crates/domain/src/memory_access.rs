@@ -65,7 +65,7 @@ impl FromStr for MemoryMethod {
         let mut methods = Self::ALL.into_iter();
         methods
             .find(|method| method.as_str() == name)
-            .ok_or("is no method of the memory")
+            .ok_or("is not a method of the memory service")
     }
 }
 

@@ -96,7 +96,7 @@ pub enum PermitRefusal {
     #[error("the permit is not valid at this time")]
     Time,
     /// The caller's token has expired since the permit was issued.
-    #[error("the caller's token has ended")]
+    #[error("the caller's token has expired")]
     TokenEnded,
     /// The permit was issued for another caller, or for the same caller with other rights.
     #[error("the permit is for another caller")]
@@ -105,10 +105,10 @@ pub enum PermitRefusal {
     #[error("the permit is for another tool")]
     Tool,
     /// The definition of the tool has changed since the decision.
-    #[error("the permit is for another definition of this tool")]
+    #[error("the permit is for a different definition of this tool")]
     Definition,
     /// The permit was issued for other arguments.
-    #[error("the permit is for other arguments")]
+    #[error("the permit is for different arguments")]
     Arguments,
 }
 

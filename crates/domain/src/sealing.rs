@@ -19,7 +19,7 @@ const USUAL_ABOUT: usize = 128;
 /// An error for a sealed text that cannot be opened, because it was changed, has another context, or was sealed with
 /// another key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("it cannot be opened with this key")]
+#[error("it cannot be decrypted with this key")]
 pub struct SealBroken;
 
 /// A key that seals and opens texts.
@@ -34,7 +34,7 @@ impl SealKey {
     )]
     pub fn from_bytes(bytes: &[u8; KEY_LEN]) -> Self {
         Self(LessSafeKey::new(
-            UnboundKey::new(&AES_256_GCM, bytes).expect("32 bytes are a key"),
+            UnboundKey::new(&AES_256_GCM, bytes).expect("a key has 32 bytes"),
         ))
     }
 

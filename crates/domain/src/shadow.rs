@@ -74,7 +74,7 @@ impl FromStr for DecisionChange {
 
     fn from_str(word: &str) -> Result<Self, InvalidMessage> {
         let found = Self::ALL.into_iter().find(|it| it.as_str() == word);
-        found.ok_or_else(|| InvalidMessage::field("change", "is no change of a decision"))
+        found.ok_or_else(|| InvalidMessage::field("change", "is not a change of a decision"))
     }
 }
 

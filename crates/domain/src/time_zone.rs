@@ -15,7 +15,7 @@ pub struct TimeZone(jiff::tz::TimeZone);
 
 /// An error for a name that is not a time zone.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no time zone of the IANA database; write a name such as `Europe/Berlin`")]
+#[error("`{0}` is not a time zone of the IANA database; write a name such as `Europe/Berlin`")]
 pub struct UnknownTimeZone(String);
 
 impl TimeZone {

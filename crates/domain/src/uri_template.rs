@@ -26,19 +26,19 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidUriTemplate {
     /// A brace has no counterpart.
-    #[error("its braces do not pair")]
+    #[error("its braces are not balanced")]
     Braces,
     /// The text between braces is empty, or contains an operator or a modifier.
     #[error("`{{{0}}}` is not a name of letters, digits and `_`")]
     Name(String),
     /// A variable appears twice.
-    #[error("`{{{0}}}` stands in it twice")]
+    #[error("`{{{0}}}` occurs twice")]
     Twice(String),
     /// Two variables have no text between them.
-    #[error("nothing stands between `{{{0}}}` and the variable before it")]
+    #[error("no text separates `{{{0}}}` from the previous variable")]
     Adjacent(String),
     /// The text has no variable, so it is a plain URI.
-    #[error("it has no `{{variable}}`")]
+    #[error("it contains no `{{variable}}`")]
     NoVariable,
 }
 

@@ -73,7 +73,7 @@ pub enum NotJson {
         column: usize,
     },
     /// The value is nested too deeply.
-    #[error("it nests deeper than {MAX_DEPTH} levels")]
+    #[error("it is nested deeper than {MAX_DEPTH} levels")]
     TooDeep,
     /// An object has two members of this name.
     #[error("an object has the member {0:?} twice")]

@@ -19,16 +19,16 @@ pub enum ScanError {
     #[error("the body is not valid JSON, at byte {0}")]
     Syntax(usize),
     /// The body is nested deeper than this number of levels.
-    #[error("the body nests deeper than {0} levels")]
+    #[error("the body is nested deeper than {0} levels")]
     TooDeep(usize),
     /// An object has the same key twice. The second key begins at this byte.
     #[error("an object has the same key twice, at byte {0}")]
     DuplicateKey(usize),
     /// A string contains a NUL character, escaped or not.
-    #[error("a string holds a NUL character, at byte {0}")]
+    #[error("a string contains a NUL character, at byte {0}")]
     Nul(usize),
     /// A string contains an escape of half a surrogate pair (RFC 8259, section 8.2).
-    #[error("a string holds half a surrogate pair, at byte {0}")]
+    #[error("a string contains an unpaired surrogate, at byte {0}")]
     LoneSurrogate(usize),
     /// An object has the key of the object that `serde_json` passes on in place of a number (its feature
     /// `arbitrary_precision`). `serde_json` would read the object as a number.

@@ -24,7 +24,7 @@ enum LimitsError {
     Policy(CallError),
     #[error("the policies do not permit you `read_record`, which shows what callers use")]
     Denied,
-    #[error("the reading could not be recorded")]
+    #[error("the access could not be recorded")]
     NotRecorded,
 }
 
@@ -33,7 +33,7 @@ impl LimitsError {
         match self {
             Self::Store(_) => RpcError::internal(
                 Reason::STORE_UNAVAILABLE,
-                "What is used of limits cannot be read now. Try again later.",
+                "The usage of limits is not available now. Try again later.",
             ),
             Self::Policy(_) => RpcError::not_decided(),
             Self::NotRecorded => RpcError::not_recorded(),

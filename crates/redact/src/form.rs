@@ -136,11 +136,15 @@ impl fmt::Display for Form {
             Self::AgeBand(years) => write!(f, "{years} years, from {OLDEST} on `{OLDEST}+`"),
             Self::Rounded(step) => write!(f, "the nearest multiple of {step}"),
             Self::Decimals(digits) => {
-                write!(f, "{digits} digit{} behind the point", plural(*digits == 1))
+                write!(
+                    f,
+                    "{digits} digit{} after the decimal point",
+                    plural(*digits == 1)
+                )
             }
             Self::Bands(edges) => {
                 let edges: Vec<_> = edges.iter().map(ToString::to_string).collect();
-                write!(f, "the band, of those with the edges {}", edges.join(", "))
+                write!(f, "the band between two of the edges {}", edges.join(", "))
             }
         }
     }

@@ -204,7 +204,7 @@ impl Breaker {
                     counter!(names::BREAKER_OPENED, "source" => self.source.clone()).increment(1);
                     gauge!(names::BREAKER_OPEN, "source" => self.source.clone()).set(1);
                     warn!(
-                        "the source `{}` failed {} times in a row; until it answers, one call each {:?} tries it",
+                        "the source `{}` failed {} times in succession; until it answers, one call is sent every {:?}",
                         self.source, self.settings.failures, self.settings.probe_after
                     );
                 }

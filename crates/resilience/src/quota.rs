@@ -98,7 +98,7 @@ impl Quota {
         for quota in quotas {
             if !is_name(&quota.name) || !names.insert(&quota.name) {
                 return Err(format!(
-                    "`{}` is not a name of its own; each quota needs one, of visible ASCII without quotes and backslashes",
+                    "`{}` is not a unique name; each quota requires one, of visible ASCII without quotes and backslashes",
                     quota.name
                 ));
             }

@@ -90,7 +90,7 @@ pub struct RateStatus {
 
 /// The lease store is unavailable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the store of shared limits does not answer")]
+#[error("the store of shared limits did not answer")]
 pub struct LeaseStoreUnavailable;
 
 /// The store of the buckets that all replicas share.
@@ -330,7 +330,9 @@ impl StoreLink {
             }
             return Some(lease);
         }
-        tracing::warn!("shared limits cannot be asked for; this replica uses its share of them");
+        tracing::warn!(
+            "the store of shared limits is not available; this replica applies its share of the limits"
+        );
         self.announce_at.store(0, Ordering::Relaxed);
         self.share_until.store(u64::MAX, Ordering::Relaxed);
         self.paused_until

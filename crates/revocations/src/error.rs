@@ -21,10 +21,10 @@ pub enum RevocationError {
     #[error("the change could not be recorded")]
     NotRecorded,
     /// The maximum number of revocations is reached.
-    #[error("there are too many revocations. Lift those of tokens that have ended")]
+    #[error("the limit of revocations is reached; lift those of tokens that have expired")]
     TooMany,
     /// The revocation to remove does not exist.
-    #[error("nothing of this kind, name and issuer is revoked")]
+    #[error("no revocation has this kind, name and issuer")]
     Unknown,
 }
 

@@ -37,7 +37,7 @@ impl RevocationFollower {
     /// Reads the revocations of `store` and follows them. While the store is unavailable, the last known revocations
     /// stay in force. Until they were read once, it is unknown which tokens are valid, and the gateway is not ready.
     pub async fn open(store: &Arc<Store>) -> Arc<Self> {
-        let unread = Readiness::NotReady("the revocations were not read yet".to_owned());
+        let unread = Readiness::NotReady("the revocations have not been read yet".to_owned());
         let follower = Arc::new(Self {
             store: Arc::clone(store),
             current: watch::Sender::new(None),
@@ -72,7 +72,7 @@ impl RevocationFollower {
                     "the revocations cannot be read; the last known ones stay in force"
                 );
             }
-            Ok(()) if last.failed => info!("the revocations can be read again"),
+            Ok(()) if last.failed => info!("the revocations are readable again"),
             _ => {}
         }
         last.failed = refreshed.is_err();

@@ -211,7 +211,7 @@ fn read_target(
     let wanted = plain_text(params, "tenant")?;
     let own = own_tenant(operator);
     if own.is_some() && wanted.is_some() && own != wanted {
-        return Err(params.wrong("tenant", "is not yours"));
+        return Err(params.wrong("tenant", "belongs to another caller"));
     }
     let name = plain_text(params, "name")?;
     Ok(RevocationTarget {

@@ -152,7 +152,7 @@ impl Node {
             Yaml::Null => "empty",
             Yaml::Boolean(_) => "a boolean",
             Yaml::Integer(_) | Yaml::Decimal(_) => "a number",
-            Yaml::Text(_) => "a text",
+            Yaml::Text(_) => "a string",
             Yaml::List(_) => "a list",
             Yaml::Map(_) => "a map",
         }
@@ -376,7 +376,7 @@ mod tests {
                 column: 13
             }
         );
-        assert_eq!(node.follow("/list/1/deep").kind(), "a text");
+        assert_eq!(node.follow("/list/1/deep").kind(), "a string");
         assert_eq!(node.follow("/empty").kind(), "empty");
     }
 

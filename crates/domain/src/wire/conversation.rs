@@ -45,7 +45,7 @@ enums!(TurnState, TurnState, "state", Open, Complete, Abandoned);
 
 fn name(text: String, field: &'static str) -> Result<String, InvalidMessage> {
     if text.len() > MAX_NAME || text.contains(char::is_control) {
-        let problem = format!("is not at most {MAX_NAME} bytes without control characters");
+        let problem = format!("exceeds {MAX_NAME} bytes or contains control characters");
         return Err(InvalidMessage::field(field, problem));
     }
     Ok(text)
@@ -81,16 +81,16 @@ impl TryFrom<pb::Message> for NewMessage {
         let call = message.tool_call.map(AnsweredCall::try_from).transpose()?;
         let of_tool = [role == Role::Tool, source == Source::Tool];
         if of_tool.contains(&call.is_none()) {
-            let problem = "is there exactly when role and source are those of a tool";
+            let problem = "must be set exactly when role and source are those of a tool";
             return Err(InvalidMessage::field("tool_call", problem));
         }
         if (source == Source::Summary) != (message.covers_to > 0) {
-            let problem = "is set exactly when the message is a summary";
+            let problem = "must be set exactly when the message is a summary";
             return Err(InvalidMessage::field("covers_to", problem));
         }
         if !message.calls_json.is_empty() {
             if role != Role::Assistant {
-                let problem = "is there although no assistant says it";
+                let problem = "is only valid in a message of the assistant";
                 return Err(InvalidMessage::field("calls_json", problem));
             }
             json(&message.calls_json, b'[', "calls_json")?;

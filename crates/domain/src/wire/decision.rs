@@ -59,8 +59,9 @@ impl TryFrom<policy::v1::Permit> for PermitTerms {
             .column_tiers
             .iter()
             .map(|(class, tier)| {
-                let tier = common::v1::ColumnTier::try_from(*tier)
-                    .map_err(|_| InvalidMessage::field("column_tiers", "holds an unknown tier"))?;
+                let tier = common::v1::ColumnTier::try_from(*tier).map_err(|_| {
+                    InvalidMessage::field("column_tiers", "contains an unknown tier")
+                })?;
                 Ok((
                     parse::<ColumnClass>(class, "column_tiers")?,
                     ColumnTier::try_from(tier)?,
@@ -126,7 +127,7 @@ impl TryFrom<policy::v1::RowRule> for RowRule {
                 Ok(Wire::Unspecified) | Err(_) => {
                     return Err(InvalidMessage::field(
                         "row_rule.attributes",
-                        "holds an unknown type",
+                        "contains an unknown type",
                     ));
                 }
             };

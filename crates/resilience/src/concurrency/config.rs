@@ -51,10 +51,10 @@ impl Config {
             return wrong("min", "must be at least 1");
         }
         if !(self.min..=self.max).contains(&self.initial) {
-            return wrong("initial", "must lie between `min` and `max`");
+            return wrong("initial", "must be between `min` and `max`");
         }
         if !(1.1..=10.0).contains(&self.tolerance) {
-            return wrong("tolerance", "must lie between 1.1 and 10");
+            return wrong("tolerance", "must be between 1.1 and 10");
         }
         if self.wait_ms > 10_000 {
             return wrong("wait_ms", "must be at most 10000");

@@ -68,7 +68,7 @@ struct WaitingCalls {
 
 /// The call was refused because of overload. Nothing was done for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("there is more to do than can be done; come back later")]
+#[error("the service is overloaded; try again later")]
 pub struct OverloadRefusal {
     /// Whether the caller or its tenant has more than its share, so that there may be room for others.
     pub is_over_share: bool,
