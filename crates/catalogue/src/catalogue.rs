@@ -97,7 +97,7 @@ impl Catalogue {
                 Err(NotYaml { at, problem }) => faults.add(
                     at,
                     format!("the file is not YAML: {problem}"),
-                    "mend the syntax",
+                    "fix the syntax",
                 ),
             }
         }
@@ -281,7 +281,7 @@ impl<'n> Parts<'n> {
             faults.add(
                 node.at,
                 "`the file` has no `tools`",
-                "add `tools:` with one entry a tool, or `sources:` whose tools are imported",
+                "add `tools:` with one entry per tool, or `sources:` whose tools are imported",
             );
         }
         fields.finish(faults);
@@ -310,8 +310,8 @@ fn read_sources(
             if sources.insert(key.name.clone(), settings).is_some() {
                 faults.add(
                     key.at,
-                    format!("another file has a source `{}`", key.name),
-                    "give each source a name of its own",
+                    format!("another file defines a source `{}`", key.name),
+                    "give each source a unique name",
                 );
             }
         }
@@ -334,7 +334,7 @@ fn check_content(
             faults.add(
                 at,
                 format!("source `{other}` has a {kind} `{name}`"),
-                format!("give each {kind} a name of its own"),
+                format!("give each {kind} a unique name"),
             );
         }
     }
@@ -352,8 +352,11 @@ fn check_names(tools: &[(&Path, &Node, Tool)], faults: &mut Faults) {
             if let Some(other) = taken.insert(name.as_str(), tool) {
                 faults.add(
                     node.follow(&place).at,
-                    format!("the name `{name}` is taken by tool `{}`", other.facts.name),
-                    "give each tool and each alias a name of its own",
+                    format!(
+                        "the name `{name}` is already used by tool `{}`",
+                        other.facts.name
+                    ),
+                    "give each tool and each alias a unique name",
                 );
             }
         }

@@ -24,7 +24,7 @@ impl ClassReader {
             let Ok(class) = key.name.parse::<ColumnClass>() else {
                 faults.add(
                     key.at,
-                    format!("`{}` is no column class", key.name),
+                    format!("`{}` is not a column class", key.name),
                     "use a dotted name of A-Z a-z 0-9 _ . -, for example finance.amount",
                 );
                 continue;
@@ -34,8 +34,8 @@ impl ClassReader {
             {
                 faults.add(
                     key.at,
-                    format!("another file has the class `{}`", key.name),
-                    "say once what becomes of a class",
+                    format!("another file defines the class `{}`", key.name),
+                    "define each class once",
                 );
             }
         }
@@ -76,7 +76,7 @@ fn read_kind(node: &Node, faults: &mut Faults) -> Option<Kind> {
     if kind.is_none() {
         faults.add(
             node.at,
-            format!("`{word}` is no kind of value"),
+            format!("`{word}` is not a kind of value"),
             format!("use one of {}", Kind::ALL.map(Kind::as_str).join(", ")),
         );
     }
@@ -105,7 +105,7 @@ fn read_form(node: &Node, faults: &mut Faults) -> Option<Form> {
         let words: Vec<_> = WORDS.iter().map(|(name, _)| *name).collect();
         faults.add(
             node.at,
-            format!("`{word}` is no form of a value"),
+            format!("`{word}` is not a form of a value"),
             format!(
                 "use one of {}, or one with a measure, such as `{{ round: 1000 }}`",
                 words.join(", ")
@@ -135,7 +135,7 @@ fn read_measured_form(node: &Node, faults: &mut Faults) -> Option<Form> {
     let (Some((measure, of)), None) = (given.next(), given.next()) else {
         faults.add(
             node.at,
-            "a form is not one measure",
+            "a form must have exactly one measure",
             format!("keep one of {}", measures.join(", ")),
         );
         return None;
@@ -150,7 +150,11 @@ fn read_measured_form(node: &Node, faults: &mut Faults) -> Option<Form> {
                 .ok()
                 .filter(|years| (5..=45).contains(years));
             if years.is_none() {
-                faults.add(of.at, "`years` is not 5 to 45", "use for example 10");
+                faults.add(
+                    of.at,
+                    "`years` is not between 5 and 45",
+                    "use for example 10",
+                );
             }
             years.map(Form::AgeBand)
         }
@@ -160,8 +164,8 @@ fn read_measured_form(node: &Node, faults: &mut Faults) -> Option<Form> {
             if digits.is_none() {
                 faults.add(
                     of.at,
-                    "`decimals` is not 0 to 6",
-                    "use 1 for some 10 km of a coordinate",
+                    "`decimals` is not between 0 and 6",
+                    "use 1 for a precision of about 10 km in a coordinate",
                 );
             }
             digits.map(Form::Decimals)
@@ -169,7 +173,11 @@ fn read_measured_form(node: &Node, faults: &mut Faults) -> Option<Form> {
         "round" => {
             let step = number(of, faults)?;
             if step <= 0 {
-                faults.add(of.at, "`round` is not above 0", "use for example 1000");
+                faults.add(
+                    of.at,
+                    "`round` is not a number above 0",
+                    "use for example 1000",
+                );
                 return None;
             }
             Some(Form::Rounded(step))
@@ -183,7 +191,7 @@ fn read_measured_form(node: &Node, faults: &mut Faults) -> Option<Form> {
             if edges.is_empty() || !edges.is_sorted_by(|a, b| a < b) {
                 faults.add(
                     of.at,
-                    "`bands` are not edges in ascending order",
+                    "`bands` is not a list of edges in ascending order",
                     "write for example [0, 1000, 10000]",
                 );
                 return None;
@@ -199,7 +207,7 @@ fn characters(node: &Node, measure: &str, faults: &mut Faults) -> Option<usize> 
         faults.add(
             node.at,
             format!("`{measure}` shows more than {MOST_CHARACTERS} characters"),
-            "show fewer; who may see all of a value gets it by `show_clear`",
+            "show fewer; callers that may see the whole value receive it by `show_clear`",
         );
         return None;
     }
@@ -209,7 +217,7 @@ fn characters(node: &Node, measure: &str, faults: &mut Faults) -> Option<usize> 
 fn number(node: &Node, faults: &mut Faults) -> Option<BigDecimal> {
     let number = wardgate_json::exact_number(&node.to_value());
     if number.is_none() {
-        faults.add(node.at, "this is no number", "write a number");
+        faults.add(node.at, "this is not a number", "write a number");
     }
     number
 }
@@ -257,38 +265,41 @@ mod tests {
     #[test]
     fn what_is_no_form_is_a_fault_at_its_place() {
         for (classes, told) in [
-            ("  \"a b\": { kind: date }", "`a b` is no column class"),
-            ("  a: { kind: money }", "`money` is no kind of value"),
-            ("  a: { partial: half }", "`half` is no form of a value"),
+            ("  \"a b\": { kind: date }", "`a b` is not a column class"),
+            ("  a: { kind: money }", "`money` is not a kind of value"),
+            ("  a: { partial: half }", "`half` is not a form of a value"),
             (
                 "  a: { partial: { last: 20 } }",
                 "shows more than 4 characters",
             ),
             (
                 "  a: { generalised: { round: 0 } }",
-                "`round` is not above 0",
+                "`round` is not a number above 0",
             ),
             (
                 "  a: { generalised: { bands: [10, 5] } }",
-                "not edges in ascending order",
+                "not a list of edges in ascending order",
             ),
             (
                 "  a: { generalised: { bands: [] } }",
-                "not edges in ascending order",
+                "not a list of edges in ascending order",
             ),
             (
                 "  a: { generalised: { decimals: 9 } }",
-                "`decimals` is not 0 to 6",
+                "`decimals` is not between 0 and 6",
             ),
             (
                 "  a: { generalised: { years: 1 } }",
-                "`years` is not 5 to 45",
+                "`years` is not between 5 and 45",
             ),
             (
                 "  a: { generalised: { round: 1, decimals: 1 } }",
-                "a form is not one measure",
+                "a form must have exactly one measure",
             ),
-            ("  a: { generalised: { round: much } }", "this is no number"),
+            (
+                "  a: { generalised: { round: much } }",
+                "this is not a number",
+            ),
             ("  a: { dropped: true }", "dropped"),
         ] {
             let faults = catalogue(classes).unwrap_err();

@@ -38,8 +38,8 @@ impl DerivedArguments {
             if input.property(&key.name).is_some() {
                 faults.add(
                     key.at,
-                    format!("`{}` is an argument and derived", key.name),
-                    "give the derived one another name",
+                    format!("`{}` is both an argument and a derived name", key.name),
+                    "rename the derived one",
                 );
             }
             if let Some(derived) = read_one(node, input, faults) {
@@ -74,7 +74,7 @@ impl DerivedArguments {
                         None => {
                             return Err(UnfitValue {
                                 argument: argument.clone(),
-                                problem: "is none of the values this tool knows",
+                                problem: "is not one of the allowed values",
                             });
                         }
                     }
@@ -82,7 +82,7 @@ impl DerivedArguments {
                 DerivedValue::CallerClaim(claim) => {
                     let unfit = || UnfitValue {
                         argument: claim.clone(),
-                        problem: "is not in the caller's token as a text, and this tool needs it",
+                        problem: "is not a string claim of the caller's token, and this tool requires it",
                     };
                     caller_claim(caller, claim).ok_or_else(unfit)?.to_owned()
                 }
@@ -118,8 +118,8 @@ fn read_one(node: &Node, input: &InputSchema, faults: &mut Faults) -> Option<Der
         match input.property(&place.name) {
             None => faults.add(
                 node.at,
-                format!("`{{{}}}` is no property of `input_schema`", place.name),
-                "derived texts are made of arguments only; add it there",
+                format!("`{{{}}}` is not a property of `input_schema`", place.name),
+                "derived texts may use arguments only; add it there",
             ),
             Some(property) => {
                 let is_harmless = place.filter != Filter::Plain
@@ -130,7 +130,7 @@ fn read_one(node: &Node, input: &InputSchema, faults: &mut Faults) -> Option<Der
                 if is_sql && !is_harmless {
                     faults.add(
                         node.at,
-                        format!("`{{{}}}` could change what the SQL says", place.name),
+                        format!("`{{{}}}` could change the meaning of the SQL", place.name),
                         format!(
                             "write {{{0}:identifier}} or {{{0}:sql}}, or bind it",
                             place.name
@@ -154,21 +154,25 @@ fn read_claim_or_choice(
         let claim = faults.text(claim, "caller")?;
         return Some(DerivedValue::CallerClaim(claim.to_owned()));
     }
-    let argument = fields.required("argument", "name the argument that chooses", faults);
-    let allow = fields.required("allow", "list the values it may have", faults);
+    let argument = fields.required(
+        "argument",
+        "specify the argument that selects the value",
+        faults,
+    );
+    let allow = fields.required("allow", "list the allowed values", faults);
     fields.finish(faults);
     let (argument_node, allow) = (argument?, allow?);
     let argument = faults.text(argument_node, "argument")?;
     if input.property(argument).and_then(Property::scalar) != Some(JsonType::String) {
         faults.add(
             argument_node.at,
-            format!("`{argument}` is no property of type string of `input_schema`"),
-            "name one that is",
+            format!("`{argument}` is not a property of type string of `input_schema`"),
+            "use a property of type string",
         );
     }
     let allowed = faults.texts(allow, "allow");
     if matches!(&allow.value, Yaml::List(items) if items.is_empty()) {
-        faults.add(allow.at, "`allow` is empty", "list the values it may have");
+        faults.add(allow.at, "`allow` is empty", "list the allowed values");
     }
     Some(DerivedValue::Choice {
         argument: argument.to_owned(),

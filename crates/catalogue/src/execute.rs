@@ -81,7 +81,7 @@ impl<'n> Execution<'n> {
             let names = KINDS.map(|(name, _)| name);
             scope.faults.add(
                 self.kind.at,
-                format!("`{word}` is no type of execution"),
+                format!("`{word}` is not a type of execution"),
                 format!("use one of {}, or add it to `types`", names.join(", ")),
             );
             return None;

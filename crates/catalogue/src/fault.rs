@@ -128,11 +128,11 @@ impl Faults {
         match &node.value {
             Yaml::Text(text) if !text.trim().is_empty() => Some(text),
             Yaml::Text(_) | Yaml::Null => {
-                self.add(node.at, format!("`{what}` is empty"), "write a text");
+                self.add(node.at, format!("`{what}` is empty"), "write a string");
                 None
             }
             _ => {
-                self.wrong_kind(node, what, "a text", "put it in quotes");
+                self.wrong_kind(node, what, "a string", "put it in quotes");
                 None
             }
         }
@@ -197,7 +197,7 @@ impl Faults {
         if duration.is_none() {
             self.add(
                 node.at,
-                format!("`{what}` is not a length of time above 0"),
+                format!("`{what}` is not a duration above 0"),
                 "write for example 30s, 500ms or 2m",
             );
         }
@@ -212,7 +212,7 @@ impl Faults {
             node,
             what,
             "a list",
-            "write one entry a line, each after `- `",
+            "write one entry per line, each after `- `",
         );
         &[]
     }
@@ -230,7 +230,7 @@ impl Faults {
         if let Yaml::Map(entries) = &node.value {
             return Some(entries);
         }
-        self.wrong_kind(node, what, "a map", "write one `key: value` a line");
+        self.wrong_kind(node, what, "a map", "write one `key: value` per line");
         None
     }
 }

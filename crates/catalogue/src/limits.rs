@@ -15,7 +15,7 @@ pub(super) fn read_limits(node: &Node, faults: &mut Faults) -> Option<LimitSetti
         let text = faults.text(node, "per_caller")?;
         text.parse()
             .map_err(|error: ParseRateError| {
-                faults.add(node.at, "`per_caller` is no rate", error.to_string());
+                faults.add(node.at, "`per_caller` is not a rate", error.to_string());
             })
             .ok()
     });

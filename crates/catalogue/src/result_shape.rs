@@ -195,8 +195,8 @@ impl ResultShape {
             if let (Some(field), None) = (field, entity) {
                 faults.add(
                     field.at,
-                    format!("`{name}` is given without an `entity`"),
-                    "add `entity`, the type the policy knows a row as, or remove it",
+                    format!("`{name}` requires an `entity`"),
+                    "add `entity`, the type of the row in the policy schema, or remove it",
                 );
             }
         }
@@ -205,7 +205,7 @@ impl ResultShape {
         if let (Some(entity), None) = (entity, key) {
             faults.add(
                 entity.at,
-                "`entity` is given without a `key`",
+                "`entity` requires a `key`",
                 "add `key`, the column that identifies a row",
             );
         }
@@ -217,7 +217,7 @@ impl ResultShape {
         if (shape == Shape::Text) != text.is_some() {
             faults.add(
                 text.or(shape_node).unwrap_or(node).at,
-                "`shape: text` and `text` need one another",
+                "`shape: text` and `text` require each other",
                 "add the missing one or remove the other",
             );
         }
@@ -363,7 +363,11 @@ fn read_max_rows(node: &Node, faults: &mut Faults) -> Option<MaxRows> {
         return faults.positive(node, "max_rows").map(MaxRows::Fixed);
     };
     let mut fields = FieldReader::of(node, "max_rows", faults)?;
-    let argument = fields.required("argument", "name the argument that says how many", faults);
+    let argument = fields.required(
+        "argument",
+        "use an argument that contains the number of rows",
+        faults,
+    );
     fields.finish(faults);
     let argument = argument?;
     Some(MaxRows::Argument {
@@ -379,7 +383,7 @@ fn read_shape(node: &Node, faults: &mut Faults) -> Shape {
         let names: Vec<_> = SHAPES.iter().map(|(name, _)| *name).collect();
         faults.add(
             node.at,
-            format!("`{word}` is no shape of a result"),
+            format!("`{word}` is not a shape of a result"),
             format!("use one of {}", names.join(", ")),
         );
     }
@@ -403,7 +407,7 @@ fn entity_type(node: &Node, faults: &mut Faults) -> Option<EntityTypeName> {
     if name.is_none() {
         faults.add(
             node.at,
-            format!("`{text}` is no Cedar entity type"),
+            format!("`{text}` is not a Cedar entity type"),
             "use the type's name in the policy schema, for example MedicalRecord",
         );
     }
@@ -422,7 +426,7 @@ pub(crate) fn read_classes(node: &Node, faults: &mut Faults) -> BTreeMap<String,
             }
             Err(_) => faults.add(
                 node.at,
-                format!("`{text}` is no column class"),
+                format!("`{text}` is not a column class"),
                 "use a dotted name of A-Z a-z 0-9 _ . -, for example phi.date",
             ),
         }
@@ -454,7 +458,7 @@ fn read_empty(node: &Node, faults: &mut Faults) -> Option<Template> {
     let mut fields = FieldReader::of(node, "empty", faults)?;
     let error = fields.required(
         "error",
-        "add `error`, the text for a result without rows",
+        "add `error`, the message for a result without rows",
         faults,
     );
     fields.finish(faults);

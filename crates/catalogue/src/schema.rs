@@ -22,7 +22,7 @@ pub(super) fn compile(node: &Node, what: &str, faults: &mut Faults) -> Option<In
             UnusableSchema::Invalid { path, problem } => faults.add(
                 node.follow(&path).at,
                 format!("`{what}` is not a valid JSON Schema: {problem}"),
-                "mend it after JSON Schema 2020-12; `$ref` may point inside the schema only",
+                "fix it according to JSON Schema 2020-12; `$ref` may only point inside the schema",
             ),
         })
         .ok()
@@ -65,8 +65,8 @@ fn check_required(node: &Node, is_closed: bool, faults: &mut Faults) {
             {
                 faults.add(
                     name.at,
-                    format!("`{text}` is required and is no property, so that no call can fit"),
-                    format!("add `{text}` to `properties`, or take it out of `required`"),
+                    format!("`{text}` is required but not a property, so no call can match"),
+                    format!("add `{text}` to `properties`, or remove it from `required`"),
                 );
             }
         }
@@ -85,7 +85,7 @@ fn check_required(node: &Node, is_closed: bool, faults: &mut Faults) {
 pub(super) fn of_upstream(text: &str) -> Result<InputSchema, String> {
     let unusable = |problem: String| {
         format!(
-            "its inputSchema cannot be checked against: {}",
+            "its inputSchema cannot be used for validation: {}",
             EscapedText::short(&problem)
         )
     };
@@ -136,7 +136,7 @@ fn check_default(property: &Node, faults: &mut Faults) {
         faults.add(
             default.at,
             format!(
-                "the default {} does not fit its own schema",
+                "the default {} does not match its own schema",
                 default.to_json(KeyOrder::Author)
             ),
             "change the default or the schema",

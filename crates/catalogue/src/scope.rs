@@ -44,7 +44,7 @@ impl<'s> Scope<'s, '_> {
             let known: Vec<_> = self.sources.keys().map(String::as_str).collect();
             self.faults.add(
                 node.at,
-                format!("there is no source `{name}`"),
+                format!("the source `{name}` does not exist"),
                 format!(
                     "use one of `{}`, or add it to `sources`",
                     known.join("`, `")
@@ -60,7 +60,7 @@ impl<'s> Scope<'s, '_> {
         self.faults.add(
             node.at,
             format!("the source is not {wanted}"),
-            format!("name a source that is {wanted}"),
+            format!("use a source that is {wanted}"),
         );
     }
 
@@ -103,7 +103,7 @@ impl<'s> Scope<'s, '_> {
         let known: Vec<_> = arguments.chain(self.derive.names()).collect();
         self.faults.add(
             at,
-            format!("`{shown}` is no property of `input_schema`"),
+            format!("`{shown}` is not a property of `input_schema`"),
             format!(
                 "use one of `{}`, or add it to `input_schema` or `derive`",
                 known.join("`, `")

@@ -115,7 +115,7 @@ impl Statement {
                 _ if ended_at.is_some() => {
                     return Err(scanner.bad(
                         at,
-                        "there is more after the `;`",
+                        "there is text after the `;`",
                         "keep exactly one statement",
                     ));
                 }
@@ -160,7 +160,7 @@ impl Statement {
         if !VERBS.contains(&verb.to_ascii_uppercase().as_str()) {
             return Err(scanner.bad(
                 0,
-                "the statement does not begin with a verb that reads or writes rows",
+                "the statement does not begin with a keyword that reads or writes rows",
                 &format!("begin with one of {}", VERBS.join(", ")),
             ));
         }
@@ -174,7 +174,7 @@ impl Statement {
             return Err(scanner.bad(
                 0,
                 "`:row_rule` occurs more than once",
-                "keep it once, where the governed rows are chosen",
+                "keep it once, where the governed rows are selected",
             ));
         }
         Ok(())
@@ -228,7 +228,7 @@ pub(crate) fn check_expression(dialect: SqlDialect, sql: &str) -> Result<(), Bad
             SqlToken::Semicolon | SqlToken::Param(_) | SqlToken::Name(_) | SqlToken::Comment => {
                 return Err(scanner.bad(
                     at,
-                    "the expression holds a parameter, a comment or a `;`",
+                    "the expression contains a parameter, a comment or a `;`",
                     "write a plain expression over the columns of the statement",
                 ));
             }
@@ -305,7 +305,7 @@ impl<'s> Scanner<'s> {
         let second = rest[first.len_utf8()..].chars().next();
         let (length, token) = match (first, second) {
             ('\0', _) => {
-                return Err(self.bad(start, "the text holds a NUL character", "remove it"));
+                return Err(self.bad(start, "the text contains a NUL character", "remove it"));
             }
             (c, _) if c.is_whitespace() => (c.len_utf8(), SqlToken::Blank),
             (';', _) => (1, SqlToken::Semicolon),
@@ -335,8 +335,8 @@ impl<'s> Scanner<'s> {
             ('$' | '@', _) if self.dialect == SqlDialect::Mysql => {
                 return Err(self.bad(
                     start,
-                    "the statement holds a `$` or `@` outside quotes",
-                    "quote names that hold one; variables of a session are not for statements",
+                    "the statement contains a `$` or `@` outside quotes",
+                    "quote names that contain one; session variables are not supported in statements",
                 ));
             }
             ('$', Some(next)) if next == '$' || is_word_start(next) => self.dollar(start, rest)?,
@@ -351,7 +351,7 @@ impl<'s> Scanner<'s> {
                 if is_file_word && self.dialect == SqlDialect::Mysql {
                     return Err(self.bad(
                         start,
-                        "the statement writes a file on the server",
+                        "the statement writes a file on the database server",
                         "remove INTO OUTFILE or INTO DUMPFILE; quote a column of that name",
                     ));
                 }
@@ -367,8 +367,8 @@ impl<'s> Scanner<'s> {
     fn placeholder(&self, at: usize) -> BadStatement {
         self.bad(
             at,
-            "the statement holds a placeholder of the database's own",
-            "write parameters as `:name`, after the properties of `input_schema`",
+            "the statement contains a placeholder in the database's own syntax",
+            "write parameters as `:name`, with the names of the properties of `input_schema`",
         )
     }
 
@@ -381,8 +381,8 @@ impl<'s> Scanner<'s> {
         }
         Err(self.bad(
             start,
-            "there is a brace outside quotes that belongs to no `{name}`",
-            "write `{name}` for an identifier that `derive` chooses, and `:name` for a value",
+            "a brace outside quotes does not belong to a `{name}`",
+            "write `{name}` for an identifier that `derive` selects, and `:name` for a value",
         ))
     }
 
@@ -415,7 +415,7 @@ impl<'s> Scanner<'s> {
         let mut chars = self.sql[start + opening..].char_indices().peekable();
         while let Some((at, c)) = chars.next() {
             if c == '\0' {
-                return Err(self.bad(start, "a quoted text holds a NUL character", "remove it"));
+                return Err(self.bad(start, "a quoted text contains a NUL character", "remove it"));
             } else if backslash && c == '\\' {
                 chars.next();
             } else if c == quote {
@@ -438,7 +438,7 @@ impl<'s> Scanner<'s> {
         if is_open {
             return Err(self.bad(
                 start,
-                "a `--` is followed by no blank",
+                "a `--` is not followed by a space",
                 "write `-- ` for a comment, `- -` for two minus signs",
             ));
         }
@@ -454,7 +454,7 @@ impl<'s> Scanner<'s> {
         {
             return Err(self.bad(
                 start,
-                "the statement holds a comment that the server would execute",
+                "the statement contains a comment that the database server would execute",
                 "write its text without `/*!` and `*/`, or remove it",
             ));
         }
@@ -481,7 +481,7 @@ impl<'s> Scanner<'s> {
     fn open(&self, start: usize, wanted: &str) -> BadStatement {
         self.bad(
             start,
-            "a quoted text or comment is never closed",
+            "a quoted text or comment is not closed",
             &format!("close it with {wanted}"),
         )
     }

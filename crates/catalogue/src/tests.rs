@@ -260,7 +260,7 @@ fn a_statement_with_too_many_texts_is_a_fault() {
             .replace("FROM rows", "FROM {a}, {b}");
         let faults = parse(&text).err().unwrap_or_default();
         assert_eq!(
-            shown(&faults).contains("more than 64 texts"),
+            shown(&faults).contains("more than 64 variants"),
             is_fault,
             "{}",
             shown(&faults)
@@ -322,7 +322,7 @@ fn files_of_a_directory_are_one_catalogue() {
     });
     let faults = Catalogue::parse(&twice, &variables()).unwrap_err();
     assert!(
-        shown(&faults).starts_with("c.yaml:3:3: another file has a source `main`"),
+        shown(&faults).starts_with("c.yaml:3:3: another file defines a source `main`"),
         "{}",
         shown(&faults)
     );
@@ -389,15 +389,15 @@ fn the_way_to_a_source_is_checked_and_its_files_are_watched() {
         (format!("{https}, tls: {{}}"), "`tls` is empty"),
         (
             format!("{https}, tls: {{ cert: ca.pem }}"),
-            "`cert` belongs to a `key`, which is missing",
+            "`cert` requires a `key`, which is missing",
         ),
         (
             format!("{https}, tls: {{ ca: key.pem }}"),
-            "`ca` holds no certificate in PEM",
+            "`ca` contains no PEM certificate",
         ),
         (
             format!("{https}, tls: {{ cert: ca.pem, key: ca.pem }}"),
-            "`key` holds no private key in PEM",
+            "`key` contains no PEM private key",
         ),
         (
             format!("{https}, tls: {{ ca: gone.pem }}"),
@@ -405,20 +405,20 @@ fn the_way_to_a_source_is_checked_and_its_files_are_watched() {
         ),
         (
             "type: http, base_url: 'http://api.example.com', tls: { ca: ca.pem }".to_owned(),
-            "the URL is http, which has no TLS",
+            "the URL is http, which does not support TLS",
         ),
         (
             format!("{https}, proxy: 'socks5://me:canary@proxy'"),
-            "`proxy` is no http(s) URL",
+            "`proxy` is not an http(s) URL",
         ),
         (
             format!("{https}, {files}, proxy: 'https://me:canary@proxy'"),
-            "would be shown the certificate",
+            "would receive the client certificate",
         ),
         (
             "type: grpc, url: 'https://api.example.com', proxy: 'https://me:canary@proxy'"
                 .to_owned(),
-            "the proxy of the source is at an https URL",
+            "the proxy of the source has an https URL",
         ),
     ] {
         let faults = shown(&load(&source).expect_err(&source));
@@ -468,7 +468,7 @@ fn what_is_no_catalogue_at_all_is_a_fault_too() {
 fn two_tools_cannot_share_a_name() {
     let tool = GOOD.split_once("tools:\n").unwrap().1;
     let faults = parse(&format!("{GOOD}{}", tool.replace("read_rows", "other"))).unwrap_err();
-    assert!(shown(&faults).contains("the name `list_rows` is taken by tool `read_rows`"));
+    assert!(shown(&faults).contains("the name `list_rows` is already used by tool `read_rows`"));
 }
 
 #[test]
@@ -569,8 +569,8 @@ fn a_required_member_that_no_call_can_have_is_a_fault_at_its_place() {
     assert_eq!(
         told("required: [zone]", "required: [zone, z]"),
         format!(
-            "tools.yaml:{line}:24: `z` is required and is no property, so that no call can fit; \
-             add `z` to `properties`, or take it out of `required`\n"
+            "tools.yaml:{line}:24: `z` is required but not a property, so no call can match; add `z` to `properties`, or remove it from \
+             `required`\n"
         )
     );
     let nested = "place: { type: object, properties: { x: {} }, required: [x, y], additionalProperties: false }";
@@ -603,7 +603,7 @@ fn the_url_of_an_mcp_server_does_not_end_in_api() {
     ] {
         let told = shown(&source(bad).unwrap_err());
         assert!(
-            told.starts_with("tools.yaml:4:26: `url` ends in /api"),
+            told.starts_with("tools.yaml:4:26: `url` ends with /api"),
             "{told}"
         );
     }
@@ -677,7 +677,7 @@ fn whose_rows_a_result_has_is_told_by_columns_and_arguments() {
     assert_eq!(both, owned(&[("A", 0), ("ada", 2), ("bob", 1)]));
     let faults = shown(&with("{ argument: owner }").unwrap_err());
     assert!(
-        faults.contains("`owner` is no property of `input_schema`"),
+        faults.contains("`owner` is not a property of `input_schema`"),
         "{faults}"
     );
 }

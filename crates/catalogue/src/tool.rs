@@ -283,7 +283,7 @@ fn miss_execute<T>(node: &Node, faults: &mut Faults) -> Option<T> {
     faults.add(
         node.at,
         format!("`{}` has no `execute`", what(node)),
-        "add an `execute` with the `type` of what runs it",
+        "add an `execute` with a `type`",
     );
     None
 }
@@ -301,7 +301,7 @@ fn name(node: &Node, faults: &mut Faults) -> Option<ToolName> {
     if name.is_none() {
         faults.add(
             node.at,
-            "the name is not one that every client accepts",
+            "the name is not accepted by every client",
             format!("use 1 to {MAX_NAME} characters of A-Z a-z 0-9 _ . -"),
         );
     }
@@ -350,7 +350,7 @@ fn time_limit(node: &Node, faults: &mut Faults) -> Option<Duration> {
         faults.add(
             node.at,
             "`time_limit` is longer than 5 minutes",
-            "choose a shorter one: the record gives a call up some time after that",
+            "choose a shorter one: audit closes calls without an outcome shortly after this time",
         );
     }
     Some(limit)
@@ -361,7 +361,7 @@ fn cache(node: &Node, read_only: bool, faults: &mut Faults) -> Option<Duration> 
     if !read_only {
         faults.add(
             node.at,
-            "the results of a tool that may write cannot be kept: it would not run",
+            "the results of a tool that may write cannot be cached: the tool would not run",
             "set `annotations: { readOnlyHint: true }`, or remove `cache`",
         );
     }
@@ -386,7 +386,7 @@ fn check_examples(node: &Node, input: &InputSchema, faults: &mut Faults) {
         if let Err(invalid) = Arguments::read(input, raw.as_bytes()) {
             faults.add(
                 arguments.at,
-                format!("the example does not fit `input_schema`: {invalid}"),
+                format!("the example does not match `input_schema`: {invalid}"),
                 "change the example or the schema",
             );
         }
@@ -405,14 +405,14 @@ fn check_together(
     if result.entity.is_some() && !hints.read_only {
         faults.add(
             at,
-            "the rows of a tool that may write cannot be governed: the rule would come after the change",
-            "set `annotations: { readOnlyHint: true }`, or leave out `result.entity` and govern its arguments",
+            "the rows of a tool that may write cannot be governed: the rule would be applied after the change",
+            "set `annotations: { readOnlyHint: true }`, or omit `result.entity` and govern its arguments",
         );
     }
     if input.property("row_rule").is_some() {
         faults.add(
             at,
-            "`row_rule` is a reserved name of parameters",
+            "`row_rule` is a reserved parameter name",
             "give the property another name",
         );
     }
@@ -424,7 +424,7 @@ fn check_together(
     if has_place != pushes {
         faults.add(
             at,
-            "`:row_rule` in the statement and `result.row_rule` need one another",
+            "`:row_rule` in the statement and `result.row_rule` require each other",
             "add the missing one or remove the other",
         );
     }
@@ -433,8 +433,8 @@ fn check_together(
     {
         faults.add(
             *at,
-            format!("`{name}` is no property of type integer of `input_schema`"),
-            "name one that is, or write a number",
+            format!("`{name}` is not a property of type integer of `input_schema`"),
+            "use a property of type integer, or write a number",
         );
     }
     for key in &result.subjects {
@@ -443,8 +443,8 @@ fn check_together(
         {
             faults.add(
                 *at,
-                format!("`{name}` is no property of `input_schema`"),
-                "name the argument that holds the key of whom the result is about",
+                format!("`{name}` is not a property of `input_schema`"),
+                "use the argument that contains the key of the data subject",
             );
         }
     }
@@ -455,7 +455,7 @@ fn check_together(
                 let names: Vec<_> = names.collect();
                 faults.add(
                     template.at(),
-                    format!("`{{{}}}` is no property of `input_schema`", place.name),
+                    format!("`{{{}}}` is not a property of `input_schema`", place.name),
                     format!(
                         "use one of `{}`, or add it to `input_schema`",
                         names.join("`, `")

@@ -52,7 +52,7 @@ impl Toolset {
                 faults.add(
                     key.at,
                     format!("`{}` cannot be the name of a toolset", key.name),
-                    "use a name of its own, of 1 to 64 characters of A-Z a-z 0-9 _ . -",
+                    "use a unique name of 1 to 64 characters of A-Z a-z 0-9 _ . -",
                 );
             }
             known.push(Self {
@@ -78,8 +78,8 @@ fn members(node: &Node, tools: &[Tool], prefixes: &[&str], faults: &mut Faults) 
         if !may_be_imported && !tools.iter().any(|tool| tool.facts.name.as_str() == name) {
             faults.add(
                 node.at,
-                format!("there is no tool `{name}`"),
-                "name tools of this catalogue, not their aliases",
+                format!("the tool `{name}` does not exist"),
+                "use names of tools of this catalogue, not their aliases",
             );
         }
         names.push(name.to_owned());

@@ -60,7 +60,7 @@ impl Tool {
             return has_none.then(|| {
                 self.class_warning(
                     format!(
-                        "no column of tool `{name}` has a class, so nothing of its result reaches anybody"
+                        "no column of tool `{name}` has a class, so no part of its result is shown"
                     ),
                     "add `result: { classes: { COLUMN: CLASS } }`, with a class that a policy shows, for example `none`"
                         .to_owned(),
@@ -84,23 +84,23 @@ impl Tool {
         if !self.has_configured_columns() {
             return self.class_warning(
                 format!(
-                    "{} columns of a result of tool `{name}` have no class and reached nobody",
+                    "{} columns of a result of tool `{name}` have no class and were not shown",
                     columns.len()
                 ),
-                "give every member of its result a class in `result.classes`".to_owned(),
+                "set a class for every member of its result in `result.classes`".to_owned(),
             );
         }
         columns.sort_unstable();
         columns.dedup();
         let example: Vec<_> = columns.iter().map(|it| format!("{it}: none")).collect();
         let (noun, verb) = match columns.len() {
-            1 => ("column", "has no class and reaches"),
-            _ => ("columns", "have no class and reach"),
+            1 => ("column", "has no class and is"),
+            _ => ("columns", "have no class and are"),
         };
         self.class_warning(
-            format!("{noun} `{}` of tool `{name}` {verb} nobody", columns.join("`, `")),
+            format!("{noun} `{}` of tool `{name}` {verb} never shown", columns.join("`, `")),
             format!(
-                "add to `result.classes`: `{}`, each with a class that a policy shows; or name it in `result.internal`",
+                "add to `result.classes`: `{}`, each with a class that a policy shows; or add it to `result.internal`",
                 example.join(", ")
             ),
         )
@@ -144,9 +144,9 @@ mod tests {
         assert_eq!(
             found("    result: { classes: { id: none } }\n"),
             [concat!(
-                "tools.yaml:7:24: columns `Place`, `owner` of tool `read_rows` have no class and reach nobody; ",
+                "tools.yaml:7:24: columns `Place`, `owner` of tool `read_rows` have no class and are never shown; ",
                 "add to `result.classes`: `Place: none, owner: none`, each with a class that a policy shows; ",
-                "or name it in `result.internal`"
+                "or add it to `result.internal`"
             )]
         );
         assert_eq!(found("").len(), 1, "no result at all");
@@ -202,7 +202,7 @@ mod tests {
                 Catalogue::parse(&[FileText { path, text }], &BTreeMap::new()).unwrap_err();
             let told = shown(&faults).concat();
             assert!(told.contains("tools.yaml:6:"), "{told}");
-            assert!(told.contains("stands in quotes"), "{told}");
+            assert!(told.contains("is inside quotes"), "{told}");
         }
         let both = statement("zone = :zone AND label <> '{zone}'");
         assert_eq!(catalogue(&both, classes).warnings().len(), 1);

@@ -48,8 +48,8 @@ impl Arguments {
             if !template.variables().any(|name| name == key.name) {
                 faults.add(
                     key.at,
-                    format!("`{}` is no variable of `uri_template`", key.name),
-                    format!("write {{{}}} into the template, or remove it", key.name),
+                    format!("`{}` is not a variable of `uri_template`", key.name),
+                    format!("add {{{}}} to the template, or remove it", key.name),
                 );
             }
         }
@@ -86,8 +86,8 @@ impl Arguments {
                     let path = path.strip_prefix("/properties").unwrap_or(&path);
                     faults.add(
                         node.follow(path).at,
-                        format!("an argument is not described by a valid JSON Schema: {problem}"),
-                        "mend it after JSON Schema 2020-12",
+                        format!("the schema of an argument is not a valid JSON Schema: {problem}"),
+                        "fix it according to JSON Schema 2020-12",
                     );
                 }
             })
@@ -151,7 +151,7 @@ impl Arguments {
                 let known: Vec<_> = self.names().collect();
                 faults.add(
                     node.at,
-                    format!("`{{{}}}` is no argument", place.name),
+                    format!("`{{{}}}` is not an argument", place.name),
                     match known.as_slice() {
                         [] => "add it to `arguments`, or write {{ and }} for braces".to_owned(),
                         known => format!(
@@ -164,7 +164,7 @@ impl Arguments {
                 faults.add(
                     node.at,
                     format!(
-                        "`{{{}:…}}` has a filter, and this is plain text",
+                        "`{{{}:…}}` has a filter, which is not supported in plain text",
                         place.name
                     ),
                     format!("write `{{{}}}`", place.name),
@@ -218,7 +218,7 @@ fn read_one(name: &str, node: &Node, faults: &mut Faults) -> Option<(DeclaredArg
         if !default_fits(&Value::Object(schema.clone()), &default.to_value()) {
             faults.add(
                 default.at,
-                format!("the default of `{name}` does not fit its own schema"),
+                format!("the default of `{name}` does not match its own schema"),
                 "change the default or the schema",
             );
         }
@@ -252,8 +252,8 @@ fn check_types(node: &Node, schema: &InputSchema, faults: &mut Faults) {
             let at = node.get(&property.name).unwrap_or(node).at;
             faults.add(
                 at,
-                format!("`{}` is not of one plain type", property.name),
-                "write `type: string`, integer, number or boolean: arguments travel as texts",
+                format!("`{}` does not have a single plain type", property.name),
+                "write `type: string`, integer, number or boolean: arguments are sent as strings",
             );
         }
     }

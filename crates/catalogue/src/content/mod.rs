@@ -37,7 +37,7 @@ pub const CONTENT: &str = "content";
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ContentError {
     /// There is no prompt, resource or template with that name.
-    #[error("there is none of that name")]
+    #[error("no prompt or resource has this name")]
     Unknown,
     /// The arguments are invalid.
     #[error("{0}")]
@@ -109,7 +109,7 @@ impl FileContent {
             faults.add(
                 node.at,
                 format!("`sources.{source}` has neither `prompts` nor `resources`"),
-                "add one of them, with one entry each",
+                "add one of them, with at least one entry",
             );
         }
         let before = faults.count();
@@ -262,8 +262,8 @@ impl FileContent {
                 if self.resource(&uri) == Err(ContentError::Unknown) {
                     faults.add(
                         at,
-                        format!("there is no resource `{uri}` in this source"),
-                        "use a `uri` of its `resources`, or one that fits a `uri_template`",
+                        format!("the resource `{uri}` does not exist in this source"),
+                        "use a `uri` of its `resources`, or one that matches a `uri_template`",
                     );
                 }
             }
@@ -278,7 +278,7 @@ fn complete(
 ) -> Result<Vec<String>, ContentError> {
     arguments
         .complete(argument, begun)
-        .ok_or_else(|| ContentError::Invalid("there is no argument of that name".to_owned()))
+        .ok_or_else(|| ContentError::Invalid("no argument has this name".to_owned()))
 }
 
 /// Reads the class of the column `content`, which is the only column.
@@ -288,7 +288,7 @@ fn class(node: &Node, faults: &mut Faults) -> Option<ColumnClass> {
     if let Some((other, _)) = classes.pop_first() {
         faults.add(
             node.get(&other).unwrap_or(node).at,
-            format!("`{other}` is no column of prompts and resources"),
+            format!("`{other}` is not a column of prompts and resources"),
             "write `classes: { content: … }`",
         );
     }

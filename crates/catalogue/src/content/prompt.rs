@@ -133,7 +133,7 @@ fn name(node: &Node, faults: &mut Faults) -> Option<String> {
     if !is_name(name) {
         faults.add(
             node.at,
-            "the name is not one that every client accepts",
+            "the name is not accepted by every client",
             "use 1 to 64 characters of A-Z a-z 0-9 _ . -",
         );
         return None;
@@ -161,7 +161,7 @@ impl PromptMessage {
             _ => {
                 faults.add(
                     node.at,
-                    "a message has either a `text` or a `resource`",
+                    "a message must have either a `text` or a `resource`",
                     "write `{ role: user, text: … }`, or the URI of a resource of this source",
                 );
                 None
@@ -181,7 +181,7 @@ fn role(node: &Node, faults: &mut Faults) -> Option<&'static str> {
         _ => {
             faults.add(
                 node.at,
-                "`role` does not say who speaks",
+                "`role` is neither user nor assistant",
                 "write user or assistant",
             );
             None

@@ -66,7 +66,7 @@ impl Resource {
         let mut fields = FieldReader::of(node, super::what("resource", node, "name"), faults)?;
         let (uri, template) = (fields.optional("uri"), fields.optional("uri_template"));
         let arguments = fields.optional("arguments");
-        let name = fields.required("name", "add a `name`, for people", faults);
+        let name = fields.required("name", "add a display `name`", faults);
         let name = name.and_then(|node| faults.text(node, "name"));
         let mut text = |member, faults: &mut Faults| {
             let node = fields.optional(member)?;
@@ -85,7 +85,7 @@ impl Resource {
         {
             faults.add(
                 node.at,
-                "`mime_type` is no media type",
+                "`mime_type` is not a media type",
                 "write for example text/markdown",
             );
         }
@@ -96,7 +96,7 @@ impl Resource {
                 if let Some(arguments) = arguments {
                     faults.add(
                         arguments.at,
-                        "a resource with a plain `uri` takes no `arguments`",
+                        "a resource with a plain `uri` does not support `arguments`",
                         "write `uri_template: …` with a `{variable}` for each",
                     );
                 }
@@ -106,7 +106,7 @@ impl Resource {
             _ => {
                 faults.add(
                     node.at,
-                    "a resource has either a `uri` or a `uri_template`",
+                    "a resource must have either a `uri` or a `uri_template`",
                     "write for example `uri: guide://triage`",
                 );
                 return None;
@@ -131,8 +131,8 @@ impl Resource {
             _ => {
                 faults.add(
                     node.at,
-                    "a resource has either a `text` or a `file`, and a `uri_template` has a `text`",
-                    "write what is read there under `text`",
+                    "a resource must have either a `text` or a `file`, and a `uri_template` requires a `text`",
+                    "add the content under `text`",
                 );
                 None
             }
@@ -217,7 +217,7 @@ fn plain(node: &Node, faults: &mut Faults) -> Option<String> {
     if uri.contains(['{', '}']) {
         faults.add(
             node.at,
-            "`uri` has braces",
+            "`uri` contains braces",
             "write `uri_template: …` if they are variables, or %7B and %7D",
         );
         return None;
@@ -232,7 +232,7 @@ fn templated(node: &Node, arguments: Option<&Node>, faults: &mut Faults) -> Opti
         Err(problem) => {
             faults.add(
                 node.at,
-                format!("`uri_template` is no template that can be read back: {problem}"),
+                format!("`uri_template` is not a reversible template: {problem}"),
                 "write for example guide://ward/{ward} (RFC 6570, level 1)",
             );
             return None;
@@ -261,7 +261,9 @@ fn is_usable(uri: &str, node: &Node, what: &str, faults: &mut Faults) -> bool {
         Ok(url) if url.scheme() == TAKEN_SCHEME => {
             faults.add(
                 node.at,
-                format!("`{what}` begins with {TAKEN_SCHEME}:, where conversations are"),
+                format!(
+                    "`{what}` begins with {TAKEN_SCHEME}:, which is reserved for conversations"
+                ),
                 "choose another scheme, for example guide:",
             );
             false
@@ -269,7 +271,7 @@ fn is_usable(uri: &str, node: &Node, what: &str, faults: &mut Faults) -> bool {
         _ => {
             faults.add(
                 node.at,
-                format!("`{what}` is no absolute URI of at most {MAX_URI} ASCII characters"),
+                format!("`{what}` is not an absolute URI of at most {MAX_URI} ASCII characters"),
                 "write for example guide://triage",
             );
             false
@@ -293,7 +295,7 @@ fn file_of(node: &Node, base: &Path, faults: &mut Faults) -> Option<(ResourceBod
             faults.add(
                 node.at,
                 format!("the file `{name}` is larger than {} KiB", MAX_FILE / 1024),
-                "make it smaller, or offer it by a tool that pages",
+                "reduce its size, or offer it by a tool that supports pages",
             );
             None
         }

@@ -136,7 +136,7 @@ fn a_prompt_is_filled_in_with_checked_arguments_and_defaults() {
         (r#"{"code":"ABCDE","words":"0"}"#, "`words`"),
         (
             r#"{"code":"ABCDE","size":"1"}"#,
-            "known are `code`, `tone`, `words`",
+            "whose arguments are `code`, `tone`, `words`",
         ),
     ] {
         let Err(ContentError::Invalid(problem)) = own.get_prompt("summarise", arguments.as_bytes())
@@ -213,7 +213,7 @@ const FAULTS: [(&str, &str, &str); 27] = [
     (
         "  guides:\n",
         "  my guides:\n",
-        "3:3: `my guides` cannot be the name",
+        "3:3: `my guides` is not a valid name",
     ),
     (
         "tags: [guides]",
@@ -223,17 +223,17 @@ const FAULTS: [(&str, &str, &str); 27] = [
     (
         "{ content: none }",
         "{ contents: none }",
-        "`contents` is no column of prompts and resources",
+        "`contents` is not a column of prompts and resources",
     ),
     (
         "{ content: none }",
         "{ content: no ne }",
-        "`no ne` is no column class",
+        "`no ne` is not a column class",
     ),
     (
         "- name: summarise",
         "- name: sum up",
-        "8:15: the name is not one that every client accepts",
+        "8:15: the name is not accepted by every client",
     ),
     (
         "title: Summarise",
@@ -243,12 +243,12 @@ const FAULTS: [(&str, &str, &str); 27] = [
     (
         "required: true",
         "required: yes",
-        "`required` is a text, not a boolean",
+        "`required` is a string, not a boolean",
     ),
     (
         "default: plain }",
         "default: rude }",
-        "the default of `tone` does not fit",
+        "the default of `tone` does not match",
     ),
     (
         "default: plain }",
@@ -258,28 +258,24 @@ const FAULTS: [(&str, &str, &str); 27] = [
     (
         "type: integer, minimum: 1",
         "type: object",
-        "`words` is not of one plain type",
+        "`words` does not have a single plain type",
     ),
-    (
-        "minimum: 1",
-        "minimum: one",
-        "not described by a valid JSON Schema",
-    ),
+    ("minimum: 1", "minimum: one", "not a valid JSON Schema"),
     (
         "{code} in",
         "{patient} in",
-        "`{patient}` is no argument; use one of `code`, `tone`, `words`",
+        "`{patient}` is not an argument; use one of `code`, `tone`, `words`",
     ),
     ("{code} in", "{code:sql} in", "`{code:…}` has a filter"),
     (
         "role: user",
         "role: system",
-        "`role` does not say who speaks",
+        "`role` is neither user nor assistant",
     ),
     (
         "resource: \"guide://triage\"",
         "resource: \"guide://triages\"",
-        "there is no resource `guide://triages`",
+        "the resource `guide://triages`",
     ),
     (
         "resource: \"guide://triage\"",
@@ -289,17 +285,17 @@ const FAULTS: [(&str, &str, &str); 27] = [
     (
         "uri: guide://triage",
         "uri: triage",
-        "`uri` is no absolute URI",
+        "`uri` is not an absolute URI",
     ),
     (
         "uri: guide://triage",
         "uri: memory://triage",
-        "where conversations are",
+        "which is reserved for conversations",
     ),
     (
         "uri: guide://triage",
         "uri: \"guide://{triage}\"",
-        "`uri` has braces",
+        "`uri` contains braces",
     ),
     (
         "uri: guide://triage",
@@ -309,27 +305,27 @@ const FAULTS: [(&str, &str, &str); 27] = [
     (
         "mime_type: text/markdown",
         "mime_type: markdown",
-        "`mime_type` is no media type",
+        "`mime_type` is not a media type",
     ),
     (
         "uri_template: guide://ward/{ward}",
         "uri_template: guide://ward/{ward*}",
-        "no template that can be read back",
+        "not a reversible template",
     ),
     (
         "uri_template: guide://ward/{ward}",
         "uri_template: guide://ward/{room}",
-        "`ward` is no variable",
+        "`ward` is not a variable",
     ),
     (
         "text: \"Ward {ward}.\"",
         "text: \"Ward {room}.\"",
-        "`{room}` is no argument",
+        "`{room}` is not an argument",
     ),
     (
         "text: \"Ward {ward}.\"",
         "file: picture.png",
-        "a `uri_template` has a `text`",
+        "a `uri_template` requires a `text`",
     ),
     (
         "file: picture.png",

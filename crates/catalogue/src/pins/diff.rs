@@ -97,7 +97,7 @@ enum GradingRules {
 }
 
 impl GradingRules {
-    const SOMETHING_ELSE: GradedTool = (Grade::Wider, "something else than was approved");
+    const SOMETHING_ELSE: GradedTool = (Grade::Wider, "differs from the approved definition");
 
     fn apply(self, graded: GradedTool) -> GradedTool {
         match self {
@@ -128,7 +128,7 @@ impl DiffWalker {
                 }
                 ("annotations", ..) => self.annotations(&at, was, is),
                 _ => {
-                    let graded = (Grade::Wider, "clients may act on it");
+                    let graded = (Grade::Wider, "clients may depend on it");
                     self.change(&at, was, is, graded);
                 }
             }
@@ -140,7 +140,7 @@ impl DiffWalker {
         for (name, was, is) in changed(was.unwrap_or(&none), is.unwrap_or(&none)) {
             let graded = match name {
                 "title" => grade::of_text(was, is),
-                _ => (Grade::Wider, "rules and retries rely on it"),
+                _ => (Grade::Wider, "rules and retries depend on it"),
             };
             self.change(&at.member(name), was, is, graded);
         }

@@ -58,7 +58,7 @@ pub(super) fn of_text(was: Option<&Json>, is: Option<&Json>) -> GradedTool {
     let length = |json: &Json| json.canonical().chars().count();
     let grown = is.map_or(0, length) > was.map_or(0, length) + MODEST;
     if grown {
-        return (Grade::Wider, "much more text");
+        return (Grade::Wider, "much longer text");
     }
     (Grade::Harmless, "other words")
 }
@@ -111,9 +111,9 @@ pub(super) fn of_keyword(keyword: &str, was: Option<&Json>, is: Option<&Json>) -
         _ => false,
     };
     match (narrower, keyword) {
-        (true, _) => (Grade::Harmless, "accepts no more"),
-        (false, "required") => (Grade::Wider, "other arguments are required"),
-        (false, "default") => (Grade::Wider, "another value where none is given"),
+        (true, _) => (Grade::Harmless, "accepts the same or fewer values"),
+        (false, "required") => (Grade::Wider, "the required arguments changed"),
+        (false, "default") => (Grade::Wider, "the default value changed"),
         (false, "const" | "enum" | "pattern") => (Grade::Wider, "other values"),
         (false, _) => (Grade::Wider, "may accept more"),
     }
@@ -122,7 +122,7 @@ pub(super) fn of_keyword(keyword: &str, was: Option<&Json>, is: Option<&Json>) -
 /// Grades a new argument.
 pub(super) fn of_new_argument(schema: &Json, required: bool) -> GradedTool {
     if required {
-        return (Grade::Wider, "a new argument, required");
+        return (Grade::Wider, "a new required argument");
     }
     let names: Vec<&str> = schema
         .get("type")
@@ -140,18 +140,18 @@ pub(super) fn of_new_argument(schema: &Json, required: bool) -> GradedTool {
         _ => false,
     };
     if narrow {
-        (Grade::Harmless, "a new argument, optional and narrow")
+        (Grade::Harmless, "a new optional argument with few values")
     } else {
-        (Grade::Wider, "a new argument that takes much")
+        (Grade::Wider, "a new argument that accepts many values")
     }
 }
 
 /// Grades the removal of an argument. `closed` is whether the schema rejects arguments that it does not define.
 pub(super) fn of_lost_argument(closed: bool) -> GradedTool {
     if closed {
-        (Grade::Harmless, "an argument less")
+        (Grade::Harmless, "an argument was removed")
     } else {
-        (Grade::Wider, "the argument has no rules any more")
+        (Grade::Wider, "the argument is no longer validated")
     }
 }
 

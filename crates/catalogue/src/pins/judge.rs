@@ -179,7 +179,7 @@ impl Pins {
                 match (claim, <[CanonicalDefinition; 1]>::try_from(definitions)) {
                     (Err(bad), _) => (None, refused(bad.to_string())),
                     // It is unknown which of the tools with the same name the upstream would call.
-                    (Ok(()), Err(_)) => (None, refused("several tools have its name".to_owned())),
+                    (Ok(()), Err(_)) => (None, refused("several tools have this name".to_owned())),
                     (Ok(()), Ok([definition])) => {
                         let pinned = self.pinned(offer.source, definition.name());
                         let verdict = judge_against(pinned, &definition);

@@ -40,7 +40,7 @@ const FIRST: u64 = 1;
 const WITH_INSTRUCTIONS: u64 = 2;
 
 /// Remedy for an entry that cannot be used.
-const AGAIN: &str = "take it from version control, or remove it and approve the tool again";
+const AGAIN: &str = "restore it from version control, or remove it and approve the tool again";
 
 const HEADER: &str = "\
 # The approved definitions of the tools of MCP upstreams. `wardgate tools diff` shows what differs from
@@ -100,15 +100,14 @@ impl Pins {
         let not_yaml = |NotYaml { at, problem }| {
             fault(
                 at,
-                format!("the file is no tools.lock: {problem}"),
-                "take it from version control, or remove it and approve the tools again",
+                format!("the file is not a tools.lock: {problem}"),
+                "restore it from version control, or remove it and approve the tools again",
             )
         };
         let FormatVersion { version } = wardgate_yaml::parse(text).map_err(not_yaml)?;
         if !(FIRST..=WITH_INSTRUCTIONS).contains(&version.value) {
-            let problem = format!("version {} of tools.lock is not known", version.value);
-            let fix =
-                "use the wardgate that wrote it, or remove the file and approve the tools again";
+            let problem = format!("version {} of tools.lock is not supported", version.value);
+            let fix = "use the version of wardgate that wrote it, or remove the file and approve the tools again";
             return Err(fault(version.referenced.into(), problem, fix));
         }
         let lock: Lock = wardgate_yaml::parse(text).map_err(not_yaml)?;
@@ -137,15 +136,15 @@ impl Pins {
                 fault(definition.referenced.into(), problem, AGAIN)
             })?;
             if read.instructions().is_none() && read.name() != name {
-                let problem = format!("the definition under `{name}` is that of another tool");
+                let problem = format!("the definition under `{name}` belongs to another tool");
                 return Err(fault(at, problem, AGAIN));
             }
             if read.digest().to_string() != sha256.value {
-                let problem = format!("the sha256 of tool {name} is not that of its definition");
+                let problem = format!("the sha256 of tool {name} does not match its definition");
                 return Err(fault(sha256.referenced.into(), problem, AGAIN));
             }
             let approved_at: Timestamp = approved_at.value.parse().map_err(|_| {
-                let problem = format!("`approved_at` of tool {name} is no RFC 3339 time");
+                let problem = format!("`approved_at` of tool {name} is not an RFC 3339 time");
                 fault(approved_at.referenced.into(), problem, AGAIN)
             })?;
             pins.approve(&source, read, &approved_by, approved_at);

@@ -36,7 +36,7 @@ pub struct Names {
 pub(crate) enum BadName {
     #[error("its name `{}` is not 1 to {MAX_NAME} characters of A-Z a-z 0-9 _ . -", EscapedText::short(.0))]
     Characters(String),
-    #[error("its name `{name}` looks like `{}` of {}", .owner.name, .owner.whose())]
+    #[error("its name `{name}` can be confused with `{}` of {}", .owner.name, .owner.whose())]
     LooksLike { name: String, owner: NameOwner },
 }
 

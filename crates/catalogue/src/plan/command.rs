@@ -76,7 +76,7 @@ impl CommandPlan {
                 let place = template.places().next();
                 return Err(UnfitValue {
                     argument: place.map(|place| place.name.clone()).unwrap_or_default(),
-                    problem: "must not hold a NUL character",
+                    problem: "must not contain a NUL character",
                 });
             }
             Ok((name.clone(), text))
@@ -150,7 +150,7 @@ fn read_argv(node: &Node, scope: &mut Scope<'_, '_>) -> Option<(String, Vec<Temp
     let Some((program, words)) = scope.faults.list(node, "argv").split_first() else {
         scope.faults.add(
             node.at,
-            "`argv` names no program",
+            "`argv` contains no program",
             "write it first, for example `[git, log]`",
         );
         return None;
@@ -159,7 +159,7 @@ fn read_argv(node: &Node, scope: &mut Scope<'_, '_>) -> Option<(String, Vec<Temp
     if Template::parse(&name, program.at).places().next().is_some() {
         scope.faults.add(
             program.at,
-            "an argument cannot choose the program",
+            "an argument cannot select the program",
             "write the program's name or path first in `argv`",
         );
         return None;
@@ -179,7 +179,7 @@ fn read_template(node: &Node, scope: &mut Scope<'_, '_>) -> Vec<Template> {
     let Some(words) = shlex::split(text) else {
         scope.faults.add(
             node.at,
-            "`template` has a quote or backslash without its end",
+            "`template` has an unclosed quote or a trailing backslash",
             "close every quote",
         );
         return Vec::new();
@@ -197,7 +197,10 @@ fn read_environment(node: &Node, scope: &mut Scope<'_, '_>) -> Vec<(String, Temp
         if !is_identifier(&key.name) {
             scope.faults.add(
                 key.at,
-                format!("`{}` is no name of an environment variable", key.name),
+                format!(
+                    "`{}` is not a valid name of an environment variable",
+                    key.name
+                ),
                 "use letters, digits and `_`",
             );
         }
@@ -219,7 +222,7 @@ fn read_headers(node: &Node, scope: &mut Scope<'_, '_>) -> Vec<(String, Template
             scope.faults.add(
                 key.at,
                 format!(
-                    "`{}` is no name of a header that an environment variable can hold",
+                    "`{}` is not a header name that an environment variable can contain",
                     key.name
                 ),
                 "use letters, digits and `-`",
@@ -244,7 +247,7 @@ fn read_format(node: &Node, scope: &mut Scope<'_, '_>) -> Option<OutputFormat> {
         let names = OutputFormat::ALL.map(|(name, _)| name).join("`, `");
         scope.faults.add(
             node.at,
-            format!("`{word}` is no format of output"),
+            format!("`{word}` is not a format of output"),
             format!("use one of `{names}`"),
         );
     }
@@ -303,7 +306,7 @@ fn read_sandbox(node: &Node, scope: &mut Scope<'_, '_>) -> Option<Sandbox> {
     if required && !KernelSupport::probe().files {
         scope.faults.add(
             node.at,
-            "this kernel has no Landlock to hold a program to its `sandbox`",
+            "this kernel does not support Landlock, which the `sandbox` of a program requires",
             "run on Linux 5.13 or later with Landlock, or add `required: false`",
         );
     }
@@ -322,8 +325,8 @@ fn read_path(node: &Node, what: &str, scope: &mut Scope<'_, '_>) -> Option<PathB
     if !path.exists() {
         scope.faults.add(
             node.at,
-            format!("there is no `{text}`, which `{what}` names"),
-            "make it, or correct the path; it is relative to this file",
+            format!("`{text}`, which `{what}` names, does not exist"),
+            "create it, or correct the path; it is relative to this file",
         );
         return None;
     }
@@ -342,7 +345,8 @@ fn find_program(name: &str, path: &str, argv: &Node, scope: &mut Scope<'_, '_>) 
         (absolute(&scope.base.join(name)).filter(is_program), fix)
     } else {
         let mut places = path.split(':').filter(|place| place.starts_with('/'));
-        let fix = format!("install it in one of `{path}`, write its path, or set `PATH` in `env`");
+        let fix =
+            format!("install it in one of `{path}`, specify its path, or set `PATH` in `env`");
         (
             places.find_map(|place| Some(Path::new(place).join(name)).filter(is_program)),
             fix,
@@ -351,7 +355,7 @@ fn find_program(name: &str, path: &str, argv: &Node, scope: &mut Scope<'_, '_>) 
     if found.is_none() {
         scope
             .faults
-            .add(argv.at, format!("there is no program `{name}`"), fix);
+            .add(argv.at, format!("the program `{name}` does not exist"), fix);
     }
     found
 }

@@ -21,8 +21,8 @@ pub struct GrpcPlan {
 }
 
 pub(super) fn read(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
-    let source = fields.required("source", "name one of `sources`", scope.faults);
-    let fix = "name one like `package.Service/Method`";
+    let source = fields.required("source", "use one of `sources`", scope.faults);
+    let fix = "write it like `package.Service/Method`";
     let method_node = fields.required("method", fix, scope.faults);
     let message_node = fields.optional("message");
     let source = source.and_then(|node| {
@@ -39,7 +39,7 @@ pub(super) fn read(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> O
         .text(method_node, "method")?
         .parse::<MethodName>();
     if method.is_err() {
-        let problem = "`method` is no name of a method";
+        let problem = "`method` is not a method name";
         scope.faults.add(method_node.at, problem, fix);
     }
     let message = SentArguments::read(message_node, scope);

@@ -75,7 +75,7 @@ pub(super) fn source(
     fields: &mut FieldReader<'_>,
     scope: &mut Scope<'_, '_>,
 ) -> Option<PlanSource> {
-    let node = fields.required("source", "name one of `sources`", scope.faults)?;
+    let node = fields.required("source", "use one of `sources`", scope.faults)?;
     let settings = scope.source(node)?;
     let SourceKind::Http(http) = &settings.kind else {
         scope.wrong_source(node, "an HTTP service");
@@ -95,7 +95,7 @@ fn method(node: &Node, has_body: bool, scope: &mut Scope<'_, '_>) -> Option<Meth
         other => {
             scope.faults.add(
                 node.at,
-                format!("`{other}` is no method"),
+                format!("`{other}` is not a supported method"),
                 "use one of GET, HEAD, POST, PUT, PATCH, DELETE",
             );
             return None;
@@ -104,7 +104,7 @@ fn method(node: &Node, has_body: bool, scope: &mut Scope<'_, '_>) -> Option<Meth
     if has_body && matches!(method, Method::GET | Method::HEAD) {
         scope.faults.add(
             node.at,
-            format!("a {method} request has no body"),
+            format!("a {method} request must not have a body"),
             "use `method: POST`, or put the values in `query`",
         );
     }

@@ -41,7 +41,7 @@ pub(super) fn read(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> O
         None => Some(JsonRpcDialect::ToolsCall),
     };
     let method = fields
-        .required("method", "name the method or tool to call", scope.faults)
+        .required("method", "specify the method or tool to call", scope.faults)
         .and_then(|node| scope.faults.text(node, "method"))
         .map(str::to_owned);
     let params = SentArguments::read(fields.optional("params"), scope);
@@ -61,7 +61,7 @@ fn dialect(node: &Node, scope: &mut Scope<'_, '_>) -> Option<JsonRpcDialect> {
         other => {
             scope.faults.add(
                 node.at,
-                format!("`{other}` is no dialect"),
+                format!("`{other}` is not a dialect"),
                 "use tools_call or method",
             );
             None

@@ -78,7 +78,7 @@ impl McpPlan {
 }
 
 pub(super) fn read(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
-    let source_node = fields.required("source", "name one of `sources`", scope.faults);
+    let source_node = fields.required("source", "use one of `sources`", scope.faults);
     let source = source_node.and_then(|node| {
         let settings = scope.source(node)?;
         if let SourceKind::Mcp(mcp) = &settings.kind {
@@ -87,8 +87,8 @@ pub(super) fn read(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> O
         }
         scope.faults.add(
             node.at,
-            format!("`{}` is no source of type mcp", settings.name),
-            "name one with `type: mcp`",
+            format!("`{}` is not a source of type mcp", settings.name),
+            "specify a source with `type: mcp`",
         );
         None
     });
@@ -103,7 +103,7 @@ pub(super) fn read(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> O
             if let Some(node) = arguments_node {
                 scope.faults.add(
                     node.at,
-                    "a resource takes no `arguments`",
+                    "a resource does not support `arguments`",
                     "put placeholders into its URI",
                 );
             }
@@ -126,8 +126,8 @@ pub(super) fn read(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> O
             let at = second.map(|(_, node)| node).or(source_node)?.at;
             scope.faults.add(
                 at,
-                "`execute` names not exactly one of `tool`, `resource` and `prompt`",
-                "add for example `tool: read_file`, the server's own name for it",
+                "`execute` must have exactly one of `tool`, `resource` and `prompt`",
+                "add for example `tool: read_file`, with the server's own name",
             );
             None
         }

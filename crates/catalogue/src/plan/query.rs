@@ -72,15 +72,17 @@ impl QueryInterface {
 
 pub(super) fn read(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
     let known = INTERFACES.map(|(name, _)| name).join(", ");
-    let fix = format!("name one of {known}");
+    let fix = format!("use one of {known}");
     let interface = fields.required("interface", &fix, scope.faults);
-    let question = fields.required("query_type", "say what to ask it", scope.faults);
+    let question = fields.required("query_type", "specify the query", scope.faults);
     let node = interface?;
     let name = scope.faults.text(node, "interface")?;
     let Some((_, interface)) = INTERFACES.into_iter().find(|(known, _)| *known == name) else {
-        scope
-            .faults
-            .add(node.at, format!("there is no interface `{name}`"), fix);
+        scope.faults.add(
+            node.at,
+            format!("the interface `{name}` does not exist"),
+            fix,
+        );
         return None;
     };
     let node = question?;
@@ -90,7 +92,7 @@ pub(super) fn read(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> O
         let known: Vec<_> = questions.iter().map(|(known, _)| *known).collect();
         scope.faults.add(
             node.at,
-            format!("the interface `{name}` does not know `{asked}`"),
+            format!("the interface `{name}` does not support `{asked}`"),
             format!("use one of {}", known.join(", ")),
         );
         return None;
@@ -103,7 +105,7 @@ pub(super) fn read(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> O
         if !is_there {
             scope.faults.add(
                 node.at,
-                format!("`{asked}` needs an argument `{needed}`"),
+                format!("`{asked}` requires an argument `{needed}`"),
                 "add it to `input_schema`, or to `derive`",
             );
         }

@@ -46,7 +46,7 @@ struct Identifiers {
 }
 
 pub(super) fn read(fields: &mut FieldReader<'_>, scope: &mut Scope<'_, '_>) -> Option<Plan> {
-    let source = fields.required("source", "name one of `sources`", scope.faults);
+    let source = fields.required("source", "use one of `sources`", scope.faults);
     let statement = fields.required("statement", "add the SQL statement", scope.faults);
     let source = source.and_then(|node| {
         let settings = scope.source(node)?;
@@ -101,10 +101,10 @@ fn check_quoted(sql: &str, statement: &Statement, node: &Node, scope: &mut Scope
             continue;
         }
         let problem = format!(
-            "`{shown}` stands in quotes (line {line} of the text), so it is text and no value replaces it"
+            "`{shown}` is inside quotes (line {line} of the text), so it is text and is not replaced by a value"
         );
         let fix = format!(
-            "write `:{name}` outside the quotes; for a part of a text add `derive: {{ pattern: \"%{{{name}}}%\" }}` and write `:pattern`"
+            "write `:{name}` outside the quotes; for a part of a string add `derive: {{ pattern: \"%{{{name}}}%\" }}` and write `:pattern`"
         );
         let used = [statement.params(), statement.names()].concat();
         if used.iter().any(|it| it == name) {
@@ -132,8 +132,7 @@ fn param(name: &str, node: &Node, scope: &mut Scope<'_, '_>) -> Option<Parameter
         scope.faults.add(
             node.at,
             format!("`:{name}` has no single type that can be bound"),
-            "give the property one type of string, integer, number or boolean, or the type array and its `items` one \
-             of those",
+            "set the type of the property to one of string, integer, number or boolean, or to array with `items` of one of these types",
         );
     }
     kind
@@ -151,16 +150,15 @@ fn read_identifiers(
     let Some(DerivedValue::Choice { allow, .. }) = scope.derive.get(name) else {
         scope.faults.add(
             node.at,
-            format!("`{{{name}}}` is chosen nowhere"),
+            format!("`{{{name}}}` is not selected by `derive`"),
             format!(
-                "add `derive: {{ {name}: {{ argument: …, allow: […] }} }}` with the identifiers it may be, or bind a \
-                 value as `:{name}`"
+                "add `derive: {{ {name}: {{ argument: …, allow: […] }} }}` with the allowed identifiers, or bind a value as `:{name}`"
             ),
         );
         return None;
     };
     if allow.iter().any(|value| value.contains('\0')) {
-        let problem = format!("a value of `{name}` holds a NUL character");
+        let problem = format!("a value of `{name}` contains a NUL character");
         scope.faults.add(node.at, problem, "remove it");
     }
     let identifier = |value: &String| (value.clone(), dialect.identifier(value));
@@ -177,8 +175,8 @@ fn check_texts(names: &[Identifiers], node: &Node, scope: &mut Scope<'_, '_>) {
     if texts.is_none_or(|texts| texts > MAX_TEXTS) {
         scope.faults.add(
             node.at,
-            format!("the statement can have more than {MAX_TEXTS} texts"),
-            "allow fewer identifiers, or make several tools of it",
+            format!("the statement has more than {MAX_TEXTS} variants"),
+            "allow fewer identifiers, or split it into several tools",
         );
     }
 }
@@ -203,7 +201,7 @@ impl SqlPlan {
                 let chosen = chosen.and_then(|value| by_value.get(value));
                 chosen.map(String::as_str).ok_or_else(|| UnfitValue {
                     argument: name.clone(),
-                    problem: "is none of the values this tool knows",
+                    problem: "is not one of the allowed values",
                 })
             })
             .collect()

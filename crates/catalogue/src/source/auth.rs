@@ -57,7 +57,7 @@ pub(crate) fn read(
         other => {
             expand.faults.add(
                 kind.at,
-                format!("`{other}` is no type of `auth`"),
+                format!("`{other}` is not a type of `auth`"),
                 format!("use one of {TYPES}"),
             );
             return None;
@@ -135,7 +135,7 @@ fn enterprise(
                 _ => {
                     expand.faults.add(
                         node.at,
-                        "`subject_token` does not say what the callers' tokens are",
+                        "`subject_token` must be the type of the callers' tokens",
                         "write access_token (the default) or id_token",
                     );
                     None
@@ -190,8 +190,8 @@ fn authorization_code(
     {
         expand.faults.add(
             node.at,
-            "`token_url` and `authorization_url` belong together",
-            "write both, or neither and `issuer`, whose metadata names them",
+            "`token_url` and `authorization_url` require each other",
+            "write both, or neither and `issuer`, whose metadata contains them",
         );
         return None;
     }
@@ -205,8 +205,8 @@ fn authorization_code(
     if client.is_none() && authorization_url.as_ref().is_some_and(Option::is_some) {
         expand.faults.add(
             node.at,
-            "`auth` has no `client_id`, and without metadata of its server none can be registered",
-            "add the `client_id` that the server gave",
+            "`auth` has no `client_id`, and without server metadata no client can be registered",
+            "add the `client_id` that the server assigned",
         );
         return None;
     }
@@ -220,7 +220,7 @@ fn authorization_code(
     if service == Service::Grpc {
         expand.faults.add(
             node.at,
-            "gRPC servers are not called in the name of callers who granted it",
+            "gRPC sources do not support authorization by the individual caller",
             "use another type of `auth`",
         );
         return None;
@@ -253,8 +253,9 @@ fn server(
     if token_url.is_none() && issuer.is_none() && place == ServerLocation::Said {
         expand.faults.add(
             node.at,
-            "`auth` does not say where its authorization server is",
-            "add `token_url`, its token endpoint, or `issuer`, whose metadata names it; no service says where a secret or a caller's token goes",
+            "`auth` does not specify its authorization server",
+            "add `token_url`, its token endpoint, or `issuer`, whose metadata contains it; for security, the authorization server is not \
+             discovered from the service",
         );
         return None;
     }

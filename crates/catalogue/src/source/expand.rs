@@ -38,7 +38,7 @@ impl VariableExpander<'_> {
             Err(FillError::Unclosed) => {
                 self.faults.add(
                     node.at,
-                    format!("a `${{` of `{what}` is never closed"),
+                    format!("a `${{` of `{what}` is not closed"),
                     "write ${NAME}, ${NAME:-default} or ${file:PATH}",
                 );
                 None

@@ -39,8 +39,8 @@ pub(super) fn read(
     {
         expand.faults.add(
             node.at,
-            "the proxy of the source is at an https URL",
-            "name a proxy at an http URL: with an https `url`, what goes through it is encrypted all the same",
+            "the proxy of the source has an https URL",
+            "use a proxy with an http URL: with an https `url`, the traffic through the proxy is encrypted nevertheless",
         );
     }
     if let (Some(_), Some((node, url))) = (&network.proxy, &url)
@@ -49,7 +49,7 @@ pub(super) fn read(
         expand.faults.add(
             node.at,
             "a gRPC source behind a proxy has an http URL",
-            "use an https `url`: a proxy may lose what a server sends before the client, as HTTP/2 servers do without TLS",
+            "use an https `url`: with plain text, a proxy may lose data that an HTTP/2 server sends before the client",
         );
     }
     let descriptors = fields
@@ -96,8 +96,8 @@ fn server_url(node: &Node, expand: &mut VariableExpander<'_>) -> Option<Url> {
     if url.path() != "/" {
         expand.faults.add(
             node.at,
-            "`url` holds a path",
-            "write scheme, host and port only; the path of a call is its method",
+            "`url` contains a path",
+            "write only scheme, host and port; the path of a call is its method",
         );
         return None;
     }
@@ -105,7 +105,7 @@ fn server_url(node: &Node, expand: &mut VariableExpander<'_>) -> Option<Url> {
 }
 
 fn descriptors(node: &Node, expand: &mut VariableExpander<'_>) -> Option<DescriptorFile> {
-    let fix = "write it with `protoc --include_imports --descriptor_set_out=FILE`, of the files that are needed";
+    let fix = "create it with `protoc --include_imports --descriptor_set_out=FILE` from the required files";
     let bytes = file(node, "descriptors", fix, expand)?;
     DescriptorFile::decode(&bytes)
         .map_err(|bad| {
@@ -126,7 +126,7 @@ fn metadata(node: &Node, expand: &mut VariableExpander<'_>) -> Option<HeaderMap>
             expand.faults.add(
                 key.at,
                 format!("`{}` {}", key.name, bad),
-                "name it like `x-tenant`, or `x-key-bin` for bytes in Base64",
+                "write it like `x-tenant`, or `x-key-bin` for bytes in Base64",
             );
         }
     }

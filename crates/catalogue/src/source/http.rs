@@ -53,7 +53,7 @@ pub(super) fn read(
         if listing.stand_for_caller() {
             expand.faults.add(
                 node.at,
-                "`listing_auth` stands for a caller, and lists are asked for nobody",
+                "`listing_auth` depends on a caller, but tools are listed without a caller",
                 "use none, bearer, basic or client_credentials",
             );
             return None;
@@ -81,7 +81,7 @@ pub(super) fn read(
     if matches!(service, Service::Mcp) && url.path().trim_end_matches('/').ends_with("/api") {
         expand.faults.add(
             at,
-            format!("`{name}` ends in /api, where no MCP server is"),
+            format!("`{name}` ends with /api, where no MCP server is"),
             "write the URL of the MCP endpoint itself, for example https://host/mcp",
         );
         return None;
@@ -131,11 +131,11 @@ pub(super) fn service_url(
 ) -> Option<Url> {
     let text = expand.text(node, what)?;
     let problem = match Url::parse(&text) {
-        Err(_) => "is no URL",
-        Ok(url) if !matches!(url.scheme(), "http" | "https") => "is no http(s) URL",
-        Ok(url) if !url.username().is_empty() || url.password().is_some() => "holds user info",
+        Err(_) => "is not a URL",
+        Ok(url) if !matches!(url.scheme(), "http" | "https") => "is not an http(s) URL",
+        Ok(url) if !url.username().is_empty() || url.password().is_some() => "contains user info",
         Ok(url) if url.query().is_some() || url.fragment().is_some() => {
-            "holds a query or a fragment"
+            "contains a query or a fragment"
         }
         Ok(url) => return Some(url),
     };
@@ -164,8 +164,8 @@ pub(super) fn check_reachable(
         };
         expand.faults.add(
             at,
-            "the URL is an address off the public internet",
-            format!("if that is right, add `private: [\"{network}\"]` to the source"),
+            "the URL is an address outside the public internet",
+            format!("if this is intended, add `private: [\"{network}\"]` to the source"),
         );
         return None;
     }
@@ -180,8 +180,8 @@ pub(crate) fn headers(node: &Node, expand: &mut VariableExpander<'_>) -> Option<
         if name.is_none() {
             expand.faults.add(
                 key.at,
-                format!("`{}` is no header that can be set", key.name),
-                "use letters, digits and `-`; what frames the message is set by itself",
+                format!("`{}` is not a header that can be set", key.name),
+                "use letters, digits and `-`; headers that frame the message are set automatically",
             );
         }
         let text = expand.text(node, "headers");
@@ -195,7 +195,7 @@ pub(crate) fn headers(node: &Node, expand: &mut VariableExpander<'_>) -> Option<
             }
             Err(_) => expand.faults.add(
                 node.at,
-                format!("the value of header `{name}` has characters a header cannot hold"),
+                format!("the value of header `{name}` contains characters that are not valid in a header"),
                 "use printable ASCII characters",
             ),
         }
@@ -230,7 +230,7 @@ fn hosts(node: &Node, expand: &mut VariableExpander<'_>) -> Vec<AllowedHost> {
             Ok(host) => hosts.push(host),
             Err(NotAHost) => expand.faults.add(
                 node.at,
-                "an entry of `hosts` is no host",
+                "an entry of `hosts` is not a host",
                 "write hosts like api.example.com or api.example.com:8443",
             ),
         }
@@ -253,7 +253,7 @@ pub(crate) fn private(node: &Node, expand: &mut VariableExpander<'_>) -> Option<
             Ok(network) => networks.push(network),
             Err(_) => expand.faults.add(
                 node.at,
-                "an entry of `private` is no network",
+                "an entry of `private` is not a network",
                 "write networks like 10.1.0.0/16 or fd00::/8",
             ),
         }

@@ -111,8 +111,8 @@ impl McpSettings {
         {
             expand.faults.add(
                 node.at,
-                format!("`{source}` cannot begin the URIs of its resources"),
-                "name the source with a-z, 0-9, - and ., beginning with a letter",
+                format!("`{source}` is not a valid prefix for the URIs of its resources"),
+                "rename the source with a-z, 0-9, - and ., beginning with a letter",
             );
         }
         if let Some(node) = node.get("skills")
@@ -126,9 +126,9 @@ impl McpSettings {
             expand.faults.add(
                 node.at,
                 format!(
-                    "`{source}` offers skills, and none of the resources that they are made of"
+                    "`{source}` offers skills, but none of the resources that contain their files"
                 ),
-                "offer those too: `resources: all`, or a list of URIs and templates",
+                "offer the resources too: `resources: all`, or a list of URIs and templates",
             );
         }
         let tags = fields.optional("tags");
@@ -146,7 +146,7 @@ impl McpSettings {
                 fields.optional("url");
                 expand.faults.add(
                     node.at,
-                    format!("`sources.{source}` needs either a `command` or a `url`"),
+                    format!("`sources.{source}` requires either a `command` or a `url`"),
                     "write `command: [program, argument]` or `url: https://host/mcp`",
                 );
                 None
@@ -205,7 +205,10 @@ fn environment(node: &Node, expand: &mut VariableExpander<'_>) -> Option<BTreeMa
         if key.name.is_empty() || key.name.contains(['=', '\0']) {
             expand.faults.add(
                 key.at,
-                format!("`{}` is no name of an environment variable", key.name),
+                format!(
+                    "`{}` is not a valid name of an environment variable",
+                    key.name
+                ),
                 "use letters, digits and `_`",
             );
             return None;
@@ -221,7 +224,7 @@ fn prefix(node: &Node, expand: &mut VariableExpander<'_>) -> Option<String> {
     if prefix.len() > MAX_PREFIX || !prefix.bytes().all(is_legal) {
         expand.faults.add(
             node.at,
-            "`prefix` cannot begin the name of a tool",
+            "`prefix` is not a valid prefix for the name of a tool",
             format!("use at most {MAX_PREFIX} characters of A-Z a-z 0-9 _ . -"),
         );
         return None;
@@ -236,7 +239,7 @@ fn pin_mode(node: &Node, expand: &mut VariableExpander<'_>) -> Option<PinMode> {
         _ => {
             expand.faults.add(
                 node.at,
-                "`pins` does not say what stands for an approval of the server's tools",
+                "`pins` is neither locked nor first_use",
                 "write locked (the default) or first_use",
             );
             None
@@ -252,7 +255,7 @@ fn offered(node: &Node, what: &str, expand: &mut VariableExpander<'_>) -> Option
         _ => {
             expand.faults.add(
                 node.at,
-                format!("`{what}` does not say which of the server's are offered"),
+                format!("`{what}` does not specify which entries of the server are offered"),
                 "write all, none, or a list of the server's own names or URIs",
             );
             None

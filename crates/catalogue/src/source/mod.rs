@@ -124,7 +124,7 @@ impl SourceSettings {
                     expand.faults.add(
                         key.at,
                         format!(
-                            "`{}` cannot be the name of a source that policies name",
+                            "`{}` is not a valid name of a source that policies name",
                             key.name
                         ),
                         "use 1 to 64 characters of A-Z a-z 0-9 _ . -",
@@ -143,7 +143,7 @@ impl SourceSettings {
             other => {
                 expand.faults.add(
                     kind.at,
-                    format!("`{other}` is no type of source"),
+                    format!("`{other}` is not a type of source"),
                     format!("use one of {TYPES}"),
                 );
                 return None;

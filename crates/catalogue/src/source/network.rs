@@ -22,8 +22,8 @@ pub(super) fn read(
     if network.shows_proxy_identity() {
         expand.faults.add(
             at,
-            "the source has `tls` and a proxy at an https URL, which would be shown the certificate",
-            "name a proxy at an http URL: what goes through it to the source is encrypted all the same",
+            "the source has `tls` and a proxy with an https URL, which would receive the client certificate",
+            "use a proxy with an http URL: the traffic through the proxy to the source is encrypted nevertheless",
         );
     }
     network
@@ -38,8 +38,8 @@ fn tls(url: &Url, fields: &mut FieldReader<'_>, expand: &mut VariableExpander<'_
     if url.scheme() == "http" {
         expand.faults.add(
             node.at,
-            "the URL is http, which has no TLS",
-            "write https, or leave out `tls`",
+            "the URL is http, which does not support TLS",
+            "write https, or omit `tls`",
         );
     }
     tls.unwrap_or_default()
@@ -53,7 +53,7 @@ fn proxy(fields: &mut FieldReader<'_>, expand: &mut VariableExpander<'_>) -> Opt
     if url.is_none() {
         expand.faults.add(
             node.at,
-            "`proxy` is no http(s) URL",
+            "`proxy` is not an http(s) URL",
             "write for example `proxy: http://proxy.example.com:3128`, or `proxy: ${HTTPS_PROXY}`",
         );
     }
@@ -62,7 +62,8 @@ fn proxy(fields: &mut FieldReader<'_>, expand: &mut VariableExpander<'_>) -> Opt
 
 /// Reads `tls: { ca: FILE, cert: FILE, key: FILE }`.
 fn tls_files(node: &Node, expand: &mut VariableExpander<'_>) -> Option<TlsSettings> {
-    const FIX: &str = "name files of PEM: `ca`, authorities instead of the system's; `cert` and `key`, what the source knows this gateway by";
+    const FIX: &str = "specify PEM files: `ca`, the authorities that replace the system's; `cert` and `key`, the client certificate of \
+                       this gateway";
     let mut fields = FieldReader::of(node, "tls", expand.faults)?;
     let named = ["ca", "cert", "key"].map(|key| (key, fields.optional(key)));
     fields.finish(expand.faults);

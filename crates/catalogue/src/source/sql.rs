@@ -107,7 +107,7 @@ fn check_url(
     if !schemes.contains(&scheme) {
         expand.faults.add(
             at,
-            format!("the scheme of `url` does not fit the type {dialect:?}"),
+            format!("the scheme of `url` does not match the type {dialect:?}"),
             format!("write a URL like {example}, or change `type`"),
         );
         return None;

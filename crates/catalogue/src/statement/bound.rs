@@ -75,10 +75,10 @@ pub enum Parameter {
 /// The reason why an argument cannot be bound. Its message follows the name of the argument.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnbindableArgument {
-    #[error("has more than {MAX_DIGITS} digits, written out without an exponent")]
+    #[error("has more than {MAX_DIGITS} digits when written without an exponent")]
     TooLong,
     #[error(
-        "has more digits than a DECIMAL of this database: {} in all, {} behind the point",
+        "has more digits than a DECIMAL of this database: {} in total, {} after the decimal point",
         MYSQL_DIGITS.0,
         MYSQL_DIGITS.1
     )]

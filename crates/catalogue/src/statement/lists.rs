@@ -34,7 +34,9 @@ impl Statement {
                 None if self.dialect == SqlDialect::Postgres => {}
                 None => {
                     return Err(BadStatement {
-                        problem: format!("`:{name}` is a list, and stands where one value does"),
+                        problem: format!(
+                            "`:{name}` is a list, but a single value is required here"
+                        ),
                         fix: format!("write `… IN (:{name})` or `… = ANY (:{name})`"),
                     });
                 }

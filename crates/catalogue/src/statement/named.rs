@@ -18,8 +18,8 @@ pub fn name_placeholders<'n>(
             SqlToken::Param(name) => {
                 return Err(scanner.bad(
                     at,
-                    &format!("the statement holds `:{name}` beside placeholders"),
-                    "write all parameters in one way",
+                    &format!("the statement contains both `:{name}` and placeholders"),
+                    "write all parameters in the same form",
                 ));
             }
             SqlToken::Placeholder => {
@@ -33,8 +33,8 @@ pub fn name_placeholders<'n>(
                 let Some(name) = position.and_then(&name) else {
                     return Err(scanner.bad(
                         at,
-                        "the statement has more placeholders than there are parameters",
-                        "declare each of them",
+                        "the statement has more placeholders than declared parameters",
+                        "declare each parameter",
                     ));
                 };
                 named.push_str(&sql[text_from..at]);

@@ -174,39 +174,39 @@ fn only_one_statement_is_accepted() {
         assert!(Statement::parse(SqlDialect::Sqlite, sql).is_ok(), "{sql}");
     }
     for (sql, problem) in [
-        ("SELECT 1; DROP TABLE t", "there is more after the `;`"),
-        ("SELECT 1;;", "there is more after the `;`"),
+        ("SELECT 1; DROP TABLE t", "there is text after the `;`"),
+        ("SELECT 1;;", "there is text after the `;`"),
         (
             "SELECT 1;\n:x",
-            "there is more after the `;` (line 2 of the text)",
+            "there is text after the `;` (line 2 of the text)",
         ),
         (
             "",
-            "the statement does not begin with a verb that reads or writes rows",
+            "the statement does not begin with a keyword that reads or writes rows",
         ),
         (
             "-- nothing",
-            "the statement does not begin with a verb that reads or writes rows",
+            "the statement does not begin with a keyword that reads or writes rows",
         ),
         (
             "COMMIT",
-            "the statement does not begin with a verb that reads or writes rows",
+            "the statement does not begin with a keyword that reads or writes rows",
         ),
-        ("SELECT 'a", "a quoted text or comment is never closed"),
-        ("SELECT /* a", "a quoted text or comment is never closed"),
+        ("SELECT 'a", "a quoted text or comment is not closed"),
+        ("SELECT /* a", "a quoted text or comment is not closed"),
         (
             "SELECT ?",
-            "the statement holds a placeholder of the database's own",
+            "the statement contains a placeholder in the database's own syntax",
         ),
         (
             "SELECT $1",
-            "the statement holds a placeholder of the database's own",
+            "the statement contains a placeholder in the database's own syntax",
         ),
         (
             "SELECT :row_rule, :row_rule",
             "`:row_rule` occurs more than once",
         ),
-        ("SELECT '\0'", "a quoted text holds a NUL character"),
+        ("SELECT '\0'", "a quoted text contains a NUL character"),
     ] {
         let bad = Statement::parse(SqlDialect::Sqlite, sql).unwrap_err();
         assert_eq!(bad.problem, problem, "{sql}");
@@ -246,7 +246,7 @@ fn a_name_is_an_identifier_whatever_it_holds() {
         "SELECT {a:sql}",
     ] {
         let bad = Statement::parse(SqlDialect::Postgres, sql).unwrap_err();
-        assert!(bad.problem.starts_with("there is a brace"), "{sql}");
+        assert!(bad.problem.starts_with("a brace"), "{sql}");
     }
 }
 
@@ -284,29 +284,29 @@ fn what_mysql_reads_in_two_ways_is_refused() {
     for (sql, problem) in [
         (
             "SELECT 1 /*! , 2 */",
-            "a comment that the server would execute",
+            "a comment that the database server would execute",
         ),
         (
             "SELECT 1 /*!50110 , 2 */",
-            "a comment that the server would execute",
+            "a comment that the database server would execute",
         ),
         (
             "SELECT 1 /*M! , 2 */",
-            "a comment that the server would execute",
+            "a comment that the database server would execute",
         ),
-        ("SELECT 1--1", "a `--` is followed by no blank"),
+        ("SELECT 1--1", "a `--` is not followed by a space"),
         ("SELECT @a", "a `$` or `@` outside quotes"),
         ("SELECT @@sql_mode", "a `$` or `@` outside quotes"),
         ("SELECT $$ ' $$", "a `$` or `@` outside quotes"),
         ("SELECT a$b", "a `$` or `@` outside quotes"),
-        ("SELECT ?", "a placeholder of the database's own"),
+        ("SELECT ?", "a placeholder in the database's own syntax"),
         (
             "SELECT 1 INTO OUTFILE '/tmp/x'",
-            "writes a file on the server",
+            "writes a file on the database server",
         ),
         (
             "SELECT 1 INTO dumpfile '/tmp/x'",
-            "writes a file on the server",
+            "writes a file on the database server",
         ),
     ] {
         let bad = Statement::parse(SqlDialect::Mysql, sql).unwrap_err();

@@ -33,7 +33,7 @@ impl Tool {
     ) -> Result<Self, String> {
         let name = format!("{}{}", settings.prefix, definition.name());
         let name = name.parse().ok().filter(|_| is_name(&name));
-        let name: ToolName = name.ok_or("its name is not one that every client accepts")?;
+        let name: ToolName = name.ok_or("its name is not accepted by every client")?;
         let input = schema::of_upstream(&definition.input_schema())?;
         let read_only = definition.hints("readOnlyHint");
         let pin = Arc::new(definition.fingerprint());

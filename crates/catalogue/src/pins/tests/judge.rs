@@ -142,7 +142,7 @@ fn of_two_new_tools_that_look_alike_the_source_listed_first_wins() {
     assert_eq!(states(&first), [("go_on", "new")]);
     assert_eq!(
         second[0].to_string(),
-        "-          refused   g0-on: its name `g0-on` looks like `go_on` of source `first`\n"
+        "-          refused   g0-on: its name `g0-on` can be confused with `go_on` of source `first`\n"
     );
 }
 

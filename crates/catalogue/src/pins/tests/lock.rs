@@ -119,7 +119,7 @@ fn every_fault_names_its_line() {
         (
             good.replace("version: 1", "version: 3"),
             "version: 3",
-            "version 3 of tools.lock is not known",
+            "version 3 of tools.lock is not supported",
         ),
         (
             good.replace("version: 1", "version: 3\nmore: 1"),
@@ -139,22 +139,22 @@ fn every_fault_names_its_line() {
         (
             good.replace(&digest, &zeros),
             &zeros,
-            "the sha256 of tool null is not that of its definition",
+            "the sha256 of tool null does not match its definition",
         ),
         (
             good.replacen("\"Orders\"", "\"Order\"", 1),
             "sha256",
-            "the sha256 of tool find_orders is not",
+            "the sha256 of tool find_orders does not",
         ),
         (
             good.replace("\"null\":", "\"nil\":"),
             "sha256",
-            "`nil` is that of another tool",
+            "`nil` belongs to another tool",
         ),
         (
             good.replacen("2025-11-11T", "2025-11-11 at ", 1),
             "2025-11-11 at",
-            "no RFC 3339 time",
+            "not an RFC 3339 time",
         ),
         (
             good.replacen("\"maximum\": 0", "\"maximum\": 00", 1),
@@ -164,7 +164,7 @@ fn every_fault_names_its_line() {
         (
             good.replacen("sources:", "<<<<<<< HEAD\nsources:", 1),
             "",
-            "the file is no tools.lock",
+            "the file is not a tools.lock",
         ),
         (
             format!("{good}  \"shop\": {{}}\n"),

@@ -43,12 +43,12 @@ fn the_owner_may_claim_again_and_configured_tools_come_first() {
     let refused = names.claim("b", "", "findit").unwrap_err().to_string();
     assert_eq!(
         refused,
-        "its name `findit` looks like `find-it` of the configured tools"
+        "its name `findit` can be confused with `find-it` of the configured tools"
     );
     let refused = names.claim("b", "a_", "_search").unwrap_err().to_string();
     assert_eq!(
         refused,
-        "its name `a__search` looks like `a__search` of source `a`"
+        "its name `a__search` can be confused with `a__search` of source `a`"
     );
 }
 

@@ -77,10 +77,10 @@ impl ArgvWord {
             return Err(self.unfit("must not begin with `-`"));
         }
         if argument.contains('\0') {
-            return Err(self.unfit("must not hold a NUL character"));
+            return Err(self.unfit("must not contain a NUL character"));
         }
         if argument.len() > LONGEST {
-            return Err(self.unfit("is too long for a command line"));
+            return Err(self.unfit("exceeds the maximum length of a command line"));
         }
         Ok(argument)
     }

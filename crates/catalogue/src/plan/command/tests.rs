@@ -59,10 +59,10 @@ fn a_list_is_an_argument_per_element() {
 fn what_no_command_line_can_hold_is_refused_by_name() {
     let argv = argv(&["--x={a}"]);
     for (value, problem) in [
-        ("nul\0", "must not hold a NUL character"),
+        ("nul\0", "must not contain a NUL character"),
         (
             &*"x".repeat(128 * 1_024 - 4),
-            "is too long for a command line",
+            "exceeds the maximum length of a command line",
         ),
     ] {
         let refused = argv.fill(&values(&json!({ "a": value }))).unwrap_err();

@@ -17,11 +17,11 @@ pub(super) fn method(
     let (problem, fix) = match name.find(pool) {
         Ok(method) => return Some(method.input()),
         Err(GrpcError::ClientStreaming(_)) => (
-            format!("`{name}` takes a stream of messages"),
-            "use a method that takes one message".to_owned(),
+            format!("`{name}` takes a stream of messages, which is not supported"),
+            "use a method that takes a single message".to_owned(),
         ),
         Err(_) => (
-            format!("the descriptors of the source have no method `{name}`"),
+            format!("the descriptors of the source do not contain the method `{name}`"),
             format!("use one of {}", methods(pool)),
         ),
     };

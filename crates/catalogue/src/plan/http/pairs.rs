@@ -47,7 +47,7 @@ impl HeaderTemplates {
             if name.is_none() {
                 scope.faults.add(
                     key.at,
-                    format!("`{}` is no header that a tool can set", key.name),
+                    format!("`{}` is not a header that a tool can set", key.name),
                     "use letters, digits and `-`; credentials belong in `auth` of the source",
                 );
             }
@@ -55,10 +55,10 @@ impl HeaderTemplates {
                 scope.faults.add(
                     node.at,
                     format!(
-                        "the value of header `{}` holds a line break or the like",
+                        "the value of header `{}` contains a line break or another control character",
                         key.name
                     ),
-                    "write it on one line",
+                    "write it on a single line",
                 );
             }
             let template = text(node, "headers", scope);
@@ -86,7 +86,7 @@ impl HeaderTemplates {
                         .next()
                         .map(|place| place.name.clone())
                         .unwrap_or_default(),
-                    problem: "must hold no control characters: it is part of a header",
+                    problem: "must not contain control characters: it is part of a header",
                 });
             };
             headers.insert(name.clone(), value);

@@ -28,15 +28,15 @@ impl PathTemplate {
             scope.faults.add(
                 node.at,
                 "`path` does not begin with `/`",
-                "write it like /v1/items/{id}; it is put behind the URL of the source",
+                "write it like /v1/items/{id}; it is appended to the URL of the source",
             );
             return None;
         };
         if text.contains(['?', '#', '\\']) {
             scope.faults.add(
                 node.at,
-                "`path` holds one of `?`, `#` and `\\`",
-                "put a query in `query`",
+                "`path` contains `?`, `#` or `\\`",
+                "write a query under `query`",
             );
             return None;
         }
@@ -53,7 +53,7 @@ impl PathTemplate {
             scope.faults.add(
                 node.at,
                 "`path` has an empty, `.` or `..` segment",
-                "write the path that is meant",
+                "write the path without such segments",
             );
             return None;
         }
@@ -90,9 +90,9 @@ fn unfit(segment: &str) -> Option<&'static str> {
     if segment.is_empty() {
         Some("must not be empty: it is part of a path")
     } else if segment.contains(char::is_control) {
-        Some("must hold no control characters: it is part of a path")
+        Some("must not contain control characters: it is part of a path")
     } else if has_dots(segment) {
-        Some("must not lead elsewhere by `.` or `..`: it is part of a path")
+        Some("must not contain `.` or `..` as a segment: it is part of a path")
     } else {
         None
     }

@@ -117,7 +117,7 @@ fn no_server_chooses_who_gets_a_secret_or_a_callers_token() {
         };
         let faults = parse(&source("")).unwrap_err();
         assert!(
-            faults.contains("where its authorization server is"),
+            faults.contains("does not specify its authorization server"),
             "{auth}: {faults}"
         );
         assert!(faults.contains("add `token_url`"), "{auth}: {faults}");
@@ -145,7 +145,7 @@ fn a_fault_says_what_to_write() {
         (
             "http",
             "client_credentials, client_id: a, client_secret: canary",
-            "where its authorization server is",
+            "does not specify its authorization server",
         ),
         (
             "mcp",
@@ -155,7 +155,7 @@ fn a_fault_says_what_to_write() {
         (
             "mcp",
             "client_credentials, client_id: a, private_key: canary",
-            "`private_key` is no private key",
+            "`private_key` is not a PEM private key",
         ),
         (
             "mcp",
@@ -180,12 +180,12 @@ fn a_fault_says_what_to_write() {
         (
             "mcp",
             "enterprise_managed, issuer: 'https://i', client_id: a, client_secret: canary, identity_provider: { client_id: a, client_secret: canary }",
-            "where its authorization server is",
+            "does not specify its authorization server",
         ),
         (
             "mcp",
             "authorization_code, token_url: 'https://a/token'",
-            "belong together",
+            "require each other",
         ),
         (
             "mcp",
@@ -195,7 +195,7 @@ fn a_fault_says_what_to_write() {
         (
             "http",
             "authorization_code",
-            "where its authorization server is",
+            "does not specify its authorization server",
         ),
         ("grpc", "authorization_code, issuer: 'https://a'", "gRPC"),
     ] {
