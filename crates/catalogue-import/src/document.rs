@@ -14,7 +14,7 @@ pub(super) fn one(text: &str) -> Result<Map<String, Value>, ImportError> {
         (Some(document), true) => Ok(document),
         (None, _) => Err(ImportError::Unreadable("it is empty".to_owned())),
         _ => Err(ImportError::Unreadable(
-            "it holds several documents, parted by `---`".to_owned(),
+            "it contains several documents, separated by `---`".to_owned(),
         )),
     }
 }
@@ -131,7 +131,7 @@ mod tests {
         for (text, wanted) in [
             ("", "it is empty"),
             ("- a", "it is not a map"),
-            ("a: 1\n---\nb: 2", "it holds several documents"),
+            ("a: 1\n---\nb: 2", "it contains several documents"),
             ("{\"a\": ", "line 1 column"),
             ("a: [", "line 1"),
         ] {

@@ -72,13 +72,12 @@ impl ToolDraft {
     pub(super) fn describe(&mut self, text: &str) {
         let description = Description::of(text, MAX_DESCRIPTION);
         if description.had_hidden {
-            self.reviews.push(
-                "the description held characters that nobody sees; they are left out".to_owned(),
-            );
+            self.reviews
+                .push("invisible characters were removed from the description".to_owned());
         }
         if description.is_cut {
             self.reviews.push(format!(
-                "the description is cut after {MAX_DESCRIPTION} characters"
+                "the description is truncated after {MAX_DESCRIPTION} characters"
             ));
         }
         self.description = description.text;
@@ -152,8 +151,8 @@ impl Draft {
     /// Records in a comment of the file and in a note why a source is left out.
     pub(super) fn leave_out_source(&mut self, name: &str, reason: &str) {
         self.sources
-            .review(&format!("source `{name}` is left out: {reason}"));
-        self.note(format!("source `{name}`"), format!("left out: {reason}"));
+            .review(&format!("source `{name}` is omitted: {reason}"));
+        self.note(format!("source `{name}`"), format!("omitted: {reason}"));
     }
 
     /// Adds the tool and returns whether it was added. A tool that would not load is left out.
@@ -162,7 +161,7 @@ impl Draft {
         if nodes > MAX_NODES {
             self.leave_out_tool(
                 &tool.name,
-                "the file is full; import a part of the document",
+                "the file has reached its size limit; import a part of the document",
             );
             return false;
         }
@@ -187,8 +186,8 @@ impl Draft {
     pub(super) fn leave_out_tool(&mut self, name: &str, reason: &str) {
         self.part_tools();
         self.tools
-            .review(&format!("tool `{name}` is left out: {reason}"));
-        self.note(format!("tool `{name}`"), format!("left out: {reason}"));
+            .review(&format!("tool `{name}` is omitted: {reason}"));
+        self.note(format!("tool `{name}`"), format!("omitted: {reason}"));
     }
 
     pub(super) fn toolset(&mut self, name: &str, tools: &[String]) {
@@ -215,7 +214,7 @@ impl Draft {
         if self.source_count + self.tool_count == 0 {
             let reasons: Vec<_> = self.notes.iter().map(ToString::to_string).collect();
             let reasons = if reasons.is_empty() {
-                "the document names nothing that could be imported".to_owned()
+                "the document contains nothing that can be imported".to_owned()
             } else {
                 reasons.join("; ")
             };
@@ -240,10 +239,10 @@ impl Draft {
         file.comment("yaml-language-server: $schema=./tools.schema.json");
         file.comment(&format!("Imported from {}.", self.origin));
         file.comment(
-            "Look at every `review:` before this is put to use, then `wardgate tools check` it.",
+            "Check every `review:` before using this file, then run `wardgate tools check` on it.",
         );
         if !self.variables.is_empty() {
-            file.comment("It reads from the environment:");
+            file.comment("Required environment variables:");
             for (name, variable) in &self.variables {
                 file.comment(&format!("  {name}: {}", variable.about));
             }

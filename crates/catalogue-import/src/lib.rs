@@ -77,7 +77,7 @@ pub enum ImportError {
     #[error("the database cannot be read: {0}")]
     Database(String),
     /// The generated file does not load, which is a bug of the import.
-    #[error("the imported file would not load, which is a fault of the import: {}", first(.0))]
+    #[error("the imported file cannot be loaded, which is a bug in the import: {}", first(.0))]
     Unusable(Vec<Fault>),
 }
 

@@ -66,7 +66,7 @@ pub fn mcp_servers(text: &str) -> Result<ImportedCatalogue, ImportError> {
         };
         if *original != source.name {
             source.reviews.push(format!(
-                "the server `{original}` is called `{}`",
+                "the server `{original}` is named `{}`",
                 source.name
             ));
         }
@@ -79,8 +79,8 @@ pub fn mcp_servers(text: &str) -> Result<ImportedCatalogue, ImportError> {
     }
     import.draft.note(
         "the sources",
-        "their tools are offered once `wardgate tools approve` has pinned them, and their results are `unclassified` until `classes` of \
-         the source says what they hold",
+        "their tools are offered after `wardgate tools approve` has pinned them, and their results are `unclassified` until `classes` of \
+         the source sets their classes",
     );
     import.draft.finish()
 }
@@ -95,7 +95,7 @@ fn inputs(root: &Value) -> BTreeMap<String, String> {
             let id = input["id"].as_str()?;
             let text = input["description"]
                 .as_str()
-                .unwrap_or("what the client asked for");
+                .unwrap_or("a value that the client requests");
             Some((id.to_owned(), text.to_owned()))
         })
         .collect()
@@ -117,16 +117,16 @@ impl McpServersImport {
         match (members.get("command").and_then(Value::as_str), url) {
             (Some(command), None) => self.program(command, members, source),
             (None, Some(url)) => self.endpoint(url, members, source)?,
-            _ => return Err("it has not one of `command` and `url`".to_owned()),
+            _ => return Err("it must have exactly one of `command` and `url`".to_owned()),
         }
         if members.get("disabled") == Some(&Value::Bool(true)) {
             source
                 .reviews
-                .push("it is disabled at the client: none of its tools is offered".to_owned());
+                .push("it is disabled in the client: none of its tools is offered".to_owned());
             source.fields.insert("tools".to_owned(), "none".into());
         }
         for key in members.keys().filter(|key| !KNOWN.contains(&key.as_str())) {
-            source.reviews.push(format!("`{key}` is not carried over"));
+            source.reviews.push(format!("`{key}` is not imported"));
         }
         Ok(())
     }
@@ -157,22 +157,24 @@ impl McpServersImport {
         let transport = members.get("type").or_else(|| members.get("transport"));
         if transport.and_then(Value::as_str) == Some("sse") {
             source.reviews.push(
-                "it is said to speak SSE, the transport of 2024-11-05; here its Streamable HTTP endpoint is needed"
+                "it uses SSE, the transport of 2024-11-05; replace the URL by that of its Streamable HTTP endpoint"
                     .to_owned(),
             );
         }
         if let Ok(parsed) = Url::parse(url) {
             if !parsed.username().is_empty() || parsed.password().is_some() {
-                return Err("its URL holds credentials; put them in `auth` of a source".to_owned());
+                return Err(
+                    "its URL contains credentials; put them in `auth` of a source".to_owned(),
+                );
             }
             if parsed.query().is_some() || parsed.fragment().is_some() {
                 return Err(
-                    "its URL holds a query, where keys often are; put them in `headers` of a source".to_owned(),
+                    "its URL contains a query, which often contains keys; put them in `headers` of a source".to_owned(),
                 );
             }
             if let Some(networks) = openapi::private_networks(&parsed) {
                 source.reviews.push(
-                    "an address off the public internet is allowed because this URL is one"
+                    "an address outside the public internet is allowed because this URL has one"
                         .to_owned(),
                 );
                 source.fields.insert("private".to_owned(), networks);
@@ -206,7 +208,7 @@ impl McpServersImport {
             if value.is_empty() {
                 self.draft.note(
                     format!("source `{}`", source.name),
-                    format!("`{key}` is empty and left out"),
+                    format!("`{key}` is empty and omitted"),
                 );
                 continue;
             }
@@ -269,9 +271,9 @@ impl McpServersImport {
         }
         self.taken.insert(name.clone(), bare.to_owned());
         let was = if is_broken {
-            "what only the client can fill in"
+            "a value that only the client can fill in"
         } else {
-            "which the file held in plain text"
+            "which the file contained in plain text"
         };
         let about = format!("`{key}` of the server `{source}`, {was}");
         let sample = if key == "url" {
@@ -327,7 +329,7 @@ impl McpServersImport {
                     .bytes()
                     .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
         };
-        let about = format!("what the server `{source}` reads");
+        let about = format!("an environment variable of the server `{source}`");
         if let Some(id) = inside.strip_prefix("input:") {
             let about = self.inputs.get(id).cloned().unwrap_or(about);
             return Some((variable(id), None, about));

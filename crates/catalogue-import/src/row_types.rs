@@ -67,7 +67,7 @@ pub async fn row_types(catalogue: &Catalogue) -> RowTypes {
                 notes.push(ImportNote {
                     about: format!("tool `{}`", tool.facts().name),
                     text: format!(
-                        "the types of its columns are guessed from their classes, since its database does not tell them: {error}"
+                        "the types of its columns are guessed from their classes, because its database does not provide them: {error}"
                     ),
                 });
                 ColumnTypes::new()
@@ -115,8 +115,8 @@ fn guess(class: &ColumnClass) -> AttributeType {
 }
 
 fn print(entities: &BTreeMap<String, RowType>, notes: &mut Vec<ImportNote>) -> String {
-    let mut text = "// The rows of the tools, as `wardgate policy schema` prints them. Attributes are columns; one is absent where the value\n\
-                    // is NULL, so policies test it with `has`.\n"
+    let mut text = "// The rows of the tools, as `wardgate policy schema` prints them. Attributes are columns; an attribute is absent if \
+                    the value\n// is NULL, so policies test it with `has`.\n"
         .to_owned();
     for (name, RowType { tools, columns }) in entities {
         let tools: Vec<_> = tools.iter().map(String::as_str).collect();
@@ -129,14 +129,14 @@ fn print(entities: &BTreeMap<String, RowType>, notes: &mut Vec<ImportNote>) -> S
                 (Some(AttributeType::None) | None, None) => {
                     writeln!(
                         text,
-                        "  // {quoted} has a type that policies cannot look at."
+                        "  // {quoted} has a type that policies do not support."
                     )
                 }
                 (Some(kind), None) => writeln!(text, "  {quoted}?: {kind:?},"),
                 _ => {
                     notes.push(ImportNote {
                         about: format!("`{column}` of `{name}`"),
-                        text: "is left out: its type differs between tools; cast it in their statements"
+                        text: "is omitted: its type differs between tools; cast it in their statements"
                             .to_owned(),
                     });
                     writeln!(
@@ -186,7 +186,8 @@ fn print_arguments(arguments: &BTreeMap<String, BTreeSet<String>>) -> String {
         return text;
     }
     format!(
-        "\n// Arguments, for policies that compare them as numbers or lists. Others are texts by `getTag`.\nentity Arguments {{\n{text}}};\n"
+        "\n// Arguments that policies compare as numbers or lists. Other arguments are strings, available by `getTag`.\nentity Arguments \
+         {{\n{text}}};\n"
     )
 }
 
@@ -374,7 +375,7 @@ mod tests {
             "day?: String,",
             "id?: String,",
             "n?: Long,",
-            "// price has a type that policies cannot look at.",
+            "// price has a type that policies do not support.",
             "sealed?: Bool,",
             "};",
         ];

@@ -88,7 +88,7 @@ pub fn openapi(text: &str, options: &OpenapiOptions) -> Result<ImportedCatalogue
     if root.get("webhooks").is_some() {
         draft.note(
             "the document",
-            "its webhooks are left out: they are calls to somebody else",
+            "its webhooks are omitted: they are calls to other services",
         );
     }
     let operations = operations(api, &options.tags, &mut draft);
@@ -98,7 +98,7 @@ pub fn openapi(text: &str, options: &OpenapiOptions) -> Result<ImportedCatalogue
             draft.note(
                 "the document",
                 format!(
-                    "{rest} operations are left out: more than {MAX_TOOLS} tools help nobody; choose with --tag"
+                    "{rest} operations are omitted: the limit is {MAX_TOOLS} tools; select operations with --tag"
                 ),
             );
             break;
@@ -116,7 +116,7 @@ fn check_version(root: &Value) -> Result<(), ImportError> {
         _ if root.get("swagger").is_some() => {
             return unreadable("it is Swagger 2; convert it to OpenAPI 3 first");
         }
-        _ => return unreadable("it has no `openapi` version, so it is no OpenAPI document"),
+        _ => return unreadable("it has no `openapi` version, so it is not an OpenAPI document"),
     };
     if !version.starts_with("3.") {
         return unreadable("its `openapi` version is not 3.x");
@@ -143,7 +143,7 @@ fn locate(root: &Value, base_url: Option<&str>, source: &mut SourceDraft, draft:
         (None, Some(server)) => {
             if servers.len() > 1 {
                 source.reviews.push(format!(
-                    "the document names {} servers; this is the first",
+                    "the document contains {} servers; this is the first",
                     servers.len()
                 ));
             }
@@ -162,10 +162,10 @@ fn locate(root: &Value, base_url: Option<&str>, source: &mut SourceDraft, draft:
     });
     let networks = parsed.as_ref().and_then(private_networks);
     let problem = match (&parsed, &networks) {
-        (None, _) => "the document gives no absolute http(s) URL without credentials and query",
+        (None, _) => "the document contains no absolute http(s) URL without credentials and query",
         // The author of the document must not choose which addresses of the private network can be reached.
         (Some(_), Some(_)) if base_url.is_none() => {
-            "the document's server is off the public internet: set its URL, and `private` if that is right"
+            "the document's server is outside the public internet: set its URL, and `private` if that is intended"
         }
         _ => "",
     };
@@ -192,7 +192,9 @@ fn with_defaults(server: &Value, reviews: &mut Vec<String>) -> String {
     let variables = server.get("variables").and_then(Value::as_object);
     for (name, variable) in variables.into_iter().flatten() {
         if let Some(default) = variable["default"].as_str() {
-            reviews.push(format!("`{{{name}}}` of the server's URL is its default"));
+            reviews.push(format!(
+                "the default of `{{{name}}}` in the server's URL is used"
+            ));
             url = url.replace(&format!("{{{name}}}"), default);
         }
     }
@@ -238,14 +240,17 @@ fn operations<'d>(
             continue;
         }
         let Some(item) = api.resolve(item) else {
-            draft.leave_out_tool(path, "its `$ref` leads to another document or nowhere");
+            draft.leave_out_tool(
+                path,
+                "its `$ref` refers to another document or does not exist",
+            );
             continue;
         };
         for method in OTHER_METHODS {
             if item.get(method).is_some_and(|it| is_chosen(it, tags)) {
                 draft.leave_out_tool(
                     &format!("{method} {path}"),
-                    "there are tools for GET, HEAD, POST, PUT, PATCH and DELETE",
+                    "the supported methods are GET, HEAD, POST, PUT, PATCH and DELETE",
                 );
             }
         }
@@ -289,14 +294,16 @@ fn import(api: OpenapiDocument<'_>, source: &str, operation: &Operation<'_>, dra
     if tool.description.is_empty() {
         tool.describe(&format!("{} {path}", method.to_ascii_uppercase()));
         tool.reviews
-            .push("the operation has no description: say what it is good for".to_owned());
+            .push("the operation has no description: add its purpose".to_owned());
     }
     if definition["deprecated"] == true {
         tool.reviews.push("the operation is deprecated".to_owned());
     }
     if definition.get("servers").is_some() || operation.item.get("servers").is_some() {
-        tool.reviews
-            .push("the operation has servers of its own; it is sent to the source's".to_owned());
+        tool.reviews.push(
+            "the operation has its own servers; requests are sent to the server of the source"
+                .to_owned(),
+        );
     }
     match *method {
         "get" | "head" => tool.hints.push("readOnlyHint"),

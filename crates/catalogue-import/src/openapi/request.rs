@@ -69,9 +69,11 @@ pub(super) fn read<'d>(
         match location {
             "header" if NO_HEADERS.contains(&name.to_ascii_lowercase().as_str()) => continue,
             "path" | "query" | "header" => {}
-            _ if is_required => return Err(format!("it needs the {location} parameter `{name}`")),
+            _ if is_required => {
+                return Err(format!("it requires the {location} parameter `{name}`"));
+            }
             _ => {
-                reviews.push(format!("the {location} parameter `{name}` is left out"));
+                reviews.push(format!("the {location} parameter `{name}` is omitted"));
                 continue;
             }
         }
@@ -96,7 +98,7 @@ pub(super) fn read<'d>(
     }
     if let Some(body) = operation.definition.get("requestBody") {
         if matches!(operation.method, "get" | "head") {
-            reviews.push("the body is left out: a request that reads has none".to_owned());
+            reviews.push("the body is omitted: a request that reads has no body".to_owned());
         } else {
             parts.extend(self::body(body, &mut arguments, schemas, reviews)?);
         }
@@ -120,7 +122,7 @@ fn parameters<'d>(
         for parameter in parameters.into_iter().flatten() {
             let Some(parameter) = schemas.api().resolve(parameter) else {
                 reviews.push(
-                    "a parameter is left out: its `$ref` leads to another document or nowhere"
+                    "a parameter is omitted: its `$ref` refers to another document or does not exist"
                         .to_owned(),
                 );
                 continue;
@@ -141,9 +143,9 @@ fn style_problem(parameter: &Value, location: &str) -> Option<&'static str> {
     let style = parameter["style"].as_str();
     match (location, style) {
         ("path", Some("label" | "matrix")) => {
-            Some("is written as a plain segment, not in its style")
+            Some("is written as a plain segment, not in its own style")
         }
-        ("query", Some("deepObject")) => Some("is written as JSON, not as one pair a member"),
+        ("query", Some("deepObject")) => Some("is written as JSON, not as one pair per member"),
         ("query", Some("spaceDelimited" | "pipeDelimited")) => {
             Some("repeats its pair for each element of a list, instead of joining them")
         }
@@ -194,7 +196,7 @@ fn path(
         };
         if !places.contains_key(name) {
             reviews.push(format!(
-                "the path has `{{{name}}}`, which no parameter describes: it is a text"
+                "the path contains `{{{name}}}`, which no parameter describes: it is a string"
             ));
             let schema = serde_json::json!({ "type": "string" });
             let place = arguments.add(name, schema, true);
@@ -220,7 +222,9 @@ fn body<'d>(
     reviews: &mut Vec<String>,
 ) -> Result<Option<(String, Value)>, String> {
     let Some(body) = schemas.api().resolve(body) else {
-        return Err("the `$ref` of its body leads to another document or nowhere".to_owned());
+        return Err(
+            "the `$ref` of its body refers to another document or does not exist".to_owned(),
+        );
     };
     let is_required = body["required"] == true;
     let contents = body["content"].as_object();
@@ -237,7 +241,7 @@ fn body<'d>(
         // Most operations need their body even if it is optional. The body is left out only if it is optional and describes
         // no content.
         return if kinds.is_empty() && !is_required {
-            reviews.push("its body describes no content, and is left out".to_owned());
+            reviews.push("its body describes no content, and is omitted".to_owned());
             Ok(None)
         } else {
             Err(format!(
@@ -255,7 +259,7 @@ fn body<'d>(
     let schema = schema.map_or_else(|| Map::new().into(), |schema| schemas.convert(schema));
     let Some(properties) = members(&schema).filter(|_| part != "text") else {
         if part == "form" {
-            return Err("the form of its body does not name its fields".to_owned());
+            return Err("the form of its body does not define its fields".to_owned());
         }
         let place = arguments.add("body", schema, is_required);
         return Ok(Some((part.to_owned(), place.into())));

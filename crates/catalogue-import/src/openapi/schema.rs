@@ -94,7 +94,9 @@ impl<'d> Schemas<'d> {
     pub(super) fn convert(&mut self, schema: &'d Value) -> Value {
         let schema = self.schema(schema, 0);
         if validator(&schema).is_none() {
-            self.review("a schema that is no valid JSON Schema is left out: any value is allowed");
+            self.review(
+                "a schema that is not a valid JSON Schema is omitted: any value is allowed",
+            );
             return json!({});
         }
         schema
@@ -134,14 +136,14 @@ impl<'d> Schemas<'d> {
             .and_then(|reference| Some((reference, self.api.follow(reference)?)))
         else {
             self.review(
-                "a `$ref` leads to another document or nowhere: any value is allowed there",
+                "a `$ref` refers to another document or does not exist: any value is allowed there",
             );
             return json!({});
         };
         if self.trail.contains(&reference) {
             let name = reference.rsplit('/').next().unwrap_or_default();
             self.review(format!(
-                "the schema `{name}` holds itself: any {} is allowed where it does",
+                "the schema `{name}` contains itself: any {} is allowed there",
                 target["type"].as_str().unwrap_or("value")
             ));
             return match target["type"].as_str() {
@@ -187,7 +189,7 @@ impl<'d> Schemas<'d> {
         }
         for keyword in UNCARRIED {
             if members.contains_key(keyword) {
-                self.review(format!("`{keyword}` of a schema is not carried over"));
+                self.review(format!("`{keyword}` of a schema is not imported"));
             }
         }
         self.check_default(&mut schema);
@@ -260,10 +262,10 @@ impl<'d> Schemas<'d> {
                 schema.insert(keyword.to_owned(), value.clone());
             }
             _ if keyword == "pattern" => {
-                self.review("a `pattern` that needs more than linear time is not carried over");
+                self.review("a `pattern` that needs more than linear time is not imported");
             }
             _ => self.review(format!(
-                "a `{keyword}` that JSON Schema does not know is left out"
+                "a `{keyword}` that JSON Schema does not define is omitted"
             )),
         }
     }
@@ -278,14 +280,14 @@ impl<'d> Schemas<'d> {
         if fits {
             schema.insert("default".to_owned(), default);
         } else {
-            self.review("a default that does not fit its own schema is left out");
+            self.review("a default that does not match its own schema is omitted");
         }
     }
 
     fn describe(&mut self, text: &Value, schema: &mut Map<String, Value>) {
         let description = Description::of(text.as_str().unwrap_or_default(), MAX_DESCRIPTION);
         if description.had_hidden {
-            self.review("a description held characters that nobody sees; they are left out");
+            self.review("invisible characters were removed from a description");
         }
         if !description.text.is_empty() {
             schema.insert("description".to_owned(), description.text.into());

@@ -25,7 +25,7 @@ pub(super) fn read(api: OpenapiDocument<'_>, source: &mut SourceDraft, draft: &m
     for (name, scheme) in schemes {
         if !chosen.contains(&name.as_str()) {
             source.reviews.push(format!(
-                "the security scheme `{name}` is not used: another one is"
+                "the security scheme `{name}` is not used: another one is used"
             ));
             continue;
         }
@@ -97,10 +97,10 @@ fn apply(
         }),
         ("apikey", _) => {
             let key = scheme["name"].as_str().filter(|key| is_token(key));
-            let key = key.ok_or("has no name that a header or cookie can have")?;
+            let key = key.ok_or("has a name that is not valid for a header or cookie")?;
             let location = word("in");
             if !matches!(location.as_str(), "header" | "cookie") {
-                return Err("is a key in the query, which a source does not add".to_owned());
+                return Err("is a key in the query, which sources do not support".to_owned());
             }
             let value = secret(&text::variable(name), "key");
             if location == "header" {
@@ -114,7 +114,7 @@ fn apply(
             let flow = &scheme["flows"]["clientCredentials"];
             let Some(url) = token_url(flow) else {
                 return Err(
-                    "is a person's log-in: use `auth: { type: token_exchange, … }` or a token"
+                    "is the sign-in of a user: use `auth: { type: token_exchange, … }` or a token"
                         .to_owned(),
                 );
             };
@@ -129,10 +129,10 @@ fn apply(
             }
             auth
         }
-        _ => return Err("is of a kind that is not carried over".to_owned()),
+        _ => return Err("has a type that is not imported".to_owned()),
     };
     if source.fields.contains_key("auth") {
-        return Err("is left out: a source has one `auth`".to_owned());
+        return Err("is omitted: a source has only one `auth`".to_owned());
     }
     source.fields.insert("auth".to_owned(), auth);
     Ok(())

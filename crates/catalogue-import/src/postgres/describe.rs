@@ -168,17 +168,14 @@ fn column(row: &PgRow) -> Result<Column, sqlx::Error> {
 fn failure(error: &sqlx::Error) -> ImportError {
     let text = match error {
         sqlx::Error::Database(error) => {
-            format!(
-                "it refused with SQLSTATE {}",
-                error.code().unwrap_or_default()
-            )
+            format!("it returned SQLSTATE {}", error.code().unwrap_or_default())
         }
         sqlx::Error::Io(error) => format!("it cannot be reached: {}", error.kind()),
         sqlx::Error::Tls(_) => "its TLS certificate is not accepted".to_owned(),
         sqlx::Error::Configuration(_) => {
             "the URL is not one like postgres://user@host/database".to_owned()
         }
-        _ => "its answer was not understood".to_owned(),
+        _ => "its response is not valid".to_owned(),
     };
     ImportError::Database(text)
 }

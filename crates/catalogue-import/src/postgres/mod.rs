@@ -60,16 +60,13 @@ fn write(tables: &[Table], options: &PostgresOptions) -> Result<ImportedCatalogu
     let mut draft = Draft::of("a PostgreSQL database");
     for wanted in &options.tables {
         if tables.iter().all(|table| table.name != *wanted) {
-            draft.note(
-                format!("table `{wanted}`"),
-                "there is none that can be read",
-            );
+            draft.note(format!("table `{wanted}`"), "no column can be read");
         }
     }
     let tables = if tables.len() > MAX_TABLES {
         draft.note(
             "the database",
-            format!("only the first {MAX_TABLES} tables are described: choose with --table"),
+            format!("only the first {MAX_TABLES} tables are described: select tables with --table"),
         );
         &tables[..MAX_TABLES]
     } else {
@@ -77,13 +74,13 @@ fn write(tables: &[Table], options: &PostgresOptions) -> Result<ImportedCatalogu
     };
     if tables.is_empty() {
         return Err(ImportError::Nothing(format!(
-            "no table or view that this user may read is in {}",
+            "no table or view that this user may read exists in {}",
             options.schemas.join(", ")
         )));
     }
     let url = draft.variable(
         &options.variable,
-        "the URL of the database, of a user that may only read",
+        "the URL of the database, for a user that may only read",
         "postgres://user@host/database",
     );
     let source = SourceDraft {
@@ -129,7 +126,7 @@ fn tool(name: String, table: &Table) -> Result<ToolDraft, (String, String)> {
         .partition(|column| !classes::is_credential(&column.name));
     for column in hidden {
         tool.reviews.push(format!(
-            "the column `{}` is left out: it looks like a credential",
+            "the column `{}` is omitted: it may contain a credential",
             column.name
         ));
     }
@@ -142,7 +139,7 @@ fn tool(name: String, table: &Table) -> Result<ToolDraft, (String, String)> {
     } else {
         tool.describe(&format!("Rows of the {kind} {}.", table.name));
         tool.reviews
-            .push(format!("the {kind} has no comment: describe what it holds"));
+            .push(format!("the {kind} has no comment: describe its contents"));
     }
     let mut filters = RowFilters::new();
     for column in &shown {
@@ -158,7 +155,7 @@ fn tool(name: String, table: &Table) -> Result<ToolDraft, (String, String)> {
     let order: Vec<_> = keys.iter().map(|column| quoted(&column.name)).collect();
     if order.is_empty() {
         tool.reviews.push(format!(
-            "the {kind} has no primary key: choose an order of its rows"
+            "the {kind} has no primary key: choose an order for its rows"
         ));
     }
     let columns: Vec<_> = shown.iter().map(|column| selected(column)).collect();
@@ -263,7 +260,7 @@ impl RowFilters {
         let wanted = identifier(&column.name, "column");
         let comparisons: &[(&str, &str, &str)] = match column.base.as_str() {
             "timestamp" | "timestamptz" => &[
-                ("_from", ">=", "From then on."),
+                ("_from", ">=", "Minimum value, inclusive."),
                 ("_before", "<", "Before then."),
             ],
             _ => &[("", "=", "")],

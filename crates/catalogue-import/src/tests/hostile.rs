@@ -180,7 +180,7 @@ tools:
         imported
             .notes
             .iter()
-            .filter(|note| note.text.starts_with("left out"))
+            .filter(|note| note.text.starts_with("omitted"))
             .count(),
         5
     );

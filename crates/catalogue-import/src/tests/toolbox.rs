@@ -23,7 +23,7 @@ fn a_file_without_a_tool_of_sql_is_refused_with_the_reasons() {
         .unwrap_err()
         .to_string();
     assert!(
-        error.contains("tool `x`: left out: its type `http`"),
+        error.contains("tool `x`: omitted: its type `http`"),
         "{error}"
     );
 }

@@ -70,14 +70,14 @@ pub fn toolbox(text: &str) -> Result<ImportedCatalogue, ImportError> {
     import_toolsets(&resources.toolsets, &tools, &mut draft);
     draft.note(
         "the tools",
-        "their columns are `unclassified` until `result.classes` says what they hold",
+        "their columns are `unclassified` until `result.classes` sets their classes",
     );
     for (kind, name) in &resources.others {
         draft.note(
             format!("{kind} `{name}`"),
             match kind.as_str() {
-                "authService" => "left out: who callers are is the gateway's to find out, what they may do the policy's",
-                _ => "left out: only sources, tools and toolsets are imported",
+                "authService" => "omitted: authentication is configured in the gateway, authorization in the policies",
+                _ => "omitted: only sources, tools and toolsets are imported",
             },
         );
     }
@@ -142,18 +142,14 @@ fn import(
 ) -> Result<(), String> {
     let ToolboxEntry { kind, fields, .. } = resource;
     if !kind.ends_with("-sql") || kind.ends_with("-execute-sql") {
-        return Err(format!(
-            "its type `{kind}` is not one whose SQL stands in the file"
-        ));
+        return Err(format!("its type `{kind}` has no SQL in the file"));
     }
     let source = fields
         .get("source")
         .and_then(Value::as_str)
         .unwrap_or_default();
     let Some((source, dialect)) = sources.get(source) else {
-        return Err(format!(
-            "its source `{source}` is not in the file, or is left out"
-        ));
+        return Err(format!("its source `{source}` is missing or omitted"));
     };
     let statement = fields.get("statement").and_then(Value::as_str);
     let statement = references.restore(statement.ok_or("it has no `statement`")?);
@@ -168,7 +164,7 @@ fn import(
     if let Some(services) = fields.get("authRequired").and_then(Value::as_array) {
         let services: Vec<_> = services.iter().filter_map(Value::as_str).collect();
         tool.reviews.push(format!(
-            "it was only for callers known to {}: say in the policy who may call it",
+            "it was restricted to callers authenticated by {}: define in the policies who may call it",
             services.join(", ")
         ));
     }
@@ -213,11 +209,11 @@ fn import_toolsets(toolsets: &[ToolboxEntry], tools: &BTreeMap<String, String>, 
         if !lost.is_empty() {
             draft.note(
                 &about,
-                format!("is without {}, which are left out", lost.join(", ")),
+                format!("omits {}, which are not imported", lost.join(", ")),
             );
         }
         if known.is_empty() {
-            draft.note(&about, "left out: none of its tools is imported");
+            draft.note(&about, "omitted: none of its tools is imported");
             continue;
         }
         let known: Vec<_> = known.into_iter().map(|name| tools[name].clone()).collect();

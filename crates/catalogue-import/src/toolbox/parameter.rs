@@ -45,8 +45,8 @@ impl Parameter {
             .is_some_and(|it| !it.is_empty())
         {
             return Err(format!(
-                "`{original}` comes from the caller's token, and as an argument anyone could choose it; \
-                 govern its rows instead (`result.entity`, `:row_rule`)"
+                "`{original}` is set from the caller's token, and as an argument any value could be sent; govern its rows instead \
+                 (`result.entity`, `:row_rule`)"
             ));
         }
         if item.get("valueFromParam").is_some() || item.get("embeddedBy").is_some() {
@@ -59,7 +59,7 @@ impl Parameter {
             "boolean" => "boolean",
             kind => {
                 return Err(format!(
-                    "`{original}` is of type `{kind}`; a text, a number or a boolean can be bound"
+                    "`{original}` is of type `{kind}`; only a string, a number or a boolean can be bound"
                 ));
             }
         };
@@ -163,7 +163,7 @@ pub(super) fn schema<'p>(
     for parameter in parameters {
         let Parameter { original, name, .. } = parameter;
         if original != name {
-            reviews.push(format!("the parameter `{original}` is called `{name}`"));
+            reviews.push(format!("the parameter `{original}` is named `{name}`"));
         }
         if parameter.is_required {
             required.push(Value::from(name.as_str()));

@@ -51,10 +51,7 @@ pub(super) fn import(
     let Some((_, dialect)) = TYPES.iter().find(|(kind, _)| *kind == resource.kind) else {
         draft.leave_out_source(
             name,
-            &format!(
-                "`{}` is no database with SQL that is spoken here",
-                resource.kind
-            ),
+            &format!("`{}` is not a supported database", resource.kind),
         );
         return None;
     };
@@ -98,12 +95,12 @@ pub(super) fn import(
         if !KNOWN.contains(&field.as_str()) {
             source
                 .reviews
-                .push(format!("its `{field}` is not carried over"));
+                .push(format!("its `{field}` is not imported"));
         }
     }
     if *dialect == SqlDialect::Postgres {
         source.reviews.push(
-            "beyond this machine TLS with a valid certificate is demanded, unless `?sslmode=…` says otherwise"
+            "for a remote database, TLS with a valid certificate is required, unless `?sslmode=…` is set otherwise"
                 .to_owned(),
         );
     }
@@ -170,7 +167,7 @@ impl UrlBuilder<'_> {
         }
         let variable = format!("{}_PASSWORD", text::variable(self.name));
         let about = format!(
-            "the password of source `{}`, percent-encoded; the file held it in plain text",
+            "the password of source `{}`, percent-encoded; the file contained it in plain text",
             self.name
         );
         Some(self.draft.variable(&variable, &about, "1"))

@@ -32,7 +32,7 @@ pub(super) fn convert(
     }
     if templated.contains("{{") {
         return Err(
-            "its statement holds a template that no parameter with `allowedValues` fills"
+            "its statement contains a template that no parameter with `allowedValues` fills"
                 .to_owned(),
         );
     }
@@ -53,8 +53,8 @@ fn fill(sql: &mut String, choice: &Parameter, names: &mut UniqueNames) -> Result
     };
     if allowed.is_empty() || !allowed.iter().all(is_plain) {
         return Err(format!(
-            "its template parameter `{original}` becomes part of the SQL; only a list of plain identifiers in \
-             `allowedValues` makes that safe"
+            "its template parameter `{original}` becomes part of the SQL; this is safe only with a list of plain identifiers in \
+             `allowedValues`"
         ));
     }
     let name = names.unique(&format!("{}_name", choice.name));
@@ -90,19 +90,18 @@ pub(super) fn only_reads(sql: &str) -> bool {
 pub(super) fn reviews(sql: &str, dialect: SqlDialect, has_choices: bool) -> Vec<String> {
     let mut reviews = Vec::new();
     if has_choices {
-        reviews.push(
-            "the identifiers in `allow` are quoted: upper and lower case are told apart".to_owned(),
-        );
+        reviews
+            .push("the identifiers in `allow` are quoted, so they are case-sensitive".to_owned());
     }
     if dialect == SqlDialect::Mysql && sql.contains(['"', '\\']) {
         reviews.push(
-            "here `\"` quotes names and a backslash is a character like any other (ANSI_QUOTES, NO_BACKSLASH_ESCAPES)"
+            "`\"` quotes names, and a backslash is an ordinary character (ANSI_QUOTES, NO_BACKSLASH_ESCAPES)"
                 .to_owned(),
         );
     }
     if !only_reads(sql) {
         reviews.push(
-            "it may write; if it does not, add `annotations: { readOnlyHint: true }`".to_owned(),
+            "it may write; if it only reads, add `annotations: { readOnlyHint: true }`".to_owned(),
         );
     }
     reviews
