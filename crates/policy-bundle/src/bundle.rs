@@ -181,7 +181,7 @@ impl BundleContents {
         if let Some(pair) = (self.files.windows(2)).find(|pair| pair[0].path >= pair[1].path) {
             return Err(BundleError::Path {
                 path: pair[1].path.clone(),
-                problem: "it is there twice, or the files are not sorted",
+                problem: "it occurs twice, or the files are not sorted",
             });
         }
         Ok(())
@@ -209,7 +209,7 @@ fn path_problem(path: &str) -> Option<&'static str> {
         return Some("its path is too long");
     }
     if path.chars().any(|c| c.is_control() || c == '\\') {
-        return Some("its path has a control character or a backslash");
+        return Some("its path contains a control character or a backslash");
     }
     let (is_test, name) = match path.split_once('/') {
         None => (false, path),
@@ -217,7 +217,7 @@ fn path_problem(path: &str) -> Option<&'static str> {
         Some(_) => return Some("only `tests` may be a directory"),
     };
     if name.contains('/') || name.starts_with('.') {
-        return Some("its path leads elsewhere, or its name begins with a dot");
+        return Some("its path leaves the directory, or its name begins with a dot");
     }
     let is_known = match extension(name) {
         Some("yaml") => is_test || extension(name.trim_end_matches(".yaml")) == Some("test"),

@@ -91,7 +91,7 @@ impl BundleConfig {
     /// Checks the values, without reading a file.
     pub fn validate(&self) -> Result<(), BundleConfigError> {
         if self.public_key_files.is_empty() {
-            let problem = "names no key: name the public key that verifies bundles";
+            let problem = "is empty: add the public key that verifies bundles";
             return Err(BundleConfigError::value("public_key_files", problem));
         }
         if !(1..=86_400).contains(&self.poll_interval.as_secs()) {
@@ -105,8 +105,8 @@ impl BundleConfig {
             ));
         }
         if self.state_file.is_none() && self.minimum_version == 1 {
-            let problem = "is missing: name a file that outlives a restart, or set `minimum_version`, \
-                 so that an older bundle is not accepted after a restart";
+            let problem = "is missing: specify a file that persists across restarts, or set `minimum_version`, so that an older bundle is \
+                           not accepted after a restart";
             return Err(BundleConfigError::value("state_file", problem));
         }
         if self.cert_file.is_some() != self.key_file.is_some() {
@@ -184,7 +184,7 @@ impl BundleConfig {
             proxy: proxy.transpose()?,
         };
         if network.shows_proxy_identity() {
-            let problem = "would receive the client certificate; name it by http";
+            let problem = "would receive the client certificate; use a proxy with an http URL";
             return Err(BundleConfigError::value("proxy", problem));
         }
         let private = if self.private_addresses {
@@ -210,7 +210,7 @@ fn check_secure(url: &Url) -> Result<(), BundleConfigError> {
     if url.scheme() == "https" || url.host_str().is_some_and(is_loopback_host) {
         Ok(())
     } else {
-        let problem = "must be https; http is for this machine only";
+        let problem = "must be https; http is supported only for this machine";
         Err(BundleConfigError::value("source", problem))
     }
 }

@@ -71,7 +71,7 @@ fn read(bytes: &[u8]) -> Result<(Vec<u8>, Vec<EnvelopeSignature>), BundleError> 
         )));
     }
     let envelope: DsseEnvelope = serde_json::from_slice(bytes)
-        .map_err(|error| BundleError::Envelope(format!("it is no DSSE envelope: {error}")))?;
+        .map_err(|error| BundleError::Envelope(format!("it is not a DSSE envelope: {error}")))?;
     if envelope.payload_type != PAYLOAD_TYPE {
         let problem = format!("its payload type is not {PAYLOAD_TYPE}");
         return Err(BundleError::Envelope(problem));
@@ -82,7 +82,7 @@ fn read(bytes: &[u8]) -> Result<(Vec<u8>, Vec<EnvelopeSignature>), BundleError> 
     }
     let payload = STANDARD
         .decode(envelope.payload)
-        .map_err(|error| BundleError::Envelope(format!("its payload is no Base64: {error}")))?;
+        .map_err(|error| BundleError::Envelope(format!("its payload is not Base64: {error}")))?;
     Ok((payload, envelope.signatures))
 }
 

@@ -69,7 +69,7 @@ pub enum SourceError {
         source: EgressError,
     },
     /// The server does not answer with a bundle.
-    #[error("cannot fetch {origin}: the server answers with status {status}")]
+    #[error("cannot fetch {origin}: the server responded with status {status}")]
     Status {
         /// The host.
         origin: String,

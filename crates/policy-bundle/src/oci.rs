@@ -134,7 +134,7 @@ impl OciRegistry {
         let realm = challenge.get("realm").and_then(|it| Url::parse(it).ok());
         // A token is never sent unencrypted, except to a registry on this machine.
         let realm = realm.filter(|it| it.scheme() == "https" || it.origin() == self.base.origin());
-        let mut realm = realm.ok_or_else(|| self.problem("it demands unknown credentials"))?;
+        let mut realm = realm.ok_or_else(|| self.problem("it requires unknown credentials"))?;
         for name in ["service", "scope"] {
             if let Some(value) = challenge.get(name) {
                 realm.query_pairs_mut().append_pair(name, value);
@@ -143,11 +143,11 @@ impl OciRegistry {
         let response = self.client.get(&realm, []).await?;
         let issued = self.client.body(response).await?;
         let issued: IssuedToken = serde_json::from_slice(&issued)
-            .map_err(|_| self.problem("the answer with a token cannot be read"))?;
+            .map_err(|_| self.problem("the token response cannot be read"))?;
         let token = issued.token.or(issued.access_token);
         let header = token.and_then(|it| HeaderValue::try_from(format!("Bearer {it}")).ok());
         let mut header =
-            header.ok_or_else(|| self.problem("the answer with a token has no token"))?;
+            header.ok_or_else(|| self.problem("the token response contains no token"))?;
         header.set_sensitive(true);
         Ok(header)
     }
@@ -156,7 +156,7 @@ impl OciRegistry {
         if parse_digest(expected) == Some(Digest::of(bytes)) {
             Ok(())
         } else {
-            Err(self.problem("the contents do not have the digest under which they were requested"))
+            Err(self.problem("the contents do not match the requested digest"))
         }
     }
 

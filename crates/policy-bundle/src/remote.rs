@@ -80,11 +80,8 @@ impl RemoteClient {
         };
         let token = tokio::fs::read_to_string(file).await.map_err(unreadable)?;
         let value = HeaderValue::try_from(format!("Bearer {}", token.trim()));
-        let mut value = value.map_err(|_| {
-            unreadable(std::io::Error::other(
-                "the token cannot be written as a header",
-            ))
-        })?;
+        let mut value = value
+            .map_err(|_| unreadable(std::io::Error::other("the token is not valid in a header")))?;
         value.set_sensitive(true);
         Ok(value)
     }

@@ -56,7 +56,7 @@ impl BundleSource {
                 // The task is not cancelled, and a panic has no message that an operator could use.
                 let ended = |_| SourceError::Io {
                     path: PathBuf::new(),
-                    source: std::io::Error::other("reading ended early"),
+                    source: std::io::Error::other("the download did not complete"),
                 };
                 Some(read.await.map_err(ended)??)
             }

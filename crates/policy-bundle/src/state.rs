@@ -60,7 +60,7 @@ pub fn replace_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
         fs::rename(&unfinished, path)?;
         // The rename is durable only after the directory is synced.
         if let Err(error) = directory.sync_all() {
-            tracing::warn!(%error, path = %path.display(), "a policy bundle may be lost in a power failure");
+            tracing::warn!(%error, path = %path.display(), "the stored version of a policy bundle may be lost in a power failure");
         }
         Ok(())
     })();

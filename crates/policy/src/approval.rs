@@ -40,8 +40,10 @@ pub(crate) fn check_annotation(id: &PolicyId, policy: &Policy) -> Result<(), Ann
     let fault = |problem: String, fix| Err(AnnotationFault { problem, fix });
     if policy.effect() == Effect::Forbid {
         return fault(
-            format!("policy `{id}` is a forbid with `@approval`, and no approval lifts a forbid"),
-            "move `@approval` to the permit that is to need it",
+            format!(
+                "policy `{id}` is a forbid with `@approval`, but an approval cannot override a forbid"
+            ),
+            "move `@approval` to the permit that requires the approval",
         );
     }
     if role.trim() != role
@@ -51,13 +53,13 @@ pub(crate) fn check_annotation(id: &PolicyId, policy: &Policy) -> Result<(), Ann
         || role.contains(['\n', '\t'])
     {
         return fault(
-            format!("`@approval` of policy `{id}` names nobody who could approve"),
+            format!("`@approval` of policy `{id}` names no approver"),
             "write `@approval(\"ROLE\")` with the name of a role, or `@approval(\"caller\")`",
         );
     }
     if !is_about_tools(&policy.action_constraint()) {
         return fault(
-            format!("policy `{id}` has `@approval` and is not about calls of tools alone"),
+            format!("policy `{id}` has `@approval` and does not apply to tool calls only"),
             "only calls of tools can be approved: write `action == Action::\"call_tool\"` in its scope",
         );
     }

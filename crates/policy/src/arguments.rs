@@ -22,7 +22,7 @@ pub(crate) fn parse_arguments(json: &[u8]) -> Result<Arguments, InvalidMessage> 
     let invalid = |error: serde_json::Error| {
         InvalidMessage::field(
             "arguments_json",
-            format!("is not one JSON object: {}", category(&error)),
+            format!("is not a single JSON object: {}", category(&error)),
         )
     };
     let mut from = serde_json::Deserializer::from_slice(json);
@@ -54,7 +54,7 @@ impl<'de> Visitor<'de> for ArgumentsVisitor {
         let mut arguments = BTreeMap::new();
         while let Some((name, value)) = map.next_entry::<String, Value>()? {
             let Entry::Vacant(free) = arguments.entry(name) else {
-                return Err(A::Error::custom("a name comes twice"));
+                return Err(A::Error::custom("a name occurs twice"));
             };
             free.insert(value);
         }

@@ -438,7 +438,7 @@ fn known_counts(
     known.inspect_err(|fault| match fault {
         HistoryFault::NoIntent => {}
         fault => {
-            tracing::warn!(tool.name = %tool.name, cause = %fault, "a call was denied because the history of calls is not known");
+            tracing::warn!(tool.name = %tool.name, cause = %fault, "a call was denied because the counts of earlier calls are not known");
         }
     })
 }

@@ -167,12 +167,10 @@ impl PolicySet {
             context.cloned(),
             &vocabulary.schema,
         )
-        .map_err(|_| DecisionFault::Refused("the question whether a tool may be called"))?;
+        .map_err(|_| DecisionFault::Refused("the authorization request for a tool call"))?;
         let response = policies
             .tpe(&request, entities, &vocabulary.schema)
-            .map_err(|_| {
-                DecisionFault::Refused("to evaluate in part whether a tool may be called")
-            })?;
+            .map_err(|_| DecisionFault::Refused("the partial evaluation of a tool call"))?;
         let failing = ids(response.error_forbids().chain(response.error_permits()));
         if !failing.is_empty() {
             return Err(DecisionFault::Policies(failing));
@@ -234,8 +232,6 @@ impl PolicySet {
         kind: OfferKind,
     ) -> Result<&cedar_policy::PolicySet, DecisionFault> {
         let policies = self.uses.get(&kind);
-        policies.ok_or(DecisionFault::Refused(
-            "a kind of thing that nobody has policies for",
-        ))
+        policies.ok_or(DecisionFault::Refused("a request of an unsupported kind"))
     }
 }

@@ -43,7 +43,7 @@ impl PolicySet {
                 context.clone(),
                 Some(&vocabulary.schema),
             )
-            .map_err(|_| DecisionFault::Refused("the question how a column may be shown"))?;
+            .map_err(|_| DecisionFault::Refused("the authorization request for a column"))?;
             let response = Authorizer::new().is_authorized(&request, policies, entities);
             let failing = failing(response.diagnostics());
             if !failing.is_empty() {

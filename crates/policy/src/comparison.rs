@@ -132,9 +132,9 @@ impl Search<'_> {
             self.questions += 1;
             let question = |it: &Simulator| it.operator(&caller, action).decision;
             let what = match action {
-                OperatorAction::ReadRecord => "reads the record of everybody",
-                OperatorAction::ReadOwnRecord => "reads the record of their own",
-                OperatorAction::ManageRecord => "manages the record",
+                OperatorAction::ReadRecord => "reads the audit records of all callers",
+                OperatorAction::ReadOwnRecord => "reads their own audit records",
+                OperatorAction::ManageRecord => "manages the audit log",
                 OperatorAction::RevokeAccess => "revokes access",
                 OperatorAction::ManageTools => "manages tools",
             };

@@ -153,8 +153,8 @@ impl<'a> ParsedPolicies<'a> {
             match parsed.policy(&number) {
                 Some(policy) => found.extend(self.add_policy(policy, place)),
                 None => found.push(place.finding(
-                    "is a template; nothing here links templates".to_owned(),
-                    "replace `?principal` and `?resource` by what they stand for",
+                    "is a template, and templates are not supported".to_owned(),
+                    "replace `?principal` and `?resource` by the entities",
                 )),
             }
         }
@@ -172,28 +172,29 @@ impl<'a> ParsedPolicies<'a> {
                 format!("a policy has no `@id(\"…\")` of 1 to {MAX_ID_BYTES} plain characters");
             return Some(place.finding(
                 problem,
-                "name it: decisions and records refer to it by its id",
+                "set it: decisions and records refer to the policy by its id",
             ));
         }
         let id = PolicyId::new(id);
         if let Some(first) = self.positions.get(&id) {
             let at = Position::of(first.source.text, first.start);
             let problem = format!(
-                "policy id `{id}` is taken by {}:{}",
+                "policy id `{id}` is already used by {}:{}",
                 first.source.path.display(),
                 at.line
             );
-            return Some(place.finding(problem, "give each policy its own id"));
+            return Some(place.finding(problem, "give each policy a unique id"));
         }
         if let Err(fault) = check_annotation(&id, policy) {
             return Some(place.finding(fault.problem, fault.fix));
         }
         if levels(policy) > limits::MAX_EXPRESSION_DEPTH {
             let problem = format!(
-                "policy `{id}` nests deeper than {} levels; each operator of a chain is one",
+                "policy `{id}` is nested deeper than {} levels; each operator of a chain is one level",
                 limits::MAX_EXPRESSION_DEPTH
             );
-            let fix = "make it several policies, or write a chain of `||` as `[…].contains(…)`";
+            let fix =
+                "split it into several policies, or write a chain of `||` as `[…].contains(…)`";
             return Some(place.finding(problem, fix));
         }
         if self.set.add(policy.new_id(id.clone())).is_err() {

@@ -92,7 +92,7 @@ pub fn parse_client_ip(address: &str) -> Result<Option<IpAddr>, InvalidMessage> 
         return Ok(None);
     }
     let parsed = address.parse().map(Some);
-    parsed.map_err(|_| InvalidMessage::field("client_ip", "is no IP address"))
+    parsed.map_err(|_| InvalidMessage::field("client_ip", "is not an IP address"))
 }
 
 /// Parses a time in RFC 3339 format, or a local time of `time_zone` to the minute. A local time that occurs twice or
@@ -103,12 +103,12 @@ pub fn parse_time(written: &str, time_zone: &TimeZone) -> Result<Timestamp, Stri
     }
     let local = DateTime::strptime("%Y-%m-%dT%H:%M", written).map_err(|_| {
         format!(
-            "`{written}` is no time; write 2026-01-07T12:00 in the time zone, or RFC 3339 such as 2026-01-07T12:00:00+01:00"
+            "`{written}` is not a time; write 2026-01-07T12:00 in the time zone, or RFC 3339 such as 2026-01-07T12:00:00+01:00"
         )
     })?;
     let instant = time_zone.rules().to_ambiguous_zoned(local).unambiguous();
     let instant = instant.map_err(|_| {
-        format!("the clocks show `{written}` twice or never; write RFC 3339 with an offset")
+        format!("the local time `{written}` occurs twice or never because the clocks change; write RFC 3339 with an offset")
     })?;
     Ok(Timestamp::from_micros(instant.timestamp().as_microsecond()))
 }

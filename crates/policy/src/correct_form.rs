@@ -19,7 +19,8 @@ impl<'a> Mistake<'a> {
     /// Returns what to write instead. If no better suggestion is known, it is Cedar's own advice.
     pub(crate) fn correct_form(&self) -> Option<String> {
         let better = if self.problem.contains("ipaddr") {
-            Some("an address is no text; write `context.client_ip.isInRange(ip(\"10.0.0.0/8\"))`, or `context.client_ip == ip(\"10.1.2.3\")`".to_owned())
+            Some("an IP address is not a string; write `context.client_ip.isInRange(ip(\"10.0.0.0/8\"))`, or `context.client_ip == \
+                  ip(\"10.1.2.3\")`".to_owned())
         } else if self.problem.starts_with("expected single entity uid") {
             self.list_in_scope()
         } else if self.problem.starts_with("expected an entity uid") {
@@ -51,7 +52,7 @@ impl<'a> Mistake<'a> {
             return Some(format!("write `action in {list}`"));
         }
         Some(format!(
-            "the scope takes one entity; write `{variable}` there and `when {{ {variable} in {list} }}` behind it"
+            "the scope takes a single entity; write `{variable}` in the scope and `when {{ {variable} in {list} }}` after it"
         ))
     }
 
@@ -62,7 +63,7 @@ impl<'a> Mistake<'a> {
         Some(match (variable, operator) {
             ("action", _) => format!("write `action == Action::\"{id}\"`"),
             ("resource", _) if !found.starts_with('"') => format!(
-                "write `resource is {id}` for each {id}, or name one entity, such as `resource == Tool::\"{id}\"`"
+                "write `resource is {id}` for each {id}, or a single entity, such as `resource == Tool::\"{id}\"`"
             ),
             _ => with_entity(variable, operator, id),
         })
@@ -74,9 +75,9 @@ impl<'a> Mistake<'a> {
             .map(|help| format!("{help}; "))
             .unwrap_or_default();
         format!(
-            "{advice}callers are `principal == User::\"…\"` or `principal in Role::\"…\"`; `call_tool` is about `resource == \
-             Tool::\"…\"` or `resource in Tag::\"…\"`, `read` about `resource is ROW_TYPE`, `show_…` about `resource in \
-             Class::\"…\"`, `connect`, `read_resource` and `get_prompt` about `resource == Source::\"…\"`"
+            "{advice}callers are `principal == User::\"…\"` or `principal in Role::\"…\"`; `call_tool` requires `resource == Tool::\"…\"` \
+             or `resource in Tag::\"…\"`, `read` requires `resource is ROW_TYPE`, `show_…` requires `resource in Class::\"…\"`, \
+             `connect`, `read_resource` and `get_prompt` require `resource == Source::\"…\"`"
         )
     }
 
@@ -111,11 +112,11 @@ impl<'a> Mistake<'a> {
         for (one, other) in [(left, right), (right, left)] {
             if one == "principal" && !other.starts_with('"') {
                 return Some(format!(
-                    "a row and an argument have the caller's subject: write `{other} == principal.subject`"
+                    "rows and arguments contain the caller's subject: write `{other} == principal.subject`"
                 ));
             }
             if one.contains(".getTag(") && other.bytes().all(|byte| byte.is_ascii_digit()) {
-                return Some(format!("a tag is text: write `{one} == \"{other}\"`"));
+                return Some(format!("a tag is a string: write `{one} == \"{other}\"`"));
             }
             if ["principal", "resource"].contains(&one) && other.starts_with('"') {
                 return Some(with_entity(one, "==", other.trim_matches('"')));
@@ -152,9 +153,9 @@ impl<'a> Mistake<'a> {
                 "write `context.arguments.hasTag(\"{name}\") && context.arguments.getTag(\"{name}\") == \"…\"`, or \
                  declare its type in a `.cedarschema`: `entity Arguments {{ {name}?: Long }};`"
             )),
-            ("User", "role" | "roles" | "group" | "groups") => {
-                Some("roles are what a caller is in: write `principal in Role::\"…\"`".to_owned())
-            }
+            ("User", "role" | "roles" | "group" | "groups") => Some(
+                "roles are the parents of a caller: write `principal in Role::\"…\"`".to_owned(),
+            ),
             ("User", "id" | "name" | "sub") => Some("write `principal.subject`".to_owned()),
             ("Tool" | "Source" | "Class", "id" | "name") => {
                 Some(format!("write `resource == {}::\"…\"`", entity?))
@@ -164,7 +165,7 @@ impl<'a> Mistake<'a> {
             }
             ("Tool" | "Source" | "Class" | "Role" | "Tag" | "Audit" | "Conversation", _) => None,
             (entity, _) => Some(format!(
-                "{advice}Further attributes are declared in a `.cedarschema`: `entity {entity} {{ {name}?: String }};`"
+                "{advice}Additional attributes are declared in a `.cedarschema`: `entity {entity} {{ {name}?: String }};`"
             )),
         }
     }
@@ -206,10 +207,10 @@ fn with_entity(variable: &str, operator: &str, id: &str) -> String {
         ("principal", "in") => format!("write `principal in Role::\"{id}\"`"),
         ("principal", _) => format!("write `principal == User::\"{id}\"`"),
         (_, "in") => format!(
-            "name the type: `{variable} in Tag::\"{id}\"`, or `{variable} in Class::\"{id}\"`"
+            "specify the type: `{variable} in Tag::\"{id}\"`, or `{variable} in Class::\"{id}\"`"
         ),
         _ => format!(
-            "name the type: `{variable} == Tool::\"{id}\"`, or `{variable} == Source::\"{id}\"`"
+            "specify the type: `{variable} == Tool::\"{id}\"`, or `{variable} == Source::\"{id}\"`"
         ),
     }
 }

@@ -196,7 +196,7 @@ impl Engine {
             .caller(caller)
             .and_then(|caller| self.set.recall(caller, conversation));
         answer.unwrap_or_else(|fault| {
-            tracing::warn!(cause = %fault, "a recall was denied because its policies cannot decide it");
+            tracing::warn!(cause = %fault, "the recall of a conversation was denied because its policies cannot be evaluated");
             Err(fault.denial())
         })
     }
@@ -207,7 +207,7 @@ impl Engine {
         let answer = caller.and_then(|caller| self.set.operator(caller, action));
         answer.unwrap_or_else(|fault| {
             let action = action.as_str();
-            tracing::warn!(cause = %fault, "`{action}` was denied because its policies cannot decide it");
+            tracing::warn!(cause = %fault, "`{action}` was denied because its policies cannot be evaluated");
             Err(fault.denial())
         })
     }
@@ -331,7 +331,7 @@ impl Engine {
 
     fn partial(&self, entities: &Entities) -> Result<PartialEntities, DecisionFault> {
         PartialEntities::from_concrete(entities.clone(), &self.set.vocabulary.schema)
-            .map_err(|_| DecisionFault::Refused("the entities of a question in part"))
+            .map_err(|_| DecisionFault::Refused("the entities of a partial evaluation"))
     }
 }
 
@@ -381,6 +381,6 @@ pub(crate) fn with_defaults(
 
 /// Converts a fault to a denial, and logs the cause once.
 fn denied_for(fault: &DecisionFault, tool: &ToolFacts) -> Denial {
-    tracing::warn!(tool.name = %tool.name, cause = %fault, "a call was denied because its policies cannot decide it");
+    tracing::warn!(tool.name = %tool.name, cause = %fault, "a call was denied because its policies cannot be evaluated");
     fault.denial()
 }

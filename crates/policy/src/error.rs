@@ -33,7 +33,7 @@ pub enum Error {
     },
     /// The settings name no policies, or two places of them.
     #[error(
-        "policy.policies or policy.bundle must be set, and not both: name the directory of policies or the source of bundles"
+        "exactly one of policy.policies and policy.bundle must be set: the directory of policies, or the source of bundles"
     )]
     Origin,
     /// The settings of bundles cannot be used.
@@ -43,7 +43,7 @@ pub enum Error {
     #[error("policy.bundle: {0}")]
     Bundle(#[from] BundleRefusal),
     /// The source offers nothing to start with.
-    #[error("policy.bundle.source offers no bundle")]
+    #[error("policy.bundle.source contains no bundle")]
     NoBundle,
     /// The time zone does not exist.
     #[error("policy setting `time_zone`: {0}")]
@@ -55,7 +55,7 @@ pub enum Error {
     #[error("policy.{0}")]
     Lookup(#[from] wardgate_caller_lookup::Error),
     /// The compiler could not be started, or it ended abnormally. The policy set was not put in force.
-    #[error("the policies in {} could not be compiled: the compiler did not end normally", path.display())]
+    #[error("the policies in {} could not be compiled: the compiler process failed", path.display())]
     Compiler {
         /// The directory.
         path: PathBuf,
@@ -78,7 +78,8 @@ pub enum BundleRefusal {
     },
     /// The source offers an older version than one that was in force.
     #[error(
-        "version {offered} is older than version {known}, which was in force; to return to former policies, publish them as a new version"
+        "version {offered} is older than version {known}, which was in force; to return to previous policies, publish them as a new \
+         version"
     )]
     Older {
         /// The version that the source offers.
@@ -96,7 +97,7 @@ pub enum BundleRefusal {
     },
     /// A version that was in force has other contents now.
     #[error(
-        "version {0} was in force with other contents; publish changed policies as a new version"
+        "version {0} was in force with different contents; publish changed policies as a new version"
     )]
     Reused(u64),
     /// The policies of the bundle cannot be used.
@@ -116,7 +117,7 @@ pub enum BundleRefusal {
         problem: String,
     },
     /// The file that remembers the version cannot be used.
-    #[error("the version cannot be remembered in {}: {source}", path.display())]
+    #[error("the version cannot be stored in {}: {source}", path.display())]
     State {
         /// The file.
         path: PathBuf,

@@ -82,17 +82,17 @@ impl Explanation {
         if access.is_possible() {
             let ids: Vec<_> = permits.iter().copied().filter(applies).collect();
             let ids: Vec<_> = ids.iter().map(|policy| policy.id.as_str()).collect();
-            changes.push(format!("denied, if none of {} applied", ids.join(", ")));
+            changes.push(format!("denied, if none of {} applies", ids.join(", ")));
             changes.extend(
-                forbids
-                    .iter()
-                    .map(|policy| format!("denied, if {} held, by {}", unmet(policy), policy.id)),
+                forbids.iter().map(|policy| {
+                    format!("denied, if {} is true, by {}", unmet(policy), policy.id)
+                }),
             );
             return changes;
         }
         for policy in forbids.iter().copied().filter(applies) {
             changes.push(format!(
-                "{} forbids it: one of its conditions would have to fail",
+                "forbidden by {}: one of its conditions must be false",
                 policy.id
             ));
         }
@@ -100,7 +100,7 @@ impl Explanation {
             let closest = permits.iter().map(|policy| policy.unmet()).min();
             for policy in permits.iter().filter(|it| Some(it.unmet()) == closest) {
                 changes.push(format!(
-                    "allowed by {}, if {} held",
+                    "allowed by {}, if {} is true",
                     policy.id,
                     unmet(policy)
                 ));

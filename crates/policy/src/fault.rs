@@ -6,23 +6,24 @@ use crate::denial::Denial;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum DecisionFault {
     /// The schema requires an attribute of callers that this caller does not have, or has with another type.
-    #[error("the caller lacks the attribute `{0}`, which the schema makes mandatory")]
+    #[error("the caller lacks the attribute `{0}`, which is mandatory in the schema")]
     MissingAttribute(String),
     /// The rows of a tool have a type to which `read` does not apply.
     #[error(
-        "the schema has no row type `{0}`; declare `entity {0}` in a `.cedarschema`, as `wardgate policy schema` prints it, or mend the tool"
+        "the schema has no row type `{0}`; declare `entity {0}` in a `.cedarschema`, as `wardgate policy schema` prints it, or correct \
+         the tool"
     )]
     UnknownEntity(String),
     /// A policy reads an argument whose value does not fit the declared type.
     #[error(
-        "the argument `{0}` is not of the type that the schema of the policies gives it, and a policy looks at it"
+        "the argument `{0}`, which a policy uses, does not have the type that the schema of the policies declares"
     )]
     UnfitArgument(String),
     /// Policies failed to evaluate.
     #[error("policies fail to evaluate: {}", .0.join(", "))]
     Policies(Vec<String>),
     /// The residual of a policy cannot be decided from a single row.
-    #[error("policy {policy} cannot be decided by looking at one row: {problem}")]
+    #[error("policy {policy} cannot be evaluated for a single row: {problem}")]
     NotByRow {
         /// The id of the policy.
         policy: String,
@@ -30,7 +31,7 @@ pub(crate) enum DecisionFault {
         problem: &'static str,
     },
     /// Cedar rejected a value that was built according to the schema.
-    #[error("cedar refuses {0}")]
+    #[error("cedar rejected {0}")]
     Refused(&'static str),
 }
 

@@ -39,7 +39,7 @@ impl SourceFile<'_> {
                 file: self.path.clone(),
                 position: Some(Position::of(self.text, excess.offset)),
                 problem: excess.problem,
-                fix: Some("simplify it or split it into several".to_owned()),
+                fix: Some("simplify it or split it into several policies".to_owned()),
             }])
         })
     }
@@ -70,7 +70,7 @@ impl Files {
                 continue;
             }
             if files.len() == limits::MAX_FILES {
-                let problem = format!("holds more than {} policy files", limits::MAX_FILES);
+                let problem = format!("contains more than {} policy files", limits::MAX_FILES);
                 return Err(Findings(vec![whole(dir, problem, None)]).into());
             }
             let mut bytes = Vec::new();

@@ -68,19 +68,19 @@ impl CallCounter {
             Err(CounterFault { problem, fix })
         };
         if attribute["required"] == false {
-            return fault("is optional, and a counter is always there", FORM);
+            return fault("is optional, but a counter is always present", FORM);
         }
         let is_long = [&attribute["type"], &attribute["name"]]
             .into_iter()
             .any(|r#type| r#type == "Long" || r#type == "__cedar::Long");
         if !is_long {
-            return fault("is no `Long`, and a counter is nothing else", FORM);
+            return fault("is not a `Long`, which a counter must be", FORM);
         }
         let none = serde_json::Map::new();
         let annotations = attribute["annotations"].as_object().unwrap_or(&none);
         let is_known = |key: &String| ANNOTATIONS.contains(&key.as_str());
         if !annotations.keys().all(is_known) {
-            return fault("has an annotation that says nothing of a counter", FORM);
+            return fault("has an annotation that is not valid for a counter", FORM);
         }
         let text = |key: &str| annotations.get(key).and_then(Value::as_str);
         let names = annotations
@@ -93,8 +93,8 @@ impl CallCounter {
         let tools: Result<Vec<ToolName>, _> = names.map(str::parse).collect();
         let Ok(tools) = tools else {
             return fault(
-                "does not name the tools that it counts",
-                "write the tools' own names, no aliases: `@tools(\"TOOL, TOOL\")`",
+                "does not specify the tools that it counts",
+                "write the names of the tools, not their aliases: `@tools(\"TOOL, TOOL\")`",
             );
         };
         let is_of_conversation = match (annotations.get("of"), text("of")) {
@@ -102,7 +102,7 @@ impl CallCounter {
             (_, Some("conversation")) => true,
             _ => {
                 return fault(
-                    "does not say whose calls it counts",
+                    "does not specify whose calls it counts",
                     "write `@of(\"caller\")` or `@of(\"conversation\")`",
                 );
             }
@@ -112,20 +112,23 @@ impl CallCounter {
             (_, Some("phi")) => true,
             _ => {
                 return fault(
-                    "counts calls by what the record does not have",
+                    "counts calls by a property that audit records do not contain",
                     "write `@released(\"phi\")`, for health information",
                 );
             }
         };
         if tools.len() > CallSelection::MAX_TOOLS {
-            return fault("counts more than sixteen tools", "make it several counters");
+            return fault(
+                "counts more than sixteen tools",
+                "split it into several counters",
+            );
         }
         let within = text("within").and_then(duration::parse);
         let fits = |within: &Duration| !within.is_zero() && *within <= LONGEST_WINDOW;
         let Some(within) = within.filter(fits) else {
             return fault(
-                "does not say how far back it counts",
-                "write a time of `1s` to `744h`, which is 31 days: `@within(\"24h\")`",
+                "does not specify its time window",
+                "write a duration from `1s` to `744h` (31 days): `@within(\"24h\")`",
             );
         };
         Ok(Self {
@@ -188,27 +191,25 @@ pub(crate) fn history(
         (name.clone(), RestrictedExpression::new_long(count))
     });
     RestrictedExpression::new_record(counters)
-        .map_err(|_| DecisionFault::Refused("the counters of earlier calls"))
+        .map_err(|_| DecisionFault::Refused("the counts of earlier calls"))
 }
 
 /// The reason why the number of earlier calls is not known.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HistoryFault {
     /// The intent of the call is not on record yet.
-    #[error("the intent of the call is not on record")]
+    #[error("the intent of the call is not recorded")]
     NoIntent,
     /// The client did not state the conversation of the call.
     #[error(
-        "the client names no conversation (`_meta` dev.wardgate/conversation), and policies count calls of one"
+        "the client did not send the conversation (`_meta` dev.wardgate/conversation), whose calls the policies count"
     )]
     NoConversation,
     /// No audit service is configured.
-    #[error(
-        "`policy.links.audit` does not say where the audit service is, and policies look at the history of calls"
-    )]
+    #[error("`policy.links.audit` is not set, and policies use the history of calls")]
     NoLink,
     /// The audit service did not return the counts.
-    #[error("the audit service does not say how many calls there were: {0}")]
+    #[error("the audit service did not return the number of earlier calls: {0}")]
     NotCounted(#[from] CallError),
     /// The policies changed between counting and the decision.
     #[error("the policies changed while calls were counted")]
@@ -362,13 +363,16 @@ mod tests {
         let counter = CallCounter::parse("c", &attribute(of_conversation)).unwrap();
         assert!(counter.tools.is_empty() && counter.is_of_conversation && counter.phi);
         for (annotations, problem) in [
-            (json!({ "tools": "", "within": "24h" }), "name the tools"),
-            (json!({ "tools": "a b", "within": "24h" }), "name the tools"),
-            (json!({ "tools": "a" }), "how far back"),
-            (json!({ "tools": "a", "within": "0s" }), "how far back"),
-            (json!({ "tools": "a", "within": "745h" }), "how far back"),
+            (json!({ "tools": "", "within": "24h" }), "specify the tools"),
+            (
+                json!({ "tools": "a b", "within": "24h" }),
+                "specify the tools",
+            ),
+            (json!({ "tools": "a" }), "time window"),
+            (json!({ "tools": "a", "within": "0s" }), "time window"),
+            (json!({ "tools": "a", "within": "745h" }), "time window"),
             (json!({ "within": "24h", "of": "x" }), "whose calls"),
-            (json!({ "within": "24h", "released": "x" }), "by what"),
+            (json!({ "within": "24h", "released": "x" }), "by a property"),
             (json!({ "within": "24h", "tag": "x" }), "annotation"),
         ] {
             let fault = CallCounter::parse("c", &attribute(annotations)).unwrap_err();

@@ -57,7 +57,8 @@ pub(crate) fn check(text: &str, dialect: CedarLanguage) -> Result<Vec<usize>, Li
         let exceeded = match token {
             CedarToken::Open => {
                 depth += 1;
-                (depth > MAX_NESTING).then(|| format!("brackets nest deeper than {MAX_NESTING}"))
+                (depth > MAX_NESTING)
+                    .then(|| format!("brackets are nested deeper than {MAX_NESTING} levels"))
             }
             CedarToken::Close => {
                 depth = depth.saturating_sub(1);

@@ -47,9 +47,9 @@ impl PolicySet {
             found.extend(self.covering(id, policy, &policies));
             if policy.policy.effect() == Effect::Forbid && has_arithmetic(&policy.json) {
                 let problem = format!(
-                    "forbid `{id}` calculates, and fails where the result needs more than 64 bits"
+                    "forbid `{id}` uses arithmetic, which fails if the result needs more than 64 bits"
                 );
-                let fix = "compare without arithmetic; a forbid that fails denies every call that it applies to";
+                let fix = "compare without arithmetic; a forbid that fails denies every call to which it applies";
                 found.push(self.warning(id, problem, fix.to_owned()));
             }
             found.extend(self.unknown_names(id, policy.policy, offers, roles));
@@ -99,11 +99,11 @@ impl PolicySet {
         };
         let (other_id, other) = policies.iter().find(is_as_wide)?;
         let verb = if other.policy.effect() == policy.policy.effect() {
-            "decides the same of all that it is about"
+            "already makes the same decision for everything to which it applies"
         } else {
-            "forbids all that it permits"
+            "forbids everything that it permits"
         };
-        let problem = format!("policy `{id}` never changes an answer: `{other_id}` {verb}");
+        let problem = format!("policy `{id}` never changes a decision: `{other_id}` {verb}");
         Some(self.warning(
             id,
             problem,
@@ -130,7 +130,7 @@ impl PolicySet {
             |kind: &str, names: BTreeSet<String>, is_known: &dyn Fn(&str) -> bool, fix: &str| {
                 for name in names.iter().filter(|name| !is_known(name)) {
                     let problem =
-                        format!("policy `{id}` names the {kind} `{name}`, which there is not");
+                        format!("policy `{id}` names the {kind} `{name}`, which does not exist");
                     found.push(self.warning(id, problem, fix.to_owned()));
                 }
             };
@@ -142,7 +142,7 @@ impl PolicySet {
                 "role",
                 named,
                 &is_known,
-                "spell it as the issuer does; upper and lower case differ",
+                "write it as the issuer does; names are case-sensitive",
             );
         }
         if offers.is_empty() {
@@ -169,7 +169,7 @@ impl PolicySet {
             "tag",
             of_type(&vocabulary.tag),
             &is_tag,
-            "give it to a tool or source in tools.yaml, or mend the name",
+            "add it to a tool or source in tools.yaml, or correct the name",
         );
         let is_class = |name: &str| {
             let family = format!("{name}.");
@@ -180,7 +180,7 @@ impl PolicySet {
             "class",
             of_type(&vocabulary.class),
             &is_class,
-            "give it to a column in tools.yaml, or mend the name",
+            "add it to a column in tools.yaml, or correct the name",
         );
         found
     }

@@ -13,7 +13,7 @@ use crate::vocabulary::uid;
 const RECORD: &str = "record";
 
 /// The name of the question in faults.
-const WHAT: &str = "the question what an operator may do";
+const WHAT: &str = "the authorization request of an operator";
 
 impl PolicySet {
     /// Decides for `caller`, an entity whose parents are its roles.

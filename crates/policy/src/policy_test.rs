@@ -290,7 +290,7 @@ pub fn sample_caller(sample: &CallerSample) -> Result<Caller, String> {
             .map(|value| (name.clone(), value))
             .ok_or_else(|| {
                 format!(
-                    "attribute `{name}` is neither text, whole number, boolean nor list of texts"
+                    "attribute `{name}` is neither a string, whole number, Boolean nor list of strings"
                 )
             })
     });
@@ -365,7 +365,7 @@ impl TestRun<'_> {
             | TestedAction::Recall => None,
         };
         if test.callers.is_empty() || (kind.is_some() && test.tools.is_empty()) {
-            self.differ("the test names no caller or no tool, so it tests nothing".to_owned());
+            self.differ("the test has no caller or no tool, so it tests nothing".to_owned());
         }
         for name in &test.callers {
             let caller = match self.caller(name) {
@@ -411,7 +411,7 @@ impl TestRun<'_> {
             .iter()
             .find(|offer| offer.kind == kind && offer.name.as_str() == name);
         known.cloned().ok_or_else(|| {
-            "neither the catalogue nor `tools` of this file has it; name the catalogue with --tools"
+            "neither the catalogue nor `tools` of this file contains it; specify the catalogue with --tools"
                 .to_owned()
         })
     }
@@ -494,10 +494,10 @@ impl TestRun<'_> {
         match &simulation.approvers {
             Some(approvers) if is_enough(approvers) => {}
             Some(approvers) => self.differ(format!(
-                "{about}: expected to need an approval by {expected}, but it needs one by {approvers}"
+                "{about}: expected to require an approval by {expected}, but it requires one by {approvers}"
             )),
             None => self.differ(format!(
-                "{about}: expected to need an approval by {expected}, but it needs none"
+                "{about}: expected to require an approval by {expected}, but it requires none"
             )),
         }
     }
@@ -554,10 +554,12 @@ impl TestRun<'_> {
     fn check_reading(&mut self, name: &str, caller: &Caller) -> Result<(), String> {
         let test = self.test;
         if test.expect.approval.is_some() {
-            return Err("only calls of tools need approvals".to_owned());
+            return Err("only tool calls can require approvals".to_owned());
         }
         if test.time.is_some() || !test.client_ip.is_empty() {
-            return Err("only the use of tools and sources has a time and an address".to_owned());
+            return Err(
+                "only decisions about tools and sources have a time and an address".to_owned(),
+            );
         }
         let Some(expected) = test.expect.decision else {
             return Err("`expect` has no `decision`".to_owned());
@@ -574,11 +576,13 @@ impl TestRun<'_> {
             TestedAction::ManageTools => operator(OperatorAction::ManageTools),
             _ => {
                 let owner = test.owner.as_deref();
-                let owner = self.caller(owner.ok_or("`owner` names whose conversation it is")?)?;
+                let owner = self.caller(
+                    owner.ok_or("`owner` is missing: it names the owner of the conversation")?,
+                )?;
                 let conversation = ConversationFacts {
                     key: CONVERSATION
                         .parse()
-                        .map_err(|_| "a made-up conversation".to_owned())?,
+                        .map_err(|_| "the sample conversation is not valid".to_owned())?,
                     owner: owner.subject().to_owned(),
                     tenant: owner.tenant().to_owned(),
                 };

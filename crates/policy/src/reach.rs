@@ -81,7 +81,7 @@ impl PolicySet {
             String::new()
         } else {
             format!(
-                "give it a tag that a policy permits (`tags: [{}]`), or ",
+                "add a tag that a policy permits (`tags: [{}]`), or ",
                 tags.join(" or ")
             )
         };
@@ -109,7 +109,7 @@ impl PolicySet {
                 let known: Vec<_> = self.row_types().collect();
                 Some(Advice {
                     problem: format!(
-                        "the policies know no rows of `{entity}`, so every call is denied"
+                        "the policies have no row type `{entity}`, so every call is denied"
                     ),
                     fix: format!(
                         "declare `entity {entity} {{ … }};` in a `.cedarschema`, as `wardgate policy schema` prints it; known \
@@ -155,13 +155,14 @@ impl PolicySet {
             None,
             schema,
         )
-        .map_err(|_| DecisionFault::Refused("a question about everyone"))?;
-        let refused = || DecisionFault::Refused("the entities of a question about everyone");
+        .map_err(|_| DecisionFault::Refused("an authorization request for all callers"))?;
+        let refused =
+            || DecisionFault::Refused("the entities of an authorization request for all callers");
         let entities = Entities::from_entities(entities, Some(schema)).map_err(|_| refused())?;
         let entities = PartialEntities::from_concrete(entities, schema).map_err(|_| refused())?;
         let response = policies
             .tpe(&request, &entities, schema)
-            .map_err(|_| DecisionFault::Refused("to evaluate for everyone"))?;
+            .map_err(|_| DecisionFault::Refused("the evaluation for all callers"))?;
         Ok(response.decision() != Some(Decision::Deny))
     }
 }

@@ -13,7 +13,7 @@ use crate::set::PolicySet;
 use crate::vocabulary::{OWNER, TENANT, uid};
 
 /// The name of the question in faults.
-const WHAT: &str = "the question whether a conversation may be recalled";
+const WHAT: &str = "the authorization request to recall a conversation";
 
 impl PolicySet {
     /// Decides for `caller`, an entity whose parents are its roles.

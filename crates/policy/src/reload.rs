@@ -140,11 +140,12 @@ pub(crate) fn reload_candidate(shadow: &ShadowEvaluator, state: &mut DirectorySt
     match state.look(dir) {
         DirectoryChange::None => {}
         DirectoryChange::Policies(set) => {
-            tracing::info!(policy.hash = %set.hash(), policies = set.policy_ids().len(), "a candidate decides beside the policies in force");
+            tracing::info!(policy.hash = %set.hash(), policies = set.policy_ids().len(), "the candidate policies are evaluated in \
+                                                                                          addition to the policies in force");
             shadow.replace(Some(*set), String::new());
         }
         DirectoryChange::Refused(error) => {
-            tracing::warn!(cause = %error, "the candidate of policy.shadow is not usable; the policies in force are not concerned");
+            tracing::warn!(cause = %error, "the candidate of policy.shadow is not usable; the policies in force are not affected");
             shadow.replace(None, error.to_string());
         }
     }
@@ -164,9 +165,9 @@ fn report(outcome: &ReloadOutcome, authorizer: &PolicyAuthorizer, readiness: &Se
             metrics::counter!(names::POLICY_RELOADS, "outcome" => "refused").increment(1);
             metrics::gauge!(names::POLICY_STALE).set(1.0);
             readiness.send_replace(Readiness::Outdated(
-                "the changed policies have a fault; the earlier ones are in force",
+                "the changed policies have an error; the previous ones stay in force",
             ));
-            tracing::error!(policy.hash = %in_force, cause = %error, "changed policies are not usable; the ones in force stay");
+            tracing::error!(policy.hash = %in_force, cause = %error, "the changed policies are not usable; the ones in force stay");
         }
     }
 }

@@ -154,7 +154,7 @@ impl OpenRights {
         let request = vocabulary
             .call_request(&self.principal, &self.tool, context.clone())
             .ok_or(DecisionFault::Refused(
-                "the question whether a call was allowed",
+                "the authorization request of a recorded call",
             ))?;
         decide(&request, policies, known).map(Access::Settled)
     }

@@ -33,7 +33,7 @@ pub(crate) fn stand_alone(residual: &Policy) -> Result<String, DecisionFault> {
         needs_only_the_row(body).map_err(not_by_row)?;
     }
     if depth(&json) > MAX_JSON_DEPTH {
-        return Err(not_by_row("it nests too deeply"));
+        return Err(not_by_row("it is nested too deeply"));
     }
     // Permits are sent with every call, so only the id is kept of the annotations.
     if let Some(annotations) = json.get_mut("annotations").and_then(Value::as_object_mut) {
@@ -141,7 +141,7 @@ fn is_never(expression: &Value, truth: bool) -> bool {
 fn needs_only_the_row(expression: &Value) -> Result<(), &'static str> {
     let mut fields = expression.as_object().into_iter().flatten();
     let (Some((operator, operands)), None) = (fields.next(), fields.next()) else {
-        return Err("it is no Cedar expression");
+        return Err("it is not a Cedar expression");
     };
     let walk = |names: &[&str]| {
         let operand = |name: &&str| operands.get(*name).unwrap_or(&Value::Null);
@@ -149,7 +149,7 @@ fn needs_only_the_row(expression: &Value) -> Result<(), &'static str> {
     };
     let of_the_row = || match operands.get("left") {
         Some(left) if left.get("Var").and_then(Value::as_str) == Some("resource") => Ok(()),
-        _ => Err("it looks at an entity other than the row"),
+        _ => Err("it uses an entity other than the row"),
     };
     match operator.as_str() {
         "Value" => Ok(()),
@@ -168,7 +168,7 @@ fn needs_only_the_row(expression: &Value) -> Result<(), &'static str> {
         "." | "has" if operands.get("attr").is_some_and(Value::is_string) => of_the_row(),
         // A row is in no entity but itself, because the schema allows no parents.
         "in" => of_the_row().and_then(|()| walk(&["right"])),
-        _ => Err("it uses an operation that rows do not support"),
+        _ => Err("it uses an operation that row rules do not support"),
     }
 }
 

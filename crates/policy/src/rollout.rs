@@ -24,8 +24,8 @@ use crate::{BundleRefusal, Error};
 const MAX_NAMED_TESTS: usize = 5;
 
 /// The readiness while something that the source offers is refused.
-const OUTDATED: &str = "the source of policy bundles cannot be reached, or offers a bundle that is refused; the earlier \
-     policies are in force";
+const OUTDATED: &str = "the source of policy bundles cannot be reached, or returned a bundle that is refused; the previous policies stay \
+                        in force";
 
 /// Compiles, validates and tests the policies of a bundle, as the service does before it puts them in force.
 pub fn try_bundle(bundle: &PolicyBundle) -> Result<PolicySet, BundleRefusal> {
@@ -57,7 +57,7 @@ pub fn try_bundle(bundle: &PolicyBundle) -> Result<PolicySet, BundleRefusal> {
         return Err(failed(problem));
     }
     let set = simulator.into_set();
-    let set = set.ok_or_else(|| failed("the tests have not ended".to_owned()))?;
+    let set = set.ok_or_else(|| failed("the tests did not finish".to_owned()))?;
     Ok(set.of_bundle(reference))
 }
 
@@ -239,7 +239,7 @@ impl BundleFollower {
         let version = bundle.reference().version;
         let tried = tokio::task::spawn_blocking(move || try_bundle(&bundle)).await;
         tried.unwrap_or_else(|_| {
-            let problem = "the tests did not end normally".to_owned();
+            let problem = "the process of the tests failed".to_owned();
             Err(BundleRefusal::Tests { version, problem })
         })
     }
@@ -264,7 +264,7 @@ impl BundleFollower {
         }
         let reason = refusal.label();
         metrics::counter!(names::POLICY_BUNDLE_REFUSALS, "reason" => reason).increment(1);
-        tracing::error!(cause = %refusal, reason, "a policy bundle is not put in force; the policies in force stay");
+        tracing::error!(cause = %refusal, reason, "a policy bundle was refused; the policies in force stay");
         if matches!(refusal, BundleRefusal::Source(_)) {
             // The next answer is judged anew, even if it is the one of before.
             self.source.forget();

@@ -35,7 +35,7 @@ fn mentioned(
             Some(Type::Boolean) => AttributeType::Boolean,
             _ => {
                 return Err(DecisionFault::Refused(
-                    "an attribute of a row that is no text, number or truth value",
+                    "an attribute of a row that is not a string, number or Boolean",
                 ));
             }
         };
@@ -77,7 +77,7 @@ impl Vocabulary {
         if rule.all {
             return Ok(true);
         }
-        let refused = || DecisionFault::Refused("to apply a row rule");
+        let refused = || DecisionFault::Refused("the evaluation of a row rule");
         let mut left = cedar_policy::PolicySet::new();
         for (index, json) in rule.policies_json.iter().enumerate() {
             let policy = serde_json::from_str(json)
@@ -131,10 +131,10 @@ impl PolicySet {
             Some(context.clone()),
             &vocabulary.schema,
         )
-        .map_err(|_| DecisionFault::Refused("the question whether a row may be read"))?;
+        .map_err(|_| DecisionFault::Refused("the authorization request for a row"))?;
         let response = policies
             .tpe(&request, entities, &vocabulary.schema)
-            .map_err(|_| DecisionFault::Refused("to evaluate `read` in part"))?;
+            .map_err(|_| DecisionFault::Refused("the partial evaluation of `read`"))?;
         let failing = ids(response.error_forbids().chain(response.error_permits()));
         if !failing.is_empty() {
             return Err(DecisionFault::Policies(failing));

@@ -159,8 +159,10 @@ impl<'a> Composition<'a> {
         for (namespace, mut json) in json.as_object().cloned().unwrap_or_default() {
             if !namespace.is_empty() {
                 self.found.push(place("namespace", &namespace).finding(
-                    format!("declares words in the namespace `{namespace}`, where Wardgate does not look"),
-                    "take them out of `namespace … { … }`",
+                    format!(
+                        "declares names in the namespace `{namespace}`, which Wardgate does not use"
+                    ),
+                    "move them out of `namespace … { … }`",
                 ));
                 continue;
             }
@@ -186,7 +188,7 @@ impl<'a> Composition<'a> {
     fn refuse_action(&mut self, name: &str, place: &DeclarationPosition<'_>) {
         let finding = if name == READ {
             place.finding(
-                "`action read` is built in, for every row type of the directory".to_owned(),
+                "`action read` is built in, for every row type".to_owned(),
                 "delete `action read …;`",
             )
         } else if self.base.actions.contains_key(name) {
@@ -197,8 +199,8 @@ impl<'a> Composition<'a> {
         } else {
             let known: Vec<_> = self.base.actions.keys().map(String::as_str).collect();
             place.finding(
-                format!("nothing ever asks for `action {name}`"),
-                format!("delete it; asked are {}", known.join(", ")),
+                format!("`action {name}` is never requested"),
+                format!("delete it; the supported actions are {}", known.join(", ")),
             )
         };
         self.found.push(finding);
@@ -214,7 +216,7 @@ impl<'a> Composition<'a> {
         if self.base.entities.contains_key(name) {
             return self.found.push(place.finding(
                 format!("`entity {name}` is built in"),
-                format!("delete it; a row type has another name than `{name}`"),
+                format!("delete it; a row type must not be named `{name}`"),
             ));
         }
         let parts = [
@@ -224,9 +226,7 @@ impl<'a> Composition<'a> {
         ];
         for (_, part) in parts.into_iter().filter(|(key, _)| is_declared(&json, key)) {
             self.found.push(place.finding(
-                format!(
-                    "row type `{name}` has `{part}`, and a row is a row of a query and nothing else"
-                ),
+                format!("row type `{name}` has `{part}`, which row types do not support"),
                 format!("delete `{part}`"),
             ));
         }
@@ -245,7 +245,9 @@ impl<'a> Composition<'a> {
         let attributes = attributes.filter(|_| !parts.iter().any(|it| is_declared(json, it)));
         let Some(attributes) = attributes.filter(|it| it.len() <= MAX_COUNTERS) else {
             return self.found.push(place.finding(
-                format!("`entity {COUNTERS}` is not one to {MAX_COUNTERS} counters in braces"),
+                format!(
+                    "`entity {COUNTERS}` does not contain 1 to {MAX_COUNTERS} counters in braces"
+                ),
                 "write `entity History { @tools(\"TOOL\") @within(\"24h\") NAME: Long };`",
             ));
         };
@@ -268,14 +270,14 @@ impl<'a> Composition<'a> {
         ];
         for (_, part) in parts.into_iter().filter(|(key, _)| is_declared(json, key)) {
             self.found.push(place.finding(
-                format!("`entity {name}` has `{part}`, which is built in or never filled"),
-                format!("delete `{part}`; the file says `entity {name} {{ …attributes… }};`"),
+                format!("`entity {name}` has `{part}`, which is built in or not supported"),
+                format!("delete `{part}`; write `entity {name} {{ …attributes… }};`"),
             ));
         }
         let attributes = json.pointer("/shape/attributes").and_then(Value::as_object);
         if attributes.is_none() && is_declared(json, "shape") {
             self.found.push(place.finding(
-                format!("the attributes of `{name}` do not stand in braces"),
+                format!("the attributes of `{name}` are not in braces"),
                 format!("write `entity {name} {{ attribute?: String }};`"),
             ));
         }
@@ -294,7 +296,7 @@ impl<'a> Composition<'a> {
                 |attribute: &&String| attributes[*attribute].get("required") != Some(&json!(false));
             self.found.extend(attributes.keys().filter(is_required).map(|attribute| {
                 place.finding(
-                    format!("`{attribute}` of `entity Arguments` is not optional, and a call may leave it out"),
+                    format!("`{attribute}` of `entity Arguments` is not optional, but a call may omit it"),
                     format!("write `{attribute}?`, and test it with `context.arguments has {attribute}`"),
                 )
             }));
@@ -343,7 +345,7 @@ impl<'a> Composition<'a> {
             Findings(vec![Finding {
                 file: "base.cedarschema".into(),
                 position: None,
-                problem: "lacks a word that Wardgate asks in".to_owned(),
+                problem: "lacks a declaration that Wardgate requires".to_owned(),
                 fix: None,
             }])
         })
@@ -458,7 +460,7 @@ fn twice(
         .start
         .map_or(1, |start| Position::of(first.file.text, start).line);
     let problem = format!(
-        "`{keyword} {name}` is declared in {}:{at} already",
+        "`{keyword} {name}` is already declared in {}:{at}",
         first.file.path.display()
     );
     second.finding(problem, "keep one of the two")
@@ -476,7 +478,7 @@ fn misfits(
         .filter(|(_, attribute)| !holder.takes(&attribute.r#type));
     let finding = |attribute: &String| {
         place.finding(
-            format!("`{attribute}` of `entity {name}` has a type that nothing gives it"),
+            format!("`{attribute}` of `entity {name}` has a type that is never provided"),
             format!("declare `{attribute}?` as one of {}", holder.types()),
         )
     };

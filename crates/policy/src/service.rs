@@ -219,7 +219,7 @@ impl Authorizer for PolicyHandler {
                     .authorize(&caller, tool, arguments, client_ip, approval, earlier)
             }
             Err(name) => {
-                let problem = "is missing, and unknown_tool is no name";
+                let problem = "is missing, and unknown_tool is not a name";
                 let name = name.parse();
                 let name = name.map_err(|_| InvalidMessage::field("tool", problem))?;
                 self.authorizer

@@ -126,7 +126,7 @@ impl Simulator {
         let declared = self.set().vocabulary.counters(OfferKind::Tool);
         let mut names = counts.keys();
         match names.find(|name| !declared.contains_key(*name)) {
-            Some(name) => Err(format!("`entity History` declares no `{name}`")),
+            Some(name) => Err(format!("`entity History` does not declare `{name}`")),
             None => Ok(counts.clone()),
         }
     }
@@ -219,7 +219,7 @@ impl Simulator {
         let rule = view
             .row_rule
             .as_ref()
-            .ok_or("the tool has no row type, so all of its rows leave")?;
+            .ok_or("the tool has no row type, so all of its rows are released")?;
         let entity = self.row_entity(&rule.entity, row)?;
         let vocabulary = &self.set().vocabulary;
         let admitted = vocabulary
@@ -231,7 +231,7 @@ impl Simulator {
             .ask_about_row(simulation, &rule.entity, entity)
             .map_err(|fault| fault.to_string())?;
         if answer.is_ok() != admitted {
-            return Err("the row rule and its policies disagree".to_owned());
+            return Err("the row rule and its policies return different decisions".to_owned());
         }
         Ok(reading(answer))
     }
@@ -262,7 +262,7 @@ impl Simulator {
                 context.clone(),
                 Some(&vocabulary.schema),
             )
-            .map_err(|_| DecisionFault::Refused("the question how a column may be shown"))?;
+            .map_err(|_| DecisionFault::Refused("the authorization request for a column"))?;
             match decide(&request, policies, &rights.entities)? {
                 Ok(ids) => found.extend(ids),
                 Err(denial) => found.extend(denial.policies),
@@ -312,7 +312,7 @@ impl Simulator {
         row: Entity,
     ) -> Result<CallAnswer, DecisionFault> {
         let set = self.set();
-        let refused = || DecisionFault::Refused("the question whether a row may be read");
+        let refused = || DecisionFault::Refused("the authorization request for a row");
         let request = Request::new(
             simulation.rights.principal.clone(),
             set.vocabulary.read.clone(),

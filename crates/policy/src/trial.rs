@@ -115,7 +115,7 @@ fn made_up_conversation() -> Result<ConversationFacts, DecisionFault> {
     Ok(ConversationFacts {
         key: "00000000-0000-0000-0000-000000000000"
             .parse()
-            .map_err(|_| DecisionFault::Refused("a made-up conversation"))?,
+            .map_err(|_| DecisionFault::Refused("a sample conversation"))?,
         owner: MADE_UP.to_owned(),
         tenant: MADE_UP.to_owned(),
     })
@@ -145,19 +145,18 @@ impl Trial<'_> {
             DecisionFault::Policies(ids) => {
                 let finding = |id: &String| TrialFinding {
                     policy: Some(id.clone()),
-                    problem: format!("policy `{id}` fails to evaluate for a made-up caller"),
+                    problem: format!("policy `{id}` fails to evaluate for a sample caller"),
                     fix: Some(
-                        "an error never allows, so it would deny every call it applies to; mind overflows",
+                        "an error never allows a call, so the policy would deny every call to which it applies; check for overflows",
                     ),
                 };
                 self.findings.extend(ids.iter().map(finding));
             }
             DecisionFault::NotByRow { policy, problem } => {
                 let problem =
-                    format!("policy `{policy}` cannot be decided by looking at one row: {problem}");
-                let fix = Some(
-                    "compare attributes of the row with attributes of the principal, and nothing else",
-                );
+                    format!("policy `{policy}` cannot be evaluated for a single row: {problem}");
+                let fix =
+                    Some("compare only attributes of the row with attributes of the principal");
                 self.findings.insert(TrialFinding {
                     policy: Some(policy.clone()),
                     problem,
@@ -189,10 +188,10 @@ impl Trial<'_> {
         let mut attributes = made_up_attributes(&vocabulary.caller_attributes, extent);
         attributes.extend([SUBJECT, TENANT].map(|name| (name.to_owned(), text(MADE_UP))));
         let caller = Entity::new(principal.clone(), attributes, parents)
-            .map_err(|_| DecisionFault::Refused("a made-up caller"))?;
+            .map_err(|_| DecisionFault::Refused("a sample caller"))?;
         let entities = vocabulary.entities(caller.clone(), tool)?;
         let partial = PartialEntities::from_concrete(entities.clone(), &vocabulary.schema)
-            .map_err(|_| DecisionFault::Refused("made-up entities in part"))?;
+            .map_err(|_| DecisionFault::Refused("the sample entities of a partial evaluation"))?;
 
         let context = made_up_context(extent, vocabulary.counters(tool.kind));
         let policies = self.set.policies(tool.kind)?;
@@ -227,7 +226,7 @@ impl Trial<'_> {
         rule: &RowRule,
         extent: AttributeExtent,
     ) -> Result<(), DecisionFault> {
-        let refused = || DecisionFault::Refused("a made-up row");
+        let refused = || DecisionFault::Refused("a sample row");
         let vocabulary = &self.set.vocabulary;
         let row_type = vocabulary.rows.get(&rule.entity).ok_or_else(refused)?;
         let row = uid(&row_type.name, MADE_UP);

@@ -93,7 +93,7 @@ fn a_call_that_only_annotated_permits_allow_needs_one_of_their_approvals() {
     let approvers = policy.approvers(&teller(), &tool("pay"), "{}");
     assert_eq!(
         approvers.to_string(),
-        "somebody else with the role Auditor or Manager"
+        "another user with the role Auditor or Manager"
     );
     let decision = policy.authorize(&teller(), &tool("pay"), "{}");
     assert_eq!(decision.policies, ["auditor-too", "teller-pays"]);
@@ -246,20 +246,20 @@ fn whoever_refuses_is_told_whether_they_may_and_nothing_is_signed() {
 fn an_annotation_that_demands_nobodys_approval_is_refused_with_the_policys_name() {
     let head = "permit(principal, action == Action::\"call_tool\", resource);";
     for (policy, says) in [
-        (format!("@id(\"p\") @approval {head}"), "names nobody"),
-        (format!("@id(\"p\") @approval(\"\") {head}"), "names nobody"),
+        (format!("@id(\"p\") @approval {head}"), "names no approver"),
+        (format!("@id(\"p\") @approval(\"\") {head}"), "names no approver"),
         (
             format!("@id(\"p\") @approval(\" Manager\") {head}"),
-            "names nobody",
+            "names no approver",
         ),
         (
             format!("@id(\"p\") @approval(\"Man\u{200b}ager\") {head}"),
-            "names nobody",
+            "names no approver",
         ),
         (
             "@id(\"p\") @approval(\"Manager\") forbid(principal, action == Action::\"call_tool\", resource);"
                 .to_owned(),
-            "no approval lifts a forbid",
+            "an approval cannot override a forbid",
         ),
         (
             "@id(\"p\") @approval(\"Manager\") permit(principal, action == Action::\"read\", resource);".to_owned(),

@@ -236,7 +236,7 @@ fn an_explanation_of_an_allowed_call_begins_with_the_policies_that_decided() {
     assert_eq!(explained.policies[0].id, "staff-calls");
     assert_eq!(
         explained.changes(simulation.access)[0],
-        "denied, if none of staff-calls applied"
+        "denied, if none of staff-calls applies"
     );
 }
 
@@ -362,7 +362,7 @@ fn a_change_of_the_hospital_is_found_without_its_catalogue() {
 fn a_recorded_call_is_decided_anew_only_where_nothing_unknown_matters() {
     let simulator = Simulator::new(PolicySet::load(&hospital()).unwrap());
     let of = |roles: &[&str], tag: &str| {
-        let caller = caller_with("s", roles, [("patient_id", text("not on record"))]);
+        let caller = caller_with("s", roles, [("patient_id", text("not recorded"))]);
         let tool = ToolFacts {
             tags: vec![tag.to_owned()],
             entity: Some("Patient".to_owned()),
@@ -419,7 +419,7 @@ fn a_test_expects_the_approval_of_a_role_or_of_the_caller() {
         (
             "staff",
             json!({ "approval": "caller" }),
-            "staff, t: expected to need an approval by caller, but it needs one by somebody else with the role Boss",
+            "staff, t: expected to require an approval by caller, but it requires one by another user with the role Boss",
         ),
         (
             "guest",
@@ -490,10 +490,10 @@ fn a_recorded_call_and_an_explanation_know_the_third_answer() {
     let simulation = simulator.call(&call).unwrap();
     assert_eq!(simulation.access, SimulatedAccess::NeedsApproval);
     let approvers = simulation.approvers.as_ref().unwrap();
-    assert_eq!(approvers.to_string(), "somebody else with the role Boss");
+    assert_eq!(approvers.to_string(), "another user with the role Boss");
     let explained = simulator.explain(&call, &simulation).unwrap();
     let changes = explained.changes(simulation.access);
-    assert_eq!(changes, ["denied, if none of guest-calls applied"]);
+    assert_eq!(changes, ["denied, if none of guest-calls applies"]);
 }
 
 #[test]
@@ -510,7 +510,7 @@ fn the_role_of_an_approval_is_compared_with_those_that_issuers_give() {
     assert!(
         found[0]
             .problem
-            .contains("`narrow-with-approval` never changes an answer"),
+            .contains("`narrow-with-approval` never changes a decision"),
         "{found:?}"
     );
 }

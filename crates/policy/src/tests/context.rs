@@ -242,13 +242,17 @@ fn a_test_states_time_and_address_and_otherwise_it_is_a_wednesdays_noon() {
         (
             json!("Europe/Wien"),
             json!({}),
-            "`Europe/Wien` is no time zone",
+            "`Europe/Wien` is not a time zone",
         ),
-        (json!("UTC"), json!({ "time": "noon" }), "`noon` is no time"),
+        (
+            json!("UTC"),
+            json!({ "time": "noon" }),
+            "`noon` is not a time",
+        ),
         (
             json!("UTC"),
             json!({ "client_ip": "10.0.0.0/8" }),
-            "is no IP address",
+            "is not an IP address",
         ),
         (
             json!("UTC"),

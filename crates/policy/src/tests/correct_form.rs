@@ -16,7 +16,7 @@ fn a_list_in_the_head_is_told_to_go_into_a_condition() {
     told(&[
         (
             r#"permit(principal in [Role::"A", Role::"B"], action, resource);"#,
-            r#"write `principal` there and `when { principal in [Role::"A", Role::"B"] }` behind it"#,
+            r#"write `principal` in the scope and `when { principal in [Role::"A", Role::"B"] }` after it"#,
         ),
         (
             r#"permit(principal, action, resource in [Tool::"a", Tool::"b"]);"#,
@@ -85,7 +85,7 @@ fn an_action_about_something_else_is_told_what_each_action_is_about() {
         ),
         (
             r#"permit(principal, action == Action::"call_tool", resource is Row);"#,
-            r#"`call_tool` is about `resource == Tool::"…"`"#,
+            r#"`call_tool` requires `resource == Tool::"…"`"#,
         ),
     ]);
 }
@@ -96,7 +96,7 @@ fn what_may_be_absent_is_told_its_guard() {
         (
             r#"permit(principal, action == Action::"call_tool", resource)
                when { context has client_ip && context.client_ip like "10.*" };"#,
-            r#"an address is no text; write `context.client_ip.isInRange(ip("10.0.0.0/8"))`"#,
+            r#"an IP address is not a string; write `context.client_ip.isInRange(ip("10.0.0.0/8"))`"#,
         ),
         (
             r#"permit(principal, action == Action::"read", resource is Row)
@@ -126,7 +126,7 @@ fn a_word_that_is_not_there_is_told_the_nearest_or_where_it_is_declared() {
         (
             r#"permit(principal, action == Action::"read", resource is Row)
                when { resource has owner && resource.ownr == "x" };"#,
-            "did you mean `owner`? Further attributes are declared in a `.cedarschema`: `entity Row { ownr?: String };`",
+            "did you mean `owner`? Additional attributes are declared in a `.cedarschema`: `entity Row { ownr?: String };`",
         ),
         (
             r#"permit(principal, action == Action::"call_tool", resource) when { context.clent_ip.isLoopback() };"#,

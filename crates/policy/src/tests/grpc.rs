@@ -184,7 +184,7 @@ async fn a_changed_directory_is_announced_and_a_bad_one_is_not() {
     let first = versions.message().await.unwrap().unwrap().policy_hash;
 
     deployment.dir.write("p.cedar", "permit(");
-    let outdated = "the changed policies have a fault; the earlier ones are in force";
+    let outdated = "the changed policies have an error; the previous ones stay in force";
     let goes_on = readiness.wait_for(|told| *told == Readiness::Outdated(outdated));
     let goes_on = tokio::time::timeout(Duration::from_mins(1), goes_on).await;
     drop(goes_on.expect("it goes on with those in force").unwrap());
@@ -366,7 +366,7 @@ async fn a_service_without_an_issuer_does_not_start() {
     let error = started.err().unwrap().to_string();
     assert_eq!(
         error,
-        "policy.auth.issuers is empty; name at least one token issuer, or a file of auth.api_keys"
+        "policy.auth.issuers is empty; add at least one token issuer, or set auth.api_keys to a file"
     );
 }
 

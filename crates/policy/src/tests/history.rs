@@ -209,14 +209,14 @@ fn counters_are_checked_when_they_are_loaded() {
         "{unknown}"
     );
     for (counters, told) in [
-        ("entity History;", "not one to 8 counters"),
+        ("entity History;", "not contain 1 to 8 counters"),
         (
             "entity History { exports: Long };",
-            "history.cedarschema:1:1: `exports` of `entity History` does not say how far back",
+            "history.cedarschema:1:1: `exports` of `entity History` does not specify its time window",
         ),
         (
             "entity History { @within(\"1h\") exports: String };",
-            "is no `Long`",
+            "is not a `Long`",
         ),
         (
             "entity History { @within(\"1h\") exports?: Long };",
@@ -286,7 +286,7 @@ fn a_table_test_states_the_counts() {
     assert_eq!(test(json!({ "exports": 3 }), "refused"), "");
     let unknown = test(json!({ "imports": 3 }), "refused");
     assert!(
-        unknown.contains("`entity History` declares no `imports`"),
+        unknown.contains("`entity History` does not declare `imports`"),
         "{unknown}"
     );
 }

@@ -47,7 +47,7 @@ fn each_mistake_is_named_at_its_place() {
         (
             "@id(\"a\") permit(principal, action, resource);\n@id(\"a\") forbid(principal, action, resource);",
             "p.cedar:2:1:",
-            "taken by",
+            "already used by",
         ),
         (
             "@id(\"a\") permit(principal, action == Action::\"raed\", resource);",
@@ -83,7 +83,7 @@ fn each_mistake_is_named_at_its_place() {
             "\n@id(\"a\") permit(principal, action == Action::\"read\", resource is Row)\nwhen { \
              principal in (if resource has open then Role::\"A\" else Role::\"B\") };",
             "p.cedar:2:1:",
-            "looks at an entity other than the row",
+            "uses an entity other than the row",
         ),
         // A condition that fails for every caller.
         (
@@ -221,7 +221,7 @@ fn a_row_rule_as_deep_as_allowed_is_read_on_an_ordinary_stack() {
              @id(\"a\") permit(principal, action == Action::\"read\", resource is Row) when {{ {condition} }};"
         )
     };
-    assert!(refused(&nested(18)).contains("nests too deeply"));
+    assert!(refused(&nested(18)).contains("is nested too deeply"));
     let deepest = (1..18)
         .rev()
         .map(nested)

@@ -69,7 +69,7 @@ fn what_repeats_a_built_in_word_is_told_to_delete_it() {
         ),
         (
             "entity Conversation { room?: String };",
-            "a row type has another name than `Conversation`",
+            "a row type must not be named `Conversation`",
         ),
         (
             "entity Row;\naction call_tool appliesTo { principal: User, resource: Tool };",
@@ -87,7 +87,7 @@ fn what_repeats_a_built_in_word_is_told_to_delete_it() {
         ("entity User { ward?: String } tags String;", "has `tags …`"),
         (
             "action look appliesTo { principal: User, resource: Tool };",
-            "nothing ever asks for `action look`",
+            "`action look` is never requested",
         ),
     ];
     for (schema, named) in cases {
