@@ -127,11 +127,11 @@ impl<F: RecordFeed> RecordExporter<F> {
                 ExportInterruption::Stopped => break,
                 ExportInterruption::Claimed => self.show_lag(0, None),
                 ExportInterruption::Feed(error) if is_told => {
-                    tracing::debug!(%error, export = name, "an export waits");
+                    tracing::debug!(%error, export = name, "an export failed and will be retried");
                 }
                 ExportInterruption::Feed(error) => {
                     is_told = true;
-                    tracing::warn!(%error, export = name, "an export waits for the store of the record");
+                    tracing::warn!(%error, export = name, "an export waits for the audit store");
                 }
             }
             if self.pause(RENEWAL).await.is_err() {
@@ -164,7 +164,7 @@ impl<F: RecordFeed> RecordExporter<F> {
                     export = self.settings.name,
                     below = page.next,
                     damaged = page.damaged,
-                    "records that were changed from outside are left out of an export"
+                    "records that were modified outside the audit service are not exported"
                 );
             }
             if page.next == position {
@@ -211,11 +211,11 @@ impl<F: RecordFeed> RecordExporter<F> {
                         tracing::warn!(
                             export = name,
                             rejected,
-                            "a security tool keeps not all that it was sent"
+                            "a security tool rejected some of the records that it received"
                         );
                     }
                     if made > 0 {
-                        tracing::info!(export = name, "an export goes on");
+                        tracing::info!(export = name, "an export works again");
                     }
                     return Ok(());
                 }
@@ -223,7 +223,7 @@ impl<F: RecordFeed> RecordExporter<F> {
             };
             self.count_failures(error.reason(), 1);
             if made == 0 {
-                tracing::warn!(%error, export = name, "a security tool does not take the record; it is tried again");
+                tracing::warn!(%error, export = name, "a security tool did not accept a batch of records; the batch is sent again");
             }
             made = made.saturating_add(1);
             let pause = self.retry.pause(made, error.asked_for(), &self.ambient);
@@ -285,7 +285,7 @@ impl<F: RecordFeed> RecordExporter<F> {
                 tracing::error!(
                     export = self.settings.name,
                     sequence = record.sequence,
-                    "an export does not understand a record, and sends its bytes alone"
+                    "an export cannot convert a record, and sends only its bytes"
                 );
             }
             let events = conversion.events;

@@ -97,7 +97,7 @@ pub(crate) fn unreadable(event: &UnreadableSource<'_>) -> String {
         "type_uid": 99,
         "time": milliseconds(event.time),
         "severity_id": severity_id(event.severity),
-        "message": "A record that this version does not understand",
+        "message": "A record that this version does not support",
         "metadata": {
             "version": VERSION,
             "product": product(),

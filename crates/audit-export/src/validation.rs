@@ -43,7 +43,7 @@ mod tests {
         let hook = r#""webhook":{"url":"https://siem.example/in"}"#;
         assert_eq!(problem(&format!(r#"[{{"name":"a",{hook}}}]"#)), "");
         let same = problem(&format!(r#"[{{"name":"a",{hook}}},{{"name":"a",{hook}}}]"#));
-        assert!(same.contains("two are called `a`"), "{same}");
+        assert!(same.contains("two exports are named `a`"), "{same}");
         for (export, expected) in [
             (r#"{"name":"a"}"#.to_owned(), "exactly one of"),
             (format!(r#"{{"name":"A b",{hook}}}"#), "`A b` is not"),
@@ -57,16 +57,16 @@ mod tests {
             ),
             (
                 r#"{"name":"a","webhook":{"url":"http://siem.example/in"}}"#.to_owned(),
-                "no URL to send to",
+                "not a supported URL",
             ),
             (
                 r#"{"name":"a","webhook":{"url":"https://u:p@siem.example/in"}}"#.to_owned(),
-                "no URL to send to",
+                "not a supported URL",
             ),
             (
                 r#"{"name":"a","otlp":{"url":"https://c.example","signing_key_file":"k"}}"#
                     .to_owned(),
-                "is for webhooks",
+                "is supported only for webhooks",
             ),
             (
                 r#"{"name":"a","webhook":{"url":"https://c.example","cert_file":"k"}}"#.to_owned(),
@@ -79,7 +79,7 @@ mod tests {
             ),
             (
                 r#"{"name":"a","syslog":{"address":"siem","ca_file":"/nowhere"}}"#.to_owned(),
-                "no address",
+                "not an address",
             ),
             (
                 r#"{"name":"a","syslog":{"address":"siem:6514","ca_file":"/nowhere"}}"#.to_owned(),

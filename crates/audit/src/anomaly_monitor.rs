@@ -87,11 +87,11 @@ impl AnomalyMonitor {
             match searched {
                 Ok(()) => is_told = false,
                 Err(error) if is_told => {
-                    tracing::debug!(%error, "the search for anomalies waits");
+                    tracing::debug!(%error, "the anomaly detection failed and will be retried");
                 }
                 Err(error) => {
                     is_told = true;
-                    tracing::warn!(%error, "the search for anomalies waits for the store of the record");
+                    tracing::warn!(%error, "the anomaly detection waits for the audit store");
                 }
             }
             if stop.run_until_cancelled(sleep(RENEWAL)).await.is_none() {
@@ -165,7 +165,7 @@ impl AnomalyMonitor {
             anomaly = kind,
             count = anomaly.count,
             sequence = anomaly.last_sequence,
-            "unusual behaviour of a caller is on record"
+            "unusual behaviour of a caller was recorded"
         );
         Ok(())
     }

@@ -324,7 +324,7 @@ impl OpenIntent {
         let time = call
             .time
             .parse()
-            .map_err(|_| damaged("it has no time".to_owned()))?;
+            .map_err(|_| damaged("it contains no time".to_owned()))?;
         Ok(Self { call, time })
     }
 
@@ -655,7 +655,8 @@ fn integer(value: u64, field: &'static str) -> Result<u64, InvalidMessage> {
 /// Formats `time` according to RFC 3339 with `Z`. Fails for a time after the year 9999, which has no such form.
 fn rfc_3339(time: Timestamp, field: &'static str) -> Result<String, InvalidMessage> {
     let mut text = String::new();
-    write!(text, "{time}").map_err(|_| InvalidMessage::field(field, "has no RFC 3339 form"))?;
+    write!(text, "{time}")
+        .map_err(|_| InvalidMessage::field(field, "cannot be written in RFC 3339"))?;
     Ok(text)
 }
 

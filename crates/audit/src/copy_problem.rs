@@ -12,16 +12,18 @@ pub enum CopyProblem {
     #[error(transparent)]
     Io(#[from] io::Error),
     /// The disk does not respond.
-    #[error("it does not answer in time")]
+    #[error("it did not answer in time")]
     Timeout,
     /// The directory does not contain the marker file of a second copy.
     #[error(
-        "it has no file `{MARKER}`: its disk is not mounted, or it was never used; make that file there, on its own disk, to use it"
+        "the file `{MARKER}` does not exist: its disk is not mounted, or the directory was never used; create the file there, on the disk \
+         of the copy, to use the directory"
     )]
     NoMarker,
     /// The copy and the store have different records with the same sequence number.
     #[error(
-        "record {sequence} there is not the one in the store: there are two histories, so keep both as they are and find out which one is true"
+        "record {sequence} of the copy differs from the one in the store: two histories exist, so preserve both unchanged and find out \
+         which one is correct"
     )]
     Fork {
         /// The first such sequence number that was found.
@@ -29,7 +31,7 @@ pub enum CopyProblem {
     },
     /// The copy has records that the store does not have.
     #[error(
-        "it holds {copied} records and the store {stored}: the store lost some, for example by a restore of an older backup"
+        "it contains {copied} records and the store {stored}: the store lost some, for example by the restore of an older backup"
     )]
     Ahead {
         /// The end of the records of the copy.

@@ -60,17 +60,18 @@ enum SubmissionError {
     Unreachable(#[from] EgressError),
     #[error("it answered {0}: {1}")]
     Refused(StatusCode, String),
-    #[error("its answer is no cosignature: {0}")]
+    #[error("its answer is not a cosignature: {0}")]
     Cosignature(#[from] wardgate_transparency::Error),
     #[error(
-        "it saw {seen} records of this log, which has {size}: the store was restored from an older backup, or another log signs with its key"
+        "it has seen {seen} records of this log, which has {size}: the store was restored from an older backup, or another log signs with \
+         the same key"
     )]
     SeenMore { seen: u64, size: u64 },
-    #[error("it saw another tree of {0} records of this log")]
+    #[error("it has seen a different tree of {0} records of this log")]
     SeenOther(u64),
-    #[error("it names another size with each answer")]
+    #[error("it returns a different size with each answer")]
     Unsettled,
-    #[error("the proof for it cannot be made: {0}")]
+    #[error("the consistency proof for it cannot be created: {0}")]
     Proof(#[source] Box<Error>),
 }
 
@@ -112,7 +113,7 @@ impl CheckpointSubmitter {
         for witness in policy.unknown_witnesses() {
             tracing::warn!(
                 witness,
-                "the key of the witness is of a type that is not known here: it is not asked, and counts for no quorum"
+                "the type of the key of the witness is not supported: the witness is not used, and does not count towards a quorum"
             );
         }
         let mut witnesses = Vec::new();
@@ -299,7 +300,7 @@ impl WitnessClient {
                 let witness = &self.name;
                 counter!(names::AUDIT_WITNESS_FAILURES, "witness" => witness.clone()).increment(1);
                 let error = &error as &dyn std::error::Error;
-                tracing::warn!(witness, error, "a checkpoint is not cosigned");
+                tracing::warn!(witness, error, "a checkpoint was not cosigned");
                 self.due = Instant::now() + self.pause;
                 self.pause = (self.pause * 2).min(LONGEST_PAUSE);
                 None

@@ -14,7 +14,7 @@ use crate::copy_problem::CopyProblem;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The setting `store` is not the address of a store.
-    #[error("the audit store must be given as `sqlite:PATH` or `postgres://…`")]
+    #[error("the audit store must have the form `sqlite:PATH` or `postgres://…`")]
     UnknownStore,
     /// The setting `write_limit` is out of range.
     #[error("audit.write_limit: `{given}` is not between 1ms and {most}")]
@@ -25,7 +25,7 @@ pub enum Error {
         most: String,
     },
     /// The setting `retention_days` is zero.
-    #[error("audit.retention_days: records are kept for one day at least")]
+    #[error("audit.retention_days: records must be kept for at least one day")]
     RetentionDays,
     /// The second copy cannot be used, or does not contain the records that it must contain.
     #[error("audit.second_copy_dir: {directory}: {problem}")]
@@ -44,7 +44,9 @@ pub enum Error {
         problem: String,
     },
     /// Retention removed the record.
-    #[error("record {sequence} was removed by retention; those from {minimum_index} on are kept")]
+    #[error(
+        "record {sequence} was removed by retention; the records from {minimum_index} on are available"
+    )]
     Pruned {
         /// The sequence number of the requested record.
         sequence: u64,
@@ -52,19 +54,19 @@ pub enum Error {
         minimum_index: u64,
     },
     /// A legal hold prevents an erasure.
-    #[error("the legal hold `{name}` keeps this; lift it first")]
+    #[error("the legal hold `{name}` applies to these records; lift it first")]
     Held {
         /// The name of the hold.
         name: String,
     },
     /// A legal hold with this name exists already.
-    #[error("there is a legal hold `{name}` already")]
+    #[error("a legal hold `{name}` exists already")]
     HoldExists {
         /// The name of the hold.
         name: String,
     },
     /// No legal hold has this name, or it was not set in the operator's tenant.
-    #[error("there is no legal hold `{name}`")]
+    #[error("the legal hold `{name}` does not exist")]
     NoSuchHold {
         /// The requested name.
         name: String,
@@ -88,7 +90,9 @@ pub enum Error {
     #[error(transparent)]
     Invalid(#[from] InvalidMessage),
     /// The call already has an intent or an outcome that differs from the new one.
-    #[error("this call already has another {event} in the record; give every call its own id")]
+    #[error(
+        "the audit log already contains another {event} of this call; give every call a unique id"
+    )]
     AlreadyRecorded {
         /// The event of the record: `intent` or `outcome`.
         event: &'static str,
@@ -100,11 +104,11 @@ pub enum Error {
     #[error("the audit store refuses this change; see the log of the audit service")]
     UpkeepRefused(#[source] sqlx::Error),
     /// The tree in the store is not one that this service wrote.
-    #[error("the tree of the record is damaged: {0}")]
+    #[error("the tree of the audit log is damaged: {0}")]
     DamagedTree(String),
     /// The store contains checkpoints of a log with another origin.
     #[error(
-        "audit.log_origin: the record's checkpoints are of the log `{stored}`, not of `{configured}`"
+        "audit.log_origin: the checkpoints of the audit log have the origin `{stored}`, not `{configured}`"
     )]
     OtherLog {
         /// The origin in the stored checkpoint.
@@ -114,7 +118,8 @@ pub enum Error {
     },
     /// The newest checkpoint in the store is signed with another key.
     #[error(
-        "audit.log_key_file: the record's newest checkpoint is signed by another key than `{configured}`; give the service the key it had, or, to replace it, name the public key of the old one (`wardgate audit key`) in audit.former_log_key"
+        "audit.log_key_file: the newest checkpoint of the audit log is signed with another key than `{configured}`; configure the \
+         previous key, or, to replace it, set audit.former_log_key to the previous public key (`wardgate audit key`)"
     )]
     OtherLogKey {
         /// The public key that belongs to the configured key.
@@ -122,7 +127,7 @@ pub enum Error {
     },
     /// The newest checkpoint in the store was altered after it was signed.
     #[error(
-        "the newest checkpoint in the audit store was altered: {0}; compare the store with a backup"
+        "the newest checkpoint in the audit store was modified: {0}; compare the store with a backup"
     )]
     AlteredCheckpoint(#[source] wardgate_transparency::Error),
     /// The setting `former_log_key` is not a public key.
@@ -130,7 +135,8 @@ pub enum Error {
     FormerLogKey(#[source] wardgate_transparency::Error),
     /// The digests in the store were made with another key.
     #[error(
-        "audit.mac_key_file: the digests of arguments and results in the store are made with another key, whose check value is {stored}; give the service the key it had, or, to replace it, set audit.former_mac_key to this value"
+        "audit.mac_key_file: the digests of arguments and results in the store are computed with another key, whose check value is \
+         {stored}; configure the previous key, or, to replace it, set audit.former_mac_key to this value"
     )]
     OtherMacKey {
         /// The check value of the key that made the digests.
@@ -140,15 +146,15 @@ pub enum Error {
     #[error("audit.former_mac_key: it is not 64 hexadecimal digits")]
     FormerMacKey,
     /// A key, note or proof of the transparency log is invalid.
-    #[error("the log of the record: {0}")]
+    #[error("the log of the audit records: {0}")]
     Log(#[from] wardgate_transparency::Error),
     /// The keys of data subjects in the store are wrapped with another key than the configured one.
     #[error(
-        "audit.details_key_file: the keys of data subjects in the store are under another key; give the service the key it had"
+        "audit.details_key_file: the keys of data subjects in the store are encrypted with another key; configure the previous key"
     )]
     OtherDetailsKey,
     /// A data subject or details were requested without the key that is needed to find data subjects and to open details.
-    #[error("audit.details_key_file is needed to find a data subject and to open details")]
+    #[error("audit.details_key_file is required to find a data subject and to decrypt details")]
     NoDetailsKey,
     /// The file with the trust policy cannot be used.
     #[error("audit.witnesses.policy_file: {path}: {problem}")]
@@ -163,17 +169,17 @@ pub enum Error {
     Export(#[from] wardgate_audit_export::Error),
     /// No checkpoint has the cosignatures of a quorum yet.
     #[error(
-        "no checkpoint of the record is cosigned by a quorum of witnesses yet; see audit.witnesses and the log of the audit service"
+        "no checkpoint of the audit log is cosigned by a quorum of witnesses yet; see audit.witnesses and the log of the audit service"
     )]
     NotCosigned,
     /// No checkpoint was signed yet.
     #[error(
-        "there is no signed checkpoint of the record yet; the audit service signs one when it starts"
+        "no signed checkpoint of the audit log exists yet; the audit service signs one when it starts"
     )]
     NoCheckpoint,
     /// The record is not covered by a checkpoint yet, or does not exist.
     #[error(
-        "the newest checkpoint covers the records below {size}; record {sequence} is not there, or is less than a second old"
+        "the newest checkpoint covers the records below {size}; record {sequence} does not exist, or is less than a second old"
     )]
     NotCovered {
         /// The sequence number of the requested record.
@@ -182,35 +188,35 @@ pub enum Error {
         size: u64,
     },
     /// The call has no record.
-    #[error("there is no record of the call {call_id}")]
+    #[error("no record of the call {call_id} exists")]
     NoSuchCall {
         /// The id of the call.
         call_id: String,
     },
     /// No record of the call has the hash in the receipt.
-    #[error("there is no record of the call {call_id} that its receipt names")]
+    #[error("the record of the call {call_id} that its receipt names does not exist")]
     NoSuchReceipt {
         /// The id of the call.
         call_id: String,
     },
     /// No intent of the call is recorded, or the recorded one has another caller.
-    #[error("the call {call_id} has no intent on record of this caller")]
+    #[error("the call {call_id} has no recorded intent of this caller")]
     NoIntent {
         /// The id of the call.
         call_id: String,
     },
     /// Retention removed records that would have to be counted.
-    #[error("records of the time in which calls are counted were removed by retention")]
+    #[error("records of the counted period were removed by retention")]
     HistoryPruned,
     /// There are too many records to count.
-    #[error("the caller has too many calls of the tool on record to count them")]
+    #[error("the caller has too many recorded calls of the tool to count them")]
     TooManyCalls,
     /// The operator is refused.
     #[error(transparent)]
     Operator(#[from] OperatorError),
     /// An operator of a tenant requests something that concerns the records of all tenants.
     #[error(
-        "this concerns the records of all tenants; an operator of a tenant reads their own with `audit query`"
+        "this operation covers the records of all tenants; an operator of a tenant reads their own with `audit query`"
     )]
     OtherTenants,
     /// The files of an export cannot be written.
@@ -222,7 +228,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A stored record is not one that this service wrote.
-    #[error("the record is damaged: {0}")]
+    #[error("the audit log is damaged: {0}")]
     Damaged(RecordDamage),
 }
 

@@ -117,7 +117,7 @@ impl ExportDirectory {
                     let index = tree.size() / TILE_WIDTH;
                     let is_whole = leaves.len() as u64 == TILE_WIDTH && rest.is_empty();
                     let id = TileId::new(0, index, size).filter(|_| is_whole && !has_records);
-                    let problem = || Error::DamagedTree("a tile is out of its order".to_owned());
+                    let problem = || Error::DamagedTree("a tile is out of order".to_owned());
                     self.file(&id.ok_or_else(problem)?.path(), &hashes)?;
                     for leaf in leaves {
                         grow(&mut tree, *leaf);
@@ -128,7 +128,7 @@ impl ExportDirectory {
             };
             has_records = true;
             if record.sequence != tree.size() || record.sequence >= size {
-                let problem = format!("record {} is out of its order", record.sequence);
+                let problem = format!("record {} is out of order", record.sequence);
                 return Err(Error::DamagedTree(problem).into());
             }
             let hash = leaf_hash(&record.record);
@@ -148,7 +148,7 @@ impl ExportDirectory {
         }
         if tree.head() != checkpoint.head {
             let problem =
-                format!("the records below {size} do not have the root of the checkpoint");
+                format!("the records below {size} do not match the root of the checkpoint");
             return Err(Error::DamagedTree(problem).into());
         }
         for id in tiles_of_size(size).filter(|id| id.level() > 0) {

@@ -69,7 +69,7 @@ impl RecordFeed for StoreFeed {
     async fn release(&self, claim: CursorClaim) {
         let upkeep = StoreUpkeep::ReleaseExport(claim);
         if let Err(error) = self.appends.keep_up(upkeep).await {
-            tracing::debug!(%error, "a claim of an export ends by itself");
+            tracing::debug!(%error, "the claim of an export could not be released; it expires");
         }
     }
 

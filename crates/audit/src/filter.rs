@@ -87,7 +87,7 @@ impl RecordFilter {
     /// Returns an error if filters contradict each other.
     pub(crate) fn validate(self) -> Result<Self, InvalidMessage> {
         if self.before_time.is_some() && !self.newest_first {
-            let problem = "goes with records that are read newest first";
+            let problem = "requires the order newest first";
             return Err(InvalidMessage::field("before_time", problem));
         }
         Ok(self)
@@ -140,7 +140,7 @@ fn parse_event(text: String) -> Result<String, InvalidMessage> {
     }
     Err(InvalidMessage::field(
         "event",
-        format!("is none of {}", events.join(", ")),
+        format!("is not one of {}", events.join(", ")),
     ))
 }
 

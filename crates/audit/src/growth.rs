@@ -112,7 +112,7 @@ impl GrowthMonitor {
             ticks.tick().await;
             if let Err(error) = self.measure().await {
                 let error = &error as &dyn std::error::Error;
-                tracing::debug!(error, "the size of the record cannot be measured now");
+                tracing::debug!(error, "the size of the audit log cannot be measured now");
             }
         }
     }

@@ -51,7 +51,7 @@ impl IntentCloser {
                 let error = &error as &dyn std::error::Error;
                 tracing::warn!(
                     error,
-                    "intents without an outcome stay open until the next sweep"
+                    "intents without an outcome remain open until the next run"
                 );
             }
         }
@@ -141,10 +141,7 @@ impl IntentCloser {
             .try_fold(0, |sum, one| async move { Ok(sum + one) })
             .await?;
         if closed > 0 {
-            tracing::warn!(
-                closed,
-                "calls ended without an outcome and were recorded as unknown"
-            );
+            tracing::warn!(closed, "calls without an outcome were recorded as unknown");
         }
         Ok(())
     }

@@ -506,7 +506,8 @@ fn check_tenant(tenant: &str) -> Result<(), InvalidMessage> {
     if tenant.chars().count() <= LONGEST_TENANT && !tenant.contains(char::is_control) {
         return Ok(());
     }
-    let problem = format!("is longer than {LONGEST_TENANT} characters, or has control characters");
+    let problem =
+        format!("is longer than {LONGEST_TENANT} characters, or contains control characters");
     Err(InvalidMessage::field("tenant", problem))
 }
 
@@ -547,7 +548,7 @@ fn refuse_bounds(filter: &AuditFilter) -> Result<(), InvalidMessage> {
     };
     Err(InvalidMessage::field(
         field,
-        "does not go with records that are yet to come",
+        "is not supported for records that do not exist yet",
     ))
 }
 

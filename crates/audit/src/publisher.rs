@@ -98,12 +98,14 @@ impl LogCloser {
         self.stop.cancel();
         let end = Instant::now() + LAST_CHECKPOINT;
         if timeout_at(end, self.publishing).await.is_err() {
-            tracing::warn!("the newest records are in no checkpoint yet; the next start signs one");
+            tracing::warn!(
+                "the newest records are not covered by a checkpoint yet; the next start signs one"
+            );
         }
         if let Some(cosigning) = self.cosigning
             && timeout_at(end, cosigning).await.is_err()
         {
-            tracing::warn!("the last checkpoint is not cosigned; the next start asks for it again");
+            tracing::warn!("the last checkpoint is not cosigned; the next start requests it again");
         }
         // A task that does not end in time does not release its claim, which then has to expire.
         for follower in self.followers {
@@ -219,7 +221,7 @@ impl Publisher {
         } = log;
         let backlog = reader.head().await?.size.saturating_sub(tree_size);
         let key = signer.verifier_key();
-        tracing::info!(%key, "the checkpoints of the record are verified with this key");
+        tracing::info!(%key, "verify the checkpoints of the audit log with this key");
         let mut publisher = Self {
             tree: None,
             signed,
@@ -235,7 +237,7 @@ impl Publisher {
         } else {
             tracing::info!(
                 backlog,
-                "the tree of the record is built while the service runs; until then it signs no checkpoint"
+                "the tree of the audit log is being built while the service runs; until it is complete, no checkpoint is signed"
             );
         }
         Ok(publisher)
@@ -286,7 +288,10 @@ impl Publisher {
             return true;
         };
         let error = &error as &dyn std::error::Error;
-        tracing::error!(error, "the newest records are in no signed checkpoint");
+        tracing::error!(
+            error,
+            "the newest records are not covered by a signed checkpoint"
+        );
         false
     }
 
@@ -307,7 +312,7 @@ impl Publisher {
             if told.elapsed() >= PROGRESS {
                 told = Instant::now();
                 let done = tree.size();
-                tracing::info!(done, of = size, "the tree of the record is being built");
+                tracing::info!(done, of = size, "the tree of the audit log is being built");
             }
         }
         self.tree = Some(tree);
@@ -387,7 +392,7 @@ impl Publisher {
         let subtrees = CompactTree::nodes(new.size).map(|node| tiles.node(node));
         let tree = CompactTree::new(new.size, subtrees.collect::<Result<_, _>>()?)?;
         if tree.head() != new {
-            let problem = format!("the records below {} do not have its root", new.size);
+            let problem = format!("the records below {} do not match its root", new.size);
             return Err(Error::DamagedTree(problem));
         }
         let path = consistency_path(old.size, new.size, |node| tiles.node(node))?;

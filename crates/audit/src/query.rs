@@ -129,7 +129,7 @@ async fn open_details(
     } else {
         *record = QueriedRecord::Damaged(RecordDamage {
             sequence: stored.sequence,
-            problem: "its details were changed".to_owned(),
+            problem: "its details were modified".to_owned(),
         });
     }
     Ok(())
@@ -138,7 +138,7 @@ async fn open_details(
 fn missing(range: Range<u64>) -> FoundRecord {
     let problem = match range.end - range.start {
         1 => "is missing".to_owned(),
-        _ => format!("and all to {} are missing", range.end - 1),
+        _ => format!("and all records up to {} are missing", range.end - 1),
     };
     let sequence = range.start;
     let damage = RecordDamage { sequence, problem };

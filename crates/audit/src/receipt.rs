@@ -14,14 +14,14 @@ const RECEIPT: &str = "dev.wardgate/receipt";
 pub enum ReceiptError {
     /// The response contains no receipt.
     #[error(
-        "there is no receipt in it: save the answer of a call, with `dev.wardgate/receipt` and `dev.wardgate/callId`"
+        "it contains no receipt: save the answer of a call, with `dev.wardgate/receipt` and `dev.wardgate/callId`"
     )]
     Missing,
     /// The response contains receipts of several calls.
-    #[error("there are receipts of several calls in it: save one of them")]
+    #[error("it contains receipts of several calls: save only one of them")]
     Several,
     /// The receipt has no valid leaf hash.
-    #[error("the leaf hash of its receipt is not 64 hexadecimal digits")]
+    #[error("the leaf hash of its receipt does not have 64 hexadecimal digits")]
     LeafHash,
 }
 

@@ -181,7 +181,7 @@ impl RetentionPolicy {
             if is_checked || !tenants.is_empty() {
                 let records = match self.reader.records(bundle.clone()).await {
                     Err(Error::Damaged(damage)) if is_checked => {
-                        tracing::error!(%damage, "retention keeps records that were changed");
+                        tracing::error!(%damage, "retention does not remove records that were modified");
                         "damaged_records".clone_into(&mut kept_by);
                         break;
                     }
@@ -220,7 +220,7 @@ impl RetentionPolicy {
         if !are_in_tree {
             tracing::error!(
                 position,
-                "retention keeps a bundle that the tree does not hold"
+                "retention does not remove a bundle that the tree does not contain"
             );
         }
         Ok(are_in_tree)

@@ -501,7 +501,7 @@ fn response(found: QueriedRecord) -> pb::QueryResponse {
             },
         },
         QueriedRecord::Damaged(damage) => {
-            tracing::error!(%damage, "the store of the record was changed from outside");
+            tracing::error!(%damage, "the audit store was modified outside the audit service");
             pb::QueryResponse {
                 sequence: damage.sequence,
                 damage: damage.problem,

@@ -50,7 +50,7 @@ impl StoreHealth {
                 return Some(written);
             }
             Some(Err(error)) => self.report_failure(&error.to_string()),
-            None => self.report_failure("a write took too long"),
+            None => self.report_failure("a write exceeded its time limit"),
         }
         None
     }
@@ -59,7 +59,7 @@ impl StoreHealth {
         if !self.readiness.borrow().is_ready() {
             let took_ms = took.as_millis();
             let limit_ms = self.limit.current().as_millis();
-            tracing::info!(took_ms, limit_ms, "the audit store takes records again");
+            tracing::info!(took_ms, limit_ms, "the audit store accepts records again");
             self.readiness.send_replace(Readiness::Ready);
         }
     }
@@ -67,14 +67,14 @@ impl StoreHealth {
     pub(crate) fn report_failure(&self, cause: &str) {
         counter!(names::AUDIT_STORE_FAILURES).increment(1);
         let failed = Readiness::NotReady(format!(
-            "the audit store {} takes no records: {cause}",
+            "the audit store {} does not accept records: {cause}",
             self.address
         ));
         // Each cause is logged once. The cause changes when a write that hangs is finally abandoned.
         if *self.readiness.borrow() != failed {
             tracing::error!(
                 cause,
-                "the audit store takes no records; calls are refused until it does"
+                "the audit store does not accept records; calls are refused until it does"
             );
         }
         self.readiness.send_replace(failed);

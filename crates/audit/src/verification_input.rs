@@ -23,7 +23,7 @@ pub enum VerificationError {
         source: std::io::Error,
     },
     /// A file is longer than a file of its kind can be.
-    #[error("{} is longer than such a file can be", .0.display())]
+    #[error("{} is longer than such a file may be", .0.display())]
     TooLong(PathBuf),
     /// A file is not a valid note, proof or bundle, or its signature is wrong.
     #[error("{}: {source}", path.display())]
@@ -34,7 +34,7 @@ pub enum VerificationError {
         source: wardgate_transparency::Error,
     },
     /// A bundle has more or fewer entries than its name requires.
-    #[error("{}: it holds {found} records in place of {expected}", path.display())]
+    #[error("{}: it contains {found} records instead of {expected}", path.display())]
     Entries {
         /// The path of the file.
         path: PathBuf,
@@ -44,15 +44,15 @@ pub enum VerificationError {
         found: usize,
     },
     /// The hashes of a tile are not those of the records.
-    #[error("{}: its hashes are not those of the records", .0.display())]
+    #[error("{}: its hashes do not match the records", .0.display())]
     Tile(PathBuf),
     /// The records do not have the root of the checkpoint.
     #[error(
-        "the records do not have the root of the checkpoint: a record was changed, removed or moved"
+        "the records do not match the root of the checkpoint: a record was changed, removed or moved"
     )]
     Root,
     /// A line is not the record with its sequence number.
-    #[error("{}: the line of record {sequence} is not that record", path.display())]
+    #[error("{}: the line of record {sequence} is not this record", path.display())]
     Line {
         /// The path of the file.
         path: PathBuf,
@@ -60,7 +60,7 @@ pub enum VerificationError {
         sequence: u64,
     },
     /// There are more lines than the checkpoint covers records.
-    #[error("{}: it goes on after the {size} records of the checkpoint", path.display())]
+    #[error("{}: it continues after the {size} records of the checkpoint", path.display())]
     Surplus {
         /// The path of the file.
         path: PathBuf,
@@ -69,14 +69,14 @@ pub enum VerificationError {
     },
     /// The first records are missing, and no other record shows that retention removed them.
     #[error(
-        "the records below {minimum_index} are not there, and no later record of `audit.prune` says that retention removed them"
+        "the records below {minimum_index} are missing, and no later record of `audit.prune` states that retention removed them"
     )]
     Unexplained {
         /// The sequence number of the first record that is present.
         minimum_index: u64,
     },
     /// A second copy lacks records that its checkpoint covers, or that precede others in it.
-    #[error("{}: record {sequence} is in none of its files", path.display())]
+    #[error("{}: no file contains record {sequence}", path.display())]
     Missing {
         /// The directory of the copy.
         path: PathBuf,
@@ -84,7 +84,7 @@ pub enum VerificationError {
         sequence: u64,
     },
     /// Two files of a second copy have different records with the same sequence number.
-    #[error("{}: record {sequence} is another one than in an earlier file: there are two histories", path.display())]
+    #[error("{}: record {sequence} differs from the one in an earlier file: two histories exist", path.display())]
     Fork {
         /// The path of the later file.
         path: PathBuf,
@@ -92,10 +92,11 @@ pub enum VerificationError {
         sequence: u64,
     },
     /// The records do not begin with those of the older checkpoint.
-    #[error("the records do not begin with those of the checkpoint in {}: the log has two histories, or the records are older than it", .0.display())]
+    #[error("the records do not begin with those of the checkpoint in {}: the log has two histories, or the records are older than the \
+             checkpoint", .0.display())]
     OtherHistory(PathBuf),
     /// A proof contains no record.
-    #[error("{}: there is no record in the proof", .0.display())]
+    #[error("{}: the proof contains no record", .0.display())]
     NoRecord(PathBuf),
     /// A file contains no usable receipt.
     #[error("{}: {source}", path.display())]
@@ -106,7 +107,7 @@ pub enum VerificationError {
         source: ReceiptError,
     },
     /// The record of a receipt is not among those that were verified.
-    #[error("{}: the record of the call {call_id} that its receipt names is not there", path.display())]
+    #[error("{}: the record of the call {call_id} that its receipt names is missing", path.display())]
     OtherRecord {
         /// The path of the proof or of the directory.
         path: PathBuf,

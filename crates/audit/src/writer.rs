@@ -420,7 +420,7 @@ async fn store(
                 }
             }
             Err(AppendError::Duplicate) => {
-                let problem = "records and head row disagree".to_owned();
+                let problem = "the records do not match the head row".to_owned();
                 return Err(sqlx::Error::Protocol(problem).into());
             }
             Err(AppendError::Store(error)) => return Err(error.into()),

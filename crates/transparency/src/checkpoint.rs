@@ -50,10 +50,10 @@ impl FromStr for Checkpoint {
             return Err(Error::Checkpoint("it has fewer than three lines"));
         };
         if lines.any(str::is_empty) {
-            return Err(Error::Checkpoint("it has an empty line"));
+            return Err(Error::Checkpoint("it contains an empty line"));
         }
-        let size = decimal(size).ok_or(Error::Checkpoint("its second line is no tree size"))?;
-        let root = hash(root).ok_or(Error::Checkpoint("its third line is no root hash"))?;
+        let size = decimal(size).ok_or(Error::Checkpoint("its second line is not a tree size"))?;
+        let root = hash(root).ok_or(Error::Checkpoint("its third line is not a root hash"))?;
         Ok(Self {
             origin: origin.to_owned(),
             head: TreeHead { size, root },

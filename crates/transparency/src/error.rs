@@ -19,7 +19,7 @@ pub enum Error {
     #[error("the note is not signed by {0}")]
     NotSigned(String),
     /// A signature in the name of the key is wrong.
-    #[error("the signature by {0} is wrong")]
+    #[error("the signature by {0} is not valid")]
     Signature(String),
     /// The checkpoint belongs to another log.
     #[error("the checkpoint is of the log {found}, not of {expected}")]
@@ -66,19 +66,19 @@ pub enum Error {
         new: u64,
     },
     /// The tile does not have the required number of hashes.
-    #[error("the tile {0} does not have its length")]
+    #[error("the tile {0} does not have its required length")]
     Tile(String),
     /// The tile is missing, or has too few hashes.
     #[error("the tile {0} is missing")]
     MissingTile(String),
     /// The bundle of entries ends within an entry.
-    #[error("the bundle of entries ends within an entry")]
+    #[error("the bundle of entries is truncated")]
     Bundle,
     /// The entry is too long for a bundle.
     #[error("an entry of {0} bytes is longer than 65535")]
     EntryLength(usize),
     /// The subtrees are not those of a tree of this size.
-    #[error("{subtrees} subtrees do not make up a tree of size {size}")]
+    #[error("{subtrees} subtrees do not form a tree of size {size}")]
     Subtrees {
         /// Number of entries.
         size: u64,

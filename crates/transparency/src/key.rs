@@ -33,7 +33,7 @@ impl VerifierKey {
     fn new(name: &str, of: SignatureType, public: [u8; 32]) -> Result<Self, Error> {
         if !is_key_name(name) {
             return Err(Error::VerifierKey(
-                "its name is empty, or has white space or a plus sign in it",
+                "its name is empty, or contains white space or a plus sign",
             ));
         }
         let input = [name.as_bytes(), &[b'\n', of as u8], &public].concat();
@@ -113,13 +113,13 @@ impl FromStr for VerifierKey {
         let (of, public) = match key.split_first() {
             Some((1, public)) => (SignatureType::Ed25519, public),
             Some((4, public)) => (SignatureType::Cosignature, public),
-            _ => return Err(Error::VerifierKey("it is not of a known type (1 or 4)")),
+            _ => return Err(Error::VerifierKey("its type is not supported (1 or 4)")),
         };
         let public = public.try_into();
         let public = public.map_err(|_| Error::VerifierKey("its key does not have 32 bytes"))?;
         let key = Self::new(name, of, public)?;
         if id != hex(key.id) {
-            return Err(Error::VerifierKey("its id is not that of its name and key"));
+            return Err(Error::VerifierKey("its id does not match its name and key"));
         }
         Ok(key)
     }

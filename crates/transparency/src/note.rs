@@ -28,7 +28,7 @@ impl SignedNote {
             return Err(Error::Note("its text does not end with a newline"));
         }
         if text.contains(|c: char| c.is_ascii_control() && c != '\n') {
-            return Err(Error::Note("there is a control character in it"));
+            return Err(Error::Note("it contains a control character"));
         }
         Ok(Self {
             text: text.to_owned(),
@@ -60,7 +60,8 @@ impl FromStr for SignedNote {
             return Err(Error::Note("it has more than 65536 bytes"));
         }
         let parts = note.rsplit_once("\n\n");
-        let (text, lines) = parts.ok_or(Error::Note("no empty line parts text and signatures"))?;
+        let (text, lines) =
+            parts.ok_or(Error::Note("no empty line separates text and signatures"))?;
         let lines = lines.strip_suffix('\n');
         let lines = lines.ok_or(Error::Note("its last line does not end with a newline"))?;
         let mut lines = lines.split('\n').map(NoteSignature::from_str);

@@ -191,13 +191,13 @@ impl FromStr for TrustPolicy {
                 problem,
             };
             if line.contains(|c: char| c.is_ascii_control() && c != '\t') {
-                return Err(refused("there is a control character in it"));
+                return Err(refused("it contains a control character"));
             }
             parser.parse_line(line).map_err(refused)?;
         }
         let quorum = parser.quorum.ok_or(Error::Policy {
             line: 0,
-            problem: "it has no line `quorum`",
+            problem: "it has no `quorum` line",
         })?;
         Ok(Self {
             logs: parser.logs,
@@ -294,11 +294,11 @@ impl PolicyParser {
                 .map_err(|_| FORM)?,
         };
         if threshold == 0 || threshold > members.len() {
-            return Err("it wants none of its members, or more than it has");
+            return Err("its threshold is zero, or larger than the number of its members");
         }
         for member in &members {
             if self.grouped.contains(member) {
-                return Err("a name is a member twice");
+                return Err("a name occurs twice as a member");
             }
             self.grouped.push(*member);
         }
@@ -325,19 +325,19 @@ impl PolicyParser {
         };
         match self.quorum.replace(quorum) {
             None => Ok(()),
-            Some(_) => Err("it is the second line `quorum`"),
+            Some(_) => Err("it is a second `quorum` line"),
         }
     }
 
     fn find(&self, name: &str) -> Result<usize, &'static str> {
         let mut components = self.components.iter();
         let found = components.position(|component| component.name() == name);
-        found.ok_or("it names what no line before it defines")
+        found.ok_or("it uses a name that no earlier line defines")
     }
 
     fn new_name(&self, name: &str) -> Result<String, &'static str> {
         if name == NOBODY || self.find(name).is_ok() {
-            return Err("its name is taken");
+            return Err("its name is already used");
         }
         Ok(name.to_owned())
     }

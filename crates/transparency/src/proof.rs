@@ -56,26 +56,25 @@ impl FromStr for TlogProof {
             "its first line is not `c2sp.org/tlog-proof@v1`",
         ))?;
         let parts = text.split_once("\n\n");
-        let (lines, note) =
-            parts.ok_or(Error::Proof("no empty line stands before a checkpoint"))?;
+        let (lines, note) = parts.ok_or(Error::Proof("no empty line precedes a checkpoint"))?;
         let mut lines = lines.split('\n').peekable();
         let extra = match lines.peek().and_then(|line| line.strip_prefix("extra ")) {
             Some(extra) => {
                 lines.next();
                 let extra = STANDARD.decode(extra);
-                Some(extra.map_err(|_| Error::Proof("its extra data are not base64"))?)
+                Some(extra.map_err(|_| Error::Proof("its extra data are not Base64"))?)
             }
             None => None,
         };
         let index = lines.next().and_then(|line| line.strip_prefix("index "));
         let index = index
             .and_then(decimal)
-            .ok_or(Error::Proof("it names no index"))?;
+            .ok_or(Error::Proof("it contains no index"))?;
         let path = lines
             .take(MAX_PATH + 1)
             .map(hash)
             .collect::<Option<Vec<_>>>();
-        let path = path.ok_or(Error::Proof("a line of its path is no hash"))?;
+        let path = path.ok_or(Error::Proof("a line of its path is not a hash"))?;
         if path.len() > MAX_PATH {
             return Err(Error::Proof("its path has more than 64 hashes"));
         }

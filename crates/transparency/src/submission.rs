@@ -30,9 +30,8 @@ impl FromStr for CheckpointSubmission {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         let parts = text.split_once("\n\n");
-        let (lines, note) = parts.ok_or(Error::Submission(
-            "no empty line stands before the checkpoint",
-        ))?;
+        let (lines, note) =
+            parts.ok_or(Error::Submission("no empty line precedes the checkpoint"))?;
         let mut lines = lines.split('\n');
         let old_size = lines.next().and_then(|line| line.strip_prefix("old "));
         let old_size = old_size
@@ -42,7 +41,7 @@ impl FromStr for CheckpointSubmission {
             .take(MAX_PATH + 1)
             .map(hash)
             .collect::<Option<Vec<_>>>();
-        let path = path.ok_or(Error::Submission("a line of its proof is no hash"))?;
+        let path = path.ok_or(Error::Submission("a line of its proof is not a hash"))?;
         if path.len() > MAX_PATH {
             return Err(Error::Submission("its proof has more than 63 hashes"));
         }

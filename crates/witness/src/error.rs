@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No log is configured.
-    #[error("the witness knows no log: name the key of one")]
+    #[error("the witness has no log: configure the key of at least one")]
     NoLog,
     /// A key is that of a witness, not of a log.
     #[error("{0} is the key of a witness, not of a log")]
@@ -23,11 +23,11 @@ pub enum Error {
         source: std::io::Error,
     },
     /// Another process uses the directory.
-    #[error("{} is in use by another witness", .0.display())]
+    #[error("another witness uses {}", .0.display())]
     InUse(PathBuf),
     /// A file is not one that this witness wrote. It is not treated as absent, because the witness would then cosign another
     /// history.
-    #[error("{} is damaged: {problem}; restore it, or begin with a new key and an empty directory", path.display())]
+    #[error("{} is damaged: {problem}; restore it, or start with a new key and an empty directory", path.display())]
     Damaged {
         /// The path of the file.
         path: PathBuf,

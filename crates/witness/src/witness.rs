@@ -22,13 +22,13 @@ pub enum Refusal {
     #[error("{0}")]
     Malformed(LogError),
     /// The log is not one of those that the witness serves.
-    #[error("the log {0} is unknown here")]
+    #[error("the log {0} is not configured")]
     UnknownLog(String),
     /// The checkpoint is not signed with a key of the log.
     #[error("{0}")]
     NotSigned(LogError),
     /// The witness last saw a tree of another size, or of this size with another root.
-    #[error("the newest checkpoint that was seen has the size {0}")]
+    #[error("the newest known checkpoint has the size {0}")]
     Conflict(u64),
     /// The proof does not lead from the last tree that the witness saw to this one.
     #[error("{0}")]
@@ -139,7 +139,7 @@ impl Witness {
             tracing::error!(
                 origin,
                 size = seen.size,
-                "the log has two trees of one size: {} was seen, and now {}",
+                "the log has two different trees of the same size: first {}, and now {}",
                 show(&seen),
                 show(head)
             );
@@ -148,7 +148,7 @@ impl Witness {
         if let Err(error) = verify_consistency(&seen, head, &submission.path) {
             tracing::error!(
                 origin,
-                "the log does not show that its tree {} begins with {}",
+                "the log did not prove that its tree {} begins with {}",
                 show(head),
                 show(&seen)
             );
@@ -160,7 +160,7 @@ impl Witness {
             let mut note = submission.checkpoint;
             note.add(cosignature.clone());
             if let Err(error) = logs.files.replace(origin, &note) {
-                tracing::error!(%error, "a checkpoint cannot be stored, and is not cosigned");
+                tracing::error!(%error, "a checkpoint cannot be stored and is not cosigned");
                 return Err(Refusal::NotStored);
             }
             logs.newest.insert(origin.clone(), *head);

@@ -255,7 +255,11 @@ async fn every_refusal_has_the_status_of_the_specification() {
         (many, 400, "not a submission"),
         (log.submission(7, 6).to_string(), 400, "does not begin with"),
         (forged.submission(5, 6).to_string(), 403, "is not signed by"),
-        (stranger.submission(0, 5).to_string(), 404, "unknown here"),
+        (
+            stranger.submission(0, 5).to_string(),
+            404,
+            "is not configured",
+        ),
         (log.submission(4, 6).to_string(), 409, "5\n"),
         (fork.submission(5, 5).to_string(), 409, "5\n"),
         (

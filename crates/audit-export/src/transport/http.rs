@@ -186,7 +186,7 @@ fn signing_key(text: &str) -> Result<hmac::Key, String> {
     let key = encoded.and_then(|encoded| STANDARD.decode(encoded).ok());
     let key = key.filter(|key| (24..=64).contains(&key.len()));
     let key = key.ok_or_else(|| {
-        format!("holds no secret of 24 to 64 bytes: `{SECRET_PREFIX}` and Base64")
+        format!("contains no secret of 24 to 64 bytes: `{SECRET_PREFIX}` and Base64")
     })?;
     Ok(hmac::Key::new(hmac::HMAC_SHA256, &key))
 }
@@ -195,7 +195,7 @@ fn bearer(text: &str) -> Result<HeaderValue, String> {
     let token = text.trim();
     let value = HeaderValue::from_str(&format!("Bearer {token}"));
     let value = value.ok().filter(|_| !token.is_empty());
-    let mut value = value.ok_or("holds no token")?;
+    let mut value = value.ok_or("contains no token")?;
     value.set_sensitive(true);
     Ok(value)
 }
@@ -279,11 +279,11 @@ mod tests {
         };
         assert_eq!(open(&cert_file, "http://proxy.example:3128"), "");
         let shown = open(&cert_file, "https://proxy.example");
-        assert!(shown.contains("would be shown them"), "{shown}");
+        assert!(shown.contains("would receive the certificate"), "{shown}");
         let other = open(&cert_file, "socks5://proxy.example");
-        assert!(other.contains("no URL to send to"), "{other}");
+        assert!(other.contains("not a supported URL"), "{other}");
         let no_ca = open(&key_file, "http://proxy.example:3128");
-        assert!(no_ca.contains("holds no certificate in PEM"), "{no_ca}");
+        assert!(no_ca.contains("contains no PEM certificate"), "{no_ca}");
         for file in [&cert_file, &key_file] {
             std::fs::remove_file(file).unwrap();
         }

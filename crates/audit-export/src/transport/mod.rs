@@ -24,23 +24,23 @@ pub(crate) const SEND_LIMIT: Duration = Duration::from_secs(10);
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SendError {
     /// A file that was readable at the start cannot be used any more.
-    #[error("cannot read a file that it needs: {0}")]
+    #[error("cannot read a required file: {0}")]
     File(String),
     #[error("it cannot be reached: {0}")]
     Http(#[from] EgressError),
     #[error("the connection failed: {0}")]
     Connection(#[from] std::io::Error),
     #[error(
-        "it ended the connection without the close_notify of TLS; where it never sends one, set unclean_close"
+        "it closed the connection without the close_notify of TLS; if it never sends one, set unclean_close"
     )]
     UncleanClose,
     /// The server confirmed the batch, but its response is not valid.
-    #[error("its answer is none of OTLP: {0}")]
+    #[error("its answer is not an OTLP response: {0}")]
     Answer(#[from] prost::DecodeError),
-    #[error("it did not take the batch within {} s", SEND_LIMIT.as_secs())]
+    #[error("it did not accept the batch within {} s", SEND_LIMIT.as_secs())]
     Timeout,
     /// The server responded that it did not accept the batch.
-    #[error("it answered {status}")]
+    #[error("it responded with status {status}")]
     Refused {
         status: u16,
         /// The pause that the server asks for.

@@ -74,7 +74,7 @@ impl SyslogTarget {
         let certificates = |path: &PathBuf| {
             let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem(path)?).collect();
             let found = found.ok().filter(|found| !found.is_empty());
-            found.ok_or_else(|| (path.clone(), "holds no certificate in PEM".to_owned()))
+            found.ok_or_else(|| (path.clone(), "contains no PEM certificate".to_owned()))
         };
         let mut roots = RootCertStore::empty();
         for certificate in certificates(&self.ca_file)? {
@@ -89,7 +89,7 @@ impl SyslogTarget {
             return Ok(builder.with_no_client_auth());
         };
         let key = PrivateKeyDer::from_pem_slice(&pem(key_file)?);
-        let key = key.map_err(|_| (key_file.clone(), "holds no private key in PEM".to_owned()))?;
+        let key = key.map_err(|_| (key_file.clone(), "contains no PEM private key".to_owned()))?;
         let config = builder.with_client_auth_cert(certificates(cert_file)?, key);
         config.map_err(|error| (cert_file.clone(), error.to_string()))
     }

@@ -70,7 +70,7 @@ impl TryFrom<String> for TimeOfDay {
             let (hour, minute) = (hour.parse().ok()?, minute.parse().ok()?);
             (hour < 24 && minute < 60).then_some(Self { hour, minute })
         };
-        read().ok_or_else(|| format!("`{text}` is no time of day; write 07:30"))
+        read().ok_or_else(|| format!("`{text}` is not a time of day; write for example 07:30"))
     }
 }
 
@@ -170,7 +170,7 @@ impl AnomalySettings {
         {
             return Err(Error::AnomalySettings {
                 key: "usual_hours".to_owned(),
-                problem: "they begin when they end; leave them out where all times are alike"
+                problem: "the beginning equals the end; omit usual_hours if no hours are unusual"
                     .to_owned(),
             });
         }
@@ -183,7 +183,7 @@ impl AnomalySettings {
             Some(pattern) => Err(Error::AnomalySettings {
                 key: "watched_policies".to_owned(),
                 problem: format!(
-                    "`{pattern}` is neither the id of a policy nor the beginning of some with one `*` behind it"
+                    "`{pattern}` is neither the id of a policy nor a prefix followed by a single `*`"
                 ),
             }),
         }
@@ -243,11 +243,11 @@ mod tests {
             ),
             (
                 r#"{"usual_hours":{"from":"07:00","to":"07:00"}}"#,
-                "audit.anomalies.usual_hours: they begin when they end; leave them out where all times are alike",
+                "audit.anomalies.usual_hours: the beginning equals the end; omit usual_hours if no hours are unusual",
             ),
             (
                 r#"{"watched_policies":["a*b"]}"#,
-                "audit.anomalies.watched_policies: `a*b` is neither the id of a policy nor the beginning of some with one `*` behind it",
+                "audit.anomalies.watched_policies: `a*b` is neither the id of a policy nor a prefix followed by a single `*`",
             ),
         ] {
             assert_eq!(read(text), Err(expected.to_owned()));

@@ -88,7 +88,9 @@ impl CopyDirectory {
     pub(super) fn probe(&mut self) -> Result<(), CopyProblem> {
         check_marker(&self.path)?;
         let mut file = options().open(self.path.join("probe"))?;
-        file.write_all(b"The audit service writes this file to see whether it can.\n")?;
+        file.write_all(
+            b"The audit service writes this file to test whether the directory is writable.\n",
+        )?;
         Ok(file.sync_data()?)
     }
 
@@ -144,7 +146,7 @@ impl OpenFile {
         };
         if let Err(error) = discarded {
             let path = self.path.display();
-            tracing::warn!(%error, %path, "the end of a file of the second copy is not taken away");
+            tracing::warn!(%error, %path, "the incomplete end of a file of the second copy was not removed");
         }
     }
 }

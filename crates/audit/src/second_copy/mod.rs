@@ -71,7 +71,7 @@ impl SecondCopy {
         copy.next = copy.compare_with_store().await?;
         let size = copy.reader.head().await?.size;
         let (missing, directory) = (size.saturating_sub(copy.next), directory.display());
-        tracing::info!(%directory, missing, "the record has a second copy, which gets what it lacks");
+        tracing::info!(%directory, missing, "the second copy of the audit log is enabled; missing records are being added");
         copy.copy_up_to(size).await?;
         copy.probe().await?;
         Ok(copy)
@@ -147,7 +147,7 @@ impl SecondCopy {
                 .await
         };
         if let Err(error) = kept.await {
-            tracing::debug!(%error, "the second copy keeps an older checkpoint");
+            tracing::debug!(%error, "the second copy contains an older checkpoint");
         }
     }
 

@@ -303,10 +303,10 @@ impl RecordRow {
         let sequence = unsigned(self.sequence);
         let leaf_hash = leaf_hash(&self.canonical);
         let problem = if leaf_hash.as_bytes() != self.leaf_hash.as_slice() {
-            "was changed: its bytes do not have its leaf hash"
+            "was changed: its bytes do not match its leaf hash"
         } else if IndexedColumns::of(&self.canonical, &self.columns).as_ref() != Some(&self.columns)
         {
-            "was changed: its columns do not say what its bytes say"
+            "was changed: its columns do not match its bytes"
         } else {
             return Ok(StoredRow {
                 sequence,

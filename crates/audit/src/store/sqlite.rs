@@ -445,7 +445,7 @@ impl SqliteWriter {
         let (busy, _, _) = answer?;
         if busy != 0 {
             tracing::warn!(
-                "a reader keeps the write-ahead log: it holds an erased key until it is written anew"
+                "a reader prevents the reset of the write-ahead log, which contains an erased key until it is overwritten"
             );
         }
         Ok(())

@@ -52,7 +52,7 @@ impl StoreReader {
                     .await?
             }
         };
-        let damaged = |_| Error::DamagedTree("its root is no hash".to_owned());
+        let damaged = |_| Error::DamagedTree("its root is not a hash".to_owned());
         let root = root.try_into().map_err(damaged)?;
         let size = unsigned(size);
         let head = TreeHead { size, root };

@@ -72,7 +72,8 @@ impl StoreReader {
                 stored.fetch_one(&mut *pool.acquire().await?).await?
             }
         };
-        let malformed = |_| sqlx::Error::Decode("the check value of the key is no digest".into());
+        let malformed =
+            |_| sqlx::Error::Decode("the check value of the key is not a digest".into());
         let bytes = stored.map(|stored| stored.try_into().map_err(malformed));
         Ok(bytes.transpose()?.map(Digest::from_bytes))
     }

@@ -275,7 +275,7 @@ async fn a_policy_that_cannot_be_used_ends_the_start() {
         (None, "No such file"),
         (
             Some("quorum some\n"),
-            "line 1: it names what no line before it defines",
+            "line 1: it uses a name that no earlier line defines",
         ),
         (
             Some(others.as_str()),

@@ -234,7 +234,7 @@ async fn details_that_were_changed_in_the_store_are_named() {
     let QueriedRecord::Damaged(damage) = &found[0] else {
         panic!("the details are not those of the record")
     };
-    assert_eq!(damage.problem, "its details were changed");
+    assert_eq!(damage.problem, "its details were modified");
 }
 
 async fn the_service_refuses_a_key_that_its_data_subjects_are_not_under(store: &TestStore) {
@@ -251,7 +251,7 @@ async fn the_service_refuses_a_key_that_its_data_subjects_are_not_under(store: &
     assert_eq!(
         refused.as_deref(),
         Some(
-            "audit.details_key_file: the keys of data subjects in the store are under another key; give the service the key it had"
+            "audit.details_key_file: the keys of data subjects in the store are encrypted with another key; configure the previous key"
         )
     );
 }

@@ -46,7 +46,7 @@ async fn fails_closed_and_recovers(
     let Readiness::NotReady(cause) = service.readiness.borrow().clone() else {
         panic!("readiness tells of the failure")
     };
-    assert!(cause.contains("takes no records: "), "{cause}");
+    assert!(cause.contains("does not accept records: "), "{cause}");
     all_are_refused(service, &records).await;
 
     mend().await;

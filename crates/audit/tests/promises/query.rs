@@ -391,13 +391,13 @@ async fn what_was_changed_or_removed_in_the_store_is_named_by_its_sequence(store
         damage.collect()
     };
     let bytes =
-        |sequence| format!("record {sequence}: was changed: its bytes do not have its leaf hash");
+        |sequence| format!("record {sequence}: was changed: its bytes do not match its leaf hash");
     let columns = |sequence| {
         format!("record {sequence}: was changed: its columns do not say what its bytes say")
     };
     let removed = [
         "record 0: is missing".to_owned(),
-        "record 8: and all to 9 are missing".to_owned(),
+        "record 8: and all records up to 9 are missing".to_owned(),
     ];
     let [first, others] = removed.clone();
     let mut expected = vec![first, bytes(1), columns(2), bytes(3), columns(4), others];

@@ -255,7 +255,7 @@ async fn a12_what_is_older_is_removed_in_whole_bundles_and_every_proof_goes_on(s
     std::fs::write(before.join("records.jsonl"), rest).unwrap();
     let unexplained = verify(&before, None).unwrap_err();
     assert!(
-        unexplained.contains("the records below 256 are not there"),
+        unexplained.contains("the records below 256 are missing"),
         "{unexplained}"
     );
     // Another process continues the tree, and removes no more.
@@ -349,7 +349,7 @@ async fn a12_what_is_young_held_or_not_exported_is_kept(store: &TestStore) {
         operator.lift_hold(name, LIMIT).await.unwrap();
     }
     let nothing = operator.lift_hold("nugwi", LIMIT).await.unwrap_err();
-    assert!(nothing.to_string().contains("no legal hold"), "{nothing}");
+    assert!(nothing.to_string().contains("the legal hold"), "{nothing}");
     assert_eq!(apply(&operator).await, 768);
     service.closer.close().await;
 }
@@ -560,7 +560,7 @@ async fn a12_an_operator_of_a_tenant_lifts_no_hold_that_another_operator_set_on_
     operator.set_hold("court", scope(), LIMIT).await.unwrap();
     northern.set_hold("own", scope(), LIMIT).await.unwrap();
     let refused = northern.lift_hold("court", LIMIT).await.unwrap_err();
-    assert!(refused.to_string().contains("no legal hold"), "{refused}");
+    assert!(refused.to_string().contains("does not exist"), "{refused}");
     let holds = operator.retention(LIMIT).await.unwrap().holds;
     let names: Vec<_> = holds.iter().map(|hold| hold.name.as_str()).collect();
     assert_eq!(names, ["court", "own"]);

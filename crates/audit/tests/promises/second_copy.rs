@@ -234,7 +234,7 @@ async fn a_start_adds_what_the_second_copy_lacks(store: &TestStore) {
     let unmarked = tempfile::tempdir().unwrap();
     let refused = refusal(store, unmarked.path()).await.to_string();
     assert!(
-        refused.contains("no file `wardgate-second-copy`"),
+        refused.contains("the file `wardgate-second-copy` does not exist"),
         "{refused}"
     );
 }
@@ -263,7 +263,7 @@ async fn a_second_copy_with_another_record_is_a_fork_and_nothing_starts(store: &
     );
     let verified = verifier().verify(copy.path(), |_, _| ()).unwrap_err();
     assert!(
-        verified.to_string().contains("do not have the root"),
+        verified.to_string().contains("do not match the root"),
         "{verified}"
     );
 
@@ -276,7 +276,10 @@ async fn a_second_copy_with_another_record_is_a_fork_and_nothing_starts(store: &
         .verify(copy.path(), |_, _| ())
         .unwrap_err()
         .to_string();
-    assert!(verified.contains("record 1 is another one"), "{verified}");
+    assert!(
+        verified.contains("record 1 differs from the one"),
+        "{verified}"
+    );
     fs::write(&other, later).unwrap();
     verifier().verify(copy.path(), |_, _| ()).unwrap();
     // The first file is missing.
@@ -285,7 +288,7 @@ async fn a_second_copy_with_another_record_is_a_fork_and_nothing_starts(store: &
         .verify(copy.path(), |_, _| ())
         .unwrap_err()
         .to_string();
-    assert!(verified.contains("record 0 is in none"), "{verified}");
+    assert!(verified.contains("no file contains record 0"), "{verified}");
 }
 
 async fn a_second_copy_with_more_records_than_the_store_is_no_copy_of_it(store: &TestStore) {

@@ -231,7 +231,7 @@ fn a10_every_entry_of_a_thousand_counts_where_it_is() {
         refuse(&doubled, "doubled", at);
         let mut replaced = entries.clone();
         replaced[next] = entries[at].clone();
-        refuse(&replaced, "in place of the next", at);
+        refuse(&replaced, "instead of the next", at);
     }
     write_files(export.path(), &entries);
     assert!(is_accepted(export.path()));

@@ -131,7 +131,7 @@ fn a_witness_with_a_key_of_an_unknown_type_counts_for_nothing_and_leaves_the_oth
         ),
         (
             format!("witness new {}\nquorum none\n", unknown(2)),
-            "its name is taken",
+            "its name is already used",
         ),
         (
             "witness other a+0123abcd+Bg==\nquorum none\n".to_owned(),
@@ -156,42 +156,45 @@ fn a_policy_that_is_not_one_is_refused_with_its_line() {
     let log = signer().verifier_key().to_string();
     let witness_key = witness(7).verifier_key().to_string();
     for (lines, problem) in [
-        (String::new(), "has no line `quorum`"),
+        (String::new(), "has no `quorum` line"),
         (
             "quorum w7\n".to_owned(),
-            "line 10: it names what no line before it defines",
+            "line 10: it uses a name that no earlier line defines",
         ),
-        ("quorum w1\nquorum w1\n".to_owned(), "second line `quorum`"),
+        ("quorum w1\nquorum w1\n".to_owned(), "second `quorum` line"),
         ("quorum w1 w2\n".to_owned(), "not `quorum NAME`"),
         (
             "group none any w1\nquorum none\n".to_owned(),
-            "its name is taken",
+            "its name is already used",
         ),
         (
             "group w1 any w2\nquorum none\n".to_owned(),
-            "its name is taken",
+            "its name is already used",
         ),
         (
             "group g 0 w1\nquorum g\n".to_owned(),
-            "wants none of its members",
+            "its threshold is zero",
         ),
         (
             "group g 3 w1 w2\nquorum g\n".to_owned(),
-            "or more than it has",
+            "larger than the number of its members",
         ),
         (
             "group g all\nquorum g\n".to_owned(),
-            "wants none of its members",
+            "its threshold is zero",
         ),
         ("group g 01 w1\nquorum g\n".to_owned(), "not `group NAME"),
-        ("group g any w1 w1\nquorum g\n".to_owned(), "a member twice"),
+        (
+            "group g any w1 w1\nquorum g\n".to_owned(),
+            "twice as a member",
+        ),
         (
             "group g any w1\ngroup h any w1\nquorum g\n".to_owned(),
-            "a member twice",
+            "twice as a member",
         ),
         (
             "group g any none\nquorum g\n".to_owned(),
-            "no line before it defines",
+            "no earlier line defines",
         ),
         (
             format!("log {log}\nquorum none\n"),
