@@ -157,10 +157,10 @@ impl ChangeFeed {
         match &read {
             Err(error) if !state.failed => {
                 let cause = error as &dyn std::error::Error;
-                warn!(store = %self.store, cause, "what changed in conversations cannot be read now");
+                warn!(store = %self.store, cause, "the changes of conversations cannot be read now");
             }
             Ok(()) if state.failed => {
-                info!(store = %self.store, "what changed in conversations can be read again");
+                info!(store = %self.store, "the changes of conversations are readable again");
             }
             Ok(()) | Err(_) => {}
         }

@@ -88,7 +88,7 @@ impl<R: Rights> ConversationMethods<R> {
     ) -> Result<AddedMessages, Error> {
         let messages = prepare_batch(messages, context.caller)?;
         if messages.is_empty() && turn.is_none() {
-            let problem = "is empty; only a turn can change without a message";
+            let problem = "is empty, and no turn is given whose state would change";
             return Err(InvalidMessage::field("messages", problem).into());
         }
         let addition = Addition {
@@ -241,7 +241,7 @@ impl<R: Rights> ConversationMethods<R> {
             Ok(false) => Err(unknown),
             // An error about the policy service would reveal that the conversation exists.
             Err(error) => {
-                tracing::warn!(%error, "the policy cannot be asked; nothing is shared");
+                tracing::warn!(%error, "the policy service cannot be reached; conversations of other callers are not shown");
                 Err(unknown)
             }
         }
@@ -263,7 +263,7 @@ impl<R: Rights> ConversationMethods<R> {
         let words = self.store.words(&owner, query);
         let count = words.first().map_or(0, Vec::len);
         if count > words::MAX_SEARCH_WORDS {
-            let problem = format!("holds more than {} words", words::MAX_SEARCH_WORDS);
+            let problem = format!("contains more than {} words", words::MAX_SEARCH_WORDS);
             return Err(InvalidMessage::field("query", problem).into());
         }
         if count == 0 {
@@ -305,7 +305,7 @@ fn prepare_batch(
 ) -> Result<Vec<NewMessage>, InvalidMessage> {
     let exceeds = |problem: String| Err(InvalidMessage::field("messages", problem));
     if messages.len() > MAX_MESSAGES {
-        return exceeds(format!("holds more than {MAX_MESSAGES}"));
+        return exceeds(format!("contains more than {MAX_MESSAGES} messages"));
     }
     let mut bytes = 0;
     for message in &mut messages {
@@ -314,11 +314,13 @@ fn prepare_batch(
         }
         let size = size(message);
         if size > MAX_TEXT {
-            return exceeds(format!("holds one of more than {MAX_TEXT} bytes"));
+            return exceeds(format!("contains a message of more than {MAX_TEXT} bytes"));
         }
         bytes += size;
         if bytes > MAX_BATCH_BYTES {
-            return exceeds(format!("holds more than {MAX_BATCH_BYTES} bytes together"));
+            return exceeds(format!(
+                "contains more than {MAX_BATCH_BYTES} bytes in total"
+            ));
         }
     }
     let mut ids = HashSet::new();

@@ -165,7 +165,7 @@ impl Erasure {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {
-                    cannot("rows of erased conversations stay for now", &error);
+                    cannot("rows of erased conversations cannot be removed now", &error);
                     break;
                 }
             }
@@ -176,7 +176,7 @@ impl Erasure {
                 Ok(false) => self.to_scrub.store(true, Ordering::Release),
                 Err(error) => {
                     self.to_scrub.store(true, Ordering::Release);
-                    cannot("what was removed is not overwritten yet", &error);
+                    cannot("removed rows cannot be overwritten now", &error);
                 }
             }
         }

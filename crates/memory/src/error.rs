@@ -10,7 +10,7 @@ use wardgate_store::{MigrationError, NotAStore};
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The setting `store` does not name a supported store.
-    #[error("the memory store must be given as `sqlite:PATH` or `postgres://…`")]
+    #[error("the memory store must have the form `sqlite:PATH` or `postgres://…`")]
     UnknownStore,
     /// The database file cannot be opened.
     #[error("cannot open the memory store {store}: {source}")]
@@ -25,22 +25,23 @@ pub enum Error {
     Schema(MigrationError),
     /// The store was written under another master key.
     #[error(
-        "the memory store was written under another master key; configure the key it was made with, and former ones until the store is moved from them"
+        "the memory store is encrypted under another master key; configure the key with which it was created, and the former keys until \
+         the store is moved to the current one"
     )]
     OtherMasterKey,
     /// The store is still moved to a master key that is not the current one.
     #[error(
-        "the memory store is still moved to another master key; configure that one as the current key and finish this first"
+        "the memory store is still being moved to another master key; configure that key as the current one and finish the move first"
     )]
     RekeyUnfinished,
     /// The database is unavailable or refused a statement.
-    #[error("the memory store cannot be used now; try again later")]
+    #[error("the memory store is not available now; try again later")]
     Database(#[from] sqlx::Error),
     /// The database did not answer in time.
-    #[error("the memory store does not answer in time; try again later")]
+    #[error("the memory store did not answer in time; try again later")]
     Late,
     /// A sealed text was tampered with or is sealed under another key.
-    #[error("what the memory store holds cannot be opened with its key")]
+    #[error("an entry of the memory store cannot be decrypted with its key")]
     Sealed(#[from] SealBroken),
     /// A stored row is not in the format that this service writes.
     #[error("a stored {0} is damaged")]
@@ -53,25 +54,25 @@ pub enum Error {
     UnknownConversation,
     /// The owner has reached the maximum number of conversations.
     #[error(
-        "there are {0} conversations already, the limit of one owner; delete those that are not needed"
+        "the limit of {0} conversations of one owner is reached; delete those that are not needed"
     )]
     TooManyConversations(u32),
     /// The owner has reached the maximum number of subscriptions.
     #[error(
-        "there are {0} subscriptions already, the limit of one owner; unsubscribe from those that are not needed"
+        "the limit of {0} subscriptions of one owner is reached; unsubscribe from those that are not needed"
     )]
     TooManySubscriptions(i64),
     /// The maximum number of watchers is reached.
-    #[error("{0} watch already; one watch per gateway is enough")]
+    #[error("the limit of {0} watches is reached; one watch per gateway is sufficient")]
     TooManyWatchers(usize),
     /// Another message of the conversation has this id.
-    #[error("another message of this conversation has that id; give every message its own")]
+    #[error("another message of this conversation has this id; give every message a unique id")]
     OtherMessage,
     /// The turn is already complete or abandoned.
-    #[error("the turn is {0} already; begin a new one")]
+    #[error("the turn is already {0}; begin a new one")]
     TurnOver(&'static str),
     /// The turn has reached the maximum number of messages or bytes.
-    #[error("a turn holds at most {messages} messages of {bytes} bytes together; begin a new one")]
+    #[error("a turn is limited to {messages} messages and {bytes} bytes in total; begin a new one")]
     TurnFull {
         /// Maximum number of messages of a turn.
         messages: i64,
@@ -79,16 +80,16 @@ pub enum Error {
         bytes: i64,
     },
     /// A legal hold is on the conversation.
-    #[error("a legal hold is on this conversation; nothing of it is erased")]
+    #[error("a legal hold applies to this conversation; it is not erased")]
     Held,
     /// The conversation was to be erased only if unchanged, but it was changed.
-    #[error("this conversation was used in the meantime; it is kept")]
+    #[error("this conversation was used in the meantime and was not erased")]
     Changed,
     /// The maximum number of holds is reached.
-    #[error("there are {0} holds already; lift those that are not needed")]
+    #[error("the limit of {0} holds is reached; lift those that are not needed")]
     TooManyHolds(i64),
     /// The policy does not allow the caller to call the tool whose result is to be added.
-    #[error("the policy does not let this caller call that tool, so its result is not kept")]
+    #[error("the policy does not permit this caller to call the tool, so its result is not stored")]
     Denied,
     /// The caller's token cannot be verified.
     #[error("{0}")]
@@ -97,13 +98,13 @@ pub enum Error {
     #[error(transparent)]
     Operator(#[from] OperatorError),
     /// The policy service is unavailable.
-    #[error("the policy service cannot be asked; try again later")]
+    #[error("the policy service cannot be reached; try again later")]
     Policy(#[source] CallError),
     /// The operation cannot be recorded, so it does not take place.
-    #[error("this cannot be recorded now, so it is not done; try again later")]
+    #[error("the operation cannot be recorded now and was not performed; try again later")]
     NotRecorded(#[source] CallError),
     /// The service is shutting down.
-    #[error("the service ended before this was done; try again")]
+    #[error("the service stopped before the operation was complete; try again")]
     Interrupted,
 }
 

@@ -88,7 +88,7 @@ impl StoreMaintenance {
         match checked {
             Ok(()) => {
                 if self.readiness.send_replace(Readiness::Ready) != Readiness::Ready {
-                    info!(store = %self.store, "the memory store is there again");
+                    info!(store = %self.store, "the memory store is available again");
                 }
                 true
             }
@@ -104,7 +104,7 @@ impl StoreMaintenance {
         let not_ready = Readiness::NotReady(error.to_string());
         if self.readiness.send_replace(not_ready).is_ready() {
             let cause = error as &dyn std::error::Error;
-            warn!(store = %self.store, cause, "the memory store cannot be used");
+            warn!(store = %self.store, cause, "the memory store is not available");
         }
     }
 
@@ -119,7 +119,7 @@ impl StoreMaintenance {
         };
         if let Err(error) = swept.await {
             let cause = &error as &dyn std::error::Error;
-            warn!(cause, "what expired cannot be swept now");
+            warn!(cause, "expired conversations cannot be removed now");
         }
         self.erasure.clean_up(BATCHES).await;
     }

@@ -10,6 +10,6 @@ pub(crate) fn check_name(text: &str, field: &'static str) -> Result<(), InvalidM
     if text.len() <= MAX_NAME && !text.contains(char::is_control) {
         return Ok(());
     }
-    let problem = format!("is not at most {MAX_NAME} bytes without control characters");
+    let problem = format!("exceeds {MAX_NAME} bytes or contains control characters");
     Err(InvalidMessage::field(field, problem))
 }

@@ -275,7 +275,7 @@ pub(crate) async fn filter_readable(
     let verdicts = CallVerdicts::ask(rights, context, calls).await;
     // If the policy is unavailable, everything that depends on a tool is withheld.
     let verdicts = verdicts.inspect_err(|error| {
-        tracing::warn!(%error, "the policy cannot be asked; results of tools are withheld");
+        tracing::warn!(%error, "the policy service cannot be reached; the results of tools are withheld");
     });
     let filter = RightsFilter {
         verdicts: verdicts.ok(),

@@ -184,7 +184,7 @@ async fn answer<T>(
         Error::Database(_) | Error::Late => {
             counter!(names::MEMORY_STORE_FAILURES).increment(1);
             let cause = &error as &dyn std::error::Error;
-            tracing::warn!(method, cause, "the memory store cannot be used");
+            tracing::warn!(method, cause, "the memory store is not available");
             wardgate_rpc::status(&error)
         }
         _ => wardgate_rpc::status(&error),

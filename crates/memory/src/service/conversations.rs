@@ -187,7 +187,7 @@ fn request_context<'a>(
     client_ip: &'a str,
 ) -> Result<RequestContext<'a>, InvalidMessage> {
     if client_ip.len() > MAX_ADDRESS {
-        return Err(InvalidMessage::field("client_ip", "is no address"));
+        return Err(InvalidMessage::field("client_ip", "is not an address"));
     }
     Ok(RequestContext { caller, client_ip })
 }

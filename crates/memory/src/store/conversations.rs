@@ -310,5 +310,5 @@ fn is_full(found: usize, limit: u32) -> bool {
 }
 
 fn invalid_token() -> Error {
-    InvalidMessage::field("page_token", "is not one that this service gave").into()
+    InvalidMessage::field("page_token", "was not issued by this service").into()
 }
