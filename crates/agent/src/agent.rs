@@ -89,7 +89,7 @@ impl Agent {
                 let files = match files {
                     Ok(Ok(files)) => files,
                     Ok(Err(error)) => return Err(unreadable(path, &error)),
-                    Err(_) => return Err(Error::Assistants("their files were not read".into())),
+                    Err(_) => return Err(Error::Assistants("reading the files failed".into())),
                 };
                 let mut secret_files = SecretFiles::default();
                 let parsed = read(&files, &mut secret_files)?;

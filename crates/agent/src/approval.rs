@@ -103,18 +103,18 @@ impl Person {
 /// The reason why a decision is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidApproval {
-    #[error("this is no approval id of this service")]
+    #[error("this is not an approval id of this service")]
     Unknown,
-    #[error("this approval is for somebody else")]
+    #[error("this approval is for another user")]
     Foreign,
     #[error(
-        "this approval has expired; send the message again with its message_id to be asked anew"
+        "this approval has expired; send the message again with its message_id to request a new one"
     )]
     Expired,
-    #[error("this call is decided already; send the message again with its message_id to go on")]
+    #[error("the call was already decided; send the message again with its message_id to continue")]
     Used,
     #[error(
-        "the call is not the one that was shown; send the message again with its message_id to be asked anew"
+        "the call differs from the one that was shown; send the message again with its message_id to request a new approval"
     )]
     Changed,
 }

@@ -69,7 +69,7 @@ impl CallerGateway {
         tracing::debug!(
             { names::CALL_ID } = outcome.call_id,
             recorded = outcome.receipt.is_some(),
-            "the gateway ended a call of an assistant"
+            "the gateway failed a call of an assistant"
         );
         match outcome.ending {
             CallEnding::Result(result) => Ok(ToolAnswer {
@@ -143,7 +143,7 @@ impl From<GatewayError> for GatewayFailure {
             GatewayError::Refused(fault) if fault.is_busy() => {
                 let retry_after = fault.data.retry_after();
                 let when = retry_after.map_or_else(String::new, |wait| {
-                    format!(" It may be tried again in {} seconds.", wait.as_secs())
+                    format!(" Try again in {} seconds.", wait.as_secs())
                 });
                 Self::Busy {
                     retry_after,

@@ -97,19 +97,19 @@ pub(crate) enum ModelError {
     Busy { retry_after: Option<Duration> },
     #[error("the model provider refused its credentials (HTTP {status})")]
     Credentials { status: u16 },
-    #[error("the model provider does not know the model")]
+    #[error("the model provider does not offer the model")]
     UnknownModel,
-    #[error("the conversation is too long for the model")]
+    #[error("the conversation exceeds the context of the model")]
     TooLong,
     #[error("the model provider refused the request (HTTP {status})")]
     Refused { status: u16 },
     #[error("the model provider failed (HTTP {status})")]
     Failed { status: u16 },
-    #[error("the model's answer was cut off")]
+    #[error("the model's answer was truncated")]
     Cut,
     #[error("the model provider's answer cannot be read")]
     Unreadable,
-    #[error("the model's answer is larger than is taken")]
+    #[error("the model's answer exceeds the size limit")]
     TooLarge,
 }
 

@@ -75,7 +75,7 @@ fn take_up(
         }
         Err(error) => {
             metrics::counter!(names::AGENT_RELOADS, "outcome" => "refused").increment(1);
-            tracing::error!(cause = %error, "changed assistants are not usable; the ones in force stay");
+            tracing::error!(cause = %error, "the changed assistants are not usable; the ones in force stay");
             false
         }
     }

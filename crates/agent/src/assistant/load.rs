@@ -121,7 +121,7 @@ pub(crate) fn parse(
             let at = settings.value.name.referenced;
             let name = settings.value.name.value.clone();
             if assistants.iter().any(|other| other.name == name) {
-                let problem = format!("there are two assistants `{name}`; give each its own name");
+                let problem = format!("two assistants are named `{name}`; give each a unique name");
                 reader.faults.add(at, problem);
             }
             assistants.extend(reader.assistant(settings.value).map(Arc::new));
@@ -172,7 +172,7 @@ impl AssistantsReader<'_> {
         let provider = opened.ok();
         if self.providers.insert(name.to_owned(), provider).is_some() {
             self.faults
-                .add(at, format!("another file has a provider `{name}`"));
+                .add(at, format!("another file defines the provider `{name}`"));
         }
     }
 
@@ -180,7 +180,7 @@ impl AssistantsReader<'_> {
         let name = settings.name.value;
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':');
         if name.is_empty() || name.len() > 64 || !name.chars().all(is_name) {
-            let problem = "a `name` is 1 to 64 characters of A-Z a-z 0-9 - _ . :";
+            let problem = "a `name` must have 1 to 64 characters of A-Z a-z 0-9 - _ . :";
             self.faults.add(settings.name.referenced, problem);
         }
         let model = self.model(
@@ -210,11 +210,11 @@ impl AssistantsReader<'_> {
         let counts = [limits.turns, limits.identical_calls].map(u64::from);
         let sums = [limits.tokens, limits.seconds];
         if limits.parallel == 0 || counts.contains(&0) || sums.contains(&0) {
-            let problem = format!("assistant `{name}`: every limit is at least 1");
+            let problem = format!("assistant `{name}`: every limit must be at least 1");
             self.faults.add(settings.name.referenced, problem);
         }
         if !(1..=500).contains(&settings.context.messages) {
-            let problem = format!("assistant `{name}`: `context.messages` is 1 to 500");
+            let problem = format!("assistant `{name}`: `context.messages` must be 1 to 500");
             self.faults.add(settings.name.referenced, problem);
         }
         let guardrail = match guardrail {
@@ -251,7 +251,7 @@ impl AssistantsReader<'_> {
         };
         let family = name.value.parse();
         if family.is_err() {
-            let problem = format!("there is no family `{}` of models", name.value);
+            let problem = format!("the family `{}` of models is not supported", name.value);
             self.faults.add(name.referenced, problem);
         }
         family.ok()
@@ -268,7 +268,7 @@ impl AssistantsReader<'_> {
         let named = |text: &&&Text| text.path.file_name().is_some_and(|it| *it == *name.value);
         let Some(text) = self.templates.iter().find(named) else {
             let problem = format!(
-                "there is no template `{}`; name a file *.jinja that stands beside this one",
+                "the template `{}` does not exist; name a file *.jinja in the same directory as this file",
                 name.value
             );
             self.faults.add(name.referenced, problem);
@@ -293,7 +293,7 @@ impl AssistantsReader<'_> {
     ) -> Option<ModelChoice> {
         let client = self.providers.get(&provider.value).cloned();
         if client.is_none() {
-            let problem = format!("there is no provider `{}`", provider.value);
+            let problem = format!("the provider `{}` does not exist", provider.value);
             self.faults.add(provider.referenced, problem);
         }
         let client = client.flatten();
@@ -370,7 +370,7 @@ impl AssistantsReader<'_> {
                 continue;
             }
             let Some(language) = Language::from_code(&key) else {
-                let problem = format!("`{key}` is no language; write two letters such as en");
+                let problem = format!("`{key}` is not a language; write two letters such as en");
                 self.faults.add(text.referenced, problem);
                 is_whole = false;
                 continue;
@@ -397,7 +397,7 @@ impl AssistantsReader<'_> {
         };
         let texts = ByLanguage::new(&default, read_texts);
         if texts.is_none() {
-            let problem = format!("there is no text for the default language `{default}`");
+            let problem = format!("the text for the default language `{default}` is missing");
             self.faults.add(place, problem);
         }
         texts
@@ -412,7 +412,7 @@ impl AssistantsReader<'_> {
                     refusal: check.refusal,
                 });
             } else {
-                let problem = "`pattern` is no regular expression";
+                let problem = "`pattern` is not a regular expression";
                 self.faults.add(check.pattern.referenced, problem);
             }
         }
@@ -423,13 +423,13 @@ impl AssistantsReader<'_> {
         let at = command.referenced;
         let command = command.value;
         if !name.starts_with('/') || name.contains(char::is_whitespace) || name.len() < 2 {
-            let problem = format!("the command `{name}` is not one word that begins with `/`");
+            let problem = format!("the command `{name}` is not a single word that begins with `/`");
             self.faults.add(at, problem);
             return None;
         }
         let known: Vec<&str> = command.words.iter().map(String::as_str).collect();
         if known.iter().collect::<BTreeSet<_>>().len() < known.len() {
-            let problem = format!("the command `{name}` has a word twice");
+            let problem = format!("the command `{name}` has a duplicate word");
             self.faults.add(at, problem);
         }
         Some(Command {

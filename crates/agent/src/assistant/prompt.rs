@@ -47,7 +47,8 @@ impl Prompt {
                 && (first != "user" || second.is_none_or(|name| KNOWN_OF_USER.contains(&name)));
             if !is_known {
                 return Err(format!(
-                    "`{name}` is not known here; known are user.subject, user.tenant, user.roles, user.attributes, summary, now and language"
+                    "`{name}` is not supported here; supported are user.subject, user.tenant, user.roles, user.attributes, summary, now \
+                     and language"
                 ));
             }
         }
@@ -123,7 +124,7 @@ impl Template {
         let names = template.undeclared_variables(false);
         if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
             return Err(format!(
-                "`{name}` is not known here; known are {}",
+                "`{name}` is not supported here; supported are {}",
                 known.join(", ")
             ));
         }

@@ -154,7 +154,7 @@ impl TryFrom<f64> for Amount {
         if amount.is_finite() && amount >= 0.0 {
             Ok(Self(amount))
         } else {
-            Err("an amount of money is a number, not below zero")
+            Err("an amount of money must be a number of at least zero")
         }
     }
 }

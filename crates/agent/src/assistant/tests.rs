@@ -52,13 +52,13 @@ fn a_fault_says_where_it_is_and_every_fault_is_said_at_once() {
     let faults = faults(text);
     for (place, problem) in [
         ("2:", "`base_url`"),
-        ("4:", "a `name` is"),
-        ("5:", "no provider `q`"),
-        ("7:", "`nobody` is not known"),
-        ("7:", "`xx` is no language"),
-        ("8:", "no regular expression"),
+        ("4:", "a `name` must have"),
+        ("5:", "the provider `q` does not exist"),
+        ("7:", "`nobody` is not supported"),
+        ("7:", "`xx` is not a language"),
+        ("8:", "not a regular expression"),
         ("9:", "the command `tag`"),
-        ("9:", "`v` is not known here; known are w"),
+        ("9:", "`v` is not supported here; supported are w"),
         ("4:", "every limit"),
     ] {
         let is_said = faults.lines().any(|line| {
@@ -73,7 +73,7 @@ fn no_limit_of_a_turn_is_zero() {
     for limit in ["turns", "identical_calls", "tokens", "seconds", "parallel"] {
         let with = |value: u8| assistant(&format!("    limits: {{ {limit}: {value} }}\n"));
         assert!(
-            faults(&with(0)).contains("every limit is at least 1"),
+            faults(&with(0)).contains("every limit must be at least 1"),
             "{limit}"
         );
         assert!(read(&with(1)).is_ok(), "{limit}");
@@ -108,9 +108,9 @@ fn a_key_nobody_knows_is_refused_with_its_place() {
 #[test]
 fn two_assistants_of_one_name_and_a_default_without_a_text_are_refused() {
     let twice = assistant("  - name: a\n    provider: p\n    model: m\n    prompts: { en: x }\n");
-    assert!(faults(&twice).contains("two assistants `a`"));
+    assert!(faults(&twice).contains("two assistants are named `a`"));
     let default = assistant("").replace("{ en: hello }", "{ default: vi, en: hello }");
-    assert!(faults(&default).contains("no text for the default language `vi`"));
+    assert!(faults(&default).contains("the text for the default language `vi` is missing"));
 }
 
 #[test]
@@ -276,10 +276,13 @@ fn a_chat_template_beside_the_file_is_learned_and_one_that_cannot_be_used_is_a_f
             "none.jinja",
             Some("`none.jinja`: the chat template renders no tool calls"),
         ),
-        ("gone.jinja", Some("there is no template `gone.jinja`")),
+        (
+            "gone.jinja",
+            Some("the template `gone.jinja` does not exist"),
+        ),
         (
             "../assistants.yaml",
-            Some("there is no template `../assistants.yaml`"),
+            Some("the template `../assistants.yaml` does not exist"),
         ),
     ] {
         std::fs::write(&file, assistant(&format!("    template: {name}\n"))).unwrap();

@@ -21,7 +21,7 @@ pub(crate) struct Variables<'a> {
 /// The reason why the variables of a text cannot be replaced.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum VariableError {
-    #[error("has a `${{` that is never closed")]
+    #[error("has a `${{` that is not closed")]
     Unclosed,
     /// A file cannot be used. The text describes the problem.
     #[error("cannot be used: {0}")]

@@ -86,7 +86,7 @@ mod tests {
         ] {
             assert_eq!(
                 read(text),
-                Err("Invalid arguments: send one JSON object".to_owned()),
+                Err("Invalid arguments: send a single JSON object".to_owned()),
                 "{text}"
             );
         }
@@ -97,6 +97,6 @@ mod tests {
             );
         }
         let twice = read(r#"{"city": "Hue", "city": "Da Nang"}"#).unwrap_err();
-        assert!(twice.contains("given twice"), "{twice}");
+        assert!(twice.contains("occurs twice"), "{twice}");
     }
 }

@@ -34,7 +34,7 @@ pub(crate) fn offerable(tools: &[ListedTool]) -> Vec<GatewayTool> {
         if !seen.insert(tool.name.as_str()) {
             tracing::warn!(
                 tool = tool.name,
-                "a tool is listed twice; the first one counts"
+                "a tool is listed twice; only the first one is used"
             );
             continue;
         }

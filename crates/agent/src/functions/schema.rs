@@ -21,9 +21,9 @@ const MAX_VALUES: usize = 5_000;
 pub(super) enum UnsupportedSchema {
     #[error("its input schema does not describe an object")]
     NotAnObject,
-    #[error("its input schema has a part that is no schema")]
+    #[error("its input schema contains a part that is not a schema")]
     NotASchema,
-    #[error("its input schema refers to something outside itself")]
+    #[error("its input schema refers to a location outside the schema")]
     Remote,
     #[error("its input schema is too large or too deeply nested")]
     TooLarge,

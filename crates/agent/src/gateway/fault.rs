@@ -13,7 +13,7 @@ pub(crate) enum GatewayError {
     Unreachable,
     #[error("the gateway did not answer in time")]
     Late,
-    #[error("the gateway's answer is larger than is taken")]
+    #[error("the gateway's answer exceeds the size limit")]
     TooLarge,
     #[error("the gateway's answer cannot be read")]
     Unreadable,
@@ -21,7 +21,7 @@ pub(crate) enum GatewayError {
     #[error("the gateway does not accept the token")]
     Unauthorized,
     /// The path is unknown: the toolset does not exist.
-    #[error("the gateway does not know the toolset")]
+    #[error("the gateway does not have the toolset")]
     UnknownToolset,
     #[error("{0}")]
     Refused(Box<RpcFault>),

@@ -124,7 +124,7 @@ async fn follow(
         let mut stream = match listen::open(&edge, &token).await {
             Ok(stream) => stream,
             Err(error) => {
-                tracing::debug!(%error, "changes of a caller's tools are not heard of");
+                tracing::debug!(%error, "changes of a caller's tools are not received");
                 return;
             }
         };

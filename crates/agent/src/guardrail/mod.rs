@@ -44,7 +44,7 @@ pub(crate) async fn refusal(
         Ok(true) => return None,
         Ok(false) => false,
         Err(cause) => {
-            tracing::warn!(assistant = assistant.name, %cause, "the guardrail gave no verdict; the message is refused");
+            tracing::warn!(assistant = assistant.name, %cause, "the guardrail returned no verdict; the message is refused");
             true
         }
     };
@@ -69,7 +69,7 @@ enum VerdictError {
     Model(#[from] ModelError),
     #[error("its model is not configured")]
     NotConfigured,
-    #[error("its question cannot be asked")]
+    #[error("its prompt cannot be created")]
     Question,
     #[error("its reply begins with neither yes nor no")]
     Reply,

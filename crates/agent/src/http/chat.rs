@@ -27,13 +27,13 @@ fn parse_request(body: &[u8], headers: &HeaderMap) -> Result<ChatRequest, Proble
         JsonFields::parse(body)?.only(&["message", "conversation_id", "model", "message_id"])?;
     let message = fields
         .text("message")?
-        .ok_or_else(|| Problem::field("message", "Send `message`: what the person says."))?;
+        .ok_or_else(|| Problem::field("message", "Send `message`: the text of the user."))?;
     let message_id = fields.text("message_id")?;
     let after = last_event_id(headers)?;
     if after.is_some() && message_id.is_none() {
         return Err(Problem::field(
             "message_id",
-            "Send `message_id` with Last-Event-ID: it names the turn to go on with.",
+            "Send `message_id` with Last-Event-ID: it names the turn to resume.",
         ));
     }
     Ok(ChatRequest {

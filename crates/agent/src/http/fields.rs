@@ -34,7 +34,7 @@ impl JsonFields {
         Err(Problem::field(
             "body",
             format!(
-                "The body has a field that is not known; known are {}.",
+                "The body has an unknown field; supported are {}.",
                 known.join(", ")
             ),
         ))

@@ -74,7 +74,7 @@ impl Problem {
         });
         match failure.last() {
             Some((kind, message)) => Self::of(kind, message),
-            None => Self::of(ErrorKind::ModelFailed, "the answer ended early"),
+            None => Self::of(ErrorKind::ModelFailed, "the answer was incomplete"),
         }
     }
 

@@ -53,7 +53,7 @@ async fn drive(
 ) {
     loop {
         let piece = tokio::select! {
-            () = out.closed() => return tracing::debug!("the client hung up"),
+            () = out.closed() => return tracing::debug!("the client disconnected"),
             event = tokio::time::timeout(SILENCE, events.next()) => match event {
                 Ok(Some(event)) => render(event),
                 Ok(None) => return,

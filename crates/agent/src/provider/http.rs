@@ -95,7 +95,7 @@ fn not_answered(error: &reqwest::Error) -> ModelError {
     }
     info!(
         cause = cause.map(tracing::field::display),
-        "no connection to a model provider, or a broken one"
+        "the connection to a model provider failed"
     );
     if error.is_connect() {
         ModelError::Unreachable

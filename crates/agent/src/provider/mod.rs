@@ -84,7 +84,8 @@ impl Provider {
         };
         let network = settings.network(name, &url)?;
         let http = Http::open(url, headers, &network, limits).map_err(|_| {
-            let problem = "no TLS client can be set up: the certificates or the key cannot be used";
+            let problem =
+                "the TLS client cannot be set up: the certificates or the key cannot be used";
             SettingsError::new(name, problem)
         })?;
         Ok(Self {
@@ -154,10 +155,10 @@ impl Provider {
             let pause = retry::pause(made, self.attempts, &error, &self.ambient)
                 .filter(|pause| Instant::now() + *pause < deadline);
             let Some(pause) = pause else {
-                warn!(provider = self.name, attempt = made, %error, "a model gave no answer");
+                warn!(provider = self.name, attempt = made, %error, "a request to a model failed");
                 return Err(error);
             };
-            info!(provider = self.name, attempt = made, %error, ?pause, "a model is asked again");
+            info!(provider = self.name, attempt = made, %error, ?pause, "a request to a model is repeated");
             sleep(pause).await;
         }
     }

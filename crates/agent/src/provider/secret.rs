@@ -23,7 +23,7 @@ impl<'de> Deserialize<'de> for Secret {
         match Value::deserialize(deserializer)? {
             Value::String(text) => Ok(Self(text)),
             _ => Err(D::Error::custom(
-                "a key or the value of a header is no text; put it in quotes",
+                "a key or the value of a header is not a string; put it in quotes",
             )),
         }
     }

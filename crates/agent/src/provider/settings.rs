@@ -135,7 +135,7 @@ impl ProviderSettings {
     pub(super) fn target(&self, name: &str) -> Result<(Url, HeaderMap), SettingsError> {
         let faulty = |problem: String| SettingsError::new(name, problem);
         if self.attempts == 0 || self.max_answer_bytes == 0 {
-            let problem = "`attempts` and `max_answer_bytes` are at least 1".to_owned();
+            let problem = "`attempts` and `max_answer_bytes` must be at least 1".to_owned();
             return Err(faulty(problem));
         }
         let limits = [self.timeout, self.idle_timeout, self.total_timeout];
@@ -143,7 +143,7 @@ impl ProviderSettings {
             .into_iter()
             .any(|limit| limit.is_zero() || limit > LONGEST_LIMIT)
         {
-            let problem = "a time limit is longer than nothing and at most 24h".to_owned();
+            let problem = "a time limit must be above zero and at most 24h".to_owned();
             return Err(faulty(problem));
         }
         let url = self.url().map_err(|why| {
@@ -160,7 +160,7 @@ impl ProviderSettings {
         let tls = match &self.tls {
             None => TlsSettings::default(),
             Some(_) if url.scheme() == "http" => {
-                let problem = "has `tls`, and `base_url` is http; write https, or leave out `tls`";
+                let problem = "has `tls`, and `base_url` is http; write https, or omit `tls`";
                 return Err(faulty(problem.to_owned()));
             }
             Some(ProviderTls { ca, cert, key }) => {
@@ -172,7 +172,7 @@ impl ProviderSettings {
         let read = |proxy: &Secret| {
             NetworkSettings::read_proxy(proxy.expose()).ok_or_else(|| {
                 faulty(
-                    "`proxy` is no http(s) URL; write for example http://proxy.example.com:3128"
+                    "`proxy` is not an http(s) URL; write for example http://proxy.example.com:3128"
                         .to_owned(),
                 )
             })
@@ -183,19 +183,20 @@ impl ProviderSettings {
             proxy: proxy.map(read).transpose()?,
         };
         if network.shows_proxy_identity() {
-            let problem = "has `tls` and a proxy at an https URL, which would be shown the certificate; name one at an http URL";
+            let problem = "has `tls` and a proxy with an https URL, which would receive the client certificate; use a proxy with an http \
+                           URL";
             return Err(faulty(problem.to_owned()));
         }
         Ok(network)
     }
 
     fn url(&self) -> Result<Url, &'static str> {
-        let mut url = Url::parse(&self.base_url).map_err(|_| "is no URL")?;
+        let mut url = Url::parse(&self.base_url).map_err(|_| "is not a URL")?;
         if !url.username().is_empty() || url.password().is_some() {
-            return Err("holds user info, which belongs in `api_key` or `headers`");
+            return Err("contains user info; use `api_key` or `headers` instead");
         }
         if url.query().is_some() || url.fragment().is_some() {
-            return Err("holds a query or a fragment");
+            return Err("contains a query or a fragment");
         }
         match url.scheme() {
             "https" => {}
@@ -205,7 +206,7 @@ impl ProviderSettings {
                     "is plain http to another machine; use https, or set `allow_http: true`",
                 );
             }
-            _ => return Err("is no http(s) URL"),
+            _ => return Err("is not an http(s) URL"),
         }
         let base = url.path().trim_end_matches('/');
         let path = match self.kind {
@@ -232,7 +233,7 @@ impl ProviderSettings {
                 .ok()
                 .filter(|name| !framing.contains(name))
                 .ok_or_else(|| {
-                    "`headers` has a name that cannot be set; use letters, digits and `-`"
+                    "`headers` contains a name that cannot be set; use letters, digits and `-`"
                         .to_owned()
                 })?;
             let value = sensitive(secret.expose()).ok_or_else(|| not_a_value("headers"))?;
@@ -262,7 +263,9 @@ fn sensitive(text: &str) -> Option<HeaderValue> {
 }
 
 fn not_a_value(key: &str) -> String {
-    format!("`{key}` has characters a header cannot hold; use printable ASCII characters")
+    format!(
+        "`{key}` contains characters that are not valid in a header; use printable ASCII characters"
+    )
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ impl Drop for AbandonGuard {
             let given_up = conversation.add(&[], &turn, TurnState::Abandoned);
             if !matches!(tokio::time::timeout(LIMIT, given_up).await, Ok(Ok(()))) {
                 tracing::warn!(
-                    "a turn whose client is gone could not be given up; the memory's sweep will"
+                    "a turn whose client disconnected could not be abandoned now; the memory service will abandon it later"
                 );
             }
         });

@@ -97,12 +97,12 @@ impl RefusedCall {
             assistant = setup.assistant.name,
             { names::CALLER } = setup.caller.subject(),
             reason,
-            "a call of the model was refused; nothing ran"
+            "a call of the model was refused; no tool was called"
         );
         let recorded = setup.gateway.record_refused(&self.tool, self.refusal, key);
         let recorded = timeout_at(deadline, recorded).await;
         if let Err(error) = recorded.unwrap_or(Err(GatewayFailure::Late)) {
-            tracing::error!(%error, reason, "a refused call could not be put on record");
+            tracing::error!(%error, reason, "a refused call could not be recorded");
         }
     }
 }

@@ -11,16 +11,16 @@ use crate::model::ModelError;
 pub(crate) enum TurnFailure {
     #[error("{0}")]
     Request(String),
-    #[error("there is no assistant of that name; ask for the list of models")]
+    #[error("the assistant does not exist; request the list of models")]
     UnknownModel,
-    #[error("assistant `{0}` has no model here: set {names}", names = .1.0.iter().map(String::as_str).collect::<Vec<_>>().join(", "))]
+    #[error("assistant `{0}` has no model: set {names}", names = .1.0.iter().map(String::as_str).collect::<Vec<_>>().join(", "))]
     NotConfigured(String, MissingVariables),
     #[error(transparent)]
     Model(#[from] ModelError),
-    #[error("the model gave neither words nor a call")]
+    #[error("the model returned neither text nor a call")]
     Empty,
     #[error(
-        "the model asked for tools again instead of answering, after the turn came to a limit of its assistant; ask for less at once"
+        "the model requested tools again instead of answering after the turn reached a limit of its assistant; request less at once"
     )]
     Capped(Cap),
     #[error("{0}")]
@@ -29,7 +29,7 @@ pub(crate) enum TurnFailure {
     Conflict(String),
     #[error(transparent)]
     Approval(#[from] InvalidApproval),
-    #[error("too many of your turns are under way; wait until one ends")]
+    #[error("too many of your turns are in progress; wait until one completes")]
     TooManyTurns,
 }
 

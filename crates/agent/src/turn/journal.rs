@@ -169,20 +169,20 @@ impl Journal {
         match stored.state {
             TurnState::None => return Ok(None),
             TurnState::Abandoned => {
-                let problem = "this turn was given up; send the message under another message_id";
+                let problem = "this turn was abandoned; send the message with another message_id";
                 return Err(TurnFailure::Conflict(problem.to_owned()));
             }
             TurnState::Open | TurnState::Complete => {}
         }
         let is_others = |it: &StoredMessage| it.role == Role::Assistant && it.author != author;
         if stored.messages.iter().any(is_others) {
-            let problem = "this turn is another assistant's; send the message to that one, or under another message_id";
+            let problem = "this turn belongs to another assistant; send the message to that assistant, or with another message_id";
             return Err(TurnFailure::Conflict(problem.to_owned()));
         }
         // A withheld round reveals neither its calls nor whether it was the last round, so the turn cannot be resumed.
         let is_lost = |it: &StoredMessage| it.withheld && it.role != Role::Tool;
         if stored.state == TurnState::Open && stored.messages.iter().any(is_lost) {
-            let problem = "what this turn rests on may no longer be read; send the message under another message_id";
+            let problem = "messages of this turn may no longer be read; send the message with another message_id";
             return Err(TurnFailure::Conflict(problem.to_owned()));
         }
         let mut journal = Self::new(conversation, turn, author, "");
@@ -373,7 +373,7 @@ fn not_taken(failure: GatewayFailure) -> TurnFailure {
             message,
             ..
         } => TurnFailure::Conflict(format!(
-            "the conversation does not take this step, perhaps because another request is at work on its turn: {message}"
+            "the conversation does not accept this step, possibly because another request continues the same turn: {message}"
         )),
         failure => failure.into(),
     }

@@ -23,10 +23,10 @@ pub(super) fn check(request: &ChatRequest) -> Result<(), TurnFailure> {
         return wrong("`message` is empty");
     }
     if request.message.len() > MAX_MESSAGE {
-        return wrong("`message` is longer than 256 KiB; say it in parts");
+        return wrong("`message` is longer than 256 KiB; split it");
     }
     if request.message.contains('\0') {
-        return wrong("`message` holds a NUL character");
+        return wrong("`message` contains a NUL character");
     }
     if !is_id(&request.message_id, MAX_MESSAGE_ID) {
         return wrong("`message_id` is not 1 to 96 characters without control characters");

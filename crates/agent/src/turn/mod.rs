@@ -309,7 +309,7 @@ impl Turn {
             self.conversation_id.clone_from(&request.conversation_id);
             if journal.question() != request.message {
                 let problem =
-                    "this message_id is taken by another message; send this one under its own";
+                    "this message_id belongs to another message; send this message with its own";
                 return Err(TurnFailure::Conflict(problem.to_owned()));
             }
         }

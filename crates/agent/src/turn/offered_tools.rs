@@ -39,7 +39,7 @@ impl OfferedTools {
             } else {
                 tracing::warn!(
                     tool = tool.name,
-                    "a tool is not offered: another one has its name"
+                    "a tool is not offered: another tool has its name"
                 );
             }
         }

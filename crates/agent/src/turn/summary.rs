@@ -35,7 +35,7 @@ pub(super) fn write(setup: &Arc<TurnSetup>, conversation: &Conversation) {
         if !matches!(written.await, Ok(Ok(()))) {
             tracing::warn!(
                 assistant = setup.assistant.name,
-                "no summary was written; the next turn tries again"
+                "no summary was written; the next turn will try again"
             );
         }
     });

@@ -171,9 +171,9 @@ fn a_url_that_cannot_be_right_is_refused_with_the_fix() {
     for (url, fix) in [
         ("ftp://example.org", "http or https"),
         ("https://user:pw@example.org", "credentials"),
-        ("https://example.org/?a=b", "leave out"),
-        ("https://example.org/mcp", "leave out /mcp"),
-        ("https://example.org/api/", "leave out /api"),
+        ("https://example.org/?a=b", "remove the query"),
+        ("https://example.org/mcp", "remove /mcp"),
+        ("https://example.org/api/", "remove /api"),
     ] {
         let error = GatewayEndpoint::over_http(&url.parse().unwrap(), None).unwrap_err();
         assert!(error.to_string().contains(fix), "{url}: {error}");

@@ -91,7 +91,7 @@ async fn a_result_is_text_and_what_gave_none_is_a_refusal() {
     assert_eq!(called("slow").await, Err(timeout));
     let busy = GatewayFailure::Busy {
         retry_after: Some(Duration::from_secs(3)),
-        message: "Slow down. It may be tried again in 3 seconds.".to_owned(),
+        message: "Slow down. Try again in 3 seconds.".to_owned(),
     };
     assert_eq!(called("busy").await, Err(busy));
 }

@@ -54,14 +54,14 @@ fn refuse_unmeant(fields: &mut JsonFields) -> Result<(), Problem> {
     if fields.take("n").is_some_and(|n| n != 1) {
         return Err(Problem::field(
             "n",
-            "An assistant gives one answer; leave `n` out.",
+            "An assistant gives one answer; omit `n`.",
         ));
     }
     let format = fields.take("response_format");
     if format.is_some_and(|format| format["type"] != "text") {
         return Err(Problem::field(
             "response_format",
-            "An assistant answers in text; leave `response_format` out.",
+            "An assistant answers in text; omit `response_format`.",
         ));
     }
     Ok(())
@@ -84,12 +84,12 @@ fn messages(messages: Option<Value>) -> Result<(Vec<HistoryMessage>, String), Pr
             Some("system" | "developer" | "tool" | "function") => continue,
             _ => {
                 return Err(wrong(
-                    "Every message needs a `role`: user, assistant, system, developer or tool.",
+                    "Every message requires a `role`: user, assistant, system, developer or tool.",
                 ));
             }
         };
         let text = text(&message["content"]).ok_or_else(|| {
-            wrong("The `content` of a message is a string, or an array of parts of the type text.")
+            wrong("The `content` of a message must be a string, or an array of parts of the type text.")
         })?;
         history.push(HistoryMessage { speaker, text });
     }
@@ -100,7 +100,9 @@ fn messages(messages: Option<Value>) -> Result<(Vec<HistoryMessage>, String), Pr
         history.truncate(last + 1);
         history.pop()
     }) else {
-        return Err(wrong("`messages` needs one with the role user."));
+        return Err(wrong(
+            "`messages` must contain a message with the role user.",
+        ));
     };
     Ok((
         history,

@@ -82,7 +82,7 @@ async fn a_model_that_is_not_configured_is_no_reason_to_send_the_request_again()
     let events = vec![
         EventBody::Error {
             kind: ErrorKind::ModelNotConfigured,
-            message: "assistant `later` has no model here: set LLM_BASE_URL".to_owned(),
+            message: "assistant `later` has no model: set LLM_BASE_URL".to_owned(),
         },
         done(FinishReason::Error),
     ];

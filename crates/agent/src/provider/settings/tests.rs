@@ -88,15 +88,15 @@ fn the_way_to_a_provider_is_checked() {
     for (yaml, part) in [
         (
             format!("{{ {https}, proxy: 'socks5://canary' }}"),
-            "`proxy` is no http(s) URL",
+            "`proxy` is not an http(s) URL",
         ),
         (
             format!("{{ {https}, tls: {{ ca: canary }} }}"),
-            "`ca` holds no certificate in PEM",
+            "`ca` contains no PEM certificate",
         ),
         (
             format!("{{ {https}, tls: {{ key: '-----BEGIN PRIVATE KEY-----canary' }} }}"),
-            "`key` belongs to a `cert`",
+            "`key` requires a `cert`",
         ),
         (
             format!(
@@ -106,7 +106,7 @@ fn the_way_to_a_provider_is_checked() {
         ),
         (
             format!("{{ {https}, proxy: 'https://proxy.example', tls: {{ {ca} }} }}"),
-            "a proxy at an https URL",
+            "a proxy with an https URL",
         ),
     ] {
         let problem = network(&yaml).unwrap_err().to_string();
@@ -118,10 +118,10 @@ fn the_way_to_a_provider_is_checked() {
 #[test]
 fn what_cannot_be_used_is_refused_without_showing_it() {
     for (yaml, part) in [
-        ("{ type: openai, base_url: canary }", "is no URL"),
+        ("{ type: openai, base_url: canary }", "is not a URL"),
         (
             "{ type: openai, base_url: 'ftp://canary/' }",
-            "is no http(s) URL",
+            "is not an http(s) URL",
         ),
         (
             "{ type: openai, base_url: 'https://u:canary@h/' }",
@@ -145,15 +145,15 @@ fn what_cannot_be_used_is_refused_without_showing_it() {
         ),
         (
             "{ type: openai, base_url: 'https://h/', api_key: \"canary\\n\" }",
-            "`api_key` has characters",
+            "`api_key` contains characters",
         ),
         (
             "{ type: openai, base_url: 'https://h/', headers: {Host: canary} }",
-            "`headers` has a name",
+            "`headers` contains a name",
         ),
         (
             "{ type: openai, base_url: 'https://h/', headers: {x: \"canary\\n\"} }",
-            "`headers` has characters",
+            "`headers` contains characters",
         ),
         (
             "{ type: openai, base_url: 'https://h/', api_key: a, headers: {Authorization: canary} }",

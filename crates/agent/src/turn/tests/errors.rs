@@ -45,7 +45,7 @@ async fn every_class_of_error_goes_back_to_the_model_and_the_turn_goes_on() {
             "Tool 'nothing' not available for role 'Doctor'",
         ),
         ("", "{}", "Tool '' not available for role 'Doctor'"),
-        ("clock", r#"{"zone": "#, "send one JSON object"),
+        ("clock", r#"{"zone": "#, "send a single JSON object"),
         ("clock", "{}", "`zone` is required"),
         ("clock", r#"{"zone":"UTC","x":1}"#, "x"),
         ("broken", zone, "did not answer within 30 s"),
@@ -272,7 +272,7 @@ async fn an_assistant_without_a_model_is_listed_and_says_what_to_set() {
     assert_eq!(error["kind"], "model_not_configured");
     assert_eq!(
         error["message"],
-        "assistant `later` has no model here: set WARDGATE_TEST_NO_SUCH_VARIABLE"
+        "assistant `later` has no model: set WARDGATE_TEST_NO_SUCH_VARIABLE"
     );
 }
 
@@ -283,7 +283,7 @@ async fn a_call_that_still_runs_for_an_interrupted_turn_is_waited_for() {
         let is_running = asked.fetch_add(1, std::sync::atomic::Ordering::SeqCst) < 3;
         Ok(crate::clients::ToolAnswer {
             text: if is_running {
-                "Tool execution failed: the call with its idempotency key is still running; ask again later"
+                "Tool execution failed: the call with its idempotency key is still running; try again later"
             } else {
                 "done"
             }

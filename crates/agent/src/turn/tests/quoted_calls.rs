@@ -47,7 +47,7 @@ async fn a_call_that_stands_in_what_a_tool_gave_is_not_run_when_the_model_repeat
         let results = events.all("tool_result");
         assert_eq!(results[1]["success"], false);
         let told = results[1]["error"].as_str().unwrap();
-        assert!(told.contains("stands in data"), "{told}");
+        assert!(told.contains("is part of data"), "{told}");
         let shown = &fixture.model.requests()[2].messages;
         let is_told = |message: &ModelMessage| match message {
             ModelMessage::User(text) => text.contains(told),
