@@ -10,11 +10,11 @@ pub enum EgressError {
     #[error("the URL is not an http(s) URL without user info")]
     NotHttp,
     /// The host is not allowed. Nothing was sent to it.
-    #[error("the host {0} is not listed; add it to `hosts` of the source if it is right")]
+    #[error("the host {0} is not listed; if it is correct, add it to `hosts` of the source")]
     HostNotListed(String),
     /// The host has no allowed address. Nothing was sent to it.
     #[error(
-        "{0} has only addresses off the public internet; list their network under `private` of the source if that is right"
+        "{0} has only addresses outside the public internet; if this is intended, add their network to `private` of the source"
     )]
     AddressRefused(String),
     /// A redirect leads from https to http.
@@ -30,13 +30,13 @@ pub enum EgressError {
     #[error("no complete response within {0:?}; see `timeout` of the source")]
     Timeout(Duration),
     /// The connection broke. Whether the service acted on the request is unknown.
-    #[error("the connection broke: {0}")]
+    #[error("the connection failed: {0}")]
     Broken(String),
     /// The response body is larger than this many bytes.
     #[error("the response is larger than {0} bytes; see `max_response_bytes` of the source")]
     TooLarge(usize),
     /// The response has a content encoding, most likely compression.
-    #[error("the response has a content encoding, though none was accepted")]
+    #[error("the response has a content encoding, but none was accepted")]
     Encoded,
     /// There are no credentials. Nothing was sent.
     #[error(transparent)]
@@ -50,22 +50,22 @@ pub enum EgressError {
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum AuthError {
     /// The call came without the caller's token, which is to be exchanged.
-    #[error("the caller's token did not come with the call, and this source exchanges it")]
+    #[error("this source exchanges the caller's token, which was not sent with the call")]
     NoCallerToken,
     /// The person has not granted access, or the source requires more scopes than the person granted.
-    #[error("the caller has not connected this source yet")]
+    #[error("the caller has not authorized this source yet")]
     NotConnected {
         /// The additional scopes that the source requires, separated by spaces, if it names them.
         scope: Option<String>,
     },
     /// The store of grants is unavailable. The call may be retried.
-    #[error("the connections of callers cannot be read or kept now")]
+    #[error("the authorizations of callers cannot be read or stored now")]
     NoStore,
     /// There is no response from the token endpoint.
     #[error("the token endpoint: {0}")]
     Endpoint(Box<EgressError>),
     /// The token endpoint returned an error.
-    #[error("the token endpoint refused with status {status}{}", .code.map(|code| format!(" ({code})")).unwrap_or_default())]
+    #[error("the token endpoint responded with status {status}{}", .code.map(|code| format!(" ({code})")).unwrap_or_default())]
     Refused {
         /// The status of the response.
         status: u16,
@@ -73,18 +73,18 @@ pub enum AuthError {
         code: Option<&'static str>,
     },
     /// The response of the token endpoint is invalid. The text completes the sentence.
-    #[error("the token endpoint's answer {0}")]
+    #[error("the response of the token endpoint {0}")]
     BadAnswer(&'static str),
     /// The authorization server could not be discovered. The text says what is missing.
     #[error(
-        "the authorization server of the source is not known: {0}; name it by `issuer` or `token_url` of `auth`"
+        "the authorization server of the source cannot be determined: {0}; set it by `issuer` or `token_url` of `auth`"
     )]
     NotFound(&'static str),
     /// The configured key does not fit its algorithm.
-    #[error("the client's key does not sign")]
+    #[error("signing with the client's key failed")]
     NotSigned,
     /// The credentials contain characters that are not allowed in headers.
-    #[error("the credentials cannot be written as a header")]
+    #[error("the credentials are not valid in a header")]
     NotAHeader,
 }
 

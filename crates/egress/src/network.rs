@@ -45,8 +45,8 @@ impl TlsSettings {
         key: Option<String>,
     ) -> Result<Self, InvalidTls> {
         const CERTIFICATE: (&str, &str) =
-            ("-----BEGIN CERTIFICATE-----", "holds no certificate in PEM");
-        const PRIVATE_KEY: (&str, &str) = ("PRIVATE KEY-----", "holds no private key in PEM");
+            ("-----BEGIN CERTIFICATE-----", "contains no PEM certificate");
+        const PRIVATE_KEY: (&str, &str) = ("PRIVATE KEY-----", "contains no PEM private key");
         for (field, text, (marker, problem)) in [
             ("ca", &ca, CERTIFICATE),
             ("cert", &cert, CERTIFICATE),
@@ -63,11 +63,11 @@ impl TlsSettings {
             }),
             (None, None) => None,
             (Some(_), None) => {
-                let (field, problem) = ("cert", "belongs to a `key`, which is missing");
+                let (field, problem) = ("cert", "requires a `key`, which is missing");
                 return Err(InvalidTls { field, problem });
             }
             (None, Some(_)) => {
-                let (field, problem) = ("key", "belongs to a `cert`, which is missing");
+                let (field, problem) = ("key", "requires a `cert`, which is missing");
                 return Err(InvalidTls { field, problem });
             }
         };

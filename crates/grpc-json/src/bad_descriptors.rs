@@ -11,18 +11,18 @@ pub enum BadDescriptors {
     NotDescriptors,
     #[error("there are more than {1} {0}")]
     TooMany(&'static str, usize),
-    #[error("`{0}` has a name in it that is no protobuf name")]
+    #[error("`{0}` contains a name that is not valid in protobuf")]
     Name(String),
     #[error("a file has no name, or one of more than {MAX_FILE_NAME} bytes")]
     FileName,
-    #[error("`{0}` is written in a protobuf edition; only proto2 and proto3 are understood")]
+    #[error("`{0}` is written in a protobuf edition; only proto2 and proto3 are supported")]
     Editions(String),
-    #[error("`{0}` has a map entry that is not a key and a value")]
+    #[error("`{0}` has a map entry without a key and a value")]
     MapEntry(String),
-    #[error("`{0}` imports itself, perhaps by way of others")]
+    #[error("`{0}` imports itself, directly or indirectly")]
     Cycle(String),
-    #[error("`{file}` imports `{import}`, which is not there")]
+    #[error("`{file}` imports `{import}`, which is missing")]
     Missing { file: String, import: String },
-    #[error("the files do not fit together: {0}")]
+    #[error("the files do not match: {0}")]
     Misfit(String),
 }

@@ -26,10 +26,10 @@ pub enum GrpcError {
     #[error("the server has no method `{0}`")]
     NoMethod(String),
     /// The method takes a stream of messages. Nothing was sent.
-    #[error("the method `{0}` wants a stream of messages; only one message can be sent")]
+    #[error("the method `{0}` requires a stream of messages; only one message can be sent")]
     ClientStreaming(String),
     /// The message does not match the input type of the method. Nothing was sent.
-    #[error("the message does not fit the method: {0}")]
+    #[error("the message does not match the method: {0}")]
     Misfit(#[from] JsonMismatch),
     /// The message is too large. Nothing was sent.
     #[error("the message is larger than {0} bytes")]
@@ -38,7 +38,7 @@ pub enum GrpcError {
     #[error("no answer within the time limit")]
     Timeout,
     /// The call failed. It is unknown whether the method ran.
-    #[error("the call broke: {0}")]
+    #[error("the call failed: {0}")]
     Broken(String),
     /// The server responded with an error status.
     #[error("the server answered {}", code_name(*code))]

@@ -35,7 +35,8 @@ impl JsonMismatch {
     pub(super) fn ambiguous() -> Self {
         Self {
             place: FieldPath(String::new()),
-            problem: "gives a field twice, or two fields of which only one may be set".to_owned(),
+            problem: "contains a field twice, or two fields of which only one may be set"
+                .to_owned(),
         }
     }
 }
@@ -187,7 +188,7 @@ fn unknown(message: &MessageDescriptor, name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let name = match name {
         name if name.len() <= MAX_SHOWN_NAME && name.chars().all(plain) => format!(" `{name}`"),
-        _ => " of that name".to_owned(),
+        _ => " of this name".to_owned(),
     };
     format!("has no field{name}; it has {}", field_names(message))
 }
@@ -218,8 +219,8 @@ fn wanted(kind: &Kind) -> String {
         Kind::Int64 | Kind::Sint64 | Kind::Sfixed64 => "a 64-bit integer",
         Kind::Uint64 | Kind::Fixed64 => "a 64-bit integer from 0",
         Kind::Bool => "a boolean",
-        Kind::String => "a text",
-        Kind::Bytes => "a text in Base64",
+        Kind::String => "a string",
+        Kind::Bytes => "a string in Base64",
         Kind::Enum(values) => {
             return format!(
                 "one of {}",
@@ -228,8 +229,8 @@ fn wanted(kind: &Kind) -> String {
         }
         Kind::Message(message) => match message.full_name() {
             "google.protobuf.Timestamp" => "a time like \"2026-01-31T12:00:00Z\"",
-            "google.protobuf.Duration" => "a length of time like \"1.5s\"",
-            "google.protobuf.FieldMask" => "a text of field paths with commas between them",
+            "google.protobuf.Duration" => "a duration like \"1.5s\"",
+            "google.protobuf.FieldMask" => "a string of field paths separated by commas",
             "google.protobuf.Any" => "an object with an `@type` that the server describes",
             name => return format!("an object that is a {name}"),
         },

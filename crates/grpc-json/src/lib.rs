@@ -215,21 +215,23 @@ impl ResponseMessages<'_> {
         self.ended = self.single || message.is_none();
         let Some(message) = message else {
             return if self.single {
-                let problem = "the call ended well without a message";
+                let problem = "the call completed without a message";
                 Err(GrpcError::BadAnswer(problem))
             } else {
                 Ok(None)
             };
         };
         if self.single && self.message().await?.is_some() {
-            return Err(GrpcError::BadAnswer("there is more than one message"));
+            return Err(GrpcError::BadAnswer(
+                "the call returned more than one message",
+            ));
         }
         let limit = self.server.max_response_bytes.saturating_mul(JSON_FACTOR);
         match to_json(&message, limit) {
             Ok(value) => Ok(Some(value)),
             Err(NotJson::TooLarge) => Err(GrpcError::TooLarge),
             Err(NotJson::Invalid) => Err(GrpcError::BadAnswer(
-                "a message has no JSON form: a time out of range, an `Any` of a type that is not described, or too many messages in one another",
+                "a message has no JSON form: a time out of range, an `Any` of a type that is not described, or messages nested too deeply",
             )),
         }
     }

@@ -26,15 +26,15 @@ const RESERVED: [&str; 6] = [
 /// The reason why an entry cannot be sent. It contains no value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadMetadata {
-    #[error("is no name of metadata; write lower-case letters, digits, `-`, `_` and `.`")]
+    #[error("is not a name of metadata; write lower-case letters, digits, `-`, `_` and `.`")]
     Name,
     #[error("is set by gRPC or by `auth`")]
     Reserved,
     #[error(
-        "has characters that are not printable ASCII; give it a name that ends in `-bin` and write it in Base64"
+        "contains characters that are not printable ASCII; use a name that ends with `-bin` and Base64"
     )]
     Text,
-    #[error("ends in `-bin`, so its value has to be Base64")]
+    #[error("ends with `-bin`, so its value must be Base64")]
     Base64,
 }
 

@@ -31,7 +31,7 @@ pub struct MethodName {
 
 /// The error for a text that is not the full name of a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not the full name of a method; write one like `package.Service/Method`")]
+#[error("not the full name of a method; write it like `package.Service/Method`")]
 pub struct NotAMethod;
 
 impl FromStr for MethodName {

@@ -30,7 +30,7 @@ pub(super) async fn tunnel(url: &Url, proxy: &Url) -> Result<TokioIo<TcpStream>,
     tunnel.call(server).await.map_err(|error| {
         let cause = std::error::Error::source(&error)
             .map_or_else(|| error.to_string(), ToString::to_string);
-        EgressError::Unreachable(format!("the proxy does not lead to the server: {cause}"))
+        EgressError::Unreachable(format!("the proxy does not connect to the server: {cause}"))
     })
 }
 

@@ -66,14 +66,14 @@ pub(super) async fn files(
         return Ok(found.files.into_values().collect());
     }
     Err(GrpcError::Undescribed(
-        "it offers no reflection; give the source `descriptors`".to_owned(),
+        "it does not support reflection; set `descriptors` of the source".to_owned(),
     ))
 }
 
 fn failed(status: &Status) -> GrpcError {
     match status::failed(status) {
         GrpcError::Status { code, .. } => GrpcError::Undescribed(format!(
-            "its reflection answered {}",
+            "its reflection service responded with {}",
             wardgate_rpc::code_name(code)
         )),
         // Whatever the cause of this failure is, the call that needs the descriptors was not sent.
@@ -86,15 +86,15 @@ fn failed(status: &Status) -> GrpcError {
 /// The reason why a reflection response cannot be used.
 #[derive(Debug, thiserror::Error)]
 enum ReflectionProblem {
-    #[error("its reflection does not know a file that it says is imported")]
+    #[error("its reflection service does not have a file that one of its files imports")]
     NotFound,
-    #[error("its reflection gave another file than it was asked for")]
+    #[error("its reflection service returned another file than requested")]
     AnotherFile,
-    #[error("its reflection gave something else than files")]
+    #[error("its reflection service returned something other than files")]
     NoFiles,
-    #[error("its reflection gave bytes that are no file")]
+    #[error("its reflection service returned bytes that are not a file")]
     NotAFile,
-    #[error("its reflection gave descriptors that cannot be used: {0}")]
+    #[error("its reflection service returned descriptors that cannot be used: {0}")]
     Bad(#[from] BadDescriptors),
 }
 

@@ -46,7 +46,7 @@ fn broken(source: &(dyn Error + 'static), status: &Status) -> GrpcError {
             return GrpcError::Timeout;
         }
         if error.is::<DecodeFailure>() {
-            return GrpcError::BadAnswer("a message is not of the type that the descriptors tell");
+            return GrpcError::BadAnswer("a message does not have the type in the descriptors");
         }
         causes.push(error.to_string());
         cause = error.source();

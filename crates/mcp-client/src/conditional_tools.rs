@@ -122,7 +122,7 @@ impl ConditionalTools {
                 warn!(
                     upstream = link.events.upstream,
                     %error,
-                    "an upstream server does not list the tools that it has for clients with certain capabilities; trying again"
+                    "the tools that an upstream server offers only to clients with certain capabilities cannot be listed; trying again"
                 );
                 earlier
             }

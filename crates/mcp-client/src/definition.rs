@@ -92,7 +92,9 @@ impl Pages {
             return Err(UpstreamError::TooLarge);
         }
         if page.next == self.cursor {
-            return Err(UpstreamError::BadResult("its list goes round in a circle"));
+            return Err(UpstreamError::BadResult(
+                "the cursors of its list form a cycle",
+            ));
         }
         self.cursor = page.next;
         Ok(false)
@@ -115,12 +117,12 @@ impl DefinitionPage {
             #[serde(default, rename = "nextCursor")]
             next: Option<String>,
         }
-        let unreadable = |_| UpstreamError::BadResult("its list cannot be read");
+        let unreadable = |_| UpstreamError::BadResult("its list is not valid");
         let members: HashMap<String, &RawValue> =
             serde_json::from_str(result.get()).map_err(unreadable)?;
-        let entries = members
-            .get(list)
-            .ok_or(UpstreamError::BadResult("its list has no entries member"))?;
+        let entries = members.get(list).ok_or(UpstreamError::BadResult(
+            "its list has no member with the entries",
+        ))?;
         let cursor: Cursor = serde_json::from_str(result.get()).map_err(unreadable)?;
         Ok(Self {
             entries: serde_json::from_str(entries.get()).map_err(unreadable)?,
@@ -151,7 +153,7 @@ pub(super) fn tools(
     for (index, entry) in entries.into_iter().enumerate() {
         match tool(entry, over_http, has_tasks) {
             Ok(tool) if seen.insert(tool.name.clone()) => tools.push(tool),
-            Ok(_) => events.left_out(index, "an earlier tool of the list has its name"),
+            Ok(_) => events.left_out(index, "an earlier tool of the list has the same name"),
             Err(why) => events.left_out(index, why),
         }
     }
@@ -180,7 +182,7 @@ fn tool(
         return Err("it is not a JSON object");
     }
     let checked: CheckedDefinition = serde_json::from_str(raw.get())
-        .map_err(|_| "it needs a `name` and an `inputSchema`, each once")?;
+        .map_err(|_| "it requires a `name` and an `inputSchema`, each once")?;
     let name = checked
         .name
         .parse()
@@ -194,7 +196,7 @@ fn tool(
     }
     let is_task = checked.execution.task_support.as_deref() == Some("required");
     if is_task && !has_tasks {
-        return Err("it runs as a task only");
+        return Err("it runs only as a task");
     }
     let headers = if over_http {
         MirroredHeader::of_schema(&checked.input_schema)?

@@ -278,7 +278,7 @@ pub(super) fn read_probe(
 }
 
 const NO_COMMON_VERSION: UpstreamError =
-    UpstreamError::BadResult("it speaks no version of the protocol that we speak");
+    UpstreamError::BadResult("it supports no protocol version that this client supports");
 
 /// Reads the response to [`initialize`].
 pub(super) fn read_initialize(result: &RawValue) -> Result<Handshake, UpstreamError> {
@@ -290,7 +290,7 @@ pub(super) fn read_initialize(result: &RawValue) -> Result<Handshake, UpstreamEr
         capabilities: Capabilities,
     }
     let initialized: InitializeResult = serde_json::from_str(result.get())
-        .map_err(|_| UpstreamError::BadResult("its initialize result cannot be read"))?;
+        .map_err(|_| UpstreamError::BadResult("its initialize result is not valid"))?;
     let version = LEGACY
         .into_iter()
         .find(|version| *version == initialized.version)

@@ -20,23 +20,23 @@ pub enum UpstreamError {
     Unreachable(String),
     /// The connection had ended, or the server no longer knows the session, so it did not process the request. The request can be
     /// retried over a new connection.
-    #[error("the connection to the upstream server has ended")]
+    #[error("the connection to the upstream server is closed")]
     Gone,
     /// The user has to grant a connection first, and the server did nothing. If the server specifies scopes, the
     /// grant has to include them.
-    #[error("the caller has not connected the upstream server yet")]
+    #[error("the caller has not authorized the upstream server yet")]
     NotConnected {
         /// The scopes that the server requires in addition to the granted ones, separated by spaces.
         scope: Option<String>,
     },
     /// The source needs the caller's token, which is missing.
-    #[error("the caller's token did not come with the call")]
+    #[error("the caller's token was not sent with the call")]
     NoCallerToken,
     /// The server offers a different tool than the approved one under this name, or none. Nothing was sent.
-    #[error("the upstream server offers another tool under this name than was approved")]
+    #[error("the definition of the tool at the upstream server differs from the approved one")]
     ToolChanged,
     /// There are too many open requests, and nothing was sent.
-    #[error("too many requests wait for the upstream server")]
+    #[error("too many requests to the upstream server are pending")]
     Busy,
     /// The deadline passed. It is unknown whether the server acted.
     #[error("the upstream server did not answer in time")]
@@ -45,7 +45,7 @@ pub enum UpstreamError {
     #[error("the upstream server did not answer within {0:?}; see `timeout` of the source")]
     SourceTimeout(Duration),
     /// The connection broke. It is unknown whether the request had an effect.
-    #[error("the connection to the upstream server broke: {0}")]
+    #[error("the connection to the upstream server failed: {0}")]
     Broken(String),
     /// The server responded with an HTTP status that is neither a success nor accompanied by a JSON-RPC error.
     #[error("the upstream server answered with HTTP status {0}")]
@@ -54,17 +54,17 @@ pub enum UpstreamError {
     #[error("the upstream server answered with JSON-RPC error {}", .0.code)]
     Rpc(UpstreamRpcError),
     /// The server acted, but its result is invalid.
-    #[error("the upstream server gave an answer that cannot be used: {0}")]
+    #[error("the upstream server returned a response that cannot be used: {0}")]
     BadResult(&'static str),
     /// The server acted, and its result is larger than the limit.
-    #[error("the upstream server gave an answer that is too large")]
+    #[error("the upstream server returned a response that is too large")]
     TooLarge,
     /// The server sent a request to its client during a request, in a version of MCP in which it cannot get a response.
-    #[error("the upstream server asks its client in the middle of a request of 2026-07-28")]
+    #[error("the upstream server sends requests to its client during a request of 2026-07-28")]
     AsksOutOfTurn,
     /// The server requires input from the user, and cannot ask for it.
     #[error(
-        "the upstream server asks for input in the middle of a request, and its client may not be asked"
+        "the upstream server requires input during a request, and its client may not be asked for it"
     )]
     InputRequired,
 }
@@ -106,7 +106,7 @@ impl From<EgressError> for UpstreamError {
             EgressError::Timeout(limit) => Self::SourceTimeout(limit),
             EgressError::Broken(cause) => Self::Broken(cause),
             EgressError::TooLarge(_) => Self::TooLarge,
-            EgressError::Encoded => Self::BadResult("it is compressed, though nobody asked for it"),
+            EgressError::Encoded => Self::BadResult("it is compressed, which was not requested"),
             unsent => Self::Unreachable(unsent.to_string()),
         }
     }

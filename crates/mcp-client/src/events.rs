@@ -162,10 +162,7 @@ impl Events {
             changed
         });
         if changed {
-            info!(
-                upstream = self.upstream,
-                "an upstream server can be reached"
-            );
+            info!(upstream = self.upstream, "an upstream server is reachable");
         }
     }
 
@@ -184,7 +181,7 @@ impl Events {
         if changed {
             warn!(
                 upstream = self.upstream,
-                cause, "an upstream server is down"
+                cause, "an upstream server is not reachable"
             );
         }
     }
@@ -235,9 +232,11 @@ impl Events {
                 _ => {}
             },
             IncomingMessage::Response { .. } => {
-                self.ignored("it answers a request that nobody made");
+                self.ignored("it is a response to an unknown request");
             }
-            IncomingMessage::Request { .. } => self.ignored("it is a request where none may be"),
+            IncomingMessage::Request { .. } => {
+                self.ignored("it is a request, which is not allowed here")
+            }
         }
     }
 
@@ -258,7 +257,7 @@ impl Events {
         if let Some(left_out) = warnings.take() {
             warn!(
                 upstream = self.upstream,
-                index, why, left_out, "a tool of an upstream server is left out"
+                index, why, left_out, "a tool of an upstream server is not offered"
             );
         }
     }

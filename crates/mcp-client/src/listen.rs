@@ -354,6 +354,6 @@ fn refused(events: &Events, error: &UpstreamRpcError) {
     warn!(
         upstream = events.upstream,
         code = error.code,
-        "an upstream server announces changes but lets nobody listen"
+        "an upstream server announces changes but does not support listening"
     );
 }

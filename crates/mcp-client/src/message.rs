@@ -317,7 +317,7 @@ fn read_one(text: &str) -> Result<IncomingMessage<'_>, &'static str> {
             ),
         ),
         _ => Err(UpstreamError::BadResult(
-            "it must have either a result or an error",
+            "it must contain either a result or an error",
         )),
     };
     let id = envelope.id.and_then(|id| id.get().parse().ok());
@@ -356,14 +356,14 @@ pub(super) fn answered(id: &RawValue, result: &RawValue) -> Result<Vec<u8>, Upst
 
 /// Encodes the response to a request of a server that no client can respond to.
 pub(super) fn unavailable(id: &RawValue) -> Result<Vec<u8>, UpstreamError> {
-    not_asked(id, "the client cannot be asked now")
+    not_asked(id, "the client cannot be asked for input now")
 }
 
 /// Encodes the response to a request of a server that cannot be assigned to a client.
 pub(super) fn unclear(id: &RawValue) -> Result<Vec<u8>, UpstreamError> {
     not_asked(
         id,
-        "several requests are open: ask on the stream of the one that this is about",
+        "several requests are in progress: send the request on the stream of the request to which it belongs",
     )
 }
 
@@ -388,7 +388,8 @@ struct OutgoingResponse<'a> {
 }
 
 fn own_message(answer: &OutgoingResponse<'_>) -> Result<Vec<u8>, UpstreamError> {
-    serde_json::to_vec(answer).map_err(|_| UpstreamError::BadResult("its request has a bad id"))
+    serde_json::to_vec(answer)
+        .map_err(|_| UpstreamError::BadResult("its request has an invalid id"))
 }
 
 /// Encodes the response to any other request of a server: an empty result for `ping`, and an error for
@@ -400,7 +401,7 @@ pub(crate) fn answer(id: &RawValue, method: &str) -> Result<Vec<u8>, UpstreamErr
         id,
         result: is_ping.then(|| MemberValue::Json(serde_json::json!({}))),
         error: (!is_ping).then(|| {
-            serde_json::json!({ "code": METHOD_NOT_FOUND, "message": "this client does not offer the method" })
+            serde_json::json!({ "code": METHOD_NOT_FOUND, "message": "this client does not support the method" })
         }),
     })
 }

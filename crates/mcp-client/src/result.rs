@@ -55,7 +55,7 @@ fn members_but(
     is_left_out: impl Fn(&str) -> bool,
 ) -> Result<Option<String>, UpstreamError> {
     members_except(object, is_left_out)
-        .map_err(|_| UpstreamError::BadResult("its result cannot be read"))
+        .map_err(|_| UpstreamError::BadResult("its result is not valid"))
 }
 
 impl CallResult {
@@ -77,7 +77,7 @@ impl CallResult {
             meta: Option<Box<RawValue>>,
         }
         let parts: ResultMembers = serde_json::from_str(result.get())
-            .map_err(|_| UpstreamError::BadResult("its result cannot be read"))?;
+            .map_err(|_| UpstreamError::BadResult("its result is not valid"))?;
         match &parts.content {
             Some(content) if !content.get().starts_with('[') => {
                 return Err(UpstreamError::BadResult("its `content` is not a list"));
@@ -144,7 +144,7 @@ pub(super) fn read_outcome(
         serde_json::from_str(result.get()).map_err(|_| UNREADABLE)?;
     if requests.is_none() && state.is_none() {
         return Err(UpstreamError::BadResult(
-            "its `input_required` says neither what it needs nor how to go on",
+            "its `input_required` contains neither requests for input nor a state",
         ));
     }
     let requests = requests.map_or_else(|| "{}".to_owned(), |requests| requests.get().to_owned());
@@ -152,8 +152,7 @@ pub(super) fn read_outcome(
     Ok(RequestOutcome::InputRequired { requests, state })
 }
 
-const UNREADABLE: UpstreamError =
-    UpstreamError::BadResult("what it asks its client for cannot be read");
+const UNREADABLE: UpstreamError = UpstreamError::BadResult("its requests for input are not valid");
 
 /// Returns an error if `requests`, an MCP object `inputRequests`, contains a request that `profile` does not cover.
 pub(super) fn check_asked(requests: &str, profile: ClientProfile) -> Result<(), UpstreamError> {
@@ -166,12 +165,14 @@ pub(super) fn check_asked(requests: &str, profile: ClientProfile) -> Result<(), 
     let requests: HashMap<String, RequestedInput> =
         serde_json::from_str(requests).map_err(|_| UNREADABLE)?;
     if requests.len() > MAX_REQUESTS {
-        return Err(UpstreamError::BadResult("it asks for too much at once"));
+        return Err(UpstreamError::BadResult(
+            "it requests too much input at once",
+        ));
     }
     let mut requests = requests.values();
     if !requests.all(|one| profile.covers(&one.method, one.params.as_deref())) {
         return Err(UpstreamError::BadResult(
-            "it asks its client for what the client did not offer",
+            "it requests input that the client does not support",
         ));
     }
     Ok(())
@@ -187,7 +188,7 @@ fn check_kind(kind: Option<&str>) -> Result<(), UpstreamError> {
         None | Some("complete") => Ok(()),
         Some("input_required") => Err(UpstreamError::InputRequired),
         Some(_) => Err(UpstreamError::BadResult(
-            "its result is of a kind that was not asked for",
+            "its result has a type that was not requested",
         )),
     }
 }
@@ -203,6 +204,6 @@ fn kind(result: &RawValue) -> Result<Option<String>, UpstreamError> {
         return Err(UpstreamError::BadResult("its result is not an object"));
     }
     let read = serde_json::from_str::<ResultKind>(result.get());
-    let read = read.map_err(|_| UpstreamError::BadResult("its result cannot be read"))?;
+    let read = read.map_err(|_| UpstreamError::BadResult("its result is not valid"))?;
     Ok(read.kind)
 }

@@ -126,7 +126,7 @@ impl ServerTask {
     ) -> Result<(Self, TaskStatus), UpstreamError> {
         let (task, task_members) = Self::read(result)?;
         if task.id != id {
-            return Err(UpstreamError::BadResult("it tells of another task"));
+            return Err(UpstreamError::BadResult("it reports another task"));
         }
         let standing = match (
             task_members.status,
@@ -144,7 +144,7 @@ impl ServerTask {
             (Status::Failed, _, _, Some(error)) => TaskStatus::Failed(error),
             _ => {
                 return Err(UpstreamError::BadResult(
-                    "its task lacks what its status says",
+                    "its task lacks a member that its status requires",
                 ));
             }
         };
@@ -152,7 +152,7 @@ impl ServerTask {
     }
 
     fn read(result: &RawValue) -> Result<(Self, TaskMembers), UpstreamError> {
-        const UNREADABLE: UpstreamError = UpstreamError::BadResult("its task cannot be read");
+        const UNREADABLE: UpstreamError = UpstreamError::BadResult("its task is not valid");
         // Deserialization fails if one of these members occurs twice.
         let task_members: TaskMembers =
             serde_json::from_str(result.get()).map_err(|_| UNREADABLE)?;

@@ -67,7 +67,7 @@ pub(super) async fn follow(
         let looked = connection.request_plainly(&look, None).await;
         let looked = looked.map_err(UpstreamError::after_acceptance)?;
         let looked: Task = serde_json::from_str(looked.get())
-            .map_err(|_| UpstreamError::BadResult("its task cannot be read"))?;
+            .map_err(|_| UpstreamError::BadResult("its task is not valid"))?;
         (pause, status) = (looked.pause(), looked.status);
     }
     let result = connection.request_plainly(&collect, listener).await;

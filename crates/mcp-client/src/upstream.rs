@@ -223,7 +223,9 @@ impl Upstream {
         let is_modern = connection.era() == Era::Modern;
         if !is_modern && goes_on {
             // A legacy server has no state, so it cannot have sent any.
-            return Err(UpstreamError::BadResult("it forgot what it waited for"));
+            return Err(UpstreamError::BadResult(
+                "it no longer has the suspended request",
+            ));
         }
         let is_legacy = !is_modern || client.is_legacy && !goes_on;
         if is_legacy && let Some(link) = self.legacy_link(profile, deadline).await? {
@@ -256,7 +258,7 @@ impl Upstream {
     ) -> Result<Option<(ServerTask, TaskStatus)>, UpstreamError> {
         let connection = self.link.connection_by(deadline).await?;
         if connection.era() != Era::Modern {
-            return Err(UpstreamError::BadResult("it has no tasks any more"));
+            return Err(UpstreamError::BadResult("it no longer supports tasks"));
         }
         let answer = self
             .request(&step.request(id, client), deadline, None)

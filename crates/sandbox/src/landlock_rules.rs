@@ -110,16 +110,22 @@ impl KernelSupport {
     /// Logs what this kernel enforces, once per process.
     pub fn log() {
         static SAID: Once = Once::new();
-        SAID.call_once(|| info!("this kernel holds programs of tools to {}", Self::probe()));
+        SAID.call_once(|| {
+            info!(
+                "the restrictions for programs of tools on this kernel are {}",
+                Self::probe()
+            )
+        });
     }
 }
 
 impl fmt::Display for KernelSupport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.files {
-            return f.write_str("limits and no new privileges; it has no Landlock for sandboxes");
+            return f
+                .write_str("limits and no new privileges; Landlock sandboxes are not supported");
         }
-        f.write_str("limits, no new privileges and, by Landlock, their sandboxes")?;
+        f.write_str("limits, no new privileges and Landlock sandboxes")?;
         let yes = |held| if held { "yes" } else { "no" };
         write!(
             f,

@@ -8,19 +8,19 @@ const NOT_FOUND: u8 = 127;
 /// The reason why a program was not launched.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LaunchError {
-    #[error("the launcher is for Wardgate itself; configure a tool of type `command` instead")]
+    #[error("the launcher is internal to Wardgate; configure a tool of type `command` instead")]
     Usage,
-    #[error("the program cannot be run")]
+    #[error("the program cannot be executed")]
     Exec(#[source] std::io::Error),
-    #[error("the program cannot be limited")]
+    #[error("the limits of the program cannot be set")]
     Limit(#[from] nix::Error),
-    #[error("the program cannot be confined")]
+    #[error("the sandbox of the program cannot be set up")]
     Confine(#[from] landlock::RulesetError),
-    #[error("this kernel has no Landlock, and the tool's sandbox requires it")]
+    #[error("this kernel does not support Landlock, which the tool's sandbox requires")]
     NoLandlock,
     #[error("the open files cannot be listed")]
     Inherited(#[source] std::io::Error),
-    #[error("the leash broke")]
+    #[error("the control pipe to the parent process failed")]
     Leash(#[source] std::io::Error),
 }
 

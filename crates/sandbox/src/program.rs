@@ -65,13 +65,13 @@ pub enum RunError {
     #[error("the program cannot be started")]
     NotStarted(#[source] io::Error),
     /// The output of the program could not be read to its end.
-    #[error("the connection to the program broke")]
+    #[error("the connection to the program failed")]
     Broken(#[source] io::Error),
     /// The program wrote more than `max_output` bytes.
-    #[error("the program wrote more than it may")]
+    #[error("the output of the program exceeds its limit")]
     TooLarge,
     /// The program failed with this exit code, which is 128 + n if signal n ended the program.
-    #[error("the program ended with code {0}")]
+    #[error("the program exited with code {0}")]
     Failed(i32),
 }
 

@@ -51,7 +51,7 @@ pub(super) trait Backend: Send + Sync + 'static {
 
 /// Error message for a list that is bound on a database without lists. On such a database, elements are bound
 /// individually.
-pub(super) const NO_LISTS: &str = "this database has no lists to bind";
+pub(super) const NO_LISTS: &str = "this database does not support binding lists";
 
 /// Returns the names of the columns. They must differ because they become the members of one object.
 pub(super) fn distinct<'n>(

@@ -51,7 +51,7 @@ pub enum SourceError {
     #[error("the source cannot be reached: {0}")]
     Unreachable(#[source] sqlx::Error),
     /// All connections were in use, or connecting took too long.
-    #[error("no connection to the source was made or came free within {0:?}")]
+    #[error("no connection to the source was established or became free within {0:?}")]
     Busy(Duration),
     /// The statement exceeded its time limit.
     #[error("the database stopped the statement at its time limit")]
@@ -60,7 +60,7 @@ pub enum SourceError {
     #[error("the database refused the statement: {0}")]
     Refused(Refusal),
     /// The connection broke. Whether the statement had an effect is not known.
-    #[error("the connection broke: {0}")]
+    #[error("the connection failed: {0}")]
     Broken(#[source] sqlx::Error),
     /// The type of a column has no form in JSON.
     #[error(
@@ -82,7 +82,7 @@ pub enum SourceError {
     },
     /// The driver does not know the type of a column.
     #[error(
-        "a column has a type that the database driver does not know, as a multirange is; cast it to text in the statement"
+        "a column has a type that the database driver does not support, such as a multirange; cast it to text in the statement"
     )]
     UnknownType,
     /// Two columns have the same name and would become the same member of an object.

@@ -166,7 +166,7 @@ impl Backend for Mysql {
 
     async fn stop(process: Arc<MysqlProcess>) {
         if let Err(error) = process.kill().await {
-            warn!(%error, "a statement was not stopped; it runs until the time limit of the server");
+            warn!(%error, "a statement could not be cancelled; it runs until the time limit of the server");
         }
     }
 

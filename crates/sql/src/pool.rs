@@ -73,7 +73,7 @@ impl<B: Backend> Drop for LeasedWork<B> {
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(async move {
                 if timeout(STOP_LIMIT, B::stop(handle)).await.is_err() {
-                    warn!("a database could not be told in time to stop a statement");
+                    warn!("a statement could not be cancelled in time");
                 }
                 drop(slot);
             });

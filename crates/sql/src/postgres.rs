@@ -126,7 +126,7 @@ impl Backend for Postgres {
 
     async fn stop(process: Arc<PostgresProcess>) {
         if let Err(error) = process.cancel().await {
-            warn!(%error, "a statement was not cancelled; PostgreSQL stops it when it looks for its client");
+            warn!(%error, "a statement could not be cancelled; PostgreSQL stops it when it detects that its client has disconnected");
         }
     }
 

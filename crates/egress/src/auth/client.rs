@@ -68,7 +68,7 @@ pub struct ClientKey {
 
 /// The text is not a private key in a supported format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("is no private key in PEM for ES256 (P-256), RS256 (RSA) or EdDSA (Ed25519)")]
+#[error("is not a PEM private key for ES256 (P-256), RS256 (RSA) or EdDSA (Ed25519)")]
 pub struct NotAKey;
 
 #[derive(Serialize)]

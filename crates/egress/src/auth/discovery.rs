@@ -113,13 +113,14 @@ impl MetadataDiscovery {
             // The metadata of another resource could send tokens to an attacker's server.
             if !is_part_of(service, &metadata.resource) {
                 return Err(AuthError::NotFound(
-                    "the metadata of the source is about another resource",
+                    "the metadata of the source describes another resource",
                 ));
             }
             let mut issuers = metadata.authorization_servers.into_iter();
             let issuer = issuers.next();
-            let issuer =
-                issuer.ok_or(AuthError::NotFound("the metadata of the source names none"))?;
+            let issuer = issuer.ok_or(AuthError::NotFound(
+                "the metadata of the source contains none",
+            ))?;
             check_scheme(&url_of(&issuer)?, service)?;
             let all = Some(metadata.scopes_supported.join(" "));
             return Ok(ProtectedResource {
@@ -173,7 +174,7 @@ impl MetadataDiscovery {
             // The issuers must be identical: RFC 8414 §3.3.
             if metadata.issuer != issuer {
                 return Err(AuthError::NotFound(
-                    "the metadata of its issuer names another",
+                    "the metadata of its issuer names another issuer",
                 ));
             }
             let further = [
@@ -232,7 +233,7 @@ impl MetadataDiscovery {
             return Ok(None);
         }
         if !response.status.is_success() {
-            return Err(AuthError::NotFound("its metadata cannot be had now"));
+            return Err(AuthError::NotFound("its metadata is not available now"));
         }
         let body: Bytes = response.body.bytes().await.map_err(AuthError::endpoint)?;
         serde_json::from_slice(&body)
@@ -250,7 +251,7 @@ impl MetadataDiscovery {
 fn url_of(issuer: &str) -> Result<Url, AuthError> {
     let url = Url::parse(issuer).ok();
     url.filter(|url| url.query().is_none() && url.fragment().is_none())
-        .ok_or(AuthError::NotFound("its issuer is no plain URL"))
+        .ok_or(AuthError::NotFound("its issuer is not a plain URL"))
 }
 
 /// Checks that `url` is https, or has the same scheme as the URL `by` whose document named it.

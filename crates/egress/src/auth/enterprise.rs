@@ -85,7 +85,7 @@ impl EnterpriseAuthorization {
         let found = self.service.found().await?;
         let audience = found.audience.as_deref().or(found.issuer.as_deref());
         let audience = audience.ok_or(AuthError::NotFound(
-            "an ID-JAG is made out to its issuer, which nothing says",
+            "the issuer, which is the audience of the ID-JAG, is not known",
         ))?;
         let (resource, scope) = (found.resource.as_deref(), found.scope(&wider));
         let grant = self.grant(caller, audience, resource, scope.as_deref());
@@ -121,7 +121,7 @@ impl EnterpriseAuthorization {
         let granted = self.identity_provider.forget_if_refused(granted).await?;
         // An ID-JAG is not an access token and must not be sent as one.
         if granted.issued_token_type.as_deref() != Some(ID_JAG) {
-            return Err(AuthError::BadAnswer("is no ID-JAG"));
+            return Err(AuthError::BadAnswer("is not an ID-JAG"));
         }
         Ok(granted.access_token)
     }

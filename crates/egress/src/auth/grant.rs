@@ -99,7 +99,7 @@ impl TokenEndpoint {
     /// Sends a token request. `form` does not contain the parameters that authenticate the client.
     pub(super) async fn ask(&self, form: &[(&str, &str)]) -> Result<TokenResponse, AuthError> {
         serde_json::from_slice(&self.tell(form).await?)
-            .map_err(|_| AuthError::BadAnswer("is no JSON with access_token and token_type"))
+            .map_err(|_| AuthError::BadAnswer("is not JSON with access_token and token_type"))
     }
 
     /// Sends a request and returns the body of a successful response without parsing it.
@@ -203,13 +203,13 @@ impl TokenResponse {
             return Err(AuthError::BadAnswer("has an empty access_token"));
         }
         if !self.token_type.eq_ignore_ascii_case("bearer") {
-            return Err(AuthError::BadAnswer("has another token_type than Bearer"));
+            return Err(AuthError::BadAnswer("has a token_type other than Bearer"));
         }
         if let Some(issued) = &self.issued_token_type
             && issued != ACCESS_TOKEN
             && issued != JWT
         {
-            return Err(AuthError::BadAnswer("is no access token"));
+            return Err(AuthError::BadAnswer("is not an access token"));
         }
         Ok(())
     }
@@ -227,7 +227,7 @@ impl TokenResponse {
         };
         let lifetime = seconds.map(Duration::from_secs).map(Some);
         lifetime.ok_or(AuthError::BadAnswer(
-            "has an expires_in that is no number of seconds",
+            "has an expires_in that is not a number of seconds",
         ))
     }
 }

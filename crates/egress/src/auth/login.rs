@@ -113,7 +113,7 @@ impl LoginClient {
             (None, Some(endpoint)) => register(&endpoint.0, redirect_uri).await?,
             (None, None) => {
                 return Err(AuthError::NotFound(
-                    "it registers no clients; name one with --client-id",
+                    "it does not register clients; specify one with --client-id",
                 ));
             }
         };
@@ -208,7 +208,7 @@ impl LoginClient {
         let code = exchange(url, request).await?;
         let code = serde_json::from_slice(&code);
         code.map(Some)
-            .map_err(|_| AuthError::BadAnswer("is no JSON with device_code and user_code"))
+            .map_err(|_| AuthError::BadAnswer("is not JSON with device_code and user_code"))
     }
 
     /// Polls at the server's interval until the person has entered the code.
@@ -278,7 +278,7 @@ async fn register(url: &Url, redirect_uri: &str) -> Result<String, AuthError> {
         EgressRequest::new(Method::POST, url.clone()).body("application/json", client.to_string());
     let answer = exchange(url, request).await?;
     let Registration { client_id } = serde_json::from_slice(&answer)
-        .map_err(|_| AuthError::BadAnswer("to the registration is no JSON with client_id"))?;
+        .map_err(|_| AuthError::BadAnswer("to the registration is not JSON with client_id"))?;
     Ok(client_id)
 }
 

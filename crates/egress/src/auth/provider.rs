@@ -80,7 +80,7 @@ impl ProviderSettings<'_> {
             ))),
             _ => Err(ProviderSettingsError {
                 key: "authorization_url",
-                problem: "and token_url belong together: write both or neither".to_owned(),
+                problem: "and token_url require each other: set both or neither".to_owned(),
             }),
         }
     }
@@ -130,7 +130,7 @@ fn http_url(key: &'static str, text: &str) -> Result<Url, ProviderSettingsError>
     };
     let url = Url::parse(text).ok();
     let url = url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-    let url = url.ok_or_else(|| wrong("is no http(s) URL"))?;
+    let url = url.ok_or_else(|| wrong("is not an http(s) URL"))?;
     if url.scheme() == "http" && !url.host_str().is_some_and(is_loopback_host) {
         return Err(wrong("is plain http to another machine; use https"));
     }
@@ -208,7 +208,7 @@ impl ProviderClient {
         let response = endpoint.tell(&request.form(code)).await?;
         let response: Value = serde_json::from_slice(&response).unwrap_or_default();
         let token = response["id_token"].as_str();
-        let token = token.ok_or(AuthError::BadAnswer("is no JSON with id_token"))?;
+        let token = token.ok_or(AuthError::BadAnswer("is not JSON with id_token"))?;
         Ok(token.to_owned())
     }
 
@@ -302,7 +302,7 @@ impl ProviderClient {
         // The timeout includes the wait for concurrent discoveries, so that an unavailable provider delays no request
         // for longer.
         let found = timeout(REQUEST_LIMIT, self.provider.get_or_try_init(|| look));
-        let late = AuthError::NotFound("its metadata cannot be had now");
+        let late = AuthError::NotFound("its metadata is not available now");
         found.await.unwrap_or(Err(late))
     }
 }

@@ -128,7 +128,7 @@ impl TokenEndpointClient {
                 let protected = finder.of_service(service).await?;
                 (protected.issuer.clone(), Some(protected))
             }
-            (None, None) => return Err(AuthError::NotFound("nothing says where it is")),
+            (None, None) => return Err(AuthError::NotFound("it is not configured")),
         };
         let metadata = finder.of_issuer(&issuer).await?;
         let (resource, scope) = protected.map_or((None, None), |protected| {

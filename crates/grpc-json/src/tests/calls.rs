@@ -74,7 +74,7 @@ async fn unknown_methods_and_streams_of_requests_are_refused_unsent() {
         ),
         (
             "parcels.v1.Parcels/Send",
-            "the method `parcels.v1.Parcels/Send` wants a stream of messages; only one message can be sent",
+            "the method `parcels.v1.Parcels/Send` requires a stream of messages; only one message can be sent",
         ),
     ] {
         let error = call(&client, &name.parse().unwrap(), json!({}))
@@ -336,7 +336,7 @@ async fn addresses_off_the_internet_are_connected_to_only_where_listed() {
             Err(GrpcError::Unreachable(cause)) => {
                 assert!(!reached, "{host} {networks}: {cause}");
                 assert!(
-                    cause.contains("list their network under `private`"),
+                    cause.contains("if this is intended, add their network to `private`"),
                     "{cause}"
                 );
             }

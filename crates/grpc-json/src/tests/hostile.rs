@@ -92,7 +92,7 @@ async fn a_unary_method_answers_neither_nothing_nor_twice() {
     let [unary, stream] = sent(&[], none).await;
     assert_eq!(
         unary.unwrap_err().to_string(),
-        "the answer cannot be shown: the call ended well without a message"
+        "the answer cannot be shown: the call completed without a message"
     );
     assert_eq!(stream.unwrap(), 0);
     let [unary, stream] = sent(&[("grpc-status", "0")], Vec::new).await;
@@ -109,7 +109,7 @@ async fn a_unary_method_answers_neither_nothing_nor_twice() {
     let [unary, stream] = sent(&[], two).await;
     assert_eq!(
         unary.unwrap_err().to_string(),
-        "the answer cannot be shown: there is more than one message"
+        "the answer cannot be shown: the call returned more than one message"
     );
     assert_eq!(stream.unwrap(), 2);
 }

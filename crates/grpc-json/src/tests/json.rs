@@ -90,9 +90,12 @@ fn what_does_not_fit_is_named_without_its_value() {
             "`pieces` is not a 32-bit integer from 0",
         ),
         (json!({"fragile": "SECRET"}), "`fragile` is not a boolean"),
-        (json!({"parcel_id": 7}), "`parcel_id` is not a text"),
+        (json!({"parcel_id": 7}), "`parcel_id` is not a string"),
         (json!({"price": "SECRET"}), "`price` is not a number"),
-        (json!({"seal": "%SECRET"}), "`seal` is not a text in Base64"),
+        (
+            json!({"seal": "%SECRET"}),
+            "`seal` is not a string in Base64",
+        ),
         (
             json!({"state": "SECRET"}),
             "`state` is not one of `STATE_UNSPECIFIED`, `STATE_SENT`",
@@ -113,27 +116,24 @@ fn what_does_not_fit_is_named_without_its_value() {
         ),
         (
             json!({"byNumber": {"5": {"text": 1}}}),
-            "`byNumber{}.text` is not a text",
+            "`byNumber{}.text` is not a string",
         ),
         (
             json!({"sentAt": "SECRET"}),
             "`sentAt` is not a time like \"2026-01-31T12:00:00Z\"",
         ),
-        (
-            json!({"took": 5}),
-            "`took` is not a length of time like \"1.5s\"",
-        ),
+        (json!({"took": 5}), "`took` is not a duration like \"1.5s\""),
         (
             json!({"size": {"depth": 1}}),
             "`size` has no field `depth`; it has `width`, `height`",
         ),
         (
             json!({"size": {"SECRET\n": 1}}),
-            "`size` has no field of that name; it has `width`, `height`",
+            "`size` has no field of this name; it has `width`, `height`",
         ),
         (
             json!({"shelf": "SECRET", "bay": 7}),
-            "the message gives a field twice, or two fields of which only one may be set",
+            "the message contains a field twice, or two fields of which only one may be set",
         ),
         (
             json!({"notes": [{"inside": 1}]}),
@@ -141,7 +141,7 @@ fn what_does_not_fit_is_named_without_its_value() {
         ),
         (
             json!({"parcelId": "SECRET", "parcel_id": "SECRET"}),
-            "the message gives a field twice, or two fields of which only one may be set",
+            "the message contains a field twice, or two fields of which only one may be set",
         ),
         (
             json!({"extra": {"@type": "type.googleapis.com/SECRET"}}),
@@ -149,7 +149,7 @@ fn what_does_not_fit_is_named_without_its_value() {
         ),
         (
             json!({"byNumber": {"SECRET": {}}}),
-            "the message gives a field twice, or two fields of which only one may be set",
+            "the message contains a field twice, or two fields of which only one may be set",
         ),
     ] {
         let misfit = to_message(&descriptor(), &value).err();

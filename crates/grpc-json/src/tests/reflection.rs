@@ -111,7 +111,7 @@ async fn a_server_without_reflection_wants_a_descriptor_file() {
     let error = get(&undescribed(&server.url)).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the server does not describe its methods: it offers no reflection; give the source `descriptors`"
+        "the server does not describe its methods: it does not support reflection; set `descriptors` of the source"
     );
 }
 
@@ -224,7 +224,7 @@ async fn a_server_that_knows_no_method_is_asked_anew() {
 
 #[tokio::test]
 async fn lies_of_a_reflection_end_the_call() {
-    const PREFIX: &str = "the server does not describe its methods: its reflection ";
+    const PREFIX: &str = "the server does not describe its methods: its reflection service ";
     let unknown = failure(|_| knows_nothing()).await;
     assert_eq!(unknown, "the server has no method `parcels.v1.Parcels/Get`");
 
@@ -238,7 +238,7 @@ async fn lies_of_a_reflection_end_the_call() {
     });
     assert_eq!(
         missing.await,
-        format!("{PREFIX}does not know a file that it says is imported")
+        format!("{PREFIX}does not have a file that one of its files imports")
     );
 
     let another = failure(|question| match question {
@@ -247,19 +247,19 @@ async fn lies_of_a_reflection_end_the_call() {
     });
     assert_eq!(
         another.await,
-        format!("{PREFIX}gave another file than it was asked for")
+        format!("{PREFIX}returned another file than requested")
     );
 
     let same = failure(|_| sends(&[imports("a", &["b"])]));
     assert_eq!(
         same.await,
-        format!("{PREFIX}gave another file than it was asked for")
+        format!("{PREFIX}returned another file than requested")
     );
 
     let list = failure(|_| MessageResponse::ListServicesResponse(ListServiceResponse::default()));
     assert_eq!(
         list.await,
-        format!("{PREFIX}gave something else than files")
+        format!("{PREFIX}returned something other than files")
     );
 
     let bytes = failure(|_| {
@@ -267,13 +267,17 @@ async fn lies_of_a_reflection_end_the_call() {
             file_descriptor_proto: vec![b"SECRET".to_vec()],
         })
     });
-    assert_eq!(bytes.await, format!("{PREFIX}gave bytes that are no file"));
+    assert_eq!(
+        bytes.await,
+        format!("{PREFIX}returned bytes that are not a file")
+    );
 
     let circle = failure(|question| match question {
         MessageRequest::FileByFilename(name) if name == "b" => sends(&[imports("b", &["a"])]),
         _ => sends(&[imports("a", &["b"])]),
     });
-    let text = "gave descriptors that cannot be used: `a` imports itself, perhaps by way of others";
+    let text =
+        "returned descriptors that cannot be used: `a` imports itself, directly or indirectly";
     assert_eq!(circle.await, format!("{PREFIX}{text}"));
 }
 
@@ -291,7 +295,7 @@ async fn files_without_end_are_cut_off() {
         assert!(number < 10_000);
         sends(&[imports(&number.to_string(), &[&(number + 1).to_string()])])
     });
-    let text = "the server does not describe its methods: its reflection gave descriptors that cannot be used: there are more than 1000 files";
+    let text = "the server does not describe its methods: its reflection service returned descriptors that cannot be used: there are more than 1000 files";
     assert_eq!(chain.await, text);
     assert_eq!(counted.load(Ordering::Relaxed), 1001);
 

@@ -330,7 +330,7 @@ impl Exchange {
         answer
             .map_err(UpstreamError::BadResult)?
             .unwrap_or(Err(UpstreamError::BadResult(
-                "it does not answer our request",
+                "it is not a response to the request",
             )))
     }
 
@@ -365,7 +365,7 @@ impl Exchange {
                     }
                     continue;
                 }
-                Ok(None) => ("it ended the stream before the answer".to_owned(), true),
+                Ok(None) => ("it closed the stream before the response".to_owned(), true),
                 Err(error) => (error.to_string(), false),
             };
             // A legacy server may close the stream, so that the client resumes it to get the response.

@@ -216,9 +216,7 @@ impl Dialer {
             .await?;
         let session = headers.get(header::SESSION_ID);
         if session.is_some_and(|id| !is_session_id(id)) {
-            return Err(UpstreamError::BadResult(
-                "its session id is not a legal one",
-            ));
+            return Err(UpstreamError::BadResult("its session id is not valid"));
         }
         let session = session.map(|id| {
             let mut id = id.clone();

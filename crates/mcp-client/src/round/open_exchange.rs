@@ -120,7 +120,7 @@ impl OpenExchange {
                         Err(_) => return Ok(None),
                     }
                 };
-                let step = step.ok_or_else(|| UpstreamError::Broken("it was given up".to_owned()));
+                let step = step.ok_or_else(|| UpstreamError::Broken("it was cancelled".to_owned()));
                 if let Some(outcome) = self.take(step?, listener) {
                     return outcome;
                 }
@@ -206,7 +206,7 @@ impl OpenExchange {
             {
                 let answered = connection.say(message::answered(&question.id, answer)?);
                 answered.await.map_err(|error| {
-                    UpstreamError::Broken(format!("it did not take an answer: {error}"))
+                    UpstreamError::Broken(format!("it did not accept an answer: {error}"))
                 })?;
             }
         }

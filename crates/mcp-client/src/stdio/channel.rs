@@ -124,7 +124,7 @@ impl Channel {
                     }
                 }
                 answer = &mut answered => {
-                    let given_up = || UpstreamError::Broken("it was given up".to_owned());
+                    let given_up = || UpstreamError::Broken("it was cancelled".to_owned());
                     return answer.unwrap_or_else(|_| Err(given_up()));
                 }
             }
@@ -176,7 +176,7 @@ impl Channel {
         {
             self.events.down(cause);
         }
-        let cause = cause.unwrap_or("we stopped it");
+        let cause = cause.unwrap_or("this gateway stopped it");
         for (_, waiter) in table.requests.drain() {
             let broken = UpstreamError::Broken(cause.to_owned());
             // The receiver may be gone, which does not matter.
@@ -195,7 +195,7 @@ impl Channel {
                     Err(why) => self.events.ignored(why),
                 },
                 Ok(Line::Cut(start)) => {
-                    self.events.ignored("it is larger than a message may be");
+                    self.events.ignored("it exceeds the size limit of messages");
                     let (waiter, _) = id_at_start(start)
                         .map(|id| self.answered(id))
                         .unwrap_or_default();
@@ -222,7 +222,7 @@ impl Channel {
                 (None, false) if id < self.next_id.load(Ordering::Relaxed) => {
                     debug!(
                         upstream = self.events.upstream,
-                        id, "an upstream server answered again or too late"
+                        id, "an upstream server responded twice or too late"
                     );
                 }
                 (None, false) => self.events.unsolicited(&IncomingMessage::Response {

@@ -155,7 +155,7 @@ impl Launcher {
         let wait = not_before.saturating_duration_since(now);
         if wait > LONGEST_WAIT {
             return Err(UpstreamError::Unreachable(format!(
-                "it ended again and again, and is started again in {wait:.0?}"
+                "it exited repeatedly, and is restarted in {wait:.0?}"
             )));
         }
         tokio::time::sleep(wait).await;

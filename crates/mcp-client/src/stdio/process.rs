@@ -163,12 +163,12 @@ async fn watch<R: tokio::io::AsyncBufRead + Unpin>(watched: WatchedOutput<R>) {
             group.signal(Signal::SIGKILL);
             // A response may still be in the pipe.
             let _ = timeout(LAST_OUTPUT_TIMEOUT, &mut reading).await;
-            Some(status.map_or_else(|_| "it ended".to_owned(), |status| format!("it ended with {status}")))
+            Some(status.map_or_else(|_| "it exited".to_owned(), |status| format!("it exited with {status}")))
         }
         end = &mut reading => match end {
-            EndOfLines::Endless => Some("it wrote a line without end".to_owned()),
+            EndOfLines::Endless => Some("it wrote an unterminated line".to_owned()),
             EndOfLines::Closed => match timeout(LAST_OUTPUT_TIMEOUT, child.wait()).await {
-                Ok(Ok(status)) => Some(format!("it ended with {status}")),
+                Ok(Ok(status)) => Some(format!("it exited with {status}")),
                 _ => Some("it closed its output".to_owned()),
             },
         },

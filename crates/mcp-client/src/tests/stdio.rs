@@ -82,7 +82,7 @@ async fn a_server_that_ends_again_and_again_is_started_less_often() {
         match call(&upstream, "any", "{}").await.unwrap_err() {
             UpstreamError::Broken(_) => assert!(Instant::now() < deadline),
             UpstreamError::Unreachable(cause) => {
-                assert!(cause.contains("again and again"), "{cause}");
+                assert!(cause.contains("repeatedly"), "{cause}");
                 break;
             }
             other => panic!("{other}"),
@@ -276,7 +276,10 @@ async fn a_question_is_of_the_only_call_and_of_nobody_where_there_are_more() {
 
     // With two open calls, the messages of the server cannot be assigned.
     let second = done(round(&upstream, RoundStart::Beginning, &mut logged).await);
-    assert!(second.contains("several requests are open"), "{second}");
+    assert!(
+        second.contains("several requests are in progress"),
+        "{second}"
+    );
     assert_eq!(logged, 1);
 
     let responses = Responses::read(br#"{"1":{"action":"accept","n":1.10}}"#).unwrap();

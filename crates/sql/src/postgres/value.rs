@@ -84,7 +84,7 @@ fn text(bytes: &[u8]) -> Result<Value, BoxDynError> {
 }
 
 fn unreadable() -> BoxDynError {
-    "the value is not in the form of its type".into()
+    "the value does not have the format of its type".into()
 }
 
 /// Reads the elements of an array from its binary form (PostgreSQL, `array_send`): the number of dimensions, two words

@@ -33,14 +33,14 @@ pub enum TemplateError {
     #[error("the chat template cannot be parsed: {0}")]
     Syntax(String),
     /// The template rejects every conversation with a tool call, or exceeds a limit.
-    #[error("the chat template cannot render a tool call: {0}")]
+    #[error("the chat template failed to render a tool call: {0}")]
     Render(String),
     /// The template omits calls.
-    #[error("the chat template renders no tool calls; name the model's family instead")]
+    #[error("the chat template renders no tool calls; set the family of the model instead")]
     NoCalls,
     /// The template renders calls in an unknown way.
     #[error(
-        "the call format of the chat template is not understood; name the model's family instead"
+        "the call format of the chat template is not supported; set the family of the model instead"
     )]
     NotLearned,
 }

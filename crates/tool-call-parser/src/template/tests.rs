@@ -281,12 +281,12 @@ fn a_template_that_cannot_be_used_says_why() {
             "no tools here",
         ),
         (calls("{{ m.content }}"), "renders no tool calls"),
-        (endless, "cannot render a tool call"),
-        (recursive.to_owned(), "cannot render a tool call"),
-        (large, "cannot render a tool call"),
+        (endless, "failed to render a tool call"),
+        (recursive.to_owned(), "failed to render a tool call"),
+        (large, "failed to render a tool call"),
         (
             "{% include '/etc/passwd' %}".to_owned(),
-            "cannot render a tool call",
+            "failed to render a tool call",
         ),
     ] {
         let error = CallFormat::learn(&source).unwrap_err().to_string();

@@ -65,7 +65,7 @@ pub struct StoredTokens {
 
 /// The store is unavailable, or its content cannot be decrypted. The operation may be retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the store of grants cannot be used now")]
+#[error("the store of grants is not available now")]
 pub struct StoreUnavailable;
 
 /// The future of an operation of the store.

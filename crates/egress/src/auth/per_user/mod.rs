@@ -77,21 +77,21 @@ pub enum ConnectError {
     #[error(transparent)]
     Auth(#[from] AuthError),
     /// The store is unavailable. Nothing was stored.
-    #[error("the connections cannot be read or kept now; try again later")]
+    #[error("the authorizations cannot be read or stored now; try again later")]
     Store,
     /// The server does not support PKCE, which OAuth 2.1 §7.5.2 requires.
-    #[error("the authorization server does not support PKCE with S256, so it is not used")]
+    #[error("the authorization server does not support PKCE with S256, which is required")]
     NoPkce,
     /// No client is configured and the server does not register clients.
     #[error(
-        "the authorization server registers no client by itself; add `client_id` to `auth` of the source"
+        "the authorization server does not register clients; add `client_id` to `auth` of the source"
     )]
     NoClient,
     /// The pending grant has expired or was not started here.
-    #[error("what was begun is no longer open; begin again")]
+    #[error("the authorization is no longer pending; start again")]
     Lapsed,
     /// The response came from another issuer (RFC 9207 §2.4).
-    #[error("the answer came from another authorization server than the one that was asked")]
+    #[error("the answer came from an authorization server other than the requested one")]
     OtherIssuer,
 }
 
@@ -227,7 +227,7 @@ impl UserGrants {
             Err(error) if self.is_over(&error) => {
                 warn!(
                     source = self.source,
-                    "an authorization server takes a person's grant no longer; it is forgotten"
+                    "an authorization server rejects a user's grant; the grant is deleted"
                 );
                 // The grant is invalid, whether or not it can be removed now.
                 let _ = self.store.end(&key, kept.version).await;

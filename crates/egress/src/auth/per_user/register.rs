@@ -136,6 +136,6 @@ impl UserGrants {
             .into());
         }
         serde_json::from_slice(&body)
-            .map_err(|_| AuthError::BadAnswer("is no JSON with client_id").into())
+            .map_err(|_| AuthError::BadAnswer("is not JSON with client_id").into())
     }
 }

@@ -23,7 +23,7 @@ pub struct Grant(Tokens);
 /// The reason why a grant was not revoked.
 #[derive(Debug, thiserror::Error)]
 enum RevocationError {
-    #[error("the authorization server names no endpoint for that (`revocation_endpoint`)")]
+    #[error("the authorization server has no revocation endpoint (`revocation_endpoint`)")]
     NoEndpoint,
     #[error("the authorization server did not answer in time")]
     Late,
@@ -51,7 +51,7 @@ impl UserGrants {
             warn!(
                 source = self.source,
                 %error,
-                "what a person granted is forgotten here, and not revoked at its authorization server"
+                "a user's grant was deleted here, but not revoked at its authorization server"
             );
         }
     }

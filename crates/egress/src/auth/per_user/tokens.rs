@@ -126,7 +126,8 @@ impl UserGrants {
         at: &Registration,
         client_id: &str,
     ) -> Result<TokenEndpoint, AuthError> {
-        let url = Url::parse(&at.token_url).map_err(|_| AuthError::NotFound("its URL is none"))?;
+        let url =
+            Url::parse(&at.token_url).map_err(|_| AuthError::NotFound("its URL is not valid"))?;
         self.endpoint_at(&url, at, client_id)
     }
 

@@ -266,7 +266,7 @@ async fn metadata_of_somebody_else_leads_nowhere() {
         let error = site.call(unknown()).await.unwrap_err();
         assert_eq!(
             why(&error),
-            "the metadata of the source is about another resource",
+            "the metadata of the source describes another resource",
             "{resource}"
         );
     }
@@ -275,7 +275,10 @@ async fn metadata_of_somebody_else_leads_nowhere() {
         let metadata = json!({ "issuer": site.at(issuer), "token_endpoint": site.at("/as/token") });
         site.json(SERVER, metadata);
         let error = site.call(unknown()).await.unwrap_err();
-        assert_eq!(why(&error), "the metadata of its issuer names another");
+        assert_eq!(
+            why(&error),
+            "the metadata of its issuer names another issuer"
+        );
     }
     assert!(!site.paths().contains(&"/as/token".to_owned()));
 }

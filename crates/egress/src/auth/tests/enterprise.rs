@@ -155,6 +155,6 @@ async fn what_is_no_grant_goes_nowhere() {
     );
     let error = call(&site, &client, Some(token("ann", 600))).await;
     let error = error.unwrap_err().to_string();
-    assert_eq!(error, "the token endpoint's answer is no ID-JAG");
+    assert_eq!(error, "the response of the token endpoint is not an ID-JAG");
     assert_eq!(site.paths(), ["/idp/token"]);
 }

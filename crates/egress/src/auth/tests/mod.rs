@@ -330,7 +330,7 @@ async fn many_calls_at_once_share_one_failure_and_the_next_asks_again() {
         let text = error.to_string();
         assert_eq!(
             text,
-            "the token endpoint refused with status 400 (invalid_scope)"
+            "the token endpoint responded with status 400 (invalid_scope)"
         );
     }
     assert_eq!(world.asked(), 1);
