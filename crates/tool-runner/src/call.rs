@@ -103,7 +103,7 @@ pub(crate) fn admit(
     let interaction = match call.interaction {
         Some(interaction) if tool.tool.plan().talks() => Some(interaction.try_into()?),
         Some(interaction) if interaction.resumption.is_some() => {
-            let why = "is of a tool that asks its clients nothing";
+            let why = "belongs to a tool that requests no input from its clients";
             return Err(InvalidMessage::field("interaction.resumption", why).into());
         }
         _ => None,
@@ -295,7 +295,7 @@ impl AdmittedCall {
         self.stopwatch
             .lap_with("execute", retained.row_rule_time, Some("row_rule"));
         if let Some(why) = &retained.undecided {
-            warn!({ names::CALL_ID } = %self.id, %why, "rows were withheld because the row rule cannot decide on them");
+            warn!({ names::CALL_ID } = %self.id, %why, "rows were withheld because the row rule cannot be evaluated for them");
         }
         if let (Ok(()), Some(round)) = (&outcome, retained.suspended.take()) {
             return self.suspend(round);
@@ -351,7 +351,7 @@ impl AdmittedCall {
             Err(error) => {
                 if let GuardError::Failed(error) = &error {
                     // The error contains no value of a row or an argument.
-                    warn!({ names::CALL_ID } = %self.id, %error, "a tool failed in its source");
+                    warn!({ names::CALL_ID } = %self.id, %error, "a tool call failed in its source");
                 }
                 let call = FailedCall {
                     limit: self.tool.time_limit,
@@ -468,7 +468,7 @@ impl AdmittedCall {
                 })
             }
             Err(error) => {
-                warn!({ names::CALL_ID } = %self.id, %error, "a large result cannot be kept, so it is cut");
+                warn!({ names::CALL_ID } = %self.id, %error, "a large result cannot be stored, so it is truncated");
                 None
             }
         }
@@ -564,7 +564,7 @@ impl AdmittedCall {
             { names::TOOL } = self.tool(),
             unclassified,
             not_permitted,
-            "columns were left out of a result"
+            "columns were removed from a result"
         );
         if unclassified > 0 && self.tool.warns_of_unclassified_columns() {
             let columns = dropped.names(DropReason::Unclassified).map(str::to_owned);
@@ -587,7 +587,7 @@ impl AdmittedCall {
             Some(Value::String(words)) => Failure::new(Reason::TOOL_ERROR, words),
             _ => Failure::tool(
                 Reason::TOOL_ERROR,
-                "the tool reported an error, which is withheld",
+                "the tool reported an error; its text is withheld",
             ),
         }
     }

@@ -135,7 +135,7 @@ fn per_user_of<'a>(
 ) -> Result<&'a Arc<UserGrants>, Error> {
     loaded.per_user(source).ok_or_else(|| Error::Connection {
         reason: ErrorReason::InvalidMessage,
-        text: "there is no source of that name whose `auth` is authorization_code".to_owned(),
+        text: "no source with this name has `auth` of the type authorization_code".to_owned(),
     })
 }
 

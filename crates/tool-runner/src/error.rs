@@ -13,7 +13,7 @@ use wardgate_catalogue::Fault;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The `tools.yaml` has faults.
-    #[error("the tool catalogue has faults:\n{}", lines(.0))]
+    #[error("the tool catalogue has errors:\n{}", lines(.0))]
     Catalogue(Vec<Fault>),
     /// A database source could not be set up although its settings passed validation.
     #[error("a source cannot be set up")]
@@ -26,25 +26,26 @@ pub enum Error {
     GrpcSource(String),
     /// The configured address of this replica is invalid.
     #[error(
-        "tool_runner.advertise: write scheme, host and port, like https://10.1.2.3:7002, instead of `{0}`"
+        "tool_runner.advertise: `{0}` is not a URL of scheme, host and port, like https://10.1.2.3:7002"
     )]
     Advertise(String),
     /// A tool refers to a source that does not exist or has another type.
-    #[error("there is no source `{0}` of the type its tools need")]
+    #[error("the source `{0}` does not exist, or does not have the type that its tools require")]
     NoSource(String),
     /// A tool queries conversations, and no memory service is configured.
     #[error(
-        "tool_runner.links.memory is missing: a tool asks the interface `memory`, so name the memory service's address, for example https://127.0.0.1:7004"
+        "tool_runner.links.memory is missing: a tool uses the interface `memory`, so set it to the address of the memory service, for \
+         example https://127.0.0.1:7004"
     )]
     NoMemory,
     /// No tool with that canonical name is configured.
-    #[error("no tool of that name is configured; list the tools")]
+    #[error("no tool of this name is configured; list the tools")]
     UnknownTool,
     /// The call carries no permit.
-    #[error("the call carries no permit; ask the policy service for one")]
+    #[error("the call has no permit; request one from the policy service")]
     NoPermit,
     /// The client's part in the interaction is invalid, or the tool does not support any.
-    #[error("the client cannot take part like that: {0}")]
+    #[error("the parameters of the client interaction are not valid: {0}")]
     Interaction(#[from] InvalidMessage),
     /// The permit does not cover the call.
     #[error(transparent)]
@@ -53,13 +54,13 @@ pub enum Error {
     #[error(transparent)]
     RowRule(#[from] RowRuleError),
     /// The switches have not been read yet.
-    #[error("it is not known yet which tools are switched off; try again later")]
+    #[error("the tool switches have not been read yet; try again later")]
     SwitchesUnknown,
     /// The operator is refused.
     #[error(transparent)]
     Operator(#[from] OperatorError),
     /// A switch was set for a target that is not configured.
-    #[error("there is no {kind} `{name}`; use the name that `tools.yaml` gives it, not an alias")]
+    #[error("the {kind} `{name}` does not exist; use its name in `tools.yaml`, not an alias")]
     NoSuchTarget {
         /// The kind of the target.
         kind: &'static str,
@@ -78,13 +79,13 @@ pub enum Error {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The change could not be recorded, so it was not made.
-    #[error("the change cannot be recorded durably, so it is not made; try again later")]
+    #[error("the change cannot be recorded durably and was not made; try again later")]
     NotRecorded(#[source] CallError),
     /// The execution could not be recorded, so the call was not run or its result was not released.
-    #[error("the call cannot be recorded durably, so nothing of it is released; try again later")]
+    #[error("the call cannot be recorded durably, so its result is not released; try again later")]
     ExecutionNotRecorded(#[source] CallError),
     /// The task that made the change panicked.
-    #[error("the change was interrupted; list the switches to see whether it was made")]
+    #[error("the change was interrupted; list the switches to check whether it was made")]
     Interrupted,
 }
 

@@ -14,13 +14,13 @@ use wardgate_sql::SourceError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TimeLimit {
     /// The limit of the call, which is the limit of its tool.
-    #[error("the time limit of the call ended")]
+    #[error("the time limit of the call was exceeded")]
     Call,
     /// The limit of the source for one attempt.
     #[error("the source did not answer within {0:?}")]
     Source(Duration),
     /// A limit that the source itself sets.
-    #[error("the source stopped at a time limit of its own")]
+    #[error("the source stopped at its own time limit")]
     Unstated,
 }
 
@@ -32,20 +32,20 @@ pub(crate) enum ExecutorError {
     #[error("the source cannot be reached: {0}")]
     Unreachable(String),
     /// The source has no capacity for another call now, and asks for a pause of this length.
-    #[error("the source is busy, and asks for a pause of {0:?}")]
+    #[error("the source is busy, and requests a pause of {0:?}")]
     Busy(Duration),
     /// The caller has to let this source act in their name first, so nothing was done. `scope` holds the scopes that
     /// the source requires in addition to those that the caller granted, if it names any.
-    #[error("the caller has not connected the source yet")]
+    #[error("the caller has not authorized the source yet")]
     NotConnected { scope: Option<String> },
     /// A time limit was exceeded.
     #[error("{0}")]
     Timeout(TimeLimit),
     /// The MCP server offers another tool under this name than the one that was approved, so nothing was sent.
-    #[error("the upstream server offers another tool under this name than was approved")]
+    #[error("the definition of the tool at the upstream server differs from the approved one")]
     ToolChanged,
     /// The source failed midway. Whether anything happened is not known.
-    #[error("the source failed midway: {0}")]
+    #[error("the source failed during the call: {0}")]
     Broken(String),
     /// The source refused the request.
     #[error("the source refused: {cause}")]
@@ -76,10 +76,10 @@ pub(crate) enum ExecutorError {
     #[error("{0}")]
     Misshapen(String),
     /// The result exceeds the maximum size.
-    #[error("the result is larger than a result may be")]
+    #[error("the result exceeds the size limit of results")]
     TooLarge,
     /// No suspended exchange waits for the client's answers. Whether the call ran in part is not known.
-    #[error("nothing waits for these answers")]
+    #[error("no call waits for these answers")]
     NotWaiting,
     /// The source reported an error in its own words. The message may contain anything, so it is governed like the
     /// column `error` of a row and is never logged.
@@ -166,7 +166,7 @@ impl From<EgressError> for ExecutorError {
             },
             EgressError::Auth(AuthError::NoCallerToken) => refused(
                 Reason::NO_CREDENTIALS,
-                "the service needs the caller's token, which did not come with the call",
+                "the service requires the caller's token, which was not sent with the call",
             ),
             EgressError::Auth(_) => refused(
                 Reason::NO_CREDENTIALS,
@@ -179,7 +179,7 @@ impl From<EgressError> for ExecutorError {
             | EgressError::TooManyRedirects(_)
             | EgressError::Setup(_) => refused(
                 Reason::EGRESS_REFUSED,
-                "the service leads to where this tool may not go",
+                "the service leads to an address that is not allowed for this tool",
             ),
         }
     }

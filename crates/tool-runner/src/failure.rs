@@ -71,7 +71,10 @@ impl Failure {
     /// Creates the failure for a result whose rows were all withheld because the rule could not decide on them. This is
     /// a fault of the configuration, not an empty result.
     pub(crate) fn undecided() -> Self {
-        Self::tool(Reason::BAD_RESULT, "its rows do not fit the policies")
+        Self::tool(
+            Reason::BAD_RESULT,
+            "its rows do not match the row types of the policies",
+        )
     }
 
     pub(crate) fn timeout(limit: Duration) -> Self {
@@ -98,7 +101,7 @@ impl Failure {
                 format!("Timeout: {source} did not answer within {within}{attempts}")
             }
             TimeLimit::Unstated => {
-                format!("Timeout: {source} stopped at a time limit of its own")
+                format!("Timeout: {source} stopped at its own time limit")
             }
         };
         Self {
@@ -110,7 +113,7 @@ impl Failure {
     pub(crate) fn too_large() -> Self {
         Self::tool(
             Reason::RESULT_TOO_LARGE,
-            "a single row is larger than a result may be",
+            "a single row exceeds the size limit of results",
         )
     }
 
@@ -123,7 +126,7 @@ impl Failure {
             ),
             KeyedCallState::Running => Self::tool(
                 Reason::IDEMPOTENCY_RUNNING,
-                "the call with its idempotency key is still running; ask again later",
+                "the call with its idempotency key is still running; try again later",
             ),
             KeyedCallState::DoneUnderOtherTerms => Self::tool(
                 Reason::IDEMPOTENCY_DONE,
@@ -140,12 +143,12 @@ impl Failure {
     pub(crate) fn unknown_outcome() -> Self {
         Self::tool(
             Reason::IDEMPOTENCY_UNKNOWN,
-            "the call with its idempotency key began, and how it ended is not known; check before you use a new key",
+            "the call with its idempotency key began, and its outcome is unknown; check its effect before you use a new key",
         )
     }
 
     pub(crate) fn no_store() -> Self {
-        Self::unavailable("idempotency keys cannot be kept now, so nothing was run")
+        Self::unavailable("idempotency keys cannot be stored now, so nothing was run")
             .without_effect()
     }
 
@@ -156,17 +159,17 @@ impl Failure {
                 retry_after: Some(*retry_after),
                 ..match limit {
                     Limit::Rate => {
-                        Self::tool(Reason::RATE_LIMITED, "it was called too often; wait")
+                        Self::tool(Reason::RATE_LIMITED, "its rate limit is exceeded; wait")
                     }
                     Limit::Concurrency => {
-                        Self::tool(Reason::BUSY, "too many calls of it are running")
+                        Self::tool(Reason::BUSY, "too many of its calls are running")
                     }
                 }
                 .without_effect()
             },
             GuardError::SourceUnavailable { retry_after } => Self {
                 retry_after: Some(*retry_after),
-                ..Self::unavailable("the data source has been failing and is left alone for now")
+                ..Self::unavailable("the data source failed repeatedly and is not called for now")
                     .without_effect()
             },
             GuardError::Failed(error) => Self::executor(error, call),
@@ -178,7 +181,7 @@ impl Failure {
     pub(crate) fn not_waiting() -> Self {
         Self::tool(
             Reason::NOT_WAITING,
-            "nothing waits for these answers any more, and it may have run in part; check before you call again",
+            "no call waits for these answers any more, and the call may have run in part; check its effect before you call again",
         )
         .with_possible_effect()
     }
@@ -192,7 +195,7 @@ impl Failure {
             ExecutorError::Timeout(limit) => Self::timed_out(*limit, call),
             ExecutorError::NotConnected { .. } => Self::tool(
                 Reason::NOT_CONNECTED,
-                "its source acts in your name, and you have not allowed that yet",
+                "its source acts in your name, and you have not authorized it yet",
             )
             .without_effect(),
             ExecutorError::ToolChanged => Self::tool(
@@ -206,7 +209,7 @@ impl Failure {
             ExecutorError::Busy(_) => Self::unavailable("the data source is busy").without_effect(),
             ExecutorError::Unavailable { text, .. } => Self::unavailable(text).with_possible_effect(),
             ExecutorError::Broken(_) => {
-                Self::unavailable("the connection to the data source broke").with_possible_effect()
+                Self::unavailable("the connection to the data source failed").with_possible_effect()
             }
             ExecutorError::Refused { kind, text, .. } => Self::tool(*kind, text),
             ExecutorError::BadArgument { text } => {
@@ -214,7 +217,7 @@ impl Failure {
             }
             ExecutorError::BadResult(_) => Self::tool(
                 Reason::BAD_RESULT,
-                "the data source gave a result that cannot be shown",
+                "the data source returned a result that cannot be shown",
             ),
             ExecutorError::Misshapen(text) => Self::tool(Reason::BAD_RESULT, text),
             ExecutorError::TooLarge => {

@@ -131,14 +131,14 @@ fn row(members: Map<String, Value>, names: &mut HashMap<String, Arc<str>>) -> Ro
 
 fn unknown() -> ExecutorError {
     ExecutorError::BadArgument {
-        text: "`handle` names no result of yours that is still kept; call the tool again"
+        text: "`handle` does not name a stored result of this caller; call the tool again"
             .to_owned(),
     }
 }
 
 fn changed() -> ExecutorError {
     ExecutorError::BadArgument {
-        text: "`handle` names a result from before the rules, the tool or your rights changed; call the tool again"
+        text: "`handle` names a result that was stored before the rules, the tool or your rights changed; call the tool again"
             .to_owned(),
     }
 }

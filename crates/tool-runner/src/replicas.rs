@@ -55,7 +55,7 @@ impl Replicas {
                 links.clear();
             }
             let dialled = dial(url).inspect_err(|error| {
-                warn!(%error, "another replica of the tool-runner cannot be linked to");
+                warn!(%error, "no connection to another replica of the tool-runner can be configured");
             });
             links.insert(url.to_owned(), dialled.ok()?);
         }
@@ -76,7 +76,7 @@ pub(crate) fn forwarded_request<M>(metadata: &MetadataMap, message: M) -> Reques
 pub(crate) fn unless_unavailable<T>(answer: Result<T, Status>) -> Option<Result<T, Status>> {
     match answer {
         Err(status) if status.code() == Code::Unavailable => {
-            warn!("a replica of the tool-runner that holds a waiting call cannot be reached");
+            warn!("the replica of the tool-runner that holds a suspended call cannot be reached");
             None
         }
         answer => Some(answer),

@@ -19,10 +19,10 @@ use wardgate_catalogue::RowEntity;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RowRuleError {
     /// The tool's rows are governed, and the permit has no rule for them.
-    #[error("the permit has no row rule, and the tool's rows are governed")]
+    #[error("the permit has no row rule, which is required for the rows of this tool")]
     Missing,
     /// The permit has a rule for a tool whose rows are not governed.
-    #[error("the permit has a row rule, and the tool's rows are not governed")]
+    #[error("the permit has a row rule, but the rows of this tool are not governed")]
     Unexpected,
     /// The rule is for another type of entity.
     #[error("the permit's row rule is for another entity type")]
@@ -45,11 +45,11 @@ pub(crate) enum RowVerdict {
 /// The reason why the rule cannot decide. The messages name columns, never values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RowRuleUndecided {
-    #[error("column `{0}`, the key of a row, is not there or neither text nor number")]
+    #[error("column `{0}`, the key of a row, is missing or is neither a string nor a number")]
     NoKey(String),
-    #[error("the policies look at `{0}`, which the statement does not select")]
+    #[error("the policies use `{0}`, which the statement does not select")]
     NoColumn(String),
-    #[error("column `{0}` holds a value of another type than the policies' schema says")]
+    #[error("column `{0}` contains a value of another type than in the schema of the policies")]
     WrongType(String),
     #[error("a policy failed to evaluate")]
     Evaluation,

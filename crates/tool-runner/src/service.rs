@@ -564,7 +564,7 @@ impl Runner {
                 Readiness::NotReady("the switches have not been read yet".to_owned())
             } else if self.is_outdated.load(Ordering::Relaxed) {
                 Readiness::Outdated(
-                    "the changed catalogue has a fault; the earlier one is in force",
+                    "the changed catalogue has an error; the previous one stays in force",
                 )
             } else {
                 Readiness::Ready
@@ -600,7 +600,7 @@ impl Runner {
             }
             Err(error) => {
                 counter!(names::CATALOGUE_RELOADS, "outcome" => "faulty").increment(1);
-                error!(%error, "the changed tool catalogue has faults; the old one stays in force");
+                error!(%error, "the changed tool catalogue has errors; the previous one stays in force");
                 false
             }
         }
@@ -609,9 +609,9 @@ impl Runner {
     /// Imports what upstreams offer now, in addition to the files that are in force.
     fn reimport(&self, files: &Files) {
         match self.try_reload(files, |_| {}) {
-            Ok(version) => info!(%version, "the tools of upstreams were looked at again"),
+            Ok(version) => info!(%version, "the tools of the upstream servers were read again"),
             Err(error) => {
-                error!(%error, "the tools of upstreams cannot be taken in; the old ones stay in force");
+                error!(%error, "the tools of the upstream servers cannot be loaded; the previous ones stay in force");
             }
         }
     }

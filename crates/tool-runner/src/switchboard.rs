@@ -210,7 +210,7 @@ impl Switchboard {
                 warn!(store = %self.store, cause, "the switches cannot be read; the last known ones stay in force");
             }
         } else if refreshing.failed {
-            info!(store = %self.store, "the switches can be read again");
+            info!(store = %self.store, "the switches are readable again");
         }
         refreshing.failed = refreshed.is_err();
         refreshed

@@ -72,7 +72,7 @@ impl AdmittedCall {
             Ok(KeyedCallState::Waiting(_)) => return self.fail(&Failure::not_waiting(), 0).end,
             Ok(state) => return self.fail(&Failure::keyed(&state), 0).end,
             Err(error) => {
-                warn!({ names::CALL_ID } = %id, %error, "a call with an idempotency key cannot be run without the store");
+                warn!({ names::CALL_ID } = %id, %error, "a call with an idempotency key cannot run without the store");
                 return self.fail(&Failure::no_store(), 0).end;
             }
         };
@@ -87,7 +87,7 @@ impl AdmittedCall {
         let ending = ending(&ended, &bytes, is_resumed);
         if let Err(error) = store.finish(ticket, ending).await {
             // The state of the key is then `unknown`, which is safe because the call never runs again.
-            warn!({ names::CALL_ID } = %id, %error, "the end of a call with an idempotency key was not stored");
+            warn!({ names::CALL_ID } = %id, %error, "the outcome of a call with an idempotency key was not stored");
         }
         ended.end
     }

@@ -73,7 +73,7 @@ impl AdmittedCall {
         let words = words.filter(Value::is_string);
         let released = json!({
             "code": error.code_for_clients(),
-            "message": words.unwrap_or_else(|| "the tool reported an error, which is withheld".into()),
+            "message": words.unwrap_or_else(|| "the tool reported an error; its text is withheld".into()),
         });
         released.to_string()
     }

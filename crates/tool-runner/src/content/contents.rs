@@ -217,7 +217,7 @@ impl Contents {
                     warn!(
                         source = later.source,
                         by = earlier.source,
-                        "a prompt or resource is left out: its name is taken"
+                        "a prompt or resource is not offered: its name is already in use"
                     );
                 }
                 is_taken

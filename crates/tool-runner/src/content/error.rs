@@ -8,13 +8,13 @@ use wardgate_domain::{Reason, Status};
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum GetError {
     /// No item has that name.
-    #[error("there is none of that name")]
+    #[error("no prompt or resource has this name")]
     Unknown,
     /// The arguments are invalid.
     #[error("{0}")]
     Invalid(String),
     /// The client's answers came too late, came twice, or do not belong to the request that asked for them.
-    #[error("Nothing waits for these answers any more. Ask again from the start.")]
+    #[error("No request waits for these answers any more. Start the request again.")]
     NotWaiting,
     /// The source answered with a JSON-RPC error.
     #[error("{}", reported_error_text(*.is_about_arguments))]
@@ -37,7 +37,7 @@ pub(crate) enum GetError {
 /// Returns the text of a JSON-RPC error for a caller who may not see everything that the source returns.
 fn reported_error_text(is_about_arguments: bool) -> &'static str {
     if is_about_arguments {
-        "Invalid arguments: the source does not take them"
+        "Invalid arguments: the source does not accept them"
     } else {
         "The source reported an error."
     }
@@ -55,7 +55,7 @@ impl GetError {
     pub(crate) fn too_large() -> Self {
         Self::failed(
             Reason::RESULT_TOO_LARGE,
-            "It is larger than a result may be.",
+            "The result exceeds the size limit.",
         )
     }
 

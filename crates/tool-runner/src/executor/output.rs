@@ -187,7 +187,7 @@ impl<'a> Output<'a> {
         let rows = match &self.shape.rows {
             Some(rows) => rows.rows(&document).ok_or_else(|| {
                 let problem = format!(
-                    "the answer has nothing at `{rows}`, where `result.rows` says its rows are"
+                    "the answer contains nothing at `{rows}`, which `result.rows` specifies as the location of its rows"
                 );
                 ExecutorError::Misshapen(problem)
             })?,

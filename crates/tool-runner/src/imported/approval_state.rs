@@ -74,31 +74,31 @@ fn log_change(upstream: &str, tool: &JudgedTool, at_first_sight: bool) {
         PinJudgement::Approved => info!(
             upstream,
             tool = name,
-            "a tool of an upstream is approved and in force"
+            "a tool of an upstream server is approved and in force"
         ),
         PinJudgement::Gone => info!(
             upstream,
             tool = name,
-            "an upstream does not offer an approved tool any more"
+            "an upstream server no longer offers an approved tool"
         ),
         PinJudgement::New { .. } => warn!(
             upstream,
             tool = name,
             grade,
-            "a new tool of an upstream is kept out until it is approved"
+            "a new tool of an upstream server is not offered until it is approved"
         ),
         PinJudgement::Drifted { .. } => warn!(
             upstream,
             tool = name,
             grade,
-            "a tool of an upstream changed and is kept out until the change is approved"
+            "a tool of an upstream server changed and is not offered until the change is approved"
         ),
         PinJudgement::Refused { reason } => {
             warn!(
                 upstream,
                 tool = name,
                 reason,
-                "a tool of an upstream cannot be offered"
+                "a tool of an upstream server cannot be offered"
             );
         }
     }

@@ -158,7 +158,7 @@ impl Importer {
         });
         let absent = catalogue.absent();
         for tool in absent.difference(&state.absent) {
-            warn!(tool, "a toolset names a tool that nobody offers now");
+            warn!(tool, "a toolset contains a tool that no source offers now");
         }
         state.absent = absent;
         Ok(())
@@ -193,7 +193,7 @@ impl Importer {
             if first_seen.knows(&source.name) {
                 warn!(
                     upstream = source.name,
-                    "the tools of an upstream are offered as first seen, and approved by nobody"
+                    "the tools of an upstream server are offered as first seen, without an approval"
                 );
             }
             pins.adopt(&source.name, first_seen);

@@ -51,7 +51,7 @@ impl Recorder {
         if self.changes.try_send(record).is_err() {
             error!(
                 action,
-                "too many changes of upstream tools wait for the record; one is not recorded"
+                "too many changes of upstream tools wait to be recorded; one is not recorded"
             );
         }
     }
@@ -62,7 +62,7 @@ async fn append_all(audit: AuditClient, mut waiting: mpsc::Receiver<Record>) {
         let mut retry = false;
         while let Err(error) = audit.append(&record, retry).await {
             if !retry {
-                warn!(%error, "a change of an upstream's tools cannot be recorded now; trying again");
+                warn!(%error, "a change of the tools of an upstream server cannot be recorded now; trying again");
             }
             retry = true;
             sleep(PAUSE).await;

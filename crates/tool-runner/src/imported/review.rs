@@ -58,7 +58,7 @@ pub enum NotApproved {
     #[error("source `{0}`: {1}")]
     Unreachable(String, String),
     /// No upstream that answered offers the tool.
-    #[error("no upstream that can be reached offers a tool `{0}`")]
+    #[error("no reachable upstream server offers the tool `{0}`")]
     NoTool(String),
     /// The tool cannot be offered at all.
     #[error("the tool `{0}` cannot be approved: {1}")]

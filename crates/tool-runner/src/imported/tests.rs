@@ -350,7 +350,7 @@ async fn a_faulty_lock_file_is_a_fault_with_its_line() {
     };
     assert_eq!(
         faults[0].to_string().split(';').next().unwrap(),
-        "tools.lock:1:10: version 7 of tools.lock is not known"
+        "tools.lock:1:10: version 7 of tools.lock is not supported"
     );
 }
 
@@ -360,7 +360,7 @@ async fn a_toolset_may_name_imported_tools() {
         |name: &str| format!("{ONE_SERVER}\ntoolsets: {{ disk: {{ tools: [{name}] }} }}");
     assert!(parse(&toolsets("files__read")).is_ok());
     let faults = parse(&toolsets("other")).unwrap_err();
-    assert_eq!(faults[0].problem, "there is no tool `other`");
+    assert_eq!(faults[0].problem, "the tool `other` does not exist");
 
     let world = World::new();
     let yaml = toolsets("files__read, files__list");

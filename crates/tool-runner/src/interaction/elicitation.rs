@@ -120,7 +120,7 @@ pub(crate) enum ElicitationError {
     #[error(transparent)]
     Upstream(#[from] UpstreamError),
     /// The exchange to resume is over, has already been resumed, or belongs to another request.
-    #[error("nothing waits for these answers any more")]
+    #[error("no call waits for these answers any more")]
     NotWaiting,
     /// The client declined an action that the server requires first.
     #[error("the client declined")]

@@ -28,7 +28,7 @@ impl ServiceCloser {
         let upstreams = self.0.upstreams();
         let closing = join_all(upstreams.iter().map(|upstream| upstream.close()));
         if timeout(LONGEST, closing).await.is_err() {
-            warn!("some upstream servers have not ended in time");
+            warn!("some upstream servers did not stop in time");
         }
     }
 }

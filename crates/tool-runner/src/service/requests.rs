@@ -67,7 +67,7 @@ impl TryFrom<pb::GetContentRequest> for ContentQuery {
         let wanted = request.wanted;
         let wanted = wanted.ok_or_else(|| InvalidMessage::field("wanted", "is missing"))?;
         let target = content_target(&request.decided_json, wanted)
-            .ok_or_else(|| InvalidMessage::field("decided_json", "does not name what is wanted"))?;
+            .ok_or_else(|| InvalidMessage::field("decided_json", "does not match `wanted`"))?;
         let interaction = request.interaction.map(UncheckedInteraction::from);
         Ok(Self {
             id: call_id(&request.call_id)?,
@@ -116,7 +116,10 @@ impl TryFrom<pb::WatchResourcesRequest> for WatchRequest {
         let caller = request.caller;
         let caller = caller.ok_or_else(|| InvalidMessage::field("caller", "is missing"))?;
         if request.resources.len() > MAX_RESOURCES {
-            return Err(InvalidMessage::field("resources", "are more than 256"));
+            return Err(InvalidMessage::field(
+                "resources",
+                "contains more than 256 entries",
+            ));
         }
         let resources = request.resources.into_iter();
         Ok(Self {

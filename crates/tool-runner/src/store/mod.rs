@@ -60,7 +60,7 @@ const SWEEP: i64 = 200;
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The setting does not name a store.
-    #[error("the tool-runner's store must be given as `sqlite:PATH` or `postgres://…`")]
+    #[error("tool_runner.store must have the form `sqlite:PATH` or `postgres://…`")]
     UnknownStore,
     /// The database file cannot be opened.
     #[error("cannot open the tool-runner's store {store}: {source}")]
@@ -74,19 +74,19 @@ pub enum StoreError {
     #[error("tool_runner.store: {0}")]
     Schema(MigrationError),
     /// The database is unavailable or refused the operation.
-    #[error("the tool-runner's store cannot be used now; try again later")]
+    #[error("the tool-runner's store is not available now; try again later")]
     Database(#[from] sqlx::Error),
     /// The database did not answer in time.
-    #[error("the tool-runner's store does not answer in time; try again later")]
+    #[error("the tool-runner's store did not answer in time; try again later")]
     Late,
     /// Sealed data was changed, belongs to another entry, or was sealed with another key.
-    #[error("what the tool-runner's store holds cannot be opened with its key")]
+    #[error("an entry of the tool-runner's store cannot be decrypted with its key")]
     Sealed,
     /// The result is too large to be stored at all.
-    #[error("the result is larger than what is kept for one caller")]
+    #[error("the result exceeds the size limit of stored results of one caller")]
     TooLarge,
     /// The maximum number of switches is reached.
-    #[error("there are {0} switches already; reset those that are not needed")]
+    #[error("the maximum of {0} switches is reached; reset those that are not needed")]
     TooManySwitches(i64),
 }
 

@@ -220,8 +220,8 @@ async fn p6_bad_arguments_are_refused_well_formed() {
         );
     }
     for (arguments, named) in [
-        (r#"{"text":"a","text":"b"}"#, "`text` is given twice"),
-        (r#"{"txet":"a"}"#, "known are `text`, `whole`"),
+        (r#"{"text":"a","text":"b"}"#, "`text` occurs twice"),
+        (r#"{"txet":"a"}"#, "whose arguments are `text`, `whole`"),
         (r#"{"Text":"a"}"#, "`Text` is not an argument"),
         (r#"{"te\u0000xt":"a"}"#, r"`te\0xt` is not an argument"),
     ] {

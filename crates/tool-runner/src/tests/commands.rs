@@ -228,7 +228,7 @@ async fn a_failure_tells_its_code_and_never_what_the_program_said() {
     assert!(answer.0.is_error);
     assert_eq!(
         answer.text(),
-        "Tool execution failed: the program ended with code 3"
+        "Tool execution failed: the program exited with code 3"
     );
     assert_eq!(answer.facts().error_kind, "command_failed");
     let answer = commands.text("script", "head -c 20000 /dev/zero").await;
@@ -236,7 +236,7 @@ async fn a_failure_tells_its_code_and_never_what_the_program_said() {
     let answer = commands
         .text("script", &format!(": {}", "x".repeat(140_000)))
         .await;
-    let text = "Invalid arguments: `text` is too long for a command line";
+    let text = "Invalid arguments: `text` exceeds the maximum length of a command line";
     assert_eq!(answer.text(), text);
 }
 

@@ -110,7 +110,7 @@ async fn a_derived_text_is_bound_and_a_derived_name_chosen() {
             );
             assert_eq!(
                 answer.text(),
-                "Invalid arguments: `table` is none of the values this tool knows"
+                "Invalid arguments: `table` is not one of the allowed values"
             );
         }
     }
@@ -130,7 +130,7 @@ async fn what_the_token_says_is_bound_and_no_argument_sets_it() {
         let absent = harness.call("of_team", "{}").await;
         assert_eq!(
             absent.text(),
-            "Invalid arguments: `team` is not in the caller's token as a text, and this tool needs it"
+            "Invalid arguments: `team` is not a string claim of the caller's token, and this tool requires it"
         );
     }
 }

@@ -366,14 +366,14 @@ async fn a_number_that_no_decimal_holds_is_refused_by_name() {
                 .await;
             assert_eq!(
                 answer.text(),
-                "Invalid arguments: `n0` has more than 1000 digits, written out without an exponent"
+                "Invalid arguments: `n0` has more than 1000 digits when written without an exponent"
             );
         }
         let answer = harness.call("numbers", r#"{"n0":1e-40}"#).await;
         if matches!(database, TestDatabase::Mysql { .. }) {
             assert_eq!(
                 answer.text(),
-                "Invalid arguments: `n0` has more digits than a DECIMAL of this database: 65 in all, 30 behind the point"
+                "Invalid arguments: `n0` has more digits than a DECIMAL of this database: 65 in total, 30 after the decimal point"
             );
         } else {
             assert_eq!(exact(&answer.rows()[0]["n0"]), decimal("1e-40"));

@@ -250,7 +250,7 @@ async fn a_review_approves_by_name_what_is_suspicious_and_never_what_is_refused(
     for (selection, problem) in [
         (
             named(&["files__read", "files__none"]),
-            "no upstream that can be reached offers a tool `files__none`",
+            "no reachable upstream server offers the tool `files__none`",
         ),
         (named(&[&long]), "cannot be approved: its name"),
         (

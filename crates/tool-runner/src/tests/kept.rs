@@ -171,23 +171,23 @@ async fn a_question_about_a_column_that_is_not_there_or_of_another_type_is_refus
         ),
         (
             json!({"aggregate": "sum", "of": "patient"}),
-            "`sum` cannot be taken of `patient`, which holds texts",
+            "`sum` cannot be computed for `patient`, which contains texts",
         ),
         (
             filter("id", "gt", json!("many")),
-            "`id`, which holds numbers",
+            "`id`, which contains numbers",
         ),
         (
             filter("amount", "eq", json!(true)),
-            "`amount`, which holds numbers",
+            "`amount`, which contains numbers",
         ),
         (
             filter("patient", "eq", json!(7)),
-            "`patient`, which holds texts",
+            "`patient`, which contains texts",
         ),
         (
             filter("id", "contains", json!("5")),
-            "`id`, which holds numbers",
+            "`id`, which contains numbers",
         ),
         (filter("id", "eq", Value::Null), "use the op `is_null`"),
     ] {
@@ -277,7 +277,7 @@ async fn p3_what_is_kept_obeys_rows_and_columns_at_every_read() {
     let oracle = json!({"filter": [{"column": "doctor", "op": "eq", "value": "d1"}]});
     assert_eq!(
         read(&harness, &handle, oracle).await.text(),
-        "Invalid arguments: `filter` names no column of this result; there are `id`, `patient`"
+        "Invalid arguments: `filter` is not a column of this result; its columns are `id`, `patient`"
     );
 }
 
@@ -303,7 +303,10 @@ async fn a_handle_is_worth_nothing_to_others_later_or_under_other_rules() {
 
     let own = std::mem::replace(&mut harness.caller, caller("d2"));
     let foreign = refused(&harness).await;
-    assert!(foreign.contains("names no result of yours"), "{foreign}");
+    assert!(
+        foreign.contains("does not name a stored result"),
+        "{foreign}"
+    );
     harness.caller = own;
     let unknown = read(&harness, "0123456789abcdef", json!({})).await.text();
     assert_eq!(unknown, foreign, "another's handle is like none");

@@ -124,7 +124,7 @@ fn a_list_where_one_value_stands_is_a_fault_of_the_file() {
     for (statement, fault) in [
         (
             "SELECT id FROM records WHERE id = :ids",
-            "`:ids` is a list, and stands where one value does",
+            "`:ids` is a list, but a single value is required here",
         ),
         (
             "SELECT :objects",

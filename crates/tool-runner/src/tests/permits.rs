@@ -48,10 +48,10 @@ async fn p1_no_permit_no_run() {
         ("an alias", |terms| {
             terms.tool = "rows_by_rule".parse().unwrap();
         }),
-        ("another definition", |terms| {
+        ("a different definition", |terms| {
             terms.definition_digest = Digest::of(b"old");
         }),
-        ("other arguments", |terms| {
+        ("different arguments", |terms| {
             terms.arguments_digest = Some(Digest::of(b"{}"));
         }),
         ("arguments spelt otherwise", |terms| {
@@ -165,7 +165,7 @@ async fn a_permit_seen_before_still_belongs_to_its_caller_and_arguments() {
         .call_with(&terms, r#"{"line":"y"}"#)
         .await
         .unwrap_err();
-    assert_refused(&other, "other arguments");
+    assert_refused(&other, "different arguments");
     harness.caller = caller("d2");
     assert_refused(
         &harness.call_with(&terms, LINE).await.unwrap_err(),

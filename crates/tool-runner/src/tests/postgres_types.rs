@@ -174,7 +174,7 @@ async fn where_nothing_can_be_given_the_error_names_the_column() {
     .await;
     assert_eq!(
         unknown.text(),
-        "Tool execution failed: a column has a type that the database driver does not know, as a multirange is; cast it to text in the statement"
+        "Tool execution failed: a column has a type that the database driver does not support, such as a multirange; cast it to text in the statement"
     );
     let cast = one(
         &database,

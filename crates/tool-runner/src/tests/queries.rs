@@ -73,7 +73,7 @@ async fn the_catalog_tells_databases_tables_and_columns_of_every_kind_of_databas
         let refused = harness.call("columns", hostile).await;
         assert_eq!(
             refused.text(),
-            "Invalid arguments: `table` is no table of that database"
+            "Invalid arguments: `table` is not a table of this database"
         );
         let refused = harness.call("tables", r#"{"database": "postgres"}"#).await;
         assert_eq!(refused.facts().error_kind, "invalid_arguments");

@@ -119,7 +119,7 @@ async fn a_faulty_file_leaves_the_old_catalogue_in_force() {
         replace(&harness.file, changed);
         assert!(!harness.runner.reload(&mut seen).await);
         assert_eq!(seen.texts, [text(changed)], "it was looked at");
-        let outdated = "the changed catalogue has a fault; the earlier one is in force";
+        let outdated = "the changed catalogue has an error; the previous one stays in force";
         assert_eq!(*readiness.borrow(), Readiness::Outdated(outdated));
         let call = harness.call("plain_rows", "{}").await;
         assert_eq!(call.column("id").len(), 7);

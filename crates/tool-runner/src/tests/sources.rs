@@ -309,7 +309,7 @@ async fn p4_nothing_raw_in_the_log() {
     }
     let log = log.text();
     assert!(log.contains("Executing MCP tool"), "{log}");
-    assert!(log.contains("a tool failed in its source"), "{log}");
+    assert!(log.contains("a tool call failed in its source"), "{log}");
     for canary in ["canary-4711", "row-canary-4712"] {
         assert!(!log.contains(canary), "{canary}: {log}");
     }

@@ -59,7 +59,7 @@ impl Entries<'_> {
                 }
             };
             let Some(left) = room.checked_sub(skill.definition.len()) else {
-                self.of.kept_out("there is no room for it");
+                self.of.kept_out("the size limit for skills is reached");
                 continue;
             };
             room = left;
@@ -125,7 +125,7 @@ impl Entries<'_> {
             warn!(
                 upstream = source,
                 entries = entries.len(),
-                "an upstream lists more than is offered; the rest is left out"
+                "an upstream server lists more entries than the limit; the rest is not offered"
             );
         }
         entries.into_iter().take(MAX_ENTRIES).collect()

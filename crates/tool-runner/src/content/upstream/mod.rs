@@ -228,7 +228,7 @@ impl UpstreamOffers {
             [] => b"{}",
             arguments => arguments,
         };
-        let unfit = || GetError::Invalid("Invalid arguments: send one JSON object".to_owned());
+        let unfit = || GetError::Invalid("Invalid arguments: send a single JSON object".to_owned());
         let arguments: Box<RawValue> = serde_json::from_slice(arguments).map_err(|_| unfit())?;
         let wanted = UpstreamOperation::Prompt {
             name: name.to_owned(),
@@ -352,7 +352,7 @@ impl UpstreamOffers {
         tracing::warn!(
             source = self.source,
             why,
-            "a skill of an upstream is kept out"
+            "a skill of an upstream server is not offered"
         );
     }
 
@@ -496,7 +496,7 @@ impl UpstreamOffers {
         let Ok(mut turn) = self.guard.enter::<ExecutorError>(self.caller) else {
             return Err(GetError::failed(
                 Reason::SOURCE_UNAVAILABLE,
-                "The source has been failing and is left alone for now. Try again later.",
+                "The source failed repeatedly and is not called for now. Try again later.",
             ));
         };
         match asking.await {
@@ -505,13 +505,13 @@ impl UpstreamOffers {
                 Ok(result)
             }
             Err(error) => {
-                tracing::warn!(source = self.source, %error, "an MCP server gave no prompt or resource");
+                tracing::warn!(source = self.source, %error, "an MCP server did not return a prompt or resource");
                 let client_error = match &error {
                     ElicitationError::Upstream(error) => client_error(error),
                     ElicitationError::NotWaiting => GetError::NotWaiting,
                     ElicitationError::Declined => GetError::failed(
                         Reason::DECLINED,
-                        "What the source needs first was declined.",
+                        "The user declined the request of the source.",
                     ),
                 };
                 turn.shows(ExecutorError::from(error).health());
@@ -569,23 +569,23 @@ fn client_error(error: &UpstreamError) -> GetError {
         UpstreamError::Status(_) => failed(Reason::TOOL_ERROR, "The source reported an error."),
         UpstreamError::InputRequired | UpstreamError::AsksOutOfTurn => failed(
             Reason::INPUT_REQUIRED,
-            "The source asks for input in the middle of a request, and its caller may not be asked.",
+            "The source requires input during a request, and its caller may not be asked for it.",
         ),
         UpstreamError::Timeout | UpstreamError::SourceTimeout(_) => GetError::Failed {
             status: Status::Timeout,
             kind: Reason::TIMEOUT,
-            words: "The source took too long.",
+            words: "The source exceeded its time limit.",
         },
         UpstreamError::TooLarge => GetError::too_large(),
         UpstreamError::BadResult(_) => cannot_be_shown(),
         UpstreamError::Busy => failed(Reason::SOURCE_UNAVAILABLE, "The source is busy. Try again later."),
         UpstreamError::NotConnected { .. } => failed(
             Reason::NOT_CONNECTED,
-            "The source acts in your name, and you have not allowed that yet. Call one of its tools first.",
+            "The source acts in your name, and you have not authorized it yet. Call one of its tools first.",
         ),
         UpstreamError::NoCallerToken => failed(
             Reason::NO_CREDENTIALS,
-            "The source needs your own token, and it did not come with the request.",
+            "The source requires your own token, which was not sent with the request.",
         ),
         UpstreamError::Unreachable(_)
         | UpstreamError::Gone
@@ -599,7 +599,10 @@ fn client_error(error: &UpstreamError) -> GetError {
 }
 
 fn cannot_be_shown() -> GetError {
-    GetError::failed(Reason::BAD_RESULT, "What the source gave cannot be shown.")
+    GetError::failed(
+        Reason::BAD_RESULT,
+        "The result of the source cannot be shown.",
+    )
 }
 
 /// Takes the list `member` out of a result.

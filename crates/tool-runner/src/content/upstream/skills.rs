@@ -58,7 +58,7 @@ impl Skill {
         entry: &str,
         is_offered: impl Fn(&str) -> bool,
     ) -> Result<Self, &'static str> {
-        const UNREADABLE: &str = "it needs a `uri`, a `frontmatter` and `resources`";
+        const UNREADABLE: &str = "it requires a `uri`, a `frontmatter` and `resources`";
         let members: BTreeMap<String, &RawValue> =
             serde_json::from_str(entry).map_err(|_| UNREADABLE)?;
         let SkillEntry {
@@ -68,16 +68,16 @@ impl Skill {
         } = serde_json::from_str(entry).map_err(|_| UNREADABLE)?;
         let (root, name) = named_by(&own_uri).ok_or("its `uri` is not of a SKILL.md")?;
         let declared: Frontmatter = serde_json::from_str(frontmatter.get())
-            .map_err(|_| "its `frontmatter` needs a `name` and a `description`")?;
+            .map_err(|_| "its `frontmatter` requires a `name` and a `description`")?;
         if declared.name != name {
-            return Err("its `uri` does not end in its name");
+            return Err("its `uri` does not end with its name");
         }
         if !is_offered(&own_uri) {
             return Err("its SKILL.md is not among the resources that are offered");
         }
         let shown = match serde_json::from_str::<&str>(resources.get()) {
             Ok("dynamic") => resources.get().to_owned(),
-            Ok(_) => return Err("its `resources` are neither a list nor dynamic"),
+            Ok(_) => return Err("its `resources` are neither a list nor `dynamic`"),
             Err(_) => files(source, (&own_uri, root), resources, is_offered)?,
         };
         let others = members.iter().filter(|(member, _)| *member != "uri");
@@ -86,7 +86,7 @@ impl Skill {
             _ => format!("{}:{}", json!(member), value.get()),
         });
         Ok(Self {
-            uri: source_uri::outward(source, &own_uri).ok_or("its `uri` is no absolute one")?,
+            uri: source_uri::outward(source, &own_uri).ok_or("its `uri` is not absolute")?,
             definition: format!("{{{}}}", others.collect::<Vec<_>>().join(",")),
             own_uri,
         })
@@ -113,7 +113,7 @@ fn files(
     resources: &RawValue,
     is_offered: impl Fn(&str) -> bool,
 ) -> Result<String, &'static str> {
-    const UNREADABLE: &str = "each of its `resources` needs a `uri`, a `digest` and a `size`";
+    const UNREADABLE: &str = "each of its `resources` requires a `uri`, a `digest` and a `size`";
     let listed: Vec<BTreeMap<String, &RawValue>> =
         serde_json::from_str(resources.get()).map_err(|_| UNREADABLE)?;
     if listed.len() > MAX_FILES {
@@ -126,13 +126,13 @@ fn files(
         return Err("it is larger than 16 MiB");
     }
     if !files.iter().any(|file| file.uri == entrance) {
-        return Err("its `resources` lack its SKILL.md");
+        return Err("its `resources` do not contain its SKILL.md");
     }
     let mut seen = HashSet::new();
     let mut shown = Vec::with_capacity(files.len());
     for (file, members) in files.iter().zip(&listed) {
         if !is_within(root, &file.uri) || !seen.insert(&file.uri) {
-            return Err("one of its files is not in its directory, or stands there twice");
+            return Err("one of its files is outside its directory, or is listed twice");
         }
         if !is_digest(&file.digest) {
             return Err("a digest of its files is not sha256: and 64 lowercase hex digits");
@@ -140,7 +140,7 @@ fn files(
         if !is_offered(&file.uri) {
             return Err("one of its files is not among the resources that are offered");
         }
-        let uri = source_uri::outward(source, &file.uri).ok_or("a `uri` is no absolute one")?;
+        let uri = source_uri::outward(source, &file.uri).ok_or("a `uri` is not absolute")?;
         let members = members.iter().map(|(member, value)| match member.as_str() {
             "uri" => format!(r#""uri":{}"#, json!(uri)),
             _ => format!("{}:{}", json!(member), value.get()),

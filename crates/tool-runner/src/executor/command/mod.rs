@@ -22,7 +22,7 @@ pub(super) fn open(plan: &CommandPlan) -> Arc<dyn Executor> {
     KernelSupport::log();
     if plan.program.limits.processes.is_some() && Uid::effective().is_root() {
         warn!(
-            "the kernel excepts root from `limits.processes` of a command: run Wardgate as another user"
+            "the kernel does not apply `limits.processes` of a command to root: run Wardgate as another user"
         );
     }
     #[cfg_attr(

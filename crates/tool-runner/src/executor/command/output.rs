@@ -104,7 +104,7 @@ impl OutputListener for OutputReader<'_, '_> {
 fn bad_json(error: &serde_json::Error) -> ExecutorError {
     let what = match error.classify() {
         serde_json::error::Category::Eof => "ends in the middle of a JSON document",
-        _ => "is not one JSON document",
+        _ => "is not a single JSON document",
     };
     let (line, column) = (error.line(), error.column());
     ExecutorError::BadResult(format!(

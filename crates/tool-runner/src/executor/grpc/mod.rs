@@ -80,7 +80,7 @@ fn failure(error: GrpcError, out: &Output<'_>) -> ExecutorError {
         GrpcError::NoMethod(_) => refused(Reason::UNKNOWN_METHOD, "the service has no such method"),
         GrpcError::ClientStreaming(_) => refused(
             Reason::UNKNOWN_METHOD,
-            "the service's method takes a stream of messages",
+            "the service's method takes a stream of messages, which is not supported",
         ),
         GrpcError::Status { code, message } => {
             let name = code_name(code);

@@ -120,7 +120,7 @@ async fn a_value_that_does_not_fit_is_named_and_nothing_is_sent() {
     let ExecutorError::BadArgument { text } = error else {
         panic!("{error}");
     };
-    assert_eq!(text, "`parcel_id` is not a text");
+    assert_eq!(text, "`parcel_id` is not a string");
 }
 
 #[tokio::test]
@@ -166,15 +166,15 @@ async fn a_configured_call_is_checked_against_the_descriptors() {
     for (rest, faults) in [
         (
             "method: Get",
-            "tools.yaml:7:51: `method` is no name of a method; name one like `package.Service/Method`",
+            "tools.yaml:7:51: `method` is not a method name; write it like `package.Service/Method`",
         ),
         (
             "method: parcels.v1.Parcels/Gone, message: {}",
-            "tools.yaml:7:51: the descriptors of the source have no method `parcels.v1.Parcels/Gone`; use one of `parcels.v1.Parcels/Get`, `parcels.v1.Parcels/List`, `parcels.v1.Parcels/Send`",
+            "tools.yaml:7:51: the descriptors of the source do not contain the method `parcels.v1.Parcels/Gone`; use one of `parcels.v1.Parcels/Get`, `parcels.v1.Parcels/List`, `parcels.v1.Parcels/Send`",
         ),
         (
             "method: parcels.v1.Parcels/Send, message: {}",
-            "tools.yaml:7:51: `parcels.v1.Parcels/Send` takes a stream of messages; use a method that takes one message",
+            "tools.yaml:7:51: `parcels.v1.Parcels/Send` takes a stream of messages, which is not supported; use a method that takes a single message",
         ),
         (
             "method: parcels.v1.Parcels/Get, message: { id: '{id}' }",
@@ -182,7 +182,7 @@ async fn a_configured_call_is_checked_against_the_descriptors() {
         ),
         (
             "method: parcels.v1.Parcels/Get, message: { parcelId: '{nobody}' }",
-            "`{nobody}` is no property of `input_schema`",
+            "`{nobody}` is not a property of `input_schema`",
         ),
         (
             "method: parcels.v1.Parcels/Get",
@@ -204,15 +204,15 @@ fn a_source_says_what_is_wrong_with_it() {
         ("{ type: grpc }".to_owned(), "`sources.depot` has no `url`"),
         (
             "{ type: grpc, url: 'ftp://x' }".to_owned(),
-            "`url` is no http(s) URL",
+            "`url` is not an http(s) URL",
         ),
         (
             "{ type: grpc, url: 'https://x/path' }".to_owned(),
-            "`url` holds a path",
+            "`url` contains a path",
         ),
         (
             "{ type: grpc, url: 'http://127.0.0.1:1' }".to_owned(),
-            "the URL is an address off the public internet",
+            "the URL is an address outside the public internet",
         ),
         (
             format!("{{ type: grpc, {good}, headers: {{}} }}"),
@@ -227,14 +227,14 @@ fn a_source_says_what_is_wrong_with_it() {
                 "{{ type: grpc, {good}, descriptors: '{}' }}",
                 path("broken")
             ),
-            "`descriptors` cannot be used: the bytes are not a protobuf FileDescriptorSet; write it with `protoc",
+            "`descriptors` cannot be used: the bytes are not a protobuf FileDescriptorSet; create it with `protoc",
         ),
         (
             format!(
                 "{{ type: grpc, {good}, tls: {{ ca: '{}' }} }}",
                 path("broken")
             ),
-            "`ca` holds no certificate in PEM",
+            "`ca` contains no PEM certificate",
         ),
         (
             format!("{{ type: grpc, {good}, metadata: {{ grpc-timeout: 1S }} }}"),
@@ -242,7 +242,7 @@ fn a_source_says_what_is_wrong_with_it() {
         ),
         (
             format!("{{ type: grpc, {good}, metadata: {{ x-bin: '%SECRET' }} }}"),
-            "`x-bin` ends in `-bin`, so its value has to be Base64",
+            "`x-bin` ends with `-bin`, so its value must be Base64",
         ),
     ] {
         let found = TestTool::faults(&format!("{{ depot: {source} }}"), GET);

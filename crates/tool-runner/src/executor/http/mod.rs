@@ -49,9 +49,7 @@ impl HttpExecutor {
         }
         if url.as_str().len() > MAX_URL {
             return Err(ExecutorError::BadArgument {
-                text: format!(
-                    "the arguments make a URL of more than {MAX_URL} bytes; shorten them"
-                ),
+                text: format!("the URL with these arguments exceeds {MAX_URL} bytes; shorten them"),
             });
         }
         let mut request = EgressRequest::new(plan.method.clone(), url);

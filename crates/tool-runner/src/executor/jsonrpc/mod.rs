@@ -81,7 +81,7 @@ impl Executor for JsonRpcExecutor {
                 return Err(http_source::refused(status, &response.headers, text));
             }
             let answer = http_source::json(&response.body.bytes().await?)
-                .map_err(|_| bad("an answer that is no JSON"))?;
+                .map_err(|_| bad("a response that is not JSON"))?;
             release(result(id, answer)?, out)
         })
     }
@@ -90,7 +90,7 @@ impl Executor for JsonRpcExecutor {
 /// Extracts the result from the answer to request `id`.
 fn result(id: u64, answer: Value) -> Result<Value, ExecutorError> {
     let Value::Object(mut answer) = answer else {
-        return Err(bad("an answer that is no JSON-RPC message"));
+        return Err(bad("a response that is not a JSON-RPC message"));
     };
     let answered = answer.remove("id").filter(|id| !id.is_null());
     let error = answer.remove("error").filter(|error| !error.is_null());
@@ -101,7 +101,7 @@ fn result(id: u64, answer: Value) -> Result<Value, ExecutorError> {
         return Err(ExecutorError::Reported(message(&error)));
     }
     if answered.is_none_or(|answered| answered != id) {
-        return Err(bad("an answer to another request"));
+        return Err(bad("a response to another request"));
     }
     answer
         .remove("result")
@@ -135,7 +135,7 @@ fn release(result: Value, out: &mut Output<'_>) -> Result<(), ExecutorError> {
     let content = match result.remove("content") {
         None => json!([]),
         Some(content @ Value::Array(_)) => content,
-        Some(_) => return Err(bad("content that is no list")),
+        Some(_) => return Err(bad("content that is not a list")),
     };
     out.content(content, structured, false).map(drop)
 }
@@ -147,7 +147,7 @@ fn reported(result: &Map<String, Value>) -> String {
     let texts = texts.filter_map(|block| block.get("text")?.as_str());
     let texts: Vec<&str> = texts.filter(|text| !text.trim().is_empty()).collect();
     if texts.is_empty() {
-        "the tool failed without saying why".to_owned()
+        "the tool failed without an error message".to_owned()
     } else {
         texts.join("\n")
     }

@@ -125,11 +125,11 @@ async fn a_result_that_is_an_error_is_told_in_the_words_of_its_content() {
         ),
         (
             r#"{"isError":true,"data":[{"id":1}]}"#,
-            "the tool failed without saying why",
+            "the tool failed without an error message",
         ),
         (
             r#"{"content":[],"isError":true}"#,
-            "the tool failed without saying why",
+            "the tool failed without an error message",
         ),
     ] {
         let body = format!(r#"{{"id":ID,"result":{result}}}"#);
@@ -163,37 +163,37 @@ async fn an_answer_that_is_none_says_so() {
         ),
         (
             r#"{"id":7777,"result":{"data":["canary"]}}"#,
-            "an answer to another request",
+            "a response to another request",
         ),
         (
             r#"{"id":"ID","result":{"data":["canary"]}}"#,
-            "an answer to another request",
+            "a response to another request",
         ),
         (
             r#"{"id":7777,"error":{"message":"canary"}}"#,
-            "an answer to another request",
+            "a response to another request",
         ),
         (
             r#"{"id":null,"result":{"data":["canary"]}}"#,
-            "an answer to another request",
+            "a response to another request",
         ),
         (
             r#"{"result":{"data":["canary"]}}"#,
-            "an answer to another request",
+            "a response to another request",
         ),
         (
             r#"{"id":ID,"id":ID,"result":"canary"}"#,
-            "an answer that is no JSON",
+            "a response that is not JSON",
         ),
-        ("canary", "an answer that is no JSON"),
-        ("", "an answer that is no JSON"),
+        ("canary", "a response that is not JSON"),
+        ("", "a response that is not JSON"),
         (
             r#"[{"id":ID,"result":"canary"}]"#,
-            "an answer that is no JSON-RPC message",
+            "a response that is not a JSON-RPC message",
         ),
         (
             r#"{"id":ID,"result":{"content":"canary"}}"#,
-            "content that is no list",
+            "content that is not a list",
         ),
     ] {
         let error = answered(200, body).await.unwrap_err();

@@ -22,7 +22,7 @@ impl From<ElicitationError> for ExecutorError {
             ElicitationError::NotWaiting => Self::NotWaiting,
             ElicitationError::Declined => Self::Refused {
                 kind: Reason::DECLINED,
-                text: "what the tool needs first was declined".to_owned(),
+                text: "the user declined the input that the tool requires first".to_owned(),
                 cause: error.to_string(),
             },
         }
@@ -38,7 +38,7 @@ impl From<UpstreamError> for ExecutorError {
             UpstreamError::ToolChanged => Self::ToolChanged,
             UpstreamError::NoCallerToken => Self::Refused {
                 kind: Reason::NO_CREDENTIALS,
-                text: "the service needs the caller's token, which did not come with the call"
+                text: "the service requires the caller's token, which was not sent with the call"
                     .to_owned(),
                 cause,
             },
@@ -66,7 +66,8 @@ impl From<UpstreamError> for ExecutorError {
             },
             UpstreamError::Rpc(error) if needs_tasks(&error) => Self::Refused {
                 kind: Reason::NEEDS_TASKS,
-                text: "the tool runs as a task only: for a client of 2026-07-28 that declares io.modelcontextprotocol/tasks, calls it without an idempotency key and may see all of its results"
+                text: "the tool runs only as a task: it requires a client of 2026-07-28 that declares io.modelcontextprotocol/tasks, \
+                       sends no idempotency key and may see all of its results"
                     .to_owned(),
                 cause,
             },
@@ -80,13 +81,14 @@ impl From<UpstreamError> for ExecutorError {
             UpstreamError::TooLarge => Self::TooLarge,
             UpstreamError::AsksOutOfTurn => Self::Refused {
                 kind: Reason::INPUT_REQUIRED,
-                text: "the tool asks its client in the middle of a call in a way that MCP 2026-07-28 does not have; a client of an earlier version that can be asked may call it"
+                text: "the tool requests input during a call in a form that MCP 2026-07-28 does not support; a client of an earlier \
+                       version that supports the request may call it"
                     .to_owned(),
                 cause,
             },
             UpstreamError::InputRequired => Self::Refused {
                 kind: Reason::INPUT_REQUIRED,
-                text: "the tool asks for input in the middle of a call, and its caller may not be asked"
+                text: "the tool requests input during a call, and its caller may not be asked for it"
                     .to_owned(),
                 cause,
             },
@@ -124,7 +126,8 @@ pub(super) fn not_for_client(required: &RequiredCapabilities) -> ExecutorError {
     }
 }
 
-const NOT_ASKABLE: &str = "the tool needs a client that it can ask, and this one did not say that it can be asked, or may not be asked here";
+const NOT_ASKABLE: &str = "the tool requires a client that supports its requests for input; this client did not declare the capability, \
+                           or may not be asked here";
 
 /// Returns whether the server refused because the client does not support tasks.
 fn needs_tasks(error: &UpstreamRpcError) -> bool {

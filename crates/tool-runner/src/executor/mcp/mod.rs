@@ -125,7 +125,7 @@ impl McpExecutor {
         out: &mut Output<'_>,
     ) -> Result<(), ExecutorError> {
         if !has_unique_members(result.get()) {
-            return Err(UpstreamError::BadResult("an object of it has a member twice").into());
+            return Err(UpstreamError::BadResult("an object in it has a duplicate member").into());
         }
         let content = called.content.as_deref().map_or("[]", RawValue::get);
         let content = match &self.links {

@@ -98,7 +98,7 @@ async fn a_failure_of_the_tool_is_its_own_and_other_failures_are_ours() {
     let outcome = tool("contentless", ODD).run(json!({})).await;
     assert!(matches!(outcome, Err(ExecutorError::BadResult(_))));
     let outcome = tool("input", ODD).run(json!({})).await.unwrap_err();
-    assert!(said(outcome).contains("asks for input"));
+    assert!(said(outcome).contains("requests input"));
 }
 
 #[test]
@@ -106,14 +106,14 @@ fn what_is_asked_of_the_server_must_be_one_thing() {
     let sources =
         "{ up: { type: mcp, command: [server] }, db: { type: sqlite, url: 'sqlite::memory:' } }";
     for (execute, expected) in [
-        ("{ type: mcp, source: up }", "not exactly one of"),
+        ("{ type: mcp, source: up }", "must have exactly one of"),
         (
             "{ type: mcp, source: up, tool: a, prompt: b }",
-            "not exactly one of",
+            "must have exactly one of",
         ),
         (
             "{ type: mcp, source: db, tool: a }",
-            "no source of type mcp",
+            "not a source of type mcp",
         ),
         (
             "{ type: mcp, source: up, tool: a, arguments: { a: '{nobody}' } }",
@@ -125,7 +125,7 @@ fn what_is_asked_of_the_server_must_be_one_thing() {
         ),
         (
             "{ type: mcp, source: up, resource: 'a://b', arguments: {} }",
-            "takes no `arguments`",
+            "does not support `arguments`",
         ),
     ] {
         let faults = TestTool::faults(sources, execute);
@@ -167,7 +167,7 @@ fn a_faulty_source_says_what_to_mend() {
         ),
         (
             "{ type: mcp, url: 'https://a.example/mcp', listing_auth: { type: token_exchange, token_url: 'https://a.example/token', client_id: a, client_secret: b } }",
-            "`listing_auth` stands for a caller",
+            "`listing_auth` depends on a caller",
         ),
     ] {
         let faults = TestTool::faults(&format!("{{ up: {source} }}"), ODD);

@@ -36,7 +36,7 @@ impl Interface for Catalog {
                         let table = text(call.arguments, "table")?;
                         let found = rows(&database, columns(database.dialect()), &[table]).await?;
                         if found == Value::Array(Vec::new()) {
-                            return Err(unknown("table", "is no table of that database"));
+                            return Err(unknown("table", "is not a table of this database"));
                         }
                         Ok(found)
                     }
@@ -114,12 +114,12 @@ fn database(
         .databases()
         .find(|(name, _)| *name == wanted)
         .map(|(_, database)| database)
-        .ok_or_else(|| unknown("database", "is no database here"))
+        .ok_or_else(|| unknown("database", "is not a configured database"))
 }
 
 fn text<'v>(arguments: &'v Map<String, Value>, name: &str) -> Result<&'v str, ExecutorError> {
     let text = arguments.get(name).and_then(Value::as_str);
-    text.ok_or_else(|| unknown(name, "must be given as a text"))
+    text.ok_or_else(|| unknown(name, "must be a string"))
 }
 
 fn unknown(argument: &str, problem: &str) -> ExecutorError {

@@ -192,7 +192,7 @@ fn row(message: &Message) -> Value {
 /// `tools.yaml`.
 fn read<'de, T: Deserialize<'de>>(arguments: &'de Map<String, Value>) -> Result<T, ExecutorError> {
     T::deserialize(arguments).map_err(|_| {
-        bad("the arguments do not fit the question; give the tool's `input_schema` the types of its reference")
+        bad("the arguments do not match the query type; use the types of its reference in the tool's `input_schema`")
     })
 }
 

@@ -84,5 +84,5 @@ impl Executor for QueryExecutor {
 
 /// Returns the error for a question that is listed but not implemented, which is a fault of the interface.
 fn unanswered(question: &str) -> ExecutorError {
-    ExecutorError::BadResult(format!("the question {question} has no answer"))
+    ExecutorError::BadResult(format!("the query type {question} is not implemented"))
 }

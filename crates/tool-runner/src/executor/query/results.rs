@@ -77,10 +77,10 @@ fn bad(text: String) -> ExecutorError {
 impl Query {
     fn check(&self) -> Result<(), ExecutorError> {
         let complaint = match (self.aggregate, &self.of) {
-            (None, Some(_)) => "`of` needs an `aggregate`",
-            (None, None) if self.group_by.is_some() => "`group_by` needs an `aggregate`",
+            (None, Some(_)) => "`of` requires an `aggregate`",
+            (None, None) if self.group_by.is_some() => "`group_by` requires an `aggregate`",
             (Some(Aggregate::Count), _) | (None, None) | (Some(_), Some(_)) => return Ok(()),
-            (Some(_), None) => "`aggregate` needs the column `of`",
+            (Some(_), None) => "`aggregate` requires the column `of`",
         };
         Err(bad(complaint.to_owned()))
     }
@@ -132,7 +132,7 @@ impl Query {
         let group_kind = group_kind.transpose()?.unwrap_or(ColumnType::Null);
         if !kind.takes(aggregate) {
             return Err(bad(format!(
-                "`{}` cannot be taken of `{}`, which holds {}",
+                "`{}` cannot be computed for `{}`, which contains {}",
                 aggregate.name(),
                 of.unwrap_or_default(),
                 kind.name()

@@ -73,7 +73,10 @@ async fn with_several_calls_open_the_server_hears_that_it_must_say_of_which_it_a
     let refused = world.was_answered(1).await;
     let words = refused["error"]["message"].as_str().unwrap();
     assert_eq!(refused["error"]["code"], -32603);
-    assert!(words.contains("several requests are open"), "{words}");
+    assert!(
+        words.contains("several requests are in progress"),
+        "{words}"
+    );
     for (said, round, call) in open {
         said.end(&call["id"], "done");
         assert_eq!(round.text().await, "done");

@@ -79,7 +79,7 @@ fn what_breaks_a_rule_of_the_extension_is_kept_out() {
         bad.push((with(&[file]), why));
     }
     for (place, value, why) in [
-        ("/frontmatter/name", json!("bills"), "end in its name"),
+        ("/frontmatter/name", json!("bills"), "end with its name"),
         ("/frontmatter/description", json!(7), "description"),
         ("/uri", json!("skill://acme/billing/README.md"), "SKILL.md"),
         ("/uri", json!("skill://acme/billing/SKILL.md?x"), "SKILL.md"),

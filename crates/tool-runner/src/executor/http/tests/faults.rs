@@ -8,7 +8,7 @@ fn faults_of_a_request_name_what_to_mend() {
         ("{ type: http }", "has no `source`"),
         (
             "{ type: http, source: other }",
-            "there is no source `other`",
+            "the source `other` does not exist",
         ),
         (
             "{ type: http, source: db }",
@@ -20,7 +20,7 @@ fn faults_of_a_request_name_what_to_mend() {
         ),
         (
             "{ type: http, source: api, path: '/v1?x={id}' }",
-            "holds one of `?`",
+            "contains `?`",
         ),
         (
             "{ type: http, source: api, path: '/v1//x' }",
@@ -32,15 +32,15 @@ fn faults_of_a_request_name_what_to_mend() {
         ),
         (
             "{ type: http, source: api, path: '/{nope}' }",
-            "`{nope}` is no property",
+            "`{nope}` is not a property",
         ),
         (
             "{ type: http, source: api, method: get }",
-            "`get` is no method",
+            "`get` is not a supported method",
         ),
         (
             "{ type: http, source: api, method: GET, text: x }",
-            "a GET request has no body",
+            "a GET request must not have a body",
         ),
         (
             "{ type: http, source: api, text: x, json: {} }",
@@ -48,19 +48,19 @@ fn faults_of_a_request_name_what_to_mend() {
         ),
         (
             "{ type: http, source: api, headers: { Host: x } }",
-            "`Host` is no header that a tool can set",
+            "`Host` is not a header that a tool can set",
         ),
         (
             "{ type: http, source: api, headers: { Authorization: x } }",
-            "is no header that a tool can set",
+            "is not a header that a tool can set",
         ),
         (
             "{ type: http, source: api, headers: { X-Q: \"x\\n\" } }",
-            "the value of header `X-Q` holds a line break",
+            "the value of header `X-Q` contains a line break",
         ),
         (
             "{ type: http, source: api, headers: { 'a b': x } }",
-            "is no header that a tool can set",
+            "is not a header that a tool can set",
         ),
         (
             "{ type: http, source: api, querry: {} }",
@@ -77,15 +77,21 @@ fn faults_of_a_request_name_what_to_mend() {
 fn faults_of_a_source_name_what_to_mend_and_no_secret() {
     for (source, problem) in [
         ("{ type: http }", "has no `base_url`"),
-        ("{ type: http, base_url: nothing }", "`base_url` is no URL"),
-        ("{ type: http, base_url: 'ftp://x/' }", "is no http(s) URL"),
+        (
+            "{ type: http, base_url: nothing }",
+            "`base_url` is not a URL",
+        ),
+        (
+            "{ type: http, base_url: 'ftp://x/' }",
+            "is not an http(s) URL",
+        ),
         (
             "{ type: http, base_url: 'https://u:canary@x/' }",
-            "holds user info",
+            "contains user info",
         ),
         (
             "{ type: http, base_url: 'https://x/?key=canary' }",
-            "holds a query",
+            "contains a query",
         ),
         (
             "{ type: http, base_url: 'http://0x7f.1:8080/' }",
@@ -97,23 +103,23 @@ fn faults_of_a_source_name_what_to_mend_and_no_secret() {
         ),
         (
             "{ type: http, base_url: 'https://x/', hosts: ['https://y/'] }",
-            "`hosts` is no host",
+            "`hosts` is not a host",
         ),
         (
             "{ type: http, base_url: 'https://x/', private: ['10.0.0.0/33'] }",
-            "`private` is no network",
+            "`private` is not a network",
         ),
         (
             "{ type: http, base_url: 'https://x/', headers: { Host: y } }",
-            "`Host` is no header",
+            "`Host` is not a header",
         ),
         (
             "{ type: http, base_url: 'https://x/', headers: { X: \"canary\\r\\nY: 1\" } }",
-            "characters a header cannot hold",
+            "characters that are not valid in a header",
         ),
         (
             "{ type: http, base_url: 'https://x/', auth: { type: magic } }",
-            "`magic` is no type of `auth`",
+            "`magic` is not a type of `auth`",
         ),
         (
             "{ type: http, base_url: 'https://x/', auth: { type: bearer } }",
@@ -129,11 +135,11 @@ fn faults_of_a_source_name_what_to_mend_and_no_secret() {
         ),
         (
             "{ type: http, base_url: 'https://x/', auth: { type: client_credentials, token_url: x, client_id: a, client_secret: canary } }",
-            "`token_url` is no URL",
+            "`token_url` is not a URL",
         ),
         (
             "{ type: http, base_url: 'https://x/', timeout: 0 }",
-            "`timeout` is not a length of time",
+            "`timeout` is not a duration",
         ),
     ] {
         let sources = format!("{{ api: {source} }}");

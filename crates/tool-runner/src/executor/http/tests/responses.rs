@@ -79,7 +79,7 @@ async fn an_answer_without_the_place_of_its_rows_is_an_error_that_names_it() {
             (Err(error), None) => assert_eq!(
                 error.to_string(),
                 format!(
-                    "the answer has nothing at `{rows}`, where `result.rows` says its rows are"
+                    "the answer contains nothing at `{rows}`, which `result.rows` specifies as the location of its rows"
                 )
             ),
             (outcome, _) => panic!("{rows} of {body}: {outcome:?}"),

@@ -50,7 +50,7 @@ impl ColumnType {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Null => "NULL only",
-            Self::Boolean => "true and false",
+            Self::Boolean => "Boolean values",
             Self::Number | Self::Decimal => "numbers",
             Self::Text => "texts",
             Self::Json => "lists, objects or values of several types",
@@ -103,7 +103,7 @@ impl Columns {
             let known: Vec<_> = self.names.iter().map(|name| format!("`{name}`")).collect();
             ExecutorError::BadArgument {
                 text: format!(
-                    "`{member}` names no column of this result; there are {}",
+                    "`{member}` is not a column of this result; its columns are {}",
                     known.join(", ")
                 ),
             }

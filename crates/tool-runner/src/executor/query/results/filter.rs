@@ -43,7 +43,7 @@ impl Condition {
             _ if self.value.is_null() => {
                 return Err(ExecutorError::BadArgument {
                     text: format!(
-                        "the filter on `{}` has no `value`; use the op `is_null` for NULL",
+                        "the filter on `{}` requires a `value`; use the op `is_null` for NULL",
                         self.column
                     ),
                 });
@@ -62,7 +62,7 @@ impl Condition {
         }
         Err(ExecutorError::BadArgument {
             text: format!(
-                "the filter compares `{}`, which holds {}, with something else, or in a way they cannot be",
+                "the filter on `{}`, which contains {}, has a value of another type, or an op that does not support the type",
                 self.column,
                 kind.name()
             ),
