@@ -53,7 +53,7 @@ impl BodyRefusal {
         match self {
             Self::TooLarge(bytes) => format!("The body is larger than {bytes} bytes."),
             Self::Late(seconds) => format!("The body did not arrive within {seconds} seconds."),
-            Self::Incomplete => "The body ended early.".to_owned(),
+            Self::Incomplete => "The body is incomplete.".to_owned(),
         }
     }
 }

@@ -41,7 +41,7 @@ pub fn browser_page(status: StatusCode, title: &str, body: &str) -> Response {
 pub fn leave_page(url: &str) -> Response {
     let url = escape_html(url);
     let body = format!(
-        "<meta http-equiv=\"refresh\" content=\"0; url={url}\"><p><a href=\"{url}\" rel=\"noreferrer\">Go on</a></p>"
+        "<meta http-equiv=\"refresh\" content=\"0; url={url}\"><p><a href=\"{url}\" rel=\"noreferrer\">Continue</a></p>"
     );
     browser_page(StatusCode::OK, "One moment", &body)
 }

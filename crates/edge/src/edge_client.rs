@@ -18,9 +18,9 @@ const IN_PROCESS: &str = "http://localhost";
 
 /// Suffixes of URLs that are paths of an edge rather than its base URL, with the advice for the error.
 const PATHS: [(&str, &str); 3] = [
-    ("/mcp", "leave out /mcp: it is where the paths begin"),
-    ("/api", "leave out /api: it is where the paths begin"),
-    ("/v1", "leave out /v1: it is where the paths begin"),
+    ("/mcp", "remove /mcp: the paths are appended to the URL"),
+    ("/api", "remove /api: the paths are appended to the URL"),
+    ("/v1", "remove /v1: the paths are appended to the URL"),
 ];
 
 /// A client of another edge. Cheap to clone.
@@ -47,7 +47,7 @@ pub struct UnusableUrl(&'static str);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EdgeClientError {
     /// The path is not a valid path of a URL.
-    #[error("the path cannot be written")]
+    #[error("the path is not valid")]
     Path,
     /// The edge does not respond, or its response is incomplete.
     #[error("it cannot be reached")]
@@ -60,7 +60,8 @@ pub enum EdgeClientError {
     Unreadable,
 }
 
-const NO_TLS: UnusableUrl = UnusableUrl("no TLS: the system's certificates cannot be read");
+const NO_TLS: UnusableUrl =
+    UnusableUrl("TLS is not available: the system's certificates cannot be read");
 
 /// Creates the builder of a client for one edge. The client sends tokens only to that edge: it follows no redirects and
 /// uses no proxy from the environment.
@@ -75,7 +76,7 @@ fn closed_client(authority: Option<&Path>) -> Result<ClientBuilder, UnusableUrl>
     let authorities = text.and_then(|text| Certificate::from_pem_bundle(&text).ok());
     let authorities = authorities.filter(|it| !it.is_empty());
     let authorities = authorities.ok_or(UnusableUrl(
-        "its authorities are no file of certificates in PEM",
+        "the file of its certificate authorities is not a PEM file of certificates",
     ))?;
     Ok(builder.tls_certs_only(authorities))
 }
@@ -113,11 +114,11 @@ impl EdgeClient {
     ) -> Result<Self, UnusableUrl> {
         let path = url.path().trim_end_matches('/');
         let problem = if !matches!(url.scheme(), "http" | "https") {
-            Some("write a URL of http or https")
+            Some("write an http or https URL")
         } else if !url.username().is_empty() || url.password().is_some() {
-            Some("leave credentials out: each caller brings a token")
+            Some("remove the credentials: each caller sends a token")
         } else if url.query().is_some() || url.fragment().is_some() {
-            Some("leave out what begins with ? or #")
+            Some("remove the query or fragment")
         } else {
             let ends = PATHS.into_iter().find(|(end, _)| path.ends_with(end));
             ends.map(|(_, problem)| problem)

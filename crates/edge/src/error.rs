@@ -28,7 +28,7 @@ pub enum Error {
         origin: String,
     },
     /// The configuration names no issuer.
-    #[error("auth.issuers is empty; name at least one token issuer, or a file of auth.api_keys")]
+    #[error("auth.issuers is empty; add at least one token issuer, or set auth.api_keys to a file")]
     NoIssuer,
     /// A field of an issuer's configuration cannot be used.
     #[error("auth.issuers[{index}].{field} {problem}")]
@@ -59,7 +59,7 @@ pub enum Error {
         cause: ApiKeyError,
     },
     /// The HTTP client cannot be created, for example because there is no trusted root certificate.
-    #[error("the HTTP client for key sets cannot be made")]
+    #[error("the HTTP client for key sets cannot be created")]
     HttpClient(#[source] reqwest::Error),
 }
 
@@ -70,7 +70,7 @@ pub enum ApiKeyError {
     #[error("it cannot be read: {0}")]
     Unreadable(#[from] std::io::Error),
     /// The file is not JSON of the expected form.
-    #[error("it is no JSON object with `keys`: {0}")]
+    #[error("it is not a JSON object with `keys`: {0}")]
     Malformed(String),
     /// An entry cannot be used.
     #[error("keys[{index}].{field} {problem}")]
@@ -94,19 +94,21 @@ pub enum KeySetError {
     #[error("the URL cannot be fetched")]
     Unreachable(#[from] reqwest::Error),
     /// The URL responds with a status other than 200. Redirects are not followed.
-    #[error("the URL answers with status {0}; it must be 200, redirects are not followed")]
+    #[error("the URL returned status {0}; the status must be 200, and redirects are not followed")]
     Status(u16),
     /// The issuer's metadata cannot be parsed.
     #[error("the issuer's metadata is not JSON with `issuer` and `jwks_uri`: {0}")]
     NotMetadata(#[source] serde_json::Error),
     /// The metadata names another issuer.
-    #[error("the issuer's metadata names another issuer; write `issuer` exactly as it does")]
+    #[error(
+        "the issuer's metadata names another issuer; write `issuer` exactly as in the metadata"
+    )]
     OtherIssuer,
     /// The metadata names a URL from which keys are not fetched.
     #[error("the `jwks_uri` of the issuer's metadata {0}")]
     KeysElsewhere(String),
     /// Reading took too long.
-    #[error("reading takes longer than 5 s")]
+    #[error("reading it takes longer than 5 s")]
     Slow,
     /// The key set is larger than 1 MiB.
     #[error("it is larger than 1 MiB")]
@@ -118,18 +120,20 @@ pub enum KeySetError {
     #[error("it is not a JSON Web Key Set: {0}")]
     NotStrict(#[from] ScanError),
     /// The set contains a symmetric key.
-    #[error("it holds a symmetric key (`kty` is `oct`); publish only public keys")]
+    #[error("it contains a symmetric key (`kty` is `oct`); publish only public keys")]
     SymmetricKey,
     /// The set contains a private key.
-    #[error("it holds a private key (`d`); publish only public keys, and replace that key")]
+    #[error("it contains a private key (`d`); publish only public keys, and replace that key")]
     PrivateKey,
     /// Two keys have the same id.
-    #[error("two of its keys have the `kid` {0:?}; give each its own")]
+    #[error("two of its keys have the `kid` {0:?}; give each key a unique one")]
     DuplicateKeyId(String),
     /// The set contains too many keys.
-    #[error("it holds more than 256 keys")]
+    #[error("it contains more than 256 keys")]
     TooManyKeys,
     /// The set contains no key that can verify signatures.
-    #[error("it holds no usable signature key (RSA of 2048 bits or more, P-256, P-384, Ed25519)")]
+    #[error(
+        "it contains no usable signature key (RSA of 2048 bits or more, P-256, P-384, Ed25519)"
+    )]
     NoUsableKey,
 }

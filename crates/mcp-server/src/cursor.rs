@@ -44,7 +44,7 @@ impl FromStr for Cursor {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok();
         let cursor = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        cursor.ok_or("is unknown: use the `nextCursor` of this list, or none")
+        cursor.ok_or("is unknown: use the `nextCursor` of this list, or omit it")
     }
 }
 

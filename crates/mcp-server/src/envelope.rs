@@ -201,7 +201,7 @@ impl<'a> JsonRpcMessage<'a> {
     pub fn parse(text: &'a str) -> Result<Self, (Option<&'a RawValue>, RpcError)> {
         let no_id = |what: &str| (None, RpcError::invalid_request(what));
         let envelope: Envelope<'a> =
-            object(text).ok_or_else(|| no_id("a message is a JSON object"))?;
+            object(text).ok_or_else(|| no_id("a message must be a JSON object"))?;
         let id = match envelope.id {
             Some(id) if is_id(id) => Some(id),
             Some(_) => return Err(no_id("`id` must be a string or an integer")),

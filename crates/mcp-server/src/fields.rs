@@ -54,7 +54,7 @@ impl<'a> ObjectMembers<'a> {
             return Ok(());
         }
         Err(RpcError::invalid_params(format!(
-            "`{}` has a field that is not one of {}",
+            "`{}` has an unknown field; the supported fields are {}",
             self.path,
             names.join(", ")
         )))
@@ -250,7 +250,7 @@ mod tests {
             ),
             (
                 message(fields.only(&["id", "empty"]).unwrap_err()),
-                "`params` has a field that is not one of id, empty",
+                "`params` has an unknown field; the supported fields are id, empty",
             ),
         ];
         for (said, expected) in cases {

@@ -41,6 +41,7 @@ fn is_key(text: &str) -> bool {
 
 fn unfit() -> RpcError {
     RpcError::invalid_params(format!(
-        "an idempotency key is 1 to {MAX_KEY} visible ASCII characters, given once: in `_meta` dev.wardgate/idempotencyKey or the header Idempotency-Key"
+        "an idempotency key must have 1 to {MAX_KEY} visible ASCII characters, and be sent once: in `_meta` dev.wardgate/idempotencyKey \
+         or the header Idempotency-Key"
     ))
 }

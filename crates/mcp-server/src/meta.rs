@@ -109,7 +109,8 @@ impl<'a> RequestMeta<'a> {
         };
         let id = text_of(raw).filter(is_id).ok_or_else(|| {
             RpcError::invalid_params(format!(
-                "`_meta` dev.wardgate/conversation must be a text of 1 to {CONVERSATION_CHARACTERS} characters without control characters"
+                "`_meta` dev.wardgate/conversation must be a string of 1 to {CONVERSATION_CHARACTERS} characters without control \
+                 characters"
             ))
         })?;
         Ok(Some(Digest::of(id.as_bytes())))

@@ -27,7 +27,7 @@ fn check_one(
         (_, _, Some(_)) => return differs("is sent more than once"),
         (None | Some(Value::Null), None, None) => return Ok(()),
         (None | Some(Value::Null), Some(_), None) => {
-            return differs("repeats an argument that there is not");
+            return differs("repeats an argument that was not sent");
         }
         (Some(_), None, None) => return differs("is missing"),
         (Some(argument), Some(said), None) => (argument, said),

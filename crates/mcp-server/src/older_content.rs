@@ -140,7 +140,7 @@ fn as_text(content: &str, version: Version) -> Option<String> {
         "audio" if !version.has_audio() => {
             let media_type = content.media_type.unwrap_or_else(|| "audio".to_owned());
             Some(format!(
-                "[{media_type}: protocol version {version} has no sound]"
+                "[{media_type}: protocol version {version} does not support audio]"
             ))
         }
         _ => None,

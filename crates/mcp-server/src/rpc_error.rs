@@ -106,7 +106,7 @@ impl RpcError {
     pub fn insufficient_scope(scope: &str, metadata: &str) -> Self {
         let message = format!("The token lacks a scope. Get one with: {scope}");
         let challenge = format!(
-            r#"Bearer error="insufficient_scope", scope="{scope}", resource_metadata="{metadata}", error_description="the token lacks a scope that this request needs""#
+            r#"Bearer error="insufficient_scope", scope="{scope}", resource_metadata="{metadata}", error_description="the token lacks a scope that this request requires""#
         );
         Self {
             remedy: Some(Box::new(Remedy::StepUp(challenge))),
@@ -116,8 +116,9 @@ impl RpcError {
 
     /// Creates the error for a token that was valid when the request arrived, and no longer is (RFC 6750, section 3.1).
     pub fn token_refused() -> Self {
-        let message = "The token is not accepted any more. Come again with another.";
-        let challenge = r#"Bearer error="invalid_token", error_description="the token is not accepted any more""#;
+        let message = "The token is no longer accepted. Get a new token.";
+        let challenge =
+            r#"Bearer error="invalid_token", error_description="the token is no longer accepted""#;
         Self {
             remedy: Some(Box::new(Remedy::StepUp(challenge.to_owned()))),
             ..Self::unread(StatusCode::UNAUTHORIZED, Reason::TOKEN_REFUSED, message)
@@ -214,7 +215,7 @@ impl RpcError {
     /// Creates the error for a request that needs client capabilities that were not declared: `required`, a JSON object.
     pub fn missing_capability(required: impl Into<Cow<'static, str>>) -> Self {
         let required = required.into();
-        let message = "This needs something that the client did not say it can do.";
+        let message = "This requires a capability that the client did not declare.";
         Self {
             data: Some(format!(r#"{{"requiredCapabilities":{required}}}"#)),
             remedy: Some(Box::new(Remedy::Declare(required))),
@@ -253,7 +254,7 @@ impl RpcError {
 
     /// Creates the error for a call that the sending agent reported as refused by itself.
     pub fn refused_by_agent() -> Self {
-        let message = "The agent refused this call. It is on record, and nothing ran.";
+        let message = "The agent refused this call. The call was recorded and did not run.";
         Self::invalid_params(message).because(Reason::REFUSED_BY_AGENT)
     }
 
@@ -307,7 +308,7 @@ impl RpcError {
 
     /// Creates the error for stored events when it cannot be decided whether the caller may still see them.
     pub fn undecided() -> Self {
-        let message = "It cannot be decided now whether you may still hear this; try again later.";
+        let message = "The policy service cannot decide now whether you may still receive this stream; try again later.";
         Self::unread(
             StatusCode::SERVICE_UNAVAILABLE,
             Reason::POLICY_UNAVAILABLE,
@@ -317,14 +318,15 @@ impl RpcError {
 
     /// Creates the error for a `Last-Event-ID` that is not an event of the session.
     pub fn unknown_event() -> Self {
-        let message = "Last-Event-ID is no event of this session. Listen without it.";
+        let message = "Last-Event-ID does not belong to this session. Send the request without it.";
         Self::unread(StatusCode::BAD_REQUEST, Reason::UNKNOWN_EVENT, message)
     }
 
     /// Creates the error for a request without the `_meta` that its version requires.
     pub fn without_meta(version: Version) -> Self {
         Self::invalid_meta(format!(
-            "requests of {version} carry `_meta` with io.modelcontextprotocol/protocolVersion and io.modelcontextprotocol/clientCapabilities"
+            "requests of {version} require `_meta` with io.modelcontextprotocol/protocolVersion and \
+             io.modelcontextprotocol/clientCapabilities"
         ))
     }
 
@@ -354,13 +356,13 @@ impl RpcError {
 
     /// Creates the error for an operator's change that was not made because it could not be recorded.
     pub fn not_recorded() -> Self {
-        let message = "This cannot be recorded durably now, and was not done. Try again later.";
+        let message = "This cannot be recorded durably now and was not done. Try again later.";
         Self::internal(Reason::NOT_DURABLE, message)
     }
 
     /// Creates the error for a caller that calls a tool too often (RFC 6585, section 4).
     pub fn rate_limited(wait: Duration) -> Self {
-        let message = "The tool is called too often. Wait, then try again.";
+        let message = "The rate limit of the tool is exceeded. Wait, then try again.";
         Self {
             remedy: Some(Box::new(Remedy::Wait(whole_seconds(wait)))),
             ..Self::new(
@@ -374,7 +376,7 @@ impl RpcError {
 
     /// Creates the error for a caller that exceeds its request rate (RFC 6585, section 4). Nothing was done.
     pub fn too_many_requests(wait: Duration) -> Self {
-        let message = "You make more requests than one caller may. Wait, then try again.";
+        let message = "Your rate limit of requests is exceeded. Wait, then try again.";
         Self::refused_for_rate(message.to_owned(), wait)
     }
 
@@ -404,10 +406,10 @@ impl RpcError {
     /// callers. Nothing was done.
     pub fn overloaded(is_over_share: bool, wait: Duration) -> Self {
         let (http, reason, message) = if is_over_share {
-            let words = "You have more requests under way than your share. Wait, then try again.";
+            let words = "Your share of concurrent requests is exceeded. Wait, then try again.";
             (StatusCode::TOO_MANY_REQUESTS, Reason::OVER_SHARE, words)
         } else {
-            let words = "There is more to do than can be done now. Wait, then try again.";
+            let words = "The gateway is overloaded. Wait, then try again.";
             (StatusCode::SERVICE_UNAVAILABLE, Reason::OVERLOADED, words)
         };
         let seconds = whole_seconds(wait);
@@ -440,7 +442,7 @@ impl RpcError {
             StatusCode::TOO_MANY_REQUESTS,
             INTERNAL_ERROR,
             Reason::TOO_MANY_STREAMS,
-            "Too many streams of changes are open. Close some, or list again from time to time.",
+            "Too many notification streams are open. Close some, or request the lists periodically.",
         )
     }
 
@@ -449,7 +451,7 @@ impl RpcError {
         Self::unread(
             StatusCode::TOO_MANY_REQUESTS,
             Reason::TOO_MANY_MESSAGES,
-            "Too many requests of this session are under way. Wait for answers.",
+            "Too many requests of this session are in progress. Wait for responses.",
         )
     }
 

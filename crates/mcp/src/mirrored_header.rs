@@ -113,16 +113,18 @@ fn collect(
         let path = path
             .as_deref()
             .filter(|path| !path.is_empty())
-            .ok_or("an `x-mcp-header` of its schema is not on a plain argument")?;
+            .ok_or("an `x-mcp-header` of its schema does not belong to a plain argument")?;
         let kind = members.get("type").and_then(Value::as_str);
         if !matches!(kind, Some("string" | "integer" | "boolean")) {
-            return Err("an `x-mcp-header` of its schema is not on a string, integer or boolean");
+            return Err(
+                "an `x-mcp-header` of its schema does not belong to a string, integer or boolean",
+            );
         }
         let name = mark
             .as_str()
             .filter(|name| !name.is_empty())
             .and_then(|name| HeaderName::try_from(format!("{PARAM_PREFIX}{name}")).ok())
-            .ok_or("an `x-mcp-header` of its schema is not a header name")?;
+            .ok_or("an `x-mcp-header` of its schema is not a valid header name")?;
         found.push(MirroredHeader {
             name,
             path: path.clone(),

@@ -42,10 +42,10 @@ fn check_method(
     is_allowed: impl FnOnce(&Method) -> bool,
 ) -> Result<&'static Method, tonic::Status> {
     let Some(method) = methods::find(path) else {
-        tracing::error!(path, "a method has no entry in the table of methods");
+        tracing::error!(path, "a method is missing in the table of methods");
         return Err(with_reason(
             ErrorReason::Internal,
-            "this method has no entry in the table of methods",
+            "this method is missing in the table of methods",
         ));
     };
     if is_allowed(method) {

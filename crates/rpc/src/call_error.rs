@@ -24,7 +24,7 @@ impl CallError {
     pub(crate) fn late() -> Self {
         Self {
             reason: ErrorReason::DeadlineExceeded,
-            message: "the deadline of the call passed".to_owned(),
+            message: "the deadline of the call was exceeded".to_owned(),
         }
     }
 }

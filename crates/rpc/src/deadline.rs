@@ -49,7 +49,7 @@ pub(crate) fn renew(headers: &mut HeaderMap, end: Instant) {
 pub(crate) fn late() -> tonic::Status {
     with_reason(
         ErrorReason::DeadlineExceeded,
-        "the deadline of the call passed",
+        "the deadline of the call was exceeded",
     )
 }
 

@@ -112,7 +112,7 @@ pub(crate) async fn follow(
         };
         next = match message {
             Ok(next) => next,
-            Err(status) => return format!("lost {name}: {}", status.message()),
+            Err(status) => return format!("lost the connection to {name}: {}", status.message()),
         };
     }
     format!("{name} closed the connection")
@@ -121,6 +121,6 @@ pub(crate) async fn follow(
 fn readiness(status: Wire, name: &str) -> Readiness {
     match status {
         Wire::Serving => Readiness::Ready,
-        _ => Readiness::NotReady(format!("{name} says it is not ready")),
+        _ => Readiness::NotReady(format!("{name} reports that it is not ready")),
     }
 }

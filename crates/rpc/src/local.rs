@@ -75,7 +75,7 @@ async fn begin<T>(
     let answer = match deadline::within(limit, work).instrument(span).await {
         Some(Ok(answer)) => answer,
         Some(Err(_)) => {
-            tracing::error!("a request ended in a panic");
+            tracing::error!("a request panicked");
             Err(status::internal().into())
         }
         None => Err(CallError::late()),

@@ -39,7 +39,7 @@ pub enum Error {
     #[error("another process serves {}", .0.display())]
     Taken(PathBuf),
     /// The path exists and is not a socket.
-    #[error("{} is there and is no socket; remove it", .0.display())]
+    #[error("{} exists and is not a socket; remove it", .0.display())]
     NoSocket(PathBuf),
     /// The socket or its file cannot be used.
     #[error("cannot use {}: {source}", path.display())]

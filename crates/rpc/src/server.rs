@@ -53,7 +53,7 @@ pub struct ListenConfig {
 pub enum Error {
     /// There are no certificates, and plain text was not requested or the address is not a loopback address.
     #[error(
-        "{listen} has no `tls`: give certificates, or a loopback address with `plaintext: true`"
+        "{listen} has no `tls`: configure certificates, or use a loopback address with `plaintext: true`"
     )]
     PlainText {
         /// The address.
@@ -74,7 +74,7 @@ pub enum Error {
     #[error("the gRPC server failed: {0}")]
     Transport(#[from] tonic::transport::Error),
     /// The protobuf descriptors cannot be decoded.
-    #[error("reflection cannot be offered: {0}")]
+    #[error("the reflection service cannot be configured: {0}")]
     Reflection(#[from] tonic_reflection::server::Error),
 }
 

@@ -119,7 +119,9 @@ impl Shutdown {
                     }
                 }
             }
-            tell.send_replace(Readiness::NotReady("it was told to stop".to_owned()));
+            tell.send_replace(Readiness::NotReady(
+                "the service is shutting down".to_owned(),
+            ));
             tell.closed().await;
         });
         told

@@ -105,7 +105,7 @@ where
             };
             let response = AssertUnwindSafe(server.call(request)).catch_unwind().await;
             let response = response.unwrap_or_else(|_| {
-                tracing::error!("a request ended in a panic");
+                tracing::error!("a request panicked");
                 Ok(internal().into_http())
             })?;
             Ok(call.until_sent(response, place))

@@ -84,7 +84,7 @@ pub fn reason_of(status: &Status) -> ErrorReason {
 pub(crate) fn internal() -> Status {
     with_reason(
         ErrorReason::Internal,
-        "internal error; the service's log holds the cause",
+        "internal error; the log of the service contains the cause",
     )
 }
 

@@ -190,7 +190,7 @@ impl Bridge {
             }
             Err(fault) => {
                 heed(session.as_deref(), &fault);
-                tracing::warn!(reason = %fault, "the gateway did not take a message that has no answer");
+                tracing::warn!(reason = %fault, "the gateway did not accept a message that has no response");
             }
         }
     }
@@ -354,7 +354,7 @@ impl Bridge {
                         failures = 0;
                         let mut events = Events { response, reader };
                         if self.pass_on(&mut events).await.is_err() {
-                            tracing::debug!("the stream of the session broke off");
+                            tracing::debug!("the stream of the session failed");
                         }
                         pause = events::pause(&events.reader);
                         reader = events.reader.resumed();

@@ -17,13 +17,13 @@ pub(crate) enum RequestFault {
     #[error("The gateway at {0} cannot be reached.")]
     Unreachable(String),
     #[error(
-        "The connection to the gateway was lost before the answer. It is not known whether the request was carried out."
+        "The connection to the gateway failed before the response. It is not known whether the request was executed."
     )]
     Lost,
     #[error("The gateway's answer is larger than {} MiB.", crate::MAX_MESSAGE_BYTES >> 20)]
     TooLarge,
     #[error(
-        "What answers is not an MCP endpoint; --url names the gateway's, for example http://127.0.0.1:8080/mcp."
+        "The server is not an MCP endpoint; set --url to that of the gateway, for example http://127.0.0.1:8080/mcp."
     )]
     NotMcp,
     #[error("The session has ended; initialize again.")]
@@ -38,11 +38,11 @@ pub(crate) enum RequestFault {
         /// Advice on how to correct the problem.
         advice: Option<String>,
     },
-    #[error("The id is in use by a request under way.")]
+    #[error("The id is used by a request in progress.")]
     IdInUse,
-    #[error("Too many requests are under way.")]
+    #[error("Too many requests are in progress.")]
     Busy,
-    #[error("The client closed its end before the answer.")]
+    #[error("The client disconnected before the response.")]
     Closing,
 }
 

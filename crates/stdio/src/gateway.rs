@@ -38,11 +38,11 @@ impl GatewayClient {
     pub(crate) fn new(settings: Settings) -> Result<Self, Error> {
         let Settings { mut url, token } = settings;
         let problem = if !matches!(url.scheme(), "http" | "https") {
-            Some("write a URL of http or https")
+            Some("write an http or https URL")
         } else if !url.username().is_empty() || url.password().is_some() {
-            Some("leave credentials out: the token goes with each request")
+            Some("remove the credentials: the token is sent with each request")
         } else if url.fragment().is_some() {
-            Some("leave out what begins with #")
+            Some("remove the fragment")
         } else {
             None
         };

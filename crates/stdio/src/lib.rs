@@ -59,10 +59,10 @@ pub enum Error {
         problem: String,
     },
     /// `WARDGATE_TOKEN` is not a token.
-    #[error("WARDGATE_TOKEN is not a token")]
+    #[error("WARDGATE_TOKEN is not a valid token")]
     TokenVariable,
     /// The system has no certificates to verify the gateway with.
-    #[error("no TLS: the system's certificates cannot be read")]
+    #[error("TLS is not available: the system's certificates cannot be read")]
     Tls,
     /// The client sent a line that is longer than any gateway accepts. It is fatal because the client would wait for a
     /// response forever.

@@ -44,7 +44,8 @@ impl TokenSource {
                 let text = read_file(path)
                     .await
                     .map_err(|error| wrong(error.to_string()))?;
-                let token = bearer(&text).ok_or_else(|| wrong("it holds no token".to_owned()))?;
+                let token =
+                    bearer(&text).ok_or_else(|| wrong("it contains no token".to_owned()))?;
                 Ok(Some(token))
             }
             Self::Variable(token) => bearer(token).ok_or(Error::TokenVariable).map(Some),
@@ -57,7 +58,7 @@ impl TokenSource {
         match self {
             Self::File(path) => format!("Write a valid token to {}.", path.display()),
             Self::Variable(_) => {
-                "Start again with a valid token in WARDGATE_TOKEN, or name a file with --token-file."
+                "Start again with a valid token in WARDGATE_TOKEN, or specify a file with --token-file."
                     .to_owned()
             }
             Self::None => {
@@ -111,7 +112,7 @@ mod tests {
         for bad in ["", " \n", "two words", "caf\u{e9}"] {
             std::fs::write(&path, bad).unwrap();
             let told = source.read().await.unwrap_err().to_string();
-            assert!(told.contains("holds no token"), "{told}");
+            assert!(told.contains("contains no token"), "{told}");
         }
     }
 

@@ -11,7 +11,7 @@ use crate::tls::verify_server;
 
 /// The error for a text that is not the address of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a store is given as `sqlite:PATH` or `postgres://…`")]
+#[error("a store must have the form `sqlite:PATH` or `postgres://…`")]
 pub struct NotAStore;
 
 /// The address of a store: `sqlite:PATH` or `postgres://…`.

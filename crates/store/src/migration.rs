@@ -9,7 +9,7 @@
 pub enum MigrationError {
     /// The store was written by a program that is more than one version ahead.
     #[error(
-        "the store has schema version {found}, this program knows {known}; use the newer program"
+        "the store has schema version {found}, but this program supports {known}; use the newer program"
     )]
     Newer {
         /// The version of the store.
@@ -19,7 +19,8 @@ pub enum MigrationError {
     },
     /// The store was written by an older program, and this service is not allowed to migrate it.
     #[error(
-        "the store has schema version {found}, this program needs {known}; run `wardgate migrate --config FILE` with the address of the owner of the tables, or set `migrate: true` under `database`"
+        "the store has schema version {found}, but this program requires {known}; run `wardgate migrate --config FILE` with the address \
+         of the owner of the tables, or set `migrate: true` under `database`"
     )]
     Older {
         /// The version of the store.
@@ -29,7 +30,7 @@ pub enum MigrationError {
     },
     /// The configured role is the one that migrates, which owns the tables and so has every right to them.
     #[error(
-        "`role` under `database` names the role that migrates; name the one that the service connects as"
+        "`role` under `database` is the role that migrates; set it to the one with which the service connects"
     )]
     OwnRole,
     /// The database returned an error or did not respond.

@@ -67,7 +67,7 @@ pub struct Role(String);
 
 /// The error for a text that is not the name of a role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the name of a role has 1 to 63 characters: letters, digits, `_` and `-`")]
+#[error("the name of a role must have 1 to 63 characters: letters, digits, `_` and `-`")]
 pub struct NotARole;
 
 impl FromStr for Role {

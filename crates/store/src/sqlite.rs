@@ -44,7 +44,7 @@ pub fn restrict_access(path: &Path) {
         }
         if let Err(error) = fs::set_permissions(&path, Permissions::from_mode(OWNER_ONLY)) {
             let path = Path::new(&path).display();
-            tracing::warn!(%error, %path, "others may read a store's file; its owner should set its mode to 600");
+            tracing::warn!(%error, %path, "a store's file is readable by other users; its owner should set its mode to 600");
         }
     }
 }

@@ -157,7 +157,7 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if let Some(Err(error)) = self.traces.as_ref().map(SdkTracerProvider::shutdown) {
-            tracing::warn!(%error, "some traces could not be sent");
+            tracing::warn!(%error, "some traces could not be exported");
         }
     }
 }

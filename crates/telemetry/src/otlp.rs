@@ -35,7 +35,7 @@ pub enum OtlpProtocol {
 pub enum OtlpError {
     /// The endpoint is not an http(s) URL.
     #[error(
-        "telemetry.otlp_endpoint: `{0}` is no URL; write http://host:port or https://host:port"
+        "telemetry.otlp_endpoint: `{0}` is not a URL; write http://host:port or https://host:port"
     )]
     Endpoint(String),
     /// A certificate or key file cannot be used.
@@ -49,7 +49,7 @@ pub enum OtlpError {
         reason: String,
     },
     /// There is a certificate without its key, or a key without its certificate.
-    #[error("telemetry: name both otlp_cert_file and otlp_key_file, or neither")]
+    #[error("telemetry: set both otlp_cert_file and otlp_key_file, or neither")]
     HalfIdentity,
     /// The HTTP client cannot be created.
     #[error("telemetry.otlp_endpoint: {0}")]
@@ -233,7 +233,7 @@ mod tests {
                     endpoint: "collector:4317",
                     ..collector
                 };
-                assert!(told(other).contains("is no URL"));
+                assert!(told(other).contains("is not a URL"));
             }
         }
     }

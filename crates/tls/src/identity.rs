@@ -23,7 +23,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A file does not contain the expected PEM section.
-    #[error("{} holds no {what} in PEM", path.display())]
+    #[error("{} contains no PEM {what}", path.display())]
     Pem {
         /// The path of the file.
         path: PathBuf,
@@ -31,7 +31,7 @@ pub enum Error {
         what: &'static str,
     },
     /// A certificate is not an X.509 certificate.
-    #[error("{} is no X.509 certificate", path.display())]
+    #[error("{} is not an X.509 certificate", path.display())]
     Certificate {
         /// The path of the file.
         path: PathBuf,
@@ -47,7 +47,7 @@ pub enum Error {
         source: rustls::Error,
     },
     /// A certificate cannot be used to verify others.
-    #[error("{} cannot be an authority: {reason}", path.display())]
+    #[error("{} cannot be used as a certificate authority: {reason}", path.display())]
     Authority {
         /// The path of the file.
         path: PathBuf,

@@ -147,7 +147,7 @@ where
             return;
         }
         self.count("refused");
-        tracing::warn!(%error, "changed certificates cannot be used; the earlier ones stay in use");
+        tracing::warn!(%error, "the changed certificates cannot be used; the previous ones stay in use");
         self.fault = Some(fault);
     }
 
@@ -295,7 +295,7 @@ mod tests {
         assert!(open(&files).contains("cert.pem"));
         let (certificate, key) = authority.sign(2040);
         authority.write(&(certificate.clone(), "no key".to_owned()));
-        assert!(open(&files).contains("key.pem holds no private key"));
+        assert!(open(&files).contains("key.pem contains no PEM private key"));
         authority.write(&(key.clone(), key.clone()));
         assert!(open(&files).contains("cert.pem holds no certificate"));
         authority.write(&(certificate, authority.sign(2040).1));

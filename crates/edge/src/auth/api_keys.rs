@@ -121,11 +121,11 @@ impl KnownKeys {
             let digest = digest.map_err(|_| wrong(("sha256", "is not 64 hexadecimal digits")))?;
             let key = entry.key().map_err(wrong)?;
             if file.keys[..index].iter().any(|it| it.name == entry.name) {
-                return Err(wrong(("name", "is that of another key")));
+                return Err(wrong(("name", "is already used by another key")));
             }
             let former = by_digest.insert(digest, key);
             if former.is_some() {
-                return Err(wrong(("sha256", "is that of another key")));
+                return Err(wrong(("sha256", "is already used by another key")));
             }
         }
         Ok(Self { version, by_digest })
@@ -160,7 +160,7 @@ impl ApiKeyEntry {
             None => Timestamp::from_micros(i64::MAX),
             Some(text) => text
                 .parse()
-                .map_err(|_| ("expires_at", "is no time of RFC 3339"))?,
+                .map_err(|_| ("expires_at", "is not an RFC 3339 time"))?,
         };
         Ok(ApiKey {
             caller: CallerClaims {
@@ -170,7 +170,7 @@ impl ApiKeyEntry {
                 roles: self.roles.clone(),
                 attributes: attributes.ok_or((
                     "attributes",
-                    "has a value that is no text, whole number, truth value or array of texts",
+                    "has a value that is not a string, whole number, Boolean or array of strings",
                 ))?,
                 token_id: self.name.clone(),
                 expires_at,
@@ -224,7 +224,7 @@ impl ApiKeys {
             Err(error) if !was_failing => tracing::error!(
                 error = &error as &dyn std::error::Error,
                 path = %self.path.display(),
-                "the file of the API keys cannot be used; the former keys stay in force"
+                "the file of the API keys cannot be used; the previous keys stay in force"
             ),
             Ok(None) | Err(_) => {}
         }

@@ -126,7 +126,7 @@ impl TryFrom<JwksFields> for JwksSource {
                 file: None,
                 url: Some(url),
             } => Ok(Self::Url(url)),
-            _ => Err("jwks needs exactly one of `file` and `url`"),
+            _ => Err("jwks requires exactly one of `file` and `url`"),
         }
     }
 }
@@ -181,7 +181,7 @@ impl AuthConfig {
             Some(index) => Err(Error::Issuer {
                 index,
                 field: "audience",
-                problem: "is missing; set the `aud` of the tokens that are taken here, such as the URL of the gateway's /mcp"
+                problem: "is missing; set the `aud` of the accepted tokens, such as the URL of the gateway's /mcp"
                     .to_owned(),
             }),
         }
@@ -201,8 +201,9 @@ impl AuthConfig {
             return Err(Error::Issuer {
                 index,
                 field: "introspection",
-                problem: "is set of another issuer too; only one issuer can be asked about tokens"
-                    .to_owned(),
+                problem:
+                    "is also set for another issuer; only one issuer can have token introspection"
+                        .to_owned(),
             });
         }
         let mut seen = BTreeSet::new();
@@ -215,7 +216,7 @@ impl AuthConfig {
                     problem,
                 })?;
             if !seen.insert(&issuer.issuer) {
-                let problem = "is listed twice; give each issuer one entry".to_owned();
+                let problem = "is listed twice; list each issuer once".to_owned();
                 return Err(Error::Issuer {
                     index,
                     field: "issuer",
@@ -224,7 +225,7 @@ impl AuthConfig {
             }
             if self.issuers.len() > 1 && issuer.roles.is_none() {
                 let problem =
-                    "is missing; where several issuers are trusted, list the roles each may give"
+                    "is missing; if several issuers are trusted, list the roles that each may assign"
                         .to_owned();
                 return Err(Error::Issuer {
                     index,
@@ -252,8 +253,8 @@ impl AuthConfig {
         if let Some((index, _)) = without.nth(1) {
             return wrong(
                 index,
-                "is missing; set one, such as `partner:`, so that a subject of this issuer is nobody whom another issuer \
-                 names, or the same one, `\"\"` included, for issuers that name the same people",
+                "is missing; set a unique prefix, such as `partner:`, so that subjects of this issuer differ from those of other issuers, \
+                 or the same prefix, `\"\"` included, for issuers that identify the same people",
             );
         }
         for (index, issuer) in self.issuers.iter().enumerate() {
@@ -263,7 +264,7 @@ impl AuthConfig {
             if !prefix.is_empty() && longer.next().is_some() {
                 return wrong(
                     index,
-                    "is the beginning of another issuer's; subjects of the two could be the same",
+                    "is the beginning of the prefix of another issuer, so subjects of the two could be equal",
                 );
             }
         }
@@ -328,7 +329,7 @@ impl IssuerConfig {
         if self.audience.as_ref().is_some_and(String::is_empty) {
             return Err((
                 "audience",
-                "is empty; set the `aud` of the tokens meant for this gateway".to_owned(),
+                "is empty; set the `aud` of the tokens for this gateway".to_owned(),
             ));
         }
         if let Some(introspection) = &self.introspection {
@@ -353,7 +354,8 @@ impl IssuerConfig {
             Some(JwksSource::File(_)) => {}
             None if self.introspection.is_some() => {}
             None => {
-                let not_found = |problem| format!("{problem}; or set `jwks`, where its keys are");
+                let not_found =
+                    |problem| format!("{problem}; or set `jwks`, the location of its keys");
                 protected_url(&self.issuer).map_err(|problem| ("issuer", not_found(problem)))?;
             }
         }
@@ -388,7 +390,7 @@ impl IssuerConfig {
 pub(super) fn protected_url(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| format!("is not an absolute URL: {error}"))?;
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("holds a user name or password; remove it".to_owned());
+        return Err("contains a user name or password; remove it".to_owned());
     }
     let is_loopback = url.host_str().is_some_and(is_loopback_host);
     match url.scheme() {
@@ -485,7 +487,7 @@ mod tests {
             let error = serde_json::from_value::<JwksSource>(jwks).unwrap_err();
             assert_eq!(
                 error.to_string(),
-                "jwks needs exactly one of `file` and `url`"
+                "jwks requires exactly one of `file` and `url`"
             );
         }
     }
@@ -501,7 +503,7 @@ mod tests {
         let error = AuthConfig::default().validate().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "auth.issuers is empty; name at least one token issuer, or a file of auth.api_keys"
+            "auth.issuers is empty; add at least one token issuer, or set auth.api_keys to a file"
         );
     }
 
@@ -543,7 +545,9 @@ mod tests {
         );
         let error = problem(&[None, Some("partner:x:"), Some("partner:")]);
         assert!(
-            error.starts_with("auth.issuers[2].subject_prefix is the beginning of another"),
+            error.starts_with(
+                "auth.issuers[2].subject_prefix is the beginning of the prefix of another"
+            ),
             "{error}"
         );
         let error = problem(&[Some("a\u{200b}:")]);
@@ -568,7 +572,7 @@ mod tests {
         let error = AuthConfig::of_issuers(issuers).validate().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "auth.issuers[1].issuer is listed twice; give each issuer one entry"
+            "auth.issuers[1].issuer is listed twice; list each issuer once"
         );
     }
 

@@ -110,7 +110,7 @@ impl Introspection {
             tracing::warn!(
                 issuer = self.name,
                 error = &error as &dyn std::error::Error,
-                "an issuer cannot be asked about a token"
+                "the introspection of a token at its issuer failed"
             );
             TokenRefusal::IntrospectionUnavailable
         })?;
@@ -191,7 +191,7 @@ enum IntrospectionError {
     Secret(#[from] std::io::Error),
     #[error(transparent)]
     Response(#[from] KeySetError),
-    #[error("the answer is no JSON object")]
+    #[error("the response is not a JSON object")]
     NotAnObject,
     #[error("it takes longer than 5 s")]
     Slow,

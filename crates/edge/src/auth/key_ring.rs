@@ -83,8 +83,9 @@ impl KeyRing {
                 None => IssuerKeys::new(config, index).map(Some),
             })
             .collect::<Result<Vec<_>, _>>()?;
-        let readiness =
-            watch::Sender::new(Readiness::NotReady("no key set was read yet".to_owned()));
+        let readiness = watch::Sender::new(Readiness::NotReady(
+            "no key set has been read yet".to_owned(),
+        ));
         let ring = Arc::new(Self {
             issuers,
             ambient,
@@ -240,7 +241,7 @@ impl IssuerKeys {
             _ => {
                 let keys =
                     KeySet::parse(&bytes).inspect_err(|error| self.clear_withdrawn(error))?;
-                tracing::info!(issuer = self.issuer, "an issuer's new key set is in use");
+                tracing::info!(issuer = self.issuer, "a new key set of an issuer is in use");
                 Arc::new(keys)
             }
         };

@@ -176,7 +176,7 @@ impl Jwk {
                 .is_none_or(|operations| operations.iter().any(|name| name == "verify"));
         let algorithm = SigningAlgorithm::of(&self).filter(|_| signs)?;
         let Some(decoding) = self.decoding_key(algorithm) else {
-            tracing::warn!(kid = ?self.kid, alg = algorithm.name, "a key of the set is malformed and not used");
+            tracing::warn!(kid = ?self.kid, alg = algorithm.name, "a key of the set is malformed and is ignored");
             return None;
         };
         Some(Key {

@@ -137,7 +137,7 @@ fn refusal(error: &CallError) -> TokenRefusal {
         // The policy service trusts the same issuers, but may have read their keys at another time.
         ErrorReason::TokenRefused => TokenRefusal::KeyUnknown,
         _ => {
-            tracing::warn!(%error, "the policy service did not say which roles a caller has");
+            tracing::warn!(%error, "the policy service did not return the roles of a caller");
             TokenRefusal::RightsUnavailable
         }
     }

@@ -43,25 +43,25 @@ pub enum TokenRefusal {
     #[error("the issuer's keys are not available now; try again")]
     KeysUnavailable,
     /// The API key is not, or no longer, in the file of API keys.
-    #[error("the API key is not known; it may have been revoked")]
+    #[error("the API key is unknown; it may have been revoked")]
     ApiKeyUnknown,
     /// The issuer states that the token is not active.
-    #[error("the token's issuer says that it is not active; get another")]
+    #[error("the token's issuer reports that it is not active; get another")]
     TokenInactive,
     /// The issuer cannot be asked about the token now. The token may be valid, so the client may retry.
-    #[error("the token's issuer cannot be asked about it now; try again")]
+    #[error("the token's introspection at its issuer failed; try again")]
     IntrospectionUnavailable,
     /// An operator revoked the token, its subject or its sign-in.
     #[error("the token was revoked; ask an operator")]
     TokenRevoked,
     /// The revocations have not been read yet. The token may be valid, so the client may retry.
-    #[error("which tokens were revoked is not known now; try again")]
+    #[error("the revocations have not been read yet; try again")]
     RevocationsUnknown,
     /// The caller's roles and attributes cannot be looked up now. The token may be valid, so the client may retry.
     #[error("the roles of the token's subject cannot be looked up now; try again")]
     RightsUnavailable,
     /// The lookup of roles does not list the subject, and only listed subjects have access.
-    #[error("the token's subject is not among those who may come in; ask an operator")]
+    #[error("the token's subject is not permitted to use this gateway; ask an operator")]
     CallerUnlisted,
     /// The signature is invalid.
     #[error("the token's signature is invalid")]
@@ -76,7 +76,7 @@ pub enum TokenRefusal {
     #[error("the token's issuer is not accepted")]
     IssuerRefused,
     /// `aud` does not name this gateway.
-    #[error("the token is not meant for this audience")]
+    #[error("the token has another audience")]
     AudienceRefused,
     /// A required claim is missing.
     #[error("the token has no `{0}` claim")]

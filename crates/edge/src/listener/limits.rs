@@ -59,7 +59,8 @@ impl ConnectionLimits {
             tracing::warn!(
                 connections = self.connections,
                 open_files,
-                "only {most} connections are taken: this process may have {open_files} files open; raise the limit (`ulimit -n`)"
+                "the number of connections is limited to {most}: this process may have {open_files} files open; raise the limit (`ulimit \
+                 -n`)"
             );
         }
         Self {

@@ -200,7 +200,7 @@ impl BoundListener {
             .await
             .is_err()
         {
-            tracing::warn!("some requests did not end in time");
+            tracing::warn!("some requests did not complete in time");
         }
     }
 
@@ -434,7 +434,7 @@ impl HttpServer {
         let Err(error) = ended else {
             return;
         };
-        tracing::debug!(error, "a connection ended early");
+        tracing::debug!(error, "a connection closed early");
         let mut causes = std::iter::successors(Some(&*error as &dyn std::error::Error), |error| {
             error.source()
         });

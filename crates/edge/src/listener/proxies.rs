@@ -204,7 +204,7 @@ async fn read_binary(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option
 fn no_header() -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidData,
-        "no header of the PROXY protocol",
+        "not a header of the PROXY protocol",
     )
 }
 

@@ -50,7 +50,7 @@ impl FramingFault {
                 "The request has both Content-Length and Transfer-Encoding; send one of them."
             }
             Self::TransferEncoding => {
-                "The request's Transfer-Encoding is not `chunked` alone; send `chunked`, or Content-Length."
+                "The request's Transfer-Encoding is not `chunked`; send `chunked`, or Content-Length."
             }
             Self::ContentLength => {
                 "The request's Content-Length is not one decimal number; send it once, in digits."
@@ -94,7 +94,7 @@ pub(super) fn too_many_connections() -> Response<Body> {
     let mut response = refusal(
         StatusCode::SERVICE_UNAVAILABLE,
         INTERNAL_ERROR,
-        "Too many connections are open; close those that are not in use, and try again.",
+        "Too many connections are open; close unused ones, and try again.",
     );
     let headers = response.headers_mut();
     headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));

@@ -344,7 +344,7 @@ impl MemoryClient {
             .into_iter()
             .map(|hit| {
                 let id = hit.conversation_id.parse();
-                let invalid = |_| InvalidMessage::field("conversation_id", "is none");
+                let invalid = |_| InvalidMessage::field("conversation_id", "is not valid");
                 Ok(SearchHit {
                     conversation_id: id.map_err(invalid)?,
                     message: present(hit.message, "message")?.try_into()?,
@@ -446,7 +446,7 @@ fn text(id: &ConversationId) -> String {
 
 fn key(text: &str) -> Result<ConversationKey, InvalidMessage> {
     text.parse()
-        .map_err(|_| InvalidMessage::field("key", "is no key of a conversation"))
+        .map_err(|_| InvalidMessage::field("key", "is not a key of a conversation"))
 }
 
 fn token(text: String) -> Option<String> {

@@ -102,7 +102,7 @@ impl OperatorLog {
                 ..change
             };
             if let Err(error) = self.append(failed).await {
-                error!(%error, "a change was recorded, not made, and that cannot be recorded");
+                error!(%error, "a change was recorded but not made, and this failure cannot be recorded");
             }
         }
         done
@@ -185,7 +185,7 @@ fn refusal(error: CallError) -> OperatorError {
         ErrorReason::TokenRefused => OperatorError::TokenRefused(error),
         ErrorReason::Denied => OperatorError::Unlisted(error),
         _ => {
-            warn!(%error, "the policy service does not say what operators may do");
+            warn!(%error, "the policy service did not return the permissions of operators");
             OperatorError::PolicyUnavailable
         }
     }
@@ -195,7 +195,7 @@ fn refusal(error: CallError) -> OperatorError {
 #[derive(Debug, thiserror::Error)]
 pub enum OperatorError {
     /// The request has no token.
-    #[error("an operator shows a token, and the request has none")]
+    #[error("an operator must send a token, and the request has none")]
     NoToken,
     /// The policy service did not accept the token.
     #[error("{0}")]
@@ -213,7 +213,7 @@ pub enum OperatorError {
         decision_id: DecisionId,
     },
     /// The request concerns all tenants, and the operator has a tenant.
-    #[error("this concerns all tenants, and `{subject}` is an operator of one")]
+    #[error("this affects all tenants, but `{subject}` is an operator of a single tenant")]
     OfOneTenant {
         /// The subject of the token.
         subject: String,
@@ -222,18 +222,18 @@ pub enum OperatorError {
     #[error("{0}")]
     Unlisted(CallError),
     /// The policy service is unavailable.
-    #[error("the policy service does not say what operators may do now; try again later")]
+    #[error("the policy service cannot decide now what operators may do; try again later")]
     PolicyUnavailable,
     /// The policy service is not configured.
     #[error(
-        "`{setting}` does not say where the policy service is, which says what operators may do"
+        "`{setting}` is not set: it must contain the address of the policy service, which decides what operators may do"
     )]
     NoPolicyLink {
         /// The name of the setting for the policy service.
         setting: &'static str,
     },
     /// The action could not be recorded, and therefore was not executed.
-    #[error("this cannot be recorded durably now, so it is not done; try again later")]
+    #[error("this cannot be recorded durably now and was not done; try again later")]
     NotRecorded(#[source] CallError),
 }
 

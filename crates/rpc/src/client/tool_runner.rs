@@ -198,7 +198,7 @@ fn until_end(
 }
 
 fn no_end() -> InvalidMessage {
-    InvalidMessage::field("event", "is missing: the stream stopped before the end")
+    InvalidMessage::field("event", "is missing: the stream ended early")
 }
 
 /// The filtered and redacted result of a call.
@@ -482,7 +482,7 @@ impl TryFrom<pb::Source> for CatalogueSource {
             Ok(name) => Ok((own, name)),
             Err(_) => Err(InvalidMessage::field(
                 "source.tools",
-                "is no name of a tool",
+                "is not a name of a tool",
             )),
         };
         Ok(Self {

@@ -259,7 +259,7 @@ impl ReplicaCall {
         self.settled = true;
         let returned = self.replica.state().ejection.succeeded();
         if returned {
-            tracing::info!(address = %self.replica.address, "a replica that was ejected works again");
+            tracing::info!(address = %self.replica.address, "an ejected replica is in use again");
             self.replica.events.changed.send_replace(());
         }
     }
@@ -270,7 +270,7 @@ impl ReplicaCall {
         let now = Instant::now();
         let ejected = self.replica.state().ejection.failed(now, self.probe);
         if ejected {
-            tracing::warn!(address = %self.replica.address, "a replica only fails; calls are kept away from it");
+            tracing::warn!(address = %self.replica.address, "a replica fails repeatedly; no calls are sent to it");
             self.replica.events.changed.send_replace(());
         }
     }

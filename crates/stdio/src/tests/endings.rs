@@ -41,7 +41,7 @@ async fn what_is_no_answer_is_an_error() {
         ("accepted", "not an MCP endpoint"),
         ("bad-gateway", "HTTP 502"),
         ("elsewhere", "HTTP 307"),
-        ("quiet", "lost before the answer"),
+        ("quiet", "failed before the response"),
         ("large", "larger than 8 MiB"),
         ("vast", "larger than 8 MiB"),
     ] {
@@ -111,7 +111,7 @@ async fn when_it_is_stopped_every_request_ends() {
         rest[0]["error"]["message"]
             .as_str()
             .unwrap()
-            .contains("before the answer")
+            .contains("before the response")
     );
 }
 

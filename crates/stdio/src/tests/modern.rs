@@ -131,7 +131,7 @@ async fn a_stream_that_breaks_off_is_an_error_and_nothing_is_asked_twice() {
     let fault = client
         .fault(&modern(1, "tools/call", r#""name":"x","#))
         .await;
-    assert!(fault.contains("lost before the answer"), "{fault}");
+    assert!(fault.contains("failed before the response"), "{fault}");
     assert_eq!(server.arrival().await.rpc_method(), "tools/call");
     client.close_input();
     client.end().await.0.unwrap();
@@ -159,5 +159,5 @@ async fn an_id_is_free_when_its_answer_is_there_and_taken_until_then() {
     }
     client.say(&modern(1, "hold", ""));
     let fault = client.fault(&modern(1, "ping", "")).await;
-    assert!(fault.contains("in use"), "{fault}");
+    assert!(fault.contains("used by"), "{fault}");
 }

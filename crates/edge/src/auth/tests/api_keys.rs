@@ -198,12 +198,12 @@ fn a_file_of_keys_is_checked_as_a_whole() {
         (
             "expires_at",
             json!("tomorrow"),
-            "keys[0].expires_at is no time of RFC 3339",
+            "keys[0].expires_at is not an RFC 3339 time",
         ),
         (
             "attributes",
             json!({ "ward": {} }),
-            "keys[0].attributes has a value that is no text, whole number, truth value or array of texts",
+            "keys[0].attributes has a value that is not a string, whole number, Boolean or array of strings",
         ),
     ] {
         assert_eq!(
@@ -224,11 +224,11 @@ fn a_file_of_keys_is_checked_as_a_whole() {
     };
     assert_eq!(
         problem(&twice("name")),
-        "keys[1].name is that of another key"
+        "keys[1].name is already used by another key"
     );
     assert_eq!(
         problem(&twice("sha256")),
-        "keys[1].sha256 is that of another key"
+        "keys[1].sha256 is already used by another key"
     );
     for text in [
         "",
@@ -239,7 +239,7 @@ fn a_file_of_keys_is_checked_as_a_whole() {
     ] {
         let error = ApiKeyFile::parse(text.as_bytes()).unwrap_err().to_string();
         assert!(
-            error.starts_with("it is no JSON object with `keys`"),
+            error.starts_with("it is not a JSON object with `keys`"),
             "{error}"
         );
     }

@@ -173,7 +173,7 @@ async fn an_issuer_that_cannot_be_asked_is_no_fault_of_the_token() {
         (StatusCode::FOUND, "{}"),
         (StatusCode::OK, "[]"),
         (StatusCode::OK, r#"{"active":false,"active":true}"#),
-        (StatusCode::OK, "no JSON"),
+        (StatusCode::OK, "not a JSON"),
         (StatusCode::OK, &*long),
     ] {
         issuer.answer_with(status, body);

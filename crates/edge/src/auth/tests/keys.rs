@@ -62,9 +62,9 @@ async fn a_file_that_cannot_be_used_stops_the_start_with_its_name() {
     let symmetric = key_set(&[json!({ "kty": "oct", "k": "c2VjcmV0" })]);
     let huge = " ".repeat(1024 * 1024 + 1);
     for (content, problem) in [
-        (symmetric.as_str(), "it holds a symmetric key"),
+        (symmetric.as_str(), "it contains a symmetric key"),
         ("", "it is not a JSON Web Key Set"),
-        (r#"{"keys": []}"#, "it holds no usable signature key"),
+        (r#"{"keys": []}"#, "it contains no usable signature key"),
         (huge.as_str(), "it is larger than 1 MiB"),
     ] {
         std::fs::write(&file, content).unwrap();

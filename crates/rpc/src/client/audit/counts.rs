@@ -61,7 +61,7 @@ impl AuditClient {
         })
         .await?;
         if counts.len() != expected {
-            return Err(InvalidMessage::field("counts", "are not one for each selection").into());
+            return Err(InvalidMessage::field("counts", "must be one for each selection").into());
         }
         Ok(counts)
     }
@@ -100,7 +100,10 @@ impl TryFrom<pb::CountCallsRequest> for CallCountQuery {
             return Err(InvalidMessage::field("subject", "is missing"));
         }
         if request.selections.len() > Self::MAX_SELECTIONS {
-            return Err(InvalidMessage::field("selections", "are more than eight"));
+            return Err(InvalidMessage::field(
+                "selections",
+                "has more than eight entries",
+            ));
         }
         let call_id = match request.call_id.as_str() {
             "" => None,
@@ -121,7 +124,7 @@ impl TryFrom<pb::CallSelection> for CallSelection {
 
     fn try_from(selection: pb::CallSelection) -> Result<Self, Self::Error> {
         if selection.tools.len() > Self::MAX_TOOLS {
-            let problem = "are more than sixteen";
+            let problem = "has more than sixteen entries";
             return Err(InvalidMessage::field("selections.tools", problem));
         }
         let tools = selection.tools.iter();

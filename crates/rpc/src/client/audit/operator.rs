@@ -370,7 +370,7 @@ impl TryFrom<pb::ChangeLegalHoldRequest> for HoldScope {
             (None, Some(subject)) => Ok(Self::DataSubject(subject.try_into()?)),
             (Some(_), Some(_)) => Err(InvalidMessage::field(
                 "tenant",
-                "stands in `data_subject`, where there is one",
+                "belongs in `data_subject`, if it is set",
             )),
         }
     }
@@ -409,7 +409,7 @@ impl TryFrom<pb::ReadProofRequest> for ProofSelector {
         match (request.call_id, leaf_hash) {
             (call_id, None) if call_id.is_empty() => Ok(Self::Sequence(request.sequence)),
             (call_id, Some(_)) if call_id.is_empty() => {
-                Err(InvalidMessage::field("leaf_hash", "goes with a call's id"))
+                Err(InvalidMessage::field("leaf_hash", "requires a call id"))
             }
             (call_id, leaf_hash) => Ok(Self::Call { call_id, leaf_hash }),
         }

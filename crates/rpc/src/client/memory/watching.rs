@@ -85,7 +85,7 @@ impl MemoryClient {
                 client.list_subscriptions(message).await
             })
             .await?;
-        let invalid = |_| InvalidMessage::field("conversation_ids", "holds one that is none");
+        let invalid = |_| InvalidMessage::field("conversation_ids", "contains an invalid entry");
         let ids = answer.conversation_ids.iter();
         let ids: Result<_, _> = ids.map(|id| id.parse().map_err(invalid)).collect();
         Ok(ids?)
