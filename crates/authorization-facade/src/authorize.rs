@@ -138,7 +138,7 @@ fn find_redirect_uri(
     asked: Option<&str>,
 ) -> Result<String, OAuthError> {
     const NOT_REGISTERED: OAuthError =
-        OAuthError::invalid_request("the redirect_uri is not one that this client registered");
+        OAuthError::invalid_request("the redirect_uri is not registered for this client");
     let uri = match (asked, client.redirect_uris.as_slice()) {
         (Some(uri), registered) => {
             let mut registered = registered.iter();
@@ -162,7 +162,7 @@ fn check_parameters(
     if parameters.get("response_type") != Some("code") {
         return Err(OAuthError::new(
             "unsupported_response_type",
-            "only the response type code is served here",
+            "only the response type code is supported",
         ));
     }
     if parameters
@@ -170,7 +170,7 @@ fn check_parameters(
         .is_some_and(|it| it != "query")
     {
         return Err(OAuthError::invalid_request(
-            "only the response mode query is served here",
+            "only the response mode query is supported",
         ));
     }
     let state = check_state(parameters)?;
@@ -214,7 +214,7 @@ pub(crate) fn check_resources(
     }
     Err(OAuthError::new(
         "invalid_target",
-        "the resource is not one of this gateway",
+        "the resource does not belong to this gateway",
     ))
 }
 
@@ -254,7 +254,7 @@ fn check_form(
     form: &Parameters,
 ) -> Result<AuthorizationRequest, OAuthError> {
     const FOREIGN: OAuthError =
-        OAuthError::invalid_request("this form was not sent from its own page, or too late");
+        OAuthError::invalid_request("this form was not sent from its own page, or has expired");
     let own = Url::parse(&facade.parts.public_url).map_err(|_| FOREIGN)?;
     let own = own.origin().ascii_serialization();
     if headers
@@ -305,7 +305,7 @@ async fn start_sign_in(facade: &AuthorizationFacade, request: AuthorizationReque
     let url = match url {
         Ok(url) => url,
         Err(error) => {
-            warn!(%error, "the identity provider cannot be reached or used now");
+            warn!(%error, "the identity provider is not available now");
             let failure = [("error", OAuthError::unavailable().code)];
             return leave_page(
                 &pending

@@ -34,7 +34,7 @@ pub(crate) async fn come_back(facade: Arc<AuthorizationFacade>, parts: Parts) ->
         let state = parameters.get("state").unwrap_or_default();
         let pending = find_sign_in(&facade, &parts.headers, state);
         let pending = pending.ok_or(OAuthError::invalid_request(
-            "this browser began no such sign-in, or too long ago",
+            "this browser did not start the sign-in, or the sign-in has expired",
         ))?;
         Ok((parameters, pending))
     });
@@ -70,7 +70,7 @@ async fn code_of(
     // The issuer is checked before any other parameter is used: RFC 9207 §2.4.
     let checked = facade.provider.check_response(parameters.get("iss")).await;
     checked.map_err(|error| {
-        warn!(%error, "a sign-in came back from elsewhere than the identity provider");
+        warn!(%error, "the issuer of an authorization response is not the identity provider");
         match error {
             ConnectError::OtherIssuer => "access_denied",
             _ => OAuthError::unavailable().code,
@@ -80,7 +80,7 @@ async fn code_of(
         let known = PROVIDER_ERRORS.into_iter().find(|known| *known == error);
         warn!(
             error = known.unwrap_or("another"),
-            "the identity provider signed nobody in"
+            "a sign-in at the identity provider failed"
         );
         return Err(known.unwrap_or("server_error"));
     }

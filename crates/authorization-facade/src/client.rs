@@ -48,7 +48,7 @@ impl ClientMetadata {
     ) -> Result<ClientDescription, OAuthError> {
         const UNSAFE: OAuthError = OAuthError::new(
             "invalid_redirect_uri",
-            "name redirect_uris: https, http to loopback, or a scheme of the program's own, without a fragment",
+            "send redirect_uris: https, http to loopback, or a private scheme of the program, without a fragment",
         );
         let wants = |list: &Option<Vec<String>>, what: &str| {
             list.as_ref()
@@ -57,7 +57,7 @@ impl ClientMetadata {
         if !wants(&self.response_types, "code") || !wants(&self.grant_types, "authorization_code") {
             return Err(OAuthError::new(
                 "invalid_client_metadata",
-                "only the grant authorization_code with the response type code is served here",
+                "only the grant authorization_code with the response type code is supported",
             ));
         }
         if self.redirect_uris.is_empty() || self.redirect_uris.len() > MAX_REDIRECT_URIS {
@@ -95,7 +95,7 @@ impl ClientDescription {
             status: StatusCode::PAYLOAD_TOO_LARGE,
             ..OAuthError::new(
                 "invalid_client_metadata",
-                "the redirect_uris are too long together",
+                "the redirect_uris are too long in total",
             )
         })
     }
@@ -116,7 +116,7 @@ pub(crate) async fn find_client(
         .sealer
         .open_from_browser(Purpose::OAuthClient, client_id);
     opened.ok_or(OAuthError::invalid_client(
-        "this client is not known here, or no longer; let it register anew",
+        "this client is unknown or has expired; register it again",
     ))
 }
 

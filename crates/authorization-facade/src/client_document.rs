@@ -25,7 +25,7 @@ const LIMIT: Duration = Duration::from_secs(5);
 const AT_ONCE: usize = 16;
 
 const NOT_A_CLIENT: OAuthError = OAuthError::invalid_client(
-    "the client_id is no https URL with a path whose JSON has it as client_id, redirect_uris, and no secret",
+    "the client_id is not an https URL with a path, whose JSON has the same client_id, redirect_uris, and no secret",
 );
 
 /// A client that fetches metadata documents.

@@ -104,7 +104,7 @@ impl AuthorizationConfig {
         fits.map_err(|(key, what)| wrong(key, what))?;
         let mut issuers = trusted.issuers.iter();
         if !issuers.any(|it| it.issuer == self.issuer) {
-            let what = "name one of gateway.auth.issuers, to the letter";
+            let what = "must be exactly one of gateway.auth.issuers";
             return Err(wrong("issuer", what));
         }
         Ok(())
@@ -116,26 +116,29 @@ impl AuthorizationConfig {
         match self.preset {
             Preset::Auth0 if self.audience.is_none() => Err((
                 "audience",
-                "write the identifier of the API at Auth0; without it access tokens cannot be verified",
+                "set the identifier of the API at Auth0; without it access tokens cannot be verified",
             )),
             Preset::Auth0 if !issuer.ends_with('/') => {
                 Err(("issuer", "Auth0's issuer ends with a slash; add it"))
             }
             Preset::Okta if !issuer.contains("/oauth2/") => Err((
                 "issuer",
-                "name a custom authorization server, such as https://ORG.okta.com/oauth2/default; tokens of the org's own cannot be verified by others",
+                "use a custom authorization server, such as https://ORG.okta.com/oauth2/default; tokens of the org authorization server \
+                 cannot be verified by others",
             )),
             Preset::Entra if !issuer.ends_with("/v2.0") => Err((
                 "issuer",
-                "write https://login.microsoftonline.com/TENANT/v2.0, and let the application's manifest have requestedAccessTokenVersion 2",
+                "write https://login.microsoftonline.com/TENANT/v2.0, and set requestedAccessTokenVersion to 2 in the application's \
+                 manifest",
             )),
             Preset::Entra if !self.has_api_scope() => Err((
                 "scopes",
-                "name a scope of the application, such as mcp with scope_prefix api://CLIENT-ID/; without one the tokens are for Microsoft Graph",
+                "add a scope of the application, such as mcp with scope_prefix api://CLIENT-ID/; without one the tokens are for Microsoft \
+                 Graph",
             )),
             Preset::Google if self.client_secret_file.is_none() => Err((
                 "client_secret_file",
-                "Google gives tokens only to a client with its secret",
+                "Google requires the secret of the client",
             )),
             Preset::Oidc
             | Preset::Keycloak

@@ -45,7 +45,7 @@ impl OAuthError {
             status: StatusCode::SERVICE_UNAVAILABLE,
             ..Self::new(
                 "temporarily_unavailable",
-                "this cannot be done now; try again later",
+                "the service is not available now; try again later",
             )
         }
     }
@@ -56,7 +56,7 @@ impl OAuthError {
             status: StatusCode::INTERNAL_SERVER_ERROR,
             ..Self::new(
                 "server_error",
-                "the identity provider's answer cannot be used; tell the operator of this gateway, whose log says why",
+                "the identity provider's answer cannot be used; inform the operator of this gateway, whose log contains the cause",
             )
         }
     }

@@ -168,7 +168,7 @@ impl AuthorizationFacade {
             headers.append(header::HOST, host.clone());
         }
         let checked = self.parts.origins.check(&parts.uri, &headers);
-        checked.map_err(|_| OAuthError::invalid_request("this host is not served here"))
+        checked.map_err(|_| OAuthError::invalid_request("this host is not served"))
     }
 
     /// Reads the body of a request, which must have this media type.
@@ -180,7 +180,7 @@ impl AuthorizationFacade {
         let stated = stated.split(';').next().unwrap_or_default().trim();
         if !stated.eq_ignore_ascii_case(media_type) {
             return Err(OAuthError::invalid_request(
-                "the Content-Type is not the one of this endpoint",
+                "this endpoint does not support the Content-Type",
             ));
         }
         let limits = BodyLimits {

@@ -13,7 +13,8 @@ use crate::request::AuthorizationRequest;
 /// the browser must not be redirected there.
 pub(crate) fn problem(error: &OAuthError) -> Response {
     let body = format!(
-        "<p>The program that sent you here cannot be let in: {} (<code>{}</code>). Nothing was allowed. You can close this page and try again from the program.</p>",
+        "<p>The program that sent you here cannot be connected: {} (<code>{}</code>). Nothing was allowed. You can close this page and \
+         try again from the program.</p>",
         escape_html(error.description),
         escape_html(error.code),
     );
@@ -30,7 +31,7 @@ pub(crate) fn consent(
 ) -> Response {
     let name = match request.client_name.as_str() {
         "" => "A program without a name".to_owned(),
-        name => format!("A program that calls itself <b>{}</b>", escape_html(name)),
+        name => format!("A program with the name <b>{}</b>", escape_html(name)),
     };
     let origin = document_host.map_or_else(String::new, |host| {
         format!(" and is described at <code>{}</code>", escape_html(host))
@@ -40,7 +41,11 @@ pub(crate) fn consent(
         scopes.push_str(&format!("<li><code>{}</code></li>", escape_html(scope)));
     }
     let body = format!(
-        "<p>{name}{origin} wants to call tools of this gateway in your name. Its name is what it says; nobody has verified it.</p><p>What you allow goes to <b>{}</b>: <code>{}</code></p><p>It asks for:</p><ul>{scopes}</ul><p>You sign in at <code>{}</code>. Go on only if you have just connected this program yourself.</p><form method=\"post\" action=\"{AUTHORIZE}\"><input type=\"hidden\" name=\"request\" value=\"{}\"><button name=\"decision\" value=\"allow\">Allow</button><button name=\"decision\" value=\"deny\">Deny</button></form>",
+        "<p>{name}{origin} requests to call tools of this gateway in your name. The name was set by the program and is not \
+         verified.</p><p>The access is sent to <b>{}</b>: <code>{}</code></p><p>It requests:</p><ul>{scopes}</ul><p>You sign in at \
+         <code>{}</code>. Continue only if you have just connected this program yourself.</p><form method=\"post\" \
+         action=\"{AUTHORIZE}\"><input type=\"hidden\" name=\"request\" value=\"{}\"><button name=\"decision\" \
+         value=\"allow\">Allow</button><button name=\"decision\" value=\"deny\">Deny</button></form>",
         escape_html(&redirect_uri::shown(&request.redirect_uri)),
         escape_html(&request.redirect_uri),
         escape_html(provider_host),

@@ -17,7 +17,7 @@ impl Parameters {
                 continue;
             }
             if name != "resource" && all.iter().any(|(known, _)| *known == name) {
-                return Err(OAuthError::invalid_request("a parameter is there twice"));
+                return Err(OAuthError::invalid_request("a parameter occurs twice"));
             }
             all.push((name.into_owned(), value.into_owned()));
         }

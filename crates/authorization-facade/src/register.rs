@@ -20,7 +20,7 @@ pub(crate) async fn register(
     let metadata: ClientMetadata = serde_json::from_slice(&body).map_err(|_| {
         OAuthError::new(
             "invalid_client_metadata",
-            "the body is no client metadata in JSON",
+            "the body is not client metadata in JSON",
         )
     })?;
     let client = metadata.describe(facade.config.redirect_hosts.as_deref())?;

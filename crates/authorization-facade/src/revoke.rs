@@ -30,7 +30,7 @@ pub(crate) async fn revoke(
         // The access token is the provider's own, and remains valid until it expires.
         return Err(OAuthError::new(
             "unsupported_token_type",
-            "access tokens are not revoked here; revoke the refresh token",
+            "access tokens cannot be revoked here; revoke the refresh token",
         ));
     }
     let Some(grant) = open_refresh_token(&facade, text, &client::digest(client_id)) else {

@@ -44,7 +44,7 @@ pub(crate) async fn token(
         Some("refresh_token") => refresh(&facade, &parameters, client).await,
         _ => Err(OAuthError::new(
             "unsupported_grant_type",
-            "the grants here are authorization_code and refresh_token",
+            "the supported grants are authorization_code and refresh_token",
         )),
     }
 }
@@ -55,7 +55,7 @@ async fn redeem_code(
     client: String,
 ) -> Result<Response, OAuthError> {
     const NOT_GOOD: OAuthError = OAuthError::invalid_grant(
-        "the code is not good: it is another client's, was used, is too old, or does not fit redirect_uri or code_verifier",
+        "the code is not valid: it belongs to another client, was used, has expired, or does not match redirect_uri or code_verifier",
     );
     let code = parameters.required("code", "code is missing")?;
     let grant = facade
@@ -95,7 +95,7 @@ async fn refresh(
     client: String,
 ) -> Result<Response, OAuthError> {
     const NOT_GOOD: OAuthError = OAuthError::invalid_grant(
-        "the refresh token is not good: it is another client's, was used, is too old, or was revoked",
+        "the refresh token is not valid: it belongs to another client, was used, has expired, or was revoked",
     );
     let grant = open_refresh_token(facade, parameters.token("refresh_token"), &client);
     let grant = grant.ok_or(NOT_GOOD)?;
@@ -155,7 +155,7 @@ pub(crate) async fn use_once(
 /// Converts an error of the provider to the one that the client gets. `not_good` is used if the provider rejected the
 /// grant.
 fn refused(error: &AuthError, not_good: OAuthError) -> OAuthError {
-    warn!(%error, "the identity provider gave no tokens");
+    warn!(%error, "the identity provider returned no tokens");
     match error {
         AuthError::Refused {
             code: Some("invalid_grant"),
@@ -183,7 +183,7 @@ async fn answer(
         Some(tokens.access_token)
     };
     let bearer = bearer.ok_or_else(|| {
-        warn!("the identity provider gave no identity token: `scopes` needs openid");
+        warn!("the identity provider returned no identity token: add openid to `scopes`");
         OAuthError::misconfigured()
     })?;
     // If the client got a token that the gateway refuses, it would start one sign-in after another.
@@ -195,7 +195,7 @@ async fn answer(
         .map_err(|refusal| {
             warn!(
                 reason = refusal.reason().as_str(),
-                "a token of the identity provider is not one that gateway.auth accepts: {}",
+                "gateway.auth does not accept a token of the identity provider: {}",
                 refusal.description()
             );
             OAuthError::misconfigured()

@@ -219,13 +219,16 @@ pub(crate) async fn callback(connect_pages: Arc<ConnectPages>, parts: Parts) -> 
                 issuer: query.get("iss").map(String::as_str),
             });
         finish.await.map_err(|error| {
-            warn!(source, %error, "a source was not connected");
+            warn!(source, %error, "a source was not authorized");
             match error.reason() {
                 ErrorReason::Conflict | ErrorReason::Denied => ConnectProblem::NotGranted,
                 _ => ConnectProblem::Unavailable,
             }
         })?;
-        info!(source, "a source may act in the name of a caller");
+        info!(
+            source,
+            "a source was authorized to act in the name of a caller"
+        );
         Ok(without_cookie(pages::connected(&source)))
     };
     answered(finished.await)
@@ -327,7 +330,7 @@ fn without_cookie(mut response: Response) -> Response {
 }
 
 fn not_signed_in(error: &SignInError) -> ConnectProblem {
-    warn!(%error, "somebody could not be signed in");
+    warn!(%error, "a sign-in failed");
     match error {
         SignInError::Foreign | SignInError::Issuer(ConnectError::OtherIssuer) => {
             ConnectProblem::NotSignedIn

@@ -37,18 +37,18 @@ impl ConnectProblem {
 
     fn words(self) -> &'static str {
         match self {
-            Self::Lapsed => "This link is not valid any more. Call the tool again for a new one.",
-            Self::Used => "This link was used already. Call the tool again if you need a new one.",
+            Self::Lapsed => "This link is no longer valid. Call the tool again for a new one.",
+            Self::Used => "This link was already used. Call the tool again if you need a new one.",
             Self::SomebodyElse => {
-                "You are signed in as somebody else than the person this link was made for. Nothing was allowed."
+                "You are signed in as a user other than the one for whom this link was created. Nothing was allowed."
             }
-            Self::NotSignedIn => "You could not be signed in. Nothing was allowed.",
+            Self::NotSignedIn => "The sign-in failed. Nothing was allowed.",
             Self::NotGranted => {
-                "The service did not grant it. Nothing was stored. Call the tool again to try once more."
+                "The service refused the authorization. Nothing was stored. Call the tool again to repeat it."
             }
             Self::Foreign => "This form was not sent from its own page. Nothing was allowed.",
             Self::Unavailable => {
-                "This cannot be done now. Try again later, or tell the operator of this gateway."
+                "The service is not available now. Try again later, or contact the operator of this gateway."
             }
         }
     }
@@ -69,12 +69,15 @@ pub(crate) fn consent(source: &str, described: &ConnectionDescription, token: &s
             let scopes = scope
                 .split_ascii_whitespace()
                 .map(|scope| format!("<li><code>{}</code></li>", escape_html(scope)));
-            format!("<p>It asks for:</p><ul>{}</ul>", scopes.collect::<String>())
+            format!("<p>It requests:</p><ul>{}</ul>", scopes.collect::<String>())
         }
-        None => paragraph("What it may do, that server will tell you."),
+        None => paragraph("The authorization server will show the requested access."),
     };
     let body = format!(
-        "<p>The tools of <b>{}</b> act in your name at <code>{}</code>. You allow that at <code>{}</code>, where you are led now.</p>{scope}<p>Go on only if you have just called one of these tools yourself.</p><form method=\"post\" action=\"{}\"><input type=\"hidden\" name=\"token\" value=\"{}\"><button name=\"decision\" value=\"allow\">Go on</button><button name=\"decision\" value=\"deny\">Cancel</button></form>",
+        "<p>The tools of <b>{}</b> act in your name at <code>{}</code>. You authorize this at <code>{}</code>, the next \
+         page.</p>{scope}<p>Continue only if you have just called one of these tools yourself.</p><form method=\"post\" \
+         action=\"{}\"><input type=\"hidden\" name=\"token\" value=\"{}\"><button name=\"decision\" \
+         value=\"allow\">Continue</button><button name=\"decision\" value=\"deny\">Cancel</button></form>",
         escape_html(source),
         escape_html(&described.service_host),
         escape_html(&described.server_host),
@@ -85,7 +88,7 @@ pub(crate) fn consent(source: &str, described: &ConnectionDescription, token: &s
 }
 
 pub(crate) fn connected(source: &str) -> Response {
-    let words = format!("{source} may act in your name now. You can close this page and go on.");
+    let words = format!("{source} may act in your name now. You can close this page.");
     browser_page(StatusCode::OK, "Connected", &paragraph(&words))
 }
 

@@ -30,7 +30,7 @@ pub fn prompt_to_connect(
     let source = &connect.source;
     if connect_pages.sign_in.as_ref().is_none() {
         return ConnectPrompt::Message(format!(
-            "`{source}` acts in the name of its users, and this gateway cannot sign them in: ask its operator to set gateway.sign_in."
+            "`{source}` acts in the name of its users, but this gateway cannot sign them in: the operator has to set gateway.sign_in."
         ));
     }
     let person = Person {
@@ -45,11 +45,12 @@ pub fn prompt_to_connect(
     let url = format!("{}/connect/{link}", connect_pages.parts.public_url);
     if !shows_pages(capabilities) {
         return ConnectPrompt::Message(format!(
-            "`{source}` acts in your name, and you have not allowed that yet. Open {url} in your browser within 15 minutes, allow it, and call the tool again."
+            "`{source}` acts in your name, and you have not authorized it yet. Open {url} in your browser within 15 minutes, authorize \
+             it, and call the tool again."
         ));
     }
     let message = format!(
-        "`{source}` acts in your name. Open the page, sign in and allow it; then the call goes on."
+        "`{source}` acts in your name. Open the page, sign in and authorize it; the call then continues."
     );
     let request = json!({
         "method": "elicitation/create",
@@ -63,7 +64,7 @@ pub fn declined(responses: &Bytes) -> Option<&'static str> {
     let responses: Value = serde_json::from_slice(responses).ok()?;
     let action = responses.get(KEY)?.get("action")?;
     (action != "accept")
-        .then_some("The source acts in your name, and you did not allow that. Nothing was done.")
+        .then_some("The source acts in your name, and you did not authorize it. Nothing was done.")
 }
 
 /// Returns whether the client declared elicitation by URL.

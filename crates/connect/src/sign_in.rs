@@ -23,9 +23,9 @@ pub(crate) struct SignIn {
 /// The reason why a user is not signed in. It contains nothing that was sent.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SignInError {
-    #[error("the issuer cannot be reached or used now: {0}")]
+    #[error("the issuer is not available now: {0}")]
     Issuer(#[from] ConnectError),
-    #[error("the answer is not the issuer's for this visit")]
+    #[error("the response is not from the issuer of this sign-in")]
     Foreign,
 }
 
@@ -38,8 +38,8 @@ impl SignIn {
     ) -> Result<Self, Error> {
         let wrong = |what: &str| Error::Config(format!("gateway.sign_in.{what}"));
         let trusted = auth.issuers.iter().find(|it| it.issuer == config.issuer);
-        let trusted = trusted
-            .ok_or_else(|| wrong("issuer: name one of gateway.auth.issuers, to the letter"))?;
+        let trusted =
+            trusted.ok_or_else(|| wrong("issuer: must be exactly one of gateway.auth.issuers"))?;
         let provider = ProviderSettings {
             issuer: &config.issuer,
             client_id: &config.client_id,

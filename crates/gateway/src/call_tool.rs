@@ -339,7 +339,7 @@ impl ToolCall {
             }
             // Older versions have no error code for this case, and the model may find another way.
             Rejection::MissingCapability(_) | Rejection::InputError(_) if !version.is_modern() => {
-                let message = "The tool asks for input that it cannot get here.";
+                let message = "The tool requests input, which is not supported here.";
                 Some(McpResponse::failed(id, version, call_id, recorded, message))
             }
             _ => None,
@@ -375,7 +375,7 @@ impl ToolCall {
                 RoundOutcome::InputRequired(input_required)
             }
             ConnectPrompt::InputRequests(_) => RoundOutcome::Output(not_connected(
-                "The source acts in your name, and you have not allowed that yet.",
+                "The source acts in your name, and you have not authorized it yet.",
             )),
             ConnectPrompt::Message(message) => RoundOutcome::Output(not_connected(&message)),
         }
@@ -414,7 +414,7 @@ fn task_not_handed_out(tool: &Tool) -> Rejection {
     }
     Rejection::Failed {
         kind: Reason::STORE_UNAVAILABLE,
-        message: "The task that it became cannot be handed out now. Try again later.",
+        message: "The call became a task that cannot be returned now. Try again later.",
     }
 }
 
@@ -428,7 +428,7 @@ pub(crate) fn run_error(admission: &RequestAdmission, error: &CallError, tool: &
         // The tool was removed or switched off since the catalogue was listed.
         ErrorReason::UnknownTool => Rejection::Unknown.into(),
         _ => {
-            tracing::warn!(%error, "the tool-runner did not say how the call ended");
+            tracing::warn!(%error, "the tool-runner did not report the outcome of the call");
             lost_call(tool).into()
         }
     }

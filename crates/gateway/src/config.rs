@@ -172,7 +172,7 @@ impl Config {
             }
             if url.ends_with("/api") || url.ends_with("/mcp") {
                 return wrong(format!(
-                    "gateway.public_url: write `{url}` without its path; /mcp is added"
+                    "gateway.public_url: remove the path of `{url}`; /mcp is appended"
                 ));
             }
         }
@@ -209,7 +209,7 @@ impl Config {
             });
             if !bare || url.ends_with('/') {
                 return wrong(format!(
-                    "gateway.advertise: write scheme, host and port, like http://10.1.2.3:8080, instead of `{url}`"
+                    "gateway.advertise: `{url}` is not a URL of scheme, host and port, like http://10.1.2.3:8080"
                 ));
             }
         }

@@ -347,7 +347,7 @@ impl Gateway {
             // A part whose sender is dropped never becomes ready, which the probes report.
             let mut becoming = pin!(readiness.wait_for(Readiness::is_ready));
             while tokio::time::timeout(TELL, becoming.as_mut()).await.is_err() {
-                tracing::warn!(part, "still waiting for a part to become ready");
+                tracing::warn!(part, "still waiting for a component to become ready");
             }
         }
     }
@@ -375,7 +375,7 @@ impl Gateway {
         let (announced, closes) = (shutdown.clone().is_told(), shutdown.clone().closes());
         let ending = async {
             announced.await;
-            let stops = Readiness::NotReady("it was told to stop".to_owned());
+            let stops = Readiness::NotReady("the gateway is shutting down".to_owned());
             self.own_readiness.send_replace(stops);
             closes.await;
             // Clients reconnect their streams to another replica from now on.

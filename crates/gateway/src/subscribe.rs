@@ -61,7 +61,7 @@ impl SubscriptionMethod {
         let id = ConversationUri::id_of_whole(&uri).ok_or_else(|| {
             params.wrong(
                 "uri",
-                &format!("must be {TEMPLATE}, as resources/list gives it"),
+                &format!("must match {TEMPLATE}, as listed by resources/list"),
             )
         })?;
         let session = ConversationSubscriber {

@@ -98,7 +98,7 @@ async fn the_way_back_of_one_browser_is_not_good_in_another() {
     let mut victim = TestBrowser::new(REDIRECT);
     let page = victim.open(attackers.url.as_str()).await;
     assert_eq!((page.status, page.parameter("code").is_some()), (400, true));
-    assert!(page.text.contains("began no such sign-in"));
+    assert!(page.text.contains("did not start the sign-in"));
 }
 
 #[tokio::test]
@@ -295,7 +295,7 @@ async fn a_name_made_to_deceive_is_shown_with_its_hidden_characters_and_as_text(
         .await;
     let shown = "Claude‹U+202E›edoC &lt;b onclick=x&gt;&quot;";
     assert!(page.text.contains(shown), "{}", page.text);
-    assert!(page.text.contains("nobody has verified it"));
+    assert!(page.text.contains("is not verified"));
 }
 
 #[tokio::test]

@@ -96,16 +96,16 @@ const SWEEP_USED: &str = "
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The setting names no store.
-    #[error("gateway.store must be given as `sqlite:PATH` or `postgres://…`")]
+    #[error("gateway.store must have the form `sqlite:PATH` or `postgres://…`")]
     UnknownStore,
     /// The store has a schema that this program cannot work with.
     #[error("gateway.store: {0}")]
     Schema(MigrationError),
     /// The database is unreachable, or refuses the operation.
-    #[error("gateway.store cannot be used now; try again later")]
+    #[error("gateway.store is not available now; try again later")]
     Database(#[from] sqlx::Error),
     /// The database did not answer within the time limit.
-    #[error("gateway.store does not answer in time; try again later")]
+    #[error("gateway.store did not answer in time; try again later")]
     Late,
 }
 
@@ -222,7 +222,7 @@ impl Store {
     fn log_failure(&self, error: &StoreError) {
         counter!(names::GATEWAY_STORE_FAILURES).increment(1);
         let cause = error as &dyn std::error::Error;
-        tracing::warn!(store = %self.address, cause, "the gateway's store cannot be used");
+        tracing::warn!(store = %self.address, cause, "the gateway's store is not available");
     }
 
     /// Removes expired entries, a bounded number of each kind. Returns `true` if there may be more.

@@ -158,7 +158,7 @@ impl IndexEntry {
         if definition.is_none() {
             tracing::error!(
                 source = listed.source,
-                "a definition is not a JSON object; it is left out"
+                "a definition is not a JSON object and is not listed"
             );
         }
         Some(Self {

@@ -62,7 +62,7 @@ impl Tool {
 /// Reason and message of the error for every list and call until the catalogue was loaded for the first time.
 pub(crate) const NOT_KNOWN: (Reason, &str) = (
     Reason::CATALOGUE_UNAVAILABLE,
-    "The tools are not known yet. Try again later.",
+    "The tools have not been loaded yet. Try again later.",
 );
 
 /// The tools, sources and content of the catalogue, by name.
@@ -126,7 +126,7 @@ impl From<ListedCatalogue> for CatalogueIndex {
                 tool.facts.name.as_str(),
                 &tool.definition_json,
             ) else {
-                tracing::error!(tool.name = %tool.facts.name, "a tool's definition is not a JSON object; it is left out");
+                tracing::error!(tool.name = %tool.facts.name, "a tool's definition is not a JSON object and is not listed");
                 continue;
             };
             let entry = Arc::new(Tool {
@@ -165,7 +165,7 @@ pub(crate) struct Catalogue {
 impl Catalogue {
     pub(crate) fn follow(runner: ToolRunnerClient, changes: ChangeCounter) -> Self {
         let current = Arc::new(ArcSwapOption::empty());
-        let (sender, readiness) = watch::channel(Readiness::NotReady("not listed yet".to_owned()));
+        let (sender, readiness) = watch::channel(Readiness::NotReady("not loaded yet".to_owned()));
         let target = Arc::clone(&current);
         tokio::spawn(async move {
             tokio::select! {
@@ -201,7 +201,7 @@ async fn follow(
 ) {
     loop {
         if let Err(error) = until_lost(runner, target, sender, changes).await {
-            tracing::warn!(%error, "the tool-runner's catalogue cannot be followed; trying again");
+            tracing::warn!(%error, "the stream of the tool-runner's catalogue failed; trying again");
         }
         tokio::time::sleep(Duration::from_millis(250)).await;
     }

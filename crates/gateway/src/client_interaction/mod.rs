@@ -252,12 +252,16 @@ impl InputError {
     /// Returns the message for the client.
     pub(crate) fn in_words(self) -> &'static str {
         match self {
-            Self::NoStream => "It asks for input, and there is no stream to ask the client on.",
-            Self::TimedOut => "It asked for input, and the client did not answer in time.",
-            Self::Refused => "It asked for input, and the client answered with an error.",
+            Self::NoStream => {
+                "Input from the client is required, and no stream to the client is available."
+            }
+            Self::TimedOut => "The client did not provide the requested input in time.",
+            Self::Refused => "The client answered the request for input with an error.",
             Self::Cancelled => "The call was cancelled.",
-            Self::HandedOver => "It goes on at another gateway.",
-            Self::ShuttingDown => "It asked for input, and the gateway stops. Call again.",
+            Self::HandedOver => "The call continues at another gateway.",
+            Self::ShuttingDown => {
+                "Input from the client is required, and the gateway is shutting down. Call again."
+            }
         }
     }
 }

@@ -322,10 +322,10 @@ fn run_error(admission: &RequestAdmission, error: &CallError) -> RunError {
         // The source was removed or switched off since the lists were read.
         ErrorReason::UnknownTool => Rejection::Unknown.into(),
         _ => {
-            tracing::warn!(%error, "the tool-runner did not give a prompt or resource");
+            tracing::warn!(%error, "the tool-runner did not return a prompt or resource");
             let rejection = Rejection::Failed {
                 kind: Reason::TOOL_RUNNER_UNAVAILABLE,
-                message: "It could not be read. Try again later.",
+                message: "The content could not be read. Try again later.",
             };
             rejection.into()
         }

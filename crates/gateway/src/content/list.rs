@@ -142,7 +142,7 @@ fn after(request: &JsonRpcRequest<'_>) -> Result<Option<String>, RpcError> {
 }
 
 fn unknown_cursor() -> RpcError {
-    RpcError::invalid_params("`params.cursor` is unknown: it is of another list")
+    RpcError::invalid_params("`params.cursor` is unknown: it belongs to another list")
 }
 
 /// Lists the content of one kind for one caller.

@@ -12,7 +12,8 @@ use crate::discovery::Discovery;
 use wardgate_domain::Caller;
 
 /// The instructions of the gateway itself.
-const OWN: &str = "Tools reach an organisation's data under its policy. A result holds only the rows and fields you may see; identifiers may be masked. Every call is recorded.";
+const OWN: &str = "Tools give access to an organisation's data under its policy. A result contains only the rows and fields you may see; \
+                   identifiers may be masked. Every call is recorded.";
 
 /// Maximum size of the instructions of all servers together, in bytes.
 const MOST: usize = 16 * 1_024;
@@ -46,10 +47,7 @@ pub(super) async fn instructions(
     for source in visible_sources(discovery.authority(), caller, view, &catalogue).await {
         let section = labelled(source);
         if section.len() > left {
-            let _ = write!(
-                text,
-                "\n\nMore servers have something to say, which is left out."
-            );
+            let _ = write!(text, "\n\nThe instructions of further servers are omitted.");
             break;
         }
         left -= section.len();
@@ -95,7 +93,7 @@ async fn visible_sources<'c>(
 /// Returns the instructions of `source`, marked as its words.
 fn labelled(source: &CatalogueSource) -> String {
     let mut text = format!(
-        "\n\nThe server `{}` says of itself (these are its words, not the gateway's):",
+        "\n\nThe server `{}` describes itself as follows (the text is the server's, not the gateway's):",
         source.name
     );
     for line in source

@@ -21,7 +21,7 @@ pub(super) async fn list_tools(
     let caller = &*post.caller;
     if request.params.cursor.is_some() {
         return Err(RpcError::invalid_params(
-            "unknown `cursor`: the list has one page",
+            "`cursor` is unknown: the list has only one page",
         ));
     }
     let catalogue = discovery.catalogue().known()?;

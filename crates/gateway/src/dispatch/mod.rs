@@ -83,7 +83,8 @@ async fn batch(gateway: &Arc<Gateway>, post: &Post, text: &str) -> McpResponse {
         Err(_) => false,
     };
     if !has_batches {
-        let error = RpcError::invalid_request("batches exist only in protocol version 2025-03-26");
+        let error =
+            RpcError::invalid_request("batches are supported only in protocol version 2025-03-26");
         return McpResponse::error(None, &error);
     }
     let messages: Vec<&RawValue> = match serde_json::from_str(text) {
@@ -91,7 +92,8 @@ async fn batch(gateway: &Arc<Gateway>, post: &Post, text: &str) -> McpResponse {
         Err(_) => return McpResponse::error(None, &RpcError::invalid_request("not a batch")),
     };
     if messages.is_empty() || messages.len() > BATCH {
-        let error = RpcError::invalid_request(format!("a batch holds 1 to {BATCH} messages"));
+        let error =
+            RpcError::invalid_request(format!("a batch must contain 1 to {BATCH} messages"));
         return McpResponse::error(None, &error);
     }
     let mut answers = Vec::with_capacity(messages.len());
@@ -383,7 +385,7 @@ async fn set_level(
         (None, Some(session)) => sessions.set_log_level(session, level).await?,
         (None, None) => {
             return Err(RpcError::invalid_request(
-                "a log level is kept for a session; initialize, and send Mcp-Session-Id",
+                "a log level belongs to a session; initialize, and send Mcp-Session-Id",
             ));
         }
     }

@@ -38,7 +38,7 @@ impl CallApproval {
         match approvals.use_up(id).await {
             Ok(true) => Ok(()),
             Ok(false) => Err(too_late(
-                "The approval of this call was used by another one. Call again to ask for a new one.",
+                "The approval of this call was used by another call. Call again to request a new one.",
             )),
             Err(error) => Err(ApprovalError::from(error).into()),
         }
@@ -47,7 +47,7 @@ impl CallApproval {
 
 impl From<ApprovalError> for Rejection {
     fn from(error: ApprovalError) -> Self {
-        tracing::warn!(%error, "an approval could not be asked for or given");
+        tracing::warn!(%error, "an approval could not be requested or granted");
         Self::NotAttempted(error.to_rpc_error())
     }
 }
@@ -68,7 +68,7 @@ impl GovernedCall {
         // A later step of an approved call can only continue with the approval that it began with.
         if description.method != CALL_TOOL || !self.resume_point.is_beginning() {
             return Err(too_late(
-                "The approval of this call has ended. Begin it again.",
+                "The approval of this call has expired. Call again.",
             ));
         }
         let approvals = Arc::clone(&self.pipeline.approvals);

@@ -123,7 +123,7 @@ impl CallAuthorizer<'_> {
             }
             Ok(Authorization::NeedsIntent(decision)) => {
                 let decision = decision.id;
-                tracing::error!(%decision, "the policy service asks for an intent that is on record");
+                tracing::error!(%decision, "the policy service requires a recorded intent");
                 Err(Rejection::NotAttempted(RpcError::not_decided()))
             }
             Err(error) => Err(self.authorization_rejection(&error)),

@@ -61,7 +61,7 @@ impl Rejection {
     /// The rejection of a call whose server requests input in a form that cannot be passed on to a client.
     pub(super) const BAD_INPUT_REQUESTS: Self = Self::Failed {
         kind: Reason::BAD_INPUT_REQUESTS,
-        message: "It asks for input in a way that cannot be passed on.",
+        message: "The source requests input in a form that cannot be forwarded.",
     };
 
     /// Returns whether the existence of the entry is hidden from the caller.
@@ -108,7 +108,7 @@ impl Rejection {
             }
             Self::RefusedByAgent(_) => RpcError::refused_by_agent(),
             Self::ApprovalRefused => {
-                RpcError::internal(kind, "An approval that this call needs was refused.")
+                RpcError::internal(kind, "An approval that this call requires was refused.")
             }
             Self::ApprovalRequired(error)
             | Self::Scope(error)
@@ -125,7 +125,7 @@ impl Rejection {
             Self::Cancelled => RpcError::internal(kind, "The call was cancelled."),
             Self::NotRecorded => RpcError::internal(
                 kind,
-                "The call cannot be recorded durably, so nothing is released. Try again later.",
+                "The call cannot be recorded durably, so its result is not released. Try again later.",
             ),
             Self::StateAlreadyUsed => RpcError::unknown_state(),
             Self::MissingCapability(required) => RpcError::missing_capability(required.clone()),

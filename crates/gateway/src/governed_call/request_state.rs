@@ -182,7 +182,7 @@ impl ResumePoint {
             Ok(false) => Err(Rejection::StateAlreadyUsed),
             Err(_) => Err(Rejection::Failed {
                 kind: Reason::STORE_UNAVAILABLE,
-                message: "It cannot be made sure now that this goes on only once. Try again later.",
+                message: "The gateway cannot currently ensure that this request continues only once. Try again later.",
             }),
         }
     }

@@ -114,7 +114,7 @@ impl GovernedCall {
         }
         Err(Rejection::Failed {
             kind: Reason::TOO_MANY_ROUNDS,
-            message: "It asks for input again and again.",
+            message: "Input was requested too many times.",
         })
     }
 

@@ -181,14 +181,15 @@ impl HttpGuard {
 fn not_a_post(endpoint: Endpoint) -> HttpRefusal {
     let description = match endpoint {
         Endpoint::Messages(Transport::Mcp) => {
-            "Send messages by POST. Before 2026-07-28, GET with Accept: text/event-stream opens a stream of changes, and DELETE ends a session."
+            "Send messages by POST. Before 2026-07-28, GET with Accept: text/event-stream opens a stream of notifications, and DELETE \
+             ends a session."
         }
         Endpoint::Messages(Transport::Message) => "Send messages by POST.",
         Endpoint::Messages(Transport::Sse) => {
-            "Send messages by POST; the stream of GET /sse says where to."
+            "Send messages by POST; the stream of GET /sse contains the address."
         }
         Endpoint::Sse => {
-            "Open a stream by GET; messages go by POST to the address that its first event names."
+            "Open a stream by GET; send messages by POST to the address in its first event."
         }
     };
     let mut refusal = HttpRefusal::new(

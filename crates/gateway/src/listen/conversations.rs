@@ -203,7 +203,7 @@ async fn watch(memory: MemoryClient, inboxes: UpdateInboxes) {
             let cause = watched.err().map(tracing::field::display);
             tracing::warn!(
                 cause,
-                "conversations cannot be watched now; streams go on without them"
+                "conversations cannot be watched now; streams continue without their changes"
             );
         }
         tokio::time::sleep(RETRY).await;

@@ -71,7 +71,7 @@ impl ListenRequest {
     pub(super) fn parse(request: &JsonRpcRequest<'_>) -> Result<Self, RpcError> {
         if request.id.get().len() > ID_BYTES {
             return Err(RpcError::invalid_params(format!(
-                "the `id` of a subscription has at most {ID_BYTES} bytes"
+                "the `id` of a subscription must have at most {ID_BYTES} bytes"
             )));
         }
         let filter: ListenFilter = request
@@ -85,12 +85,12 @@ impl ListenRequest {
             })?;
         if filter.resource_subscriptions.len() > MOST_RESOURCES {
             return Err(RpcError::invalid_params(format!(
-                "`params.notifications.resourceSubscriptions` holds more than {MOST_RESOURCES} URIs"
+                "`params.notifications.resourceSubscriptions` contains more than {MOST_RESOURCES} URIs"
             )));
         }
         if filter.task_ids.len() > MOST_TASKS {
             return Err(RpcError::invalid_params(format!(
-                "`params.notifications.taskIds` holds more than {MOST_TASKS} ids"
+                "`params.notifications.taskIds` contains more than {MOST_TASKS} ids"
             )));
         }
         Ok(Self {

@@ -32,7 +32,7 @@ impl MemoryOperation for AddMessage {
         let messages = if let Some(list) = &list {
             params.only(&of_list)?;
             if list.is_empty() && turn.is_none() {
-                return Err(params.wrong("messages", "is empty, and there is no `turn` to end"));
+                return Err(params.wrong("messages", "is empty, and no `turn` is given"));
             }
             let given = |fields: &ObjectMembers<'_>| {
                 fields.only(&FIELDS)?;

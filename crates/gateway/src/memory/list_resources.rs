@@ -109,7 +109,7 @@ pub(crate) fn template() -> Value {
     json!({
         "uriTemplate": TEMPLATE,
         "name": "Conversation",
-        "description": "What was said in one of your conversations, oldest first; `next` in it is the URI of what follows",
+        "description": "The messages of one of your conversations, oldest first; its `next` is the URI of the next page",
         "mimeType": "application/json",
     })
 }

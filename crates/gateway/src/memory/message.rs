@@ -51,21 +51,27 @@ impl SubmittedMessage {
             Role::User | Role::System => Source::Person,
         });
         if (source == Source::Summary) != (covers_to > 0) {
-            return Err(fields.wrong("covers_to", "belongs to a summary, and a summary needs it"));
+            return Err(fields.wrong(
+                "covers_to",
+                "is required for a summary, and only valid for a summary",
+            ));
         }
         if (role == Role::Tool) != (source == Source::Tool) {
-            return Err(fields.wrong("source", "is `tool` exactly when `role` is"));
+            return Err(fields.wrong("source", "must be `tool` exactly when `role` is `tool`"));
         }
         let tool = fields.object("tool")?;
         if (role == Role::Tool) != tool.is_some() {
-            return Err(fields.wrong("tool", "is there exactly when `role` is `tool`"));
+            return Err(fields.wrong(
+                "tool",
+                "is required when `role` is `tool`, and not valid otherwise",
+            ));
         }
         let is_error = tool
             .as_ref()
             .map_or(Ok(false), |tool| tool.flag("is_error"))?;
         let calls = calls(fields)?;
         if !calls.is_empty() && role != Role::Assistant {
-            return Err(fields.wrong("tool_calls", "is there although no assistant says it"));
+            return Err(fields.wrong("tool_calls", "is only valid in a message of the assistant"));
         }
         Ok(Self {
             message: NewMessage {

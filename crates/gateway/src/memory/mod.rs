@@ -298,7 +298,7 @@ impl MemoryRequest {
             reason = access.reason,
             messages = access.messages,
             withheld = access.withheld,
-            "use of the memory ended"
+            "a memory operation completed"
         );
         let Ok(recorded) = self.memory.recorder.record_access(access).await else {
             return self.not_recorded();
@@ -327,8 +327,7 @@ impl MemoryRequest {
 }
 
 /// Message for a request that could not be recorded. A change may have been made, but all changes can be repeated without harm.
-const NOT_RELEASED: &str =
-    "The use of the memory cannot be recorded durably, so nothing is released. Try again later.";
+const NOT_RELEASED: &str = "The memory operation cannot be recorded durably, so its result is not released. Try again later.";
 
 /// Builds the record of an access.
 fn access(

@@ -36,7 +36,7 @@ impl MemoryRejection {
 
     /// Creates the rejection for a memory or policy service that does not answer.
     pub(super) fn unavailable(reason: Reason) -> Self {
-        let words = "The memory cannot be reached. Try again later; what you add under the same `message_id` is added once.";
+        let words = "The memory service cannot be reached. Try again later; a message with the same `message_id` is added only once.";
         Self::new(Status::Error, reason, RpcError::internal(reason, words))
     }
 }

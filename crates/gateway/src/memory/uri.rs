@@ -58,7 +58,7 @@ impl FromStr for ConversationUri {
     type Err = String;
 
     fn from_str(uri: &str) -> Result<Self, Self::Err> {
-        let unfit = || format!("must be {TEMPLATE}, as resources/list gives it");
+        let unfit = || format!("must match {TEMPLATE}, as listed by resources/list");
         let rest = uri.strip_prefix(BASE).ok_or_else(unfit)?;
         let (id, after) = match rest.split_once(AFTER) {
             Some((id, after)) => (id, after.parse().map_err(|_| unfit())?),

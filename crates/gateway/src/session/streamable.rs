@@ -154,7 +154,7 @@ impl StreamableSessions {
     ) -> Result<Response, RpcError> {
         let session = self.find(view, caller, headers).await?;
         let session = session.ok_or_else(|| {
-            RpcError::invalid_request("name the session to end in the header Mcp-Session-Id")
+            RpcError::invalid_request("specify the session to end in the header Mcp-Session-Id")
         })?;
         let ended = self.store.end_session(session.id).await;
         ended.map_err(|_| RpcError::store_unavailable())?;

@@ -199,7 +199,8 @@ fn unknown() -> RpcError {
     RpcError::unread(
         StatusCode::NOT_FOUND,
         Reason::UNKNOWN_STREAM,
-        "There is no such stream. Open one with GET /sse, and send messages to the address it names. If several gateways share one address, set gateway.advertise for each.",
+        "The stream does not exist. Open one with GET /sse, and send messages to the address that it contains. If several gateways share \
+         one address, set gateway.advertise for each.",
     )
 }
 

@@ -75,7 +75,7 @@ impl MessageRelay {
         let target = format!("{url}/messages/?session_id={id}");
         let request = self.0.post(target).headers(headers).body(post.body.clone());
         let response = request.send().await.map_err(|error| {
-            tracing::warn!(error = %error.without_url(), "a message could not be handed to the gateway that has its stream");
+            tracing::warn!(error = %error.without_url(), "a message could not be forwarded to the gateway of its stream");
             unreachable()
         })?;
         if response.status() == StatusCode::ACCEPTED {
@@ -109,6 +109,6 @@ fn unreachable() -> RpcError {
     RpcError::unread(
         StatusCode::BAD_GATEWAY,
         Reason::STREAM_UNREACHABLE,
-        "The gateway that has this stream cannot be reached. Open another stream with GET /sse.",
+        "The gateway of this stream cannot be reached. Open another stream with GET /sse.",
     )
 }

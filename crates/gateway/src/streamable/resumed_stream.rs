@@ -149,7 +149,7 @@ impl ResumedStream {
         let mut events = Vec::new();
         for (position, sealed) in &page.events {
             let Some(message) = self.streams.open_event(self.id, *position, sealed) else {
-                tracing::error!("an event of the gateway's store cannot be opened with its key");
+                tracing::error!("an event of the gateway's store cannot be decrypted with its key");
                 continue;
             };
             let position_in_stream = EventPosition::in_answer(self.id, *position);
@@ -215,7 +215,7 @@ impl ResumedStream {
     }
 }
 
-const POSSIBLY_RAN: &str = "The gateway that ran this went away. It is not known whether it ran to its end; check before you repeat it.";
+const POSSIBLY_RAN: &str = "The gateway that ran this request stopped. It is not known whether the request completed; check before you \
+                            repeat it.";
 
-const NOT_KEPT: &str =
-    "What followed is no longer kept. It is not known how it ended; check before you repeat it.";
+const NOT_KEPT: &str = "The following events are no longer stored. The outcome of the request is not known; check before you repeat it.";

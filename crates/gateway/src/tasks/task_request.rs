@@ -150,7 +150,7 @@ impl Operation for TaskRequest {
                     return failed_output(&result).map(RoundOutcome::Output);
                 }
                 CallEvent::InputRequired(input_required) => {
-                    let message = "The source acts in your name, and you have not allowed that. Call the tool again.";
+                    let message = "The source acts in your name, and you have not authorized it. Call the tool again.";
                     let facts = ResultFacts {
                         status: Status::Error,
                         error_kind: Reason::NOT_CONNECTED.as_str().to_owned(),
@@ -245,9 +245,7 @@ fn failed_output(result: &ToolResult) -> Result<TaskOutput, RunError> {
     let content: Vec<Value> = serde_json::from_slice(&result.content).unwrap_or_default();
     let message = content.first().and_then(|block| block["text"].as_str());
     Ok(TaskOutput {
-        result: Err(message
-            .unwrap_or("The task cannot be looked after.")
-            .to_owned()),
+        result: Err(message.unwrap_or("The task cannot be tracked.").to_owned()),
         facts: result.facts.clone(),
     })
 }

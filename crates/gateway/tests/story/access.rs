@@ -15,7 +15,7 @@ fn with_scope(world: &World, scope: &str) -> String {
 /// The challenge of a 403 at `/mcp`.
 fn challenge(scope: &str) -> String {
     format!(
-        r#"Bearer error="insufficient_scope", scope="{scope}", resource_metadata="{PUBLIC}/.well-known/oauth-protected-resource/mcp", error_description="the token lacks a scope that this request needs""#
+        r#"Bearer error="insufficient_scope", scope="{scope}", resource_metadata="{PUBLIC}/.well-known/oauth-protected-resource/mcp", error_description="the token lacks a scope that this request requires""#
     )
 }
 
@@ -54,7 +54,9 @@ async fn a_token_is_good_at_the_resource_it_is_for_and_below() {
     ] {
         let reply = posted(path, &format!("{PUBLIC}{audience}")).await;
         assert_eq!(reply.status != 401, good, "{audience} at {path}: {reply:?}");
-        let blamed = reply.header("www-authenticate").contains("this audience");
+        let blamed = reply
+            .header("www-authenticate")
+            .contains("another audience");
         assert_ne!(blamed, good, "{reply:?}");
     }
     // The audience is the public URL, whatever address the gateway listens on.

@@ -227,7 +227,7 @@ async fn nobody_approves_their_own_call_nor_without_the_role() {
     let own = approve(&world, &both, &id).await;
     assert_eq!(own.at("/error/data/reason"), "approver_refused", "{own:?}");
     let words = own.at("/error/message").as_str().unwrap().to_owned();
-    assert!(words.contains("somebody else has to approve"), "{words}");
+    assert!(words.contains("another user must approve"), "{words}");
     let listed = method(&world, &both, "approvals/list", "").await;
     assert_eq!(listed.at("/result/approvals"), json!([]));
     // For somebody who may not decide it, the request does not exist.

@@ -379,7 +379,7 @@ async fn a_failure_is_an_error_in_words_that_name_what_to_mend() {
         (
             Err(ErrorReason::Unavailable),
             -32603,
-            "It could not be read. Try again later.",
+            "The content could not be read. Try again later.",
         ),
     ] {
         world.tool_runner.gives.lock().unwrap().push_back(given);

@@ -30,7 +30,7 @@ async fn parameters_that_do_not_fit_are_named() {
         (
             "memory/get_or_create",
             json!({ "id": "c" }),
-            "not one of conversation_id",
+            "the supported fields are conversation_id",
         ),
         (
             "memory/get_context",
@@ -107,7 +107,7 @@ async fn a_message_that_does_not_fit_is_named() {
             json!({ "turn": { "id": "t", "state": "half" } }),
             "params.turn.state",
         ),
-        (json!({ "tool_result": 1 }), "not one of"),
+        (json!({ "tool_result": 1 }), "unknown field"),
     ];
     are_refused(cases.map(|(extra, named)| {
         let mut message = json!({ "conversation_id": "c", "role": "user", "content": "x" });
@@ -128,7 +128,7 @@ async fn of_several_messages_the_one_that_does_not_fit_is_named() {
         ),
         (
             json!({ "messages": [], "role": "user" }),
-            "not one of conversation_id, turn, messages",
+            "the supported fields are conversation_id, turn, messages",
         ),
         (
             json!({ "messages": { "role": "user" } }),

@@ -60,8 +60,8 @@ async fn errors() {
     duplicate key: 400 {"error":{"code":-32700,"message":"an object has the same key twice, at byte 8"},"jsonrpc":"2.0"}
     no method: 400 {"error":{"code":-32600,"message":"`method` is missing"},"id":1,"jsonrpc":"2.0"}
     id is null: 400 {"error":{"code":-32600,"message":"`id` must be a string or an integer"},"jsonrpc":"2.0"}
-    batch: 400 {"error":{"code":-32600,"message":"batches exist only in protocol version 2025-03-26"},"jsonrpc":"2.0"}
-    empty batch: 400 {"error":{"code":-32600,"message":"a batch holds 1 to 50 messages"},"jsonrpc":"2.0"}
+    batch: 400 {"error":{"code":-32600,"message":"batches are supported only in protocol version 2025-03-26"},"jsonrpc":"2.0"}
+    empty batch: 400 {"error":{"code":-32600,"message":"a batch must contain 1 to 50 messages"},"jsonrpc":"2.0"}
     no token: 401 {"error":{"code":-32600,"data":{"reason":"token_missing"},"message":"send a bearer token in the Authorization header"},"jsonrpc":"2.0"}
     no path: 404 {"error":{"code":-32600,"data":{"reason":"not_found"},"message":"No such path; MCP is served at /mcp."},"jsonrpc":"2.0"}
     removed method: 404 {"error":{"code":-32601,"message":"Method 'ping' not found on server 'wardgate'"},"id":7,"jsonrpc":"2.0"}
@@ -69,12 +69,12 @@ async fn errors() {
     no tool name: 200 {"error":{"code":-32602,"message":"`params.name` must be a string"},"id":7,"jsonrpc":"2.0"}
     unknown tool: 200 {"error":{"code":-32602,"data":{"dev.wardgate/callId":"[call id]","dev.wardgate/receipt":{"leafHash":"[leaf hash]"},"reason":"unknown_tool"},"message":"Unknown tool: nonesuch"},"id":7,"jsonrpc":"2.0"}
     arguments are a list: 200 {"error":{"code":-32602,"message":"`params.arguments` must be an object"},"id":7,"jsonrpc":"2.0"}
-    cursor: 200 {"error":{"code":-32602,"message":"unknown `cursor`: the list has one page"},"id":7,"jsonrpc":"2.0"}
+    cursor: 200 {"error":{"code":-32602,"message":"`cursor` is unknown: the list has only one page"},"id":7,"jsonrpc":"2.0"}
     unknown version: 400 {"error":{"code":-32022,"data":{"requested":"2099-01-01","supported":["2025-11-25","2025-06-18","2025-03-26"]},"message":"Unsupported protocol version; use one of 2025-11-25, 2025-06-18, 2025-03-26"},"id":7,"jsonrpc":"2.0"}
     header differs: 400 {"error":{"code":-32020,"message":"the header Mcp-Name differs from the body"},"id":7,"jsonrpc":"2.0"}
     header is repeated: 400 {"error":{"code":-32020,"message":"send the header Mcp-Name exactly once"},"id":7,"jsonrpc":"2.0"}
     header of another era: 400 {"error":{"code":-32020,"message":"the header MCP-Protocol-Version differs from the body"},"id":7,"jsonrpc":"2.0"}
-    no meta: 400 {"error":{"code":-32602,"message":"requests of 2026-07-28 carry `_meta` with io.modelcontextprotocol/protocolVersion and io.modelcontextprotocol/clientCapabilities"},"id":1,"jsonrpc":"2.0"}
+    no meta: 400 {"error":{"code":-32602,"message":"requests of 2026-07-28 require `_meta` with io.modelcontextprotocol/protocolVersion and io.modelcontextprotocol/clientCapabilities"},"id":1,"jsonrpc":"2.0"}
     "##);
 }
 

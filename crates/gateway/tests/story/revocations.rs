@@ -173,7 +173,7 @@ async fn what_cannot_be_revoked_is_named() {
         (json!({ "kind": "token", "name": "a\u{1b}b" }), "name"),
         (
             json!({ "kind": "token", "name": "a", "until": 1 }),
-            "not one of kind",
+            "the supported fields are kind",
         ),
     ] {
         let refused = method(&world, &operator(&world), "revocations/add", &params).await;

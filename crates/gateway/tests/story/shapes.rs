@@ -76,7 +76,7 @@ async fn discover() {
               "listChanged": true
             }
           },
-          "instructions": "Tools reach an organisation's data under its policy. A result holds only the rows and fields you may see; identifiers may be masked. Every call is recorded.",
+          "instructions": "Tools give access to an organisation's data under its policy. A result contains only the rows and fields you may see; identifiers may be masked. Every call is recorded.",
           "resultType": "complete",
           "supportedVersions": [
             "2026-07-28",
@@ -119,7 +119,7 @@ async fn initialize() {
               "listChanged": true
             }
           },
-          "instructions": "Tools reach an organisation's data under its policy. A result holds only the rows and fields you may see; identifiers may be masked. Every call is recorded.",
+          "instructions": "Tools give access to an organisation's data under its policy. A result contains only the rows and fields you may see; identifiers may be masked. Every call is recorded.",
           "protocolVersion": "2025-11-25",
           "serverInfo": {
             "name": "wardgate",

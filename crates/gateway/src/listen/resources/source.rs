@@ -98,7 +98,7 @@ pub(super) async fn follow(
     let watcher = Arc::clone(&who.watcher);
     let Some(_place) = watcher.watches.take(who.caller.subject()) else {
         tracing::warn!(
-            "as many sources are watched, of all or of one caller, as can be; one stream goes without"
+            "the limit of watched sources, of all callers or of one caller, is reached; one stream receives no changes of this source"
         );
         return;
     };
@@ -122,7 +122,7 @@ pub(super) async fn follow(
                 next
             }
             Err(error) => {
-                tracing::debug!(%error, "resources of a source cannot be watched now");
+                tracing::debug!(%error, "the resources of a source cannot be watched now");
                 Instant::now() + RETRY
             }
         };

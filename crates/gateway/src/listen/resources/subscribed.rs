@@ -207,7 +207,7 @@ pub(crate) async fn subscribe(
     let accepted = trial.set([uri.clone()].into(), &BTreeSet::new()).await;
     if !accepted.contains(&uri) {
         let error = RpcError::invalid_params(
-            "the source of this resource does not tell of its changes, or cannot now",
+            "the source of this resource does not announce its changes, or cannot do so now",
         );
         return Err(error.because(Reason::NOT_WATCHED));
     }
@@ -349,11 +349,13 @@ async fn poll_store(subscriptions: Weak<ResourceSubscriptions>) {
 fn store_unavailable() -> RpcError {
     RpcError::internal(
         Reason::STORE_UNAVAILABLE,
-        "Subscriptions cannot be kept now. Try again later.",
+        "Subscriptions cannot be stored now. Try again later.",
     )
 }
 
 fn too_many() -> RpcError {
-    RpcError::invalid_params("there are too many subscriptions: unsubscribe from some")
-        .because(Reason::TOO_MANY_SUBSCRIPTIONS)
+    RpcError::invalid_params(
+        "the maximum number of subscriptions is reached: unsubscribe from some",
+    )
+    .because(Reason::TOO_MANY_SUBSCRIPTIONS)
 }
