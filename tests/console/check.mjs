@@ -176,7 +176,7 @@ const checks = [
     await second.getByRole('button', { name: 'Sign in' }).click();
     await second.waitForURL('**/console/tools');
     await first.getByRole('button', { name: 'Call', exact: true }).click();
-    await first.getByRole('heading', { name: 'Somebody else is signed in now' }).waitFor();
+    await first.getByRole('heading', { name: 'Another user is signed in' }).waitFor();
     await first.getByText('nothing was done').waitFor();
     assert.match(await first.getByRole('banner').innerText(), /nurse\.joy/);
     await accessible(first);
@@ -209,7 +209,7 @@ const checks = [
   }],
   ['an auditor is shown what there is for auditors, and reads who did what', async () => {
     auditor = await signedIn(AUDITOR);
-    await auditor.getByText('Your roles call no tools.').waitFor();
+    await auditor.getByText('Your roles may not call any tool.').waitFor();
     await accessible(auditor);
     await shot(auditor, 'auditor');
     await auditor.getByRole('link', { name: 'The record', exact: true }).click();
@@ -236,7 +236,7 @@ const checks = [
     await auditor.getByRole('heading', { name: /^Record \d+$/ }).waitFor();
     await accessible(auditor);
     await shot(auditor, 'record-entry');
-    await auditor.getByRole('link', { name: 'Everything about this call' }).click();
+    await auditor.getByRole('link', { name: 'All records of this call' }).click();
     await auditor.waitForURL('**/console/record?call_id=*');
     assert.equal(await auditor.locator('tbody tr').count(), 1);
     const [file] = await Promise.all([auditor.waitForEvent('download'), auditor.getByRole('link', { name: /JSON Lines/ }).click()]);
@@ -298,7 +298,7 @@ const checks = [
     await page.getByRole('button', { name: 'Call', exact: true }).click();
     await page.locator('#outcome', { hasText: 'Done.' }).waitFor();
     await page.goto(`${CONSOLE}/chat`);
-    await page.getByText('The chat needs JavaScript').waitFor();
+    await page.getByText('The chat requires JavaScript').waitFor();
     await page.context().close();
   }],
   ['pages fit a telephone and the dark', async () => {

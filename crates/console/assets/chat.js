@@ -74,7 +74,7 @@ function decide(event) {
   add(asked, "p", `${event.tool_name} waits for your decision`, "title");
   add(asked, "p", "It runs with these arguments and no others:", "quiet");
   add(asked, "pre", shown(event.arguments)).tabIndex = 0;
-  add(asked, "p", `Undecided, it does not run. You can decide until ${new Date(event.expires_at).toLocaleString()}.`, "quiet");
+  add(asked, "p", `The call does not run without your decision. You can decide until ${new Date(event.expires_at).toLocaleString()}.`, "quiet");
   const bar = add(asked, "div", "", "bar");
   for (const [decision, words] of [["refuse", "Refuse"], ["approve", "Let it run"]]) {
     const button = add(bar, "button", words, "plain");
@@ -92,7 +92,7 @@ function wait(event) {
   const waiting = add(talk, "section", "", "approval");
   waiting.setAttribute("role", "group");
   waiting.setAttribute("aria-label", "A call that waits for an approval");
-  add(waiting, "p", `${event.tool_name} needs an approval`, "title");
+  add(waiting, "p", `${event.tool_name} requires an approval`, "title");
   add(waiting, "p", event.message, "quiet");
   add(waiting, "pre", shown(event.arguments)).tabIndex = 0;
   const bar = add(waiting, "div", "", "bar");
@@ -159,7 +159,7 @@ async function ask(path, body, after = 0) {
     const type = response.headers.get("Content-Type") ?? "";
     if (!response.ok || !type.startsWith("application/x-ndjson")) {
       const said = type.startsWith("application/json") ? (await response.json()).error?.message : null;
-      throw new Error(said ?? (response.status === 401 ? "Your session has ended: sign in again." : `It did not work (${response.status}).`));
+      throw new Error(said ?? (response.status === 401 ? "Your session has ended: sign in again." : `The request failed (${response.status}).`));
     }
     const tell = teller(after);
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();

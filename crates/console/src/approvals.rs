@@ -40,8 +40,8 @@ pub(crate) async fn list(console: Arc<Console>, signed_in: SignedInRequest) -> P
     let ApprovalList { approvals } = ask(&console, &signed_in, "approvals/list", None).await?;
     let content = html! {
         h1 { "Approvals" }
-        p.quiet { "Calls that a policy lets be made only once you approve them. Each runs once, with exactly its arguments." }
-        @if approvals.is_empty() { p role="status" { "No call waits for you." } }
+        p.quiet { "Calls that a policy permits only after you have approved them. Each runs once, with exactly these arguments." }
+        @if approvals.is_empty() { p role="status" { "No call waits for your approval." } }
         ul.cards {
             @for call in &approvals {
                 li {
@@ -96,7 +96,7 @@ fn waiting_call(signed_in: &SignedInRequest, call: &WaitingCall) -> Markup {
             dt { "Until" } dd { (call.expires_at) }
         }
         h2 { "Arguments" }
-        p.quiet { "It runs once, with these arguments and no others, when its caller repeats the call." }
+        p.quiet { "The call runs once, with exactly these arguments, when its caller repeats it." }
         pre tabindex="0" { (indent_json(call.arguments.as_deref().unwrap_or_default())) }
         form.bar method="post" action=(path_of(call)) {
             input type="hidden" name=(PERSON) value=(person);
@@ -116,9 +116,7 @@ async fn decide(console: &Console, signed_in: &SignedInRequest, id: &str) -> Pag
         Some("approve") => "approvals/approve",
         Some("refuse") => "approvals/refuse",
         _ => {
-            return Err(Problem::Input(
-                "The form says neither yes nor no.".to_owned(),
-            ));
+            return Err(Problem::Input("The form contains no decision.".to_owned()));
         }
     };
     let _decided: Map<_, _> = ask(console, signed_in, method, Some(id)).await?;

@@ -67,9 +67,9 @@ impl Model {
 /// Renders the page of the chat.
 pub(crate) async fn page(console: Arc<Console>, signed_in: SignedInRequest) -> PageResult {
     let content = match &console.agent {
-        None => nothing("This deployment has no agent, and so nobody to talk to."),
+        None => nothing("This deployment has no agent, so the chat is not available."),
         Some(agent) => match assistants(agent, &signed_in.token).await {
-            Err(()) => nothing("The agent does not answer. Try again, or tell whoever runs it."),
+            Err(()) => nothing("The agent does not answer. Try again, or contact the operator."),
             Ok(assistants) if assistants.is_empty() => nothing("The agent has no assistants."),
             Ok(assistants) => conversation(&signed_in.viewer.caller, &assistants),
         },
@@ -93,12 +93,12 @@ fn conversation(caller: &Caller, assistants: &[Model]) -> Markup {
         .collect();
     html! {
         h1 { "Chat" }
-        p.quiet { "An assistant sees and does what you may see and do, and no more." }
+        p.quiet { "An assistant has the same permissions as you." }
         // The script removes this notice.
-        p.notice.warn #unscripted { "The chat needs JavaScript: answers come word by word. Everything else here works without." }
+        p.notice.warn #unscripted { "The chat requires JavaScript. All other pages work without it." }
         @for assistant in &unready {
             p.notice.warn role="status" {
-                b { (assistant.id) } " has no model to answer with. Whoever runs it has to set "
+                b { (assistant.id) } " has no model. The operator has to set "
                 (cut(&assistant.missing().join(", "), 400)) "."
             }
         }
@@ -175,7 +175,7 @@ async fn passed(console: &Console, signed_in: &SignedInRequest, path: &str) -> R
             .increment(1);
         return failed(
             StatusCode::CONFLICT,
-            "Another person is signed in with this browser now. Nothing was sent. Load this page again to go on as that person.",
+            "Another user is now signed in with this browser. Nothing was sent. Reload this page to continue as that user.",
         );
     }
     if !wardgate_edge::is_json(headers) {
@@ -185,7 +185,10 @@ async fn passed(console: &Console, signed_in: &SignedInRequest, path: &str) -> R
         return failed(StatusCode::BAD_REQUEST, "Send UTF-8.");
     };
     let Ok(request) = to_agent(agent, &signed_in.token, http::Method::POST, path, body) else {
-        return failed(StatusCode::BAD_REQUEST, "This cannot be sent to the agent.");
+        return failed(
+            StatusCode::BAD_REQUEST,
+            "The request cannot be sent to the agent.",
+        );
     };
     let sent = tokio::time::timeout(LIMIT, agent.send(request)).await;
     let Ok(Ok(response)) = sent else {

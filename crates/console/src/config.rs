@@ -117,13 +117,13 @@ pub enum SignInConfigError {
     #[error("sign_in.{0}")]
     Provider(#[from] ProviderSettingsError),
     /// `public_url` is missing, so browsers could not return from the provider.
-    #[error("sign_in needs `public_url`, where browsers come back to")]
+    #[error("sign_in requires `public_url`, to which the provider redirects browsers")]
     NoPublicUrl,
     /// The parameter would be sent twice, because the console sets it itself.
-    #[error("sign_in.parameters: remove `{0}`, which the console sets itself")]
+    #[error("sign_in.parameters: remove `{0}`, which the console sets")]
     Parameter(String),
     /// The number of hours is out of range.
-    #[error("sign_in.session_hours: write 1 to 168")]
+    #[error("sign_in.session_hours: must be 1 to 168")]
     SessionHours,
 }
 

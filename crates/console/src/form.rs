@@ -127,11 +127,11 @@ impl Form {
             @for (index, argument) in self.arguments.iter().enumerate() {
                 (argument.field(index, filled, fault(&argument.name)))
             }
-            @if self.arguments.is_empty() && !self.is_cut { p.quiet { "It takes no arguments of its own." } }
+            @if self.arguments.is_empty() && !self.is_cut { p.quiet { "This tool has no arguments." } }
             details open[whole.is_some() || self.is_cut || fault(WHOLE).is_some()] {
                 summary { "Arguments as JSON" }
                 div.field {
-                    label for="whole" { "A JSON object, in the place of the fields" }
+                    label for="whole" { "A JSON object, instead of the fields" }
                     textarea #whole name=(WHOLE) rows="4" spellcheck="false"
                         aria-invalid=[fault(WHOLE).map(|_| "true")] { (whole.unwrap_or_default()) }
                     @if let Some(what) = fault(WHOLE) { p.fault role="alert" { "It " (what) "." } }
@@ -146,7 +146,7 @@ impl FormArgument {
     fn value(&self, given: &str) -> Result<Option<String>, &'static str> {
         if given.trim().is_empty() && (!self.required || self.kind != FieldKind::Text) {
             return if self.required {
-                Err("has to be filled in")
+                Err("is required")
             } else {
                 Ok(None)
             };
@@ -189,7 +189,7 @@ impl FormArgument {
             div.field {
                 label for=(id) {
                     (self.name)
-                    @if self.required { span.required title="Has to be filled in" { " (required)" } }
+                    @if self.required { span.required title="Required" { " (required)" } }
                 }
                 @match &self.kind {
                     FieldKind::Choice(options) => {
@@ -216,7 +216,7 @@ impl FormArgument {
                     }
                 }
                 @if let Some(fault) = fault { p.fault role="alert" { "It " (fault) "." } }
-                @if marked { p.notice.warn { "It holds invisible characters: " (cut(&value, IN_FORM)) } }
+                @if marked { p.notice.warn { "The value contains invisible characters: " (cut(&value, IN_FORM)) } }
                 p.quiet id=(about) {
                     (cut(&self.description, IN_FORM))
                     @if !self.description.is_empty() { " " }
@@ -252,9 +252,9 @@ fn rules(of: &Value) -> Vec<String> {
         ("format", "format"),
         ("minimum", "at least"),
         ("maximum", "at most"),
-        ("minLength", "characters at least"),
-        ("maxLength", "characters at most"),
-        ("default", "left out:"),
+        ("minLength", "minimum length"),
+        ("maxLength", "maximum length"),
+        ("default", "default:"),
     ];
     let mut rules: Vec<String> = words
         .iter()

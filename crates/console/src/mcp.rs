@@ -102,14 +102,14 @@ impl GatewayFault {
     /// Returns the explanation for people.
     pub(crate) fn words(self) -> &'static str {
         match self {
-            Self::Unreachable => "It cannot be reached. Try again, or tell whoever runs it.",
+            Self::Unreachable => "It cannot be reached. Try again, or contact the operator.",
             Self::Late => {
-                "It did not answer in time. What you asked for may have been done; the record knows."
+                "It did not answer in time. The request may have been executed; check the audit records."
             }
-            Self::TooLarge => "Its answer is larger than 4 MiB, which a page does not show.",
+            Self::TooLarge => "Its answer is larger than 4 MiB and is not shown.",
             Self::Unreadable => "Its answer cannot be read.",
-            Self::Unauthorized => "It does not accept your token any more. Sign in again.",
-            Self::Busy => "It has more to do than it can. Nothing was done; try again.",
+            Self::Unauthorized => "It no longer accepts your token. Sign in again.",
+            Self::Busy => "It is overloaded. Nothing was done; try again.",
         }
     }
 }

@@ -87,7 +87,8 @@ fn table(caption: &str, rows: &[&Map<String, Value>]) -> Markup {
             }
         }
         @if rows.len() > MAX_ROWS {
-            p.quiet { "The first " (MAX_ROWS) " of " (rows.len()) " rows. All of them are in the answer below, as far as it is shown." }
+            p.quiet { "The first " (MAX_ROWS) " of " (rows.len()) " rows. The answer below contains the remaining rows, up to its display \
+                                                                   limit." }
         }
     }
 }

@@ -168,7 +168,7 @@ pub(crate) async fn call(console: Arc<Console>, mut signed_in: SignedInRequest) 
     let at_words = at.get(..19).unwrap_or(&at).replace('T', " at ");
     let rendered = html! {
         p.quiet {
-            "Sent by you on " time datetime=(at) { (at_words) } " UTC. Loading this page again calls nothing."
+            "Sent by you on " time datetime=(at) { (at_words) } " UTC. Reloading this page does not repeat the call."
         }
         (rendered)
     };
@@ -188,11 +188,11 @@ pub(crate) async fn call(console: Arc<Console>, mut signed_in: SignedInRequest) 
 }
 
 fn running() -> Markup {
-    html! { p.notice.warn role="status" { "The call runs. This page looks again every two seconds." } }
+    html! { p.notice.warn role="status" { "The call is running. This page reloads every two seconds." } }
 }
 
 fn invalid() -> Markup {
-    html! { p.notice.bad #outcome role="status" { "Nothing was called: the form says what has to be mended." } }
+    html! { p.notice.bad #outcome role="status" { "Nothing was called: correct the marked fields of the form." } }
 }
 
 fn failed(fault: GatewayFault) -> Markup {
@@ -202,7 +202,7 @@ fn failed(fault: GatewayFault) -> Markup {
 fn interrupted() -> Markup {
     html! {
         p.notice.bad #outcome role="status" {
-            "The browser went away before there was an answer, which cancelled the call. What came of it is on record."
+            "The browser disconnected before the answer, which cancelled the call. The audit record contains the outcome."
         }
     }
 }
@@ -232,7 +232,7 @@ fn whole(
         @if !tool.description.is_empty() { p.words { (crate::output::cut(&tool.description, 4_000)) } }
         div.two {
             section aria-labelledby="call" {
-                h2 #call { "Call it" }
+                h2 #call { "Call the tool" }
                 form method="post" action=(tool.path()) {
                     input type="hidden" name=(KEY) value=(new_key(console));
                     input type="hidden" name=(PERSON) value=(viewer.caller.person());
@@ -247,7 +247,7 @@ fn whole(
             section aria-labelledby="result" {
                 h2 #result tabindex="-1" { "Result" }
                 @if let Some(result) = result { (result) }
-                @else { p.quiet { "Calls are made in your name, decided by the policy, and put on record." } }
+                @else { p.quiet { "Calls are made in your name, are subject to the policies, and are recorded." } }
             }
         }
     }
@@ -283,7 +283,7 @@ fn of_tool(result: &Value) -> Markup {
     let contents = || contents.into_iter().flatten();
     html! {
         @if denied { p.notice.bad #outcome role="status" { "Refused by the policy." } }
-        @else if is_error { p.notice.bad #outcome role="status" { "It failed; the answer says why." } }
+        @else if is_error { p.notice.bad #outcome role="status" { "The call failed; the answer contains the reason." } }
         @else { p.notice.good #outcome role="status" { "Done." } }
         @match table {
             Some(table) => {
@@ -305,8 +305,8 @@ fn block(content: &Value) -> Markup {
             content["resource"]["text"].as_str().unwrap_or_default(),
         ),
         _ => {
-            let media = content["mimeType"].as_str().unwrap_or("of no named kind");
-            html! { p.quiet { "A piece of content that is not shown here: " (kind) ", " (media) "." } }
+            let media = content["mimeType"].as_str().unwrap_or("of unknown type");
+            html! { p.quiet { "Content that cannot be shown here: " (kind) ", " (media) "." } }
         }
     }
 }

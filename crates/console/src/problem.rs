@@ -20,45 +20,45 @@ pub(crate) enum Problem {
     #[error("the form was not sent from a page of this console")]
     Foreign,
     /// The form was rendered for another person than the one who is signed in now.
-    #[error("the form is another person's")]
+    #[error("the form was opened by another user")]
     OtherPerson,
     /// The result does not exist, is no longer kept, or belongs to another person. Contains the id of the call if the
     /// link has it.
-    #[error("the result is not kept")]
+    #[error("the result is no longer stored")]
     NoResult(Option<CallId>),
     /// The store of results is unavailable. Nothing was called.
-    #[error("the store of results is away")]
+    #[error("the store of results is not available")]
     NoStore,
     /// The store of sessions is unavailable.
-    #[error("the store of sessions is away")]
+    #[error("the store of sessions is not available")]
     NoSessions,
     /// The tool was called, but its result cannot be stored.
-    #[error("the result cannot be kept")]
+    #[error("the result cannot be stored")]
     ResultLost(Option<CallId>),
-    #[error("the method is not served here")]
+    #[error("the method is not supported here")]
     Method(&'static [Method]),
     #[error("the body cannot be read")]
     Body(BodyRefusal),
     #[error("{0}")]
     Input(String),
     /// The page or the tool does not exist, or this person may not see it. These cases are not distinguished.
-    #[error("there is nothing here")]
+    #[error("the page does not exist")]
     Unknown,
-    #[error("too many pages are worked on")]
+    #[error("too many pages are being processed")]
     Busy,
     /// The gateway refused the request, with this message.
-    #[error("the gateway refused")]
+    #[error("the gateway refused the request")]
     Refused(String),
     #[error("{0}")]
     Gateway(#[from] GatewayFault),
     /// The policy does not allow this person to read the record.
-    #[error("the record is not for this caller")]
+    #[error("this caller may not read the record")]
     NotForYou,
     /// The record is not linked.
     #[error("the record is not linked")]
     NoRecord,
     /// The record or the policy service is unavailable, or the access cannot be recorded.
-    #[error("the record cannot be read now")]
+    #[error("the record is not available now")]
     RecordAway,
 }
 

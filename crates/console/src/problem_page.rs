@@ -20,7 +20,8 @@ pub(crate) fn render(problem: &Problem, viewer: Option<&Viewer>) -> Response {
         return see_other(&to);
     }
     let (title, words) = words(problem, viewer);
-    let content = html! { h1 { (title) } (words) p { a href="/console" { "To the console" } } };
+    let content =
+        html! { h1 { (title) } (words) p { a href="/console" { "Back to the console" } } };
     let mut response = layout::plain(problem.status(), viewer, title, &content);
     if let Problem::Method(methods) = problem {
         let methods: Vec<_> = methods.iter().map(Method::as_str).collect();
@@ -37,89 +38,93 @@ fn words(problem: &Problem, viewer: Option<&Viewer>) -> (&'static str, Markup) {
         Problem::SignedOut(_) => (
             "Signed out",
             html! {
-                p { "Your session has ended: sessions end with their token. Nothing was done." }
+                p { "Your session has ended because its token has expired. Nothing was done." }
                 p { a.button href="/console/sign-in" { "Sign in" } }
             },
         ),
         Problem::Token(refusal) => (
-            "Not now",
-            html! { p { "Nobody can be signed in: " (refusal.description()) "." } },
+            "Temporarily unavailable",
+            html! { p { "The sign-in failed: " (refusal.description()) "." } },
         ),
-        Problem::Host(what) => ("Not here", html! { p { (what) } }),
+        Problem::Host(what) => ("Unknown host", html! { p { (what) } }),
         Problem::Foreign => (
-            "Not from here",
+            "Form rejected",
             html! { p { "This form was not sent from a page of this console. Nothing was done." } },
         ),
         Problem::OtherPerson => (
-            "Somebody else is signed in now",
+            "Another user is signed in",
             html! {
-                p { "Another person opened this form. "
-                    @if let Some(viewer) = viewer { b { (viewer.caller.subject()) } " is signed in with this browser now, so it" }
+                p { "Another user opened this form. "
+                    @if let Some(viewer) = viewer { b { (viewer.caller.subject()) } " is now signed in with this browser, so it" }
                     @else { "It" }
-                    " was not sent on: nothing was done." }
-                p { "To do it as the person who is signed in now, open the page again and fill in the form." }
+                    " was not sent: nothing was done." }
+                p { "To do this as the current user, open the page again and fill in the form." }
             },
         ),
         Problem::NoResult(call) => (
-            "The result is not kept",
+            "The result is no longer stored",
             html! {
-                p { "A result can be looked at again for " (KEPT.as_secs() / 60) " minutes, by whom it was given to, with the \
-                     rights they had then, unless newer ones took its place. Opening this page called nothing." }
+                p { "A result is shown for " (KEPT.as_secs() / 60) " minutes, to the user who received it and with the \
+                                                                                  permissions at that time, unless newer results replaced \
+                                                                                  it. Opening this page called nothing." }
                 (on_record(call.as_ref(), viewer))
             },
         ),
         Problem::NoStore => (
-            "Not now",
-            html! { p { "What comes of calls cannot be kept for you now, or looked at. Nothing was called; try again." } },
+            "Temporarily unavailable",
+            html! { p { "The results of calls cannot be stored or shown now. Nothing was called; try again." } },
         ),
         Problem::NoSessions => (
-            "Not now",
-            html! { p { "Your session cannot be looked at or renewed now. Nothing was done; try again." } },
+            "Temporarily unavailable",
+            html! { p { "Your session cannot be checked or renewed now. Nothing was done; try again." } },
         ),
         Problem::ResultLost(call) => (
             "The result is lost",
             html! {
-                p { "The tool was called, and what came of it cannot be shown. Look at the record before you call it again." }
+                p { "The tool was called, but its result cannot be shown. Check the audit record before you call the tool again." }
                 (on_record(call.as_ref(), viewer))
             },
         ),
         Problem::Method(_) => (
-            "Not like that",
-            html! { p { "This page does not take that kind of request." } },
+            "Method not allowed",
+            html! { p { "This page does not support this kind of request." } },
         ),
-        Problem::Body(refusal) => ("Too much", html! { p { (refusal.description()) } }),
-        Problem::Input(what) => ("That does not fit", html! { p { (what) } }),
+        Problem::Body(refusal) => ("Request too large", html! { p { (refusal.description()) } }),
+        Problem::Input(what) => ("Invalid input", html! { p { (what) } }),
         Problem::Unknown => (
-            "Nothing here",
-            html! { p { "There is no such page, or nothing of this name that you may see." } },
+            "Page not found",
+            html! { p { "The page does not exist, or you have no access to it." } },
         ),
         Problem::Busy => (
-            "One moment",
-            html! { p { "Too many pages are being worked on, yours or those of others. Nothing was done; try again." } },
+            "Console is busy",
+            html! { p { "Too many pages are being processed, for you or for others. Nothing was done; try again." } },
         ),
-        Problem::Refused(what) => ("The gateway refused", html! { p { (cut(what, 500)) } }),
+        Problem::Refused(what) => (
+            "The gateway refused the request",
+            html! { p { (cut(what, 500)) } },
+        ),
         Problem::Gateway(fault) => (
             "The gateway did not answer",
             html! { p { (fault.words()) } },
         ),
         Problem::NotForYou => (
-            "The record is not yours to read",
+            "No access to the record",
             html! {
-                p { "The policy lets you read neither the record of what everybody did nor that of what you did." }
+                p { "The policy permits you to read neither the records of all users nor your own." }
                 p.quiet { "Policies that permit " code { "Action::\"read_record\"" } " and " code { "Action::\"read_own_record\"" }
-                    " decide who may." }
+                    " decide who has access." }
             },
         ),
         Problem::NoRecord => (
-            "No record here",
+            "No record configured",
             html! {
-                p { "This console has no link to the record. Whoever runs it can set "
+                p { "This console is not connected to the audit service. The operator can set "
                     code { "console.links.policy" } " and " code { "console.links.audit" } "." }
             },
         ),
         Problem::RecordAway => (
-            "The record cannot be read now",
-            html! { p { "The record, or the policy that says who may read it, does not answer. Try again." } },
+            "The record is not available now",
+            html! { p { "The audit service, or the policy service that decides who may read it, does not answer. Try again." } },
         ),
     }
 }
@@ -129,7 +134,7 @@ fn on_record(call: Option<&CallId>, viewer: Option<&Viewer>) -> Markup {
     let viewer = viewer.filter(|viewer| viewer.record != RecordAccess::None);
     html! {
         @if let (Some(call), Some(_)) = (call, viewer) {
-            p { a href={ "/console/record?" (query([("call_id", call.to_string().as_str())])) } { "The call on record" } }
+            p { a href={ "/console/record?" (query([("call_id", call.to_string().as_str())])) } { "The audit records of this call" } }
         }
     }
 }

@@ -19,27 +19,27 @@ pub(crate) async fn page(console: Arc<Console>, signed_in: SignedInRequest) -> P
     let tools = tools::all(&console.gateway, &signed_in.token).await?;
     let content = html! {
         h1 { "Your rights" }
-        p.quiet { "Policies decide by what your token says of you. Whether one call is allowed, and which rows and columns it \
-                   gives, can depend on its arguments: a call tells." }
-        h2 { "Who you are here" }
+        p.quiet { "Policies decide on the basis of your token. Whether a call is allowed, and which rows and columns it returns, can \
+                   depend on its arguments, so this page cannot show it." }
+        h2 { "Your identity" }
         dl.facts {
             dt { "Subject" } dd { (caller.subject()) }
             dt { "Issuer" } dd { (caller.issuer()) }
             @if !caller.tenant().is_empty() { dt { "Tenant" } dd { (caller.tenant()) } }
             dt { "Roles" } dd { @if caller.roles().is_empty() { "none" } @else { (caller.roles().join(", ")) } }
             @for (name, value) in caller.attributes() { dt { (name) } dd { (words(value)) } }
-            dt { "Token ends" } dd { (caller.expires_at()) }
+            dt { "Token expires" } dd { (caller.expires_at()) }
         }
-        h2 { "What you may" }
+        h2 { "Your access" }
         dl.facts {
             dt { "Tools" }
             dd { @if tools.is_empty() { "none" } @else { a href="/console/tools" { (tools.len()) " that you may call" } } }
             dt { "Record" }
             dd { @match access {
-                RecordAccess::All => { a href="/console/record" { "what everybody did" } }
-                RecordAccess::Own => { a href="/console/record" { "what you did yourself" } }
-                RecordAccess::None if console.record.is_none() => { "not linked to this console" }
-                RecordAccess::None => { "not yours to read" }
+                RecordAccess::All => { a href="/console/record" { "the calls of all users" } }
+                RecordAccess::Own => { a href="/console/record" { "your own calls" } }
+                RecordAccess::None if console.record.is_none() => { "not connected to this console" }
+                RecordAccess::None => { "no access" }
             } }
         }
     };

@@ -185,7 +185,7 @@ impl PendingSignIn {
 }
 
 fn provider_failure(error: &wardgate_egress::ConnectError) -> SignInError {
-    tracing::warn!(%error, "a provider signed nobody in");
+    tracing::warn!(%error, "a sign-in at an identity provider failed");
     SignInError::Provider
 }
 

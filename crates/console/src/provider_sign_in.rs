@@ -40,17 +40,19 @@ pub struct ProviderSignIn {
 /// The reason why a sign-in failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SignInError {
-    #[error("the sign-in was begun in another browser, or more than ten minutes ago; begin again")]
+    #[error(
+        "the sign-in was started in another browser, or more than ten minutes ago; start again"
+    )]
     Lapsed,
     #[error("the provider did not sign you in")]
     Declined,
-    #[error("the provider cannot be reached or used now; try again")]
+    #[error("the provider is not available now; try again")]
     Provider,
-    #[error("the provider's token is not accepted here: {0}")]
+    #[error("the provider's token is not accepted: {0}")]
     Token(String),
     #[error("the provider's token cannot be verified now: {0}")]
     TokenUnverified(String),
-    #[error("the session cannot be kept now; try again")]
+    #[error("the session cannot be stored now; try again")]
     Store(#[from] StoreError),
 }
 
@@ -101,7 +103,8 @@ impl ProviderSignIn {
                 answer.id_token.clone().or(former)
             }
         };
-        let token = token.ok_or_else(|| SignInError::Token("there is none".to_owned()))?;
+        let token =
+            token.ok_or_else(|| SignInError::Token("the provider returned no token".to_owned()))?;
         let caller = SessionToken::new(&token, None).verify(auth).await;
         let caller = caller.map_err(|refusal| match refusal {
             // If a key is not known yet, the token is not necessarily invalid.

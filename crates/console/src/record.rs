@@ -196,7 +196,7 @@ impl Record {
     ) -> Result<ReadDecision, Problem> {
         let decided = self.links.policy.authorize_operator(caller, action).await;
         decided.map_err(|error| {
-            tracing::warn!(%error, "the policy does not say who may read the record");
+            tracing::warn!(%error, "the policy service did not return who may read the record");
             Problem::RecordAway
         })
     }
@@ -292,7 +292,7 @@ impl Record {
             Err(_) => audit.append(&entry, true).await,
         };
         appended.map(drop).map_err(|error| {
-            tracing::warn!(%error, "a look at the record cannot be put on record");
+            tracing::warn!(%error, "reading the record cannot be recorded");
             Problem::RecordAway
         })
     }

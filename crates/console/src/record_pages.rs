@@ -61,7 +61,7 @@ pub(crate) async fn list(console: Arc<Console>, signed_in: SignedInRequest) -> P
         Err(faults) if access != RecordAccess::None => {
             let content = html! {
                 (heading(access))
-                p.notice.bad role="status" { "Nothing was read: mend the filter." }
+                p.notice.bad role="status" { "Nothing was read: correct the filter." }
                 (form(&fields, (access, has_tenants), &faults))
             };
             let (status, title) = (StatusCode::BAD_REQUEST, title(access));
@@ -125,8 +125,8 @@ fn heading(access: RecordAccess) -> Markup {
     html! {
         h1 { (title(access)) }
         p.quiet { @match access {
-            RecordAccess::All => "What everybody did here, newest first. That you look is on record too.",
-            RecordAccess::Own | RecordAccess::None => "What you did here, newest first, as it is on record. What others did is not shown.",
+            RecordAccess::All => "The calls of all users, newest first. Your access is recorded too.",
+            RecordAccess::Own | RecordAccess::None => "Your recorded calls, newest first. The calls of other users are not shown.",
         } }
     }
 }
@@ -167,12 +167,12 @@ pub(crate) async fn entry(console: Arc<Console>, mut signed_in: SignedInRequest)
     let title = format!("Record {sequence}");
     let content = html! {
         p { a href="/console/record" { @match signed_in.viewer.record {
-            RecordAccess::All => "The whole record",
+            RecordAccess::All => "All records",
             RecordAccess::Own | RecordAccess::None => "All your calls",
         } } }
         h1 { (title) }
         @if let Some(call) = call {
-            p { a href={ "/console/record?" (query([("call_id", call)])) } { "Everything about this call" } }
+            p { a href={ "/console/record?" (query([("call_id", call)])) } { "All records of this call" } }
         }
         div.scroll tabindex="0" role="region" aria-label=(title) {
             table.members {
@@ -189,9 +189,9 @@ pub(crate) async fn entry(console: Arc<Console>, mut signed_in: SignedInRequest)
             }
         }
         @if stored.details == Some(RecordDetails::Erased) {
-            p role="status" { "The details of this call were erased, with the key of somebody whom it concerned." }
+            p role="status" { "The details of this call were erased, with the key of a data subject." }
         }
-        p.quiet { "The leaf hash is SHA-256 over a zero byte and the record as it is stored (RFC 6962)." }
+        p.quiet { "The leaf hash is the SHA-256 digest of a zero byte and the stored record (RFC 6962)." }
     };
     Ok(layout::page(
         &signed_in.viewer,
@@ -285,7 +285,7 @@ fn filter(fields: &FormFields) -> Result<AuditFilter, Vec<FilterFault>> {
         fields,
         "before",
         page_position,
-        "The address of this page is not whole: `before` is the number of a record.",
+        "The address of this page is not valid: `before` must be the number of a record.",
         &mut faults,
     );
     let filter = AuditFilter {
@@ -300,7 +300,7 @@ fn filter(fields: &FormFields) -> Result<AuditFilter, Vec<FilterFault>> {
             fields,
             "call_id",
             call_id,
-            "A call's id is a UUID.",
+            "The id of a call is a UUID.",
             &mut faults,
         ),
         status: parsed(
@@ -355,7 +355,8 @@ fn damage(read: &RecordRows) -> Markup {
     html! {
         @if !read.damaged.is_empty() {
             div.notice.bad role="alert" {
-                p { "The record was changed from outside. Tell who runs this system: its store has to be kept as it is, and compared with a backup." }
+                p { "The audit store was modified outside the audit service. Inform the operator: the store must be preserved unchanged, \
+                     and compared with a backup." }
                 ul { @for damage in &read.damaged { li { (damage) } } }
             }
         }
@@ -395,9 +396,9 @@ fn form(
                 div { label for="subject" { "Who" } input #subject name="subject" value=(value("subject")) autocomplete="off"; }
             }
             @if access == RecordAccess::All {
-                div { label for="about" { "About whom" } input #about name="about" value=(value("about")) autocomplete="off" spellcheck="false"; }
+                div { label for="about" { "Data subject" } input #about name="about" value=(value("about")) autocomplete="off" spellcheck="false"; }
                 @if has_tenants {
-                    div { label for="tenant" { "Of tenant" } input #tenant name="tenant" value=(value("tenant")) autocomplete="off"; }
+                    div { label for="tenant" { "Tenant of the data subject" } input #tenant name="tenant" value=(value("tenant")) autocomplete="off"; }
                 }
             }
             div { label for="tool" { "Tool" } input #tool name="tool" value=(value("tool")) autocomplete="off"; }
@@ -442,7 +443,7 @@ fn table(read: &RecordRows, access: RecordAccess, with_released: bool) -> Result
     let rows = rows?;
     Ok(html! {
         @if read.records.is_empty() {
-            p role="status" { @if read.more_before.is_some() { "None of the newest. Older ones may match." } @else { "No record matches." } }
+            p role="status" { @if read.more_before.is_some() { "No record of the newest ones matches. Older ones may match." } @else { "No record matches." } }
         } @else {
             div.scroll tabindex="0" role="region" aria-label="Records" {
                 table {

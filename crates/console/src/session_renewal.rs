@@ -38,7 +38,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(crate) enum ResumeError {
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("the token has ended, and the provider gives no newer one now")]
+    #[error("the token has expired, and the provider returns no newer one now")]
     NoToken,
 }
 
@@ -184,7 +184,7 @@ impl SessionRenewal {
                 Ok(RenewalOutcome::NotNow)
             }
             Err(error) => {
-                tracing::warn!(%error, "a session ends, because its newer token is refused");
+                tracing::warn!(%error, "a session is ended because its newer token was refused");
                 self.store.end_claimed(&self.id, self.claim).await?;
                 Ok(RenewalOutcome::Ended)
             }

@@ -125,7 +125,7 @@ fn content(provider: Option<&str>, next: Option<&str>, refused: Option<&str>) ->
         div.narrow {
             h1 { "Sign in" }
             @if let Some(refused) = refused {
-                p.notice.bad role="alert" #refused { "Not signed in: " (refused) "." }
+                p.notice.bad role="alert" #refused { "Sign-in failed: " (refused) "." }
             }
             @if let Some(provider) = provider {
                 form method="post" action="/console/sign-in/provider" {
@@ -139,8 +139,8 @@ fn content(provider: Option<&str>, next: Option<&str>, refused: Option<&str>) ->
                 input #token type="password" name="token" required autofocus[provider.is_none()] autocomplete="off" spellcheck="false"
                     aria-describedby="about-token" aria-invalid=[refused.map(|_| "true")];
                 p.quiet #about-token {
-                    "The token your programs use for MCP. It stays in a sealed cookie of this browser until it ends, \
-                     and whatever you do here is decided and put on record as yours."
+                    "The token that your programs use for MCP. It is stored in an encrypted cookie of this browser until it expires. All \
+                     your actions here are authorized and recorded under your name."
                 }
                 @if let Some(next) = next { input type="hidden" name="next" value=(next); }
                 button { "Sign in" }

@@ -50,19 +50,21 @@ const SWEEPS: [&str; 2] = [
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The setting does not name a supported store.
-    #[error("console.store must be given as `sqlite:PATH` or `postgres://…`")]
+    #[error("console.store must have the form `sqlite:PATH` or `postgres://…`")]
     UnknownStore,
     /// The store has a schema that this program does not support.
     #[error("console.store: {0}")]
     Schema(MigrationError),
     /// The database is unavailable or refused a statement.
-    #[error("console.store cannot be used now; try again later")]
+    #[error("console.store is not available now; try again later")]
     Database(#[from] sqlx::Error),
     /// The database did not answer in time.
-    #[error("console.store does not answer in time; try again later")]
+    #[error("console.store did not answer in time; try again later")]
     Late,
     /// A stored value cannot be decrypted: it was sealed under another key or was tampered with.
-    #[error("console.store holds a result or session that this console's key does not open")]
+    #[error(
+        "console.store contains a result or session that cannot be decrypted with the key of this console"
+    )]
     Unreadable,
 }
 
@@ -152,7 +154,7 @@ impl ConsoleStore {
 
     fn log_error(&self, error: &StoreError) {
         let cause = error as &dyn std::error::Error;
-        tracing::warn!(store = %self.address, cause, "the console's store cannot be used");
+        tracing::warn!(store = %self.address, cause, "the console's store is not available");
     }
 }
 

@@ -120,17 +120,22 @@ impl GatewayTool {
     pub(crate) fn badges(&self) -> Markup {
         let hints = [
             ("readOnlyHint", true, "only reads", "good"),
-            ("destructiveHint", true, "may destroy", "bad"),
-            ("idempotentHint", true, "twice is as once", ""),
-            ("openWorldHint", true, "reaches outside", ""),
-            ("readOnlyHint", false, "may change things", "warn"),
+            ("destructiveHint", true, "may delete data", "bad"),
+            (
+                "idempotentHint",
+                true,
+                "repeatable without further effect",
+                "",
+            ),
+            ("openWorldHint", true, "uses external systems", ""),
+            ("readOnlyHint", false, "may change data", "warn"),
         ];
         let badges = hints
             .into_iter()
             .filter(|(name, value, ..)| self.annotations.get(*name) == Some(&Value::Bool(*value)));
         html! {
             @for (name, value, words, kind) in badges {
-                span class={ "badge " (kind) } title={ "The tool says of itself: " (name) " " (value) } { (words) }
+                span class={ "badge " (kind) } title={ "Hint of the tool: " (name) " " (value) } { (words) }
             }
         }
     }
@@ -159,7 +164,7 @@ pub(crate) async fn list(console: Arc<Console>, signed_in: SignedInRequest) -> P
         h1 { "Tools" }
         @if of_all == 0 { (without_tools(&console, signed_in.viewer.record)) }
         @else {
-            p.quiet { "What you may call. What you may not, you do not see." }
+            p.quiet { "The tools that you may call. Other tools are not listed." }
             form.search method="get" action="/console/tools" role="search" {
                 label for="q" { "Find" }
                 input #q type="search" name="q" value=(search);
@@ -203,21 +208,21 @@ fn without_tools(console: &Console, access: RecordAccess) -> Markup {
     let day_ago = console.ambient.now().minus(DAY).to_string();
     let since = day_ago.get(..16).unwrap_or_default();
     html! {
-        p #count role="status" { "Your roles call no tools. This is what there is for you:" }
+        p #count role="status" { "Your roles may not call any tool. The following pages are available to you:" }
         ul.cards.links {
             @match access {
                 RecordAccess::All => {
                     li {
                         h2 { a href="/console/record" { "The record" } }
-                        p { "Who called what and what came of it, newest first, with filters and a download." }
+                        p { "All calls and their outcomes, newest first, with filters and a download." }
                     }
                     li {
                         h2 { a href=(of(&[("status", "denied")])) { "Refused calls" } }
-                        p { "What the policy did not allow." }
+                        p { "Calls that the policy did not permit." }
                     }
                     li {
                         h2 { a href=(of(&[("status", "error")])) { "Failed calls" } }
-                        p { "What was allowed and went wrong." }
+                        p { "Calls that were permitted and failed." }
                     }
                     li {
                         h2 { a href=(of(&[("since", since)])) { "The last 24 hours" } }
@@ -226,13 +231,13 @@ fn without_tools(console: &Console, access: RecordAccess) -> Markup {
                 }
                 RecordAccess::Own => li {
                     h2 { a href="/console/record" { "Your calls" } }
-                    p { "What you did here, as it is on record." }
+                    p { "Your recorded calls." }
                 },
                 RecordAccess::None => {}
             }
             li {
                 h2 { a href="/console/policy" { "Your rights" } }
-                p { "What your token says of you, and what follows from it. Tools come with a role that may call them." }
+                p { "The claims of your token, and your access. The tools that you may call depend on your roles." }
             }
         }
     }

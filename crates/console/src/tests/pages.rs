@@ -139,7 +139,7 @@ async fn a_page_of_a_call_is_loaded_any_number_of_times_and_a_form_sent_twice_ca
     stage.advance(15 * 60);
     let gone = stage.get(first.header("location"), &cookie).await;
     assert_eq!(gone.status, StatusCode::NOT_FOUND);
-    assert!(gone.body.contains("The result is not kept"));
+    assert!(gone.body.contains("The result is no longer stored"));
     for page in [&nothing.body, &gone.body] {
         assert!(!page.contains("•••WI") && !page.contains("NUGWI"), "{page}");
     }
@@ -159,7 +159,7 @@ async fn a_form_or_message_written_by_another_person_is_not_sent_on() {
         let refused = stage.post("/console/tools/look_up", &ben, &filled).await;
         assert_eq!(refused.status, StatusCode::CONFLICT);
         assert!(
-            refused.body.contains("Somebody else is signed in now")
+            refused.body.contains("Another user is signed in")
                 && refused.body.contains("nothing was done")
                 && refused.body.contains("<b>ben</b>"),
             "{}",
@@ -179,7 +179,7 @@ async fn a_form_or_message_written_by_another_person_is_not_sent_on() {
             }
             let reply = stage.send(request.body("{}".into()).unwrap()).await;
             assert_eq!(reply.status, StatusCode::CONFLICT);
-            assert!(reply.body.contains("Another person"), "{}", reply.body);
+            assert!(reply.body.contains("Another user"), "{}", reply.body);
         }
     }
     assert!(stage.gateway.said().is_empty());

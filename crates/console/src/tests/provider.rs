@@ -436,32 +436,32 @@ async fn who_comes_back_otherwise_than_they_went_is_not_signed_in() {
         (
             "",
             format!("code=good&state={state}&iss={iss}"),
-            "begin again",
+            "start again",
         ),
         (
             &*other,
             format!("code=good&state={state}&iss={iss}"),
-            "begin again",
+            "start again",
         ),
         (
             &*cookie,
             format!("code=good&state=x&iss={iss}"),
-            "begin again",
+            "start again",
         ),
         (
             &*cookie,
             format!("code=good&state={state}&iss=https://other.example"),
-            "cannot be reached or used",
+            "is not available",
         ),
         (
             &*cookie,
             format!("code=good&state={state}"),
-            "cannot be reached or used",
+            "is not available",
         ),
         (
             &*cookie,
             format!("code=bad&state={state}&iss={iss}"),
-            "cannot be reached or used",
+            "is not available",
         ),
         (
             &*cookie,
@@ -478,7 +478,7 @@ async fn who_comes_back_otherwise_than_they_went_is_not_signed_in() {
     let reply = stage
         .come_back(&cookie, &format!("code=good&state={state}&iss={iss}"))
         .await;
-    assert!(reply.body.contains("begin again"), "{}", reply.body);
+    assert!(reply.body.contains("start again"), "{}", reply.body);
     let unknown = TestConsole::new().await;
     let reply = unknown.post("/console/sign-in/provider", "", "").await;
     assert_eq!(
@@ -506,17 +506,17 @@ fn settings_that_cannot_work_say_what_to_change() {
         (
             json!({}),
             None,
-            "sign_in needs `public_url`, where browsers come back to",
+            "sign_in requires `public_url`, to which the provider redirects browsers",
         ),
         (
             json!({ "session_hours": 0 }),
             url,
-            "sign_in.session_hours: write 1 to 168",
+            "sign_in.session_hours: must be 1 to 168",
         ),
         (
             json!({ "parameters": { "state": "x" } }),
             url,
-            "sign_in.parameters: remove `state`, which the console sets itself",
+            "sign_in.parameters: remove `state`, which the console sets",
         ),
         (
             json!({ "client_id": "" }),
@@ -526,7 +526,7 @@ fn settings_that_cannot_work_say_what_to_change() {
         (
             json!({ "issuer": "id" }),
             url,
-            "sign_in.issuer: `id` is no http(s) URL",
+            "sign_in.issuer: `id` is not an http(s) URL",
         ),
     ] {
         assert_eq!(problem(change, url), expected);

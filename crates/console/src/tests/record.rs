@@ -37,7 +37,7 @@ async fn whom_the_policy_does_not_let_sees_nothing_and_is_led_nowhere_near_it() 
         assert!(!page.contains("/console/record"), "{path}: {page}");
     }
     let you = stage.get("/console/policy", &cookie).await.body;
-    assert!(you.contains("not yours to read"), "{you}");
+    assert!(you.contains("no access"), "{you}");
 }
 
 #[tokio::test]
