@@ -69,7 +69,7 @@ class Caller(threading.Thread):
         attempts = [self.attempt(kind, marker)]
         while len(attempts) < self.load.tries[kind] and not self.load.abandoned.is_set():
             last = attempts[-1]
-            if last.outcome == "acked" or "how it ended is not known" in last.why:
+            if last.outcome == "acked" or "its outcome is unknown" in last.why:
                 break
             if last.outcome != "closed":
                 if not self.load.insists:

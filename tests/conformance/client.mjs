@@ -171,7 +171,7 @@ const log = createInterface(gateway.stderr);
 const looked = new Promise(resolve => {
   log.on('line', line => {
     console.error(line);
-    if (line.includes('the tools of upstreams were looked at again')) resolve();
+    if (line.includes('the tools of the upstream servers were read again')) resolve();
   });
 });
 

@@ -50,7 +50,11 @@ async fn a_machine_calls_with_an_api_key_under_the_same_policies_until_it_is_rev
     assert_eq!(listed["attributes"], json!({ "ward": "W2" }));
     let twice = api_key(&app, &new);
     assert_eq!(twice.code, Some(1));
-    assert!(twice.stderr.contains("there is a key `round` already"));
+    assert!(
+        twice
+            .stderr
+            .contains("a key with the name `round` exists already")
+    );
 
     api_key(&app, &["revoke", "round"]).success();
     let refused = until("the key is refused", async || {

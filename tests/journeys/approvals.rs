@@ -142,7 +142,7 @@ async fn somebody_else_approves_in_the_console_and_the_call_runs_once() {
     let mut own = Browser::of(app.client().base(), &doctor).await;
     let page = own.get("/console/approvals").await;
     assert!(
-        page.body.contains("No call waits for you."),
+        page.body.contains("No call waits for your approval."),
         "{}",
         page.body
     );

@@ -90,12 +90,12 @@ async fn a_faulty_catalogue_changes_nothing_and_says_why() {
     until("the fault is logged", async || {
         app.process
             .log()
-            .contains("`sqll` is no type")
+            .contains("`sqll` is not a type")
             .then_some(())
     })
     .await;
     let ready = app.client().get("/ready").await;
-    let said = "ready: the changed catalogue has a fault; the earlier one is in force";
+    let said = "ready: the changed catalogue has an error; the previous one stays in force";
     assert_eq!(ready.status, 200);
     assert_eq!(ready.json()["parts"]["tool-runner"], said);
     assert_eq!(app.client().tool_names(&token).await, before);
@@ -134,7 +134,7 @@ async fn a_right_that_is_taken_away_is_gone_and_a_faulty_rule_takes_none() {
     .await;
     assert_eq!(rows().await, Some(2), "the old rules stay in force");
     let ready = app.client().get("/ready").await.json();
-    let said = "ready: the changed policies have a fault; the earlier ones are in force";
+    let said = "ready: the changed policies have an error; the previous ones stay in force";
     assert_eq!(ready["parts"]["policy"], said);
 
     std::fs::write(&rule, "").unwrap();

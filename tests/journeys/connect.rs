@@ -337,7 +337,7 @@ async fn nobody_connects_a_source_for_somebody_else() {
         "inputResponses": { "connect": { "action": "decline" } },
     });
     let words = call(&app, &ann, true, denied).await.tool_error();
-    assert!(words.contains("did not allow"), "{words}");
+    assert!(words.contains("did not authorize"), "{words}");
     asked(&app, &ann).await;
 }
 

@@ -145,7 +145,7 @@ async fn the_doctor_knows_a_configuration_of_up_with_its_data_directory_and_file
     let unstarted = examine(&dir.join("elsewhere"));
     assert_eq!(unstarted.code, Some(0), "{}", unstarted.stdout);
     assert!(
-        unstarted.stdout.contains("is not there yet"),
+        unstarted.stdout.contains("does not exist yet"),
         "{}",
         unstarted.stdout
     );

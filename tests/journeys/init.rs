@@ -137,7 +137,7 @@ async fn a_newcomer_gets_data_from_the_first_call_and_from_a_column_and_a_tool_o
         .unwrap()
         + 2;
     let says = format!(
-        "tools.yaml:{line}:9: column `email` of tool `list_orders` has no class and reaches nobody"
+        "tools.yaml:{line}:9: column `email` of tool `list_orders` has no class and is never shown"
     );
     assert!(
         process.log().contains(&says),
@@ -175,7 +175,7 @@ async fn a_newcomer_gets_data_from_the_first_call_and_from_a_column_and_a_tool_o
     )
     .unwrap();
     let second = project.printed_line("call count_orders").to_owned();
-    let says = "no policy lets anyone call the tool `count_orders`; give it a tag that a policy permits (`tags: [shop]`)";
+    let says = "no policy lets anyone call the tool `count_orders`; add a tag that a policy permits (`tags: [shop]`)";
     until("the missing policy is logged", async || {
         let token = project.printed_line("export WARDGATE_TOKEN");
         let refused = project.shell(&format!("{token} && {second} --url {url}"));

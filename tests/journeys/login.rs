@@ -183,7 +183,7 @@ async fn who_signs_in_once_needs_no_token_file_and_the_token_is_renewed() {
     let words = ["tools", "call", "x", "--url", &elsewhere];
     let refused = wardgate(home.path(), &words).await;
     assert!(
-        refused.stderr.contains("there is no token"),
+        refused.stderr.contains("a token is required"),
         "{}",
         refused.stderr
     );

@@ -171,7 +171,7 @@ async fn whoever_the_policy_does_not_let_reads_nothing_of_a_running_system() {
         ),
         ("expired", forged("exp", json!(1_000_000_000)), "expired"),
         ("elsewhere", forged("aud", json!("elsewhere")), "audience"),
-        ("none", String::new(), "an operator shows a token"),
+        ("none", String::new(), "an operator must send a token"),
         ("garbage", "garbage".to_owned(), "cannot be verified"),
     ] {
         let reader = Reader::of(&app, tokens.keep(name, &token));
@@ -260,7 +260,9 @@ async fn an_auditor_follows_the_record_of_separate_services_while_the_policy_ans
     let refused = lee.audit(&["query"]);
     assert_eq!(refused.code, Some(1), "{}", refused.stdout);
     assert!(
-        refused.stderr.contains("the policy service does not say"),
+        refused
+            .stderr
+            .contains("the policy service cannot decide now"),
         "{}",
         refused.stderr
     );
@@ -301,7 +303,10 @@ async fn an_operator_holds_and_erases_the_details_of_a_patient_and_applies_reten
     assert!(!details().is_object());
     // No record is six years old.
     let applied = oak.audit(&["retention", "--apply"]).success();
-    assert!(applied.contains("records below 0 are removed"), "{applied}");
+    assert!(
+        applied.contains("the records below 0 were removed"),
+        "{applied}"
+    );
     let shown: Value =
         serde_json::from_str(&lee.audit(&["retention", "-o", "json"]).success()).unwrap();
     assert_eq!(

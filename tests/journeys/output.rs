@@ -39,7 +39,10 @@ async fn what_commands_say_of_a_system_is_one_document_for_programs() {
     let [plain, counted] = ["plain", "counted"].map(|name| out.path().join(name));
     let [plain, counted] = [&plain, &counted].map(|path| path.to_str().unwrap());
     let text = print(&of_record(&["export", "--out", plain], &dir)).success();
-    assert!(text.ends_with(&format!(" are in {plain}\n")), "{text}");
+    assert!(
+        text.ends_with(&format!(" were written to {plain}\n")),
+        "{text}"
+    );
 
     let files = app.example_dir();
     let [policies, tools] = ["policies", "tools.yaml"].map(|name| files.join(name));

@@ -51,7 +51,7 @@ async fn a_gateway_that_never_heard_of_the_tools_says_so_and_not_that_there_are_
         .client()
         .modern(&token, "tools/list", json!({}))
         .await;
-    let words = "The tools are not known yet. Try again later.".to_owned();
+    let words = "The tools have not been loaded yet. Try again later.".to_owned();
     assert_eq!(reply.error(), (-32603, words));
 }
 

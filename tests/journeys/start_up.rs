@@ -194,7 +194,7 @@ const REST: &str = "policy: { policies: policies }\ntool_runner: { catalogue: to
 
 /// Sections that make a configuration invalid, each with texts of the error.
 const BAD_SECTIONS: &[(&str, &[&str])] = &[
-    ("gatewy: {}", &["`gatewy`", "known are"]),
+    ("gatewy: {}", &["`gatewy`", "known sections are"]),
     ("gateway: { lisen: 127.0.0.1:1 }", &["`gateway`", "lisen"]),
     ("gateway: { limits: { body: 1 } }", &["`gateway`", "body"]),
     (
@@ -207,7 +207,7 @@ const BAD_SECTIONS: &[(&str, &[&str])] = &[
     ),
     (
         "gateway: { public_url: \"https://mcp.example/api\" }",
-        &["gateway.public_url", "without its path"],
+        &["gateway.public_url", "remove the path"],
     ),
     (
         "gateway: { allowed_origins: [mcp.example] }",

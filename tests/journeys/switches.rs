@@ -109,7 +109,7 @@ async fn a_tool_is_switched_off_and_on_in_a_running_system_and_stays_so() {
     assert!(app.process.terminate().success());
     assert!(!app.data_dir().join("operator.sock").exists());
     let refused = tools(&["switches"], &how, &ada);
-    let told = "operator.sock is not there: start `wardgate up`";
+    let told = "operator.sock does not exist: start `wardgate up`";
     assert!(refusal(&refused).contains(told), "{}", refused.stderr);
 }
 
@@ -127,15 +127,9 @@ async fn a_slip_of_the_hand_is_told_and_changes_nothing() {
     let (ada, doctor) = (tool_manager(&app), doctor(&app));
     let how = ["--data-dir", &dir];
     for (words, told) in [
-        (vec!["get_shfts"], "there is no tool `get_shfts`"),
-        (
-            vec![SHIFTS, "--toolset"],
-            "there is no toolset `get_shifts`",
-        ),
-        (
-            vec![SHIFTS, "--upstream"],
-            "there is no upstream `get_shifts`",
-        ),
+        (vec!["get_shfts"], "the tool `get_shfts` does not exist"),
+        (vec![SHIFTS, "--toolset"], "the toolset `get_shifts`"),
+        (vec![SHIFTS, "--upstream"], "the upstream `get_shifts`"),
     ] {
         let refused = tools(&[&["disable"], &words[..]].concat(), &how, &ada);
         assert!(refusal(&refused).contains(told), "{}", refused.stderr);
@@ -155,6 +149,6 @@ async fn a_slip_of_the_hand_is_told_and_changes_nothing() {
     assert_eq!(tried["status"], "denied", "{tried}");
     let words = ["tools", "disable", SHIFTS, "--data-dir", &dir];
     let refused = run(WARDGATE.as_ref(), &words, &[("HOME", &dir)]);
-    let told = "there is no token: sign in with wardgate login";
+    let told = "a token is required: sign in with wardgate login";
     assert!(refusal(&refused).contains(told), "{}", refused.stderr);
 }

@@ -199,7 +199,7 @@ async fn a7_the_receipt_of_a_call_proves_its_record_and_no_other() {
         let other = &answers[(number + 1) % answers.len()];
         let refused = verify_with(&proof, &key, &["--receipt", other]).unwrap_err();
         assert!(
-            refused.contains("that its receipt names is not there"),
+            refused.contains("that its receipt names is missing"),
             "{refused}"
         );
     }

@@ -461,7 +461,7 @@ fn lifetime(text: &str) -> Result<Duration, String> {
         _ => return Err("the unit must be s, m or h".to_owned()),
     };
     if !(1..=86_400).contains(&seconds) {
-        return Err("a token lives 1 second to 24 hours".to_owned());
+        return Err("a token is valid for 1 second to 24 hours".to_owned());
     }
     Ok(Duration::from_secs(seconds))
 }

@@ -266,7 +266,7 @@ pub(crate) async fn remote_console(
         (None, None) => None,
         _ => {
             return Err(
-                "console.links: name both policy and audit, or neither: the one says who may read the other".into(),
+                "console.links: set both policy and audit, or neither: the policy service decides who may read the audit log".into(),
             );
         }
     };

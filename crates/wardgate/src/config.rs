@@ -297,7 +297,8 @@ pub(crate) fn concurrency(
     if section == "audit" {
         return match set {
             None => Ok(None),
-            Some(_) => Err("audit.concurrency: the record turns nothing away; remove it, and set gateway.concurrency".to_owned()),
+            Some(_) => Err("audit.concurrency: the audit service does not reject requests; remove this setting, and set \
+                            gateway.concurrency".to_owned()),
         };
     }
     let concurrency = set.unwrap_or_default();

@@ -213,7 +213,7 @@ impl DataDir {
 pub(crate) fn new_ed25519(path: &Path) -> Result<Ed25519KeyPair, Error> {
     let bad = || Error::Key {
         path: path.to_owned(),
-        expected: "a place for an Ed25519 key",
+        expected: "a writable path for an Ed25519 key",
     };
     let pair = Ed25519KeyPair::generate().map_err(|_| bad())?;
     let der = AsDer::<aws_lc_rs::encoding::Pkcs8V1Der<'_>>::as_der(&pair).map_err(|_| bad())?;
@@ -384,6 +384,6 @@ pub(crate) fn write_new(path: &Path, content: &[u8]) -> Result<(), Error> {
         .map_err(failed)?;
     file.write_all(content).map_err(failed)?;
     file.sync_all().map_err(failed)?;
-    eprintln!("made {}", path.display());
+    eprintln!("created {}", path.display());
     Ok(())
 }

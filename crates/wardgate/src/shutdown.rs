@@ -19,7 +19,7 @@ pub(crate) fn signals() -> Result<impl Future<Output = ()>, Failure> {
             _ = term.recv() => {}
             _ = int.recv() => {}
         }
-        tracing::info!("stopping: finishing what is in flight");
+        tracing::info!("shutting down: waiting for the requests in flight");
         tokio::spawn(async move {
             tokio::select! {
                 _ = term.recv() => {}

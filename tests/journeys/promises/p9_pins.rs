@@ -89,7 +89,7 @@ async fn p9_a_changed_tool_is_quarantined_alone_and_an_approval_brings_it_back()
     let upstream = Upstream::add_to(&app, &json!([read, list]));
     until("nothing is offered that nobody approved", async || {
         let diff = upstream.tools(&["diff"]).success();
-        diff.starts_with("notes: 0 approved, 2 to look at\n")
+        diff.starts_with("notes: 0 approved, 2 to review\n")
             .then_some(())
     })
     .await;
@@ -113,7 +113,7 @@ async fn p9_a_changed_tool_is_quarantined_alone_and_an_approval_brings_it_back()
 
     let diff = upstream.tools(&["diff"]).success();
     assert!(
-        diff.starts_with("notes: 1 approved, 1 to look at\n"),
+        diff.starts_with("notes: 1 approved, 1 to review\n"),
         "{diff}"
     );
     for part in ["drifted", "notes__read", "sends it to whom it concerns"] {
@@ -126,7 +126,7 @@ async fn p9_a_changed_tool_is_quarantined_alone_and_an_approval_brings_it_back()
     runs(&app, &token, "notes__read").await;
     assert_eq!(
         upstream.tools(&["diff"]).success(),
-        "notes: 2 approved, 0 to look at\n"
+        "notes: 2 approved, 0 to review\n"
     );
 
     // The other tool changes while the system is stopped.
@@ -195,7 +195,7 @@ async fn p9_an_approval_by_digest_takes_exactly_what_was_shown() {
     let refused = approve(&digest);
     assert_eq!(refused.code, Some(1));
     assert!(
-        refused.stderr.contains("is not what was reviewed"),
+        refused.stderr.contains("have changed since the review"),
         "{}",
         refused.stderr
     );

@@ -285,11 +285,13 @@ impl AuditQuery {
             return Err("--details cannot be printed with --output csv");
         }
         if self.view != RecordView::Full && (is_for_people || format == RecordFormat::Csv) {
-            return Err("--view chooses the fields of --output json, jsonl or yaml");
+            return Err("--view selects the fields of --output json, jsonl or yaml only");
         }
         let is_document = [OutputFormat::Json, OutputFormat::Yaml].map(RecordFormat::Output);
         if self.follow && is_document.contains(&format) {
-            return Err("--follow never ends, and a document does: use --output jsonl or table");
+            return Err(
+                "--follow does not end, so the output cannot be one document: use --output jsonl or table",
+            );
         }
         Ok(format)
     }

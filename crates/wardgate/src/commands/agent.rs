@@ -21,7 +21,7 @@ pub(crate) async fn run(arguments: AgentArgs, verbosity: LogVerbosity) -> Result
     match (arguments.command, arguments.config) {
         (Some(AgentCommand::Extract(arguments)), _) => extract::run(&arguments),
         (None, Some(config)) => serve(&config, verbosity).await,
-        (None, None) => Err("name a configuration file with --config".into()),
+        (None, None) => Err("specify a configuration file with --config".into()),
     }
 }
 
@@ -40,7 +40,7 @@ async fn serve(config: &Path, verbosity: LogVerbosity) -> Result<(), Failure> {
     let links = &wiring.links;
     let gateway = follow(
         EdgeClient::http(&links.gateway, "wardgate-agent", links.ca.as_deref())?,
-        "the gateway does not answer; chats fail until it does. See agent.links.gateway",
+        "the gateway does not answer; chats fail until it answers. Check agent.links.gateway",
     )?;
     let agent = compose::remote_agent(&config, approvals, wiring, &Ambient::system()).await?;
     let (_goes_on, goes_on) = watch::channel(Readiness::Ready);
@@ -72,7 +72,7 @@ pub(super) fn follow(
     lost: &'static str,
 ) -> Result<watch::Receiver<Readiness>, Failure> {
     let url = gateway.uri("/health")?;
-    let (tell, told) = watch::channel(Readiness::NotReady("not asked yet".to_owned()));
+    let (tell, told) = watch::channel(Readiness::NotReady("not checked yet".to_owned()));
     tokio::spawn(async move {
         let mut ticks = tokio::time::interval(INTERVAL);
         while !tell.is_closed() {

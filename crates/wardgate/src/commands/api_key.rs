@@ -54,7 +54,7 @@ fn create(new: NewApiKey, ambient: &Ambient) -> Result<(), Failure> {
     change(&path, ambient, |file| {
         if file.keys.iter().any(|it| it.name == entry.name) {
             return Err(format!(
-                "there is a key `{}` already; revoke it first, or choose another name",
+                "a key with the name `{}` exists already; revoke it first, or choose another name",
                 cell(&entry.name)
             )
             .into());
@@ -63,7 +63,7 @@ fn create(new: NewApiKey, ambient: &Ambient) -> Result<(), Failure> {
         Ok(())
     })?;
     eprintln!(
-        "the digest of the key is in {}; the key itself is shown only here",
+        "the digest of the key is stored in {}; the key itself is shown only once",
         path.display()
     );
     println!("{key}");

@@ -17,7 +17,7 @@ pub(crate) async fn run(arguments: ApprovalsArgs) -> Result<(), Failure> {
         ApprovalsCommand::Approve(about) => {
             let id = about.id;
             request(about.approver, "approvals/approve", Some(&id.to_string())).await?;
-            println!("approved {id}: it runs once when its caller repeats it");
+            println!("approved {id}: the call runs once, when its caller repeats it");
             Ok(())
         }
         ApprovalsCommand::Refuse(about) => {

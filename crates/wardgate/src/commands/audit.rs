@@ -51,7 +51,7 @@ pub(crate) async fn run(arguments: AuditArgs, verbosity: LogVerbosity) -> Result
         (Some(AuditCommand::Erase(arguments)), _) => retention::erase(arguments).await,
         (Some(AuditCommand::Witness(arguments)), _) => witness::run(arguments, verbosity).await,
         (None, Some(config)) => serve::audit(&config, verbosity).await,
-        (None, None) => Err("name a configuration file with --config".into()),
+        (None, None) => Err("specify a configuration file with --config".into()),
     }
 }
 
@@ -148,7 +148,9 @@ async fn print_records(arguments: AuditQuery) -> Result<(), Failure> {
     rows.finish()?;
     match (damaged, follows) {
         (0, false) => Ok(()),
-        (0, true) => Err("the audit service has ended; ask again with --since".into()),
+        (0, true) => {
+            Err("the audit service closed the stream; repeat the command with --since".into())
+        }
         _ => Err(DAMAGED.into()),
     }
 }
@@ -183,7 +185,8 @@ async fn operator_token(operator: &OperatorToken) -> Result<Option<BearerToken>,
 }
 
 /// Error message for a record whose store was changed.
-const DAMAGED: &str = "the record was changed from outside, as said above: keep its store as it is, and compare it with a backup";
+const DAMAGED: &str = "the audit store was modified outside the audit service, see the output above: preserve the store unchanged, and \
+                       compare it with a backup";
 
 /// Heading of the columns of [`row`].
 const HEADING: &str = "SEQUENCE  TIME                         STATUS             USER              TOOL                           ROWS  ADDRESS";
@@ -244,7 +247,9 @@ async fn print_proof(arguments: AuditProof) -> Result<(), Failure> {
                 leaf_hash: None,
             },
         },
-        (None, None) => return Err("name a record, or a receipt with --receipt".into()),
+        (None, None) => {
+            return Err("specify the number of a record, or a receipt with --receipt".into());
+        }
     };
     let proof = match OpenRecord::open(&arguments.source, &arguments.operator).await? {
         OpenRecord::Store(reader) => {
@@ -303,7 +308,7 @@ async fn export_records(arguments: AuditExport, verbosity: LogVerbosity) -> Resu
     let (size, directory) = (head.size, arguments.out.display().to_string());
     let document = json!({ "origin": origin, "records": size, "directory": directory });
     print_document(arguments.output.format(), &document.to_string(), || {
-        format!("{size} records of {origin} are in {directory}\n")
+        format!("{size} records of {origin} were written to {directory}\n")
     })
 }
 
@@ -328,10 +333,11 @@ fn verify_records(arguments: AuditVerify, verbosity: LogVerbosity) -> Result<(),
         "first_record": minimum_index,
     });
     print_document(arguments.output.format(), &document.to_string(), || {
-        let mut text = format!("{path} is as {origin} signed it, at {size} records\n");
+        let mut text =
+            format!("{path} matches the checkpoint signed by {origin}, at {size} records\n");
         if minimum_index > 0 {
             text.push_str(&format!(
-                "of the records below {minimum_index} only the hashes are there: retention removed them\n"
+                "of the records below {minimum_index}, only the hashes are present: retention removed the records\n"
             ));
         }
         text
@@ -341,7 +347,7 @@ fn verify_records(arguments: AuditVerify, verbosity: LogVerbosity) -> Result<(),
 /// Returns the trust policy of a reader who named a policy file, the key of a log, or both.
 fn trusted(policy: Option<&Path>, key: Option<VerifierKey>) -> Result<TrustPolicy, Failure> {
     let Some(path) = policy else {
-        let key = key.ok_or("name the key of the log with --key")?;
+        let key = key.ok_or("specify the key of the log with --key")?;
         return Ok(TrustPolicy::of_log(key));
     };
     let at = |error: &dyn std::error::Error| format!("{}: {error}", path.display());
@@ -351,14 +357,14 @@ fn trusted(policy: Option<&Path>, key: Option<VerifierKey>) -> Result<TrustPolic
         .map_err(|error: wardgate_transparency::Error| at(&error))?;
     for witness in policy.unknown_witnesses() {
         eprintln!(
-            "warning: {}: the key of the witness `{witness}` is of an unknown type: it counts for no quorum",
+            "warning: {}: the key of the witness `{witness}` has an unknown type and does not count towards a quorum",
             path.display()
         );
     }
     match key {
         Some(key) => Ok(policy.for_log(key)?),
         None if policy.logs().is_empty() => {
-            Err("the policy names no log: name its key with --key".into())
+            Err("the policy contains no log: specify the key of the log with --key".into())
         }
         None => Ok(policy),
     }

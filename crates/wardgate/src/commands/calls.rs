@@ -58,7 +58,7 @@ pub(crate) async fn bench(arguments: BenchArgs) -> Result<(), Failure> {
     print_document(arguments.output.format(), &json, || report.to_string())?;
     match report.bad {
         0 => Ok(()),
-        bad => Err(format!("{bad} calls had no verified answer").into()),
+        bad => Err(format!("{bad} calls had no valid answer").into()),
     }
 }
 

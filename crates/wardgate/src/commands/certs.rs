@@ -23,7 +23,7 @@ pub(crate) fn run(arguments: &CertsArgs) -> Result<(), Failure> {
     // New certificates beside running services would lock them out of each other at the next restart.
     if dir.certs().join("ca.pem").exists() {
         println!(
-            "certificates in {} are kept; remove the directory for new ones",
+            "the certificates in {} exist already and are not replaced; remove the directory to create new ones",
             dir.certs().display()
         );
         return Ok(());

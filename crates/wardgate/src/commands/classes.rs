@@ -131,7 +131,7 @@ mod tests {
         let shown: Vec<_> = lines(&configured).iter().map(ClassLine::as_text).collect();
         assert_eq!(
             shown[0],
-            "contact.latitude (configured)\n  partial      `•••`\n  generalised  1 digit behind the point"
+            "contact.latitude (configured)\n  partial      `•••`\n  generalised  1 digit after the decimal point"
         );
         assert!(
             shown

@@ -228,7 +228,8 @@ fn check_candidate(directory: &Path) -> Vec<Fault> {
         line: line as u64,
         column: column as u64,
         problem,
-        fix: "until it is mended, the candidate of policy.shadow does not decide".to_owned(),
+        fix: "until this is fixed, the candidate policies of policy.shadow are not evaluated"
+            .to_owned(),
     };
     match error {
         wardgate_policy::Error::Invalid(findings) => {

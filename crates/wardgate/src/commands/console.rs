@@ -29,7 +29,7 @@ pub(crate) async fn run(arguments: &ConfigFile, verbosity: LogVerbosity) -> Resu
     let links = &wiring.links;
     let gateway = agent::follow(
         EdgeClient::http(&links.gateway, compose::CONSOLE, links.ca.as_deref())?,
-        "the gateway does not answer; no page has anything to show until it does. See console.links.gateway",
+        "the gateway does not answer; the console pages are unavailable until it answers. Check console.links.gateway",
     )?;
     let ambient = Ambient::system();
     // The console's own SQLite file has no other owner, so the console migrates it to the newest schema itself.
@@ -38,7 +38,7 @@ pub(crate) async fn run(arguments: &ConfigFile, verbosity: LogVerbosity) -> Resu
             let own = serve::own_store(
                 &arguments.config,
                 "console",
-                "what came of calls, and sessions",
+                "results of calls, and sessions",
             );
             (own, DatabaseSettings::default())
         },

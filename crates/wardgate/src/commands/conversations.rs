@@ -171,13 +171,13 @@ fn words(target: &HoldTarget) -> String {
     match target {
         HoldTarget::Conversation(key) => format!("conversation {key}"),
         HoldTarget::Person { tenant, subject } if tenant.is_empty() => {
-            format!("everything of user {}", cell(subject))
+            format!("all conversations of user {}", cell(subject))
         }
         HoldTarget::Person { tenant, subject } => {
             let (subject, tenant) = (cell(subject), cell(tenant));
-            format!("everything of user {subject} of tenant {tenant}")
+            format!("all conversations of user {subject} of tenant {tenant}")
         }
-        HoldTarget::Tenant(tenant) => format!("everything of tenant {}", cell(tenant)),
+        HoldTarget::Tenant(tenant) => format!("all conversations of tenant {}", cell(tenant)),
     }
 }
 
@@ -199,7 +199,7 @@ fn client(system: &RunningSystem) -> Result<MemoryClient, Failure> {
     let link = if let Some(file) = &system.config {
         let wiring: OperatorWiring = Settings::load(file)?.wiring("operator")?;
         let url = wiring.links.memory.ok_or(
-            "operator.links.memory is missing: name the service's address, for example https://127.0.0.1:7004",
+            "operator.links.memory is missing: set it to the address of the service, for example https://127.0.0.1:7004",
         )?;
         compose::memory(&url, wiring.tls.as_ref())?.link
     } else {

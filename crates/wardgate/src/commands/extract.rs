@@ -29,9 +29,10 @@ fn filter(
     };
     match wardgate_tool_call_parser::extract_calls(&mut input, &mut output, &syntax)? {
         FailedLines(0) => Ok(()),
-        FailedLines(lines) => {
-            Err(format!("{lines} lines could not be used; their answers say why").into())
-        }
+        FailedLines(lines) => Err(format!(
+            "{lines} lines could not be processed; their answers contain the reason"
+        )
+        .into()),
     }
 }
 
@@ -83,7 +84,7 @@ mod tests {
         );
         assert_eq!(
             done,
-            Err("2 lines could not be used; their answers say why".to_owned())
+            Err("2 lines could not be processed; their answers contain the reason".to_owned())
         );
     }
 
@@ -112,7 +113,7 @@ mod tests {
         let line = r#"{"id":1,"text":"x","template":"{{ m.content }}"}"#;
         let (output, done) = extract(&[], line);
         assert!(
-            output.contains("renders no tool calls; name the model's family"),
+            output.contains("renders no tool calls; set the family"),
             "{output}"
         );
         assert!(done.is_err());

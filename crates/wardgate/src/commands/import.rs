@@ -72,7 +72,7 @@ fn write(path: &Path, yaml: &str, force: bool) -> Result<(), Failure> {
     }
     let mut file = options.open(path).map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => {
-            format!("{} exists; --force replaces it", path.display())
+            format!("{} exists; use --force to replace it", path.display())
         }
         _ => format!("{} cannot be written: {error}", path.display()),
     })?;

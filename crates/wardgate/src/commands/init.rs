@@ -44,7 +44,7 @@ pub(crate) async fn run(arguments: &InitArgs) -> Result<(), Failure> {
     demo::fill(&database, &[directory.join("shop.sql")]).await?;
     let names: Vec<_> = FILES.iter().map(|(name, _)| *name).collect();
     let shown = program::quoted(directory);
-    println!("made {shown}: {}, shop.sqlite", names.join(", "));
+    println!("created {shown}: {}, shop.sqlite", names.join(", "));
     let next = NEXT_STEPS.replace("{wardgate}", &program::name());
     print!("{}", next.replace("{directory}", &shown));
     Ok(())
@@ -55,10 +55,10 @@ fn check_is_empty(directory: &Path) -> Result<(), Failure> {
     match std::fs::read_dir(directory).map(|mut entries| entries.next().is_none()) {
         Ok(true) => Ok(()),
         Ok(false) => Err(format!(
-            "{shown} is not empty, and nothing in it is overwritten; name a directory that is empty or not there yet"
+            "{shown} is not empty, and its files are not overwritten; specify an empty or new directory"
         )
         .into()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(format!("cannot look into {shown}: {error}").into()),
+        Err(error) => Err(format!("cannot read the directory {shown}: {error}").into()),
     }
 }

@@ -86,7 +86,7 @@ fn directory() -> Result<PathBuf, Failure> {
         (Some(base), _) => PathBuf::from(base),
         (None, Some(home)) => PathBuf::from(home).join(".config"),
         (None, None) => {
-            return Err(format!("there is no home directory; set {DIRECTORY}").into());
+            return Err(format!("the home directory is not known; set {DIRECTORY}").into());
         }
     };
     Ok(base.join("wardgate"))
@@ -150,9 +150,9 @@ pub(crate) async fn login(arguments: LoginArgs) -> Result<(), Failure> {
 
 async fn by_device(client: &LoginClient) -> Result<LoginTokens, Failure> {
     let code = client.start_device().await?;
-    let code = code.ok_or("the provider has no page for codes; leave out --device")?;
+    let code = code.ok_or("the identity provider does not support device codes; omit --device")?;
     println!(
-        "Open {} and type {}",
+        "Open {} and enter {}",
         mark_invisible(&code.verification_uri),
         mark_invisible(&code.user_code)
     );
@@ -175,7 +175,7 @@ async fn by_browser(
         verifier: &verifier,
     };
     let url = client.authorization_url(request, &state);
-    let url = url.ok_or("the provider has no page to sign in; use --device")?;
+    let url = url.ok_or("the identity provider supports no sign-in in a browser; use --device")?;
     println!("Sign in at {url}");
     if !no_browser {
         // If the browser cannot be started, the user opens the address by hand.
@@ -184,11 +184,17 @@ async fn by_browser(
             .spawn();
     }
     let returned = tokio::time::timeout(PATIENCE, returned(listener, &state)).await;
-    let returned = returned.map_err(|_| "nobody signed in within five minutes")??;
+    let returned = returned.map_err(|_| "the sign-in was not completed within five minutes")??;
     if let Some(error) = returned.get("error") {
-        return Err(format!("the provider says `{}`", mark_invisible(error)).into());
+        return Err(format!(
+            "the identity provider returned the error `{}`",
+            mark_invisible(error)
+        )
+        .into());
     }
-    let code = returned.get("code").ok_or("the provider sent no code")?;
+    let code = returned
+        .get("code")
+        .ok_or("the identity provider returned no authorization code")?;
     let issuer = returned.get("iss").map(String::as_str);
     Ok(client.redeem(request, code, issuer).await?)
 }
@@ -220,7 +226,7 @@ async fn returned(listener: TcpListener, state: &str) -> Result<HashMap<String, 
                 return Ok(query);
             }
         }
-        Err("the browser did not come back".into())
+        Err("the browser did not return from the sign-in".into())
     };
     let (served, query) = tokio::join!(serving.into_future(), waiting);
     served?;
@@ -230,9 +236,9 @@ async fn returned(listener: TcpListener, state: &str) -> Result<HashMap<String, 
 pub(crate) fn logout(arguments: LogoutArgs) -> Result<(), Failure> {
     let mut contexts = Contexts::load()?;
     let name = arguments.context.or_else(|| contexts.current.clone());
-    let name = name.ok_or("nobody is signed in")?;
+    let name = name.ok_or("no context is signed in")?;
     let gone = contexts.contexts.remove(&name);
-    gone.ok_or_else(|| format!("there is no context `{}`", mark_invisible(&name)))?;
+    gone.ok_or_else(|| format!("the context `{}` does not exist", mark_invisible(&name)))?;
     if contexts.current.as_ref() == Some(&name) {
         contexts.current = None;
     }
@@ -261,7 +267,9 @@ pub(crate) fn contexts(arguments: ContextsArgs) -> Result<(), Failure> {
         }
         ContextsCommand::Use { name } => {
             if !contexts.contexts.contains_key(&name) {
-                return Err(format!("there is no context `{}`", mark_invisible(&name)).into());
+                return Err(
+                    format!("the context `{}` does not exist", mark_invisible(&name)).into(),
+                );
             }
             contexts.current = Some(name);
             contexts.save(&Ambient::system())
@@ -282,7 +290,7 @@ pub(crate) async fn signed_in(context: Option<&str>) -> Result<Option<(Url, Stri
     };
     let shown = mark_invisible(&name).into_owned();
     let known = contexts.contexts.get_mut(&name);
-    let known = known.ok_or_else(|| format!("there is no context `{shown}`"))?;
+    let known = known.ok_or_else(|| format!("the context `{shown}` does not exist"))?;
     if !known.is_fresh(ambient.now()) {
         let again = format!(
             "sign in again: wardgate login --context {shown} --url {}",
@@ -290,7 +298,7 @@ pub(crate) async fn signed_in(context: Option<&str>) -> Result<Option<(Url, Stri
         );
         let refresh = known.refresh_token.clone();
         let refresh =
-            refresh.ok_or_else(|| format!("the token of `{shown}` has ended; {again}"))?;
+            refresh.ok_or_else(|| format!("the token of `{shown}` has expired; {again}"))?;
         let client = LoginClient::known(known.server.clone(), &ambient)?;
         let now = ambient.now();
         let tokens = client.refresh(&refresh).await;

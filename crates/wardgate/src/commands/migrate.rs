@@ -32,7 +32,7 @@ pub(crate) async fn run(arguments: &ConfigFile) -> Result<(), Failure> {
     if named == 0 {
         let file = arguments.config.display();
         return Err(
-            format!("{file} names no store; set `store` in the section of a service").into(),
+            format!("{file} contains no store; set `store` in the section of a service").into(),
         );
     }
     Ok(())

@@ -9,7 +9,8 @@ use crate::Failure;
 use crate::cli::OperatorSignIn;
 
 /// Error message if no token is found.
-pub(super) const NO_TOKEN: &str = "there is no token: sign in with wardgate login, name a file with --token-file, or set WARDGATE_TOKEN";
+pub(super) const NO_TOKEN: &str = "a token is required: sign in with wardgate login, specify a file with --token-file, or set \
+                                   WARDGATE_TOKEN";
 
 /// Returns the token of an operator: that of the named file or sign-in, else that of the environment variable, else that of
 /// the current sign-in.

@@ -28,7 +28,7 @@ pub(crate) async fn diff(catalogue: &CatalogueFile, format: OutputFormat) -> Res
             let source = Selection::Source(upstream.source.clone());
             let digest = review.digest(&source);
             println!(
-                "approve what is not suspicious of it, as it stands here, with: {}",
+                "to approve all tools that are not suspicious, exactly as shown here, run: {}",
                 command(&upstream.source, digest, catalogue)
             );
         }
@@ -50,7 +50,7 @@ pub(crate) async fn approve(arguments: ApproveArgs) -> Result<(), Failure> {
         (_, Some(reviewed)) if reviewed != digest.to_string() => {
             show(&review, &selection);
             return Err(format!(
-                "nothing was approved: what the server offers is not what was reviewed; what it offers now is {digest}"
+                "nothing was approved: the server's tools have changed since the review; the digest of its current tools is {digest}"
             )
             .into());
         }
@@ -59,7 +59,7 @@ pub(crate) async fn approve(arguments: ApproveArgs) -> Result<(), Failure> {
             review.check(&selection)?;
             show(&review, &selection);
             return Err(format!(
-                "nothing was approved yet; approve exactly what is shown with: {}",
+                "nothing was approved yet; to approve exactly the tools shown, run: {}",
                 command(source, digest, &arguments.catalogue)
             )
             .into());
@@ -116,7 +116,7 @@ fn print_report(upstream: &ReviewedUpstream) {
         .iter()
         .partition(|tool| is_approved(&tool.judged));
     println!(
-        "{source}: {} approved, {} to look at",
+        "{source}: {} approved, {} to review",
         approved.len(),
         others.len()
     );

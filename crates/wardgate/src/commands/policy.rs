@@ -60,7 +60,7 @@ pub(crate) async fn run(arguments: PolicyArgs, verbosity: LogVerbosity) -> Resul
         (Some(PolicyCommand::Replay(arguments)), _) => replay::run(&arguments, verbosity).await,
         (Some(PolicyCommand::Shadow(arguments)), _) => shadow::run(arguments).await,
         (None, Some(config)) => serve::policy(&config, verbosity).await,
-        (None, None) => Err("name a configuration file with --config".into()),
+        (None, None) => Err("specify a configuration file with --config".into()),
     }
 }
 

@@ -33,7 +33,7 @@ async fn change(kind: RevocationKind, options: RevocationOptions) -> Result<(), 
     } else {
         (
             "revocations/add",
-            "revoked: every gateway refuses it within a second",
+            "revoked: every gateway rejects it within one second",
         )
     };
     let client = calls::client(options.operator, false).await?;

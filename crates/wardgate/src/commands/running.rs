@@ -22,7 +22,7 @@ pub(crate) fn operator_socket(data_dir: &Path) -> Result<Link, Failure> {
     if !socket.exists() {
         let socket = socket.display();
         return Err(format!(
-            "{socket} is not there: start `wardgate up` on this directory, or name services that run by themselves with --config"
+            "{socket} does not exist: start `wardgate up` with this data directory, or specify the services with --config"
         )
         .into());
     }
@@ -45,7 +45,7 @@ pub(crate) fn policy(system: &RunningSystem) -> Result<PolicyClient, Failure> {
     if let Some(file) = &system.config {
         let wiring: OperatorWiring = Settings::load(file)?.wiring("operator")?;
         let url = wiring.links.policy.ok_or(
-            "operator.links.policy is missing: name the policy service's address, for example https://127.0.0.1:7001",
+            "operator.links.policy is missing: set it to the address of the policy service, for example https://127.0.0.1:7001",
         )?;
         return compose::remote_rights(&url, wiring.tls.as_ref());
     }
@@ -60,7 +60,7 @@ pub(crate) fn operator_audit(
     let link = if let Some(file) = &system.config {
         let wiring: OperatorWiring = Settings::load(file)?.wiring("operator")?;
         let url = wiring.links.audit.ok_or(
-            "operator.links.audit is missing: name the audit service's address, for example https://127.0.0.1:7003",
+            "operator.links.audit is missing: set it to the address of the audit service, for example https://127.0.0.1:7003",
         )?;
         compose::audit(&url, wiring.tls.as_ref())?.link.transport
     } else {

@@ -85,7 +85,7 @@ pub(crate) fn own_store(config: &Path, service: &str, what: &str) -> String {
     };
     let path = path.display();
     tracing::warn!(
-        "{service}.store is not set: this {service} keeps {what} in {path}, which no other {service} knows"
+        "{service}.store is not set: this {service} keeps {what} in {path}, which no other {service} can read"
     );
     format!("sqlite:{path}")
 }
@@ -203,7 +203,7 @@ pub(crate) async fn memory(arguments: &ConfigFile, verbosity: LogVerbosity) -> R
 fn linked<'a>(url: Option<&'a String>, key: &str, port: u16) -> Result<&'a str, Failure> {
     url.map(String::as_str).ok_or_else(|| {
         format!(
-            "{key} is missing: name the service's address, for example https://127.0.0.1:{port}"
+            "{key} is missing: set it to the address of the service, for example https://127.0.0.1:{port}"
         )
         .into()
     })
@@ -213,8 +213,10 @@ fn linked<'a>(url: Option<&'a String>, key: &str, port: u16) -> Result<&'a str, 
 /// its peers.
 pub(crate) fn required<'a>(file: Option<&'a PathBuf>, key: &str) -> Result<&'a PathBuf, Failure> {
     file.ok_or_else(|| {
-        format!("{key} is missing: name a key file; `wardgate certs dev` makes one for trials")
-            .into()
+        format!(
+            "{key} is missing: set it to a key file; `wardgate certs dev` creates one for trials"
+        )
+        .into()
     })
 }
 
@@ -279,7 +281,8 @@ pub(crate) async fn serve_probes(
                 let listener = listen_for_probes(ANY_PORT).await?;
                 let address = listener.local_addr()?;
                 tracing::warn!(
-                    "cannot listen on {DEFAULT_PROBES} for probes and metrics ({error}); they are at {address}. Set `probes` to choose an address"
+                    "cannot listen on {DEFAULT_PROBES} for probes and metrics ({error}); listening on {address} instead. Set `probes` to \
+                     choose an address"
                 );
                 listener
             }

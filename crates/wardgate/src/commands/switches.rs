@@ -40,7 +40,7 @@ pub(crate) async fn set(action: SwitchAction, arguments: SwitchChange) -> Result
     let done = match action {
         SwitchAction::Enable => "on",
         SwitchAction::Disable => "off",
-        SwitchAction::Reset => "as less specific switches say",
+        SwitchAction::Reset => "set by less specific switches",
     };
     let (kind, name) = (kind.as_str(), &change.target.name);
     println!("{kind} {name} is {done} for {}", change.scope);

@@ -102,7 +102,9 @@ fn list_configured(file: &Path, format: OutputFormat) -> Result<(), Failure> {
 
 /// Describes the limits of a tool, for example `2 at once, 20/m per caller`.
 fn describe_limits(limits: LimitSettings) -> String {
-    let at_once = limits.concurrency.map(|count| format!("{count} at once"));
+    let at_once = limits
+        .concurrency
+        .map(|count| format!("{count} concurrent"));
     let rate = limits.per_caller.map(String::from);
     let rate = rate.map(|rate| format!("{rate} per caller"));
     let words: Vec<_> = at_once.into_iter().chain(rate).collect();

@@ -77,7 +77,7 @@ pub(crate) async fn run(arguments: UpArgs, verbosity: LogVerbosity) -> Result<()
     let metrics = telemetry.metrics();
     let probes = serve::serve_probes(own.probes, listen, gateway.parts(), metrics).await?;
     println!(
-        "ready {url}/mcp (also {url}/console, {url}/message, {chats}{url}/ready; metrics: http://{}/metrics; record in {})",
+        "ready {url}/mcp (also {url}/console, {url}/message, {chats}{url}/ready; metrics: http://{}/metrics; audit log in {})",
         probes.address,
         dir.path().display()
     );
@@ -210,7 +210,7 @@ fn operator_door(dir: &DataDir, operator_services: OperatorServices) -> impl Fut
             Err(error) => Err(error),
         };
         if let Err(error) = served {
-            tracing::warn!(%error, "operators cannot reach this system at the command line");
+            tracing::warn!(%error, "operators cannot use the command line with this system");
         }
         std::future::pending::<()>().await;
     }
@@ -238,7 +238,10 @@ fn introduce(
     dir: &DataDir,
     ambient: &Ambient,
 ) -> Result<(), Failure> {
-    println!("\nTokens, good for {} hours:", DEMO_TOKEN.as_secs() / 3_600);
+    println!(
+        "\nTokens, valid for {} hours:",
+        DEMO_TOKEN.as_secs() / 3_600
+    );
     for person in &demo.people.people {
         let claims: Vec<(String, String)> = person
             .claims
@@ -270,11 +273,11 @@ fn introduce(
         .map(|person| person.role.to_uppercase())
         .unwrap_or_default();
     println!("\nIn a browser, with one of the tokens above: {url}/console");
-    println!("\nA first call, once the tokens above are pasted into a shell:");
+    println!("\nA first call, after you have pasted the tokens above into a shell:");
     println!(
         "curl -s {url}/message -H \"Authorization: Bearer ${role}\" -H 'Content-Type: application/json' -d '{request}'"
     );
     let (program, data) = (program::name(), program::quoted(dir.path()));
-    println!("\nThen see it on record: {program} audit query --data-dir {data}");
+    println!("\nTo see its audit record, run: {program} audit query --data-dir {data}");
     Ok(())
 }

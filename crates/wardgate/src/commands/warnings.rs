@@ -53,12 +53,12 @@ fn warn_of_unreachable(tool: &Tool, policies: &PolicySet) -> Vec<Fault> {
         let columns: Vec<_> = tool.columns_of(class).collect();
         if !columns.is_empty() && !policies.shows_anyone(class) {
             let problem = format!(
-                "`{}` of tool `{}` reaches nobody: no policy shows the class `{class}`",
+                "`{}` of tool `{}` is never shown: no policy shows the class `{class}`",
                 columns.join("`, `"),
                 facts.name
             );
             let fix = format!(
-                "name `Class::\"{class}\"` in a policy about `show_clear` or another tier, or use a class that one names"
+                "add `Class::\"{class}\"` to a policy about `show_clear` or another tier, or use a class that a policy names"
             );
             found.extend(tool.class_warning(problem, fix));
         }

@@ -40,7 +40,7 @@ pub(crate) enum Error {
         section: String,
         message: String,
     },
-    #[error("{origin}: unknown section `{section}`; known are {}", SECTIONS.join(", "))]
+    #[error("{origin}: unknown section `{section}`; known sections are {}", SECTIONS.join(", "))]
     UnknownSection {
         origin: ValueOrigin,
         section: String,

@@ -66,7 +66,7 @@ fn an_error_names_the_line_and_column_of_its_key() {
     );
     let told = settings.located(
         "gateway",
-        &TestError("gateway.listen: `nowhere` is no address"),
+        &TestError("gateway.listen: `nowhere` is not an address"),
     );
     assert!(
         told.to_string()

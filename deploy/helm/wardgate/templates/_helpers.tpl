@@ -309,7 +309,7 @@ Section `database` of each service that has a store and such settings, by sectio
 {{- if and $public $named (eq (len $named) (len $hosts)) -}}
 {{- $host := regexReplaceAll ":[0-9]+$" (get (urlParse $public) "host") "" -}}
 {{- if not (has $host $named) -}}
-{{- fail (printf "config.gateway.public_url: %s is none of the hosts of ingress and httpRoute (%s); clients would be sent elsewhere" $host (join ", " $named)) -}}
+{{- fail (printf "config.gateway.public_url: %s is not one of the hosts of ingress and httpRoute (%s); clients would be sent elsewhere" $host (join ", " $named)) -}}
 {{- end -}}
 {{- end -}}
 {{- toJson (uniq $named) -}}

@@ -48,9 +48,11 @@ pub(super) async fn erase(arguments: AuditErase) -> Result<(), Failure> {
         key: arguments.subject,
     };
     if client.erase(subject, LIMIT).await? {
-        println!("the key is destroyed: the details of all calls that concerned them are erased");
+        println!("the key was destroyed: the details of all calls of this data subject are erased");
     } else {
-        println!("there is no key of this data subject: no call concerned them, or it was erased");
+        println!(
+            "this data subject has no key: no call concerned them, or their key was destroyed before"
+        );
     }
     Ok(())
 }
@@ -70,7 +72,7 @@ async fn apply(client: &OperatorAuditClient, verbosity: LogVerbosity) -> Result<
         minimum_index = step.minimum_index;
         progress.tell(minimum_index, Some(step.removable_below));
     }
-    println!("records below {minimum_index} are removed; their hashes stay in the log");
+    println!("the records below {minimum_index} were removed; their hashes remain in the log");
     Ok(())
 }
 
@@ -107,7 +109,7 @@ fn about(hold: &HoldDescription) -> String {
     match (hold.data_subject, &hold.tenant) {
         (Some(digest), _) => format!("data subject hmac:{digest}"),
         (None, Some(tenant)) => format!("tenant {tenant}"),
-        (None, None) => "the whole record".to_owned(),
+        (None, None) => "all records".to_owned(),
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) async fn run(arguments: AuditWitness, verbosity: LogVerbosity) -> Res
             Ok(())
         }
         (None, Some(file)) => serve(&Settings::load(&file)?, verbosity).await,
-        (None, None) => Err("name a configuration file with --config".into()),
+        (None, None) => Err("specify a configuration file with --config".into()),
     }
 }
 
@@ -54,7 +54,7 @@ async fn serve(settings: &Settings, verbosity: LogVerbosity) -> Result<(), Failu
     let keys = wiring.keys()?;
     let witness = Witness::open(&wiring.name, &key, keys, &wiring.state_dir, ambient)?;
     let key = witness.verifier_key();
-    tracing::info!(%key, "the cosignatures of this witness are verified with this key");
+    tracing::info!(%key, "verify the cosignatures of this witness with this key");
     let stop = shutdown::shutdown(wiring.drain)?;
     let bound = BoundListener::bind(listen).await?;
     let (_goes_on, goes_on) = watch::channel(Readiness::Ready);

@@ -142,7 +142,7 @@ impl Probe<'_> {
         if self.path.is_empty() {
             self.asked.set(what);
         }
-        Err(Error::custom("nothing more is asked"))
+        Err(Error::custom("the schema requires nothing else"))
     }
 
     /// Returns the first step of the path, and a probe for the rest of the path.

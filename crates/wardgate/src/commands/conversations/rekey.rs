@@ -22,18 +22,18 @@ pub(super) async fn run(options: &RekeyOptions, verbosity: LogVerbosity) -> Resu
     let outcome = wardgate_memory::rekey(&store.store, &store.database, keys, ambient, told);
     match outcome.await? {
         RekeyOutcome::NotNeeded => {
-            println!("every conversation is under the current master key already");
+            println!("every conversation is encrypted under the current master key already");
         }
         RekeyOutcome::Finished(RekeyProgress {
             done, unreadable, ..
         }) => {
             let plural = if done == 1 { "" } else { "s" };
             println!(
-                "moved to the current master key: {done} conversation{plural}. The former key is needed for older backups alone."
+                "moved to the current master key: {done} conversation{plural}. The former key is now required only for older backups."
             );
             if unreadable > 0 {
                 eprintln!(
-                    "{unreadable} conversations and messages were not moved: no key opens them, and none did before"
+                    "{unreadable} conversations and messages were not moved: no configured key decrypts them, and none did before"
                 );
             }
         }
@@ -73,5 +73,5 @@ fn keys_of_up(dir: &DataDir) -> Result<MasterKeys, Failure> {
 }
 
 fn missing(file: &Path, key: &str) -> String {
-    format!("{} sets no {key}", file.display())
+    format!("{} does not set {key}", file.display())
 }

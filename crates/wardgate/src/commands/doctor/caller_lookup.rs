@@ -8,7 +8,8 @@ use super::finding::{Finding, FindingSubject};
 /// Looks up a caller that does not exist.
 pub(super) async fn examine(lookup: Option<&LookupConfig>) -> Option<Finding> {
     let about = FindingSubject::new("caller lookup", "policy.caller_lookup");
-    let remedy = "until it answers, calls are refused: see that the file can be read, or that the database runs, may be reached from here and knows the user and the statement";
+    let remedy = "calls are refused until it answers: check that the file can be read, or that the database runs, is reachable from here \
+                  and accepts the user and the statement";
     Some(
         match probe_caller_lookup(lookup?, Ambient::system()).await {
             Ok(()) => about.ok("answers"),

@@ -38,7 +38,7 @@ fn examine_one(peer: Peer, files: &TlsFiles, now: Timestamp) -> Finding {
         Ok(left) => left,
         Err((what, remedy)) => return about.fail(what, remedy),
     };
-    let message = format!("is signed by {}, {left} days are left", files.ca.display());
+    let message = format!("is signed by {}, {left} days remain", files.ca.display());
     if left < SOON {
         about.warn(message, "renew it")
     } else {
@@ -56,10 +56,10 @@ pub(super) fn examine_served(
     let about = FindingSubject::new("certificate", format!("served by {place}"));
     match left(Path::new("it"), certificate, now) {
         Ok(days) if days < SOON => about.warn(
-            format!("{days} days are left"),
-            "renew it; if its file is newer, the service's log says why it was not taken",
+            format!("{days} days remain"),
+            "renew it; if its file is newer, the log of the service states why the file was not loaded",
         ),
-        Ok(days) => about.ok(format!("{days} days are left")),
+        Ok(days) => about.ok(format!("{days} days remain")),
         Err((what, remedy)) => about.fail(what, remedy),
     }
 }
@@ -73,9 +73,9 @@ fn days_left(name: &str, files: &TlsFiles, now: Timestamp) -> Result<u64, Certif
     let chain = certificates(&files.cert)?;
     let authority = certificates(&files.ca)?;
     let Some(leaf) = chain.first() else {
-        return Err(unusable(&files.cert, "holds no certificate in PEM"));
+        return Err(unusable(&files.cert, "contains no PEM certificate"));
     };
-    let bad = |_| unusable(&files.cert, "is no X.509 certificate");
+    let bad = |_| unusable(&files.cert, "is not an X.509 certificate");
     let parsed = EndEntityCert::try_from(leaf).map_err(bad)?;
     if !parsed.valid_dns_names().any(|it| it == name) {
         let names: Vec<&str> = parsed.valid_dns_names().collect();
@@ -97,7 +97,7 @@ fn days_left(name: &str, files: &TlsFiles, now: Timestamp) -> Result<u64, Certif
     match best {
         Some(Ok(left)) => Ok(left.min(own)),
         Some(Err(wrong)) => Err(wrong),
-        None => Err(unusable(&files.ca, "holds no certificate in PEM")),
+        None => Err(unusable(&files.ca, "contains no PEM certificate")),
     }
 }
 
@@ -124,8 +124,8 @@ fn signed(
     });
     verified.map_err(|error| {
         let remedy =
-            "issue it anew by the authority that all services trust, for servers and clients";
-        (format!("does not verify: {error}"), remedy.to_owned())
+            "issue a new one for servers and clients, signed by the authority that all services trust";
+        (format!("cannot be verified: {error}"), remedy.to_owned())
     })
 }
 
@@ -134,7 +134,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Certificate
         std::fs::read(path).map_err(|error| unusable(path, &format!("cannot be read: {error}")))?;
     CertificateDer::pem_slice_iter(&text)
         .collect::<Result<_, _>>()
-        .map_err(|_| unusable(path, "is no PEM"))
+        .map_err(|_| unusable(path, "is not a PEM file"))
 }
 
 /// Returns the number of whole days until the certificate expires.
@@ -144,18 +144,21 @@ fn left(
     now: Timestamp,
 ) -> Result<u64, CertificateProblem> {
     let (_, parsed) = parse_x509_certificate(certificate)
-        .map_err(|_| unusable(path, "is no X.509 certificate"))?;
+        .map_err(|_| unusable(path, "is not an X.509 certificate"))?;
     let validity = parsed.validity();
     let [from, until] = [validity.not_before, validity.not_after]
         .map(|time| Timestamp::from_seconds(time.timestamp()));
     let shown = path.display();
     if now < from {
-        let remedy = "set the clocks of the machines that issue and use it";
-        return Err((format!("{shown} is good from {from} on"), remedy.to_owned()));
+        let remedy = "synchronize the clocks of the machines that issue and use it";
+        return Err((
+            format!("{shown} is not valid before {from}"),
+            remedy.to_owned(),
+        ));
     }
     if now >= until {
         let remedy = "renew it";
-        return Err((format!("{shown} ended at {until}"), remedy.to_owned()));
+        return Err((format!("{shown} expired at {until}"), remedy.to_owned()));
     }
     Ok(until.since(now).as_secs() / DAY.as_secs())
 }
@@ -164,20 +167,20 @@ fn key_fits(leaf: &CertificateDer<'_>, files: &TlsFiles) -> Result<(), Certifica
     let text = std::fs::read_to_string(&files.key)
         .map_err(|error| unusable(&files.key, &format!("cannot be read: {error}")))?;
     let key = KeyPair::from_pem(&text)
-        .map_err(|_| unusable(&files.key, "holds no private key in PEM that can be used"))?;
+        .map_err(|_| unusable(&files.key, "contains no usable PEM private key"))?;
     let (_, parsed) = parse_x509_certificate(leaf)
-        .map_err(|_| unusable(&files.cert, "is no X.509 certificate"))?;
+        .map_err(|_| unusable(&files.cert, "is not an X.509 certificate"))?;
     if parsed.public_key().raw == key.subject_public_key_info() {
         return Ok(());
     }
-    let what = format!("{} is not its key", files.key.display());
-    let remedy = format!("name the key that belongs to {}", files.cert.display());
+    let what = format!("{} is not its private key", files.key.display());
+    let remedy = format!("specify the key that belongs to {}", files.cert.display());
     Err((what, remedy))
 }
 
 fn unusable(path: &Path, why: &str) -> CertificateProblem {
     let what = format!("{} {why}", path.display());
-    (what, "name a file that can be used".to_owned())
+    (what, "specify a valid file".to_owned())
 }
 
 #[cfg(test)]

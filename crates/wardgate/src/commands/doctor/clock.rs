@@ -21,14 +21,17 @@ pub(super) fn compare(subject: &str, theirs: Timestamp, ours: Timestamp) -> Find
     };
     let seconds = apart.as_secs();
     if apart <= NOISE {
-        return about.ok("agrees with this machine's");
+        return about.ok("matches the clock of this machine");
     }
-    let message = format!("is {seconds} s {word} this machine's");
-    let remedy = "have both machines keep time (chrony, systemd-timesyncd)";
+    let message = format!("is {seconds} s {word} the clock of this machine");
+    let remedy = "synchronize both clocks (chrony, systemd-timesyncd)";
     if apart <= MOST {
         about.warn(message, remedy)
     } else {
-        about.fail(message, format!("{remedy}; tokens and permits are refused"))
+        about.fail(
+            message,
+            format!("{remedy}; until then, tokens and permits are refused"),
+        )
     }
 }
 

@@ -56,7 +56,7 @@ async fn examine_one(neighbour: &ServiceDependency) -> Vec<Finding> {
     let (scheme, addresses) = match addresses(url).await {
         Ok(found) => found,
         Err(what) => {
-            let remedy = format!("mend the address of {peer} in the links of {of}");
+            let remedy = format!("fix the address of {peer} in the links of {of}");
             return vec![about.fail(what, remedy)];
         }
     };
@@ -84,8 +84,11 @@ async fn addresses(url: &str) -> Result<(&'static str, Vec<SocketAddr>), String>
             }
             Ok((scheme, found))
         }
-        Ok(Err(error)) => Err(format!("{host} cannot be found: {error}")),
-        Err(_) => Err(format!("{host} is not found in {} s", LIMIT.as_secs())),
+        Ok(Err(error)) => Err(format!("{host} cannot be resolved: {error}")),
+        Err(_) => Err(format!(
+            "{host} was not resolved within {} s",
+            LIMIT.as_secs()
+        )),
     }
 }
 
@@ -102,7 +105,7 @@ async fn examine_address(
     let link = match link::connect::<()>(&url, *peer, name, neighbour.tls.as_ref()) {
         Ok(neighbour) => neighbour.link.transport,
         Err(error) => {
-            let remedy = format!("mend the `tls` of {of}");
+            let remedy = format!("fix the `tls` settings of {of}");
             return vec![about.fail(error.to_string(), remedy)];
         }
     };
@@ -110,7 +113,7 @@ async fn examine_address(
         Ok(answer) => answer,
         Err(status) => {
             let remedy = format!(
-                "see that {peer_name} runs, that it may be reached from here, and that both have certificates of one authority"
+                "check that {peer_name} runs, that it is reachable from here, and that both have certificates of the same authority"
             );
             return vec![about.fail(format!("does not answer: {}", status.message()), remedy)];
         }
@@ -120,9 +123,9 @@ async fn examine_address(
         about.ok("is ready")
     } else {
         let remedy = format!(
-            "look at its /ready and its log, where it says why; {peer_name}'s own checks may tell as well"
+            "check its /ready and its log, which contain the cause; the checks of {peer_name} may also report it"
         );
-        about.fail("answers that it is not ready", remedy)
+        about.fail("reports that it is not ready", remedy)
     };
     let mut findings = vec![ready];
     let date = answer.metadata().get("date");
@@ -146,7 +149,7 @@ async fn check(
     let mut client = HealthClient::new(link.clone());
     timeout(LIMIT, client.check(request))
         .await
-        .unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer in time")))
+        .unwrap_or_else(|_| Err(Status::deadline_exceeded("it did not answer in time")))
 }
 
 /// Checks the version of a service, which its health service lists as an additional service name.
@@ -155,8 +158,8 @@ async fn version(link: &Link, place: &str) -> Option<Finding> {
     match check(link, VERSION).await {
         Ok(_) => Some(about.ok(VERSION)),
         Err(status) if status.code() == Code::NotFound => Some(about.warn(
-            format!("is not this program's, {VERSION}"),
-            "finish the upgrade, or use the doctor of its version",
+            format!("differs from the version of this program, {VERSION}"),
+            "finish the upgrade, or use the `wardgate doctor` of that version",
         )),
         // A service that became unreachable in the meantime is not a finding about its version.
         Err(_) => None,

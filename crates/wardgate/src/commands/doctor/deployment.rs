@@ -73,7 +73,8 @@ impl Deployment {
     fn configured(file: &Path, arguments: &DoctorArgs) -> (Self, Vec<Finding>) {
         let only = &arguments.service;
         let about = FindingSubject::new("configuration", file.display().to_string());
-        let remedy = "mend the file or the environment; `wardgate config check` tells the same";
+        let remedy =
+            "fix the file or the environment; `wardgate config check` reports the same error";
         let settings = match Settings::load(file) {
             Ok(settings) => settings,
             Err(error) => return (Self::default(), vec![about.fail(error.to_string(), remedy)]),
@@ -116,11 +117,11 @@ impl Deployment {
         };
         let about = FindingSubject::new("data directory", path.display().to_string());
         let Ok(mut deployment) = Self::up(path) else {
-            let remedy = "nothing, before the first start; else name it with --data-dir";
-            let finding = about.warn("is not there yet; `wardgate up` makes it", remedy);
+            let remedy = "nothing, before the first start; otherwise specify it with --data-dir";
+            let finding = about.warn("does not exist yet; `wardgate up` creates it", remedy);
             return (Self::default(), Some(finding));
         };
-        let finding = about.ok("is there");
+        let finding = about.ok("exists");
         deployment.stores.clear();
         let room = up.audit.room();
         let record = stored(Some(up.audit.store), up.audit.database);
@@ -526,7 +527,7 @@ fn files(settings: &Settings) -> Vec<Finding> {
                 FindingSubject::new("files", place).warn(warning.problem, warning.fix)
             })
             .collect(),
-        Err(error) => vec![about.fail(error.to_string(), "mend the file that it names")],
+        Err(error) => vec![about.fail(error.to_string(), "fix the file that the message names")],
     }
 }
 

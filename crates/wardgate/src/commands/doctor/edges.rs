@@ -53,7 +53,7 @@ async fn keys_of(issuers: &Issuers) -> Finding {
         .map(|it| it.issuer.as_str())
         .collect();
     let about = FindingSubject::new("issuers", format!("{}, {}", issuers.name, names.join(", ")));
-    let remedy = "mend `auth.issuers`: the file or URL of their public keys, and whether it may be reached from here";
+    let remedy = "fix `auth.issuers`: check the file or URL of their public keys, and that it is reachable from here";
     let public_url = issuers.public_url.as_deref();
     let reading = Authenticator::new(issuers.auth.clone(), public_url, Ambient::system());
     match timeout(LIMIT, reading).await {
@@ -62,7 +62,7 @@ async fn keys_of(issuers: &Issuers) -> Finding {
             _ => about.ok("their keys can be read"),
         },
         Ok(Err(error)) => about.fail(error.to_string(), remedy),
-        Err(_) => about.fail("their keys are not read in time", remedy),
+        Err(_) => about.fail("their keys were not read in time", remedy),
     }
 }
 
@@ -82,10 +82,7 @@ async fn examine_one(edge: &Edge) -> Vec<Finding> {
     let answer = match asked.await {
         Ok(answer) => answer,
         Err(what) => {
-            let remedy = format!(
-                "see that the {} runs, and that its address is this",
-                edge.name
-            );
+            let remedy = format!("check that the {} runs at this address", edge.name);
             return vec![about.fail(format!("does not answer: {what}"), remedy)];
         }
     };
@@ -112,8 +109,11 @@ async fn examine_one(edge: &Edge) -> Vec<Finding> {
             "answers"
         })
     } else {
-        let what = format!("is not ready; parts that are not: {}", unready.join(", "));
-        about.fail(what, "see what is said here of these parts, and their logs")
+        let what = format!(
+            "is not ready; parts that are not ready: {}",
+            unready.join(", ")
+        );
+        about.fail(what, "check the results for these parts, and their logs")
     };
     let clock = theirs.map(|theirs| clock::compare(edge.name, theirs, now));
     std::iter::once(finding).chain(clock).chain(shown).collect()

@@ -42,16 +42,16 @@ pub(super) fn examine(keys: &[KeyFile]) -> Vec<Finding> {
 fn examine_one(key: &KeyFile) -> Finding {
     let about = FindingSubject::new("key", &key.setting);
     let Some(path) = &key.path else {
-        let remedy = "name a key file, the same for every replica; `wardgate certs dev` makes one for trials";
+        let remedy = "specify a key file, the same for every replica; `wardgate certs dev` creates one for trials";
         return about.fail("is missing", remedy);
     };
     if let Err(error) = read(path, key.kind) {
-        return about.fail(error.to_string(), "restore it from where keys are kept");
+        return about.fail(error.to_string(), "restore it from the backup of the keys");
     }
     let shown = path.display();
     match std::fs::metadata(path).map(|it| it.permissions().mode()) {
         Ok(mode) if key.kind != KeyKind::PermitPublic && mode & 0o007 != 0 => about.warn(
-            format!("{shown} can be used by everybody on this machine"),
+            format!("{shown} is readable by every user of this machine"),
             format!("chmod o= {shown}"),
         ),
         _ => match secrets::age_in_days(path) {
@@ -89,11 +89,14 @@ fn pair(keys: &[KeyFile]) -> Option<Finding> {
         data_dir::read_32_bytes(path).is_ok_and(|key| key.as_slice() == signer.public_key())
     });
     Some(if known {
-        about.ok("what the policy signs, the tool-runner takes")
+        about.ok("the tool-runner accepts the permits that the policy service signs")
     } else {
         let remedy =
             "add the public key of policy.permit_key_file to tool_runner.permit_public_key_files";
-        about.fail("the tool-runner refuses every permit of the policy", remedy)
+        about.fail(
+            "the tool-runner refuses every permit of the policy service",
+            remedy,
+        )
     })
 }
 

@@ -31,7 +31,7 @@ pub(super) async fn examine(deployment: &Deployment) -> Vec<Finding> {
         return Vec::new();
     };
     let about = FindingSubject::new("record", "audit");
-    let remedy = "see what is said here of audit.store, and the log of the audit service";
+    let remedy = "see the result for audit.store, and the log of the audit service";
     let reader = match RecordReader::open(&store.store, &store.database).await {
         Ok(reader) => reader,
         Err(error) => return vec![about.fail(error.to_string(), remedy)],
@@ -44,7 +44,7 @@ pub(super) async fn examine(deployment: &Deployment) -> Vec<Finding> {
         Err(RecordProblem::Unreadable(error)) => return vec![about.fail(error, remedy)],
         Err(RecordProblem::Record(what)) => about.fail(
             what,
-            "the store was changed from outside: keep it as it is, and compare it with a backup",
+            "the store was modified outside the audit service: preserve it unchanged, and compare it with a backup",
         ),
     };
     let mut findings = vec![finding];
@@ -90,11 +90,11 @@ impl VerifiedRecords {
 impl fmt::Display for VerifiedRecords {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.newest.map(|newest| newest + 1) {
-            None => f.write_str("holds nothing yet"),
-            Some(all) if all == self.records => write!(f, "holds {all} records, all verified"),
+            None => f.write_str("contains no records yet"),
+            Some(all) if all == self.records => write!(f, "contains {all} records, all verified"),
             Some(all) => write!(
                 f,
-                "holds {all} records, the newest {} verified",
+                "contains {all} records, the newest {} verified",
                 self.records
             ),
         }
@@ -131,7 +131,7 @@ async fn room(reader: &RecordReader, room: &StoreRoom) -> Finding {
     let about = FindingSubject::new("record", "room");
     match reader.growth(room, Ambient::system().now()).await {
         Ok(growth) => room_finding(&about, &growth),
-        Err(error) => about.warn(error.to_string(), "see what is said here of audit.store"),
+        Err(error) => about.warn(error.to_string(), "see the result for audit.store"),
     }
 }
 
@@ -143,16 +143,16 @@ fn room_finding(about: &FindingSubject, growth: &StoreGrowth) -> Finding {
     )]
     let size = megabytes(growth.bytes as f64);
     let pace = megabytes(growth.bytes_per_day);
-    let takes = format!("takes {size:.1} MB and grows by {pace:.1} MB a day");
+    let takes = format!("uses {size:.1} MB and grows by {pace:.1} MB per day");
     match growth.days_left() {
         None => about.ok(format!(
-            "{takes}; `audit.capacity_bytes` does not say how much the server has for it"
+            "{takes}; set `audit.capacity_bytes` to the space that the server provides for it"
         )),
         Some(days) if days.is_infinite() => about.ok(format!(
-            "takes {size:.1} MB and did not grow in the last day"
+            "uses {size:.1} MB and did not grow in the last day"
         )),
         Some(days) if days < FEW_DAYS => {
-            let remedy = "give it room: when it is full nothing runs. `wardgate audit retention` says what can be removed";
+            let remedy = "provide more space: no call runs when it is full. `wardgate audit retention` shows which records can be removed";
             about.warn(format!("{takes}: full in {days:.1} days"), remedy)
         }
         Some(days) => about.ok(format!("{takes}: full in {days:.0} days")),
@@ -162,17 +162,17 @@ fn room_finding(about: &FindingSubject, growth: &StoreGrowth) -> Finding {
 /// Checks whether the second copy has the records of the store, and is on another file system.
 async fn second_copy(reader: &RecordReader, directory: &Path, store: &str) -> Finding {
     let about = FindingSubject::new("record", "second copy");
-    let remedy = "see the log of the audit service; without its second copy it takes no records";
+    let remedy = "see the log of the audit service; without its second copy it accepts no records";
     match reader.compare_second_copy(directory).await {
         Ok((copied, size)) if copied + UNCOVERED < size => {
-            about.warn(format!("has {copied} of {size} records"), remedy)
+            about.warn(format!("contains {copied} of {size} records"), remedy)
         }
         Ok(_) if is_on_one_disk(directory, store) => about.warn(
-            "is on the same file system as the store, and is lost with it".to_owned(),
-            "let audit.second_copy_dir be a directory of another disk or machine",
+            "is on the same file system as the store, and would be lost with it".to_owned(),
+            "set audit.second_copy_dir to a directory on another disk or machine",
         ),
         Ok((copied, size)) => about.ok(format!(
-            "has {copied} of {size} records, the newest compared with the store"
+            "contains {copied} of {size} records, the newest compared with the store"
         )),
         Err(error) => about.fail(error.to_string(), remedy),
     }
@@ -200,8 +200,8 @@ async fn checkpoints(
     let records = newest.map_or(0, |newest| newest + 1);
     let (signed, mut findings) = match covers(CheckpointKind::Signed).await {
         Ok((_, size)) if size + UNCOVERED < records => {
-            let what = format!("the newest one covers {size} of {records} records");
-            let remedy = "see the log of the audit service: it builds the tree of a large store, or cannot sign";
+            let what = format!("the newest checkpoint covers {size} of {records} records");
+            let remedy = "see the log of the audit service: it is still building the tree of a large store, or cannot sign";
             (size, vec![about.warn(what, remedy)])
         }
         Ok((_, size)) => (size, vec![about.ok(format!("covers {size} records"))]),
@@ -238,10 +238,10 @@ async fn export(reader: &RecordReader, name: &str) -> Finding {
     let remedy = "see the log of the audit service, and wardgate_audit_export_failures_total";
     match reader.export_position(name).await {
         Ok(Some((position, size))) if position + UNCOVERED < size => {
-            let what = format!("the security tool has {position} of {size} records");
+            let what = format!("the security tool received {position} of {size} records");
             about.warn(what, remedy)
         }
-        Ok(Some((position, size))) => about.ok(format!("has {position} of {size} records")),
+        Ok(Some((position, size))) => about.ok(format!("received {position} of {size} records")),
         Ok(None) => about.warn("never began".to_owned(), remedy),
         Err(error) => about.warn(error.to_string(), remedy),
     }
@@ -255,15 +255,14 @@ async fn moves(reader: &RecordReader, before: Option<u64>) -> Finding {
         let seen = verify(reader, Some(1)).await;
         if seen.is_ok_and(|seen| seen.newest > before) {
             let took = began.elapsed().as_secs_f64();
-            return about.ok(format!("a refused request was on record after {took:.1} s"));
+            return about.ok(format!("a refused request was recorded within {took:.1} s"));
         }
         tokio::time::sleep(PAUSE).await;
     }
     let what = format!(
-        "a refused request is not on record after {} s",
+        "a refused request was not recorded within {} s",
         PATIENCE.as_secs()
     );
-    let remedy =
-        "see whether the gateway's link leads to the audit service of this store, and both logs";
+    let remedy = "check that the gateway's link leads to the audit service of this store, and check both logs";
     about.fail(what, remedy)
 }

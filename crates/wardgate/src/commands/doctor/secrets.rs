@@ -32,12 +32,12 @@ fn examine_one(file: &SecretFile) -> Finding {
     match age_in_days(&file.path) {
         Ok(days) if is_old(days) => about.warn(
             format!("is {days} days old"),
-            "replace it where it was given, and write the new one into the file; it is read again without a restart",
+            "replace it at its issuer, and write the new one to the file; the file is read again without a restart",
         ),
         Ok(days) => about.ok(format!("is {days} days old")),
         Err(error) => about.fail(
             format!("cannot be read: {error}"),
-            "mend its path or its permissions",
+            "fix its path or its permissions",
         ),
     }
 }

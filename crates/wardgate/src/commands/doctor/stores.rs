@@ -40,7 +40,7 @@ async fn examine_one(store: &ServiceStore) -> Vec<Finding> {
     let address = match store.configured.address() {
         Ok(address) => address,
         Err(error) => {
-            let remedy = format!("mend {}", store.setting);
+            let remedy = format!("fix {}", store.setting);
             return vec![about.fail(format!("{error}"), remedy)];
         }
     };
@@ -55,10 +55,10 @@ async fn examine_one(store: &ServiceStore) -> Vec<Finding> {
         Ok(Ok(findings)) => findings,
         Ok(Err(error)) => vec![about.fail(format!("cannot be read: {error}"), remedy(&error))],
         Err(_) => {
-            let what = format!("does not answer in {} s", LIMIT.as_secs());
+            let what = format!("does not answer within {} s", LIMIT.as_secs());
             vec![about.fail(
                 what,
-                "see that the database runs and may be reached from here",
+                "check that the database runs and is reachable from here",
             )]
         }
     }
@@ -72,13 +72,15 @@ fn remedy(error: &sqlx::Error) -> &'static str {
     match code.as_deref() {
         // A prepared statement is missing, or exists already: another client used the connection in between.
         Some("26000" | "42P05") => {
-            "a pooler in between gives each transaction another connection and loses prepared statements: let it keep a connection for a session, or set its `max_prepared_statements` (pgBouncer 1.21 or later)"
+            "a connection pooler uses another connection for each transaction and loses prepared statements: configure session pooling, \
+             or set its `max_prepared_statements` (pgBouncer 1.21 or later)"
         }
         Some("08P01") => {
-            "if a pooler is in between, let it ignore what it does not know: `ignore_startup_parameters = extra_float_digits, options` (pgBouncer)"
+            "if a connection pooler is used, configure it to ignore unknown startup parameters: `ignore_startup_parameters = \
+             extra_float_digits, options` (pgBouncer)"
         }
         _ => {
-            "see that the database runs, may be reached from here, and knows the user of the store"
+            "check that the database runs, is reachable from here, and accepts the user of the store"
         }
     }
 }
@@ -89,7 +91,8 @@ async fn sqlite(
     layout: &Layout,
 ) -> Result<Vec<Finding>, sqlx::Error> {
     if let Err(error) = OpenOptions::new().append(true).open(path) {
-        let remedy = "start the service once, which makes it, or mend the path and its permissions";
+        let remedy =
+            "start the service once, which creates it, or fix the path and its permissions";
         return Ok(vec![
             about.fail(format!("cannot be written: {error}"), remedy),
         ]);
@@ -123,7 +126,7 @@ async fn postgres(
     let mut findings = Vec::new();
     findings.extend(in_between(about, &role, store, &mut connection).await?);
     if standby {
-        let remedy = "name the primary; a standby takes no writes";
+        let remedy = "specify the primary; a standby does not accept writes";
         findings.push(about.fail("is a standby", remedy));
     }
     let table = format!("{name}.schema_version");
@@ -170,11 +173,11 @@ async fn in_between(
     }
     if store.setting == RECORD && commits == "off" {
         let remedy = format!("ALTER ROLE \"{role}\" SET synchronous_commit = on");
-        let what = "a pooler in between drops `synchronous_commit`, and records are acknowledged before they are durable";
+        let what = "a connection pooler drops `synchronous_commit`, so records are acknowledged before they are durable";
         return Ok(Some(about.fail(what, remedy)));
     }
     let remedy = format!("ALTER ROLE \"{role}\" SET statement_timeout = '2s'");
-    let what = "a pooler in between drops `statement_timeout`, and the role has none";
+    let what = "a connection pooler drops `statement_timeout`, and the role sets none";
     Ok((limit == "0").then(|| about.warn(what, remedy)))
 }
 
@@ -184,12 +187,12 @@ fn schema(about: &FindingSubject, found: i64, known: usize) -> Finding {
     match found.cmp(&known) {
         std::cmp::Ordering::Equal => about.ok(message),
         std::cmp::Ordering::Less => about.fail(
-            format!("{message}, this program works with {known}"),
+            format!("{message}, this program requires {known}"),
             "run `wardgate migrate` with the same configuration",
         ),
         std::cmp::Ordering::Greater => about.warn(
-            format!("{message}, this program knows {known}"),
-            "finish the upgrade: a newer program was here",
+            format!("{message}, this program supports {known}"),
+            "finish the upgrade: a newer program migrated the store",
         ),
     }
 }
@@ -210,13 +213,14 @@ async fn grants(
     .await?;
     Ok(match (adds, changes) {
         (false, _) => about.fail(
-            format!("`{role}` cannot add to the record"),
+            format!("`{role}` cannot add audit records"),
             "run `wardgate migrate` as its owner, which grants it",
         ),
         (true, true) => about.warn(
-            format!("`{role}` could change or remove records, were it not for a trigger that it may drop"),
-            "let the services use a role that owns nothing, and `wardgate migrate` the owner's",
+            format!("`{role}` could change or remove audit records if it dropped the trigger that prevents this, which it is allowed to \
+                     drop"),
+            "use a role that owns no tables for the services, and the owner's role for `wardgate migrate`",
         ),
-        (true, false) => about.ok(format!("`{role}` can add to the record and not change it")),
+        (true, false) => about.ok(format!("`{role}` can add audit records and cannot change them")),
     })
 }

@@ -28,7 +28,7 @@ fn create(arguments: &BundleCreation) -> Result<(), Failure> {
     let signer = BundleSigner::from_pkcs8(&data_dir::read_pkcs8(key)?);
     let signer = signer.ok_or_else(|| {
         format!(
-            "{} is not an Ed25519 private key in PEM; `openssl genpkey -algorithm ed25519` makes one",
+            "{} is not an Ed25519 private key in PEM; `openssl genpkey -algorithm ed25519` creates one",
             key.display()
         )
     })?;
@@ -36,7 +36,7 @@ fn create(arguments: &BundleCreation) -> Result<(), Failure> {
     let tests = wardgate_policy::test_files(directory)?;
     if tests.is_empty() {
         eprintln!(
-            "warning: {} has no tests, so nothing shows what the bundle allows",
+            "warning: {} contains no tests, so the permissions of the bundle are not tested",
             directory.display()
         );
     }
@@ -92,12 +92,9 @@ fn files(directory: &Path, tests: &[PathBuf]) -> Result<Vec<BundledFile>, Failur
     }
     let file = |path: PathBuf| {
         let inside = path.strip_prefix(directory).unwrap_or(&path);
-        let inside = inside.to_str().ok_or_else(|| {
-            format!(
-                "the name of {} is not UTF-8; give it another",
-                path.display()
-            )
-        })?;
+        let inside = inside
+            .to_str()
+            .ok_or_else(|| format!("the name of {} is not UTF-8; rename it", path.display()))?;
         Ok(BundledFile {
             path: inside.to_owned(),
             text: read(&path)?,

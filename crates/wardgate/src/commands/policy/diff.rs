@@ -24,7 +24,7 @@ pub(super) fn run(arguments: &PolicyDiff) -> Result<(), Failure> {
         .filter(|change| change.gains)
         .count();
     if arguments.fail_on_gain && gains > 0 {
-        return Err(format!("somebody gains something: {gains} of the differences").into());
+        return Err(format!("the change grants new access: {gains} of the differences").into());
     }
     Ok(())
 }
@@ -47,11 +47,12 @@ fn as_text(comparison: &Comparison) -> String {
         text += &format!("{verb}  {who:<20}  {what:<56}  {example}\n");
     }
     text += &format!(
-        "{} differences in {} questions{}. The search is bounded: it tries the roles, names and constants of the policies, and proves nothing.\n",
+        "{} differences in {} questions{}. The search is bounded: it tests the roles, names and constants of the policies, so its result \
+         is not a proof.\n",
         comparison.changes.len(),
         comparison.questions,
         if comparison.is_cut_short {
-            ", where it was cut short"
+            ", where the search stopped at its limit"
         } else {
             ""
         },

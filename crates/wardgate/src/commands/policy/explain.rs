@@ -66,7 +66,7 @@ async fn recorded_call(source: &RecordSource, id: &str) -> Result<RecordedOutcom
             QueriedRecord::Damaged(damage) => eprintln!("{damage}"),
         }
     }
-    Err(format!("there is no outcome of the call {id} on record").into())
+    Err(format!("no outcome of the call {id} is recorded").into())
 }
 
 /// Returns the call that the options describe, with values of the recorded call where there is one.
@@ -101,13 +101,13 @@ fn asked_call(
             arguments.tool.as_deref().unwrap_or_default(),
         ),
     };
-    let kind = kind.ok_or("the call on record used no tool, resource or prompt")?;
+    let kind = kind.ok_or("the recorded call used no tool, resource or prompt")?;
     let offers = super::offers(arguments.tools.as_deref(), &arguments.directory)?;
     let tool = offers
         .into_iter()
         .find(|offer| offer.kind == kind && offer.name.as_str() == name)
         .ok_or_else(|| {
-            format!("no `{name}` is in the catalogue; name the catalogue with --tools")
+            format!("the catalogue contains no `{name}`; specify the catalogue with --tools")
         })?;
     let time_zone = &arguments.time_zone;
     let counts = arguments.history.iter().cloned().collect();
@@ -155,7 +155,7 @@ impl Answer<'_> {
         let same_policies = decision.policy_hash == self.simulator.set().hash().to_string();
         let was = match recorded.access() {
             Some(access) => access.as_str(),
-            None => "refused by something else than a policy",
+            None => "refused, but not by a policy",
         };
         let by = match decision.policies.as_slice() {
             [] => "no policy".to_owned(),
@@ -164,15 +164,15 @@ impl Answer<'_> {
         let by_same = if same_policies {
             "these policies"
         } else {
-            "other policies than these"
+            "policies other than these"
         };
         let bundle = decision.bundle.as_ref();
         let bundle = bundle.map_or_else(String::new, |it| {
             format!(", in bundle {} (sha256:{})", it.version, it.digest)
         });
         Some(format!(
-            "on record: {was} by {by}, of {by_same}{bundle}; its arguments, the caller's attributes and the counts of earlier calls are \
-             not on record, so what --args, --claim and --history say is taken for them"
+            "recorded: {was} by {by}, of {by_same}{bundle}; the arguments, the caller's attributes and the counts of earlier calls are \
+             not recorded, so the values of --args, --claim and --history are used"
         ))
     }
 
@@ -224,7 +224,7 @@ impl Answer<'_> {
         }
         let changes = self.explanation.changes(*access);
         if !changes.is_empty() {
-            text += "\nthe other answer\n";
+            text += "\nchanges that reverse the decision\n";
             for change in changes {
                 text += &format!("  {change}\n");
             }

@@ -226,8 +226,8 @@ struct Offer {
     definition: String,
 }
 
-const DEPENDS: &str = "the answer depends on arguments, attributes or earlier calls, which the record of a call does not have";
-const NO_TOOL: &str = "the catalogue has no such tool";
+const DEPENDS: &str = "the decision depends on arguments, attributes or earlier calls, which the record of a call does not contain";
+const NO_TOOL: &str = "the catalogue does not contain the tool";
 const CHANGED: &str = "the tool's definition has changed since";
 
 /// A simulator that decides recorded calls again.
@@ -368,13 +368,13 @@ impl ReplayReport {
             );
         }
         text += &format!(
-            "{} of {} calls would flip, {} stay as they were\n",
+            "{} of {} calls would change, {} stay the same\n",
             self.flips.len(),
             self.calls,
             self.same
         );
         for (why, count) in &self.undetermined {
-            text += &format!("{count} cannot be decided anew: {why}\n");
+            text += &format!("{count} cannot be decided again: {why}\n");
         }
         text
     }

@@ -38,15 +38,15 @@ fn as_text(report: &ShadowReport) -> String {
     }
     let Some(candidate) = report.candidate_hash else {
         return match report.fault.as_str() {
-            "" => "no candidate decides; name one by policy.shadow\n".to_owned(),
+            "" => "no candidate policies are configured; set policy.shadow\n".to_owned(),
             fault => format!(
-                "the candidate is not usable, so none decides: {}\n",
+                "the candidate policies are not usable and are not evaluated: {}\n",
                 cell(fault)
             ),
         };
     };
     let decided = report.policy_hash.map_or_else(
-        || "no call was compared yet".to_owned(),
+        || "no call has been compared yet".to_owned(),
         |hash| {
             let flips: u64 = report.flips.iter().map(|flip| flip.count).sum();
             format!(

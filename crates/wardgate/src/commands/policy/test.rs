@@ -21,7 +21,7 @@ pub(super) fn run(arguments: &PolicyTestRun) -> Result<(), Failure> {
     if files.is_empty() {
         let directory = arguments.directory.display();
         return Err(format!(
-            "{directory} has no tests; write {directory}/tests/*.yaml as docs/src/write-a-policy.md shows"
+            "{directory} contains no tests; write {directory}/tests/*.yaml as docs/src/write-a-policy.md shows"
         )
         .into());
     }
@@ -36,11 +36,7 @@ pub(super) fn run(arguments: &PolicyTestRun) -> Result<(), Failure> {
         return Err(format!("{failed} of {} tests failed", report.results.len()).into());
     }
     if arguments.require_coverage && untested > 0 {
-        return Err(format!(
-            "{untested} of {} policies decide nothing in any test",
-            report.policies
-        )
-        .into());
+        return Err(format!("{untested} of {} policies decide no test", report.policies).into());
     }
     Ok(())
 }
