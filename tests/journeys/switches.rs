@@ -128,8 +128,14 @@ async fn a_slip_of_the_hand_is_told_and_changes_nothing() {
     let how = ["--data-dir", &dir];
     for (words, told) in [
         (vec!["get_shfts"], "the tool `get_shfts` does not exist"),
-        (vec![SHIFTS, "--toolset"], "the toolset `get_shifts` does not exist"),
-        (vec![SHIFTS, "--upstream"], "the upstream `get_shifts` does not exist"),
+        (
+            vec![SHIFTS, "--toolset"],
+            "the toolset `get_shifts` does not exist",
+        ),
+        (
+            vec![SHIFTS, "--upstream"],
+            "the upstream `get_shifts` does not exist",
+        ),
     ] {
         let refused = tools(&[&["disable"], &words[..]].concat(), &how, &ada);
         assert!(refusal(&refused).contains(told), "{}", refused.stderr);

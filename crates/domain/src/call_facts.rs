@@ -4,12 +4,9 @@ use crate::{
     ApprovalId, BundleReference, CallId, Caller, Decision, DecisionId, Digest, PermitId, ToolName,
 };
 
-/// Placeholder for a requested tool name that is not a valid name, because the record must not hold text that a person
-/// may have typed.
-pub const NOT_A_NAME: &str = "(not a tool name)";
-
-/// Maximum length of a requested name, in bytes. No configured tool has a longer name.
-const MAX_REQUESTED: usize = 64;
+/// Placeholder for a requested name that is not in the catalogue. The record contains only configured names, because a model
+/// or a person may write anything as a name, even personal data.
+pub const UNKNOWN_NAME: &str = "(unknown name)";
 
 /// The caller and the request of a call, and the decision of the policy about it.
 #[derive(Debug, Clone)]
@@ -30,8 +27,8 @@ pub struct CallFacts {
     pub client_ip: String,
     /// The MCP protocol version, `jsonrpc` for the plain JSON-RPC endpoint, or `console` for the pages of the console.
     pub protocol: String,
-    /// The tool name that the client requested; [`NOT_A_NAME`] if that is not a valid tool name, since a client may
-    /// send any text; empty if the request asks for no tool.
+    /// The name that the client requested; [`UNKNOWN_NAME`] if the catalogue does not contain it; empty if the request asks
+    /// for no tool.
     pub requested_tool: String,
     /// The tool, or `None` if no tool has the requested name.
     pub tool: Option<ToolName>,
@@ -60,7 +57,8 @@ pub struct CallFacts {
 }
 
 impl CallFacts {
-    /// Creates the facts of a call that has just arrived and is not decided yet.
+    /// Creates the facts of a call that has just arrived and is not decided yet. `requested_tool` is a name of the catalogue
+    /// or [`UNKNOWN_NAME`].
     pub fn arriving(
         call_id: CallId,
         caller: &Caller,
@@ -70,10 +68,7 @@ impl CallFacts {
         arguments: &[u8],
     ) -> Self {
         Self {
-            requested_tool: match requested_tool.parse::<ToolName>() {
-                Ok(name) if name.as_str().len() <= MAX_REQUESTED => name.to_string(),
-                _ => NOT_A_NAME.to_owned(),
-            },
+            requested_tool: requested_tool.to_owned(),
             ..Self::without_tool(call_id, caller, client_ip, protocol, arguments)
         }
     }

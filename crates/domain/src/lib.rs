@@ -58,7 +58,7 @@ pub use approval::{
 };
 pub use arguments_outline::{ArgumentNames, ArgumentOutline, OutlinedArgument, json_type};
 pub use call_details::{CallDetails, DataSubject, DataSubjects, ResultColumn, ResultOutline};
-pub use call_facts::{CallFacts, NOT_A_NAME};
+pub use call_facts::{CallFacts, UNKNOWN_NAME};
 pub use caller::{
     AttributeValue, BearerToken, Caller, CallerClaims, CallerRights, Delegation, person,
 };

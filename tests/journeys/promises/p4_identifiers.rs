@@ -130,7 +130,7 @@ const ERROR: &str = "\"error\"";
 
 /// The scenarios: successful calls, failing tools and upstreams, and requests that the gateway refuses. Each has the
 /// tool, its behavior, and a text that the response must contain. Without a tool the body is not a call.
-const SCENARIOS: [(&str, &str, &str); 20] = [
+const SCENARIOS: [(&str, &str, &str); 21] = [
     ("file_chart", "chart", "Quillfeather.row."),
     ("find_person", "rows", ".row."),
     ("find_person", "nobody", "Nobody is called"),
@@ -149,6 +149,7 @@ const SCENARIOS: [(&str, &str, &str); 20] = [
     ("search_files", "word", FAILED),
     ("find_person", "wrong type", FAILED),
     ("find_person", "wrong names", FAILED),
+    ("", "unknown tool", ERROR),
     ("", "no method", ERROR),
     ("", "no JSON", ERROR),
 ];
@@ -302,7 +303,11 @@ async fn call(client: &Client, token: &str, answer: &str, number: usize) {
         "wrong names" => json!({ "how": [who], &who: who, "who": { &who: 1 } }),
         _ => json!({ "how": how, "who": who }),
     };
-    let tool = if tool == "answer" { answer } else { tool };
+    let tool = match (tool, how) {
+        ("answer", _) => answer,
+        (_, "unknown tool") => &who,
+        _ => tool,
+    };
     let reply = match body {
         Some(body) => client.post("/message", Some(token), &[], body).await,
         None => client.call(token, tool, arguments).await,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tracing::Span;
-use wardgate_domain::{CallReference, NOT_A_NAME, SignedApproval, ToolName};
+use wardgate_domain::{CallReference, SignedApproval, ToolName};
 use wardgate_gateway_record::{AuditLog, stage};
 use wardgate_mcp_server::RpcError;
 use wardgate_proto::common::v1::ErrorReason;
@@ -47,10 +47,6 @@ impl CallAuthorizer<'_> {
         description: &'d Description<'_, R>,
     ) -> Result<(&'d EntryUse<R>, GrantOrNeed), Rejection> {
         if let Some(refusal) = description.agent_refusal {
-            if description.entry_use.is_none() {
-                // A model may write anything as a name, even personal data.
-                NOT_A_NAME.clone_into(&mut self.record.facts.requested_tool);
-            }
             return Err(Rejection::RefusedByAgent(refusal));
         }
         let Some(entry_use) = &description.entry_use else {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tracing::Span;
 use wardgate_domain::{
-    AgentRefusal, ArgumentNames, CallFacts, CallId, Caller, Digest, Reason, ToolFacts,
+    AgentRefusal, ArgumentNames, CallFacts, CallId, Caller, Digest, Reason, ToolFacts, UNKNOWN_NAME,
 };
 use wardgate_mcp_server::{McpResponse, RecordStatus, RpcError};
 use wardgate_rpc::client::{InputRequired, ResultFacts, Resumption};
@@ -80,7 +80,9 @@ impl<R> Description<'_, R> {
     pub(super) fn to_facts(&self, call_id: CallId, context: &RequestContext) -> CallFacts {
         let (caller, ip) = (&context.caller, context.client_ip.clone());
         let (protocol, arguments) = (self.protocol, self.arguments);
-        let facts = match self.recorded_name {
+        let is_known = self.entry_use.is_some();
+        let known_name = |name| if is_known { name } else { UNKNOWN_NAME };
+        let facts = match self.recorded_name.map(known_name) {
             Some(name) => CallFacts::arriving(call_id, caller, ip, protocol, name, arguments),
             None => CallFacts::without_tool(call_id, caller, ip, protocol, arguments),
         };

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use wardgate_domain::{DenialReason, Digest, NOT_A_NAME, Status};
+use wardgate_domain::{DenialReason, Digest, Status, UNKNOWN_NAME};
 use wardgate_proto::common::v1::{self as pb, ErrorReason};
 
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World};
@@ -131,7 +131,7 @@ async fn an_invisible_tool_and_an_unknown_one_answer_alike_and_the_record_tells_
     for pair in outcomes.chunks(2) {
         assert_eq!(pair[0].status, Status::UnknownTool);
         assert_eq!(pair[0].call.tool, None);
-        assert_eq!(pair[0].call.requested_tool, "nonesuch");
+        assert_eq!(pair[0].call.requested_tool, UNKNOWN_NAME);
         assert_eq!(pair[1].status, Status::Denied);
         assert_eq!(pair[1].reason, "not_permitted");
         assert!(pair[1].call.tool.is_some() && pair[1].call.decision_id.is_some());
@@ -141,14 +141,14 @@ async fn an_invisible_tool_and_an_unknown_one_answer_alike_and_the_record_tells_
 }
 
 #[tokio::test]
-async fn what_is_no_name_of_a_tool_is_not_on_record() {
+async fn a_name_that_is_not_in_the_catalogue_is_not_on_record() {
     let world = World::start().await;
-    for typed in ["the record of Mrs Miller", "", "na\u{ef}ve"] {
+    for typed in ["the record of Mrs Miller", "", "na\u{ef}ve", "MRN58820417"] {
         let reply = Reply::to(world.tools_call(LEGACY, typed, "{}")).await;
         assert_eq!(reply.code(), -32602, "{reply:?}");
         let outcome = world.audit.outcomes.all().pop().unwrap();
         assert_eq!(outcome.status, Status::UnknownTool);
-        assert_eq!(outcome.call.requested_tool, NOT_A_NAME);
+        assert_eq!(outcome.call.requested_tool, UNKNOWN_NAME);
     }
 }
 

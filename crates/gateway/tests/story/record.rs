@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
-use wardgate_domain::{AgentRefusal, DenialReason, Digest, Event, NOT_A_NAME, Status};
+use wardgate_domain::{AgentRefusal, DenialReason, Digest, Event, Status, UNKNOWN_NAME};
 use wardgate_rpc::Readiness;
 
 use crate::world::{LEGACY, MODERN, OLDEST, Reply, World};
@@ -284,7 +284,7 @@ async fn a_call_that_its_agent_refused_is_on_record_and_neither_decided_nor_run(
         );
         assert_eq!(outcome.call.subject, "dr.lee");
         // A model may write anything as a name, so the record has the name only if it is that of a tool.
-        let named = if *tool == "reads" { tool } else { NOT_A_NAME };
+        let named = if *tool == "reads" { tool } else { UNKNOWN_NAME };
         assert_eq!(outcome.call.requested_tool, named);
         assert!(outcome.call.decision_id.is_none());
     }
