@@ -1,12 +1,12 @@
 //! What the transparency log adds to each record: processor time of leaf hash, tree, checkpoint and their commits.
 //!
-//! `make bench-tree` runs `tree_cost STORE…`. The stores are new ones. Bursts of as many records as a load has in half a second are
-//! appended, each followed by the time in which the tree grows by them; then the service's background work is ended, and the
-//! same bursts are appended without a tree. What is counted is the time of this process with a tree less that without, as the
-//! median of some rounds; the server of a database is not counted.
+//! `make bench-tree` runs `tree_cost STORE…` with new stores. It appends bursts of as many records as a load has in half a second.
+//! After each burst, it measures the processor time of this process until a checkpoint covers the burst, and then the time of
+//! as long a pause. The cost is the difference, and the leaf hash, which is measured alone. The server of a database is not
+//! counted.
 
 use std::future::ready;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use aws_lc_rs::signature::Ed25519KeyPair;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -26,27 +26,20 @@ type Failure = Box<dyn std::error::Error>;
 /// Records a second.
 const LOADS: [u64; 3] = [500, 2_000, 8_000];
 
-/// How often the tree grows at each load.
+/// Number of bursts of a measurement.
 const BURSTS: u64 = 10;
 
 /// Appends that are under way at a time.
 const IN_FLIGHT: usize = 256;
 
-/// How often all is measured.
+/// Number of measurements of each load.
 const ROUNDS: usize = 5;
 
 /// How many times a second a checkpoint is signed under load.
 const STEPS_PER_SECOND: u64 = 2;
 
-/// What it takes until a checkpoint is signed, and stored on a slow disk.
+/// Time within which a checkpoint covers a burst, on a slow disk.
 const STEP: Duration = Duration::from_millis(800);
-
-/// Records of one burst at each load.
-const RECORDS_OF_BURSTS: u64 =
-    records_of_burst(LOADS[0]) + records_of_burst(LOADS[1]) + records_of_burst(LOADS[2]);
-
-/// How long the tree may take to grow by what was appended without it.
-const CATCH_UP: Duration = Duration::from_secs(30);
 
 /// Bytes of the outcome of a call.
 const RECORD: usize = 700;
@@ -57,9 +50,9 @@ async fn main() -> Result<(), Failure> {
     println!("leaf hash of {RECORD} bytes: {leaf:.2} µs");
     for store in std::env::args().skip(1) {
         println!("{}", store.split(':').next().unwrap_or_default());
-        for (load, grown) in LOADS.into_iter().zip(growth_costs(&store).await?) {
-            let cost = leaf + grown;
-            println!("{load:>6} records/s: {cost:.2} µs a record");
+        for (load, costs) in LOADS.into_iter().zip(growth_costs(&store).await?) {
+            let [least, median, most] = [0, ROUNDS / 2, ROUNDS - 1].map(|at| leaf + costs[at]);
+            println!("{load:>6} records/s: {median:.2} µs a record ({least:.2} to {most:.2})");
         }
     }
     Ok(())
@@ -93,23 +86,8 @@ fn leaf_hash_cost() -> Result<f64, Failure> {
     Ok(micros_each(spent, TIMES))
 }
 
-/// Microseconds for one record at each load, without its leaf hash.
-async fn growth_costs(store: &str) -> Result<Vec<f64>, Failure> {
-    let mut rounds = Vec::new();
-    for round in 0..ROUNDS {
-        let stored = 2 * BURSTS * RECORDS_OF_BURSTS * round as u64;
-        rounds.push(growth_costs_of_round(store, stored).await?);
-    }
-    let costs = (0..LOADS.len()).map(|load| {
-        let mut costs: Vec<_> = rounds.iter().map(|round| round[load]).collect();
-        costs.sort_by(f64::total_cmp);
-        costs[ROUNDS / 2]
-    });
-    Ok(costs.collect())
-}
-
-/// Measures one round, before which the store has `stored` records.
-async fn growth_costs_of_round(store: &str, stored: u64) -> Result<[f64; LOADS.len()], Failure> {
+/// Returns the costs per record at each load, in ascending order of the rounds, without the leaf hash.
+async fn growth_costs(store: &str) -> Result<[Vec<f64>; LOADS.len()], Failure> {
     let ambient = Ambient::system();
     let key = Ed25519KeyPair::from_seed_unchecked(&[1; 32])?.to_pkcs8()?;
     let keys = AuditKeys {
@@ -126,62 +104,69 @@ async fn growth_costs_of_round(store: &str, stored: u64) -> Result<[f64; LOADS.l
     );
     let (service, closer) = Box::pin(service).await?;
     let link = link::local(service, Peer::Gateway).link;
-    let audit = AuditClient::new(link, Duration::from_secs(1));
-    let reader = RecordReader::open(store, &DatabaseSettings::default()).await?;
-    await_coverage(&reader, stored).await?;
-    let with_tree = burst_costs(&audit, &ambient).await?;
-    await_coverage(&reader, stored + BURSTS * RECORDS_OF_BURSTS).await?;
+    let log = Log {
+        audit: AuditClient::new(link, Duration::from_secs(1)),
+        reader: RecordReader::open(store, &DatabaseSettings::default()).await?,
+        ambient,
+    };
+    let mut costs = LOADS.map(|_| Vec::new());
+    for _ in 0..ROUNDS {
+        for (costs, load) in costs.iter_mut().zip(LOADS) {
+            costs.push(log.growth_cost(load / STEPS_PER_SECOND).await?);
+        }
+    }
     closer.close().await;
-    let without = burst_costs(&audit, &ambient).await?;
-    let mut costs = [0.0; LOADS.len()];
-    for (cost, (with, without)) in costs.iter_mut().zip(with_tree.into_iter().zip(without)) {
-        *cost = with - without;
+    for costs in &mut costs {
+        costs.sort_by(f64::total_cmp);
     }
     Ok(costs)
 }
 
-/// Waits until a signed checkpoint covers `size` records: those that were appended without a tree are in it after the next start.
-async fn await_coverage(reader: &RecordReader, size: u64) -> Result<(), Failure> {
-    let end = Instant::now() + CATCH_UP;
-    loop {
-        let note = reader.checkpoint(CheckpointKind::Signed).await?;
-        let covered = note.text().parse::<Checkpoint>()?.head.size;
-        if covered == size {
-            return Ok(());
-        }
-        if Instant::now() > end {
-            return Err(format!("{size} records, and a checkpoint of {covered}").into());
-        }
-        sleep(Duration::from_millis(50)).await;
-    }
+/// A service with its log.
+struct Log {
+    audit: AuditClient,
+    reader: RecordReader,
+    ambient: Ambient,
 }
 
-/// Microseconds for one record at each load, all that this process does.
-async fn burst_costs(
-    audit: &AuditClient,
-    ambient: &Ambient,
-) -> Result<[f64; LOADS.len()], Failure> {
-    let mut costs = [0.0; LOADS.len()];
-    for (cost, load) in costs.iter_mut().zip(LOADS) {
-        let records = records_of_burst(load);
-        let before = worked(UsageWho::RUSAGE_SELF)?;
+impl Log {
+    /// Returns the processor time, in microseconds per record, that the process uses while its tree grows by bursts of `records`
+    /// records, less the time that it uses while nothing happens.
+    async fn growth_cost(&self, records: u64) -> Result<f64, Failure> {
+        let (mut growing, mut idle) = (Duration::ZERO, Duration::ZERO);
         for _ in 0..BURSTS {
-            let record = record(ambient);
+            let size = self.covered().await?;
+            let record = record(&self.ambient);
             stream::iter(0..records)
-                .map(|_| audit.append(&record, false))
+                .map(|_| self.audit.append(&record, false))
                 .buffer_unordered(IN_FLIGHT)
                 .try_for_each(|_| ready(Ok(())))
                 .await?;
-            sleep(STEP).await;
+            if self.covered().await? != size {
+                return Err("a burst took longer than the interval of checkpoints".into());
+            }
+            growing += worked_during(STEP).await?;
+            if self.covered().await? != size + records {
+                return Err(format!("no checkpoint within {STEP:?}").into());
+            }
+            idle += worked_during(STEP).await?;
         }
-        let spent = worked(UsageWho::RUSAGE_SELF)?.saturating_sub(before);
-        *cost = micros_each(spent, records * BURSTS);
+        let spent = growing.saturating_sub(idle);
+        Ok(micros_each(spent, records * BURSTS))
     }
-    Ok(costs)
+
+    /// Returns the number of records that the newest signed checkpoint covers.
+    async fn covered(&self) -> Result<u64, Failure> {
+        let note = self.reader.checkpoint(CheckpointKind::Signed).await?;
+        Ok(note.text().parse::<Checkpoint>()?.head.size)
+    }
 }
 
-const fn records_of_burst(load: u64) -> u64 {
-    load / STEPS_PER_SECOND
+/// Waits for `time`, and returns the processor time that this process used meanwhile.
+async fn worked_during(time: Duration) -> Result<Duration, Failure> {
+    let before = worked(UsageWho::RUSAGE_SELF)?;
+    sleep(time).await;
+    Ok(worked(UsageWho::RUSAGE_SELF)?.saturating_sub(before))
 }
 
 fn record(ambient: &Ambient) -> Record {
