@@ -3,15 +3,36 @@
 
 use std::time::{Duration, Instant};
 
+use axum::Router;
 use serde_json::json;
-use wardgate_testkit::{SeparateProcesses, System, TestApp, until};
+use wardgate_testkit::{SeparateProcesses, System, TestApp, serve, until};
 
 use super::agent::agent;
+use super::extra_tools::{LOOK_OFTEN, add_with_source};
 use super::people::{doctor, of_patient};
 use crate::{REPOSITORY, WARDGATE};
 
 /// A drain delay that is long enough to test what is still served, on a machine that is busy with builds.
 const DELAY: Duration = Duration::from_secs(10);
+
+/// Tools whose service never responds.
+const ENDLESS: &str = r"
+  - name: endless_read
+    description: Never returns.
+    tags: [staff]
+    annotations: { readOnlyHint: true }
+    time_limit: 60s
+    input_schema: { type: object }
+    execute: { type: http, source: endless, path: /read }
+    result: { classes: { any: none } }
+  - name: endless_write
+    description: Never returns.
+    tags: [staff]
+    time_limit: 60s
+    input_schema: { type: object }
+    execute: { type: http, source: endless, path: /write, method: POST }
+    result: { classes: { any: none } }
+";
 
 /// Starts five processes, each with that drain delay.
 async fn start() -> SeparateProcesses {
@@ -136,4 +157,47 @@ async fn an_agent_that_is_told_to_stop_is_not_ready_and_answers_on() {
     let models = client.get("/v1/models").await;
     assert_eq!(models.status, 401, "it still answers, and knows nobody yet");
     assert_eq!(process.ended().code(), Some(0), "{}", process.log());
+}
+
+#[tokio::test]
+async fn a_call_that_outlasts_the_drain_is_cancelled_and_its_outcome_is_on_record() {
+    let environment = [
+        ("WARDGATE_GATEWAY__DRAIN__DELAY_SECONDS", "0"),
+        ("WARDGATE_GATEWAY__DRAIN__GRACE_SECONDS", "1"),
+        LOOK_OFTEN,
+    ];
+    let mut system =
+        SeparateProcesses::start_with(WARDGATE, REPOSITORY.as_ref(), &environment).await;
+    let (arrived, mut arrivals) = tokio::sync::mpsc::unbounded_channel();
+    let wait_forever = async move || {
+        arrived.send(()).unwrap();
+        std::future::pending::<()>().await;
+    };
+    let upstream = serve(Router::new().fallback(wait_forever)).await;
+    let sources = format!(
+        "  endless: {{ type: http, base_url: \"http://{upstream}\", private: [\"127.0.0.0/8\"] }}\n"
+    );
+    add_with_source(&system, &sources, ENDLESS).await;
+    let token = doctor(&system);
+    for tool in ["endless_read", "endless_write"] {
+        let (client, token) = (system.client().clone(), token.clone());
+        tokio::spawn(async move { client.call(&token, tool, json!({})).await });
+        arrivals.recv().await.unwrap();
+    }
+    system.gateway.signal("TERM");
+    assert_eq!(
+        system.gateway.ended().code(),
+        Some(0),
+        "{}",
+        system.gateway.log()
+    );
+    let outcomes = system.records();
+    for tool in ["endless_read", "endless_write"] {
+        let mut of_tool = outcomes
+            .iter()
+            .filter(|record| record["tool"] == tool && record["event"] == "outcome");
+        let outcome = of_tool.next().expect(tool);
+        assert_eq!(outcome["reason"], "gateway_stopping", "{outcome}");
+        assert!(of_tool.next().is_none());
+    }
 }

@@ -401,7 +401,7 @@ pub const REASON_GROUPS: &[ReasonGroup] = groups! {
         [DECLINED] Recorded(Status::Error) "the user declined to visit the page that the tool requires" "";
         [NOT_WAITING] Recorded(Status::Error) "the answer came too late or twice: the call may have run in part, so check before you repeat it" "";
         [BAD_INPUT_REQUESTS, TOO_MANY_ROUNDS] Recorded(Status::Error) "the server's request cannot be forwarded; the server asked more than eight times" "";
-        [HANDED_OVER, GATEWAY_STOPPING] Recorded(Status::Error) "the call continues at another gateway; the gateway is shutting down, so repeat the call" "";
+        [HANDED_OVER, GATEWAY_STOPPING] Recorded(Status::Error) "the call continues at another gateway; the gateway shut down before the call completed" "";
         [TASK, TASK_WORKING, TASK_INPUT_REQUIRED, TASK_CANCELLED, TASK_FAILED] Unstated "the call became a task; the state of the task when it was read" "";
     }
     "Idempotency keys" {

@@ -48,6 +48,7 @@ use std::time::Duration;
 
 use axum::Router;
 use tokio::sync::watch;
+use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 use wardgate_approvals::Approvals;
 use wardgate_authorization_facade::{AuthorizationServer, FacadeParts};
@@ -95,6 +96,9 @@ const TELL: Duration = Duration::from_secs(5);
 
 /// Time limit of a request to the policy service, and of a list of the tool-runner.
 const NEIGHBOUR_LIMIT: Duration = Duration::from_millis(900);
+
+/// Time in which cancelled calls record their outcome when the process exits.
+const LAST_RECORDS: Duration = Duration::from_secs(3);
 
 /// The reason for which a gateway cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -346,7 +350,7 @@ impl Gateway {
             let mut readiness = readiness.clone();
             // A part whose sender is dropped never becomes ready, which the probes report.
             let mut becoming = pin!(readiness.wait_for(Readiness::is_ready));
-            while tokio::time::timeout(TELL, becoming.as_mut()).await.is_err() {
+            while timeout(TELL, becoming.as_mut()).await.is_err() {
                 tracing::warn!(part, "still waiting for a component to become ready");
             }
         }
@@ -368,7 +372,7 @@ impl Gateway {
     }
 
     /// Serves `router`, which has the gateway's paths and those of other services on the same address, until `shutdown` closes.
-    /// Then finishes the requests in flight and records the refusals that were only counted. The gateway is not ready from the
+    /// Then finishes the requests in flight, cancels those that take too long, and records the refusals that were only counted. The gateway is not ready from the
     /// moment the shutdown is announced.
     pub async fn serve(self: Arc<Self>, bound: BoundListener, router: Router, shutdown: Shutdown) {
         let limits = self.limits.connections();
@@ -383,6 +387,11 @@ impl Gateway {
         };
         let serving = bound.serve(router, limits, shutdown, self.finish());
         tokio::join!(ending, serving);
+        // Calls that did not complete within the grace period end now, so that each has an outcome on record.
+        self.pipeline.cancel_calls();
+        if timeout(LAST_RECORDS, self.finish()).await.is_err() {
+            tracing::warn!("some calls ended without a record of their outcome");
+        }
         self.recorder.flush().await;
     }
 

@@ -270,6 +270,8 @@ impl InputError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Interruption {
     Cancelled,
+    /// The process exits.
+    Exiting,
     Panicked,
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
 use wardgate_domain::{CallFacts, Event};
 use wardgate_gateway_record::AuditLog;
 use wardgate_rpc::client::{CallEvent, Interaction, PassthroughMeta, Resumption};
@@ -40,6 +41,7 @@ pub(crate) struct RunClient<'a> {
     pub(super) record: &'a mut CallRecord,
     pub(super) audit_log: &'a AuditLog,
     pub(super) resumable: Option<&'a dyn ResumableOperation>,
+    pub(super) exiting: &'a CancellationToken,
 }
 
 impl RunClient<'_> {
@@ -80,12 +82,14 @@ impl RunClient<'_> {
         self.interaction.log_level()
     }
 
-    /// Waits for `step`, unless the client cancels the call or `step` panics.
+    /// Waits for `step`, unless the client cancels the call, the process exits, or `step` panics.
     pub(crate) async fn unless_cancelled<T>(
         &mut self,
         step: impl Future<Output = T>,
     ) -> Result<T, Interruption> {
-        self.interaction.unless_cancelled(step).await
+        let step = self.interaction.unless_cancelled(step);
+        let completed = self.exiting.run_until_cancelled(step).await;
+        completed.unwrap_or(Err(Interruption::Exiting))
     }
 
     /// Begins the stream of a client that prefers one, so that it can resume the stream before anything is sent on it.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::http::HeaderMap;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::{Instrument, Span};
 use wardgate_approvals::Approvals;
@@ -37,6 +38,8 @@ pub(crate) struct CallPipeline {
     channels: ClientChannels,
     /// The calls in progress, including those whose client no longer waits.
     calls: TaskTracker,
+    /// Cancelled when the calls in progress must end, because the process exits.
+    pub(super) exiting: CancellationToken,
 }
 
 /// The services that the runs of operations use.
@@ -65,7 +68,13 @@ impl CallPipeline {
             approvals,
             channels,
             calls,
+            exiting: CancellationToken::new(),
         }
+    }
+
+    /// Cancels the calls in progress. Each still records its outcome.
+    pub(crate) fn cancel_calls(&self) {
+        self.exiting.cancel();
     }
 
     /// Returns the services that the runs of operations use.

@@ -45,6 +45,8 @@ pub(crate) enum Rejection {
     TimedOut(Duration),
     /// The client cancelled the call or disconnected.
     Cancelled,
+    /// The call did not complete before the process exits.
+    Exiting,
     /// A record that the call requires could not be made durable.
     NotRecorded,
     /// The `requestState` was used before.
@@ -89,6 +91,7 @@ impl Rejection {
             Self::OutcomeUnknown => (Status::Unknown, Reason::TOOL_RUNNER_UNAVAILABLE),
             Self::TimedOut(_) => (Status::Timeout, Reason::TIMEOUT),
             Self::Cancelled => (Status::Cancelled, Reason::CANCELLED),
+            Self::Exiting => (Status::Error, Reason::GATEWAY_STOPPING),
             Self::NotRecorded => (Status::Error, Reason::NOT_DURABLE),
             Self::StateAlreadyUsed => (Status::InvalidArguments, Reason::UNKNOWN_STATE),
             Self::MissingCapability(_) | Self::NotForClient => {
@@ -123,6 +126,10 @@ impl Rejection {
                 RpcError::internal(kind, format!("Timeout after {}s", limit.as_secs_f64()))
             }
             Self::Cancelled => RpcError::internal(kind, "The call was cancelled."),
+            Self::Exiting => {
+                let message = "The gateway is shutting down. Check whether the tool ran before you repeat the call.";
+                RpcError::internal(kind, message)
+            }
             Self::NotRecorded => RpcError::internal(
                 kind,
                 "The call cannot be recorded durably, so its result is not released. Try again later.",
@@ -170,6 +177,7 @@ impl From<Interruption> for RunError {
     fn from(interruption: Interruption) -> Self {
         Self::Rejected(match interruption {
             Interruption::Cancelled => Rejection::Cancelled,
+            Interruption::Exiting => Rejection::Exiting,
             Interruption::Panicked => Rejection::Failed {
                 kind: Reason::PANIC,
                 message: "Internal error.",

@@ -100,6 +100,7 @@ impl GovernedCall {
                     record: &mut self.record,
                     audit_log: self.pipeline.recorder.audit_log(),
                     resumable: description.resumable,
+                    exiting: &self.pipeline.exiting,
                 };
                 let input = client.request_input(input_requests.as_json(), suspended);
                 self.context.wait_without_slot(input).await?
@@ -169,6 +170,7 @@ impl GovernedCall {
                 record: &mut self.record,
                 audit_log: self.pipeline.recorder.audit_log(),
                 resumable: description.resumable,
+                exiting: &self.pipeline.exiting,
             },
         }
     }
