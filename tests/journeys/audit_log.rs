@@ -18,7 +18,7 @@ const CALLS: usize = 6;
 pub(super) fn covered(system: &impl System, records: usize) -> String {
     let newest = (records - 1).to_string();
     let begun = Instant::now();
-    while system.audit(&["proof", &newest]).code != Some(0) {
+    while system.audit(&["proof", "--offline", &newest]).code != Some(0) {
         assert!(begun.elapsed() < Duration::from_secs(30), "no checkpoint");
         std::thread::sleep(Duration::from_millis(100));
     }
@@ -53,7 +53,7 @@ pub(super) fn every_record_is_proved(system: &impl System) {
     let files = TempDir::new().unwrap();
     let out = files.path().join("all");
     system
-        .audit(&["export", "--out", out.to_str().unwrap()])
+        .audit(&["export", "--offline", "--out", out.to_str().unwrap()])
         .success();
     verify(&out, &key).unwrap();
     let lines = fs::read_to_string(out.join("records.jsonl")).unwrap();
@@ -85,14 +85,14 @@ impl CoveredRecord {
     fn export(&self, name: &str) -> PathBuf {
         let out = self.files.path().join(name);
         self.app
-            .audit(&["export", "--out", out.to_str().unwrap()])
+            .audit(&["export", "--offline", "--out", out.to_str().unwrap()])
             .success();
         out
     }
 
     fn proof(&self, of: &str) -> PathBuf {
         let path = self.files.path().join(format!("{of}.tlog-proof"));
-        fs::write(&path, self.app.audit(&["proof", of]).success()).unwrap();
+        fs::write(&path, self.app.audit(&["proof", "--offline", of]).success()).unwrap();
         path
     }
 }
@@ -117,11 +117,11 @@ async fn every_record_is_proved_and_exported_and_two_verifiers_agree_on_it() {
             "no record of the call",
         ),
     ] {
-        let refused = record.app.audit(&["proof", of]);
+        let refused = record.app.audit(&["proof", "--offline", of]);
         assert_eq!(refused.code, Some(1));
         assert!(refused.stderr.contains(problem), "{}", refused.stderr);
     }
-    let checkpoint = record.app.audit(&["checkpoint"]).success();
+    let checkpoint = record.app.audit(&["checkpoint", "--offline"]).success();
     let name = record.key.split('+').next().unwrap();
     assert!(
         checkpoint.starts_with(&format!("{name}\n6\n")),

@@ -105,7 +105,7 @@ async fn a_newcomer_gets_data_from_the_first_call_and_from_a_column_and_a_tool_o
     let policies = project.path().join("policies").display().to_string();
     let test = ["policy", "test", "--require-coverage", &policies];
     let tested = run(Path::new(WARDGATE), &test, &[]).success();
-    assert!(tested.contains("4 tests, 0 failed"), "{tested}");
+    assert!(tested.contains("6 tests, 0 failed"), "{tested}");
 
     let (process, url) = project.up();
     let first = project.printed_line("call list_orders --args").to_owned();
@@ -116,7 +116,9 @@ async fn a_newcomer_gets_data_from_the_first_call_and_from_a_column_and_a_tool_o
     let answer: Value =
         serde_json::from_str(&project.shell(&format!("{as_clerk} --url {url}")).success()).unwrap();
     assert_eq!(rows(&answer)[0]["customer"], "E••• F•••", "{answer}");
-    let recorded = project.shell(project.printed_line("audit query")).success();
+    let token = project.printed_line("export WARDGATE_TOKEN");
+    let query = project.printed_line("audit query");
+    let recorded = project.shell(&format!("{token} && {query}")).success();
     assert!(
         recorded.contains("ann") && recorded.contains("bob"),
         "{recorded}"

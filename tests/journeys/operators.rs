@@ -203,6 +203,66 @@ async fn whoever_the_policy_does_not_let_reads_nothing_of_a_running_system() {
 }
 
 #[tokio::test]
+async fn without_a_token_nobody_reads_the_record_unless_they_ask_for_the_store_itself() {
+    let app = TestApp::start(WARDGATE);
+    call(&app).await;
+    let files = TempDir::new().unwrap();
+    let data_dir = app.data_dir().display().to_string();
+    let audit = |token: &str, words: &[&str]| {
+        let words = [&["audit"], words, &["--data-dir", &data_dir]].concat();
+        let environment = [
+            ("WARDGATE_TOKEN", token),
+            ("WARDGATE_CONFIG_DIR", files.path().to_str().unwrap()),
+        ];
+        run(Path::new(WARDGATE), &words, &environment)
+    };
+    let out = files.path().join("export");
+    for words in [
+        &["query"][..],
+        &["query", "--follow"],
+        &["checkpoint"],
+        &["proof", "0"],
+        &["export", "--out", out.to_str().unwrap()],
+    ] {
+        let refused = audit("", words);
+        assert_eq!((refused.code, refused.stdout.as_str()), (Some(1), ""));
+        for way in [
+            "wardgate login",
+            "--token-file",
+            "WARDGATE_TOKEN",
+            "--offline",
+        ] {
+            assert!(refused.stderr.contains(way), "{}", refused.stderr);
+        }
+    }
+    assert!(!out.exists());
+    let query = ["query", "--offline", "-o", "jsonl"];
+    assert_eq!(audit("", &query).success().lines().count(), 1);
+
+    let table = audit(&auditor(&app), &["query"]).success();
+    assert!(table.contains("dr.yenji"), "{table}");
+    let refused = audit(&doctor(&app), &["query"]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (Some(1), ""));
+    assert!(
+        refused
+            .stderr
+            .contains("no policy permits `dr.yenji` to read the record"),
+        "{}",
+        refused.stderr
+    );
+    let records = app.records();
+    assert_eq!(
+        column(&records[1..], "action"),
+        ["audit.query", "audit.query"]
+    );
+    assert_eq!(column(&records[1..], "user"), ["auditor.lee", "dr.yenji"]);
+    assert_eq!(
+        column(&records[1..], "status"),
+        [&Value::Null, &json!("denied")]
+    );
+}
+
+#[tokio::test]
 async fn proofs_and_exports_of_a_running_system_verify_offline() {
     let app = TestApp::start(WARDGATE);
     let tokens = Tokens::new();

@@ -27,8 +27,12 @@ async fn what_commands_say_of_a_system_is_one_document_for_programs() {
         .call(&token, "get_medical_records", of_patient("NUGWI"));
     call.await.rows();
     let dir = app.data_dir().display().to_string();
-    let [checkpoint, key, proof] =
-        [&["checkpoint"][..], &["key"], &["proof", "0"]].map(|words| of_record(words, &dir));
+    let [checkpoint, key, proof] = [
+        &["checkpoint", "--offline"][..],
+        &["key"],
+        &["proof", "0", "--offline"],
+    ]
+    .map(|words| of_record(words, &dir));
     until("there is a checkpoint", async || {
         (print(&proof).code == Some(0)).then_some(())
     })
@@ -38,7 +42,8 @@ async fn what_commands_say_of_a_system_is_one_document_for_programs() {
     let out = TempDir::new().unwrap();
     let [plain, counted] = ["plain", "counted"].map(|name| out.path().join(name));
     let [plain, counted] = [&plain, &counted].map(|path| path.to_str().unwrap());
-    let text = print(&of_record(&["export", "--out", plain], &dir)).success();
+    let export = ["export", "--offline", "--out"];
+    let text = print(&of_record(&[&export[..], &[plain]].concat(), &dir)).success();
     assert!(
         text.ends_with(&format!(" were written to {plain}\n")),
         "{text}"
@@ -51,7 +56,10 @@ async fn what_commands_say_of_a_system_is_one_document_for_programs() {
         (checkpoint, "checkpoint"),
         (key, "key"),
         (proof, "proof"),
-        (of_record(&["export", "--out", counted], &dir), "records"),
+        (
+            of_record(&[&export[..], &[counted]].concat(), &dir),
+            "records",
+        ),
         (vec!["audit", "verify", plain, "--key", verifier], "records"),
         (
             vec!["policy", "check", policies.to_str().unwrap()],

@@ -78,7 +78,15 @@ impl RecordedCalls {
     /// Returns the IDs of the calls, in the order of the record.
     fn ids(&self) -> Vec<Value> {
         let config = self.dir.path().join("wardgate.yaml").display().to_string();
-        let words = ["audit", "query", "--config", &config, "-o", "jsonl"];
+        let words = [
+            "audit",
+            "query",
+            "--offline",
+            "--config",
+            &config,
+            "-o",
+            "jsonl",
+        ];
         let records = run(WARDGATE.as_ref(), &words, &[]).success();
         let id = |line: &str| serde_json::from_str::<Value>(line).unwrap()["call_id"].take();
         records.lines().map(id).collect()

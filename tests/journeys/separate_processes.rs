@@ -169,7 +169,15 @@ async fn the_record_is_found_by_the_configuration_too() {
     let config = system.config().display().to_string();
     let lines = wardgate_testkit::run(
         WARDGATE.as_ref(),
-        &["audit", "query", "-o", "jsonl", "--config", &config],
+        &[
+            "audit",
+            "query",
+            "--offline",
+            "-o",
+            "jsonl",
+            "--config",
+            &config,
+        ],
         &[],
     )
     .success();

@@ -588,7 +588,7 @@ fn a_command_without_its_data_directory_makes_none() {
     let absent = example.path("absent");
     for arguments in [
         &["token", "--sub", "a", "--role", "b", "--data-dir", &absent][..],
-        &["audit", "query", "--data-dir", &absent],
+        &["audit", "query", "--offline", "--data-dir", &absent],
     ] {
         assert_failed(&run(Path::new(WARDGATE), arguments, &[]), &[&absent]);
     }
@@ -615,6 +615,16 @@ fn wrong_usage_exits_with_two_and_says_how_it_is_used() {
         &["audit", "query", "--since", "yesterday"],
         &["audit", "query", "--limit", "-1"],
         &["audit", "query", "--view", "access"],
+        &["audit", "query", "--offline", "--token-file", "a"],
+        &[
+            "audit",
+            "export",
+            "--out",
+            "a",
+            "--offline",
+            "--context",
+            "b",
+        ],
         &["tools", "validate", "a", "b"],
     ] {
         let ended = run(Path::new(WARDGATE), arguments, &[]);

@@ -88,7 +88,7 @@ impl WitnessedApp {
     fn cosigned(&self, size: usize) {
         let begun = Instant::now();
         loop {
-            let checkpoint = self.app.audit(&["checkpoint", "--cosigned"]);
+            let checkpoint = self.app.audit(&["checkpoint", "--offline", "--cosigned"]);
             if checkpoint.code == Some(0)
                 && checkpoint.stdout.lines().nth(1) == Some(&size.to_string())
             {
@@ -132,13 +132,21 @@ async fn a9_a_witness_of_its_own_cosigns_the_log_and_both_verifiers_want_its_quo
     let with_policy = ["--policy", policy.as_str()];
     let out = log.path("cosigned");
     log.app
-        .audit(&["export", "--cosigned", "--out", out.to_str().unwrap()])
+        .audit(&[
+            "export",
+            "--offline",
+            "--cosigned",
+            "--out",
+            out.to_str().unwrap(),
+        ])
         .success();
     verify_with(&out, &log.key, &with_policy).unwrap();
     let proof = log.path("cosigned.tlog-proof");
     fs::write(
         &proof,
-        log.app.audit(&["proof", "3", "--cosigned"]).success(),
+        log.app
+            .audit(&["proof", "3", "--offline", "--cosigned"])
+            .success(),
     )
     .unwrap();
     verify_with(&proof, &log.key, &with_policy).unwrap();
@@ -194,7 +202,12 @@ async fn a7_the_receipt_of_a_call_proves_its_record_and_no_other() {
     let key = covered(&app, answers.len());
     let proof = files.path().join("proof");
     for (number, answer) in answers.iter().enumerate() {
-        fs::write(&proof, app.audit(&["proof", "--receipt", answer]).success()).unwrap();
+        fs::write(
+            &proof,
+            app.audit(&["proof", "--offline", "--receipt", answer])
+                .success(),
+        )
+        .unwrap();
         verify_with(&proof, &key, &["--receipt", answer]).unwrap();
         let other = &answers[(number + 1) % answers.len()];
         let refused = verify_with(&proof, &key, &["--receipt", other]).unwrap_err();
@@ -213,7 +226,7 @@ async fn a7_the_receipt_of_a_call_proves_its_record_and_no_other() {
     };
     let forged = format!("{}{digit}{}", &forged[..at], &forged[at + 1..]);
     fs::write(&answers[0], forged).unwrap();
-    let missing = app.audit(&["proof", "--receipt", &answers[0]]);
+    let missing = app.audit(&["proof", "--offline", "--receipt", &answers[0]]);
     assert!(
         missing.stderr.contains("no record of the call"),
         "{}",

@@ -22,7 +22,8 @@ def say(good, what):
 
 def record():
     """The event ids of all records, in order, and the leaf hash of the record of each first event."""
-    lines = subprocess.run([wardgate, "audit", "query", "--data-dir", f"{directory}/data", "--output", "jsonl"], capture_output=True, check=True)
+    query = [wardgate, "audit", "query", "--offline", "--data-dir", f"{directory}/data", "--output", "jsonl"]
+    lines = subprocess.run(query, capture_output=True, check=True)
     uids, hashes = [], {}
     for line in lines.stdout.splitlines():
         line = json.loads(line)

@@ -82,9 +82,9 @@ pub trait System {
         text.lines().map(record).collect()
     }
 
-    /// Runs `audit query` with these options.
+    /// Runs `audit query` with these options on the store itself.
     fn query(&self, options: &[&str]) -> ProcessExit {
-        self.audit(&[&["query"], options].concat())
+        self.audit(&[&["query", "--offline"], options].concat())
     }
 
     /// Runs `audit` with these arguments on the records of this system.

@@ -376,7 +376,7 @@ async fn look_at_record(search: &IdentifierSearch, system: &SeparateProcesses) {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("exported");
     let exported = until("the record is exported", async || {
-        let exported = system.audit(&["export", "--out", out.to_str().unwrap()]);
+        let exported = system.audit(&["export", "--offline", "--out", out.to_str().unwrap()]);
         (exported.code == Some(0)).then_some(exported)
     });
     exported.await;

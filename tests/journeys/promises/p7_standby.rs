@@ -37,7 +37,7 @@ async fn start(database: &ReplicatedDatabase) -> (SeparateProcesses, Counter) {
 /// Checks that the log extends each of these checkpoints.
 fn goes_on_from(system: &impl System, checkpoints: &Path) {
     let out = checkpoints.join("exported");
-    let words = ["export", "--out", out.to_str().unwrap()];
+    let words = ["export", "--offline", "--out", out.to_str().unwrap()];
     system.audit(&words).success();
     let key = system.audit(&["key"]).success();
     for entry in std::fs::read_dir(checkpoints).unwrap() {
@@ -71,7 +71,7 @@ async fn p7_a_postgresql_primary_may_be_killed_where_a_synchronous_standby_is_pr
     for round in 0..rounds {
         load.goes_on(load.acknowledged()).await;
         // A checkpoint that a witness may have seen must not be undone.
-        let checkpoint = system.audit(&["checkpoint"]).success();
+        let checkpoint = system.audit(&["checkpoint", "--offline"]).success();
         std::fs::write(kept.path().join(round.to_string()), checkpoint).unwrap();
         load.goes_on(load.acknowledged()).await;
         tokio::time::sleep(moment(round)).await;

@@ -23,6 +23,7 @@ pub(crate) struct AuditArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
     /// Query the audit log.
+    #[command(visible_alias = "tail")]
     Query(AuditQuery),
     /// Print the newest signed checkpoint: origin, size and root hash of the transparency log.
     Checkpoint(AuditCheckpoint),
@@ -69,9 +70,7 @@ pub(crate) struct AuditKey {
 #[derive(Debug, Args)]
 pub(crate) struct AuditCheckpoint {
     #[command(flatten)]
-    pub(crate) source: RecordSource,
-    #[command(flatten)]
-    pub(crate) operator: OperatorToken,
+    pub(crate) access: RecordAccess,
     #[command(flatten)]
     pub(crate) output: OutputOptions,
     /// Print the newest checkpoint that a quorum of witnesses cosigned, which is slightly older.
@@ -82,9 +81,7 @@ pub(crate) struct AuditCheckpoint {
 #[derive(Debug, Args)]
 pub(crate) struct AuditProof {
     #[command(flatten)]
-    pub(crate) source: RecordSource,
-    #[command(flatten)]
-    pub(crate) operator: OperatorToken,
+    pub(crate) access: RecordAccess,
     #[command(flatten)]
     pub(crate) output: OutputOptions,
     /// Sequence number of the record, or id of a call for its last record, the outcome.
@@ -101,9 +98,7 @@ pub(crate) struct AuditProof {
 #[derive(Debug, Args)]
 pub(crate) struct AuditExport {
     #[command(flatten)]
-    pub(crate) source: RecordSource,
-    #[command(flatten)]
-    pub(crate) operator: OperatorToken,
+    pub(crate) access: RecordAccess,
     #[command(flatten)]
     pub(crate) output: OutputOptions,
     /// Output directory: empty, or not existing yet.
@@ -188,9 +183,7 @@ pub(crate) struct AuditErase {
 )]
 pub(crate) struct AuditQuery {
     #[command(flatten)]
-    pub(crate) source: RecordSource,
-    #[command(flatten)]
-    pub(crate) operator: OperatorToken,
+    pub(crate) access: RecordAccess,
     /// Output format.
     #[arg(
         short,
@@ -207,8 +200,7 @@ pub(crate) struct AuditQuery {
     #[arg(long, hide = true, conflicts_with_all = ["output", "json"])]
     csv: bool,
     /// Print new records as they become durable, until interrupted. With `--since`, earlier records are printed first.
-    /// Requires a running system.
-    #[arg(long, requires = "OperatorToken", conflicts_with_all = ["limit", "newest_first", "until"])]
+    #[arg(short, long, conflicts_with_all = ["offline", "limit", "newest_first", "until"])]
     pub(crate) follow: bool,
     /// Fields to print as JSON or YAML.
     #[arg(long, value_enum, default_value_t = RecordView::Full)]
@@ -304,23 +296,21 @@ pub(crate) struct RecordSource {
     /// Data directory of a running or a stopped system.
     #[arg(long, value_name = "DIR", default_value = "data")]
     pub(crate) data_dir: PathBuf,
-    /// Path of a configuration file that names the store.
+    /// Path of a configuration file: section `operator` has the URLs of a running system, section `audit` the store.
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }
 
-/// The credentials for a running system. Without them, the store is read directly, which requires access to its files or
-/// its database.
+/// The audit log, read as an operator of a running system whom the policy permits `read_record`, or directly from its store.
 #[derive(Debug, Args)]
-#[group(multiple = false)]
-pub(crate) struct OperatorToken {
-    /// File with your token, to query the running system. Policy must permit `read_record`, and the query is recorded. With
-    /// `--config`, the section `operator` has the URLs of the services.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) token_file: Option<PathBuf>,
-    /// Name of a sign-in of `wardgate login`, whose token is used.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) context: Option<String>,
+pub(crate) struct RecordAccess {
+    #[command(flatten)]
+    pub(crate) source: RecordSource,
+    #[command(flatten)]
+    pub(crate) operator: OperatorSignIn,
+    /// Read the store directly, without policy and record: for a stopped system, a backup or a restore drill.
+    #[arg(long, conflicts_with = "OperatorSignIn")]
+    pub(crate) offline: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -17,7 +17,7 @@ use wardgate_audit::{
     CallReceipt, CheckpointKind, ExportDirectory, ExportPart, RecordReader, VerifiedLog, Verifier,
     access_view, record_line,
 };
-use wardgate_domain::{BearerToken, Digest, mark_invisible};
+use wardgate_domain::{Digest, mark_invisible};
 use wardgate_rpc::client::{
     AuditFilter, ContentFilter, DataSubjectFilter, ExportedPart, OperatorAuditClient,
     ProofSelector, QueriedRecord, RecordDetails,
@@ -27,15 +27,15 @@ use wardgate_transparency::{Checkpoint, TrustPolicy, VerifierKey};
 use crate::Failure;
 use crate::cli::{
     AuditArgs, AuditCheckpoint, AuditCommand, AuditExport, AuditKey, AuditProof, AuditQuery,
-    AuditVerify, Cli, LogVerbosity, OperatorToken, OutputFormat, RecordFormat, RecordSource,
+    AuditVerify, Cli, LogVerbosity, OutputFormat, RecordAccess, RecordFormat, RecordSource,
     RecordView,
 };
-use crate::commands::operator::read_token;
+use crate::commands::operator::{NO_TOKEN, find_token};
 use crate::commands::output::{RowPrinter, print_document};
 use crate::commands::progress::Progress;
 use crate::commands::running::{LIMIT, operator_audit};
+use crate::commands::serve;
 use crate::commands::terminal::cell;
-use crate::commands::{login, serve};
 use crate::config::{ServiceWiring, Settings, StoreSettings};
 use crate::data_dir::{self, DataDir};
 
@@ -61,7 +61,7 @@ async fn print_records(arguments: AuditQuery) -> Result<(), Failure> {
         command.error(ErrorKind::ArgumentConflict, wrong).exit()
     });
     let (follows, view) = (arguments.follow, arguments.view);
-    let opened = OpenRecord::open(&arguments.source, &arguments.operator).await?;
+    let opened = OpenRecord::open(&arguments.access).await?;
     let with_details = arguments.details || arguments.subject.is_some();
     let filter = AuditFilter {
         data_subject: arguments.subject.map(|key| DataSubjectFilter {
@@ -89,7 +89,7 @@ async fn print_records(arguments: AuditQuery) -> Result<(), Failure> {
     let mut records: BoxStream<'_, Result<QueriedRecord, Failure>> = match opened {
         OpenRecord::Store(reader) => {
             let reader = if with_details {
-                let key = data_dir::details_key(&details_key(&arguments.source)?)?;
+                let key = data_dir::details_key(&details_key(&arguments.access.source)?)?;
                 reader.with_details_key(key)
             } else {
                 *reader
@@ -164,24 +164,19 @@ enum OpenRecord {
 }
 
 impl OpenRecord {
-    /// Opens the record of the running system if an operator's token is given, and the store otherwise.
-    async fn open(source: &RecordSource, operator: &OperatorToken) -> Result<Self, Failure> {
-        Ok(match operator_token(operator).await? {
-            None => Self::Store(Box::new(open(source).await?)),
-            Some(token) => Self::System(operator_audit(source, token)?),
-        })
+    /// Opens the store with `--offline`, and the record of the running system otherwise.
+    async fn open(access: &RecordAccess) -> Result<Self, Failure> {
+        if access.offline {
+            return Ok(Self::Store(Box::new(open(&access.source).await?)));
+        }
+        let token = find_token(&access.operator).await?;
+        let token = token.ok_or_else(|| {
+            format!(
+                "{NO_TOKEN}; or read the store directly with --offline, without policy and record"
+            )
+        })?;
+        Ok(Self::System(operator_audit(&access.source, token)?))
     }
-}
-
-async fn operator_token(operator: &OperatorToken) -> Result<Option<BearerToken>, Failure> {
-    if let Some(file) = &operator.token_file {
-        return read_token(file).map(Some);
-    }
-    let Some(context) = &operator.context else {
-        return Ok(None);
-    };
-    let signed_in = login::signed_in(Some(context)).await?;
-    Ok(signed_in.map(|(_, token)| BearerToken::new(&token)))
 }
 
 /// Error message for a record whose store was changed.
@@ -214,7 +209,7 @@ async fn print_key(arguments: &AuditKey) -> Result<(), Failure> {
 
 async fn print_checkpoint(arguments: AuditCheckpoint) -> Result<(), Failure> {
     let cosigned = arguments.cosigned;
-    let opened = OpenRecord::open(&arguments.source, &arguments.operator).await?;
+    let opened = OpenRecord::open(&arguments.access).await?;
     let checkpoint = match opened {
         OpenRecord::Store(reader) => reader.checkpoint(kind(cosigned)).await?,
         OpenRecord::System(client) => client.checkpoint(cosigned, LIMIT).await?,
@@ -251,7 +246,7 @@ async fn print_proof(arguments: AuditProof) -> Result<(), Failure> {
             return Err("specify the number of a record, or a receipt with --receipt".into());
         }
     };
-    let proof = match OpenRecord::open(&arguments.source, &arguments.operator).await? {
+    let proof = match OpenRecord::open(&arguments.access).await? {
         OpenRecord::Store(reader) => {
             let sequence = match &selector {
                 ProofSelector::Sequence(sequence) => *sequence,
@@ -285,7 +280,7 @@ fn kind(cosigned: bool) -> CheckpointKind {
 async fn export_records(arguments: AuditExport, verbosity: LogVerbosity) -> Result<(), Failure> {
     let mut progress = Progress::new("written", verbosity);
     let progress = |done, of| progress.tell(done, Some(of));
-    let exported = match OpenRecord::open(&arguments.source, &arguments.operator).await? {
+    let exported = match OpenRecord::open(&arguments.access).await? {
         OpenRecord::Store(reader) => {
             let kind = kind(arguments.cosigned);
             reader.export(&arguments.out, kind, progress).await?

@@ -278,6 +278,8 @@ fn introduce(
         "curl -s {url}/message -H \"Authorization: Bearer ${role}\" -H 'Content-Type: application/json' -d '{request}'"
     );
     let (program, data) = (program::name(), program::quoted(dir.path()));
-    println!("\nTo see its audit record, run: {program} audit query --data-dir {data}");
+    println!(
+        "\nTo see its audit record, run: WARDGATE_TOKEN=$AUDITOR {program} audit query --data-dir {data}"
+    );
     Ok(())
 }
