@@ -27,7 +27,7 @@ type Failure = Box<dyn std::error::Error>;
 const LOADS: [u64; 3] = [500, 2_000, 8_000];
 
 /// Number of bursts of a measurement.
-const BURSTS: u64 = 10;
+const BURSTS: u64 = 5;
 
 /// Appends that are under way at a time.
 const IN_FLIGHT: usize = 256;
