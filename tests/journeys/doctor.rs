@@ -75,7 +75,7 @@ async fn the_doctor_finds_nothing_wrong_where_nothing_is_and_names_what_breaks()
     let room = findings.iter().find(|it| it["subject"] == "room").unwrap();
     assert_eq!(room["verdict"], "ok", "{room}");
     assert!(
-        room["message"].as_str().unwrap().contains("takes "),
+        room["message"].as_str().unwrap().starts_with("uses "),
         "{room}"
     );
     let served = findings.iter().filter(|it| {
