@@ -228,7 +228,9 @@ async fn a7_the_receipt_of_a_call_proves_its_record_and_no_other() {
     fs::write(&answers[0], forged).unwrap();
     let missing = app.audit(&["proof", "--offline", "--receipt", &answers[0]]);
     assert!(
-        missing.stderr.contains("no record of the call"),
+        missing
+            .stderr
+            .contains("that its receipt names does not exist"),
         "{}",
         missing.stderr
     );
