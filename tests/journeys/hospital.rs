@@ -288,7 +288,7 @@ async fn a_tool_one_may_not_call_answers_exactly_like_one_that_does_not_exist() 
     );
     assert_eq!(recorded[2]["record_id"], "get_admissions");
     assert_eq!(recorded[2]["violation"], true);
-    assert_eq!(recorded[0]["record_id"], "no_such_tool");
+    assert_eq!(recorded[0]["record_id"], "(unknown name)");
     assert_eq!(recorded[0]["violation"], false);
 }
 
