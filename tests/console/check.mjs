@@ -98,7 +98,7 @@ const checks = [
     await page.goto(CONSOLE);
     await page.getByLabel('Bearer token').fill('not.a.token');
     await page.getByRole('button', { name: 'Sign in' }).click();
-    await page.getByRole('alert').getByText('Not signed in').waitFor();
+    await page.getByRole('alert').getByText('Sign-in failed').waitFor();
     await page.context().close();
   }],
   ['tools are searched, and one is called by its form', async () => {
@@ -183,7 +183,7 @@ const checks = [
     await shot(first, 'another-person');
     await chat.getByLabel('Your message').fill('What is on record of NUGWI?');
     await chat.keyboard.press('Enter');
-    await chat.getByRole('log').getByText('Another person is signed in').waitFor();
+    await chat.getByRole('log').getByText('Another user is now signed in').waitFor();
     await shot(chat, 'another-person-chat');
     await first.context().close();
   }],

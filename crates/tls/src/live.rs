@@ -297,7 +297,7 @@ mod tests {
         authority.write(&(certificate.clone(), "no key".to_owned()));
         assert!(open(&files).contains("key.pem contains no PEM private key"));
         authority.write(&(key.clone(), key.clone()));
-        assert!(open(&files).contains("cert.pem holds no certificate"));
+        assert!(open(&files).contains("cert.pem contains no PEM certificate"));
         authority.write(&(certificate, authority.sign(2040).1));
         assert!(open(&files).contains("cannot be used together"));
         let lost = Files {

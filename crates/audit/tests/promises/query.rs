@@ -392,9 +392,8 @@ async fn what_was_changed_or_removed_in_the_store_is_named_by_its_sequence(store
     };
     let bytes =
         |sequence| format!("record {sequence}: was changed: its bytes do not match its leaf hash");
-    let columns = |sequence| {
-        format!("record {sequence}: was changed: its columns do not say what its bytes say")
-    };
+    let columns =
+        |sequence| format!("record {sequence}: was changed: its columns do not match its bytes");
     let removed = [
         "record 0: is missing".to_owned(),
         "record 8: and all records up to 9 are missing".to_owned(),

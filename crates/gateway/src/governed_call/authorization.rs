@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tracing::Span;
-use wardgate_domain::{CallReference, SignedApproval, ToolName};
+use wardgate_domain::{CallReference, SignedApproval};
 use wardgate_gateway_record::{AuditLog, stage};
 use wardgate_mcp_server::RpcError;
 use wardgate_proto::common::v1::ErrorReason;
@@ -20,7 +20,7 @@ use crate::catalogue;
 use crate::client_interaction::ClientInteraction;
 use crate::request_context::RequestContext;
 
-/// The tool name for a request to the policy service if the requested name is not a valid tool name.
+/// The tool name for a request to the policy service about a name that is not in the catalogue.
 const UNNAMED_TOOL: &str = "unknown";
 
 /// The grant of a call, or the approval that the call needs first.
@@ -151,14 +151,10 @@ impl CallAuthorizer<'_> {
         let RequestContext {
             caller, client_ip, ..
         } = self.context;
-        let name = self.record.facts.requested_tool.as_str();
-        let name = if name.parse::<ToolName>().is_ok() {
-            name
-        } else {
-            UNNAMED_TOOL
-        };
         let authority = self.services.discovery.authority();
-        let denied = authority.deny_unknown(caller, name, client_ip).await;
+        let denied = authority
+            .deny_unknown(caller, UNNAMED_TOOL, client_ip)
+            .await;
         denied.map_err(|error| self.authorization_rejection(&error))
     }
 

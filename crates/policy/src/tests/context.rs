@@ -257,7 +257,7 @@ fn a_test_states_time_and_address_and_otherwise_it_is_a_wednesdays_noon() {
         (
             json!("UTC"),
             json!({ "action": "read_record", "time": "2026-01-07T06:00" }),
-            "only the use of tools",
+            "only decisions about tools",
         ),
     ] {
         let found = differences(zone, more);

@@ -131,7 +131,7 @@ async fn an_address_that_can_be_no_gateway_is_refused_at_once() {
     for (url, told) in [
         ("ftp://host/mcp", "http"),
         ("http://user:secret@host/mcp", "credentials"),
-        ("http://host/mcp#x", "#"),
+        ("http://host/mcp#x", "fragment"),
     ] {
         let mut client = Client::of(url, TokenSource::None);
         let refused = client.end().await.0.unwrap_err().to_string();

@@ -157,7 +157,7 @@ async fn a_question_about_a_column_that_is_not_there_or_of_another_type_is_refus
     let harness = Harness::with(&database, &format!("{LARGE}{AMOUNTS}"), |_| ()).await;
     let handle = handle(&harness.call("amounts", "{}").await);
     let filter = |column: &str, op: &str, value: Value| json!({"filter": [{"column": column, "op": op, "value": value}], "aggregate": "count"});
-    let known = "there are `id`, `amount`, `large`, `patient`, `missing`";
+    let known = "its columns are `id`, `amount`, `large`, `patient`, `missing`";
     for (query, problem) in [
         (json!({"aggregate": "sum", "of": "amuont"}), known),
         (json!({"aggregate": "count", "of": "amuont"}), known),
@@ -167,7 +167,7 @@ async fn a_question_about_a_column_that_is_not_there_or_of_another_type_is_refus
         (filter("zone", "eq", json!("x")), known),
         (
             json!({"aggregate": "count", "order_by": "id"}),
-            "there are `count`",
+            "its columns are `count`",
         ),
         (
             json!({"aggregate": "sum", "of": "patient"}),

@@ -170,7 +170,7 @@ async fn a_switch_for_what_does_not_exist_is_refused_and_a_left_over_one_can_go(
         assert!(
             refused
                 .message()
-                .contains(&format!("no {word} `rows_by_rule`"))
+                .contains(&format!("the {word} `rows_by_rule` does not exist"))
         );
         set(&harness, SwitchAction::Reset, target, SwitchScope::Everyone)
             .await

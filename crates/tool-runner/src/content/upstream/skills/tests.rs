@@ -47,10 +47,10 @@ fn what_breaks_a_rule_of_the_extension_is_kept_out() {
         (with(&[&most[..], &[file("one too many")]].concat()), "512"),
         (with(&[file("SKILL.md")]), "twice"),
         (with(&[file("secret")]), "offered"),
-        (entry(&json!([])), "lack"),
+        (entry(&json!([])), "do not contain"),
         (entry(&json!("static")), "dynamic"),
-        (entry(&json!({})), "needs"),
-        (json!([]), "needs"),
+        (entry(&json!({})), "requires"),
+        (json!([]), "requires"),
     ];
     for path in [
         "",
@@ -72,7 +72,7 @@ fn what_breaks_a_rule_of_the_extension_is_kept_out() {
         ("digest", json!(format!("sha256:{:A>64}", 1)), "digest"),
         ("digest", json!("sha256:00"), "digest"),
         ("size", json!(16 << 20), "16 MiB"),
-        ("size", json!(-1), "needs"),
+        ("size", json!(-1), "requires"),
     ] {
         let mut file = file("a");
         file[member] = value;
