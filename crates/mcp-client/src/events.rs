@@ -235,7 +235,7 @@ impl Events {
                 self.ignored("it is a response to an unknown request");
             }
             IncomingMessage::Request { .. } => {
-                self.ignored("it is a request, which is not allowed here")
+                self.ignored("it is a request, which is not allowed here");
             }
         }
     }

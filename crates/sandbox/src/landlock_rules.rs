@@ -114,7 +114,7 @@ impl KernelSupport {
             info!(
                 "the restrictions for programs of tools on this kernel are {}",
                 Self::probe()
-            )
+            );
         });
     }
 }
