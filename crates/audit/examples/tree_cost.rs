@@ -104,7 +104,7 @@ async fn growth_costs(store: &str) -> Result<[Vec<f64>; LOADS.len()], Failure> {
     );
     let (service, closer) = Box::pin(service).await?;
     let link = link::local(service, Peer::Gateway).link;
-    let log = Log {
+    let log = MeasuredLog {
         audit: AuditClient::new(link, Duration::from_secs(1)),
         reader: RecordReader::open(store, &DatabaseSettings::default()).await?,
         ambient,
@@ -123,13 +123,13 @@ async fn growth_costs(store: &str) -> Result<[Vec<f64>; LOADS.len()], Failure> {
 }
 
 /// A service with its log.
-struct Log {
+struct MeasuredLog {
     audit: AuditClient,
     reader: RecordReader,
     ambient: Ambient,
 }
 
-impl Log {
+impl MeasuredLog {
     /// Returns the processor time, in microseconds per record, that the process uses while its tree grows by bursts of `records`
     /// records, less the time that it uses while nothing happens.
     async fn growth_cost(&self, records: u64) -> Result<f64, Failure> {

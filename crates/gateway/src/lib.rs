@@ -372,8 +372,8 @@ impl Gateway {
     }
 
     /// Serves `router`, which has the gateway's paths and those of other services on the same address, until `shutdown` closes.
-    /// Then finishes the requests in flight, cancels those that take too long, and records the refusals that were only counted. The gateway is not ready from the
-    /// moment the shutdown is announced.
+    /// Then finishes the requests in flight, cancels those that take too long, and records the refusals that were only counted.
+    /// The gateway is not ready from the moment the shutdown is announced.
     pub async fn serve(self: Arc<Self>, bound: BoundListener, router: Router, shutdown: Shutdown) {
         let limits = self.limits.connections();
         let (announced, closes) = (shutdown.clone().is_told(), shutdown.clone().closes());

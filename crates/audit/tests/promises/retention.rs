@@ -349,7 +349,7 @@ async fn a12_what_is_young_held_or_not_exported_is_kept(store: &TestStore) {
         operator.lift_hold(name, LIMIT).await.unwrap();
     }
     let nothing = operator.lift_hold("nugwi", LIMIT).await.unwrap_err();
-    assert!(nothing.to_string().contains("the legal hold"), "{nothing}");
+    assert!(nothing.to_string().contains("does not exist"), "{nothing}");
     assert_eq!(apply(&operator).await, 768);
     service.closer.close().await;
 }

@@ -275,7 +275,7 @@ const FAULTS: [(&str, &str, &str); 27] = [
     (
         "resource: \"guide://triage\"",
         "resource: \"guide://triages\"",
-        "the resource `guide://triages`",
+        "the resource `guide://triages` does not exist in this source",
     ),
     (
         "resource: \"guide://triage\"",

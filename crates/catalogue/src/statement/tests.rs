@@ -246,7 +246,7 @@ fn a_name_is_an_identifier_whatever_it_holds() {
         "SELECT {a:sql}",
     ] {
         let bad = Statement::parse(SqlDialect::Postgres, sql).unwrap_err();
-        assert!(bad.problem.starts_with("a brace"), "{sql}");
+        assert!(bad.problem.starts_with("a brace outside quotes"), "{sql}");
     }
 }
 

@@ -354,7 +354,7 @@ async fn a_message_that_can_be_read_in_two_ways_is_refused_with_400() {
         ),
         (
             "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
-            "`chunked`",
+            "is not `chunked`; send `chunked`, or Content-Length",
         ),
         (
             "Content-Length: 2\r\nContent-Length: 2\r\n\r\nab",

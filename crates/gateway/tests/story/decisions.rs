@@ -230,6 +230,8 @@ async fn the_policy_is_asked_about_what_there_is_not_as_about_what_is_hidden() {
     world.call("nonesuch").await;
     // A name that is not in the catalogue is not passed to the policy service.
     assert_eq!(world.policy.unknown.all(), ["unknown"]);
+    world.call("none such").await;
+    assert_eq!(world.policy.unknown.all(), ["unknown", "unknown"]);
     // While the policy service does not decide, both get the same error.
     world
         .policy

@@ -176,7 +176,8 @@ fn a_row_type_declared_by_two_files_is_named_with_both() {
     assert!(SCHEMA.contains("entity Row"));
     let told = dir.load().unwrap_err().to_string();
     assert!(
-        told.contains("t.cedarschema:1:1:") && told.contains("s.cedarschema:3;"),
+        told.contains("t.cedarschema:1:1: `entity Row` is already declared in")
+            && told.contains("s.cedarschema:3;"),
         "{told}"
     );
 }
