@@ -13,6 +13,10 @@ use super::settings::{AnomalySettings, AnomalyThreshold};
 /// a whole window.
 const MAX_ORIGINS: usize = 100_000;
 
+/// Inactive origins are forgotten at every sequence number that is a multiple of this. The page in which a record is read must
+/// not matter, because pages end where the log ended when it was read.
+const FORGET_EVERY: u64 = 1_024;
+
 /// Unusual behaviour of a caller or an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Anomaly {
@@ -148,6 +152,9 @@ impl AnomalyDetector {
         let Ok(time) = record.time.parse() else {
             return Vec::new();
         };
+        if sequence.is_multiple_of(FORGET_EVERY) {
+            self.forget_quiet(time);
+        }
         let observation = RecordObservation {
             caller: record.caller,
             client_ip: record.client_ip,
@@ -191,7 +198,7 @@ impl AnomalyDetector {
     }
 
     /// Removes the histories of origins without an action within the longest window around `now`.
-    pub(crate) fn forget_quiet(&mut self, now: Timestamp) {
+    fn forget_quiet(&mut self, now: Timestamp) {
         let window = self.settings.longest_window();
         let window = now.minus(window)..=now.plus(window);
         self.histories
@@ -570,5 +577,11 @@ mod tests {
             .0
             .forget_quiet(Timestamp::from_seconds(START + 3_601));
         assert!(records.0.histories.is_empty());
+        records.denied(0, "mallory");
+        while records.1 < FORGET_EVERY {
+            assert!(records.0.histories.len() <= 2);
+            records.denied(3_601, "eve");
+        }
+        assert_eq!(records.0.histories.len(), 1);
     }
 }
