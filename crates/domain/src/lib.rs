@@ -24,6 +24,7 @@ mod conversation_change;
 mod decision;
 mod digest;
 pub mod duration;
+mod file_replacement;
 mod ids;
 mod invalid_message;
 mod invisible;
@@ -73,6 +74,7 @@ pub use decision::{
     ReadDecision, Verdict,
 };
 pub use digest::{Digest, ParseDigestError, is_same_secret};
+pub use file_replacement::{NewFileAccess, ReplaceFileError, replace_file};
 pub use ids::{ApprovalId, CallId, ConversationKey, DecisionId, InvalidId, PermitId};
 pub use invalid_message::InvalidMessage;
 pub use invisible::{

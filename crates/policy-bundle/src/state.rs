@@ -1,10 +1,9 @@
 //! The bundle that was last put in force, kept on disk.
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use wardgate_domain::BundleReference;
+use wardgate_domain::{BundleReference, NewFileAccess, ReplaceFileError};
 
 use crate::{BundleError, BundleVerifier, PolicyBundle};
 
@@ -48,26 +47,15 @@ impl BundleState {
 /// Replaces the file at `path` atomically and durably, so that a reader finds the old file or the new one. The temporary file
 /// beside it does not have the ending of a bundle.
 pub fn replace_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
-    let directory = directory.unwrap_or(Path::new("."));
     let unfinished = path.with_extension(format!("{}.new", std::process::id()));
-    let written = (|| {
-        // After the rename, the bundle counts as written, so nothing that can fail for good comes later.
-        let directory = fs::File::open(directory)?;
-        let mut file = fs::File::create(&unfinished)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&unfinished, path)?;
-        // The rename is durable only after the directory is synced.
-        if let Err(error) = directory.sync_all() {
+    match wardgate_domain::replace_file(path, &unfinished, NewFileAccess::Default, bytes) {
+        // The bundle is in place, so it counts as written.
+        Err(ReplaceFileError::NotDurable(error)) => {
             tracing::warn!(%error, path = %path.display(), "the stored version of a policy bundle may be lost in a power failure");
+            Ok(())
         }
-        Ok(())
-    })();
-    if written.is_err() {
-        let _ = fs::remove_file(&unfinished);
+        replaced => Ok(replaced?),
     }
-    written
 }
 
 /// A bundle as it was kept.

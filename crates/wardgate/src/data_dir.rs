@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use aws_lc_rs::encoding::AsDer;
@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use wardgate_agent::ApprovalKey;
 use wardgate_audit::{DetailsKey, LogKey, MacKey};
 use wardgate_console::CookieKey;
-use wardgate_domain::{Ambient, Digest, PermitSigner, PermitVerifier};
+use wardgate_domain::{Ambient, Digest, NewFileAccess, PermitSigner, PermitVerifier, replace_file};
 use wardgate_gateway::SessionKey;
 use wardgate_memory::{MasterKey, MasterKeys};
 use wardgate_redact::PseudonymKey;
@@ -344,29 +344,10 @@ pub(crate) fn replace(path: &Path, content: &[u8], ambient: &Ambient) -> Result<
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let random = u64::from_be_bytes(ambient.random());
     let unfinished = target.with_extension(format!("{random:016x}"));
-    let write = || {
-        let mut file = fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&unfinished)?;
-        file.write_all(content)?;
-        if let Ok(former) = fs::metadata(&target) {
-            std::os::unix::fs::fchown(&file, Some(former.uid()), Some(former.gid()))?;
-            file.set_permissions(former.permissions())?;
-        }
-        file.sync_all()?;
-        fs::rename(&unfinished, &target)?;
-        // The rename is durable only after the directory is synced.
-        let directory = target.parent().filter(|it| !it.as_os_str().is_empty());
-        fs::File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
-    };
-    write().map_err(|source| {
-        let _ = fs::remove_file(&unfinished);
-        Error::Io {
-            path: path.to_owned(),
-            source,
-        }
+    let replaced = replace_file(&target, &unfinished, NewFileAccess::AsReplaced, content);
+    replaced.map_err(|error| Error::Io {
+        path: path.to_owned(),
+        source: error.into(),
     })
 }
 

@@ -1,11 +1,11 @@
 //! Storage of the last checkpoint that a witness saw of each log, in one file per log that is replaced atomically.
 
 use std::fs::{self, DirBuilder, File, TryLockError};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use wardgate_domain::Digest;
+use wardgate_domain::{Digest, NewFileAccess, replace_file};
 use wardgate_transparency::{Checkpoint, SignedNote, VerifierKey};
 
 use crate::Error;
@@ -82,17 +82,9 @@ impl SeenCheckpoints {
     /// failure. After an error, the file contains either the old or the new checkpoint.
     pub(crate) fn replace(&self, origin: &str, note: &SignedNote) -> io::Result<()> {
         let path = self.path(origin);
-        let new = path.with_extension("new");
-        let mut file = File::options()
-            .create(true)
-            .truncate(true)
-            .write(true)
-            .mode(0o600)
-            .open(&new)?;
-        file.write_all(note.to_string().as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&new, &path)?;
-        File::open(&self.directory)?.sync_all()
+        let unfinished = path.with_extension("new");
+        let (access, text) = (NewFileAccess::OwnerOnly, note.to_string());
+        Ok(replace_file(&path, &unfinished, access, text.as_bytes())?)
     }
 
     /// Returns the path of the file for a log. The name is a digest, because an origin may contain any characters.

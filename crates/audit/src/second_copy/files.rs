@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use wardgate_domain::Digest;
+use wardgate_domain::{Digest, NewFileAccess, replace_file};
 
 use crate::canonical::leaf_hash;
 use crate::copy_problem::{CopyProblem, MARKER};
@@ -97,18 +97,10 @@ impl CopyDirectory {
     /// Stores the newest checkpoint beside the records that it covers.
     pub(super) fn keep_checkpoint(&mut self, size: u64, note: &str) -> Result<(), CopyProblem> {
         check_marker(&self.path)?;
-        let new = self.path.join(format!("{CHECKPOINT}-{size}"));
-        let mut file = options().truncate(true).open(&new)?;
-        let written = file.write_all(note.as_bytes());
-        let kept = written
-            .and_then(|()| file.sync_data())
-            .and_then(|()| fs::rename(&new, self.path.join(CHECKPOINT)))
-            .and_then(|()| File::open(&self.path)?.sync_all());
-        if kept.is_err() {
-            // The new file may not exist, or may already have been renamed.
-            let _ = fs::remove_file(&new);
-        }
-        Ok(kept?)
+        let unfinished = self.path.join(format!("{CHECKPOINT}-{size}"));
+        let (path, access) = (self.path.join(CHECKPOINT), NewFileAccess::OwnerOnly);
+        let kept = replace_file(&path, &unfinished, access, note.as_bytes());
+        Ok(kept.map_err(io::Error::from)?)
     }
 
     fn create(&self, first: u64) -> Result<OpenFile, CopyProblem> {

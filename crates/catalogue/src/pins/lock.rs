@@ -20,13 +20,13 @@
 //! model reads them in that order.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::fs;
+use std::io;
 use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::Value;
-use wardgate_domain::{Ambient, Timestamp};
+use wardgate_domain::{Ambient, NewFileAccess, Timestamp, replace_file};
 use wardgate_mcp_client::{CanonicalDefinition, INSTRUCTIONS};
 use wardgate_yaml::{NotYaml, Position, Spanned};
 
@@ -183,22 +183,11 @@ impl Pins {
     /// Replaces the lock file atomically, so that a reader finds either the complete old file or the complete new one, even
     /// after a crash.
     pub fn save(&self, path: &Path, ambient: &Ambient) -> io::Result<()> {
-        let directory = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        let unfinished = directory.join(format!(
-            ".tools.lock.{:016x}",
-            u64::from_ne_bytes(ambient.random())
-        ));
-        let written = write_synced(&unfinished, self.to_text().as_bytes())
-            .and_then(|()| fs::rename(&unfinished, path))
-            .and_then(|()| File::open(directory)?.sync_all());
-        if written.is_err() {
-            // A remaining temporary file is useless but harmless, so a failure to remove it is ignored.
-            let _ = fs::remove_file(&unfinished);
-        }
-        written
+        let random = u64::from_ne_bytes(ambient.random());
+        let unfinished = path.with_file_name(format!(".tools.lock.{random:016x}"));
+        let text = self.to_text();
+        let access = NewFileAccess::Default;
+        Ok(replace_file(path, &unfinished, access, text.as_bytes())?)
     }
 }
 
@@ -218,12 +207,6 @@ impl Pin {
              {indent}definition: |\n{inner}{json}\n"
         )
     }
-}
-
-fn write_synced(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut file = File::create_new(path)?;
-    file.write_all(content)?;
-    file.sync_all()
 }
 
 /// Quotes a text as a JSON string, which is also valid YAML.
