@@ -105,11 +105,7 @@ impl CheckpointSubmitter {
     ) -> Result<Self, Error> {
         let policy = settings.read_policy()?.for_log(key.clone());
         let policy = policy.map_err(|error| settings.unfit(&error))?;
-        let private = if settings.private_addresses {
-            PrivateAddresses::Allowed
-        } else {
-            PrivateAddresses::Refused
-        };
+        let private = PrivateAddresses::from(settings.private_addresses);
         for witness in policy.unknown_witnesses() {
             tracing::warn!(
                 witness,

@@ -16,6 +16,17 @@ pub enum PrivateAddresses {
     Listed(Vec<IpNet>),
 }
 
+impl From<bool> for PrivateAddresses {
+    /// Returns all such addresses if `is_allowed`, and otherwise none.
+    fn from(is_allowed: bool) -> Self {
+        if is_allowed {
+            Self::Allowed
+        } else {
+            Self::Refused
+        }
+    }
+}
+
 impl PrivateAddresses {
     /// Returns whether a connection to `address` may be made.
     pub(super) fn admit(&self, address: IpAddr) -> bool {

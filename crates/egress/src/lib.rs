@@ -45,7 +45,7 @@ pub use auth::{
 pub use client::{ClientSettings, EgressClient, HttpSettings};
 pub use error::{AuthError, EgressError};
 pub use guard::{AddressGuard, AllowedHost, NotAHost};
-pub use network::{ClientIdentity, InvalidTls, NetworkSettings, TlsSettings};
+pub use network::{ClientIdentity, InvalidProxy, InvalidTls, NetworkSettings, TlsSettings};
 pub use request::EgressRequest;
 pub use response::{EgressResponse, ResponseBody};
 pub use retry_after::retry_after;

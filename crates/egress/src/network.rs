@@ -84,7 +84,31 @@ pub struct ClientIdentity {
     pub key: Secret,
 }
 
+/// A proxy that cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidProxy {
+    /// The text is not the URL of an HTTP proxy.
+    #[error("is not an http or https URL")]
+    Url,
+    /// The proxy would receive the client certificate that is meant for the service.
+    #[error("would receive the client certificate; use a proxy with an http URL")]
+    ReceivesIdentity,
+}
+
 impl NetworkSettings {
+    /// Creates the settings from TLS settings and the URL of a proxy.
+    pub fn new(tls: TlsSettings, proxy: Option<&str>) -> Result<Self, InvalidProxy> {
+        let proxy = proxy.map(|text| Self::read_proxy(text).ok_or(InvalidProxy::Url));
+        let network = Self {
+            tls,
+            proxy: proxy.transpose()?,
+        };
+        if network.shows_proxy_identity() {
+            return Err(InvalidProxy::ReceivesIdentity);
+        }
+        Ok(network)
+    }
+
     /// Parses the URL of a proxy. Returns `None` if `text` is not an http(s) URL.
     pub fn read_proxy(text: &str) -> Option<Url> {
         let url = Url::parse(text).ok();

@@ -174,30 +174,14 @@ impl BundleConfig {
             };
             BundleConfigError::value(key, invalid.problem)
         })?;
-        let proxy = self.proxy.as_deref().map(|proxy| {
-            let problem = "is not an http or https URL";
-            NetworkSettings::read_proxy(proxy)
-                .ok_or_else(|| BundleConfigError::value("proxy", problem))
-        });
-        let network = NetworkSettings {
-            tls,
-            proxy: proxy.transpose()?,
-        };
-        if network.shows_proxy_identity() {
-            let problem = "would receive the client certificate; use a proxy with an http URL";
-            return Err(BundleConfigError::value("proxy", problem));
-        }
-        let private = if self.private_addresses {
-            PrivateAddresses::Allowed
-        } else {
-            PrivateAddresses::Refused
-        };
+        let network = NetworkSettings::new(tls, self.proxy.as_deref())
+            .map_err(|invalid| BundleConfigError::value("proxy", invalid.to_string()))?;
         Ok(EgressSettings {
             network,
             ..EgressSettings::of(
                 url,
                 self.hosts()?,
-                private,
+                PrivateAddresses::from(self.private_addresses),
                 REQUEST_LIMIT,
                 envelope::MAX_BYTES,
             )

@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
 use url::Url;
 use wardgate_domain::{duration, is_loopback_host};
-use wardgate_egress::{NetworkSettings, TlsSettings};
+use wardgate_egress::{InvalidProxy, NetworkSettings, TlsSettings};
 
 use super::secret::Secret;
 
@@ -169,25 +169,17 @@ impl ProviderSettings {
                 tls.map_err(|invalid| faulty(format!("`tls`: {invalid}")))?
             }
         };
-        let read = |proxy: &Secret| {
-            NetworkSettings::read_proxy(proxy.expose()).ok_or_else(|| {
-                faulty(
-                    "`proxy` is not an http(s) URL; write for example http://proxy.example.com:3128"
-                        .to_owned(),
-                )
-            })
-        };
-        let proxy = self.proxy.as_ref().filter(|it| !it.expose().is_empty());
-        let network = NetworkSettings {
-            tls,
-            proxy: proxy.map(read).transpose()?,
-        };
-        if network.shows_proxy_identity() {
-            let problem = "has `tls` and a proxy with an https URL, which would receive the client certificate; use a proxy with an http \
-                           URL";
-            return Err(faulty(problem.to_owned()));
-        }
-        Ok(network)
+        let proxy = self.proxy.as_ref().map(Secret::expose);
+        let network = NetworkSettings::new(tls, proxy.filter(|it| !it.is_empty()));
+        network.map_err(|invalid| {
+            let problem = match invalid {
+                InvalidProxy::Url => "`proxy` is not an http(s) URL; write for example http://proxy.example.com:3128",
+                InvalidProxy::ReceivesIdentity => {
+                    "has `tls` and a proxy with an https URL, which would receive the client certificate; use a proxy with an http URL"
+                }
+            };
+            faulty(problem.to_owned())
+        })
     }
 
     fn url(&self) -> Result<Url, &'static str> {

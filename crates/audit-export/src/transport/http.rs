@@ -11,8 +11,8 @@ use base64::engine::general_purpose::STANDARD;
 use url::Url;
 use wardgate_domain::{Ambient, Digest, is_loopback_host};
 use wardgate_egress::{
-    Egress, EgressRequest, EgressSettings, NetworkSettings, PrivateAddresses, ResponseBody,
-    TlsSettings, retry_after,
+    Egress, EgressRequest, EgressSettings, InvalidProxy, NetworkSettings, PrivateAddresses,
+    ResponseBody, TlsSettings, retry_after,
 };
 use wardgate_telemetry::{SecretKind, record_secret_file};
 
@@ -62,22 +62,12 @@ impl HttpTarget {
             let path = file.as_deref().unwrap_or(Path::new(""));
             unfit(export, path, &invalid.problem)
         })?;
-        let proxy = settings
-            .proxy
-            .as_deref()
-            .map(|proxy| NetworkSettings::read_proxy(proxy).ok_or_else(|| no_url(export, proxy)));
-        let network = NetworkSettings {
-            tls,
-            proxy: proxy.transpose()?,
-        };
-        if network.shows_proxy_identity() {
-            return Err(Error::ProxyIdentity(export.to_owned()));
-        }
-        let private = if settings.private_addresses {
-            PrivateAddresses::Allowed
-        } else {
-            PrivateAddresses::Refused
-        };
+        let proxy = settings.proxy.as_deref();
+        let network = NetworkSettings::new(tls, proxy).map_err(|invalid| match invalid {
+            InvalidProxy::Url => no_url(export, proxy.unwrap_or_default()),
+            InvalidProxy::ReceivesIdentity => Error::ProxyIdentity(export.to_owned()),
+        })?;
+        let private = PrivateAddresses::from(settings.private_addresses);
         let egress = EgressSettings {
             network,
             ..EgressSettings::of(&url, [], private, SEND_LIMIT, ANSWER_BYTES)

@@ -189,6 +189,26 @@ async fn a_host_that_is_not_the_services_is_not_reached_by_a_proxy_either() {
 }
 
 #[test]
+fn a_proxy_is_an_http_server_that_does_not_receive_the_client_certificate() {
+    let own = TestCertificate::localhost();
+    let with_proxy = |tls: &TlsSettings, proxy| NetworkSettings::new(tls.clone(), proxy);
+    let none = TlsSettings::default();
+    let tls = TlsSettings {
+        ca: None,
+        identity: Some(identity(&own)),
+    };
+    assert_eq!(with_proxy(&none, None), Ok(NetworkSettings::default()));
+    let network = with_proxy(&tls, Some("http://proxy.example:3128")).unwrap();
+    assert_eq!(network.tls, tls);
+    assert_eq!(network.proxy.unwrap().port(), Some(3128));
+    let invalid = |tls, proxy| with_proxy(tls, Some(proxy)).unwrap_err();
+    assert_eq!(invalid(&none, "socks5://proxy"), InvalidProxy::Url);
+    let https = "https://proxy.example";
+    assert!(with_proxy(&none, Some(https)).is_ok());
+    assert_eq!(invalid(&tls, https), InvalidProxy::ReceivesIdentity);
+}
+
+#[test]
 fn another_service_gets_the_proxy_and_no_certificates() {
     let own = TestCertificate::localhost();
     let url: Url = "https://service.example/v1".parse().unwrap();
