@@ -57,7 +57,7 @@ pub use keys::{
     token_message,
 };
 pub use log::Log;
-pub use mcp_server::{json_response, mcp_discovery, mcp_message, mcp_result};
+pub use mcp_server::{event_stream, json_response, mcp_discovery, mcp_message, mcp_result};
 pub use process::{ProcessExit, PythonServer, WardgateProcess, run};
 pub use separate::{SeparateProcesses, free_port};
 pub use services::{

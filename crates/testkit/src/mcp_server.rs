@@ -25,6 +25,11 @@ pub fn mcp_result(message: &Value, result: &Value) -> Response {
     json_response(answer.to_string())
 }
 
+/// Returns a response that is a stream of these events.
+pub fn event_stream(events: impl Into<Body>) -> Response {
+    ([("content-type", "text/event-stream")], events.into()).into_response()
+}
+
 /// Returns a response with this JSON body.
 pub fn json_response(json: impl Into<Body>) -> Response {
     ([("content-type", "application/json")], json.into()).into_response()

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
+use wardgate_testkit::json_response;
 
 /// The tools and responses of the fake gateway, and the requests it received.
 #[derive(Clone, Default)]
@@ -72,7 +73,7 @@ impl FakeGateway {
         };
         answer["jsonrpc"] = json!("2.0");
         answer["id"] = body["id"].clone();
-        ([("content-type", "application/json")], answer.to_string()).into_response()
+        json_response(answer.to_string())
     }
 
     pub(crate) fn agent(&self) -> Router {

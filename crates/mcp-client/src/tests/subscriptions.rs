@@ -8,14 +8,14 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio::time::timeout;
 
 use wardgate_egress::{AuthSettings, ClientProof, OAuthClient, ServerSettings};
-use wardgate_testkit::until_true;
+use wardgate_testkit::{event_stream, mcp_result, until_true};
 
 use super::scripted::ScriptedServer;
 use super::{soon, tool_call, upstream};
@@ -152,8 +152,7 @@ async fn answer(State(touched): State<broadcast::Sender<String>>, body: String) 
             "capabilities": { "resources": { "subscribe": true } },
             "tools": [],
         });
-        let answer = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
-        return ([("content-type", "application/json")], answer.to_string()).into_response();
+        return mcp_result(&message, &result);
     }
     let notifications = message["params"]["notifications"].clone();
     let updates = touched.subscribe();
@@ -169,8 +168,7 @@ async fn answer(State(touched): State<broadcast::Sender<String>>, body: String) 
     let events = stream::iter([first])
         .chain(updates)
         .map(Ok::<_, Infallible>);
-    let events = Body::from_stream(events);
-    ([("content-type", "text/event-stream")], events).into_response()
+    event_stream(Body::from_stream(events))
 }
 
 fn notification(method: &str, params: &Value) -> String {

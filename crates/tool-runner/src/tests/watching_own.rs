@@ -14,7 +14,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use wardgate_domain::{Caller, ColumnTier, OfferKind, PermitTerms};
 use wardgate_proto::toolrunner::v1 as pb;
-use wardgate_testkit::{json_response, mcp_discovery, mcp_result, serve, until_true};
+use wardgate_testkit::{event_stream, json_response, mcp_discovery, mcp_result, serve, until_true};
 
 use super::harness::{Harness, caller};
 use super::watching::{Ear, watch_as};
@@ -63,8 +63,7 @@ impl Server {
         self.streams.lock().unwrap().insert(token.to_owned(), open);
         let said = stream::iter([begun.to_string()]).chain(told);
         let said = said.map(|message| Ok::<_, Infallible>(format!("data: {message}\n\n")));
-        let events = [("content-type", "text/event-stream")];
-        (events, Body::from_stream(said)).into_response()
+        event_stream(Body::from_stream(said))
     }
 
     /// Returns what a stream with a token of `whose` watches, if there is one.

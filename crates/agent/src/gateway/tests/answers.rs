@@ -44,7 +44,7 @@ async fn an_answer_may_come_as_events_behind_notifications() {
         let note = json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": {} });
         let other = json!({ "jsonrpc": "2.0", "id": "other", "result": {} });
         let answer = json!({ "jsonrpc": "2.0", "id": seen.body["id"], "result": { "n": 1 } });
-        events(format!(
+        event_stream(format!(
             ": hello\n\ndata: {note}\n\ndata: {other}\n\nevent: message\ndata: {answer}\n\n"
         ))
     });
@@ -58,7 +58,7 @@ async fn events_end_with_the_answer_even_if_the_stream_does_not() {
     let script = ScriptedGateway::new(|seen| {
         let answer = json!({ "jsonrpc": "2.0", "id": seen.body["id"], "result": 5 });
         let first = stream::iter([Ok::<_, std::io::Error>(format!("data: {answer}\n\n"))]);
-        events(Body::from_stream(futures::StreamExt::chain(
+        event_stream(Body::from_stream(futures::StreamExt::chain(
             first,
             stream::pending(),
         )))
@@ -73,7 +73,7 @@ async fn what_cannot_be_used_is_an_error_that_says_how() {
     use GatewayError::{TooLarge, Unauthorized, Unreachable, Unreadable};
     type ScriptedAnswer = fn(&ReceivedRequest) -> Response;
     let cases: [(&str, ScriptedAnswer, GatewayError); 10] = [
-        ("no JSON", |_| json_text("<html>"), Unreadable),
+        ("no JSON", |_| json_response("<html>"), Unreadable),
         (
             "nothing",
             |_| StatusCode::ACCEPTED.into_response(),
@@ -81,16 +81,16 @@ async fn what_cannot_be_used_is_an_error_that_says_how() {
         ),
         (
             "neither",
-            |seen| json_body(&json!({ "id": seen.body["id"] })),
+            |seen| json_response(json!({ "id": seen.body["id"] }).to_string()),
             Unreadable,
         ),
         (
             "another's",
-            |_| json_body(&json!({ "id": -1, "result": {} })),
+            |_| json_response(json!({ "id": -1, "result": {} }).to_string()),
             Unreadable,
         ),
-        ("cut", |_| events("data: {\"id\""), Unreachable),
-        ("no answer", |_| events("data: {}\n\n"), Unreachable),
+        ("cut", |_| event_stream("data: {\"id\""), Unreachable),
+        ("no answer", |_| event_stream("data: {}\n\n"), Unreachable),
         (
             "down",
             |_| (StatusCode::BAD_GATEWAY, "bad gateway").into_response(),
@@ -101,10 +101,10 @@ async fn what_cannot_be_used_is_an_error_that_says_how() {
             |seen| seen.error(401, -32600, "expired", &json!({})),
             Unauthorized,
         ),
-        ("large", |_| json_text(&" ".repeat(17 << 20)), TooLarge),
+        ("large", |_| json_response(" ".repeat(17 << 20)), TooLarge),
         (
             "large event",
-            |_| events(format!("data: {}\n\n", " ".repeat(17 << 20))),
+            |_| event_stream(format!("data: {}\n\n", " ".repeat(17 << 20))),
             TooLarge,
         ),
     ];
@@ -115,17 +115,13 @@ async fn what_cannot_be_used_is_an_error_that_says_how() {
     }
 }
 
-fn json_text(text: &str) -> Response {
-    ([("content-type", "application/json")], text.to_owned()).into_response()
-}
-
 #[tokio::test]
 async fn a_refusal_without_an_id_is_heard() {
     let script = ScriptedGateway::new(|_| {
         let error = json!({ "code": -32700, "message": "nested too deeply" });
         (
             StatusCode::BAD_REQUEST,
-            json_body(&json!({ "jsonrpc": "2.0", "error": error })),
+            json_response(json!({ "jsonrpc": "2.0", "error": error }).to_string()),
         )
             .into_response()
     });
@@ -144,7 +140,7 @@ async fn nothing_waits_for_ever() {
     let silent = ScriptedGateway::slow(|_| Box::pin(std::future::pending()));
     assert_eq!(memory(&silent.in_process()).await, Err(GatewayError::Late));
     let endless = ScriptedGateway::new(|_| {
-        events(Body::from_stream(
+        event_stream(Body::from_stream(
             stream::pending::<std::io::Result<String>>(),
         ))
     });

@@ -110,7 +110,7 @@ impl Listeners {
             }
             word
         });
-        events(Body::from_stream(words.map(Ok::<_, Infallible>)))
+        event_stream(Body::from_stream(words.map(Ok::<_, Infallible>)))
     }
 }
 

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use listeners::{ListenerBehaviour, Listeners};
-use wardgate_testkit::serve;
+use wardgate_testkit::{event_stream, json_response, mcp_result, serve};
 
 /// A request that the gateway received.
 #[derive(Debug, Clone)]
@@ -42,22 +42,15 @@ impl ReceivedRequest {
 
     /// Returns a response to this request with `members` as its result.
     fn result(&self, members: &Value) -> Response {
-        json_body(&json!({ "jsonrpc": "2.0", "id": self.body["id"], "result": members }))
+        mcp_result(&self.body, members)
     }
 
     fn error(&self, status: u16, code: i64, message: &str, data: &Value) -> Response {
         let error = json!({ "code": code, "message": message, "data": data });
         let answer = json!({ "jsonrpc": "2.0", "id": self.body["id"], "error": error });
-        (StatusCode::from_u16(status).unwrap(), json_body(&answer)).into_response()
+        let status = StatusCode::from_u16(status).unwrap();
+        (status, json_response(answer.to_string())).into_response()
     }
-}
-
-fn json_body(body: &Value) -> Response {
-    ([("content-type", "application/json")], body.to_string()).into_response()
-}
-
-fn events(body: impl Into<Body>) -> Response {
-    ([("content-type", "text/event-stream")], body.into()).into_response()
 }
 
 /// A gateway with scripted responses that records the requests.
