@@ -15,6 +15,7 @@ mod append;
 mod clock;
 mod cosigning;
 mod details;
+mod erasure;
 mod export;
 mod exports;
 mod failure;

@@ -1,4 +1,4 @@
-//! Tests of retention, legal holds and erasure: operators apply them, each action is recorded, and proofs remain valid.
+//! Tests of retention and legal holds: operators apply them, each action is recorded, and proofs remain valid.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,12 +10,11 @@ use wardgate_audit::{
     CallingProcesses, CheckpointKind, Config, ExportSettings, LogKey, RecordReader, VerifiedLog,
     Verifier,
 };
-use wardgate_domain::{Ambient, Event, OperatorAction, Record, Status};
+use wardgate_domain::{Ambient, OperatorAction, Record, Status};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::Peer;
 use wardgate_rpc::client::{
     AuditFilter, CallCountQuery, CallSelection, DataSubjectFilter, HoldScope, OperatorAuditClient,
-    QueriedRecord, RecordDetails,
 };
 use wardgate_store::DatabaseSettings;
 use wardgate_testkit::{FakePolicy, TestClock, unverified_token};
@@ -25,17 +24,13 @@ use crate::details::outcome_about;
 use crate::exports::{Receiver, webhook};
 
 use crate::support::{
-    TestService, TestStore, intact, intent, json, keys, log_key, on_both_stores, outcome, refusals,
-    subject,
+    TestService, TestStore, intact, json, log_key, on_both_stores, outcome, refusals, subject,
 };
 
 on_both_stores! {
     a12_what_is_older_is_removed_in_whole_bundles_and_every_proof_goes_on
     a12_what_is_young_held_or_not_exported_is_kept
     a12_only_who_may_manage_the_record_removes_holds_and_erases_and_that_is_on_record
-    a12_to_erase_a_data_subject_is_refused_under_a_hold_and_leaves_every_proof
-    a12_to_erase_a_data_subject_is_refused_where_a_hold_keeps_details_of_a_call_about_both
-    a12_a_hold_on_a_data_subject_keeps_the_intent_of_its_first_call
     a12_records_that_were_changed_are_not_removed
     a12_a_clock_that_is_far_ahead_removes_nothing
     a12_an_operator_of_a_tenant_lifts_no_hold_that_another_operator_set_on_it
@@ -43,11 +38,15 @@ on_both_stores! {
     calls_are_not_counted_where_records_of_the_time_were_removed
 }
 
-const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 const ORIGIN: &str = "example.com/audit";
 
 /// Starts the service with a policy that permits `ada` to read and manage the audit log, and `auditor.lee` to read it.
-async fn start(store: &TestStore, days: u32, exports: Vec<ExportSettings>) -> TestService {
+pub(crate) async fn start(
+    store: &TestStore,
+    days: u32,
+    exports: Vec<ExportSettings>,
+) -> TestService {
     start_at(store, days, exports, Ambient::system()).await
 }
 
@@ -74,12 +73,12 @@ async fn start_at(
     TestService::start_as(config, callers, Some(policy), ambient).await
 }
 
-fn ada(service: &TestService) -> OperatorAuditClient {
+pub(crate) fn ada(service: &TestService) -> OperatorAuditClient {
     service.operator(&unverified_token("ada", ""))
 }
 
 /// Appends calls of November 2025.
-async fn append(service: &TestService, count: usize) {
+pub(crate) async fn append(service: &TestService, count: usize) {
     for _ in 0..count {
         let record = outcome(&subject(), Status::Ok);
         service.audit.append(&record, false).await.unwrap();
@@ -87,7 +86,7 @@ async fn append(service: &TestService, count: usize) {
 }
 
 /// Appends a call of the present time.
-async fn append_young(service: &TestService) {
+pub(crate) async fn append_young(service: &TestService) {
     let record = Record {
         time: Ambient::system().now(),
         ..outcome(&subject(), Status::Ok)
@@ -95,13 +94,13 @@ async fn append_young(service: &TestService) {
     service.audit.append(&record, false).await.unwrap();
 }
 
-async fn apply(operator: &OperatorAuditClient) -> u64 {
+pub(crate) async fn apply(operator: &OperatorAuditClient) -> u64 {
     let steps = operator.apply_retention().await.unwrap();
     let steps: Vec<_> = steps.try_collect().await.unwrap();
     steps.last().unwrap().minimum_index
 }
 
-async fn reader(store: &TestStore) -> RecordReader {
+pub(crate) async fn reader(store: &TestStore) -> RecordReader {
     RecordReader::open(&store.url, &DatabaseSettings::default())
         .await
         .unwrap()
@@ -142,7 +141,7 @@ async fn calls_are_not_counted_where_records_of_the_time_were_removed(store: &Te
 }
 
 /// Waits until the newest checkpoint covers `size` records, and writes the checkpoint to a file.
-async fn covered(store: &TestStore, size: u64, files: &Path) -> PathBuf {
+pub(crate) async fn covered(store: &TestStore, size: u64, files: &Path) -> PathBuf {
     let begun = Instant::now();
     loop {
         let note = reader(store).await.checkpoint(CheckpointKind::Signed).await;
@@ -158,7 +157,7 @@ async fn covered(store: &TestStore, size: u64, files: &Path) -> PathBuf {
     }
 }
 
-fn key() -> VerifierKey {
+pub(crate) fn key() -> VerifierKey {
     LogKey::from_pkcs8(&log_key(1))
         .unwrap()
         .verifier_key(ORIGIN)
@@ -412,79 +411,6 @@ async fn a12_only_who_may_manage_the_record_removes_holds_and_erases_and_that_is
     service.closer.close().await;
 }
 
-fn patient(key: &str) -> DataSubjectFilter {
-    DataSubjectFilter {
-        tenant: "north".to_owned(),
-        key: key.to_owned(),
-    }
-}
-
-async fn a12_to_erase_a_data_subject_is_refused_where_a_hold_keeps_details_of_a_call_about_both(
-    store: &TestStore,
-) {
-    let service = start(store, 30, Vec::new()).await;
-    let calls: [&[(&str, u64)]; 3] = [
-        &[("NUGWI", 1), ("DOSRO", 1)],
-        &[("DOSRO", 2)],
-        &[("YANTE", 1)],
-    ];
-    for patients in calls {
-        let record = outcome_about(patients);
-        service.audit.append(&record, false).await.unwrap();
-    }
-    let operator = ada(&service);
-    let scope = HoldScope::DataSubject(patient("NUGWI"));
-    operator.set_hold("case-7", scope, LIMIT).await.unwrap();
-    let held = operator.erase(patient("DOSRO"), LIMIT).await.unwrap_err();
-    assert!(
-        held.to_string().contains("the legal hold `case-7`"),
-        "{held}"
-    );
-    assert!(operator.erase(patient("YANTE"), LIMIT).await.unwrap());
-    for (sequence, is_erased) in [(0, false), (1, false), (2, true)] {
-        let details = details_of(store, sequence).await;
-        assert_eq!(
-            matches!(details, Some(RecordDetails::Erased)),
-            is_erased,
-            "{sequence}"
-        );
-    }
-    operator.lift_hold("case-7", LIMIT).await.unwrap();
-    assert!(operator.erase(patient("DOSRO"), LIMIT).await.unwrap());
-    service.closer.close().await;
-}
-
-async fn a12_a_hold_on_a_data_subject_keeps_the_intent_of_its_first_call(store: &TestStore) {
-    let service = start(store, 30, Vec::new()).await;
-    append(&service, 255).await;
-    let call = subject();
-    service.audit.append(&intent(&call), false).await.unwrap();
-    let mut record = outcome_about(&[("NUGWI", 1)]);
-    if let Event::Outcome(outcome) = &mut record.event {
-        outcome.call = call;
-    }
-    service.audit.append(&record, false).await.unwrap();
-    append(&service, 300).await;
-    append_young(&service).await;
-    let files = TempDir::new().unwrap();
-    covered(store, 558, files.path()).await;
-    service.closer.close().await;
-
-    let service = start(store, 30, Vec::new()).await;
-    let operator = ada(&service);
-    let status = operator.retention(LIMIT).await.unwrap();
-    assert_eq!(status.removable_below, 512, "{}", status.kept_by);
-    let scope = HoldScope::DataSubject(patient("NUGWI"));
-    operator.set_hold("nugwi", scope, LIMIT).await.unwrap();
-    let status = operator.retention(LIMIT).await.unwrap();
-    assert_eq!(
-        (status.removable_below, status.kept_by.as_str()),
-        (0, "hold:nugwi")
-    );
-    assert_eq!(apply(&operator).await, 0);
-    service.closer.close().await;
-}
-
 async fn a12_records_that_were_changed_are_not_removed(store: &TestStore) {
     let service = start(store, 30, Vec::new()).await;
     append(&service, 300).await;
@@ -592,120 +518,5 @@ async fn a12_what_the_store_refuses_of_a_hold_leaves_it_ready(store: &TestStore)
     assert_eq!(refused.unwrap_err().reason(), ErrorReason::Internal);
     assert!(!service.readiness.has_changed().unwrap());
     append(&service, 1).await;
-    service.closer.close().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a12_an_erased_key_is_in_no_file_of_sqlite() {
-    let store = TestStore::sqlite();
-    let service = start(&store, 30, Vec::new()).await;
-    let record = outcome_about(&[("NUGWI", 1)]);
-    service.audit.append(&record, false).await.unwrap();
-    let wrapped = store.newest_subject_key().await;
-    let holds_key = |bytes: Vec<u8>| bytes.windows(wrapped.len()).any(|part| part == wrapped);
-    assert!(holds_key(store.every_byte().await));
-    let operator = ada(&service);
-    assert!(operator.erase(patient("NUGWI"), LIMIT).await.unwrap());
-    assert!(!holds_key(store.every_byte().await));
-    service.closer.close().await;
-}
-
-async fn details_of(store: &TestStore, sequence: usize) -> Option<RecordDetails> {
-    let reader = reader(store).await.with_details_key(keys().details);
-    let filter = AuditFilter {
-        with_details: true,
-        ..AuditFilter::default()
-    };
-    let records: Vec<QueriedRecord> = reader.query(filter).unwrap().try_collect().await.unwrap();
-    intact(records[sequence].clone()).details
-}
-
-async fn a12_to_erase_a_data_subject_is_refused_under_a_hold_and_leaves_every_proof(
-    store: &TestStore,
-) {
-    let service = start(store, 30, Vec::new()).await;
-    for patients in [&[("NUGWI", 3)][..], &[("DOSRO", 1)]] {
-        let record = outcome_about(patients);
-        service.audit.append(&record, false).await.unwrap();
-    }
-    let operator = ada(&service);
-    let nugwi = || DataSubjectFilter {
-        tenant: "north".to_owned(),
-        key: "NUGWI".to_owned(),
-    };
-    for scope in [
-        HoldScope::Whole,
-        HoldScope::Tenant("north".to_owned()),
-        HoldScope::DataSubject(nugwi()),
-    ] {
-        operator.set_hold("case-7", scope, LIMIT).await.unwrap();
-        let held = operator.erase(nugwi(), LIMIT).await.unwrap_err();
-        assert!(
-            held.to_string().contains("the legal hold `case-7`"),
-            "{held}"
-        );
-        let refused = json(store.records().await.last().unwrap());
-        assert_eq!(
-            (&refused["action"], &refused["status"]),
-            (&"audit.erase".into(), &"error".into())
-        );
-        operator.lift_hold("case-7", LIMIT).await.unwrap();
-    }
-    assert!(matches!(
-        details_of(store, 0).await,
-        Some(RecordDetails::Open(_))
-    ));
-    // The hold of another tenant has no effect.
-    operator
-        .set_hold("south", HoldScope::Tenant("south".to_owned()), LIMIT)
-        .await
-        .unwrap();
-    assert!(operator.erase(nugwi(), LIMIT).await.unwrap());
-    assert!(
-        !operator.erase(nugwi(), LIMIT).await.unwrap(),
-        "there is no key any more"
-    );
-    for (sequence, is_erased) in [(0, true), (1, false)] {
-        let details = details_of(store, sequence).await;
-        assert_eq!(
-            matches!(details, Some(RecordDetails::Erased)),
-            is_erased,
-            "{sequence}"
-        );
-    }
-    // The service itself reports the erasure too, and later records use a new key.
-    let record = outcome_about(&[("NUGWI", 1)]);
-    service.audit.append(&record, false).await.unwrap();
-    let last = store.records().await.len() - 1;
-    assert!(matches!(
-        details_of(store, last).await,
-        Some(RecordDetails::Open(_))
-    ));
-    assert!(matches!(
-        details_of(store, 0).await,
-        Some(RecordDetails::Erased)
-    ));
-    let erased = store
-        .records()
-        .await
-        .into_iter()
-        .map(|stored| json(&stored));
-    let erased: Vec<_> = erased
-        .filter(|record| record["action"] == "audit.erase")
-        .collect();
-    let target = erased[0]["target"].as_str().unwrap();
-    assert!(
-        target.starts_with("subject=hmac:") && !target.contains("NUGWI"),
-        "{target}"
-    );
-    let files = TempDir::new().unwrap();
-    covered(store, last as u64 + 1, files.path()).await;
-    let proof = reader(store)
-        .await
-        .prove(0, CheckpointKind::Signed)
-        .await
-        .unwrap();
-    let leaf = leaf_hash(proof.extra.as_deref().unwrap());
-    proof.verify(&leaf, &TrustPolicy::of_log(key())).unwrap();
     service.closer.close().await;
 }
