@@ -1,6 +1,8 @@
 //! Client of the tool-runner.
 
-use std::collections::BTreeMap;
+mod catalogue;
+mod result;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +12,8 @@ use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use tokio::time::{Instant, timeout_at};
 use wardgate_domain::{
-    BearerToken, CallId, Caller, InvalidMessage, OfferKind, RequiredCapabilities, ResultOutline,
-    SignedPermit, Status, Switch, SwitchChange, ToolFacts, ToolName, ToolSwitches,
+    BearerToken, CallId, Caller, InvalidMessage, SignedPermit, Switch, SwitchChange, ToolName,
 };
-use wardgate_proto::common::v1::StageTime;
 use wardgate_proto::toolrunner::v1 as pb;
 use wardgate_proto::toolrunner::v1::tool_runner_service_client::ToolRunnerServiceClient;
 
@@ -24,6 +24,9 @@ use super::{
 };
 use crate::local::LocalMethod;
 use crate::{Link, ServiceLink};
+
+pub use catalogue::{Catalogue, CatalogueSource, CatalogueTool, ServerCapabilities};
+pub use result::{DroppedColumns, ResultFacts, ToolResult};
 
 /// Maximum size of the lists of prompts and resources in bytes: many times what the tool-runner keeps of one server.
 const MAX_LISTED: usize = 64 << 20;
@@ -53,76 +56,6 @@ pub struct ToolRunnerClient {
     pub(super) client: ToolRunnerServiceClient<Link>,
     local: Option<LocalMethod<LocalToolRunner>>,
     limit: Duration,
-}
-
-/// All configured tools.
-#[derive(Debug, Clone, Default)]
-pub struct Catalogue {
-    /// The tools, in configured order.
-    pub tools: Vec<CatalogueTool>,
-    /// A version that changes with everything in the catalogue that callers can see.
-    pub shown_version: Bytes,
-    /// The MCP servers whose tools are listed, but which do not respond at the moment.
-    pub missing_upstreams: Vec<String>,
-    /// The sources that offer more than these tools.
-    pub sources: Vec<CatalogueSource>,
-}
-
-/// A source that offers resources, prompts or its own route.
-#[derive(Debug, Clone)]
-pub struct CatalogueSource {
-    /// The name of the source.
-    pub name: String,
-    /// The prefix of the names of its tools and prompts.
-    pub prefix: String,
-    /// The facts for policy decisions, by kind.
-    pub facts: BTreeMap<OfferKind, ToolFacts>,
-    /// The canonical names of its tools, by the names that the source uses.
-    pub tools: BTreeMap<String, ToolName>,
-    /// The switches that enable or disable the source for callers.
-    pub switches: ToolSwitches,
-    /// The approved instructions of an MCP server, or empty if there are none.
-    pub instructions: String,
-    /// Whether requests to the source must carry the caller's bearer token.
-    pub needs_caller_token: bool,
-    /// The capabilities that an MCP server declared, or `None` if they are unknown.
-    pub capabilities: Option<ServerCapabilities>,
-    /// The times for which lists of an MCP server may be cached, by kind, as far as the server specifies them.
-    pub ttls: BTreeMap<OfferKind, Duration>,
-}
-
-/// The MCP `ServerCapabilities` of a server that do not follow from its lists.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ServerCapabilities {
-    /// Whether the server sends log messages.
-    pub logging: bool,
-    /// Whether the server completes arguments.
-    pub completions: bool,
-    /// Whether the server notifies about changes of single resources.
-    pub resource_subscriptions: bool,
-}
-
-/// A configured tool.
-#[derive(Debug, Clone)]
-pub struct CatalogueTool {
-    /// The facts for policy decisions.
-    pub facts: ToolFacts,
-    /// Alternative names of the tool.
-    pub aliases: Vec<String>,
-    /// The MCP definition without `name`, a JSON object.
-    pub definition_json: String,
-    /// Maximum duration of a call.
-    pub time_limit: Duration,
-    /// The names of the toolsets that contain the tool.
-    pub toolsets: Vec<String>,
-    /// Whether a call must carry the caller's bearer token.
-    pub needs_caller_token: bool,
-    /// The switches that enable or disable the tool for callers.
-    pub switches: ToolSwitches,
-    /// Whether a call may become a task, for a client that supports tasks.
-    pub may_be_task: bool,
-    /// The capabilities that a client must declare to be offered the tool.
-    pub required_capabilities: RequiredCapabilities,
 }
 
 /// A call to run. It does not implement `Debug` because it can contain the caller's token.
@@ -199,59 +132,6 @@ fn until_end(
 
 fn no_end() -> InvalidMessage {
     InvalidMessage::field("event", "is missing: the stream ended early")
-}
-
-/// The filtered and redacted result of a call.
-#[derive(Debug, Clone)]
-pub struct ToolResult {
-    /// MCP `content`: a JSON array.
-    pub content: Bytes,
-    /// MCP `structuredContent`: a JSON object, or empty if there is none.
-    pub structured_content: Bytes,
-    /// Whether the tool failed or refused its arguments.
-    pub is_error: bool,
-    /// The facts about the result, for the audit record.
-    pub facts: ResultFacts,
-    /// The other members of the result of an MCP server, a JSON object, or empty if there are none.
-    pub other_members: Bytes,
-    /// The `_meta` of the result, a JSON object, or empty if there is none.
-    pub meta: Bytes,
-    /// The JSON-RPC error of an MCP server, a JSON object, or empty if the server returned a result.
-    pub error: Bytes,
-}
-
-/// The facts about a result, for the audit record.
-#[derive(Debug, Clone)]
-pub struct ResultFacts {
-    /// How the run ended.
-    pub status: Status,
-    /// Number of released rows.
-    pub rows: u64,
-    /// Number of withheld rows.
-    pub rows_withheld: u64,
-    /// Number of changed or dropped fields.
-    pub fields_redacted: u64,
-    /// Whether a released row contained health information.
-    pub phi: bool,
-    /// The kind of failure, or empty for a success.
-    pub error_kind: String,
-    /// Time after which a refused call may be retried, or `None` if it is unknown.
-    pub retry_after: Option<Duration>,
-    /// The duration of each stage, in order.
-    pub stages: Vec<(String, Duration)>,
-    /// Numbers of columns that were dropped from the result. Each column counts once.
-    pub dropped_columns: DroppedColumns,
-    /// The released columns, and the data subjects of the released rows, or `None` if nothing was released.
-    pub outline: Option<Box<ResultOutline>>,
-}
-
-/// Numbers of columns that were dropped from a result, by reason.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct DroppedColumns {
-    /// Columns without a class.
-    pub unclassified: u64,
-    /// Columns whose class the permit does not allow.
-    pub not_permitted: u64,
 }
 
 impl ToolRunnerClient {
@@ -428,85 +308,6 @@ impl ToolRunnerClient {
     }
 }
 
-impl TryFrom<pb::Tool> for CatalogueTool {
-    type Error = InvalidMessage;
-
-    fn try_from(tool: pb::Tool) -> Result<Self, Self::Error> {
-        let missing = |field| InvalidMessage::field(field, "is missing");
-        let time_limit = tool.time_limit.ok_or_else(|| missing("tool.time_limit"))?;
-        Ok(Self {
-            facts: tool
-                .facts
-                .ok_or_else(|| missing("tool.facts"))?
-                .try_into()?,
-            aliases: tool.aliases,
-            definition_json: String::from_utf8(tool.definition_json.into())
-                .map_err(|_| InvalidMessage::field("tool.definition_json", "is not UTF-8"))?,
-            time_limit: Duration::try_from(time_limit)
-                .map_err(|_| InvalidMessage::field("tool.time_limit", "is negative"))?,
-            toolsets: tool.toolsets,
-            needs_caller_token: tool.needs_caller_token,
-            switches: tool.switches.try_into()?,
-            may_be_task: tool.may_be_task,
-            required_capabilities: RequiredCapabilities::read(
-                &tool.required_capabilities_json,
-                tool.alternative_capabilities_json.iter().map(|it| &**it),
-            )
-            .ok_or_else(|| {
-                let field = "tool.required_capabilities_json";
-                InvalidMessage::field(field, "is not a JSON object of capabilities")
-            })?,
-        })
-    }
-}
-
-impl TryFrom<pb::Source> for CatalogueSource {
-    type Error = InvalidMessage;
-
-    fn try_from(source: pb::Source) -> Result<Self, Self::Error> {
-        let ttls = [
-            (OfferKind::Tool, source.tools_ttl),
-            (OfferKind::Prompts, source.prompts_ttl),
-            (OfferKind::Resources, source.resources_ttl),
-        ];
-        let ttls = ttls
-            .into_iter()
-            .filter_map(|(kind, ttl)| Some((kind, ttl?.try_into().ok()?)))
-            .collect();
-        let mut facts = BTreeMap::new();
-        for offered in source.facts {
-            let offered = ToolFacts::try_from(offered)?;
-            facts.insert(offered.kind, offered);
-        }
-        let canonical = |(own, name): (String, String)| match name.parse() {
-            Ok(name) => Ok((own, name)),
-            Err(_) => Err(InvalidMessage::field(
-                "source.tools",
-                "is not a name of a tool",
-            )),
-        };
-        Ok(Self {
-            ttls,
-            instructions: source.instructions,
-            needs_caller_token: source.needs_caller_token,
-            capabilities: source.capabilities.map(|declared| ServerCapabilities {
-                logging: declared.logging,
-                completions: declared.completions,
-                resource_subscriptions: declared.resource_subscriptions,
-            }),
-            name: source.name,
-            prefix: source.prefix,
-            facts,
-            tools: source
-                .tools
-                .into_iter()
-                .map(canonical)
-                .collect::<Result<_, _>>()?,
-            switches: source.switches.try_into()?,
-        })
-    }
-}
-
 impl From<CallTool<'_>> for pb::CallToolRequest {
     fn from(call: CallTool<'_>) -> Self {
         Self {
@@ -556,133 +357,6 @@ impl TryFrom<pb::CallToolResponse> for CallEvent {
             Event::Result(result) => Self::Result(Box::new(result.try_into()?)),
             Event::InputRequired(waits) => Self::InputRequired(Box::new(waits.try_into()?)),
             Event::Task(task) => Self::Task(Box::new(task.try_into()?)),
-        })
-    }
-}
-
-impl TryFrom<pb::ToolResult> for ToolResult {
-    type Error = InvalidMessage;
-
-    fn try_from(result: pb::ToolResult) -> Result<Self, Self::Error> {
-        let facts = result
-            .facts
-            .ok_or_else(|| InvalidMessage::field("result.facts", "is missing"))?;
-        Ok(Self {
-            content: result.content_json,
-            structured_content: result.structured_content_json,
-            is_error: result.is_error,
-            facts: facts.try_into()?,
-            other_members: result.other_members_json,
-            meta: result.meta_json,
-            error: result.error_json,
-        })
-    }
-}
-
-impl From<ToolResult> for pb::ToolResult {
-    fn from(result: ToolResult) -> Self {
-        Self {
-            content_json: result.content,
-            structured_content_json: result.structured_content,
-            is_error: result.is_error,
-            facts: Some(result.facts.into()),
-            other_members_json: result.other_members,
-            meta_json: result.meta,
-            error_json: result.error,
-        }
-    }
-}
-
-impl From<ServerCapabilities> for pb::ServerCapabilities {
-    fn from(declared: ServerCapabilities) -> Self {
-        Self {
-            logging: declared.logging,
-            completions: declared.completions,
-            resource_subscriptions: declared.resource_subscriptions,
-        }
-    }
-}
-
-impl From<ResultFacts> for pb::ResultFacts {
-    fn from(facts: ResultFacts) -> Self {
-        use pb::OutcomeStatus as Wire;
-        let status = match facts.status {
-            Status::Ok => Wire::Ok,
-            Status::InvalidArguments => Wire::InvalidArguments,
-            Status::Error => Wire::ToolError,
-            Status::Timeout => Wire::Timeout,
-            Status::Cancelled => Wire::Cancelled,
-            // These are statuses of calls that never reach a tool.
-            Status::Denied | Status::UnknownTool | Status::Unknown => Wire::Unspecified,
-        };
-        let stages = facts.stages.into_iter();
-        let stages = stages.map(|(stage, spent)| StageTime {
-            stage,
-            // The conversion does not fail, because the duration of a stage is far below the maximum.
-            duration: spent.try_into().ok(),
-        });
-        let dropped = facts.dropped_columns;
-        Self {
-            status: status.into(),
-            rows: facts.rows,
-            rows_withheld: facts.rows_withheld,
-            fields_redacted: facts.fields_redacted,
-            phi: facts.phi,
-            error_kind: facts.error_kind,
-            stages: stages.collect(),
-            retry_after: facts.retry_after.and_then(|wait| wait.try_into().ok()),
-            dropped_columns: (dropped != DroppedColumns::default()).then_some(pb::DroppedColumns {
-                unclassified: dropped.unclassified,
-                not_permitted: dropped.not_permitted,
-            }),
-            outline: facts.outline.as_deref().map(Into::into),
-        }
-    }
-}
-
-impl TryFrom<pb::ResultFacts> for ResultFacts {
-    type Error = InvalidMessage;
-
-    fn try_from(facts: pb::ResultFacts) -> Result<Self, Self::Error> {
-        use pb::OutcomeStatus as Wire;
-        let status = match facts.status() {
-            Wire::Unspecified => {
-                return Err(InvalidMessage::field(
-                    "result.facts.status",
-                    "is unspecified",
-                ));
-            }
-            Wire::Ok => Status::Ok,
-            Wire::InvalidArguments => Status::InvalidArguments,
-            Wire::ToolError => Status::Error,
-            Wire::Timeout => Status::Timeout,
-            Wire::Cancelled => Status::Cancelled,
-        };
-        let stages = facts
-            .stages
-            .into_iter()
-            .map(|stage| {
-                let spent = stage.duration.and_then(|duration| duration.try_into().ok());
-                (stage.stage, spent.unwrap_or_default())
-            })
-            .collect();
-        let dropped = facts.dropped_columns.unwrap_or_default();
-        Ok(Self {
-            status,
-            outline: (facts.outline)
-                .map(|outline| outline.try_into().map(Box::new))
-                .transpose()?,
-            dropped_columns: DroppedColumns {
-                unclassified: dropped.unclassified,
-                not_permitted: dropped.not_permitted,
-            },
-            rows: facts.rows,
-            rows_withheld: facts.rows_withheld,
-            fields_redacted: facts.fields_redacted,
-            phi: facts.phi,
-            error_kind: facts.error_kind,
-            retry_after: facts.retry_after.and_then(|wait| wait.try_into().ok()),
-            stages,
         })
     }
 }
