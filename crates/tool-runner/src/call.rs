@@ -9,6 +9,8 @@
 
 mod idempotency;
 mod task;
+mod upstream_error;
+mod waiting;
 
 use std::sync::Arc;
 
@@ -23,9 +25,7 @@ use wardgate_domain::{
     OfferKind, Permit, Reason, ResultOutline, SignedPermit, Status, Timestamp,
 };
 use wardgate_redact::{DropReason, DroppedColumns};
-use wardgate_rpc::client::{
-    CallEvent, ConnectTarget, InputRequired, ResultFacts, Task, ToolResult,
-};
+use wardgate_rpc::client::{CallEvent, InputRequired, ResultFacts, Task, ToolResult};
 use wardgate_telemetry::names;
 
 use crate::Error;
@@ -34,15 +34,13 @@ use crate::execution_log::execution_facts;
 use crate::executor::{Audience, Executor, Invocation, Output, RetainedRows};
 use crate::executor_error::ExecutorError;
 use crate::failure::{FailedCall, Failure, ToolEffect};
-use crate::interaction::{
-    Elicitation, ElicitedRequest, Interaction, SuspendedRound, UncheckedInteraction,
-};
+use crate::interaction::{Elicitation, Interaction, UncheckedInteraction};
 use crate::large_results::{self, LargeResults};
 use crate::loaded::{LoadedCatalogue, RunnableTool, SharedState};
 use crate::result::UnchangedResult;
 use crate::result::{self, Handle, ResultSummary, Stopwatch};
 use crate::sorted_arguments::sorted;
-use wardgate_mcp_client::{TaskStatus, UpstreamRpcError};
+use wardgate_mcp_client::TaskStatus;
 use wardgate_resilience::{Attempt, FailedAttempt, GuardError, GuardedCall};
 
 /// Column whose class governs the error messages of an upstream.
@@ -364,29 +362,6 @@ impl AdmittedCall {
         self.fail(&failure, retained.withheld)
     }
 
-    /// Returns the exchange with the client if the tool's source may talk to the client.
-    fn elicitation<'a>(
-        &'a self,
-        arguments: &'a Map<String, Value>,
-        key: Option<&'a str>,
-        shared: &'a SharedState,
-    ) -> Option<Elicitation<'a>> {
-        let interaction = self.interaction.as_ref()?;
-        let request = ElicitedRequest::Call {
-            definition: self.permit.terms().definition_digest,
-            arguments,
-            key: key.unwrap_or_default(),
-        };
-        let elicitation = Elicitation::new(
-            interaction,
-            &shared.suspended_exchanges,
-            &self.caller,
-            request,
-        );
-        // An idempotency key stands for one result, and a caller that repeats the call would not get the task again.
-        Some(elicitation.with_task_if(key.is_none()))
-    }
-
     fn invocation<'a>(
         &'a self,
         arguments: &'a Map<String, Value>,
@@ -409,33 +384,6 @@ impl AdmittedCall {
                 now: shared.ambient.now(),
             },
             elicitation: None,
-        }
-    }
-
-    /// Ends a call that did not run because the caller has to let the source act in their name first.
-    fn connect(self, scope: Option<String>) -> EndedRun {
-        let connect = ConnectTarget {
-            source: self.tool.tool.source().unwrap_or_default().to_owned(),
-            scope,
-        };
-        let required = InputRequired {
-            requests: String::new(),
-            state: Bytes::new(),
-            facts: result::facts(Status::Ok, "", self.stopwatch.into_stages()),
-            connect: Some(connect),
-        };
-        EndedRun {
-            end: CallEnd::InputRequired(required),
-            effect: ToolEffect::None,
-        }
-    }
-
-    /// Ends this round of the call. The call goes on with the client's answers.
-    fn suspend(self, round: SuspendedRound) -> EndedRun {
-        let facts = result::facts(Status::Ok, "", self.stopwatch.into_stages());
-        EndedRun {
-            end: CallEnd::InputRequired(round.into_input_required(facts)),
-            effect: ToolEffect::Possible,
         }
     }
 
@@ -573,36 +521,6 @@ impl AdmittedCall {
                 warn!({ names::CALL_ID } = %self.id, "{warning}");
             }
         }
-    }
-
-    /// Turns the error message of an upstream into a failure, redacted as the permit requires.
-    fn reported(&self, words: String) -> Failure {
-        let shape = self.tool.tool.result();
-        let class = shape.class(ERROR);
-        let tier = self.permit.tier(class);
-        let redactor = &self.compiled.redactor;
-        let words = redactor.field(class, tier, shape.forms(), words.into());
-        warn!({ names::CALL_ID } = %self.id, "a tool reported an error");
-        match words {
-            Some(Value::String(words)) => Failure::new(Reason::TOOL_ERROR, words),
-            _ => Failure::tool(
-                Reason::TOOL_ERROR,
-                "the tool reported an error; its text is withheld",
-            ),
-        }
-    }
-
-    /// Turns the JSON-RPC error of an upstream into a failure, redacted as the permit requires.
-    fn protocol_error(self, error: UpstreamRpcError) -> EndedRun {
-        let released = self.released_error(&error);
-        let phi = self.tool.tool.result().class(ERROR).is_phi();
-        let failure = self.reported(error.message);
-        let mut ended = self.fail(&failure, 0);
-        if let CallEnd::Result(result) = &mut ended.end {
-            result.error = released.into();
-            result.facts.phi = phi;
-        }
-        ended
     }
 
     fn fail(self, failure: &Failure, withheld: u64) -> EndedRun {

@@ -1,14 +1,13 @@
 //! Calls that became tasks of their MCP servers, and later requests about those tasks.
 
-use serde_json::{Value, json};
-use wardgate_domain::{ColumnTier, Reason, Status};
+use wardgate_domain::{Reason, Status};
 use wardgate_rpc::client::{ResultFacts, Task};
 
 use super::{AdmittedCall, CallEnd, ERROR, EndedRun};
 use crate::failure::ToolEffect;
 use crate::interaction::{FollowedTask, Interaction};
 use crate::result;
-use wardgate_mcp_client::{TaskStatus, UpstreamRpcError};
+use wardgate_mcp_client::TaskStatus;
 
 impl AdmittedCall {
     /// Returns whether the call is a request about a task that an earlier call became.
@@ -56,26 +55,6 @@ impl AdmittedCall {
             end: CallEnd::Task(Box::new(task)),
             effect: ToolEffect::Possible,
         }
-    }
-
-    /// Returns the JSON-RPC error of a call or a task as the permit allows it: unchanged if the permit restricts
-    /// nothing or shows errors, otherwise the code with the message redacted.
-    pub(super) fn released_error(&self, error: &UpstreamRpcError) -> String {
-        let class = self.tool.tool.result().class(ERROR);
-        let tier = self.permit.tier(class);
-        let classes = &self.tool.tool.facts().classes;
-        if tier == ColumnTier::Clear || !self.compiled.restricts(&self.permit, classes) {
-            return error.for_clients();
-        }
-        let words = Value::from(error.message.as_str());
-        let forms = self.tool.tool.result().forms();
-        let words = self.compiled.redactor.field(class, tier, forms, words);
-        let words = words.filter(Value::is_string);
-        let released = json!({
-            "code": error.code_for_clients(),
-            "message": words.unwrap_or_else(|| "the tool reported an error; its text is withheld".into()),
-        });
-        released.to_string()
     }
 }
 
