@@ -1,3 +1,5 @@
+mod sources;
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -343,91 +345,6 @@ fn examples_are_part_of_the_schema_that_clients_see() {
 }
 
 #[test]
-fn a_secret_can_stand_in_a_file() {
-    let dir = tempfile::TempDir::new().unwrap();
-    std::fs::write(dir.path().join("url"), "sqlite:secret.db\n").unwrap();
-    let path = dir.path().join("tools.yaml");
-    std::fs::write(&path, GOOD.replace("${DB_URL}", "${file:url}")).unwrap();
-    let catalogue = Catalogue::load(&path, &BTreeMap::new()).unwrap();
-    let (_, _, sources, _) = catalogue.into_parts();
-    let SourceKind::Sql(sql) = &sources[0].kind else {
-        panic!("not a database");
-    };
-    assert_eq!(sql.url, "sqlite:secret.db");
-    std::fs::write(&path, GOOD.replace("${DB_URL}", "${file:gone}")).unwrap();
-    let faults = Catalogue::load(&path, &BTreeMap::new()).unwrap_err();
-    assert!(shown(&faults).contains("the file `gone` of `url` cannot be read"));
-}
-
-#[test]
-fn the_way_to_a_source_is_checked_and_its_files_are_watched() {
-    let dir = tempfile::TempDir::new().unwrap();
-    let pem = |kind: &str| format!("-----BEGIN {kind}-----\nAA==\n-----END {kind}-----\n");
-    std::fs::write(dir.path().join("ca.pem"), pem("CERTIFICATE")).unwrap();
-    std::fs::write(dir.path().join("key.pem"), pem("PRIVATE KEY")).unwrap();
-    let path = dir.path().join("tools.yaml");
-    let load = |source: &str| {
-        let text = format!("sources: {{ api: {{ {source} }} }}\ntools: []\n");
-        std::fs::write(&path, text).unwrap();
-        let variables = [("PROXY", "http://me:canary@proxy")];
-        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        Catalogue::load(&path, &variables.into())
-    };
-    let https = "type: http, base_url: 'https://api.example.com'";
-    let files = "tls: { ca: ca.pem, cert: ca.pem, key: key.pem }";
-    let mcp = "type: mcp, url: 'https://api.example.com/mcp'";
-    for source in [
-        format!("{https}, {files}, proxy: '${{PROXY}}'"),
-        format!("{mcp}, {files}, proxy: '${{PROXY}}'"),
-        format!("type: grpc, url: 'https://api.example.com', {files}, proxy: '${{PROXY}}'"),
-    ] {
-        let catalogue = load(&source).unwrap_or_else(|faults| panic!("{}", shown(&faults)));
-        let watched = catalogue.secret_files();
-        assert_eq!(watched.len(), 3, "{source}");
-    }
-    for (source, fault) in [
-        (format!("{https}, tls: {{}}"), "`tls` is empty"),
-        (
-            format!("{https}, tls: {{ cert: ca.pem }}"),
-            "`cert` requires a `key`, which is missing",
-        ),
-        (
-            format!("{https}, tls: {{ ca: key.pem }}"),
-            "`ca` contains no PEM certificate",
-        ),
-        (
-            format!("{https}, tls: {{ cert: ca.pem, key: ca.pem }}"),
-            "`key` contains no PEM private key",
-        ),
-        (
-            format!("{https}, tls: {{ ca: gone.pem }}"),
-            "the file of `ca` cannot be read",
-        ),
-        (
-            "type: http, base_url: 'http://api.example.com', tls: { ca: ca.pem }".to_owned(),
-            "the URL is http, which does not support TLS",
-        ),
-        (
-            format!("{https}, proxy: 'socks5://me:canary@proxy'"),
-            "`proxy` is not an http(s) URL",
-        ),
-        (
-            format!("{https}, {files}, proxy: 'https://me:canary@proxy'"),
-            "would receive the client certificate",
-        ),
-        (
-            "type: grpc, url: 'https://api.example.com', proxy: 'https://me:canary@proxy'"
-                .to_owned(),
-            "the proxy of the source has an https URL",
-        ),
-    ] {
-        let faults = shown(&load(&source).expect_err(&source));
-        assert!(faults.contains(fault), "{source}: {faults}");
-        assert!(!faults.contains("canary"), "{faults}");
-    }
-}
-
-#[test]
 fn several_faults_are_shown_at_once() {
     let text = GOOD
         .replace("title: Rows", "titel: Rows")
@@ -469,15 +386,6 @@ fn two_tools_cannot_share_a_name() {
     let tool = GOOD.split_once("tools:\n").unwrap().1;
     let faults = parse(&format!("{GOOD}{}", tool.replace("read_rows", "other"))).unwrap_err();
     assert!(shown(&faults).contains("the name `list_rows` is already used by tool `read_rows`"));
-}
-
-#[test]
-fn a_url_is_never_shown() {
-    let variables = BTreeMap::from([("DB_URL".to_owned(), "mysql://u:secret@h/d".to_owned())]);
-    let faults = Catalogue::parse(&[file(GOOD)], &variables).unwrap_err();
-    assert!(!shown(&faults).contains("secret"));
-    let catalogue = parse(GOOD).unwrap();
-    assert!(!format!("{catalogue:?}").contains("rows.db"));
 }
 
 /// Returns every example catalogue in `deploy/examples`, with its path.
@@ -589,62 +497,6 @@ fn a_required_member_that_no_call_can_have_is_a_fault_at_its_place() {
     }
     let open = nested.replace(", additionalProperties: false", "");
     parse(&GOOD.replacen(zone, &format!("{open}\n        {zone}"), 1)).unwrap();
-}
-
-#[test]
-fn the_url_of_an_mcp_server_does_not_end_in_api() {
-    let source = |url: &str| {
-        let added = format!("  crm: {{ type: mcp, url: \"{url}\" }}\ntools:\n");
-        parse(&GOOD.replacen("tools:\n", &added, 1))
-    };
-    for bad in [
-        "https://crm.example.com/api",
-        "https://crm.example.com/v2/api/",
-    ] {
-        let told = shown(&source(bad).unwrap_err());
-        assert!(
-            told.starts_with("tools.yaml:4:26: `url` ends with /api"),
-            "{told}"
-        );
-    }
-    for good in [
-        "https://crm.example.com/mcp",
-        "https://crm.example.com/api/mcp",
-    ] {
-        source(good).unwrap();
-    }
-}
-
-#[test]
-fn a_database_file_is_relative_to_the_catalogue_that_names_it() {
-    let url = |written: &str| {
-        let text = GOOD.replacen("\"${DB_URL}\"", written, 1);
-        let file = FileText {
-            path: PathBuf::from("shop/tools.yaml"),
-            text,
-        };
-        let catalogue = Catalogue::parse(&[file], &variables()).unwrap();
-        let SourceKind::Sql(settings) = &catalogue.sources()[0].kind else {
-            panic!("no database");
-        };
-        settings.url.clone()
-    };
-    assert_eq!(
-        url("\"sqlite:shop.sqlite?mode=ro\""),
-        "sqlite:shop/shop.sqlite?mode=ro"
-    );
-    for kept in [
-        "sqlite:/var/shop.sqlite",
-        "sqlite://shop.sqlite",
-        "sqlite::memory:",
-    ] {
-        assert_eq!(url(&format!("\"{kept}\"")), kept);
-    }
-    assert_eq!(
-        url("\"${DB_URL}\""),
-        "sqlite:rows.db",
-        "of a variable as it is"
-    );
 }
 
 #[test]
