@@ -4,6 +4,8 @@
 //! name, which is the order that RFC 8785 requires. `serde_json` writes no white space and escapes strings as RFC 8785 does.
 //! All numbers are integers that a double represents exactly.
 
+mod open_intent;
+
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
@@ -12,12 +14,12 @@ use wardgate_domain::{
     AdminChange, CallFacts, Digest, Event, InvalidMessage, MemoryAccess, Outcome, Reason, Record,
     Refusals, Status, Timestamp,
 };
-use wardgate_rpc::client::RecordDamage;
 
+use crate::MacKey;
 use crate::anomaly::Anomaly;
 use crate::sealed_details::SealedDetails;
-use crate::stored_row::StoredRow;
-use crate::{Error, MacKey};
+
+pub(crate) use open_intent::OpenIntent;
 
 /// Version of the record fields below.
 const VERSION: u8 = 1;
@@ -305,45 +307,6 @@ impl RecordEntry {
             details: None,
             data_subjects: Vec::new(),
         })
-    }
-}
-
-/// A stored intent that is to be closed.
-#[derive(Debug)]
-pub(crate) struct OpenIntent {
-    call: CallRecord<'static>,
-    pub(crate) time: Timestamp,
-}
-
-impl OpenIntent {
-    pub(crate) fn read(stored: &StoredRow) -> Result<Self, Error> {
-        let sequence = stored.sequence;
-        let damaged = |problem: String| Error::Damaged(RecordDamage { sequence, problem });
-        let call: CallRecord<'static> = serde_json::from_slice(&stored.canonical)
-            .map_err(|error| damaged(error.to_string()))?;
-        let time = call
-            .time
-            .parse()
-            .map_err(|_| damaged("it contains no time".to_owned()))?;
-        Ok(Self { call, time })
-    }
-
-    /// Creates the outcome `unknown` of the call, which makes no statement about what happened after the intent.
-    pub(crate) fn unknown_outcome(self, now: Timestamp) -> Result<RecordEntry, Error> {
-        let outcome = CallRecord {
-            event: "outcome".into(),
-            reason: "no_outcome".into(),
-            status: Status::Unknown.as_str().into(),
-            time: rfc_3339(now, "record.time")?,
-            violation: Some(false),
-            ..self.call
-        };
-        Ok(RecordEntry::of_call(
-            &outcome,
-            "outcome",
-            now,
-            Some(Status::Unknown),
-        )?)
     }
 }
 

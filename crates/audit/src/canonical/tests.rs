@@ -11,6 +11,7 @@ use wardgate_rpc::client::IdentifiedOperator;
 
 use super::*;
 use crate::record_content::RecordContent;
+use crate::stored_row::StoredRow;
 
 const CALL_ID: &str = "019a7318-2b40-7000-8000-000000000001";
 const DECISION_ID: &str = "019a7318-2b40-7000-8000-000000000002";
