@@ -1,4 +1,4 @@
-//! Access to the audit log for operators. The policy decides each access, and each access is recorded before a record is returned.
+//! Access to the audit log for operators. The policy decides each access, which is recorded before a record is returned.
 //!
 //! ```text
 //!  token ─▶ policy: who is it? ─▶ read_record? ── no ──▶ recorded as denied ─▶ refused
@@ -449,9 +449,9 @@ impl OperatorAccess {
         self.appends.append(entry, false).await
     }
 
-    /// Returns the tool, or the key of a conversation, that `filter` selects, as the access of `operator` is recorded: in clear if
-    /// records that the operator may read contain it, and otherwise as [`UNKNOWN_NAME`], because a person may type anything as a
-    /// name, even personal data. Without permission, or if the store cannot be read, it is unknown.
+    /// Returns the tool, or the key of a conversation, that `filter` selects, as the access of `operator` is recorded: in clear
+    /// if records that the operator may read contain it, and otherwise as [`UNKNOWN_NAME`], because a person may type anything
+    /// as a name, even personal data. Without permission, or if the store cannot be read, it is unknown.
     async fn recorded_name<'a>(
         &self,
         operator: &IdentifiedOperator,
