@@ -49,10 +49,10 @@ def audit_service(examples, count):
     )
 
 
-def new_store(examples, count):
+def audit_service_on_new_store(examples, count):
     """The audit service without an existing store."""
     subject = audit_service(examples, count)
-    subject.name, subject.prepare = "new store", None
+    subject.name, subject.prepare = "audit service on a new store", None
     return subject
 
 

@@ -75,7 +75,7 @@ async fn is_nurse_of_the_ward(app: &TestApp, token: &str) {
     let data_dir = app.data_dir().display().to_string();
     let call = outcome["call_id"].as_str().unwrap();
     let explain = ["policy", "explain", &directory, "--call", call];
-    let explain = [&explain[..], &["--data-dir", &data_dir]].concat();
+    let explain = [&explain[..], &["--offline", "--data-dir", &data_dir]].concat();
     let explained = run(WARDGATE.as_ref(), &explain, &[HOSPITAL]).success();
     assert!(explained.contains("Nurse"), "{explained}");
 }

@@ -263,6 +263,59 @@ async fn without_a_token_nobody_reads_the_record_unless_they_ask_for_the_store_i
 }
 
 #[tokio::test]
+async fn recorded_calls_are_explained_and_replayed_as_the_policy_permits_and_that_is_on_record() {
+    let app = TestApp::start(WARDGATE);
+    call(&app).await;
+    let call_id = app.records()[0]["call_id"].as_str().unwrap().to_owned();
+    let policies = app.example_dir().join("policies").display().to_string();
+    let explain = ["policy", "explain", &policies, "--call", &call_id];
+    let replay = ["policy", "replay", "--with", &policies];
+    let files = TempDir::new().unwrap();
+    let data_dir = app.data_dir().display().to_string();
+    let run_with = |token: &str, words: &[&str], options: &[&str]| {
+        let words = [words, &["--data-dir", &data_dir], options].concat();
+        let environment = [
+            ("WARDGATE_TOKEN", token),
+            ("WARDGATE_CONFIG_DIR", files.path().to_str().unwrap()),
+            ("HOSPITAL_DB_URL", "sqlite::memory:"),
+        ];
+        run(Path::new(WARDGATE), &words, &environment)
+    };
+    let (lee, yenji) = (auditor(&app), doctor(&app));
+    let explained = run_with(&lee, &explain, &[]).success();
+    assert!(
+        explained.starts_with("recorded: allowed by "),
+        "{explained}"
+    );
+    let replayed = run_with(&lee, &replay, &[]).success();
+    assert!(replayed.contains(" of 1 calls would change"), "{replayed}");
+
+    for words in [&explain[..], &replay] {
+        let refused = run_with(&yenji, words, &[]);
+        assert_eq!((refused.code, refused.stdout.as_str()), (Some(1), ""));
+        assert!(
+            refused
+                .stderr
+                .contains("no policy permits `dr.yenji` to read the record"),
+            "{}",
+            refused.stderr
+        );
+        let unknown = run_with("", words, &[]);
+        assert_eq!((unknown.code, unknown.stdout.as_str()), (Some(1), ""));
+        assert!(unknown.stderr.contains("--offline"), "{}", unknown.stderr);
+        run_with("", words, &["--offline"]).success();
+    }
+    let accesses = app.records().split_off(1);
+    assert_eq!(column(&accesses, "action"), ["audit.query"; 4]);
+    assert_eq!(accesses[0]["target"], format!("call_id={call_id}"));
+    assert_eq!(accesses[1]["target"], "all");
+    let users = ["auditor.lee", "auditor.lee", "dr.yenji", "dr.yenji"];
+    assert_eq!(column(&accesses, "user"), users);
+    let (none, denied) = (&Value::Null, &json!("denied"));
+    assert_eq!(column(&accesses, "status"), [none, none, denied, denied]);
+}
+
+#[tokio::test]
 async fn proofs_and_exports_of_a_running_system_verify_offline() {
     let app = TestApp::start(WARDGATE);
     let tokens = Tokens::new();

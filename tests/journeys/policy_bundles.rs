@@ -191,6 +191,7 @@ async fn a_running_system_takes_a_newer_bundle_and_refuses_an_older_and_a_forged
         &policies,
         "--call",
         call,
+        "--offline",
         "--data-dir",
         &data,
     ];

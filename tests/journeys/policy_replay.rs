@@ -108,7 +108,11 @@ impl RecordedCalls {
         let (policies, tools) = (path(&policies), path(&hospital.join("tools.yaml")));
         let config = path(&self.dir.path().join("wardgate.yaml"));
         let words = ["policy", "replay", "--with", &policies, "--tools", &tools];
-        let words = [&words[..], &["--config", &config, "-o", "json"]].concat();
+        let words = [
+            &words[..],
+            &["--offline", "--config", &config, "-o", "json"],
+        ]
+        .concat();
         let began = Instant::now();
         let variables = [("HOSPITAL_DB_URL", "sqlite::memory:")];
         let report = run(WARDGATE.as_ref(), &words, &variables).success();

@@ -155,6 +155,15 @@ fn wrong_usage_exits_with_two_and_says_how_it_is_used() {
         &["audit", "query", "--view", "access"],
         &["audit", "query", "--offline", "--token-file", "a"],
         &[
+            "policy",
+            "replay",
+            "--with",
+            "a",
+            "--offline",
+            "--token-file",
+            "b",
+        ],
+        &[
             "audit",
             "export",
             "--out",

@@ -226,7 +226,7 @@ class Receipt:
 
     def __init__(self, answer):
         found = set(self.find(json.loads(answer)))
-        require(len(found) == 1, "not one receipt in the answer")
+        require(len(found) == 1, "the answer does not contain exactly one receipt")
         self.call_id, self.leaf_hash = found.pop()
 
     def find(self, value):
@@ -244,7 +244,7 @@ class Receipt:
 
 def decode_path(lines):
     path = [decode(line) for line in lines]
-    require(all(len(it) == 32 for it in path) and len(path) <= 64, "a path that is none")
+    require(all(len(it) == 32 for it in path) and len(path) <= 64, "the path is not a Merkle path")
     return path
 
 
@@ -317,27 +317,27 @@ def verify_directory(directory, vkey, policy=None, receipt=None, older=None):
             if pruned and not (directory / tile_path("entries", start // 256, width)).exists():
                 minimum_index = start + width
                 tile = (directory / tile_path("0", start // 256, width)).read_bytes()
-                require(len(tile) == 32 * width, "a tile of removed records is not whole")
+                require(len(tile) == 32 * width, "a tile of removed records is incomplete")
                 hashes += [tile[at : at + 32] for at in range(0, len(tile), 32)]
                 continue
             bundle = (directory / tile_path("entries", start // 256, width)).read_bytes()
             entries, expected, leaves = records_of(bundle, start, width)
-            require(lines.read(len(expected)) == expected, f"a line of a record from {start} on is not that record")
+            require(lines.read(len(expected)) == expected, f"a line of the records from {start} on differs from its record in the bundle")
             hashes += leaves
             has_record = has_record or any(map(receipt.is_of, entries))
             pruned_below = max([pruned_below, *map(pruned_by, entries)]) if minimum_index else 0
         require(not lines.read(1), "there are more lines than records")
-    require(has_record, "the record of the receipt is not there")
-    require(root_of(hashes) == root, "the records do not have the root of the checkpoint")
+    require(has_record, "the export does not contain the record of the receipt")
+    require(root_of(hashes) == root, "the root hash of the records differs from that of the checkpoint")
     if older is not None:
         begins = older[0] <= size and root_of(hashes[: older[0]]) == older[1]
-        require(begins, "the records do not begin with those of the older checkpoint")
-    require(pruned_below >= minimum_index, f"no record says that retention removed those below {minimum_index}")
+        require(begins, "the first records are not those that the older checkpoint covers")
+    require(pruned_below >= minimum_index, f"no record states that retention removed the records below {minimum_index}")
     while hashes:
         for start in range(0, len(hashes), 256):
             tile = hashes[start : start + 256]
             found = (directory / tile_path(str(level), start // 256, len(tile))).read_bytes()
-            require(found == b"".join(tile), f"a tile of level {level} has other hashes than the records")
+            require(found == b"".join(tile), f"the hashes of a tile of level {level} differ from those of the records")
         full = len(hashes) // 256 * 256
         hashes = [root_of(hashes[start : start + 256]) for start in range(0, full, 256)]
         level += 1

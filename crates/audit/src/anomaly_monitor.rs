@@ -6,7 +6,8 @@
 //! ```
 //!
 //! The anomalies depend on the records alone, and the record of an anomaly contains the time and the sequence number of the
-//! record that revealed it. A page that is read again after an interruption therefore adds no duplicates.
+//! record that revealed it. A page that is read again after an interruption therefore adds no duplicates. Records that were
+//! modified outside the audit service are logged, and the search continues after them.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -120,6 +121,14 @@ impl AnomalyMonitor {
                 }
                 continue;
             }
+            if let Some(sequence) = first_damaged(&page) {
+                tracing::error!(
+                    sequence,
+                    damaged = page.damaged,
+                    below = page.next,
+                    "records that were modified outside the audit service are not searched for anomalies"
+                );
+            }
             for anomaly in observe(&mut detector, &page) {
                 self.put_on_record(&anomaly).await?;
             }
@@ -186,4 +195,45 @@ fn observe(detector: &mut AnomalyDetector, page: &FeedPage) -> Vec<Anomaly> {
     let records = page.records.iter();
     let found = records.flat_map(|record| detector.observe(record.sequence, &record.canonical));
     found.collect()
+}
+
+/// Returns the sequence number of the first record of the page that was modified or removed from outside.
+fn first_damaged(page: &FeedPage) -> Option<u64> {
+    let mut intact = page.records.iter().map(|record| record.sequence).peekable();
+    (page.first..page.next).find(|sequence| intact.next_if_eq(sequence).is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use wardgate_domain::Digest;
+
+    use super::*;
+
+    #[test]
+    fn the_first_damaged_record_of_a_page_is_named() {
+        let page = |intact: &[u64]| FeedPage {
+            first: 4,
+            records: intact.iter().map(|&sequence| record(sequence)).collect(),
+            next: 7,
+            size: 9,
+            damaged: 3 - intact.len() as u64,
+        };
+        for (intact, damaged) in [
+            (&[4, 5, 6][..], None),
+            (&[5, 6][..], Some(4)),
+            (&[4, 6][..], Some(5)),
+            (&[4, 5][..], Some(6)),
+            (&[][..], Some(4)),
+        ] {
+            assert_eq!(first_damaged(&page(intact)), damaged, "{intact:?}");
+        }
+    }
+
+    fn record(sequence: u64) -> SourceRecord {
+        SourceRecord {
+            sequence,
+            leaf_hash: Digest::of(b"leaf"),
+            canonical: Vec::new(),
+        }
+    }
 }

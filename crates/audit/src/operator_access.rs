@@ -1,4 +1,4 @@
-//! Access to the audit log for operators. The policy decides each access, and each access is recorded before anything is read.
+//! Access to the audit log for operators. The policy decides each access, which is recorded before a record is returned.
 //!
 //! ```text
 //!  token ─▶ policy: who is it? ─▶ read_record? ── no ──▶ recorded as denied ─▶ refused
@@ -14,7 +14,8 @@ use futures::{Stream, StreamExt, TryStreamExt, stream};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use wardgate_domain::{
-    AdminChange, Ambient, Digest, InvalidMessage, OperatorAction, Receipt, ToolName, is_label,
+    AdminChange, Ambient, Digest, InvalidMessage, OperatorAction, Receipt, ToolName, UNKNOWN_NAME,
+    is_label,
 };
 use wardgate_rpc::client::{
     AuditFilter, DataSubjectFilter, HoldScope, IdentifiedOperator, OperatorError, OperatorRights,
@@ -28,7 +29,7 @@ use crate::export::ExportPart;
 use crate::filter::{BytesFilter, RecordFilter, parse_call_id};
 use crate::record_content::RecordContent;
 use crate::retention::RetentionPolicy;
-use crate::store::{LegalHold, StoreReader, StoreUpkeep};
+use crate::store::{LegalHold, PageBounds, StoreReader, StoreUpkeep};
 use crate::writer::AppendQueue;
 use crate::{CheckpointKind, Error, MacKey, export, proof, query};
 
@@ -37,6 +38,9 @@ const IDLE: Duration = Duration::from_secs(5);
 
 /// Time for which a permission to watch is valid before it is checked again.
 const RECHECK: Duration = Duration::from_secs(1);
+
+/// Number of the newest records of a tool among which one must be readable for the operator, so that an access records its name.
+const NAME_SEARCH: u64 = 64;
 
 /// Maximum length of the name of a tenant, in characters.
 const LONGEST_TENANT: usize = 512;
@@ -90,7 +94,7 @@ impl OperatorAccess {
     ) -> Result<impl Stream<Item = Result<QueriedRecord, Error>> + Send + use<>, Error> {
         let operator = self.authorize_reading(token).await?;
         let filter = self.filter(&operator, filter)?;
-        let target = self.describe(&filter);
+        let target = self.describe(&operator, &filter).await;
         let receipt = self
             .put_on_record(&operator, "audit.query", &target)
             .await?;
@@ -109,7 +113,7 @@ impl OperatorAccess {
         refuse_bounds(&filter)?;
         let operator = self.authorize_reading(token).await?;
         let filter = self.filter(&operator, filter)?;
-        let target = self.describe(&filter);
+        let target = self.describe(&operator, &filter).await;
         let receipt = self
             .put_on_record(&operator, "audit.watch", &target)
             .await?;
@@ -445,20 +449,54 @@ impl OperatorAccess {
         self.appends.append(entry, false).await
     }
 
-    /// Describes what a filter selects, without any text that a person typed. The user is represented by a keyed digest, and a
-    /// data subject by the tag that records contain.
-    fn describe(&self, filter: &RecordFilter) -> String {
+    /// Returns the tool, or the key of a conversation, that `filter` selects, as the access of `operator` is recorded: in clear
+    /// if records that the operator may read contain it, and otherwise as [`UNKNOWN_NAME`], because a person may type anything
+    /// as a name, even personal data. Without permission, or if the store cannot be read, it is unknown.
+    async fn recorded_name<'a>(
+        &self,
+        operator: &IdentifiedOperator,
+        filter: &'a RecordFilter,
+    ) -> Option<&'a str> {
+        let name = filter.tool.as_deref()?;
+        let may_search = name.parse::<ToolName>().is_ok() && operator.check_permitted().is_ok();
+        let is_known = may_search
+            && self
+                .is_on_record(name, filter.bytes.tenant.as_deref())
+                .await;
+        Some(if is_known { name } else { UNKNOWN_NAME })
+    }
+
+    /// Returns whether one of the newest records of the tool `name` is of `tenant`, or of any tenant if `tenant` is `None`. The
+    /// search reads an index, and at most [`NAME_SEARCH`] records.
+    async fn is_on_record(&self, name: &str, tenant: Option<&str>) -> bool {
+        let filter = RecordFilter {
+            tool: Some(name.to_owned()),
+            ..RecordFilter::default()
+        };
+        let newest = PageBounds {
+            range: 0..u64::MAX,
+            after: None,
+            limit: NAME_SEARCH,
+            newest_first: true,
+        };
+        let Ok(found) = self.reader.page(&filter, &newest).await else {
+            return false;
+        };
+        found.records.iter().flatten().any(|row| {
+            let content = || RecordContent::of(&row.canonical);
+            tenant.is_none_or(|tenant| content().is_some_and(|it| it.is_of_tenant(tenant)))
+        })
+    }
+
+    /// Describes what a filter selects, without any text that a person typed. The user is represented by a keyed digest, a data
+    /// subject by the tag that records contain, and a tool by [`Self::recorded_name`].
+    async fn describe(&self, operator: &IdentifiedOperator, filter: &RecordFilter) -> String {
         let subject = filter.subject.as_ref().map(|subject| {
             let digest = Digest::of(subject.as_bytes());
             format!("user=hmac:{}", self.mac_key.mac(digest))
         });
-        let tool = filter.tool.as_ref().map(|tool| {
-            if tool.parse::<ToolName>().is_ok() {
-                format!("tool={tool}")
-            } else {
-                "tool=(not a tool name)".to_owned()
-            }
-        });
+        let tool = self.recorded_name(operator, filter).await;
+        let tool = tool.map(|name| format!("tool={name}"));
         let content = &filter.bytes.content;
         let data_subject = filter.data_subject;
         let data_subject = data_subject.map(|tag| format!("subject=hmac:{tag}"));

@@ -262,16 +262,9 @@ impl Publisher {
         } else {
             Duration::ZERO
         };
-        while let Some(woken) = stop
-            .run_until_cancelled(timeout(wait, size.changed()))
-            .await
-        {
-            stop.run_until_cancelled(sleep(GATHER)).await;
-            let appended = *size.borrow_and_update();
-            // Records of other processes beyond this size are published by those processes, or after the next idle interval.
-            let size = woken.is_ok().then_some(appended);
+        while let Some(appended) = stop.run_until_cancelled(gather(&mut size, wait)).await {
             // A long catch-up is interrupted when the service shuts down, and continues after the next start.
-            wait = match stop.run_until_cancelled(self.try_publish(size)).await {
+            wait = match stop.run_until_cancelled(self.try_publish(appended)).await {
                 Some(true) => IDLE,
                 Some(false) => RETRY,
                 None => break,
@@ -401,6 +394,16 @@ impl Publisher {
     }
 }
 
+/// Waits until this process appends records, at most for `wait`, and then for further records. Returns the number of records
+/// after the last append, or `None` if this process appended none, so that the records of other processes are due.
+async fn gather(size: &mut watch::Receiver<u64>, wait: Duration) -> Option<u64> {
+    let woken = timeout(wait, size.changed()).await;
+    sleep(GATHER).await;
+    let appended = *size.borrow_and_update();
+    // Records of other processes beyond this size are published by those processes, or after the next idle interval.
+    woken.is_ok().then_some(appended)
+}
+
 /// Sets a gauge to the current time.
 pub(crate) fn set_time(gauge: &'static str, ambient: &Ambient) {
     let now = u64::try_from(ambient.now().as_seconds()).unwrap_or(0);
@@ -413,4 +416,31 @@ pub(crate) fn set_time(gauge: &'static str, ambient: &Ambient) {
 )]
 fn as_float(number: u64) -> f64 {
     number as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Maximum time that a new record waits before the tree grows. The rest of the promised second remains for the tree, the
+    /// signature and the store.
+    const LONGEST_GATHERING: Duration = Duration::from_millis(600);
+
+    #[tokio::test(start_paused = true)]
+    async fn a7_a_new_record_waits_less_than_a_second_for_the_growth_of_the_tree() {
+        let (sender, mut size) = watch::channel(0);
+        for records in 1..=3 {
+            // The record is appended while the publisher is idle.
+            let append = async {
+                sleep(IDLE / 2).await;
+                sender.send_replace(records);
+                Instant::now()
+            };
+            let (gathered, appended_at) = tokio::join!(gather(&mut size, IDLE), append);
+            assert_eq!(gathered, Some(records));
+            let waited = appended_at.elapsed();
+            assert!(waited <= LONGEST_GATHERING, "{waited:?}");
+        }
+        assert_eq!(gather(&mut size, IDLE).await, None);
+    }
 }

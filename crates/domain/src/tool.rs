@@ -160,7 +160,8 @@ pub struct ToolFacts {
     pub name: ToolName,
     /// The SHA-256 digest of the canonical definition. A tool whose definition changes counts as a new tool.
     pub definition_digest: Digest,
-    /// Whether the tool declares `readOnlyHint: true`.
+    /// Whether the tool is declared with `readOnlyHint: true`. For a tool as an MCP server defines it, the settings of the source
+    /// must also trust the declaration.
     pub read_only: bool,
     /// Tags, by which policies can refer to groups of tools.
     pub tags: Vec<String>,

@@ -1,9 +1,9 @@
 //! The client of the audit log, which makes records durable before anything is released.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use wardgate_domain::{Ambient, Event, Receipt, Record};
 use wardgate_resilience::concurrency::Limiter;
 use wardgate_rpc::client::{AuditClient, CallError, LocalAudit};
@@ -71,5 +71,49 @@ impl AuditLog {
             tracing::error!(%error, "a record could not be made durable");
         }
         appended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wardgate_domain::{CallFacts, CallId};
+    use wardgate_resilience::concurrency::Config;
+    use wardgate_rpc::Peer;
+    use wardgate_testkit::{AppendBehavior, FakeAudit};
+
+    use super::*;
+
+    fn intent() -> Event {
+        let caller = wardgate_testkit::caller("ada", &[]);
+        let (id, address) = (CallId::new(&Ambient::system()), "192.0.2.7".to_owned());
+        let call = CallFacts::without_tool(id, &caller, address, "2026-07-28", b"{}");
+        Event::Intent(call)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a5_an_append_that_cannot_be_made_durable_ends_within_a_second() {
+        let audit = FakeAudit::new(Peer::Gateway);
+        let limiter = Limiter::new("gateway", Config::default());
+        let log = AuditLog::new(audit.link(), APPEND_LIMIT, limiter, Ambient::system());
+        let fail_after = |millis| AppendBehavior::FailAfter(Duration::from_millis(millis));
+        for attempts in [
+            vec![AppendBehavior::Hang],
+            vec![AppendBehavior::Fail, AppendBehavior::Hang],
+            vec![fail_after(300), AppendBehavior::Hang],
+            // There is no time for a second attempt.
+            vec![fail_after(600)],
+        ] {
+            let before = audit.attempts.count();
+            let expected = attempts.len();
+            audit.next(attempts);
+            let started = Instant::now();
+            assert!(log.append(intent()).await.is_err());
+            assert!(
+                started.elapsed() <= Duration::from_secs(1),
+                "{:?}",
+                started.elapsed()
+            );
+            assert_eq!(audit.attempts.count() - before, expected);
+        }
     }
 }

@@ -66,7 +66,7 @@ async fn run(command: Command, verbosity: LogVerbosity) -> Result<(), Failure> {
         Command::Init(arguments) => commands::init::run(&arguments).await,
         Command::Up(arguments) => Box::pin(commands::up::run(arguments, verbosity)).await,
         Command::Gateway(arguments) => commands::serve::gateway(&arguments, verbosity).await,
-        Command::Policy(arguments) => commands::policy::run(arguments, verbosity).await,
+        Command::Policy(arguments) => Box::pin(commands::policy::run(arguments, verbosity)).await,
         Command::ToolRunner(arguments) => commands::serve::tool_runner(&arguments, verbosity).await,
         Command::Audit(arguments) => Box::pin(commands::audit::run(arguments, verbosity)).await,
         Command::Agent(arguments) => commands::agent::run(arguments, verbosity).await,

@@ -12,9 +12,9 @@ use super::super::extra_tools::{Counter, LOG_RUNS, LOOK_OFTEN};
 use super::super::people::{doctor, of_patient};
 use crate::{REPOSITORY, WARDGATE};
 
-/// The timeout on any machine, and a second for the rest of the call. That the total is a second if the store is not
-/// slow is asserted where the limits are defined: in `LatencyLimit` in `rpc`, and at compile time in the gateway's
-/// audit log.
+/// The timeout on any machine, and a second for the rest of the call. That an append fails within a second if the store is not
+/// slow is tested with a paused clock where the limits are defined: by the tests of `LatencyLimit` in `rpc`, and by
+/// `a5_an_append_that_cannot_be_made_durable_ends_within_a_second` in `gateway-record`.
 const AT_MOST: Duration = Duration::from_secs(6);
 
 struct Ward<S> {

@@ -273,17 +273,40 @@ pub(crate) struct StoreSize {
     pub(crate) oldest: Option<Timestamp>,
 }
 
+/// The columns of a row that queries filter on, or `None` if one of them was changed to a value that cannot be read. Such a row
+/// is damaged, and must not prevent the other rows of its page from being read.
+struct ReadableColumns(Option<IndexedColumns>);
+
+impl<'r, R: sqlx::Row> sqlx::FromRow<'r, R> for ReadableColumns
+where
+    IndexedColumns: sqlx::FromRow<'r, R>,
+{
+    fn from_row(row: &'r R) -> Result<Self, sqlx::Error> {
+        Ok(Self(sqlx::FromRow::from_row(row).ok()))
+    }
+}
+
+impl ReadableColumns {
+    /// Returns whether the columns are those of the record `canonical`.
+    fn are_of(&self, canonical: &[u8]) -> bool {
+        let stored = self.0.as_ref();
+        stored.is_some_and(|stored| IndexedColumns::of(canonical, stored).as_ref() == Some(stored))
+    }
+}
+
 /// A row of the table of records, as both drivers return it.
 struct RecordRow {
     sequence: i64,
+    time: i64,
     leaf_hash: Vec<u8>,
     canonical: Vec<u8>,
     details: Option<Vec<u8>>,
-    columns: IndexedColumns,
+    columns: ReadableColumns,
 }
 
 wardgate_store::from_row!(RecordRow {
     sequence,
+    time,
     leaf_hash,
     canonical,
     details;
@@ -293,7 +316,7 @@ wardgate_store::from_row!(RecordRow {
 impl RecordRow {
     fn position(&self) -> RecordPosition {
         RecordPosition {
-            time: Timestamp::from_micros(self.columns.time),
+            time: Timestamp::from_micros(self.time),
             sequence: unsigned(self.sequence),
         }
     }
@@ -304,8 +327,7 @@ impl RecordRow {
         let leaf_hash = leaf_hash(&self.canonical);
         let problem = if leaf_hash.as_bytes() != self.leaf_hash.as_slice() {
             "was changed: its bytes do not match its leaf hash"
-        } else if IndexedColumns::of(&self.canonical, &self.columns).as_ref() != Some(&self.columns)
-        {
+        } else if !self.columns.are_of(&self.canonical) {
             "was changed: its columns do not match its bytes"
         } else {
             return Ok(StoredRow {

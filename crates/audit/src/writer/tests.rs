@@ -65,3 +65,22 @@ async fn a_slow_second_copy_refuses_once_and_then_has_the_time_it_needs() {
     );
     assert_eq!(written.unwrap().lines().count(), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a5_an_append_that_the_writer_does_not_answer_fails_within_a_second() {
+    let (sender, _jobs) = tokio::sync::mpsc::channel(QUEUE);
+    let (_ready, readiness) = watch::channel(Readiness::Ready);
+    let (_stored, size) = watch::channel(0);
+    let queue = AppendQueue {
+        queue: sender,
+        readiness,
+        size,
+        leaves: Arc::default(),
+        write_limit: Arc::new(LatencyLimit::new(WRITE_LIMIT, LONGEST_WRITE)),
+    };
+    let started = tokio::time::Instant::now();
+    let refused = queue.append(entry(1), false).await;
+    assert!(matches!(refused, Err(Error::NotDurable)));
+    let took = started.elapsed();
+    assert!(took <= Duration::from_secs(1), "{took:?}");
+}

@@ -5,15 +5,16 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use wardgate_audit::{AnomalySettings, CallingProcesses, Config, LogCloser, RecordReader};
 use wardgate_domain::{Ambient, CallFacts, Status};
-use wardgate_rpc::client::{AuditClient, AuditFilter, ContentFilter};
+use wardgate_rpc::client::{AuditClient, AuditFilter, ContentFilter, QueriedRecord};
 use wardgate_rpc::{Peer, link};
 use wardgate_store::DatabaseSettings;
 
-use crate::support::{TestStore, intact, json, keys, on_both_stores, outcome, subject};
+use crate::support::{TestStore, json, keys, on_both_stores, outcome, subject};
 
 on_both_stores! {
     unusual_behaviour_is_on_record_once_with_two_replicas
     an_interrupted_search_tells_nothing_twice
+    the_search_continues_after_a_record_that_cannot_be_read
 }
 
 pub(crate) const DENIALS: usize = 3;
@@ -75,8 +76,13 @@ pub(crate) async fn anomalies(store: &TestStore, subject: &str) -> Vec<Value> {
             },
             ..AuditFilter::default()
         };
-        let found = store.read(filter).await.into_iter().map(intact);
-        let found: Vec<Value> = found.map(|stored| json(&stored)).collect();
+        let found = store.read(filter).await.into_iter();
+        let found: Vec<Value> = found
+            .filter_map(|found| match found {
+                QueriedRecord::Intact(stored) => Some(json(&stored)),
+                QueriedRecord::Damaged(_) => None,
+            })
+            .collect();
         if found.iter().any(|it| it["caller"]["subject"] == subject) {
             return found;
         }
@@ -126,6 +132,45 @@ async fn an_interrupted_search_tells_nothing_twice(store: &TestStore) {
     drop(audit);
     closer.close().await;
     // The cursor is as it would be if the process had been killed before it stored its progress.
+    let back = "UPDATE export_cursor SET position = 0 WHERE name = 'anomaly_detection'";
+    store.execute(back).await.unwrap();
+    let (audit, closer) = service(store).await;
+    deny(&audit, "eve", DENIALS).await;
+    assert_eq!(subjects(&anomalies(store, "eve").await), ["mallory", "eve"]);
+    drop(audit);
+    closer.close().await;
+}
+
+async fn the_search_continues_after_a_record_that_cannot_be_read(store: &TestStore) {
+    let (audit, closer) = service(store).await;
+    deny(&audit, "mallory", DENIALS).await;
+    anomalies(store, "mallory").await;
+    drop(audit);
+    closer.close().await;
+    // PostgreSQL stores no text that cannot be read, so there the bytes are changed.
+    let (unlock, change) = if store.is_sqlite() {
+        (
+            "DROP TRIGGER record_is_not_changed",
+            "UPDATE record SET subject = CAST(x'ff' AS TEXT) WHERE sequence = 1",
+        )
+    } else {
+        (
+            "DROP TRIGGER record_is_not_changed ON record",
+            "UPDATE record SET canonical = leaf_hash WHERE sequence = 1",
+        )
+    };
+    store.execute(unlock).await.unwrap();
+    store.execute(change).await.unwrap();
+    let found = store.read(AuditFilter::default()).await;
+    let damaged: Vec<_> = found
+        .iter()
+        .filter_map(|found| match found {
+            QueriedRecord::Intact(_) => None,
+            QueriedRecord::Damaged(damage) => Some(damage.sequence),
+        })
+        .collect();
+    assert_eq!((damaged, found.len()), (vec![1], DENIALS + 1));
+
     let back = "UPDATE export_cursor SET position = 0 WHERE name = 'anomaly_detection'";
     store.execute(back).await.unwrap();
     let (audit, closer) = service(store).await;

@@ -13,8 +13,9 @@ use wardgate_rpc::Readiness;
 use crate::faulty_line::{FaultyLine, Line};
 use crate::support::{TestService, TestStore, outcome, subject};
 
-/// Maximum time of an append on any store. On a fast store, the limit is less than a second, but a test cannot know the speed
-/// of its machine, so the tests of `wardgate_rpc::LatencyLimit` check that limit.
+/// Maximum time of an append on any store. On a store of usual speed, the limit is less than a second, but a test cannot know the
+/// speed of its machine. The test `a5_an_append_that_the_writer_does_not_answer_fails_within_a_second` and the tests of
+/// `wardgate_rpc::LatencyLimit` check that limit with a paused clock.
 pub(crate) const AT_MOST: Duration = Duration::from_secs(5);
 
 /// Appends all records at once. Each append must fail with the right error and in time.

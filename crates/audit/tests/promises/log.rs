@@ -57,6 +57,27 @@ async fn tree(store: &TestStore) -> TreeHead {
     tree.head()
 }
 
+/// Number of records of which one must be covered in time.
+const TRIES: u64 = 10;
+
+/// Appends records to a store of `size` records until a checkpoint covers one in time: within a second, and twice the time that
+/// the store needed for the record, because the tree and its checkpoint need that time too. A busy machine delays some
+/// records, but a publisher that waited longer than a second would delay all. Returns the number of records in the store.
+async fn cover_one_in_time(service: &TestService, store: &TestStore, size: u64) -> u64 {
+    let mut late = Vec::new();
+    for size in size + 1..=size + TRIES {
+        let begun = Instant::now();
+        service.audit.append(&refusals(size), false).await.unwrap();
+        let limit = Duration::from_secs(1) + begun.elapsed() * 2;
+        let waited = covered(store, size).await;
+        if waited <= limit {
+            return size;
+        }
+        late.push((waited, limit));
+    }
+    panic!("no record was covered in time: {late:?}");
+}
+
 /// Waits until a checkpoint covers `size` records.
 pub(crate) async fn covered(store: &TestStore, size: u64) -> Duration {
     let begun = Instant::now();
@@ -82,10 +103,9 @@ async fn a7_every_record_is_proved_by_a_checkpoint_signed_within_a_second(store:
     let service = store.service().await;
     assert_eq!(checkpoint(store).await, CompactTree::default().head());
     let receipt = service.audit.append(&refusals(1), false).await.unwrap();
-    let waited = covered(store, 1).await;
-    // The limit is a second, plus the delay of a busy machine.
-    assert!(waited < Duration::from_secs(5), "{waited:?}");
-    append(&service, 299).await;
+    covered(store, 1).await;
+    let size = cover_one_in_time(&service, store, 1).await;
+    append(&service, usize::try_from(300 - size).unwrap()).await;
     covered(store, 300).await;
     assert_eq!(checkpoint(store).await, tree(store).await);
 

@@ -12,7 +12,9 @@ use sqlx::{Connection, SqliteConnection};
 use wardgate_audit::{
     CallingProcesses, CheckpointKind, Config, ExportDirectory, ExportPart, RecordReader,
 };
-use wardgate_domain::{Ambient, BearerToken, CallFacts, OperatorAction, Record, Status};
+use wardgate_domain::{
+    Ambient, BearerToken, CallFacts, OperatorAction, Record, Status, UNKNOWN_NAME,
+};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{
     AuditFilter, CallError, DataSubjectFilter, ExportedPart, OperatorAuditClient, ProofSelector,
@@ -29,6 +31,7 @@ use crate::support::{
 
 on_both_stores! {
     an_operator_whom_the_policy_lets_reads_the_record_and_that_is_on_record_first
+    an_access_records_a_tool_only_if_records_that_the_operator_may_read_contain_it
     whom_no_policy_lets_read_is_refused_and_that_is_on_record
     without_a_token_that_the_policy_service_takes_nothing_is_read_nor_recorded
     an_operator_of_a_tenant_reads_what_that_tenant_did
@@ -144,10 +147,39 @@ async fn an_operator_whom_the_policy_lets_reads_the_record_and_that_is_on_record
     assert_eq!(words["status"], "denied");
     assert_eq!(words["since"], start().to_string());
     assert_eq!(words["limit"], "7");
-    assert!(target.contains("tool=(not a tool name)"), "{target}");
+    assert!(target.contains(&format!("tool={UNKNOWN_NAME}")), "{target}");
     let everything_stored = store.every_byte().await;
     let holds = |word: &[u8]| everything_stored.windows(word.len()).any(|it| it == word);
     assert!(!holds(b"Nugwi Smith") && !holds(b"NUGWI"));
+}
+
+async fn an_access_records_a_tool_only_if_records_that_the_operator_may_read_contain_it(
+    store: &TestStore,
+) {
+    let (service, _policy) = start_with_auditor(store).await;
+    // The call is of the tenant `north`.
+    append(&service, 1).await;
+    let called = "get_medical_records";
+    for (operator, tenant, tool, recorded) in [
+        ("auditor.lee", "", called, called),
+        ("auditor.lee", "north", called, called),
+        ("auditor.lee", "south", called, UNKNOWN_NAME),
+        ("auditor.lee", "", "NUGWI", UNKNOWN_NAME),
+        ("mallory", "", called, UNKNOWN_NAME),
+    ] {
+        let filter = AuditFilter {
+            tool: Some(tool.to_owned()),
+            ..everything()
+        };
+        let client = service.operator(&unverified_token(operator, tenant));
+        let found = read(&client, filter).await;
+        assert_eq!(found.is_ok(), operator == "auditor.lee");
+        let access = record_of(&store.records().await.pop().unwrap());
+        assert_eq!(access["actor"], operator);
+        assert_eq!(access["target"], format!("tool={recorded}"), "{tenant}");
+    }
+    let everything_stored = store.every_byte().await;
+    assert!(!everything_stored.windows(5).any(|it| it == b"NUGWI"));
 }
 
 async fn whom_no_policy_lets_read_is_refused_and_that_is_on_record(store: &TestStore) {

@@ -32,6 +32,8 @@ pub struct McpSettings {
     /// The skills that are offered, by the URIs of their SKILL.md. Each file of an offered skill must be an offered
     /// resource.
     pub skills: OfferedSelection,
+    /// The tools whose `readOnlyHint: true` is trusted. Any other tool counts as one that may write, whatever the server says.
+    pub read_only: OfferedSelection,
     /// The mode of approval of its tools.
     pub pins: PinMode,
     /// Tags of all of its tools.
@@ -49,7 +51,7 @@ pub enum PinMode {
     FirstUse,
 }
 
-/// The selection of a server's offers.
+/// A selection of a server's offers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OfferedSelection {
     /// All offers.
@@ -98,8 +100,9 @@ impl McpSettings {
             Some(node) => offered(node, "tools", expand).map(Some),
             None => Some(None),
         };
-        let [prompts, resources, skills] =
-            ["prompts", "resources", "skills"].map(|what| match fields.optional(what) {
+        let selections = ["prompts", "resources", "skills", "read_only"];
+        let [prompts, resources, skills, read_only] =
+            selections.map(|what| match fields.optional(what) {
                 Some(node) => offered(node, what, expand),
                 None => Some(OfferedSelection::None),
             });
@@ -159,6 +162,7 @@ impl McpSettings {
             prompts: prompts?,
             resources: resources?,
             skills: skills?,
+            read_only: read_only?,
             pins: pins?,
             tags: tags.unwrap_or_default(),
             classes: classes.unwrap_or_default(),
@@ -255,7 +259,7 @@ fn offered(node: &Node, what: &str, expand: &mut VariableExpander<'_>) -> Option
         _ => {
             expand.faults.add(
                 node.at,
-                format!("`{what}` does not specify which entries of the server are offered"),
+                format!("`{what}` does not specify which entries of the server it applies to"),
                 "write all, none, or a list of the server's own names or URIs",
             );
             None

@@ -24,7 +24,8 @@ use wardgate_resilience::LimitSettings;
 impl Tool {
     /// Creates the tool of `source` that `definition` describes, under the name that clients see. It is for clients with
     /// the capabilities `required`. The server's description of the tool is passed on unchanged; the settings of the server
-    /// in `tools.yaml` apply to each of its tools.
+    /// in `tools.yaml` apply to each of its tools. The tool counts as one that may write unless the server says otherwise and
+    /// the settings trust it.
     pub fn imported(
         definition: &CanonicalDefinition,
         source: &str,
@@ -35,7 +36,8 @@ impl Tool {
         let name = name.parse().ok().filter(|_| is_name(&name));
         let name: ToolName = name.ok_or("its name is not accepted by every client")?;
         let input = schema::of_upstream(&definition.input_schema())?;
-        let read_only = definition.hints("readOnlyHint");
+        let hints_read_only = definition.hints("readOnlyHint");
+        let read_only = hints_read_only && settings.read_only.has(definition.name());
         let pin = Arc::new(definition.fingerprint());
         let links = settings.resources != OfferedSelection::None;
         let mut result = ResultShape::plain(Shape::Content);
@@ -45,7 +47,7 @@ impl Tool {
         Ok(Self {
             facts: ToolFacts {
                 kind: OfferKind::Tool,
-                definition_digest: digest(definition, &name, &tags, &settings.classes),
+                definition_digest: digest(definition, &name, &tags, &settings.classes, read_only),
                 name,
                 read_only,
                 tags,
@@ -64,7 +66,7 @@ impl Tool {
                 shown.into()
             },
             time_limit: None,
-            repeatable: read_only || definition.hints("idempotentHint"),
+            repeatable: hints_read_only || definition.hints("idempotentHint"),
             limits: LimitSettings::default(),
             cache: None,
             input,
@@ -117,9 +119,11 @@ fn digest(
     name: &ToolName,
     tags: &[String],
     classes: &BTreeMap<String, ColumnClass>,
+    read_only: bool,
 ) -> Digest {
     let digest = definition.digest();
-    Digest::of(format!("{digest}{name:?}{tags:?}{classes:?}").as_bytes())
+    let read_only = if read_only { "read only" } else { "" };
+    Digest::of(format!("{digest}{name:?}{tags:?}{classes:?}{read_only}").as_bytes())
 }
 
 #[cfg(test)]

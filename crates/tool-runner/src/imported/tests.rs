@@ -254,7 +254,6 @@ async fn an_imported_tool_is_what_the_server_defines_under_our_rules() {
     let imported = &catalogue.tools()[0];
     let facts = imported.facts();
     assert_eq!(facts.name.as_str(), "f.read");
-    assert!(facts.read_only);
     assert_eq!(facts.tags, ["disk", "upstream:files"]);
     let classes: Vec<_> = facts.classes.iter().map(ToString::to_string).collect();
     assert_eq!(classes, ["file.text", "unclassified"]);
@@ -269,6 +268,33 @@ async fn an_imported_tool_is_what_the_server_defines_under_our_rules() {
         facts.definition_digest,
         "its classes are part of what was decided on"
     );
+}
+
+#[tokio::test]
+async fn a1_a_tool_of_a_server_may_write_unless_the_file_trusts_that_it_only_reads() {
+    let world = World::new();
+    let mut silent = tool("list");
+    silent["annotations"] = json!({});
+    let tools = [tool("read"), silent];
+    world.answers("files", &tools);
+    let mut digests = Vec::new();
+    for (setting, expected) in [
+        ("", [false, false]),
+        (", read_only: none", [false, false]),
+        (", read_only: [list]", [false, false]),
+        (", read_only: [read]", [false, true]),
+        (", read_only: all", [false, true]),
+    ] {
+        let yaml = format!("sources: {{ files: {{ type: mcp, command: [none]{setting} }} }}");
+        let catalogue = world.import(&yaml, &pinned(&tools));
+        assert_eq!(names(&catalogue), ["files__list", "files__read"]);
+        let tools = catalogue.tools().iter();
+        let read_only: Vec<_> = tools.map(|tool| tool.facts().read_only).collect();
+        assert_eq!(read_only, expected, "{setting}");
+        digests.push(catalogue.tools()[1].facts().definition_digest);
+    }
+    assert_ne!(digests[0], digests[3], "it is part of what was decided on");
+    assert_eq!(digests[3], digests[4]);
 }
 
 #[tokio::test]

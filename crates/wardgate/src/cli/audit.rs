@@ -27,7 +27,8 @@ pub(crate) enum AuditCommand {
     Query(AuditQuery),
     /// Print the newest signed checkpoint: origin, size and root hash of the transparency log.
     Checkpoint(AuditCheckpoint),
-    /// Print the public key that verifies checkpoints, proofs and exports. Give it to verifiers in advance.
+    /// Print the public key that verifies checkpoints, proofs and exports. Give it to verifiers in advance. It reads no record,
+    /// so it needs no token.
     Key(AuditKey),
     /// Print a record and the proof of its inclusion in the log, for `wardgate audit verify`.
     Proof(AuditProof),

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use wardgate_domain::{TimeZone, Timestamp};
 
 use super::{
-    OperatorSignIn, OutputOptions, RecordSource, RunningSystem, call_count, claim, instant,
+    OperatorSignIn, OutputOptions, RecordAccess, RunningSystem, call_count, claim, instant,
 };
 
 #[derive(Debug, Args)]
@@ -52,18 +52,19 @@ pub(crate) enum PolicyCommand {
     },
     /// Run the tests of a directory of policies: `tests/*.yaml` and `*.test.yaml` in it. Exit code 1 if a test fails.
     Test(PolicyTestRun),
-    /// Explain the decision on a given or a recorded call: the deciding policies, their inputs, and the changes that would
     /// Pack a directory of policies as a signed bundle with a version, or verify one, for `policy.bundle`.
     Bundle {
         #[command(subcommand)]
         command: BundleCommand,
     },
+    /// Explain the decision on a given or a recorded call: the deciding policies, their inputs, and the changes that would
     /// reverse it. For policy authors; do not show it to a refused caller.
     Explain(Box<PolicyExplain>),
     /// Compare two directories of policies: access gained and lost per tool, row type and column class. A bounded search,
     /// not a proof.
     Diff(PolicyDiff),
-    /// Evaluate recorded calls with other policies, and print those whose decision would change.
+    /// Evaluate recorded calls with other policies, and print those whose decision would change. Policy must permit
+    /// `read_record`, unless with `--offline`.
     Replay(PolicyReplay),
     /// List the callers and tools that the candidate of `policy.shadow` decides differently in the running system, newest
     /// first. Arguments are not stored. With several replicas, one of them answers.
@@ -140,7 +141,7 @@ pub(crate) struct PolicyExplain {
     /// Directory of policies.
     pub(crate) directory: PathBuf,
     /// Id of a recorded call, whose caller, roles, tool, time and address are used. Attributes and arguments are not
-    /// recorded: specify them with --claim and --args.
+    /// recorded: specify them with --claim and --args. Policy must permit `read_record`, unless with --offline.
     #[arg(long, value_name = "ID", conflicts_with_all = ["sub", "roles", "tool", "client_ip", "time"])]
     pub(crate) call: Option<String>,
     /// Subject of the caller.
@@ -180,7 +181,7 @@ pub(crate) struct PolicyExplain {
     #[command(flatten)]
     pub(crate) output: OutputOptions,
     #[command(flatten)]
-    pub(crate) record: RecordSource,
+    pub(crate) access: RecordAccess,
 }
 
 #[derive(Debug, Args)]
@@ -220,5 +221,5 @@ pub(crate) struct PolicyReplay {
     #[command(flatten)]
     pub(crate) output: OutputOptions,
     #[command(flatten)]
-    pub(crate) record: RecordSource,
+    pub(crate) access: RecordAccess,
 }

@@ -86,24 +86,17 @@ async fn print_records(arguments: AuditQuery) -> Result<(), Failure> {
         },
         ..AuditFilter::default()
     };
-    let mut records: BoxStream<'_, Result<QueriedRecord, Failure>> = match opened {
-        OpenRecord::Store(reader) => {
-            let reader = if with_details {
-                let key = data_dir::details_key(&details_key(&arguments.access.source)?)?;
-                reader.with_details_key(key)
-            } else {
-                *reader
-            };
-            reader.query(filter)?.map_err(Failure::from).boxed()
+    let mut records: RecordStream = match opened {
+        OpenRecord::Store(reader) if with_details => {
+            let key = data_dir::details_key(&details_key(&arguments.access.source)?)?;
+            let reader = reader.with_details_key(key);
+            OpenRecord::Store(Box::new(reader)).query(filter).await?
         }
         OpenRecord::System(client) if follows => {
             let records = client.watch_records(filter).await?;
             records.map_err(Failure::from).boxed()
         }
-        OpenRecord::System(client) => {
-            let records = client.read_records(filter).await?;
-            records.map_err(Failure::from).boxed()
-        }
+        opened => opened.query(filter).await?,
     };
     let mut rows = match format {
         RecordFormat::Csv => RowPrinter::stdout(OutputFormat::Table, Some(csv::HEADING))?,
@@ -155,8 +148,11 @@ async fn print_records(arguments: AuditQuery) -> Result<(), Failure> {
     }
 }
 
+/// Records as they are read, or the error that ended the reading.
+pub(super) type RecordStream = BoxStream<'static, Result<QueriedRecord, Failure>>;
+
 /// An open record, in its store or behind a running system.
-enum OpenRecord {
+pub(super) enum OpenRecord {
     /// The store itself, for a user with access to its files or its database.
     Store(Box<RecordReader>),
     /// A running system, for an operator whom the policy permits to read the record.
@@ -165,7 +161,7 @@ enum OpenRecord {
 
 impl OpenRecord {
     /// Opens the store with `--offline`, and the record of the running system otherwise.
-    async fn open(access: &RecordAccess) -> Result<Self, Failure> {
+    pub(super) async fn open(access: &RecordAccess) -> Result<Self, Failure> {
         if access.offline {
             return Ok(Self::Store(Box::new(open(&access.source).await?)));
         }
@@ -177,6 +173,17 @@ impl OpenRecord {
         })?;
         Ok(Self::System(operator_audit(&access.source, token)?))
     }
+
+    /// Returns the records that match. A running system records the reading as `audit.query` before it sends any.
+    pub(super) async fn query(self, filter: AuditFilter) -> Result<RecordStream, Failure> {
+        Ok(match self {
+            Self::Store(reader) => reader.query(filter)?.map_err(Failure::from).boxed(),
+            Self::System(client) => {
+                let records = client.read_records(filter).await?;
+                records.map_err(Failure::from).boxed()
+            }
+        })
+    }
 }
 
 /// Error message for a record whose store was changed.
@@ -186,6 +193,8 @@ const DAMAGED: &str = "the audit store was modified outside the audit service, s
 /// Heading of the columns of [`row`].
 const HEADING: &str = "SEQUENCE  TIME                         STATUS             USER              TOOL                           ROWS  ADDRESS";
 
+/// Prints the public key of the log. Of the store, only the newest checkpoint is read, for the name of the log; the key is that
+/// of the log's key file. Both are public and no record is read, so the command needs no token and is not recorded.
 async fn print_key(arguments: &AuditKey) -> Result<(), Failure> {
     let source = &arguments.source;
     let checkpoint = open(source)
@@ -378,7 +387,7 @@ fn details_key(source: &RecordSource) -> Result<PathBuf, Failure> {
     }
 }
 
-pub(super) async fn open(source: &RecordSource) -> Result<RecordReader, Failure> {
+async fn open(source: &RecordSource) -> Result<RecordReader, Failure> {
     let StoreSettings { store, database } = store(source)?;
     Ok(RecordReader::open(&store, &database).await?)
 }

@@ -1,6 +1,6 @@
 //! `wardgate policy explain`: explains to authors of policies why a call is allowed or denied.
 
-use futures::{StreamExt, pin_mut};
+use futures::StreamExt;
 use serde_json::{Map, Value, json};
 use wardgate_domain::{Ambient, OfferKind, mark_invisible};
 use wardgate_policy::{
@@ -11,14 +11,14 @@ use wardgate_rpc::client::{AuditFilter, QueriedRecord};
 
 use super::replay::{RecordedOutcome, kind_of};
 use crate::Failure;
-use crate::cli::{PolicyExplain, RecordSource};
-use crate::commands::audit;
+use crate::cli::{PolicyExplain, RecordAccess};
+use crate::commands::audit::OpenRecord;
 use crate::commands::output::print_document;
 
 pub(super) async fn run(arguments: &PolicyExplain) -> Result<(), Failure> {
     let simulator = super::simulator(&arguments.directory)?;
     let recorded = match &arguments.call {
-        Some(id) => Some(recorded_call(&arguments.record, id).await?),
+        Some(id) => Some(recorded_call(&arguments.access, id).await?),
         None => None,
     };
     let call = asked_call(arguments, &simulator, recorded.as_ref())?;
@@ -47,15 +47,14 @@ pub(super) async fn run(arguments: &PolicyExplain) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the recorded outcome of a call.
-async fn recorded_call(source: &RecordSource, id: &str) -> Result<RecordedOutcome, Failure> {
-    let reader = audit::open(source).await?;
-    let records = reader.query(AuditFilter {
+/// Returns the recorded outcome of a call, which is read as `audit query --call-id` reads it.
+async fn recorded_call(access: &RecordAccess, id: &str) -> Result<RecordedOutcome, Failure> {
+    let filter = AuditFilter {
         call_id: Some(id.to_owned()),
         newest_first: true,
         ..AuditFilter::default()
-    })?;
-    pin_mut!(records);
+    };
+    let mut records = OpenRecord::open(access).await?.query(filter).await?;
     while let Some(found) = records.next().await {
         match found? {
             QueriedRecord::Intact(stored) => {

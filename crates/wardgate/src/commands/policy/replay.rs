@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::{StreamExt, pin_mut};
+use futures::StreamExt;
 use quick_cache::sync::Cache;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ use wardgate_rpc::client::{AuditFilter, QueriedRecord};
 
 use crate::Failure;
 use crate::cli::{LogVerbosity, PolicyReplay};
-use crate::commands::audit;
+use crate::commands::audit::OpenRecord;
 use crate::commands::output::print_document;
 use crate::commands::progress::Progress;
 use crate::commands::terminal::cell;
@@ -37,14 +37,13 @@ pub(super) async fn run(arguments: &PolicyReplay, verbosity: LogVerbosity) -> Re
     let offers = super::offers(arguments.tools.as_deref(), &arguments.with)?;
     let replayer = Replayer::new(simulator, offers, arguments.time_zone.clone());
     let replayer = Arc::new(replayer);
-    let reader = audit::open(&arguments.record).await?;
-    let records = reader.query(AuditFilter {
+    let filter = AuditFilter {
         since: arguments.since,
         until: arguments.until,
         ..AuditFilter::default()
-    })?;
-    let batches = records.chunks(BATCH);
-    pin_mut!(batches);
+    };
+    let opened = OpenRecord::open(&arguments.access).await?;
+    let mut batches = opened.query(filter).await?.chunks(BATCH);
     let mut progress = Progress::new("decided", verbosity);
     let (mut report, mut read) = (ReplayReport::default(), 0);
     let mut under_way: Option<JoinHandle<Vec<ReplayedOutcome>>> = None;
