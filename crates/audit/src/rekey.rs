@@ -203,7 +203,7 @@ impl KeyRotation {
             unreadable: 0,
             is_last: found.is_empty(),
         };
-        if let Some((position, _)) = found.last().cloned() {
+        if let Some(position) = found.last().map(|(tag, _)| *tag) {
             let (moved, unreadable) = self.rewrap(&former, found);
             batch.unreadable = unreadable;
             let change = StoreUpkeep::MoveSubjectKeys {

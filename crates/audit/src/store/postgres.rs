@@ -79,11 +79,11 @@ pub(super) const MASTER_KEY: &str =
     "SELECT known_by, former, position, tag_key FROM audit.details_key";
 
 const ADOPT_MASTER_KEY: &str = "
-    INSERT INTO audit.details_key (id, known_by, position, tag_key) VALUES (1, $1, ''::bytea, $2)
+    INSERT INTO audit.details_key (id, known_by, position, tag_key) VALUES (1, $1, '\\x00'::bytea, $2)
     ON CONFLICT DO NOTHING";
 
 const BEGIN_REKEY: &str = "
-    UPDATE audit.details_key SET former = known_by, known_by = $1, position = ''::bytea, tag_key = $2
+    UPDATE audit.details_key SET former = known_by, known_by = $1, position = '\\x00'::bytea, tag_key = $2
     WHERE known_by = $3 AND former IS NULL";
 
 /// Replaces encrypted keys, unless they were erased or replaced since they were read, and stores how far the rotation is.
@@ -99,7 +99,7 @@ const MOVE_SUBJECT_KEYS: &str = "
     WHERE known_by = $5 AND former IS NOT NULL";
 
 const END_REKEY: &str = "
-    UPDATE audit.details_key SET former = NULL, position = ''::bytea
+    UPDATE audit.details_key SET former = NULL, position = '\\x00'::bytea
     WHERE known_by = $1 AND former IS NOT NULL";
 
 pub(super) const EXPORT_POSITION: &str = "SELECT position FROM audit.export_cursor WHERE name = $1";

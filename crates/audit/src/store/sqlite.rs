@@ -77,11 +77,11 @@ const ADD_SUBJECT_KEY: &str = "
 pub(super) const MASTER_KEY: &str = "SELECT known_by, former, position, tag_key FROM details_key";
 
 const ADOPT_MASTER_KEY: &str = "
-    INSERT INTO details_key (id, known_by, position, tag_key) VALUES (1, ?, x'', ?)
+    INSERT INTO details_key (id, known_by, position, tag_key) VALUES (1, ?, x'00', ?)
     ON CONFLICT DO NOTHING";
 
 const BEGIN_REKEY: &str = "
-    UPDATE details_key SET former = known_by, known_by = ?, position = x'', tag_key = ?
+    UPDATE details_key SET former = known_by, known_by = ?, position = x'00', tag_key = ?
     WHERE known_by = ? AND former IS NULL";
 
 /// Replaces an encrypted key, unless it was erased or replaced since it was read.
@@ -92,7 +92,7 @@ const ADVANCE_REKEY: &str = "
     UPDATE details_key SET position = max(position, ?) WHERE known_by = ? AND former IS NOT NULL";
 
 const END_REKEY: &str = "
-    UPDATE details_key SET former = NULL, position = x'' WHERE known_by = ? AND former IS NOT NULL";
+    UPDATE details_key SET former = NULL, position = x'00' WHERE known_by = ? AND former IS NOT NULL";
 
 pub(super) const EXPORT_POSITION: &str = "SELECT position FROM export_cursor WHERE name = ?";
 

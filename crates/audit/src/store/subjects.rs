@@ -34,7 +34,7 @@ pub(crate) struct MasterKeyState {
     pub(crate) known_by: Digest,
     /// Identifies the master key that keys are being moved from, or `None` if no rotation is in progress.
     pub(crate) former: Option<Digest>,
-    /// The tag up to which keys were moved. It is empty before the first one.
+    /// The tag up to which keys were moved, or one zero byte, which is less than every tag.
     pub(crate) position: Vec<u8>,
     /// The key of the tags, encrypted under the master key in force.
     pub(crate) tag_key: Vec<u8>,
