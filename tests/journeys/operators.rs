@@ -438,3 +438,44 @@ async fn an_operator_holds_and_erases_the_details_of_a_patient_and_applies_reten
     ];
     assert_eq!(column(&own, "action"), expected);
 }
+
+#[tokio::test]
+async fn calls_go_on_while_the_details_key_is_replaced_and_a_patient_is_still_found_and_erased() {
+    let mut app = TestApp::start(WARDGATE);
+    call(&app).await;
+    assert!(app.process.terminate().success(), "{}", app.process.log());
+    let keys = app.data_dir().join("keys");
+    let former = keys.join("audit-details-former.key");
+    std::fs::rename(keys.join("audit-details.key"), &former).unwrap();
+    app.restart();
+    call(&app).await;
+
+    let dir = app.data_dir().display().to_string();
+    let rekey = || {
+        let arguments = ["audit", "rekey", "--data-dir", &dir];
+        run(Path::new(WARDGATE), &arguments, &[]).success()
+    };
+    let moved = rekey();
+    assert!(
+        moved.starts_with("moved to the current key: 2 keys of data subjects"),
+        "{moved}"
+    );
+    call(&app).await;
+    let again = rekey();
+    assert!(again.contains("under the current key already"), "{again}");
+
+    assert!(app.process.terminate().success(), "{}", app.process.log());
+    std::fs::remove_file(former).unwrap();
+    app.restart();
+    let of_nugwi = || app.records_with(&["--subject", "NUGWI"]);
+    let readable = |records: &[Value]| {
+        let details = records.iter().map(|record| record["details"].is_object());
+        details.collect::<Vec<_>>()
+    };
+    assert_eq!(readable(&of_nugwi()), [true; 3]);
+    let tokens = Tokens::new();
+    let manager = app.token("records.oak", "RecordManager", &[]);
+    let oak = Reader::of(&app, tokens.keep("oak", &manager));
+    oak.audit(&["erase", "--subject", "NUGWI"]).success();
+    assert_eq!(readable(&of_nugwi()), [false; 3]);
+}

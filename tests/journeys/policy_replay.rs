@@ -42,7 +42,7 @@ impl RecordedCalls {
         let ambient = Ambient::system();
         let key = Ed25519KeyPair::generate().unwrap();
         let keys = AuditKeys {
-            details: DetailsKey::from_bytes(&[9; 32]),
+            details: DetailsKey::from_bytes(&[9; 32]).into(),
             mac: MacKey::from_bytes(&[7; 32]),
             log: LogKey::from_pkcs8(key.to_pkcs8().unwrap().as_ref()).unwrap(),
         };

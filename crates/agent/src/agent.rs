@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tracing::Instrument;
 use wardgate_domain::{Ambient, Caller};
-use wardgate_telemetry::{SecretKind, names, record_secret_files};
+use wardgate_telemetry::{SecretFilesInUse, SecretKind, names};
 
 use crate::approval::ApprovalKey;
 use crate::assistant::{Assistant, Assistants, OpenProvider, SecretFiles, parse, texts};
@@ -93,10 +93,10 @@ impl Agent {
                 };
                 let mut secret_files = SecretFiles::default();
                 let parsed = read(&files, &mut secret_files)?;
-                record_secret_files(SecretKind::Credential, [], secret_files.paths());
+                let in_use = SecretFilesInUse::record(SecretKind::Credential, secret_files.paths());
                 let assistants = Arc::new(ArcSwap::from_pointee(parsed));
                 let interval = Duration::from_secs(config.reload_seconds.max(1));
-                let loaded = (files, secret_files);
+                let loaded = (files, secret_files, in_use);
                 reload::watch(&assistants, path.clone(), loaded, read, interval);
                 assistants
             }

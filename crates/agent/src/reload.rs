@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::time::MissedTickBehavior;
-use wardgate_telemetry::{SecretKind, names, record_secret_files};
+use wardgate_telemetry::{SecretFilesInUse, SecretKind, names};
 
 use crate::Error;
 use crate::assistant::{Assistants, SecretFiles, Text, texts};
@@ -19,7 +19,7 @@ pub(crate) type Parse =
 pub(crate) fn watch(
     in_force: &Arc<ArcSwap<Assistants>>,
     path: PathBuf,
-    (mut loaded, mut secret_files): (Vec<Text>, SecretFiles),
+    (mut loaded, mut secret_files, mut in_use): (Vec<Text>, SecretFiles, SecretFilesInUse),
     parse: Arc<Parse>,
     interval: Duration,
 ) {
@@ -45,10 +45,11 @@ pub(crate) fn watch(
             if let Ok(now) = read
                 && (are_changed || now != loaded)
             {
-                let before = std::mem::take(&mut secret_files);
+                secret_files = SecretFiles::default();
                 if take_up(&in_force, &now, &*parse, &mut secret_files) {
-                    let now = secret_files.paths();
-                    record_secret_files(SecretKind::Credential, before.paths(), now);
+                    let paths = secret_files.paths();
+                    let used = SecretFilesInUse::record(SecretKind::Credential, paths);
+                    drop(std::mem::replace(&mut in_use, used));
                 }
                 loaded = now;
             }

@@ -25,7 +25,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let service = wardgate_audit::service(
             config,
             AuditKeys {
-                details: DetailsKey::from_bytes(&[9; 32]),
+                details: DetailsKey::from_bytes(&[9; 32]).into(),
                 mac: MacKey::from_bytes(&[7; 32]),
                 log: LogKey::from_pkcs8(key.to_pkcs8()?.as_ref())?,
             },

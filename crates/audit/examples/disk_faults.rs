@@ -81,7 +81,7 @@ async fn start(places: &StorePaths<'_>) -> Result<(AuditClient, LogCloser), Fail
     let keys = AuditKeys {
         mac: MacKey::from_bytes(&[7; 32]),
         log: LogKey::from_pkcs8(&key()?)?,
-        details: DetailsKey::from_bytes(&[9; 32]),
+        details: DetailsKey::from_bytes(&[9; 32]).into(),
     };
     let config = Config {
         log_origin: Some(ORIGIN.to_owned()),

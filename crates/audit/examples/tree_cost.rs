@@ -91,7 +91,7 @@ async fn growth_costs(store: &str) -> Result<[Vec<f64>; LOADS.len()], Failure> {
     let ambient = Ambient::system();
     let key = Ed25519KeyPair::from_seed_unchecked(&[1; 32])?.to_pkcs8()?;
     let keys = AuditKeys {
-        details: DetailsKey::from_bytes(&[9; 32]),
+        details: DetailsKey::from_bytes(&[9; 32]).into(),
         mac: MacKey::from_bytes(&[7; 32]),
         log: LogKey::from_pkcs8(key.as_ref())?,
     };

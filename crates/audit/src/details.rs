@@ -1,8 +1,8 @@
 //! Details of calls, which are stored beside the tree and sealed so that they can be erased.
 //!
 //! ```text
-//!   master key ─┬─ wraps ──▶ a random key for each data subject ─┐
-//!               └─ keyed digest of the data subject ─▶ its tag   ├─▶ key of one call's details ── seals ──▶ details
+//!   master key ─── wraps ──▶ a random key for each data subject ─┐
+//!                                                                ├─▶ key of one call's details ── seals ──▶ details
 //!                                keys of other data subjects ────┘          └─ keyed digest ──▶ the record
 //! ```
 //!
@@ -21,25 +21,24 @@ use wardgate_domain::{About, Ambient, CallDetails, Digest, SealBroken, SealKey, 
 use wardgate_rpc::client::RecordDetails;
 
 use crate::Error;
-use crate::details_key::{DetailsKey, mac};
+use crate::details_key::{DetailsKey, DetailsKeys, TagKey, common_tag, mac};
+use crate::master_key::KeyInForce;
 use crate::sealed_details::SealedDetails;
-use crate::store::{StoreReader, SubjectKeys};
+use crate::store::{NewSubjectKey, StoreReader};
 use crate::writer::AppendQueue;
 
 const SEALING: &[u8] = b"wardgate audit: details of a call v1";
 const COMMITMENTS: &[u8] = b"wardgate audit: commitments to details v1";
-
-/// Returns the tag of the common key of calls that concern no data subject. The tag is the same under every master key, so that
-/// a wrong master key is detected.
-fn common_tag() -> Digest {
-    About::new("no data subject").digest()
-}
 
 /// Initial capacity in bytes of the buffer for details, which is enough for most calls.
 const USUAL_BYTES: usize = 768;
 
 /// Maximum number of keys in the cache.
 const CACHED: usize = 4_096;
+
+/// How often keys of new data subjects are added. The store refuses the first ones if a rotation of the master key has begun
+/// since the key in force was read.
+const ADDITIONS: u32 = 2;
 
 /// Time for which a cached key is used without a query of the store. Details that a replica seals with a key that another
 /// replica destroyed are erased with that key.
@@ -70,7 +69,10 @@ type CachedKeys = HashMap<Digest, (Instant, [u8; 32])>;
 /// Seals and opens details.
 #[derive(Debug, Clone)]
 pub(crate) struct DetailsVault {
-    key: DetailsKey,
+    keys: DetailsKeys,
+    tags: TagKey,
+    /// The master key that encrypts the keys of new data subjects.
+    in_force: Arc<Mutex<DetailsKey>>,
     reader: StoreReader,
     cached: Arc<Mutex<CachedKeys>>,
     /// The key of calls that concern no data subject. It is derived once, because it is never destroyed.
@@ -78,28 +80,48 @@ pub(crate) struct DetailsVault {
 }
 
 impl DetailsVault {
-    pub(crate) fn new(key: DetailsKey, reader: StoreReader) -> Self {
+    /// Opens the details in the store of `reader`. Fails if its master key is none of `keys`.
+    pub(crate) async fn open(keys: DetailsKeys, reader: StoreReader) -> Result<Self, Error> {
+        let in_force = KeyInForce::find(&keys, &reader).await?;
+        Ok(Self::under(in_force, keys, reader))
+    }
+
+    /// Opens the details in a store for a service that seals details. A new store gets the current master key and the common
+    /// key.
+    pub(crate) async fn prepare(
+        keys: DetailsKeys,
+        reader: StoreReader,
+        appends: &AppendQueue,
+        ambient: &Ambient,
+    ) -> Result<Self, Error> {
+        let mut in_force = KeyInForce::find(&keys, &reader).await?;
+        if !in_force.is_stored {
+            let adoption = in_force.adoption(ambient);
+            let adoption = adoption.map_err(|SealBroken| Error::NotDurable)?;
+            appends.keep_up(adoption).await?;
+            // If two processes adopted a key at the same time, the store has kept one of the two.
+            in_force = KeyInForce::find(&keys, &reader).await?;
+        }
+        let vault = Self::under(in_force, keys, reader);
+        let common = [common_tag()];
+        let common = vault.keys_or_new(&common, appends, ambient).await?;
+        vault.common.get_or_init(|| CallKey::of(&common));
+        Ok(vault)
+    }
+
+    fn under(in_force: KeyInForce, keys: DetailsKeys, reader: StoreReader) -> Self {
         Self {
-            key,
+            keys,
+            tags: in_force.tags,
+            in_force: Arc::new(Mutex::new(in_force.key)),
             reader,
             cached: Arc::default(),
             common: Arc::default(),
         }
     }
 
-    pub(crate) fn key(&self) -> &DetailsKey {
-        &self.key
-    }
-
-    /// Creates the common key, or checks that the existing one was wrapped with this master key.
-    pub(crate) async fn prepare(
-        &self,
-        appends: &AppendQueue,
-        ambient: &Ambient,
-    ) -> Result<(), Error> {
-        let keys = self.keys_or_new(&[common_tag()], appends, ambient).await?;
-        self.common.get_or_init(|| CallKey::of(&keys));
-        Ok(())
+    pub(crate) fn tags(&self) -> &TagKey {
+        &self.tags
     }
 
     /// Seals the details of the call `call_id` by a caller of `tenant`. Data subjects that have no key get one.
@@ -113,7 +135,7 @@ impl DetailsVault {
     ) -> Result<SealedDetails, Error> {
         let named = details.result.subjects.named();
         let mut subjects: Vec<_> = named
-            .map(|subject| (self.key.tag(tenant, &subject.key), subject.rows))
+            .map(|subject| (self.tags.tag(tenant, &subject.key), subject.rows))
             .collect();
         subjects.sort_unstable();
         let of_subjects;
@@ -139,7 +161,7 @@ impl DetailsVault {
 
     /// Opens the details of the call `call_id`, which concerned the data subjects of `tags`. Returns `None` if the details do
     /// not match `commitment`, which is their keyed digest in the record.
-    pub(crate) async fn open(
+    pub(crate) async fn open_details(
         &self,
         call_id: &str,
         tags: Vec<Digest>,
@@ -179,19 +201,45 @@ impl DetailsVault {
             let keys = tags.iter().map(|tag| found.get(tag).copied());
             keys.collect::<Option<Vec<_>>>()
         };
-        let found = self.find(tags).await?;
-        if let Some(keys) = in_order(&found) {
-            return Ok(keys);
+        for addition in 0..=ADDITIONS {
+            // If two processes created a key at the same time, the store has kept one of the two.
+            let found = self.find(tags).await?;
+            if let Some(keys) = in_order(&found) {
+                return Ok(keys);
+            }
+            if addition == ADDITIONS {
+                break;
+            }
+            if addition > 0 {
+                self.read_key_in_force().await?;
+            }
+            let in_force = self.key_in_force();
+            let missing = tags.iter().filter(|tag| !found.contains_key(tag));
+            let new = missing.map(|tag| {
+                Ok(NewSubjectKey {
+                    tag: *tag,
+                    wrapped: in_force.wrap(*tag, ambient)?,
+                    known_by: in_force.known_by(),
+                })
+            });
+            let new: Result<Vec<_>, SealBroken> = new.collect();
+            let new = new.map_err(|SealBroken| Error::NotDurable)?;
+            appends.add_subject_keys(new).await?;
         }
-        let missing = tags.iter().filter(|tag| !found.contains_key(tag));
-        let wrapped = missing.map(|tag| Ok((*tag, self.key.wrap(*tag, ambient)?)));
-        let wrapped: Result<SubjectKeys, SealBroken> = wrapped.collect();
-        appends
-            .add_subject_keys(wrapped.map_err(|SealBroken| Error::NotDurable)?)
-            .await?;
-        // If two processes created a key at the same time, the store has kept one of the two.
-        let found = self.find(tags).await?;
-        in_order(&found).ok_or(Error::NotDurable)
+        Err(Error::NotDurable)
+    }
+
+    fn key_in_force(&self) -> DetailsKey {
+        let in_force = self.in_force.lock();
+        in_force.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads which master key is in force from the store.
+    async fn read_key_in_force(&self) -> Result<(), Error> {
+        let found = KeyInForce::find(&self.keys, &self.reader).await?;
+        let mut in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        *in_force = found.key;
+        Ok(())
     }
 
     /// Returns the existing keys of `tags`, from the cache or from the store.
@@ -206,7 +254,7 @@ impl DetailsVault {
         let stored = self.reader.subject_keys(&missing).await?;
         let now = Instant::now();
         let stored = stored.into_iter().map(|(tag, wrapped)| {
-            let key = self.key.unwrap(tag, wrapped)?;
+            let key = self.keys.unwrap(tag, &wrapped)?;
             Ok((tag, key))
         });
         let stored = stored.collect::<Result<Vec<_>, Error>>()?;

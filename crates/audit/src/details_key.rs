@@ -1,4 +1,12 @@
-//! The master key of the keys of all data subjects.
+//! The master keys of the keys of all data subjects.
+//!
+//! ```text
+//!   master key ─┬─ wraps ──▶ a random key for each data subject
+//!               └─ wraps ──▶ the key of the tags ── keyed digest of a data subject ──▶ its tag
+//! ```
+//!
+//! Tags are part of the records, which never change. The key of the tags is therefore that of the first master key for as long
+//! as the store exists: another master key only wraps it again.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,13 +18,22 @@ use crate::Error;
 
 const WRAPPING: &[u8] = b"wardgate audit: keys of data subjects v1";
 const TAGS: &[u8] = b"wardgate audit: tags of data subjects v1";
+const KNOWN_BY: &[u8] = b"wardgate audit: which master key v1";
+const KEY_LEN: usize = 32;
+
+/// Returns the tag of the common key of calls that concern no data subject. The tag is the same under every master key, so that
+/// a wrong master key is detected.
+pub(crate) fn common_tag() -> Digest {
+    About::new("no data subject").digest()
+}
 
 /// The master key of the keys of all data subjects. Without it, no details can be read and no data subject can be found. Every
 /// replica needs the same key.
 #[derive(Clone)]
 pub struct DetailsKey {
     wrapping: Arc<SealKey>,
-    tags: hmac::Key,
+    first_tags: TagKey,
+    known_by: Digest,
 }
 
 impl DetailsKey {
@@ -24,29 +41,63 @@ impl DetailsKey {
     pub fn from_bytes(bytes: &[u8; 32]) -> Self {
         Self {
             wrapping: Arc::new(SealKey::from_bytes(&derive_key(bytes, WRAPPING))),
-            tags: hmac::Key::new(hmac::HMAC_SHA256, &derive_key(bytes, TAGS)),
+            first_tags: TagKey::from_bytes(derive_key(bytes, TAGS)),
+            known_by: Digest::from_bytes(derive_key(bytes, KNOWN_BY)),
         }
     }
 
-    /// Returns the tag of a data subject of `tenant`, which is the keyed digest of its `key`.
-    pub(crate) fn tag(&self, tenant: &str, key: &str) -> Digest {
-        let about = About::new("data subject")
-            .and(tenant.as_bytes())
-            .and(key.as_bytes());
-        mac(&self.tags, about.as_bytes())
+    /// Returns a digest that identifies the key and reveals nothing else about it.
+    pub(crate) fn known_by(&self) -> Digest {
+        self.known_by
+    }
+
+    /// Returns the key of the tags in a store whose first master key this is.
+    pub(crate) fn first_tags(&self) -> &TagKey {
+        &self.first_tags
     }
 
     /// Creates a key for the data subject of `tag`, and wraps it.
     pub(crate) fn wrap(&self, tag: Digest, ambient: &Ambient) -> Result<Vec<u8>, SealBroken> {
         self.wrapping
-            .seal(&about_key(tag), &ambient.random::<32>(), ambient)
+            .seal(&about_key(tag), &ambient.random::<KEY_LEN>(), ambient)
     }
 
     /// Unwraps the key of the data subject of `tag`.
-    pub(crate) fn unwrap(&self, tag: Digest, wrapped: Vec<u8>) -> Result<[u8; 32], Error> {
-        let bytes = self.wrapping.open(&about_key(tag), wrapped);
-        let bytes = bytes.ok().and_then(|bytes| bytes.try_into().ok());
-        bytes.ok_or(Error::OtherDetailsKey)
+    fn unwrap(&self, tag: Digest, wrapped: &[u8]) -> Result<[u8; KEY_LEN], SealBroken> {
+        let bytes = self.wrapping.open(&about_key(tag), wrapped.to_vec())?;
+        bytes.try_into().map_err(|_| SealBroken)
+    }
+
+    /// Wraps the key of the data subject of `tag`, which `former` wraps, under this key. Returns `None` if this key wraps it
+    /// already.
+    pub(crate) fn rewrap(
+        &self,
+        former: &Self,
+        tag: Digest,
+        wrapped: &[u8],
+        ambient: &Ambient,
+    ) -> Result<Option<Vec<u8>>, SealBroken> {
+        if self.unwrap(tag, wrapped).is_ok() {
+            return Ok(None);
+        }
+        let bytes = former.unwrap(tag, wrapped)?;
+        self.wrapping
+            .seal(&about_key(tag), &bytes, ambient)
+            .map(Some)
+    }
+
+    pub(crate) fn wrap_tag_key(
+        &self,
+        tags: &TagKey,
+        ambient: &Ambient,
+    ) -> Result<Vec<u8>, SealBroken> {
+        self.wrapping.seal(&about_tag_key(), &tags.bytes, ambient)
+    }
+
+    pub(crate) fn unwrap_tag_key(&self, wrapped: Vec<u8>) -> Result<TagKey, SealBroken> {
+        let bytes = self.wrapping.open(&about_tag_key(), wrapped)?;
+        let bytes = bytes.try_into().map_err(|_| SealBroken)?;
+        Ok(TagKey::from_bytes(bytes))
     }
 }
 
@@ -56,8 +107,94 @@ impl fmt::Debug for DetailsKey {
     }
 }
 
+/// The master key of the keys of all data subjects, and former ones while the store is moved from them to the current one.
+#[derive(Debug, Clone)]
+pub struct DetailsKeys {
+    current: DetailsKey,
+    former: Vec<DetailsKey>,
+}
+
+impl From<DetailsKey> for DetailsKeys {
+    fn from(current: DetailsKey) -> Self {
+        Self::new(current, Vec::new())
+    }
+}
+
+impl DetailsKeys {
+    /// Creates the keys of a service. The store determines which of them is in force: a current key that is new to the store
+    /// encrypts nothing before [`rekey`](crate::rekey) has begun.
+    pub fn new(current: DetailsKey, former: Vec<DetailsKey>) -> Self {
+        Self { current, former }
+    }
+
+    pub(crate) fn current(&self) -> &DetailsKey {
+        &self.current
+    }
+
+    /// Returns whether the current key is also one of the former ones.
+    pub(crate) fn repeats_current(&self) -> bool {
+        let current = self.current.known_by;
+        self.former.iter().any(|former| former.known_by == current)
+    }
+
+    /// Returns the key that `known_by` identifies.
+    pub(crate) fn find(&self, known_by: Digest) -> Option<&DetailsKey> {
+        self.all().find(|key| key.known_by == known_by)
+    }
+
+    /// Returns the key that wraps `wrapped`, the key of the data subject of `tag`.
+    pub(crate) fn find_wrapping(&self, tag: Digest, wrapped: &[u8]) -> Option<&DetailsKey> {
+        self.all().find(|key| key.unwrap(tag, wrapped).is_ok())
+    }
+
+    /// Unwraps the key of the data subject of `tag`, whichever of the keys wraps it.
+    pub(crate) fn unwrap(&self, tag: Digest, wrapped: &[u8]) -> Result<[u8; KEY_LEN], Error> {
+        let mut unwrapped = self.all().filter_map(|key| key.unwrap(tag, wrapped).ok());
+        unwrapped.next().ok_or(Error::OtherDetailsKey)
+    }
+
+    /// Returns all keys, the current one first.
+    fn all(&self) -> impl Iterator<Item = &DetailsKey> {
+        std::iter::once(&self.current).chain(&self.former)
+    }
+}
+
+/// The key of the tags of data subjects. It stays the same for as long as the store exists.
+#[derive(Clone)]
+pub(crate) struct TagKey {
+    bytes: [u8; KEY_LEN],
+    hmac: hmac::Key,
+}
+
+impl TagKey {
+    fn from_bytes(bytes: [u8; KEY_LEN]) -> Self {
+        Self {
+            bytes,
+            hmac: hmac::Key::new(hmac::HMAC_SHA256, &bytes),
+        }
+    }
+
+    /// Returns the tag of a data subject of `tenant`, which is the keyed digest of its `key`.
+    pub(crate) fn tag(&self, tenant: &str, key: &str) -> Digest {
+        let about = About::new("data subject")
+            .and(tenant.as_bytes())
+            .and(key.as_bytes());
+        mac(&self.hmac, about.as_bytes())
+    }
+}
+
+impl fmt::Debug for TagKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TagKey")
+    }
+}
+
 fn about_key(tag: Digest) -> About {
     About::new("key of a data subject").and(tag.as_bytes())
+}
+
+fn about_tag_key() -> About {
+    About::new("key of the tags of data subjects")
 }
 
 /// Returns the HMAC-SHA-256 of `text`.
@@ -65,4 +202,47 @@ pub(crate) fn mac(key: &hmac::Key, text: &[u8]) -> Digest {
     let mut bytes = [0; 32];
     bytes.copy_from_slice(hmac::sign(key, text).as_ref());
     Digest::from_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_of_a_data_subject_moves_from_one_master_key_to_another() {
+        let [former, current] = [1, 2].map(|byte| DetailsKey::from_bytes(&[byte; 32]));
+        let (ambient, tag) = (Ambient::system(), common_tag());
+        let wrapped = former.wrap(tag, &ambient).unwrap();
+        let rewrap = |wrapped: &[u8]| current.rewrap(&former, tag, wrapped, &ambient);
+        let moved = rewrap(&wrapped).unwrap().unwrap();
+        assert!(rewrap(&moved).unwrap().is_none());
+        assert!(rewrap(b"something else").is_err());
+        assert!(former.unwrap(tag, &moved).is_err());
+        let same = former.unwrap(tag, &wrapped).unwrap();
+        let keys = DetailsKeys::new(current, vec![former]);
+        for wrapped in [wrapped, moved] {
+            assert_eq!(keys.unwrap(tag, &wrapped).unwrap(), same);
+        }
+        assert!(keys.unwrap(tag, b"something else").is_err());
+    }
+
+    #[test]
+    fn tags_stay_the_same_under_another_master_key() {
+        let [former, current] = [1, 2].map(|byte| DetailsKey::from_bytes(&[byte; 32]));
+        let ambient = Ambient::system();
+        let tags = former.first_tags();
+        let wrapped = current.wrap_tag_key(tags, &ambient).unwrap();
+        let same = current.unwrap_tag_key(wrapped.clone()).unwrap();
+        assert_eq!(same.tag("north", "NUGWI"), tags.tag("north", "NUGWI"));
+        assert!(former.unwrap_tag_key(wrapped).is_err());
+        let other = current.first_tags();
+        assert_ne!(other.tag("north", "NUGWI"), tags.tag("north", "NUGWI"));
+    }
+
+    #[test]
+    fn printed_keys_show_nothing() {
+        let key = DetailsKey::from_bytes(&[1; 32]);
+        assert_eq!(format!("{:?}", key.first_tags()), "TagKey");
+        assert_eq!(format!("{key:?}"), "DetailsKey");
+    }
 }

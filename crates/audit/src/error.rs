@@ -148,11 +148,34 @@ pub enum Error {
     /// A key, note or proof of the transparency log is invalid.
     #[error("the log of the audit records: {0}")]
     Log(#[from] wardgate_transparency::Error),
-    /// The keys of data subjects in the store are wrapped with another key than the configured one.
+    /// The keys of data subjects in the store are wrapped with another key than the configured ones.
     #[error(
-        "audit.details_key_file: the keys of data subjects in the store are encrypted with another key; configure the previous key"
+        "audit.details_key_file: the keys of data subjects in the store are encrypted with another key; configure the previous key, \
+         and, to replace it, configure it in audit.former_details_key_files until `wardgate audit rekey` has ended"
     )]
     OtherDetailsKey,
+    /// A rotation of the master key has not ended, and the key that the store is moved from is not configured.
+    #[error(
+        "audit.former_details_key_files: the store is still being moved to the key of audit.details_key_file; configure the former \
+         key, and run `wardgate audit rekey` again"
+    )]
+    FormerDetailsKey,
+    /// A rotation to a master key that is not the current one has not ended.
+    #[error(
+        "audit.details_key_file: the store is still being moved to another key; configure that key as the current one, and run \
+         `wardgate audit rekey` again before the next rotation"
+    )]
+    RekeyUnfinished,
+    /// The current master key is also configured as a former one, so there is nothing to rotate.
+    #[error(
+        "audit.former_details_key_files: it contains the key of audit.details_key_file; configure a new key there"
+    )]
+    SameDetailsKey,
+    /// The rotation of the master key cannot change the store. What it has changed so far stays.
+    #[error(
+        "the keys of data subjects cannot be changed now: {0}; run `wardgate audit rekey` again"
+    )]
+    KeysNotMoved(#[source] sqlx::Error),
     /// A data subject or details were requested without the key that is needed to find data subjects and to open details.
     #[error("audit.details_key_file is required to find a data subject and to decrypt details")]
     NoDetailsKey,
@@ -286,6 +309,10 @@ impl ServiceError for Error {
             | Self::OtherMacKey { .. }
             | Self::FormerMacKey
             | Self::OtherDetailsKey
+            | Self::FormerDetailsKey
+            | Self::RekeyUnfinished
+            | Self::SameDetailsKey
+            | Self::KeysNotMoved(_)
             | Self::NoDetailsKey
             | Self::WitnessPolicy { .. }
             | Self::Log(_)

@@ -5,7 +5,7 @@ use wardgate_domain::{CallId, Digest, InvalidId, InvalidMessage, Status, Timesta
 use wardgate_rpc::client::{AuditFilter, ContentFilter, DataSubjectFilter, QueriedRecord};
 
 use crate::Error;
-use crate::details_key::DetailsKey;
+use crate::details_key::TagKey;
 use crate::record_content::RecordContent;
 
 /// A filter of records. A record matches if it satisfies every filter that is set.
@@ -95,13 +95,13 @@ impl RecordFilter {
 }
 
 impl RecordFilter {
-    /// Creates the filter of a request. `key` is needed to compute the tag of a data subject.
-    pub(crate) fn of(filter: AuditFilter, key: Option<&DetailsKey>) -> Result<Self, Error> {
-        if key.is_none() && (filter.data_subject.is_some() || filter.with_details) {
+    /// Creates the filter of a request. `tags` is needed to compute the tag of a data subject.
+    pub(crate) fn of(filter: AuditFilter, tags: Option<&TagKey>) -> Result<Self, Error> {
+        if tags.is_none() && (filter.data_subject.is_some() || filter.with_details) {
             return Err(Error::NoDetailsKey);
         }
         let subject = filter.data_subject.as_ref();
-        let tag = |about: &DataSubjectFilter| Some(key?.tag(&about.tenant, &about.key));
+        let tag = |about: &DataSubjectFilter| Some(tags?.tag(&about.tenant, &about.key));
         let filter = Self {
             data_subject: subject.and_then(tag),
             with_details: filter.with_details,

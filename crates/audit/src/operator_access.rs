@@ -271,7 +271,8 @@ impl OperatorAccess {
             check_tenant(tenant)?;
         }
         let operator = self.authorize_management(token).await?;
-        let tag = |subject: &DataSubjectFilter| self.vault.key().tag(&subject.tenant, &subject.key);
+        let tag =
+            |subject: &DataSubjectFilter| self.vault.tags().tag(&subject.tenant, &subject.key);
         let (tenant, tag) = match scope {
             HoldScope::DataSubject(subject) => {
                 let subject = restrict_subject(&operator, subject);
@@ -338,7 +339,7 @@ impl OperatorAccess {
         check_tenant(&subject.tenant)?;
         let operator = self.authorize_management(token).await?;
         let subject = restrict_subject(&operator, subject);
-        let tag = self.vault.key().tag(&subject.tenant, &subject.key);
+        let tag = self.vault.tags().tag(&subject.tenant, &subject.key);
         let target = format!("subject=hmac:{tag}");
         self.put_on_record(&operator, "audit.erase", &target)
             .await?;
@@ -412,7 +413,7 @@ impl OperatorAccess {
         operator: &IdentifiedOperator,
         filter: AuditFilter,
     ) -> Result<RecordFilter, Error> {
-        let filter = RecordFilter::of(restrict(operator, filter), Some(self.vault.key()))?;
+        let filter = RecordFilter::of(restrict(operator, filter), Some(self.vault.tags()))?;
         Ok(RecordFilter {
             bytes: BytesFilter {
                 tenant: tenant_of(operator),

@@ -117,7 +117,7 @@ async fn open_details(
     let Some((reference, sealed)) = DetailsReference::of(&stored.record).zip(sealed) else {
         return Ok(());
     };
-    let details = vault.open(
+    let details = vault.open_details(
         &reference.call_id,
         reference.tags(),
         &reference.details_hmac,

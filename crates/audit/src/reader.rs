@@ -9,7 +9,7 @@ use wardgate_store::DatabaseSettings;
 use wardgate_transparency::{Checkpoint, SignedNote, TlogProof};
 
 use crate::details::DetailsVault;
-use crate::details_key::DetailsKey;
+use crate::details_key::DetailsKeys;
 use crate::filter::RecordFilter;
 use crate::store::{self, Address};
 use crate::{
@@ -39,11 +39,14 @@ impl RecordReader {
         })
     }
 
-    /// Returns this reader with the key that opens details and finds data subjects.
-    #[must_use]
-    pub fn with_details_key(self, key: DetailsKey) -> Self {
-        let vault = Some(DetailsVault::new(key, self.store.clone()));
-        Self { vault, ..self }
+    /// Returns this reader with the keys that open details and find data subjects. Fails if the master key of the store is none
+    /// of them.
+    pub async fn with_details_keys(self, keys: DetailsKeys) -> Result<Self, Error> {
+        let vault = DetailsVault::open(keys, self.store.clone()).await?;
+        Ok(Self {
+            vault: Some(vault),
+            ..self
+        })
     }
 
     /// Returns the newest checkpoint of `kind`.
@@ -106,8 +109,8 @@ impl RecordReader {
         &self,
         filter: AuditFilter,
     ) -> Result<impl Stream<Item = Result<QueriedRecord, Error>> + Send + use<>, Error> {
-        let key = self.vault.as_ref().map(DetailsVault::key);
-        let filter = RecordFilter::of(filter, key)?;
+        let tags = self.vault.as_ref().map(DetailsVault::tags);
+        let filter = RecordFilter::of(filter, tags)?;
         Ok(query::run(self.store.clone(), self.vault.clone(), filter))
     }
 }

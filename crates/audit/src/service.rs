@@ -25,7 +25,7 @@ use crate::anomaly_monitor::AnomalyMonitor;
 use crate::canonical::RecordEntry;
 use crate::cosigning::CheckpointSubmitter;
 use crate::details::DetailsVault;
-use crate::details_key::DetailsKey;
+use crate::details_key::DetailsKeys;
 use crate::export::ExportPart;
 use crate::exports::{self, StoreFeed};
 use crate::filter::RecordFilter;
@@ -50,8 +50,8 @@ pub struct AuditKeys {
     pub mac: MacKey,
     /// The key that signs checkpoints.
     pub log: LogKey,
-    /// The master key for the details of calls and for data subjects.
-    pub details: DetailsKey,
+    /// The master key for the details of calls and for data subjects, and former ones during a rotation.
+    pub details: DetailsKeys,
 }
 
 /// Starts the audit service on the store that `config` names, for calls of `callers`. `policy` decides which operators may
@@ -85,8 +85,7 @@ pub async fn service(
         former_key: config.former_log_key()?,
     };
     let log = VerifiedLog::open(&reader, &keys.log, identity).await?;
-    let details = DetailsVault::new(keys.details, reader.clone());
-    details.prepare(&appends, &ambient).await?;
+    let details = DetailsVault::prepare(keys.details, reader.clone(), &appends, &ambient).await?;
     // The key for digests is checked last. The first start stores its check value, which must not happen if another key of the
     // same configuration is wrong.
     let former = config.former_mac_key()?;
@@ -282,7 +281,7 @@ impl AuditService for Audit {
         request: Request<pb::QueryRequest>,
     ) -> Result<Response<Self::QueryStream>, Status> {
         let filter = AuditFilter::try_from(request.into_inner()).map_err(Error::from);
-        let filter = filter.and_then(|filter| RecordFilter::of(filter, Some(self.details.key())));
+        let filter = filter.and_then(|filter| RecordFilter::of(filter, Some(self.details.tags())));
         let filter = filter.map_err(|error| status(&error))?;
         let records = query::run(self.reader.clone(), Some(self.details.clone()), filter);
         Ok(streaming(records, response))

@@ -27,8 +27,8 @@ use crate::canonical::RecordEntry;
 use crate::recent_leaves::RecentLeaves;
 use crate::second_copy::SecondCopy;
 use crate::store::{
-    Address, AppendError, LONGEST_WRITE, MAX_BATCH, StoreUpkeep, StoreWriter, StoredEntry,
-    SubjectKeys, TreeGrowth, WRITE_LIMIT, open_error,
+    Address, AppendError, LONGEST_WRITE, MAX_BATCH, NewSubjectKey, StoreUpkeep, StoreWriter,
+    StoredEntry, TreeGrowth, WRITE_LIMIT, open_error,
 };
 use crate::store_health::StoreHealth;
 
@@ -95,8 +95,8 @@ impl AppendQueue {
             .await
     }
 
-    /// Stores the keys of data subjects that have no key yet.
-    pub(crate) async fn add_subject_keys(&self, keys: SubjectKeys) -> Result<(), Error> {
+    /// Stores the keys of data subjects that have no key yet, except those encrypted under a master key that is not in force.
+    pub(crate) async fn add_subject_keys(&self, keys: Vec<NewSubjectKey>) -> Result<(), Error> {
         self.ask(|answer| WriterJob::SubjectKeys(keys, answer))
             .await
     }
@@ -147,7 +147,7 @@ enum WriterJob {
     Append(PendingAppend),
     ClosedBelow(u64),
     Tree(TreeJob),
-    SubjectKeys(SubjectKeys, oneshot::Sender<()>),
+    SubjectKeys(Vec<NewSubjectKey>, oneshot::Sender<()>),
     Upkeep(StoreUpkeep, oneshot::Sender<Result<bool, Error>>),
 }
 
@@ -476,7 +476,7 @@ async fn keep_up(
 /// Stores all `keys` at once, and answers all jobs that wait for them.
 async fn add_subject_keys(
     connection: &mut StoreWriter,
-    keys: Vec<(SubjectKeys, oneshot::Sender<()>)>,
+    keys: Vec<(Vec<NewSubjectKey>, oneshot::Sender<()>)>,
 ) -> Result<(), sqlx::Error> {
     let (keys, answers): (Vec<_>, Vec<_>) = keys.into_iter().unzip();
     let keys = keys.concat();

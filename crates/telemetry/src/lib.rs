@@ -39,7 +39,7 @@ use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
 pub use exposition::Exposition;
 pub use otlp::{OtlpError, OtlpProtocol};
-pub use secret_files::{SecretKind, record_secret_file, record_secret_files};
+pub use secret_files::{SecretFilesInUse, SecretKind, record_secret_file};
 
 use exemplars::{Exemplars, WithExemplars};
 use otlp::Collector;

@@ -264,7 +264,7 @@ pub const CONSOLE_PAGES: &str = "wardgate_console_pages_total";
 
 /// Gauge: when the `file` whose secret is in use was last modified, in seconds since 1970, by `kind`: `key` (of a service),
 /// `password` (of a store) or `credential` (of a source, a model provider, an identity provider or an export). The time is that
-/// of the secret in use: a file that was replaced counts once it is read. NaN: the file is no longer used.
+/// of the secret in use: a file that was replaced counts once it is read. NaN: no service of the process uses the file any more.
 pub const SECRET_FILE_MODIFIED: &str = "wardgate_secret_file_modified_timestamp_seconds";
 
 // === links between services ===

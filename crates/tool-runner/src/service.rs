@@ -34,7 +34,7 @@ use wardgate_rpc::client::{
     MemoryClient, OperatorRights, PolicyClient, ToolCaller,
 };
 use wardgate_rpc::{Readiness, Service, ServiceError};
-use wardgate_telemetry::{SecretKind, names, record_secret_files};
+use wardgate_telemetry::{SecretFilesInUse, SecretKind, names};
 
 pub use closing::ServiceCloser;
 
@@ -153,7 +153,7 @@ pub(crate) fn start(
     importer.import(&mut catalogue, &seen.lock)?;
     let loaded = LoadedCatalogue::new(catalogue, &config, &keys, &shared, None)?;
     seen.attached = loaded.attached_files();
-    record_secret_files(SecretKind::Credential, [], loaded.secret_files());
+    let secret_files = SecretFilesInUse::record(SecretKind::Credential, loaded.secret_files());
     // The subscriptions are made before any server can answer, so that no change is missed.
     let mut upstreams = vec![importer.changes()];
     upstreams.extend(shared.following.changes());
@@ -162,6 +162,7 @@ pub(crate) fn start(
     let (version, _) = watch::channel(loaded.version());
     let runner = Arc::new(Runner {
         loaded: Arc::new(ArcSwap::from_pointee(loaded)),
+        secret_files: ArcSwap::from_pointee(secret_files),
         version,
         readiness: watch::Sender::new(Readiness::Ready),
         is_outdated: AtomicBool::new(false),
@@ -184,6 +185,8 @@ pub(crate) fn start(
 /// The state of the service.
 pub(crate) struct Runner {
     loaded: Arc<ArcSwap<LoadedCatalogue>>,
+    /// The files from which the sources of the catalogue read their secrets.
+    secret_files: ArcSwap<SecretFilesInUse>,
     /// The version of the catalogue and the switches together.
     version: watch::Sender<Digest>,
     readiness: watch::Sender<Readiness>,

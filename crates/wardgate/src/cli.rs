@@ -29,8 +29,8 @@ pub(crate) use api_key::{ApiKeyArgs, ApiKeyCommand, KeyFilePath, NewApiKey};
 pub(crate) use approvals::{ApprovalOptions, ApprovalsArgs, ApprovalsCommand};
 pub(crate) use audit::{
     AuditArgs, AuditCheckpoint, AuditCommand, AuditErase, AuditExport, AuditKey, AuditProof,
-    AuditQuery, AuditRetention, AuditVerify, AuditWitness, RecordAccess, RecordSource, RecordView,
-    WitnessCommand,
+    AuditQuery, AuditRekey, AuditRetention, AuditVerify, AuditWitness, RecordAccess, RecordSource,
+    RecordView, WitnessCommand,
 };
 pub(crate) use calls::{BenchArgs, CallArgs, ClientOptions, ProtocolEra};
 pub(crate) use conversations::{

@@ -31,7 +31,7 @@ pub(crate) use error::{Error, SECTIONS, ValueOrigin};
 pub(crate) use witness::WitnessWiring;
 
 /// Keys of a service's section that this binary reads instead of the service.
-const WIRING: [&str; 18] = [
+const WIRING: [&str; 19] = [
     "concurrency",
     "drain",
     "listen",
@@ -46,6 +46,7 @@ const WIRING: [&str; 18] = [
     "mac_key_file",
     "log_key_file",
     "details_key_file",
+    "former_details_key_files",
     "master_key_file",
     "former_master_key_files",
     "session_key_file",
@@ -151,6 +152,9 @@ pub(crate) struct ServiceWiring {
     pub(crate) log_key_file: Option<PathBuf>,
     #[serde(default)]
     pub(crate) details_key_file: Option<PathBuf>,
+    /// Master keys of the details of calls that the store of the audit service is moved from.
+    #[serde(default)]
+    pub(crate) former_details_key_files: Vec<PathBuf>,
     #[serde(default)]
     pub(crate) master_key_file: Option<PathBuf>,
     /// Master keys that the store of the memory service is moved from.

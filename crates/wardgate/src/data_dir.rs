@@ -10,7 +10,7 @@ use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use wardgate_agent::ApprovalKey;
-use wardgate_audit::{DetailsKey, LogKey, MacKey};
+use wardgate_audit::{DetailsKey, DetailsKeys, LogKey, MacKey};
 use wardgate_console::CookieKey;
 use wardgate_domain::{Ambient, Digest, NewFileAccess, PermitSigner, PermitVerifier, replace_file};
 use wardgate_gateway::SessionKey;
@@ -149,6 +149,17 @@ impl DataDir {
         self.keys().join("audit-details.key")
     }
 
+    /// Path of the key of the details of calls that the record is moved from. There is a file only meanwhile.
+    pub(crate) fn former_details_key(&self) -> PathBuf {
+        self.keys().join("audit-details-former.key")
+    }
+
+    /// Returns the paths of the former keys of the details of calls that there are.
+    pub(crate) fn former_details_keys(&self) -> Vec<PathBuf> {
+        let former = self.former_details_key();
+        Vec::from_iter(former.exists().then_some(former))
+    }
+
     pub(crate) fn approval_key(&self) -> PathBuf {
         self.keys().join("approval.key")
     }
@@ -277,9 +288,19 @@ pub(crate) fn mac_key(path: &Path) -> Result<MacKey, Error> {
     read_32_bytes(path).map(|bytes| MacKey::from_bytes(&bytes))
 }
 
-/// Reads the key that encrypts the details of calls.
-pub(crate) fn details_key(path: &Path) -> Result<DetailsKey, Error> {
-    read_32_bytes(path).map(|bytes| DetailsKey::from_bytes(&bytes))
+/// Reads the key that wraps the keys of data subjects, and the former ones that the store is moved from.
+pub(crate) fn details_keys(current: &Path, former: &[PathBuf]) -> Result<DetailsKeys, Error> {
+    let read = |path: &Path| read_32_bytes(path).map(|bytes| DetailsKey::from_bytes(&bytes));
+    let former = former.iter().map(|path| read(path));
+    Ok(DetailsKeys::new(
+        read(current)?,
+        former.collect::<Result<_, _>>()?,
+    ))
+}
+
+/// Reads the keys of the details of calls in a data directory.
+pub(crate) fn details_keys_of_up(dir: &DataDir) -> Result<DetailsKeys, Error> {
+    details_keys(&dir.details_key(), &dir.former_details_keys())
 }
 
 /// Reads the key that signs the record's checkpoints.

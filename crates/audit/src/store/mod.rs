@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use wardgate_domain::{Digest, Timestamp};
+use wardgate_domain::Timestamp;
 use wardgate_rpc::client::RecordDamage;
 use wardgate_store::postgres::PostgresPool;
 use wardgate_store::{DatabaseSettings, Layout, MigrationError, StartWait, is_busy};
@@ -31,7 +31,7 @@ use crate::stored_row::StoredRow;
 pub(crate) use counts::CountedRecords;
 pub(crate) use retention::LegalHold;
 pub(crate) use select::{PageBounds, RecordPosition};
-pub(crate) use subjects::SubjectKeys;
+pub(crate) use subjects::{MovedSubjectKey, NewSubjectKey};
 pub(crate) use tree::{TileRoot, TreeGrowth};
 pub(crate) use upkeep::StoreUpkeep;
 pub(crate) use wardgate_store::Address;
@@ -203,10 +203,10 @@ impl StoreWriter {
         }
     }
 
-    /// Stores the keys of data subjects that have no key yet.
+    /// Stores the keys of data subjects that have no key yet, except those encrypted under a master key that is not in force.
     pub(crate) async fn add_subject_keys(
         &mut self,
-        keys: &[(Digest, Vec<u8>)],
+        keys: &[NewSubjectKey],
     ) -> Result<(), sqlx::Error> {
         match self {
             Self::Sqlite(writer) => writer.add_subject_keys(keys).await,

@@ -7,8 +7,8 @@ use wardgate_store::postgres::{PostgresPool, PostgresServer, Rights, Schema, onl
 use wardgate_store::{DatabaseSettings, MigrationError};
 
 use super::{
-    AppendError, LONGEST_WRITE, READ_LIMIT, READ_WAIT, READERS, StoreUpkeep, StoredEntry,
-    TreeGrowth, signed, unsigned,
+    AppendError, LONGEST_WRITE, MovedSubjectKey, NewSubjectKey, READ_LIMIT, READ_WAIT, READERS,
+    StoreUpkeep, StoredEntry, TreeGrowth, signed, unsigned,
 };
 use crate::canonical::RecordEntry;
 
@@ -58,6 +58,49 @@ const GROW: &str = "
 /// Selects the keys of the data subjects with the given tags.
 pub(super) const SUBJECT_KEYS: &str =
     "SELECT tag, wrapped FROM audit.data_subject_key WHERE tag = ANY($1)";
+
+pub(super) const SUBJECT_KEYS_AFTER: &str =
+    "SELECT tag, wrapped FROM audit.data_subject_key WHERE tag > $1 ORDER BY tag LIMIT $2";
+
+pub(super) const COUNT_SUBJECT_KEYS_AFTER: &str =
+    "SELECT count(*) FROM audit.data_subject_key WHERE tag > $1";
+
+/// Adds the keys that are encrypted under the master key in force, and none that are encrypted under another one. The lock lets
+/// the start of a rotation wait until the keys are committed.
+const ADD_SUBJECT_KEYS: &str = "
+    WITH in_force AS (SELECT known_by FROM audit.details_key FOR SHARE)
+    INSERT INTO audit.data_subject_key (tag, wrapped)
+    SELECT added.tag, added.wrapped
+    FROM in_force, unnest($1::bytea[], $2::bytea[], $3::bytea[]) AS added (tag, wrapped, known_by)
+    WHERE added.known_by = in_force.known_by
+    ON CONFLICT DO NOTHING";
+
+pub(super) const MASTER_KEY: &str =
+    "SELECT known_by, former, position, tag_key FROM audit.details_key";
+
+const ADOPT_MASTER_KEY: &str = "
+    INSERT INTO audit.details_key (id, known_by, position, tag_key) VALUES (1, $1, '\\x00'::bytea, $2)
+    ON CONFLICT DO NOTHING";
+
+const BEGIN_REKEY: &str = "
+    UPDATE audit.details_key SET former = known_by, known_by = $1, position = '\\x00'::bytea, tag_key = $2
+    WHERE known_by = $3 AND former IS NULL";
+
+/// Replaces encrypted keys, unless they were erased or replaced since they were read, and stores how far the rotation is.
+const MOVE_SUBJECT_KEYS: &str = "
+    WITH moved AS (
+        UPDATE audit.data_subject_key AS stored SET wrapped = moving.wrapped
+        FROM audit.details_key AS in_force,
+             unnest($1::bytea[], $2::bytea[], $3::bytea[]) AS moving (tag, former, wrapped)
+        WHERE stored.tag = moving.tag AND stored.wrapped = moving.former
+          AND in_force.known_by = $5 AND in_force.former IS NOT NULL
+    )
+    UPDATE audit.details_key SET position = greatest(position, $4)
+    WHERE known_by = $5 AND former IS NOT NULL";
+
+const END_REKEY: &str = "
+    UPDATE audit.details_key SET former = NULL, position = '\\x00'::bytea
+    WHERE known_by = $1 AND former IS NOT NULL";
 
 pub(super) const EXPORT_POSITION: &str = "SELECT position FROM audit.export_cursor WHERE name = $1";
 
@@ -161,6 +204,7 @@ pub(super) const SCHEMA: Schema = Schema {
         include_str!("postgres/0007_history.sql"),
         include_str!("postgres/0008_indexes.sql"),
         include_str!("postgres/0009_mac_check.sql"),
+        include_str!("postgres/0010_details_key.sql"),
     ],
     // The service can append records but not change them, and can remove whole bundles only with `audit.prune_bundle`.
     rights: Rights::Tables(&[
@@ -169,7 +213,8 @@ pub(super) const SCHEMA: Schema = Schema {
         ("tree", "SELECT, UPDATE"),
         ("tile_root", "SELECT, INSERT"),
         ("data_subject", "SELECT, INSERT"),
-        ("data_subject_key", "SELECT, INSERT, DELETE"),
+        ("data_subject_key", "SELECT, INSERT, UPDATE, DELETE"),
+        ("details_key", "SELECT, INSERT, UPDATE"),
         ("export_cursor", "SELECT, INSERT, UPDATE"),
         ("retention", "SELECT"),
         ("pruned_tile", "SELECT"),
@@ -362,23 +407,42 @@ impl PostgresWriter {
 
     pub(super) async fn add_subject_keys(
         &mut self,
-        keys: &[(Digest, Vec<u8>)],
+        keys: &[NewSubjectKey],
     ) -> Result<(), sqlx::Error> {
-        let tags: Vec<_> = keys
-            .iter()
-            .map(|(tag, _)| tag.as_bytes().as_slice())
-            .collect();
-        let wrapped: Vec<_> = keys.iter().map(|(_, wrapped)| wrapped.as_slice()).collect();
-        sqlx::query(
-            "INSERT INTO audit.data_subject_key (tag, wrapped)
-             SELECT added.tag, added.wrapped FROM unnest($1::bytea[], $2::bytea[]) AS added (tag, wrapped)
-             ON CONFLICT DO NOTHING",
-        )
-        .bind(tags)
-        .bind(wrapped)
-        .execute(&mut self.0)
-        .await
-        .map(drop)
+        let keys = keys.iter();
+        let tags = keys.clone().map(|key| key.tag.as_bytes().as_slice());
+        let wrapped = keys.clone().map(|key| key.wrapped.as_slice());
+        let known_by = keys.map(|key| key.known_by.as_bytes().as_slice());
+        sqlx::query(ADD_SUBJECT_KEYS)
+            .bind(tags.collect::<Vec<_>>())
+            .bind(wrapped.collect::<Vec<_>>())
+            .bind(known_by.collect::<Vec<_>>())
+            .execute(&mut self.0)
+            .await
+            .map(drop)
+    }
+
+    /// Replaces encrypted keys, and stores how far the rotation to the master key `to` is. Returns `false`, and changes nothing,
+    /// if no rotation to that key is in progress.
+    async fn move_subject_keys(
+        &mut self,
+        moved: &[MovedSubjectKey],
+        position: Digest,
+        to: Digest,
+    ) -> Result<bool, sqlx::Error> {
+        let moved = moved.iter();
+        let tags = moved.clone().map(|key| key.tag.as_bytes().as_slice());
+        let former = moved.clone().map(|key| key.former.as_slice());
+        let wrapped = moved.map(|key| key.wrapped.as_slice());
+        let advanced = sqlx::query(MOVE_SUBJECT_KEYS)
+            .bind(tags.collect::<Vec<_>>())
+            .bind(former.collect::<Vec<_>>())
+            .bind(wrapped.collect::<Vec<_>>())
+            .bind(position.as_bytes().as_slice())
+            .bind(to.as_bytes().as_slice())
+            .execute(&mut self.0)
+            .await?;
+        Ok(advanced.rows_affected() > 0)
     }
 
     pub(super) async fn publish_cosigned(
@@ -449,6 +513,19 @@ impl PostgresWriter {
             StoreUpkeep::SetMacCheck { from, to } => sqlx::query(SET_MAC_CHECK)
                 .bind(to.as_bytes().as_slice())
                 .bind(from.as_ref().map(|from| from.as_bytes().as_slice())),
+            StoreUpkeep::AdoptMasterKey { known_by, tag_key } => sqlx::query(ADOPT_MASTER_KEY)
+                .bind(known_by.as_bytes().as_slice())
+                .bind(tag_key.as_slice()),
+            StoreUpkeep::BeginRekey { from, to, tag_key } => sqlx::query(BEGIN_REKEY)
+                .bind(to.as_bytes().as_slice())
+                .bind(tag_key.as_slice())
+                .bind(from.as_bytes().as_slice()),
+            StoreUpkeep::MoveSubjectKeys {
+                moved,
+                position,
+                to,
+            } => return self.move_subject_keys(moved, *position, *to).await,
+            StoreUpkeep::EndRekey { to } => sqlx::query(END_REKEY).bind(to.as_bytes().as_slice()),
         };
         let done = query.execute(&mut self.0).await?;
         Ok(done.rows_affected() > 0)

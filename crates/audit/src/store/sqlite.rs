@@ -14,8 +14,8 @@ use wardgate_store::{DatabaseSettings, MigrationError};
 use wardgate_transparency::TILE_WIDTH;
 
 use super::{
-    AppendError, LONGEST_WRITE, MAX_BATCH, READ_WAIT, READERS, StoreUpkeep, StoredEntry,
-    TreeGrowth, signed, unsigned,
+    AppendError, LONGEST_WRITE, MAX_BATCH, MovedSubjectKey, NewSubjectKey, READ_WAIT, READERS,
+    StoreUpkeep, StoredEntry, TreeGrowth, signed, unsigned,
 };
 use crate::canonical::RecordEntry;
 
@@ -62,6 +62,37 @@ const GROW: &str = "
 /// Selects the keys of the data subjects whose tags are in a JSON list, in hexadecimal.
 pub(super) const SUBJECT_KEYS: &str = "
     SELECT tag, wrapped FROM data_subject_key WHERE tag IN (SELECT unhex(value) FROM json_each(?))";
+
+pub(super) const SUBJECT_KEYS_AFTER: &str =
+    "SELECT tag, wrapped FROM data_subject_key WHERE tag > ? ORDER BY tag LIMIT ?";
+
+pub(super) const COUNT_SUBJECT_KEYS_AFTER: &str =
+    "SELECT count(*) FROM data_subject_key WHERE tag > ?";
+
+/// Adds a key that is encrypted under the master key in force, and none that is encrypted under another one.
+const ADD_SUBJECT_KEY: &str = "
+    INSERT INTO data_subject_key (tag, wrapped) SELECT ?, ? FROM details_key WHERE known_by = ?
+    ON CONFLICT DO NOTHING";
+
+pub(super) const MASTER_KEY: &str = "SELECT known_by, former, position, tag_key FROM details_key";
+
+const ADOPT_MASTER_KEY: &str = "
+    INSERT INTO details_key (id, known_by, position, tag_key) VALUES (1, ?, x'00', ?)
+    ON CONFLICT DO NOTHING";
+
+const BEGIN_REKEY: &str = "
+    UPDATE details_key SET former = known_by, known_by = ?, position = x'00', tag_key = ?
+    WHERE known_by = ? AND former IS NULL";
+
+/// Replaces an encrypted key, unless it was erased or replaced since it was read.
+const MOVE_SUBJECT_KEY: &str =
+    "UPDATE data_subject_key SET wrapped = ? WHERE tag = ? AND wrapped = ?";
+
+const ADVANCE_REKEY: &str = "
+    UPDATE details_key SET position = max(position, ?) WHERE known_by = ? AND former IS NOT NULL";
+
+const END_REKEY: &str = "
+    UPDATE details_key SET former = NULL, position = x'00' WHERE known_by = ? AND former IS NOT NULL";
 
 pub(super) const EXPORT_POSITION: &str = "SELECT position FROM export_cursor WHERE name = ?";
 
@@ -175,6 +206,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     include_str!("sqlite/0007_history.sql"),
     include_str!("sqlite/0008_indexes.sql"),
     include_str!("sqlite/0009_mac_check.sql"),
+    include_str!("sqlite/0010_details_key.sql"),
 ];
 
 /// The statements that store a batch of up to 1, 2, 4, … 256 rows. A single statement is its own transaction and one message to
@@ -320,19 +352,47 @@ impl SqliteWriter {
 
     pub(super) async fn add_subject_keys(
         &mut self,
-        keys: &[(Digest, Vec<u8>)],
+        keys: &[NewSubjectKey],
     ) -> Result<(), sqlx::Error> {
         let mut transaction = self.0.begin().await?;
-        for (tag, wrapped) in keys {
-            sqlx::query(
-                "INSERT INTO data_subject_key (tag, wrapped) VALUES (?, ?) ON CONFLICT DO NOTHING",
-            )
-            .bind(tag.as_bytes().to_vec())
-            .bind(wrapped.clone())
-            .execute(&mut *transaction)
-            .await?;
+        for key in keys {
+            sqlx::query(ADD_SUBJECT_KEY)
+                .bind(key.tag.as_bytes().to_vec())
+                .bind(key.wrapped.clone())
+                .bind(key.known_by.as_bytes().to_vec())
+                .execute(&mut *transaction)
+                .await?;
         }
         transaction.commit().await
+    }
+
+    /// Replaces encrypted keys, and stores how far the rotation to the master key `to` is. Returns `false`, and changes nothing,
+    /// if no rotation to that key is in progress.
+    async fn move_subject_keys(
+        &mut self,
+        moved: &[MovedSubjectKey],
+        position: Digest,
+        to: Digest,
+    ) -> Result<bool, sqlx::Error> {
+        let mut transaction = self.0.begin_with("BEGIN IMMEDIATE").await?;
+        let advanced = sqlx::query(ADVANCE_REKEY)
+            .bind(position.as_bytes().to_vec())
+            .bind(to.as_bytes().to_vec())
+            .execute(&mut *transaction)
+            .await?;
+        if advanced.rows_affected() == 0 {
+            return Ok(false);
+        }
+        for key in moved {
+            sqlx::query(MOVE_SUBJECT_KEY)
+                .bind(key.wrapped.clone())
+                .bind(key.tag.as_bytes().to_vec())
+                .bind(key.former.clone())
+                .execute(&mut *transaction)
+                .await?;
+        }
+        transaction.commit().await?;
+        Ok(true)
     }
 
     pub(super) async fn publish_cosigned(
@@ -425,16 +485,33 @@ impl SqliteWriter {
             StoreUpkeep::SetMacCheck { from, to } => sqlx::query(SET_MAC_CHECK)
                 .bind(to.as_bytes().to_vec())
                 .bind(from.map(|from| from.as_bytes().to_vec())),
+            StoreUpkeep::AdoptMasterKey { known_by, tag_key } => sqlx::query(ADOPT_MASTER_KEY)
+                .bind(known_by.as_bytes().to_vec())
+                .bind(tag_key.clone()),
+            StoreUpkeep::BeginRekey { from, to, tag_key } => sqlx::query(BEGIN_REKEY)
+                .bind(to.as_bytes().to_vec())
+                .bind(tag_key.clone())
+                .bind(from.as_bytes().to_vec()),
+            StoreUpkeep::MoveSubjectKeys {
+                moved,
+                position,
+                to,
+            } => return self.move_subject_keys(moved, *position, *to).await,
+            StoreUpkeep::EndRekey { to } => sqlx::query(END_REKEY).bind(to.as_bytes().to_vec()),
         };
         let done = query.execute(&mut self.0).await?.rows_affected() > 0;
-        if done && matches!(upkeep, StoreUpkeep::EraseSubject { .. }) {
+        let leaves_keys = matches!(
+            upkeep,
+            StoreUpkeep::EraseSubject { .. } | StoreUpkeep::EndRekey { .. }
+        );
+        if done && leaves_keys {
             self.empty_log().await?;
         }
         Ok(done)
     }
 
-    /// Writes the write-ahead log back into the file and empties it, because it contains the erased key. Waits only briefly for
-    /// readers, because no record can be appended in the meantime.
+    /// Writes the write-ahead log back into the file and empties it, because it contains keys that were erased or replaced. Waits
+    /// only briefly for readers, because no record can be appended in the meantime.
     async fn empty_log(&mut self) -> Result<(), sqlx::Error> {
         self.run(CHECKPOINT_PATIENCE).await?;
         let checkpoint = sqlx::query_as("PRAGMA wal_checkpoint(TRUNCATE)");
@@ -445,7 +522,7 @@ impl SqliteWriter {
         let (busy, _, _) = answer?;
         if busy != 0 {
             tracing::warn!(
-                "a reader prevents the reset of the write-ahead log, which contains an erased key until it is overwritten"
+                "a reader prevents the reset of the write-ahead log, which contains an erased or replaced key until it is overwritten"
             );
         }
         Ok(())

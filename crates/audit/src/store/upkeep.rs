@@ -3,7 +3,9 @@
 use wardgate_audit_export::CursorClaim;
 use wardgate_domain::Digest;
 
-use super::{LegalHold, ReadPool, StoreReader, StoreWriter, postgres, sqlite, unsigned};
+use super::{
+    LegalHold, MovedSubjectKey, ReadPool, StoreReader, StoreWriter, postgres, sqlite, unsigned,
+};
 use crate::Error;
 
 /// A change of a store besides records and their tree. Each variant states what the result `false` means.
@@ -31,6 +33,25 @@ pub(crate) enum StoreUpkeep {
     EraseSubject { tenant: String, tag: Digest },
     /// Replaces the check value of the key for the digests of arguments and results. `false` if the stored value is not `from`.
     SetMacCheck { from: Option<Digest>, to: Digest },
+    /// Stores which master key encrypts the keys of data subjects, and the encrypted key of the tags. `false` if it is stored
+    /// already.
+    AdoptMasterKey { known_by: Digest, tag_key: Vec<u8> },
+    /// Puts another master key in force, and begins to move the keys of data subjects from the former one. `false` if `from` is
+    /// not in force, or if a rotation is in progress already.
+    BeginRekey {
+        from: Digest,
+        to: Digest,
+        tag_key: Vec<u8>,
+    },
+    /// Replaces encrypted keys of data subjects, and stores that those up to the tag `position` are moved. `false` if no rotation
+    /// to the master key `to` is in progress.
+    MoveSubjectKeys {
+        moved: Vec<MovedSubjectKey>,
+        position: Digest,
+        to: Digest,
+    },
+    /// Ends the rotation to the master key `to`. `false` if no such rotation is in progress.
+    EndRekey { to: Digest },
 }
 
 impl StoreWriter {

@@ -72,7 +72,8 @@ pub(crate) fn outcome_about(patients: &[(&str, u64)]) -> Record {
     }
 }
 
-fn about(tenant: &str, key: &str) -> AuditFilter {
+/// Returns the filter of the calls about a data subject, with their details.
+pub(crate) fn about(tenant: &str, key: &str) -> AuditFilter {
     AuditFilter {
         data_subject: Some(DataSubjectFilter {
             tenant: tenant.to_owned(),
@@ -87,7 +88,7 @@ async fn read(store: &TestStore, filter: AuditFilter) -> Vec<QueriedRecord> {
     let reader = RecordReader::open(&store.url, &DatabaseSettings::default())
         .await
         .unwrap();
-    let reader = reader.with_details_key(keys().details);
+    let reader = reader.with_details_keys(keys().details).await.unwrap();
     reader.query(filter).unwrap().try_collect().await.unwrap()
 }
 
@@ -241,7 +242,7 @@ async fn the_service_refuses_a_key_that_its_data_subjects_are_not_under(store: &
     let service: TestService = store.service().await;
     service.closer.close().await;
     let other = AuditKeys {
-        details: DetailsKey::from_bytes(&[1; 32]),
+        details: DetailsKey::from_bytes(&[1; 32]).into(),
         ..keys()
     };
     let config = Config::for_store(&store.url);
@@ -251,7 +252,8 @@ async fn the_service_refuses_a_key_that_its_data_subjects_are_not_under(store: &
     assert_eq!(
         refused.as_deref(),
         Some(
-            "audit.details_key_file: the keys of data subjects in the store are encrypted with another key; configure the previous key"
+            "audit.details_key_file: the keys of data subjects in the store are encrypted with another key; configure the previous key, \
+             and, to replace it, configure it in audit.former_details_key_files until `wardgate audit rekey` has ended"
         )
     );
 }

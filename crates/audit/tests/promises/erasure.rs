@@ -108,7 +108,8 @@ async fn a12_an_erased_key_is_in_no_file_of_sqlite() {
 }
 
 async fn details_of(store: &TestStore, sequence: usize) -> Option<RecordDetails> {
-    let reader = reader(store).await.with_details_key(keys().details);
+    let reader = reader(store).await.with_details_keys(keys().details);
+    let reader = reader.await.unwrap();
     let filter = AuditFilter {
         with_details: true,
         ..AuditFilter::default()

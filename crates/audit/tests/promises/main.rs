@@ -26,6 +26,7 @@ mod operators;
 mod privacy;
 mod query;
 mod recovery;
+mod rekey;
 mod retention;
 mod second_copy;
 mod tampering;

@@ -6,7 +6,7 @@ use futures::TryStreamExt;
 use sqlx::{Connection, PgConnection, SqliteConnection};
 use tokio::sync::watch;
 use wardgate_audit::{
-    AuditKeys, CallingProcesses, Config, DetailsKey, LogCloser, LogKey, MacKey, RecordReader,
+    AuditKeys, CallingProcesses, Config, DetailsKey, Error, LogCloser, LogKey, MacKey, RecordReader,
 };
 use wardgate_domain::{
     AdminChange, Ambient, BearerToken, CallFacts, CallId, ConversationKey, Digest, Event,
@@ -132,7 +132,7 @@ pub(crate) fn keys() -> AuditKeys {
     AuditKeys {
         mac: MacKey::from_bytes(&[7; 32]),
         log: LogKey::from_pkcs8(&log_key(1)).unwrap(),
-        details: DetailsKey::from_bytes(&[9; 32]),
+        details: DetailsKey::from_bytes(&[9; 32]).into(),
     }
 }
 
@@ -197,15 +197,27 @@ impl TestService {
         policy: Option<PolicyClient>,
         ambient: Ambient,
     ) -> Self {
-        let service = wardgate_audit::service(config, keys(), callers, policy, ambient);
-        let (service, closer) = Box::pin(service).await.unwrap();
+        let started = Self::start_keyed(config, keys(), callers, policy, ambient).await;
+        started.unwrap()
+    }
+
+    /// Starts the service with `keys`, or returns the error with which it refuses them.
+    pub(crate) async fn start_keyed(
+        config: Config,
+        keys: AuditKeys,
+        callers: CallingProcesses,
+        policy: Option<PolicyClient>,
+        ambient: Ambient,
+    ) -> Result<Self, Error> {
+        let service = wardgate_audit::service(config, keys, callers, policy, ambient);
+        let (service, closer) = Box::pin(service).await?;
         let readiness = service.readiness.clone();
         let gateway_link = link::local(service.clone(), Peer::Gateway).link;
         let console_link = link::local(service.clone(), Peer::Console).link;
         let policy_link = link::local(service.clone(), Peer::Policy).link;
         let operator_link = link::local(service, Peer::Operator).link;
         let patience = Duration::from_mins(1);
-        Self {
+        Ok(Self {
             audit: AuditClient::new(gateway_link.clone(), patience),
             console: AuditClient::new(console_link.clone(), patience),
             policy: AuditClient::new(policy_link, patience),
@@ -214,7 +226,7 @@ impl TestService {
             operator_link: operator_link.transport,
             readiness,
             closer,
-        }
+        })
     }
 
     /// Returns the client of the operator with this token.

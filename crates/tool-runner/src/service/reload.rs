@@ -8,7 +8,7 @@ use tracing::{error, info, warn};
 use wardgate_catalogue::{Catalogue, Files};
 use wardgate_domain::Digest;
 use wardgate_rpc::Readiness;
-use wardgate_telemetry::{SecretKind, names, record_secret_files};
+use wardgate_telemetry::{SecretFilesInUse, SecretKind, names};
 
 use super::Runner;
 use crate::Error;
@@ -102,8 +102,8 @@ impl Runner {
         let version = loaded.version();
         self.importer.follow(loaded.upstreams());
         self.shared.following.follow(loaded.contents());
-        let (before, now) = (previous.secret_files(), loaded.secret_files());
-        record_secret_files(SecretKind::Credential, before, now);
+        let secret_files = SecretFilesInUse::record(SecretKind::Credential, loaded.secret_files());
+        self.secret_files.store(Arc::new(secret_files));
         self.loaded.store(Arc::new(loaded));
         self.publish_version();
         Ok(version)

@@ -40,6 +40,9 @@ pub(crate) enum AuditCommand {
     Retention(AuditRetention),
     /// Erase the details of all calls about a data subject by destroying their key. Records and proofs are kept.
     Erase(AuditErase),
+    /// Move the keys of all data subjects from a former key of the details of calls to the current one, while the audit
+    /// services run with both keys. After an interruption, run the command again.
+    Rekey(AuditRekey),
     /// Run a witness, which cosigns consistent checkpoints of logs. Use another host than the log's.
     Witness(AuditWitness),
 }
@@ -175,6 +178,18 @@ pub(crate) struct AuditErase {
         hide_default_value = true
     )]
     pub(crate) tenant: String,
+}
+
+/// The store and the keys to use. Both are needed, since no service gives a key away.
+#[derive(Debug, Args)]
+pub(crate) struct AuditRekey {
+    /// Data directory of `wardgate up`, with `keys/audit-details-former.key`.
+    #[arg(long, value_name = "DIR", default_value = "data")]
+    pub(crate) data_dir: PathBuf,
+    /// Path of a configuration file whose section `audit` names the store, `details_key_file` and
+    /// `former_details_key_files`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -1,10 +1,11 @@
 //! `wardgate audit`: runs the audit service, and reads, proves, exports, verifies and witnesses the record.
 
 mod csv;
+mod rekey;
 mod retention;
 mod witness;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,8 +15,8 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use serde_json::{Value, json};
 use wardgate_audit::{
-    CallReceipt, CheckpointKind, ExportDirectory, ExportPart, RecordReader, VerifiedLog, Verifier,
-    access_view, record_line,
+    CallReceipt, CheckpointKind, DetailsKeys, ExportDirectory, ExportPart, RecordReader,
+    VerifiedLog, Verifier, access_view, record_line,
 };
 use wardgate_domain::{Digest, mark_invisible};
 use wardgate_rpc::client::{
@@ -49,6 +50,7 @@ pub(crate) async fn run(arguments: AuditArgs, verbosity: LogVerbosity) -> Result
         (Some(AuditCommand::Verify(verify)), _) => verify_records(verify, verbosity),
         (Some(AuditCommand::Retention(arguments)), _) => retention::run(arguments, verbosity).await,
         (Some(AuditCommand::Erase(arguments)), _) => retention::erase(arguments).await,
+        (Some(AuditCommand::Rekey(arguments)), _) => rekey::run(&arguments, verbosity).await,
         (Some(AuditCommand::Witness(arguments)), _) => witness::run(arguments, verbosity).await,
         (None, Some(config)) => serve::audit(&config, verbosity).await,
         (None, None) => Err("specify a configuration file with --config".into()),
@@ -88,8 +90,8 @@ async fn print_records(arguments: AuditQuery) -> Result<(), Failure> {
     };
     let mut records: RecordStream = match opened {
         OpenRecord::Store(reader) if with_details => {
-            let key = data_dir::details_key(&details_key(&arguments.access.source)?)?;
-            let reader = reader.with_details_key(key);
+            let keys = details_keys(&arguments.access.source)?;
+            let reader = reader.with_details_keys(keys).await?;
             OpenRecord::Store(Box::new(reader)).query(filter).await?
         }
         OpenRecord::System(client) if follows => {
@@ -374,15 +376,20 @@ fn trusted(policy: Option<&Path>, key: Option<VerifierKey>) -> Result<TrustPolic
     }
 }
 
-/// Returns the path of the key file for the details of calls, in a data directory or a configured system.
-fn details_key(source: &RecordSource) -> Result<PathBuf, Failure> {
+/// Reads the keys for the details of calls, of a data directory or a configured system.
+fn details_keys(source: &RecordSource) -> Result<DetailsKeys, Failure> {
     match &source.config {
-        None => Ok(DataDir::existing(&source.data_dir)?.details_key()),
+        None => {
+            let dir = DataDir::existing(&source.data_dir)?;
+            Ok(data_dir::details_keys_of_up(&dir)?)
+        }
         Some(file) => {
             let settings = Settings::load(file)?;
             let (_, wiring): (wardgate_audit::Config, ServiceWiring) = settings.service("audit")?;
-            let key = wiring.details_key_file;
-            Ok(key.ok_or("audit.details_key_file is missing")?)
+            let current = wiring.details_key_file.as_ref();
+            let current = serve::required(current, "audit.details_key_file")?;
+            let former = &wiring.former_details_key_files;
+            Ok(data_dir::details_keys(current, former)?)
         }
     }
 }

@@ -166,7 +166,7 @@ pub(crate) async fn audit(config: &Path, verbosity: LogVerbosity) -> Result<(), 
     let key = required(wiring.log_key_file.as_ref(), "audit.log_key_file")?;
     let log = data_dir::log_key(key)?;
     let key = required(wiring.details_key_file.as_ref(), "audit.details_key_file")?;
-    let details = data_dir::details_key(key)?;
+    let details = data_dir::details_keys(key, &wiring.former_details_key_files)?;
     let keys = wardgate_audit::AuditKeys { mac, log, details };
     // The link is optional because everything else works without it. An operator who reads the record gets an error that
     // names the missing link.

@@ -161,7 +161,7 @@ async fn start_services(
         audit_keys: AuditKeys {
             mac: data_dir::mac_key(&dir.mac_key())?,
             log: data_dir::log_key(&dir.log_key())?,
-            details: data_dir::details_key(&dir.details_key())?,
+            details: data_dir::details_keys_of_up(dir)?,
         },
         memory_keys: data_dir::memory_keys(&dir.memory_key(), &dir.former_memory_keys())?,
     };

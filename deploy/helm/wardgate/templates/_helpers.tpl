@@ -76,7 +76,8 @@ Every enabled service of the release, as JSON, with its merged settings and:
   (dict "name" "tool-runner" "key" "toolRunner" "section" "tool_runner" "port" 7002 "speaks" "grpc"
     "callers" (list "gateway" "tool-runner") "keys" (list "permit.pub" "pseudonym.key") "files" (list "tools") "store" true "advertise" "https")
   (dict "name" "audit" "key" "audit" "section" "audit" "port" 7003 "speaks" "grpc"
-    "callers" (list "gateway" "policy" "tool-runner" "memory" "console") "keys" (list "audit-mac.key" "audit-log.pem" "audit-details.key") "files" (list) "store" true)
+    "callers" (list "gateway" "policy" "tool-runner" "memory" "console") "keys" (concat (list "audit-mac.key" "audit-log.pem" "audit-details.key") $.Values.keys.formerDetailsKeys)
+    "files" (list) "store" true)
   (dict "name" "memory" "key" "memory" "section" "memory" "port" 7004 "speaks" "grpc"
     "callers" (list "gateway" "tool-runner") "keys" (concat (list "memory.key") $.Values.keys.formerMemoryKeys) "files" (list) "store" true)
   (dict "name" "agent" "key" "agent" "section" "agent" "port" 8081 "speaks" "http" "open" true
@@ -209,6 +210,13 @@ Section `database` of each service that has a store and such settings, by sectio
   "audit" (dict "listen" (printf "%s:7003" $address) "tls" $tls "probes" $probes "mac_key_file" "keys/audit-mac.key"
     "log_key_file" "keys/audit-log.pem" "details_key_file" "keys/audit-details.key" "links" (dict "policy" $at.policy))
 -}}
+{{- $formerDetails := list -}}
+{{- range $key := .Values.keys.formerDetailsKeys -}}
+{{- $formerDetails = append $formerDetails (printf "keys/%s" $key) -}}
+{{- end -}}
+{{- if $formerDetails -}}
+{{- $_ := set $config.audit "former_details_key_files" $formerDetails -}}
+{{- end -}}
 {{- with .Values.config.gateway.public_url -}}
 {{- $_ := set $config.policy "public_url" . -}}
 {{- end -}}

@@ -346,7 +346,11 @@ impl Deployment {
                     KeyKind::LogPrivate,
                 );
                 let setting = "audit.details_key_file";
-                self.key(setting, wiring.details_key_file, KeyKind::LastingSecret);
+                self.key(setting, wiring.details_key_file, KeyKind::Secret);
+                for file in wiring.former_details_key_files {
+                    let setting = "audit.former_details_key_files";
+                    self.key(setting, Some(file), KeyKind::LastingSecret);
+                }
                 self.record.clone_from(&store);
                 if has_settings {
                     let config: wardgate_audit::Config = settings.unwired("audit", |_| {})?;
@@ -401,6 +405,7 @@ impl Deployment {
         deployment.key("audit-log.pem", Some(dir.log_key()), KeyKind::LogPrivate);
         for (name, path) in [
             ("pseudonym.key", dir.pseudonym_key()),
+            ("audit-details.key", dir.details_key()),
             ("memory.key", dir.memory_key()),
             ("approval.key", dir.approval_key()),
             ("session.key", dir.session_key()),
@@ -408,10 +413,10 @@ impl Deployment {
         ] {
             deployment.key(name, Some(path), KeyKind::Secret);
         }
-        for (name, path) in [
-            ("audit-mac.key", dir.mac_key()),
-            ("audit-details.key", dir.details_key()),
-        ] {
+        let mac = Some(dir.mac_key());
+        deployment.key("audit-mac.key", mac, KeyKind::LastingSecret);
+        for path in dir.former_details_keys() {
+            let name = "audit-details-former.key";
             deployment.key(name, Some(path), KeyKind::LastingSecret);
         }
         for path in dir.former_memory_keys() {

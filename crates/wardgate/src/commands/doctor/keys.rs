@@ -18,8 +18,8 @@ pub(super) enum KeyKind {
     LogPrivate,
     /// 32 secret bytes.
     Secret,
-    /// 32 secret bytes that stay as they are: details could not be read, and digests not be compared, under another key, and a
-    /// former key is needed until its rotation ends.
+    /// 32 secret bytes that stay as they are: digests could not be compared under another key, and a former key is needed until
+    /// its rotation ends.
     LastingSecret,
 }
 

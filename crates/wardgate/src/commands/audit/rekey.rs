@@ -1,0 +1,64 @@
+//! `wardgate audit rekey`: moves the record from a former key of the details of calls to the current one.
+
+use wardgate_audit::{DetailsKeys, RekeyOutcome, RekeyProgress};
+use wardgate_domain::Ambient;
+
+use crate::Failure;
+use crate::cli::{AuditRekey, LogVerbosity};
+use crate::commands::progress::Progress;
+use crate::commands::serve::required;
+use crate::commands::up::UpSettings;
+use crate::config::{ServiceWiring, Settings, StoreSettings};
+use crate::data_dir::{self, DataDir};
+
+pub(super) async fn run(options: &AuditRekey, verbosity: LogVerbosity) -> Result<(), Failure> {
+    let (store, keys) = store_and_keys(options)?;
+    let mut progress = Progress::of("keys of data subjects", "moved", verbosity);
+    let told = |so_far: &RekeyProgress| progress.tell(so_far.done, Some(so_far.total));
+    let ambient = Ambient::system();
+    let outcome = wardgate_audit::rekey(&store.store, &store.database, keys, ambient, told);
+    match Box::pin(outcome).await? {
+        RekeyOutcome::NotNeeded => {
+            println!("every key of a data subject is encrypted under the current key already");
+        }
+        RekeyOutcome::Finished(RekeyProgress {
+            done, unreadable, ..
+        }) => {
+            let plural = if done == 1 { "" } else { "s" };
+            println!(
+                "moved to the current key: {done} key{plural} of data subjects. The former key is now required only for older backups."
+            );
+            if unreadable > 0 {
+                eprintln!(
+                    "{unreadable} keys of data subjects were not moved: no configured key decrypts them, and none did before"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the store and the keys of separate services or of `wardgate up`.
+fn store_and_keys(options: &AuditRekey) -> Result<(StoreSettings, DetailsKeys), Failure> {
+    let Some(file) = &options.config else {
+        let dir = DataDir::existing(&options.data_dir)?;
+        let keys = data_dir::details_keys_of_up(&dir)?;
+        return Ok((StoreSettings::file(dir.record()), keys));
+    };
+    let settings = Settings::load(file)?;
+    let (audit, keys) = if settings.has("audit.details_key_file") {
+        let (audit, wiring): (wardgate_audit::Config, ServiceWiring) = settings.service("audit")?;
+        let current = required(wiring.details_key_file.as_ref(), "audit.details_key_file")?;
+        let former = &wiring.former_details_key_files;
+        (audit, data_dir::details_keys(current, former)?)
+    } else {
+        let dir = DataDir::existing(&options.data_dir)?;
+        let audit = UpSettings::read(&settings, &dir)?.audit;
+        (audit, data_dir::details_keys_of_up(&dir)?)
+    };
+    let store = StoreSettings {
+        store: audit.store,
+        database: audit.database,
+    };
+    Ok((store, keys))
+}
