@@ -174,6 +174,48 @@ async fn a_bundle_of_another_key_is_refused_and_hinders_no_good_one() {
 }
 
 #[tokio::test]
+async fn a_file_that_cannot_be_read_is_refused_and_hinders_no_good_one() {
+    let rollout = RolloutSetup::new();
+    rollout.publish(1, &policies("v1"));
+    let mut service = rollout.start().await.unwrap();
+    let (broken, mem) = (rollout.path("bundles/0.bundle"), "/proc/self/mem");
+    // The first page of a process is not mapped, so a read fails, also for root.
+    std::os::unix::fs::symlink(mem, &broken).unwrap();
+    assert_eq!(service.poll().await, (1, false));
+    assert_eq!(service.poll().await, (1, false), "it stays reported");
+    rollout.publish(2, &policies("v2"));
+    assert_eq!(service.poll().await, (2, false));
+    rollout.withdraw("2.bundle");
+    assert_eq!(service.poll().await, (2, false), "version 1 is older");
+    rollout.publish(3, &policies("v3"));
+    let mut restarted = rollout.start().await.unwrap();
+    assert_eq!(restarted.poll().await, (3, false));
+    std::fs::remove_file(broken).unwrap();
+    assert_eq!(restarted.poll().await, (3, true));
+}
+
+#[tokio::test]
+async fn a_newest_version_that_is_not_usable_hinders_no_earlier_new_one() {
+    let rollout = RolloutSetup::new();
+    rollout.publish(1, &policies("v1"));
+    let mut service = rollout.start().await.unwrap();
+    rollout.publish(2, &policies("v2"));
+    rollout.publish(3, "permit(principal, action, resource)");
+    rollout.publish(4, "// nobody may do anything");
+    assert_eq!(service.poll().await, (2, false));
+    let mut restarted = rollout.start().await.unwrap();
+    assert_eq!(restarted.version(), 2);
+    rollout.withdraw("2.bundle");
+    assert_eq!(
+        restarted.poll().await,
+        (2, false),
+        "no other version is usable"
+    );
+    rollout.publish(4, &policies("v4"));
+    assert_eq!(restarted.poll().await, (4, true));
+}
+
+#[tokio::test]
 async fn policies_that_cannot_be_used_and_tests_that_fail_leave_the_former_in_force() {
     let rollout = RolloutSetup::new();
     rollout.publish(1, &policies("v1"));
