@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use aws_lc_rs::signature::Ed25519KeyPair;
 use tempfile::TempDir;
+use wardgate_domain::{Ambient, ApprovalId, CallToApprove, OperatorAction};
 use wardgate_policy_bundle::{BundleConfig, BundleSigner, BundledFile, PolicyBundle};
 use wardgate_rpc::Readiness;
 
@@ -40,6 +41,14 @@ fn bundle(version: u64, policies: &str) -> PolicyBundle {
         file("tests/t.yaml", TESTS),
     ];
     PolicyBundle::new(version, files, Vec::new()).unwrap()
+}
+
+/// A bundle without tests.
+fn untested(version: u64, policies: &str) -> PolicyBundle {
+    let tested = bundle(version, policies);
+    let files = tested.files().iter();
+    let files = files.filter(|file| !file.path.starts_with("tests/"));
+    PolicyBundle::new(version, files.cloned().collect(), Vec::new()).unwrap()
 }
 
 /// A directory of bundles, and a service that follows it.
@@ -290,6 +299,49 @@ async fn a_service_without_a_good_bundle_does_not_start() {
     let mut follower = BundleFollower::open(&low).unwrap();
     let error = follower.first().await.unwrap_err().to_string();
     assert!(error.contains("minimum_version"), "{error}");
+}
+
+#[tokio::test]
+async fn decisions_about_operators_and_approvers_name_the_bundle() {
+    let rollout = RolloutSetup::new();
+    let approvable = policies("v1").replace("permit(", "@approval(\"Manager\") permit(");
+    let may_read = "@id(\"reads\") permit(principal, action == Action::\"read_record\", resource);";
+    let sealed = untested(1, &format!("{approvable}\n{may_read}"));
+    let expected = sealed.reference();
+    rollout.write("1.bundle", &sealed.sign(&rollout.signer).unwrap());
+    let service = rollout.start().await.unwrap();
+    let authorizer = &service.policy.authorizer;
+    let auditor = caller("lee", &["Auditor"]);
+    let reading = authorizer.authorize_operator(&auditor, OperatorAction::ReadRecord);
+    assert!(reading.allowed);
+    assert_eq!(reading.bundle, Some(expected));
+    let call = CallToApprove {
+        id: ApprovalId::new(&Ambient::system()),
+        caller: caller("tom", &[]),
+        tool: tool("t"),
+        arguments: b"{}".as_slice().into(),
+        client_ip: String::new(),
+    };
+    let manager = caller("mia", &["Manager"]);
+    let approved = authorizer.approve(&manager, &call, true).unwrap();
+    assert!(approved.outcome.is_ok());
+    assert_eq!(approved.bundle, Some(expected));
+}
+
+#[tokio::test]
+async fn a_bundle_with_the_same_policies_is_another_version_to_those_who_watch() {
+    let rollout = RolloutSetup::new();
+    rollout.publish(1, &policies("same"));
+    let mut service = rollout.start().await.unwrap();
+    let mut version = service.policy.authorizer.version();
+    let first = *version.borrow_and_update();
+    rollout.publish(2, &policies("same"));
+    service.follower.poll(&service.policy.authorizer).await;
+    assert!(version.has_changed().unwrap());
+    let second = *version.borrow_and_update();
+    assert_eq!(first.hash, second.hash);
+    assert_eq!(first.bundle.unwrap().version, 1);
+    assert_eq!(second.bundle.unwrap().version, 2);
 }
 
 #[test]
