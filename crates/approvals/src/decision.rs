@@ -175,6 +175,7 @@ fn with_decision(facts: CallFacts, decision: &ApprovalDecision) -> CallFacts {
     CallFacts {
         decision_id: Some(decision.id),
         policy_hash: Some(decision.policy_hash),
+        bundle: decision.bundle,
         policies: decision.policies.clone(),
         ..facts
     }

@@ -11,8 +11,8 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 use wardgate_domain::{
-    AdminChange, CallFacts, Digest, Event, InvalidMessage, MemoryAccess, Outcome, Reason, Record,
-    Refusals, Status, Timestamp,
+    AdminChange, BundleReference, CallFacts, Digest, Event, InvalidMessage, MemoryAccess, Outcome,
+    Reason, Record, Refusals, Status, Timestamp,
 };
 
 use crate::MacKey;
@@ -181,6 +181,9 @@ impl RecordEntry {
         change: &AdminChange,
     ) -> Result<Self, InvalidMessage> {
         let operator = change.operator.as_deref();
+        let bundle = operator.and_then(|it| it.decision.bundle);
+        let bundle = bundle.map(|it| RecordBundle::of(it, "operator.bundle.version"));
+        let bundle = bundle.transpose()?;
         let status = match (change.is_allowed(), change.failed) {
             (false, _) => Some(Status::Denied.as_str()),
             (true, true) => Some(Status::Error.as_str()),
@@ -197,7 +200,7 @@ impl RecordEntry {
                 token_id: it.token_id.as_str().into(),
             }),
             decision: operator.map(|it| Decision {
-                bundle: None,
+                bundle,
                 id: it.decision.id.to_string(),
                 policies: Cow::default(),
                 policy_hash: Some(it.decision.policy_hash.to_hex()),
@@ -526,6 +529,16 @@ struct AnomalyRecord<'a> {
     within_seconds: u64,
 }
 
+impl RecordBundle {
+    /// Returns the bundle as records contain it. `field` names the version in the error for one that is too large.
+    fn of(bundle: BundleReference, field: &'static str) -> Result<Self, InvalidMessage> {
+        Ok(Self {
+            digest: bundle.digest.to_hex(),
+            version: integer(bundle.version, field)?,
+        })
+    }
+}
+
 impl<'a> CallRecord<'a> {
     fn of(
         event: &'static str,
@@ -533,12 +546,8 @@ impl<'a> CallRecord<'a> {
         subject: &'a CallFacts,
         mac_key: &MacKey,
     ) -> Result<Self, InvalidMessage> {
-        let bundle = subject.bundle.map(|bundle| {
-            Ok::<_, InvalidMessage>(RecordBundle {
-                digest: bundle.digest.to_hex(),
-                version: integer(bundle.version, "call.bundle.version")?,
-            })
-        });
+        let bundle = subject.bundle;
+        let bundle = bundle.map(|it| RecordBundle::of(it, "call.bundle.version"));
         let bundle = bundle.transpose()?;
         let decision = subject.decision_id.map(|id| Decision {
             bundle,

@@ -325,6 +325,7 @@ impl PendingRead<'_> {
             call: CallFacts {
                 decision_id: Some(self.decision.id),
                 policy_hash: Some(self.decision.policy_hash),
+                bundle: self.decision.bundle,
                 ..call.by_method(METHOD)
             },
             status: Status::Ok,

@@ -13,7 +13,9 @@ use std::fmt;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::{ApprovalId, Caller, DecisionId, Digest, Timestamp, ToolFacts, ToolName};
+use crate::{
+    ApprovalId, BundleReference, Caller, DecisionId, Digest, Timestamp, ToolFacts, ToolName,
+};
 
 /// The people who may approve a call. The approval of any of them is enough.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -245,6 +247,8 @@ pub struct ApprovalDecision {
     pub policies: Vec<String>,
     /// The digest of the schema and policies in force.
     pub policy_hash: Digest,
+    /// The bundle that the policies in force come from, or `None` if they come from a directory.
+    pub bundle: Option<BundleReference>,
     /// The signed approval, or `None` if the approver refuses the call; an error if the person may neither approve nor
     /// refuse it.
     pub outcome: Result<Option<SignedApproval>, ApproverRefusal>,

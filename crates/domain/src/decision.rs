@@ -1,10 +1,10 @@
 //! Decisions of the policy: about a call, and about a request to read a conversation.
 
-use std::fmt;
 use std::time::Duration;
 
 use crate::{
-    ApprovalId, Approvers, CallId, ConversationKey, DecisionId, Digest, Reason, SignedPermit,
+    ApprovalId, Approvers, BundleReference, CallId, ConversationKey, DecisionId, Digest, Reason,
+    SignedPermit,
 };
 
 /// The reason for which a call was denied. It states the kind of denial, never the rule itself.
@@ -69,21 +69,6 @@ pub struct CallReference {
     pub has_intent: bool,
     /// The SHA-256 digest of the conversation id that the client sent with the call; `None` if it sent no such id.
     pub conversation: Option<Digest>,
-}
-
-/// The identity of a signed bundle of policies, displayed as `VERSION (sha256:DIGEST)`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BundleReference {
-    /// The version, at least 1.
-    pub version: u64,
-    /// The SHA-256 digest of the signed contents.
-    pub digest: Digest,
-}
-
-impl fmt::Display for BundleReference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (sha256:{})", self.version, self.digest)
-    }
 }
 
 /// A decision, with the information that the record needs to explain it later.
@@ -160,4 +145,6 @@ pub struct ReadDecision {
     pub allowed: bool,
     /// The SHA-256 digest of the schema and policies in force.
     pub policy_hash: Digest,
+    /// The bundle that the policies in force come from, or `None` if they come from a directory.
+    pub bundle: Option<BundleReference>,
 }

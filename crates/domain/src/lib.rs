@@ -15,6 +15,7 @@ mod agent_refusal;
 mod ambient;
 mod approval;
 mod arguments_outline;
+mod bundle_reference;
 mod call_details;
 mod call_facts;
 mod caller;
@@ -58,6 +59,7 @@ pub use approval::{
     CallUnderApproval, SignedApproval,
 };
 pub use arguments_outline::{ArgumentNames, ArgumentOutline, OutlinedArgument, json_type};
+pub use bundle_reference::BundleReference;
 pub use call_details::{CallDetails, DataSubject, DataSubjects, ResultColumn, ResultOutline};
 pub use call_facts::{CallFacts, UNKNOWN_NAME};
 pub use caller::{
@@ -70,8 +72,7 @@ pub use conversation::{
 };
 pub use conversation_change::{ChangedPart, ConversationChange, ConversationChanges};
 pub use decision::{
-    BundleReference, CallReference, ConversationFacts, Decision, DenialReason, OperatorAction,
-    ReadDecision, Verdict,
+    CallReference, ConversationFacts, Decision, DenialReason, OperatorAction, ReadDecision, Verdict,
 };
 pub use digest::{Digest, ParseDigestError, is_same_secret};
 pub use file_replacement::{NewFileAccess, ReplaceFileError, replace_file};

@@ -16,7 +16,7 @@ use wardgate_domain::{
 use wardgate_mcp_server::RpcError;
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_resilience::concurrency::Limiter;
-use wardgate_rpc::client::{CallError, PolicyClient};
+use wardgate_rpc::client::{CallError, PolicyClient, PolicyVersion};
 
 use crate::change_counter::ChangeCounter;
 use wardgate_limits::neighbour_overloaded;
@@ -75,7 +75,7 @@ pub(crate) struct Authority {
     ambient: Ambient,
     permits: Cache<PermitCacheKey, Arc<Grant>>,
     /// The policy version in force, or `None` while it is unknown. No permit is reused while it is unknown.
-    version: Arc<ArcSwapOption<Digest>>,
+    version: Arc<ArcSwapOption<PolicyVersion>>,
     _watcher: AbortOnDropHandle<()>,
 }
 
@@ -216,8 +216,12 @@ impl Authority {
     }
 
     fn holds(&self, grant: &Grant) -> bool {
-        let current = self.version.load();
-        current.as_deref() == Some(&grant.decision.policy_hash)
+        let decision = &grant.decision;
+        // Two bundles can have the same policies, and the record names the bundle of the decision.
+        let is_in_force = |current: &PolicyVersion| {
+            current.hash == decision.policy_hash && current.bundle == decision.bundle
+        };
+        self.version.load().as_deref().is_some_and(is_in_force)
             && self.ambient.now().plus(MARGIN) < grant.expires_at
     }
 }
@@ -226,7 +230,7 @@ impl Authority {
 /// permit.
 async fn follow_version(
     policy: PolicyClient,
-    version: Arc<ArcSwapOption<Digest>>,
+    version: Arc<ArcSwapOption<PolicyVersion>>,
     (changes, looks_up_callers): (ChangeCounter, watch::Sender<Option<bool>>),
 ) {
     let mut last_known = None;
@@ -234,8 +238,8 @@ async fn follow_version(
         if let Ok(mut versions) = policy.watch_version().await {
             while let Some(Ok(current)) = versions.next().await {
                 looks_up_callers.send_replace(Some(current.looks_up_callers));
-                let current = current.hash;
                 version.store(Some(Arc::new(current)));
+                let current = current.hash;
                 let earlier = last_known.replace(current);
                 // The policy decides which tools a caller sees, so a new version may change any list.
                 if earlier.is_some_and(|earlier| earlier != current) {

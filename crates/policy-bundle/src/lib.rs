@@ -12,6 +12,7 @@
 //! to a disk, so no path can lead out of a directory. This crate does not know what a policy is: whether a bundle is
 //! usable is decided by the policy service.
 
+mod blocking;
 mod bundle;
 mod config;
 mod envelope;
@@ -27,7 +28,7 @@ pub use config::BundleConfig;
 pub use error::{BundleConfigError, BundleError, SourceError};
 pub use keys::{BundleSigner, BundleVerifier};
 pub use remote::FetchedBundle;
-pub use source::BundleSource;
+pub use source::{BundleSource, OfferedBundles};
 pub use state::{BundleState, KeptBundle, replace_file};
 
 #[cfg(test)]

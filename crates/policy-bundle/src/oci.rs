@@ -7,6 +7,7 @@ use url::Url;
 use wardgate_domain::Digest;
 use wardgate_egress::BearerChallenge;
 
+use crate::blocking::run_blocking;
 use crate::remote::{FetchedBundle, RemoteClient};
 use crate::{BundleConfig, BundleConfigError, SourceError, envelope};
 
@@ -15,6 +16,9 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
 /// Maximum length of a manifest, in bytes.
 const MAX_MANIFEST_BYTES: usize = 64 * 1024;
+
+/// The problem of contents that the registry sent for another digest.
+const OTHER_CONTENTS: &str = "the contents do not match the requested digest";
 
 /// A tag, or a digest, of a repository in a registry.
 #[derive(Debug)]
@@ -70,8 +74,10 @@ impl OciRegistry {
         if manifest.len() > MAX_MANIFEST_BYTES {
             return Err(self.problem("the manifest is too long"));
         }
-        if self.reference.contains(':') {
-            self.check_digest(&self.reference, &manifest)?;
+        if self.reference.contains(':')
+            && parse_digest(&self.reference) != Some(Digest::of(&manifest))
+        {
+            return Err(self.problem(OTHER_CONTENTS));
         }
         let manifest: OciManifest = serde_json::from_slice(&manifest)
             .map_err(|error| self.problem(&format!("the manifest cannot be read: {error}")))?;
@@ -93,10 +99,17 @@ impl OciRegistry {
             return Ok(None);
         }
         // The digest becomes a part of a path, so its form is checked first.
-        parse_digest(&layer.digest)
+        let expected = parse_digest(&layer.digest)
             .ok_or_else(|| self.problem("the digest of the layer is not SHA-256"))?;
         let bytes = self.get(&format!("blobs/{}", layer.digest)).await?;
-        self.check_digest(&layer.digest, &bytes)?;
+        let (bytes, digest) = run_blocking(move || {
+            let digest = Digest::of(&bytes);
+            (bytes, digest)
+        })
+        .await?;
+        if digest != expected {
+            return Err(self.problem(OTHER_CONTENTS));
+        }
         self.layer = Some(layer.digest.clone());
         Ok(Some(FetchedBundle {
             origin: self.client.origin.clone(),
@@ -150,14 +163,6 @@ impl OciRegistry {
             header.ok_or_else(|| self.problem("the token response contains no token"))?;
         header.set_sensitive(true);
         Ok(header)
-    }
-
-    fn check_digest(&self, expected: &str, bytes: &[u8]) -> Result<(), SourceError> {
-        if parse_digest(expected) == Some(Digest::of(bytes)) {
-            Ok(())
-        } else {
-            Err(self.problem("the contents do not match the requested digest"))
-        }
     }
 
     fn problem(&self, problem: &str) -> SourceError {

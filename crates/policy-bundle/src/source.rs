@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use wardgate_domain::Digest;
 
+use crate::blocking::run_blocking;
 use crate::config::SourceLocation;
 use crate::oci::OciRegistry;
 use crate::remote::{FetchedBundle, WebServer};
@@ -22,6 +23,15 @@ pub struct BundleSource {
     place: SourcePlace,
     /// The digest of what was returned last.
     last: Option<Digest>,
+}
+
+/// Everything that a source offers at one time.
+#[derive(Debug)]
+pub struct OfferedBundles {
+    /// The bundles, sorted by path, with at least one element. Nothing about them is verified.
+    pub bundles: Vec<FetchedBundle>,
+    /// The errors of the files of a directory that cannot be read. They do not affect the other files.
+    pub unreadable: Vec<SourceError>,
 }
 
 #[derive(Debug)]
@@ -47,27 +57,25 @@ impl BundleSource {
         Ok(Self { place, last: None })
     }
 
-    /// Returns everything that the source offers now, or `None` if that is the same as at the last call.
-    pub async fn fetch(&mut self) -> Result<Option<Vec<FetchedBundle>>, SourceError> {
+    /// Returns everything that the source offers now, or `None` if that is the same as at the last call. Files are read
+    /// and digests are computed on a thread for blocking work.
+    pub async fn fetch(&mut self) -> Result<Option<OfferedBundles>, SourceError> {
         let fetched = match &mut self.place {
             SourcePlace::Path(path) => {
                 let path = path.clone();
-                let read = tokio::task::spawn_blocking(move || read_path(&path));
-                // The task is not cancelled, and a panic has no message that an operator could use.
-                let ended = |_| SourceError::Io {
-                    path: PathBuf::new(),
-                    source: std::io::Error::other("the download did not complete"),
-                };
-                Some(read.await.map_err(ended)??)
+                Some(run_blocking(move || read_path(&path)).await??)
             }
-            SourcePlace::Web(server) => server.fetch().await?.map(|it| vec![it]),
-            SourcePlace::Registry(registry) => registry.fetch().await?.map(|it| vec![it]),
+            SourcePlace::Web(server) => server.fetch().await?.map(OfferedBundles::from),
+            SourcePlace::Registry(registry) => registry.fetch().await?.map(OfferedBundles::from),
         };
         let Some(fetched) = fetched else {
             return Ok(None);
         };
-        let digests = fetched.iter().map(|it| Digest::of(&it.bytes).to_hex());
-        let digest = Digest::of(digests.collect::<String>().as_bytes());
+        let (fetched, digest) = run_blocking(move || {
+            let digest = fetched.digest();
+            (fetched, digest)
+        })
+        .await?;
         if self.last.replace(digest) == Some(digest) {
             return Ok(None);
         }
@@ -85,14 +93,36 @@ impl BundleSource {
     }
 }
 
-/// Reads a file, or the bundles in a directory.
-fn read_path(path: &Path) -> Result<Vec<FetchedBundle>, SourceError> {
+impl OfferedBundles {
+    /// Returns a digest of all contents and errors, which changes if any of them changes.
+    fn digest(&self) -> Digest {
+        let digests = self.bundles.iter().map(|it| Digest::of(&it.bytes).to_hex());
+        let mut text = digests.collect::<String>();
+        for error in &self.unreadable {
+            text += &format!("\n{error}");
+        }
+        Digest::of(text.as_bytes())
+    }
+}
+
+impl From<FetchedBundle> for OfferedBundles {
+    fn from(bundle: FetchedBundle) -> Self {
+        Self {
+            bundles: vec![bundle],
+            unreadable: Vec::new(),
+        }
+    }
+}
+
+/// Reads a file, or the bundles in a directory. A file of a directory that cannot be read is an error only if no other
+/// file can be read.
+fn read_path(path: &Path) -> Result<OfferedBundles, SourceError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| SourceError::Io { path, source }
     };
     if !std::fs::metadata(path).map_err(failed(path))?.is_dir() {
-        return Ok(vec![read_file(path)?]);
+        return read_file(path).map(OfferedBundles::from);
     }
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(path).map_err(failed(path))? {
@@ -100,13 +130,12 @@ fn read_path(path: &Path) -> Result<Vec<FetchedBundle>, SourceError> {
         let is_hidden = entry
             .file_name()
             .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-        // This follows symbolic links, because Kubernetes mounts files as links.
-        if entry.extension().is_some_and(|it| it == ENDING) && !is_hidden && entry.is_file() {
+        // This follows symbolic links, because Kubernetes mounts files as links. A link that leads nowhere stays in the
+        // list, so that it is reported as unreadable.
+        let is_other = std::fs::metadata(&entry).is_ok_and(|it| !it.is_file());
+        if entry.extension().is_some_and(|it| it == ENDING) && !is_hidden && !is_other {
             paths.push(entry);
         }
-    }
-    if paths.is_empty() {
-        return Err(SourceError::Empty(path.to_owned()));
     }
     if paths.len() > MAX_BUNDLES {
         return Err(SourceError::Crowded {
@@ -115,7 +144,28 @@ fn read_path(path: &Path) -> Result<Vec<FetchedBundle>, SourceError> {
         });
     }
     paths.sort_unstable();
-    paths.iter().map(|path| read_file(path)).collect()
+    let (mut bundles, mut unreadable) = (Vec::new(), Vec::new());
+    for path in &paths {
+        match read_file(path) {
+            Ok(bundle) => bundles.push(bundle),
+            // The file was removed after the directory was listed, which is no fault.
+            Err(_) if is_removed(path) => {}
+            Err(error) => unreadable.push(error),
+        }
+    }
+    if bundles.is_empty() {
+        let empty = || SourceError::Empty(path.to_owned());
+        return Err(unreadable.into_iter().next().unwrap_or_else(empty));
+    }
+    Ok(OfferedBundles {
+        bundles,
+        unreadable,
+    })
+}
+
+fn is_removed(path: &Path) -> bool {
+    let metadata = std::fs::symlink_metadata(path);
+    metadata.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
 }
 
 fn read_file(path: &Path) -> Result<FetchedBundle, SourceError> {

@@ -1,5 +1,6 @@
 //! Bundles that were changed, and sources that misbehave.
 
+use std::os::unix::fs::symlink;
 use std::sync::{Arc, Mutex};
 
 use aws_lc_rs::signature::Ed25519KeyPair;
@@ -277,24 +278,48 @@ async fn a_directory_offers_its_bundles_and_a_change_is_noticed() {
     write(".2.bundle", "unfinished");
     write("README.md", "other");
     let fetched = source.fetch().await.unwrap().unwrap();
-    assert_eq!(fetched.len(), 1);
-    assert_eq!(fetched[0].bytes, b"one");
+    assert_eq!(fetched.bundles.len(), 1);
+    assert_eq!(fetched.bundles[0].bytes, b"one");
     assert!(source.fetch().await.unwrap().is_none(), "nothing changed");
     write("2.bundle", "two");
-    assert_eq!(source.fetch().await.unwrap().unwrap().len(), 2);
+    assert_eq!(source.fetch().await.unwrap().unwrap().bundles.len(), 2);
     source.forget();
-    assert_eq!(source.fetch().await.unwrap().unwrap().len(), 2);
+    assert_eq!(source.fetch().await.unwrap().unwrap().bundles.len(), 2);
     write("3.bundle", &" ".repeat((8 << 20) + 1));
     let fetched = source.fetch().await.unwrap().unwrap();
     assert_eq!(
-        fetched[0].bytes, b"one",
+        fetched.bundles[0].bytes, b"one",
         "a file that is too large affects no other"
     );
-    let refused = PolicyBundle::open(&fetched[2].bytes, &verifier(&signer));
+    let refused = PolicyBundle::open(&fetched.bundles[2].bytes, &verifier(&signer));
     assert!(
         matches!(refused, Err(BundleError::TooLarge(_))),
         "{refused:?}"
     );
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_read_is_reported_and_affects_no_other() {
+    let (keys, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = dir.path().display().to_string();
+    let mut source = BundleSource::open(&config(&path, &keys, &signer())).unwrap();
+    let link = |target: &str, name: &str| symlink(target, dir.path().join(name)).unwrap();
+    // The first page of a process is not mapped, so a read fails, also for root.
+    link("/proc/self/mem", "1.bundle");
+    link("missing", "2.bundle");
+    let error = source.fetch().await.unwrap_err().to_string();
+    assert!(error.contains("1.bundle"), "{error}");
+    std::fs::write(dir.path().join("3.bundle"), "three").unwrap();
+    let offered = source.fetch().await.unwrap().unwrap();
+    assert_eq!(offered.bundles.len(), 1);
+    assert_eq!(offered.bundles[0].bytes, b"three");
+    let names = offered.unreadable.iter().map(ToString::to_string);
+    let names: Vec<_> = names.collect();
+    assert!(names[0].contains("1.bundle") && names[1].contains("2.bundle"));
+    assert!(source.fetch().await.unwrap().is_none(), "nothing changed");
+    std::fs::remove_file(dir.path().join("2.bundle")).unwrap();
+    let offered = source.fetch().await.unwrap().unwrap();
+    assert_eq!(offered.unreadable.len(), 1, "the repair is noticed");
 }
 
 /// A web server whose answer can be changed.
@@ -326,14 +351,20 @@ async fn a_web_server_is_asked_for_changes_only_and_may_go_away() {
     let router = Router::new().fallback(answer).with_state(server.clone());
     let url = format!("http://{}/policies.bundle", serve(router).await);
     let mut source = BundleSource::open(&config(&url, &keys, &signer())).unwrap();
-    assert_eq!(source.fetch().await.unwrap().unwrap()[0].bytes, b"one");
+    assert_eq!(
+        source.fetch().await.unwrap().unwrap().bundles[0].bytes,
+        b"one"
+    );
     assert!(source.fetch().await.unwrap().is_none());
     assert_eq!(*server.sent.lock().unwrap(), 1, "the second answer was 304");
     set(None);
     let error = source.fetch().await.unwrap_err();
     assert!(matches!(error, SourceError::Status { .. }), "{error}");
     set(Some(b"two"));
-    assert_eq!(source.fetch().await.unwrap().unwrap()[0].bytes, b"two");
+    assert_eq!(
+        source.fetch().await.unwrap().unwrap().bundles[0].bytes,
+        b"two"
+    );
     set(Some(&vec![b' '; (8 << 20) + 1]));
     assert!(source.fetch().await.is_err());
 }
@@ -402,12 +433,18 @@ async fn a_registry_gives_a_token_and_the_layer_that_its_manifest_names() {
     let router = Router::new().fallback(registry).with_state(server.clone());
     let source = format!("oci://{}/team/policies:stable", serve(router).await);
     let mut source = BundleSource::open(&config(&source, &keys, &signer())).unwrap();
-    assert_eq!(source.fetch().await.unwrap().unwrap()[0].bytes, b"one");
+    assert_eq!(
+        source.fetch().await.unwrap().unwrap().bundles[0].bytes,
+        b"one"
+    );
     assert!(source.fetch().await.unwrap().is_none());
     *server.layer.lock().unwrap() = b"two".to_vec();
     *server.sent.lock().unwrap() = Some(b"forged".to_vec());
     let error = source.fetch().await.unwrap_err();
     assert!(matches!(error, SourceError::Registry { .. }), "{error}");
     *server.sent.lock().unwrap() = None;
-    assert_eq!(source.fetch().await.unwrap().unwrap()[0].bytes, b"two");
+    assert_eq!(
+        source.fetch().await.unwrap().unwrap().bundles[0].bytes,
+        b"two"
+    );
 }

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 use wardgate_domain::{
-    Ambient, ApprovalDecision, ApprovalTerms, ApproverRefusal, CallReference, CallToApprove,
-    CallUnderApproval, Caller, ConversationFacts, Decision, DecisionId, DenialReason, Digest,
-    InvalidMessage, OfferKind, OperatorAction, PermitId, PermitSigner, PermitTerms, ReadDecision,
-    ShadowReport, SignedApproval, SignedPermit, TimeZone, Timestamp, ToolFacts, ToolName, Verdict,
+    Ambient, ApprovalDecision, ApprovalTerms, ApproverRefusal, BundleReference, CallReference,
+    CallToApprove, CallUnderApproval, Caller, ConversationFacts, Decision, DecisionId,
+    DenialReason, Digest, InvalidMessage, OfferKind, OperatorAction, PermitId, PermitSigner,
+    PermitTerms, ReadDecision, ShadowReport, SignedApproval, SignedPermit, TimeZone, Timestamp,
+    ToolFacts, ToolName, Verdict,
 };
 use wardgate_telemetry::names;
 
@@ -30,7 +31,7 @@ const CLOCK_LEEWAY: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct PolicyAuthorizer {
     engine: ArcSwap<Engine>,
-    version: watch::Sender<Digest>,
+    version: watch::Sender<PolicyIdentity>,
     signer: PermitSigner,
     ambient: Ambient,
     permit_ttl: Duration,
@@ -38,6 +39,25 @@ pub(crate) struct PolicyAuthorizer {
     time_zone: TimeZone,
     shadow: Option<Arc<ShadowEvaluator>>,
     history: CallHistory,
+}
+
+/// The identity of the policy set in force. The bundle is part of it, because two bundles can have the same policies and
+/// decisions name the bundle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PolicyIdentity {
+    /// The SHA-256 digest of the schema and policies.
+    pub(crate) hash: Digest,
+    /// The bundle that they come from, or `None` if they come from a directory.
+    pub(crate) bundle: Option<BundleReference>,
+}
+
+impl PolicyIdentity {
+    fn of(set: &PolicySet) -> Self {
+        Self {
+            hash: set.hash(),
+            bundle: set.bundle(),
+        }
+    }
 }
 
 impl PolicyAuthorizer {
@@ -49,7 +69,7 @@ impl PolicyAuthorizer {
         time_zone: TimeZone,
     ) -> Self {
         Self {
-            version: watch::Sender::new(set.hash()),
+            version: watch::Sender::new(PolicyIdentity::of(&set)),
             engine: ArcSwap::from_pointee(Engine::new(set)),
             signer,
             ambient,
@@ -78,16 +98,16 @@ impl PolicyAuthorizer {
     }
 
     /// Returns a receiver of the version in force, which is notified of every change.
-    pub(crate) fn version(&self) -> watch::Receiver<Digest> {
+    pub(crate) fn version(&self) -> watch::Receiver<PolicyIdentity> {
         self.version.subscribe()
     }
 
     /// Puts `set` in force. Once the new version is published, no decision is made by the previous set, except
     /// decisions that are already in progress. These state the hash of the previous set.
     pub(crate) fn put_in_force(&self, set: PolicySet) {
-        let hash = set.hash();
+        let identity = PolicyIdentity::of(&set);
         self.engine.store(Arc::new(Engine::new(set)));
-        self.version.send_replace(hash);
+        self.version.send_replace(identity);
     }
 
     /// Counts the earlier calls on which a decision about `caller` and `tool` depends; usually there are no such
@@ -297,6 +317,7 @@ impl PolicyAuthorizer {
             id: DecisionId::new(&self.ambient),
             policies,
             policy_hash: engine.hash(),
+            bundle: engine.bundle(),
             outcome,
         })
     }
@@ -347,7 +368,7 @@ impl PolicyAuthorizer {
         let started = Instant::now();
         let engine = self.engine.load();
         let answer = engine.recall(caller, conversation);
-        self.read_decision(&answer, engine.hash(), started)
+        self.read_decision(&answer, &engine, started)
     }
 
     /// Decides whether `caller` may perform `action`.
@@ -359,20 +380,21 @@ impl PolicyAuthorizer {
         let started = Instant::now();
         let engine = self.engine.load();
         let answer = engine.operator(caller, action);
-        self.read_decision(&answer, engine.hash(), started)
+        self.read_decision(&answer, &engine, started)
     }
 
     fn read_decision(
         &self,
         answer: &CallAnswer,
-        policy_hash: Digest,
+        engine: &Engine,
         started: Instant,
     ) -> ReadDecision {
         measure(answer.as_ref().err().map(|denial| denial.reason), started);
         ReadDecision {
             id: DecisionId::new(&self.ambient),
             allowed: answer.is_ok(),
-            policy_hash,
+            policy_hash: engine.hash(),
+            bundle: engine.bundle(),
         }
     }
 

@@ -3,18 +3,25 @@
 //! The comparison is a bounded search, not a proof. Both sets are asked the same questions, which are built from the
 //! roles, constants and names in their policies; each number, time and network is tried with its neighbours. A
 //! difference that needs more than two roles at once, or two attributes with unusual values at once, is not found.
+//!
+//! A question whose answer follows from another one is not evaluated again: a role matters only to the questions whose
+//! policies name it, and equal row rules admit the same rows.
 
 mod constants;
+mod rows;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use wardgate_domain::{ColumnClass, ColumnTier, OfferKind, OperatorAction, ToolFacts};
+use wardgate_domain::{Caller, ColumnTier, OfferKind, OperatorAction, ToolFacts};
 
+use crate::engine::ResultView;
 use crate::policy_test::{CallerSample, sample_caller, tier_word};
 use crate::simulator::{SimulatedAccess, SimulatedCall, Simulation, Simulator};
 
 use self::constants::{PolicyConstants, SAME, declared_attributes};
+use self::rows::RowAnswers;
 
 /// Maximum number of questions that each set is asked.
 const MAX_QUESTIONS: usize = 200_000;
@@ -37,7 +44,7 @@ pub struct AccessChange {
 pub struct Comparison {
     /// The differences, sorted by roles, each listed once.
     pub changes: Vec<AccessChange>,
-    /// The number of questions that both sets were asked.
+    /// The number of questions on which both sets were compared.
     pub questions: usize,
     /// Whether the search ended before every question was asked.
     pub is_cut_short: bool,
@@ -53,23 +60,42 @@ pub fn compare(before: &Simulator, after: &Simulator, tools: &[ToolFacts]) -> Co
     } else {
         tools
     };
+    let simulators = [before, after];
+    let tools = tools.iter();
+    let tools = tools.map(|facts| ComparedTool::of(facts, simulators, &constants));
+    let tools: Vec<_> = tools.collect();
+    let operator_roles = OperatorAction::ALL.map(|action| {
+        let sets = simulators.map(Simulator::set).into_iter();
+        let roles: BTreeSet<_> = sets.flat_map(|set| set.roles_of_operator(action)).collect();
+        (action, roles)
+    });
     let mut search = Search {
-        before,
-        after,
+        simulators,
+        constants: &constants,
+        operator_roles: operator_roles.into(),
+        rows: simulators.map(RowAnswers::new),
         found: BTreeMap::new(),
         questions: 0,
     };
     let role_sets = constants.role_sets();
-    let attributes = declared_attributes([before, after], |it| &it.caller_attributes);
-    let callers = constants.variants("principal", &attributes);
+    let attributes = declared_attributes(simulators, |it| &it.caller_attributes);
+    let variants = constants.variants("principal", &attributes);
     'search: for roles in &role_sets {
-        for attributes in &callers {
-            search.compare_readings(roles, attributes);
-            for tool in tools {
+        for attributes in &variants {
+            let Ok(caller) = sample_caller(&caller_sample(roles, attributes)) else {
+                continue;
+            };
+            let caller = ComparedCaller {
+                caller,
+                roles,
+                attributes,
+            };
+            search.compare_operator_actions(&caller);
+            for tool in &tools {
                 if search.questions > MAX_QUESTIONS {
                     break 'search;
                 }
-                search.compare_tool(roles, attributes, tool, &constants);
+                search.compare_tool(&caller, tool);
             }
         }
     }
@@ -110,9 +136,75 @@ struct ChangeKey {
     gains: bool,
 }
 
+/// A caller about whom both sets are asked.
+struct ComparedCaller<'a> {
+    caller: Caller,
+    roles: &'a [String],
+    attributes: &'a Map<String, Value>,
+}
+
+impl ComparedCaller<'_> {
+    /// Returns whether the caller has no other roles than `named`. A caller with another role gets the same answers as
+    /// one without it, who is a caller of the search too: its sets of roles include the subsets of each of them.
+    fn has_only(&self, named: &BTreeSet<String>) -> bool {
+        self.roles.iter().all(|role| named.contains(role))
+    }
+}
+
+/// A tool about which both sets are asked.
+struct ComparedTool<'a> {
+    facts: &'a ToolFacts,
+    /// The roles that policies about the tool, its rows or its columns name.
+    roles: BTreeSet<String>,
+    /// The rows to try; empty if neither set declares the row type.
+    rows: Vec<Map<String, Value>>,
+}
+
+impl<'a> ComparedTool<'a> {
+    fn of(facts: &'a ToolFacts, simulators: [&Simulator; 2], constants: &PolicyConstants) -> Self {
+        let sets = simulators.map(Simulator::set);
+        let roles = sets
+            .into_iter()
+            .flat_map(|set| set.roles_of_tool(facts))
+            .collect();
+        let declared = facts.entity.as_ref().and_then(|entity| {
+            let mut rows = sets.into_iter().map(|set| &set.vocabulary.rows);
+            rows.find_map(|rows| rows.get(entity))
+        });
+        let rows = declared.map(|row| constants.variants("resource", &row.attributes));
+        Self {
+            facts,
+            roles,
+            rows: rows.unwrap_or_default(),
+        }
+    }
+}
+
+/// The decision of one set about a call.
+struct DecidedCall {
+    simulation: Simulation,
+    /// The caller's view of the result, or `None` if the call is not allowed.
+    view: Option<Arc<ResultView>>,
+}
+
+impl DecidedCall {
+    fn of(simulator: &Simulator, call: &SimulatedCall) -> Option<Self> {
+        let simulation = simulator.call(call).ok()?;
+        let is_possible = simulation.access.is_possible();
+        let view = is_possible.then(|| simulator.view(&simulation).ok());
+        Some(Self {
+            view: view.flatten(),
+            simulation,
+        })
+    }
+}
+
 struct Search<'a> {
-    before: &'a Simulator,
-    after: &'a Simulator,
+    simulators: [&'a Simulator; 2],
+    constants: &'a PolicyConstants,
+    /// The roles that policies about each operator action name.
+    operator_roles: BTreeMap<OperatorAction, BTreeSet<String>>,
+    rows: [RowAnswers<'a>; 2],
     found: BTreeMap<ChangeKey, String>,
     questions: usize,
 }
@@ -124,13 +216,15 @@ impl Search<'_> {
         self.found.entry(key).or_insert_with(example);
     }
 
-    fn compare_readings(&mut self, roles: &[String], attributes: &Map<String, Value>) {
-        let Ok(caller) = sample_caller(&caller_sample(roles, attributes)) else {
-            return;
-        };
+    fn compare_operator_actions(&mut self, caller: &ComparedCaller<'_>) {
         for action in OperatorAction::ALL {
+            let named = self.operator_roles.get(&action);
+            if !named.is_some_and(|named| caller.has_only(named)) {
+                continue;
+            }
             self.questions += 1;
-            let question = |it: &Simulator| it.operator(&caller, action).decision;
+            let question = |it: &Simulator| it.operator(&caller.caller, action).decision;
+            let [had, has] = self.simulators.map(question);
             let what = match action {
                 OperatorAction::ReadRecord => "reads the audit records of all callers",
                 OperatorAction::ReadOwnRecord => "reads their own audit records",
@@ -138,33 +232,28 @@ impl Search<'_> {
                 OperatorAction::RevokeAccess => "revokes access",
                 OperatorAction::ManageTools => "manages tools",
             };
-            let has = question(self.after);
-            if question(self.before) != has {
-                let example = || example_of(attributes, &[]);
-                self.note(roles, what.to_owned(), has, &example);
+            if had != has {
+                let example = || example_of(caller.attributes, &[]);
+                self.note(caller.roles, what.to_owned(), has, &example);
             }
         }
     }
 
-    fn compare_tool(
-        &mut self,
-        roles: &[String],
-        attributes: &Map<String, Value>,
-        tool: &ToolFacts,
-        constants: &PolicyConstants,
-    ) {
-        let Ok(caller) = sample_caller(&caller_sample(roles, attributes)) else {
+    fn compare_tool(&mut self, caller: &ComparedCaller<'_>, tool: &ComparedTool<'_>) {
+        if !caller.has_only(&tool.roles) {
             return;
-        };
+        }
+        let constants = self.constants;
         for arguments in &constants.arguments {
             for context in &constants.contexts {
                 let call = SimulatedCall {
-                    caller: caller.clone(),
-                    tool: tool.clone(),
+                    caller: caller.caller.clone(),
+                    tool: tool.facts.clone(),
                     arguments: Value::from(arguments.clone()).to_string().into_bytes(),
                     context: context.clone(),
                 };
-                let (Ok(had), Ok(has)) = (self.before.call(&call), self.after.call(&call)) else {
+                let decided = self.simulators.map(|it| DecidedCall::of(it, &call));
+                let [Some(before), Some(after)] = decided else {
                     continue;
                 };
                 self.questions += 1;
@@ -182,15 +271,17 @@ impl Search<'_> {
                     if constants.looks_at_time {
                         more.push(format!("time {}", context.time));
                     }
-                    example_of(attributes, &more)
+                    example_of(caller.attributes, &more)
                 };
-                self.compare_access(roles, tool, (&had, &has), &example);
-                let allowed = [&had, &has].map(|it| it.access.is_possible());
-                if allowed.contains(&true) {
-                    self.compare_rows(roles, tool, (&had, &has), constants, &example);
-                    self.compare_columns(roles, tool, (&had, &has), &example);
+                let (had, has) = (&before.simulation, &after.simulation);
+                self.compare_access(caller.roles, tool.facts, (had, has), &example);
+                let depends_on_context = had.depends_on_context || has.depends_on_context;
+                if [had, has].iter().any(|it| it.access.is_possible()) {
+                    let calls = [before, after];
+                    self.compare_rows(caller.roles, tool, &calls, &example);
+                    self.compare_columns(caller.roles, tool.facts, &calls, &example);
                 }
-                if !(had.depends_on_context || has.depends_on_context) {
+                if !depends_on_context {
                     return;
                 }
             }
@@ -255,31 +346,25 @@ impl Search<'_> {
     fn compare_rows(
         &mut self,
         roles: &[String],
-        tool: &ToolFacts,
-        (had, has): (&Simulation, &Simulation),
-        constants: &PolicyConstants,
+        tool: &ComparedTool<'_>,
+        [before, after]: &[DecidedCall; 2],
         example: &dyn Fn() -> String,
     ) {
-        let Some(entity) = &tool.entity else {
+        let Some(entity) = &tool.facts.entity else {
             return;
         };
-        let declared = [self.before, self.after]
-            .into_iter()
-            .find_map(|it| it.set().vocabulary.rows.get(entity));
-        let Some(declared) = declared else {
-            return;
+        let [of_before, of_after] = &mut self.rows;
+        let admitted = |answers: &mut RowAnswers<'_>, call: &DecidedCall| {
+            answers.admitted(&call.simulation, call.view.as_deref(), &tool.rows)
         };
-        for row in constants.variants("resource", &declared.attributes) {
-            self.questions += 1;
-            let admits = |simulator: &Simulator, simulation: &Simulation| {
-                let decided = simulator.row(simulation, &row);
-                decided.is_ok_and(|it| it.decision)
-            };
-            let (before, after) = (admits(self.before, had), admits(self.after, has));
+        let (before, after) = (admitted(of_before, before), admitted(of_after, after));
+        self.questions += tool.rows.len();
+        let answers = before.iter().zip(after.iter());
+        for (row, (before, after)) in tool.rows.iter().zip(answers) {
             if before != after {
                 let example = || format!("{}, row {}", example(), Value::from(row.clone()));
-                let what = format!("reads rows of {entity} by {}", tool.name);
-                self.note(roles, what, after, &example);
+                let what = format!("reads rows of {entity} by {}", tool.facts.name);
+                self.note(roles, what, *after, &example);
             }
         }
     }
@@ -288,21 +373,17 @@ impl Search<'_> {
         &mut self,
         roles: &[String],
         tool: &ToolFacts,
-        (had, has): (&Simulation, &Simulation),
+        calls: &[DecidedCall; 2],
         example: &dyn Fn() -> String,
     ) {
-        let tiers = |simulator: &Simulator, simulation: &Simulation| {
-            simulator.columns(simulation).unwrap_or_default()
-        };
-        let (before, after) = (tiers(self.before, had), tiers(self.after, has));
         for class in &tool.classes {
             self.questions += 1;
-            let tier = |tiers: &BTreeMap<ColumnClass, crate::PartDecision<ColumnTier>>| {
-                tiers
-                    .get(class)
-                    .map_or(ColumnTier::Dropped, |it| it.decision)
+            let tier = |call: &DecidedCall| {
+                let view = call.view.as_ref();
+                let tier = view.and_then(|view| view.column_tiers.get(class).copied());
+                tier.unwrap_or(ColumnTier::Dropped)
             };
-            let (before, after) = (tier(&before), tier(&after));
+            let [before, after] = calls.each_ref().map(tier);
             if before != after {
                 let (from, to) = (tier_word(before), tier_word(after));
                 let what = format!("sees {class} of {} {to} instead of {from}", tool.name);

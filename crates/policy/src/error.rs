@@ -68,6 +68,9 @@ pub enum BundleRefusal {
     /// The source offers nothing now.
     #[error(transparent)]
     Source(#[from] SourceError),
+    /// A file of a directory cannot be read. The other files are not affected.
+    #[error(transparent)]
+    Unreadable(SourceError),
     /// What the source offers is no bundle that a trusted key signed.
     #[error("{origin}: {error}")]
     Invalid {
@@ -135,7 +138,7 @@ impl BundleRefusal {
                 error: BundleError::TooLarge(_),
                 ..
             } => "too_large",
-            Self::Source(_) => "unreachable",
+            Self::Source(_) | Self::Unreadable(_) => "unreachable",
             Self::Invalid {
                 error: BundleError::Signature,
                 ..

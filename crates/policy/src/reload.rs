@@ -152,7 +152,7 @@ pub(crate) fn reload_candidate(shadow: &ShadowEvaluator, state: &mut DirectorySt
 }
 
 fn report(outcome: &ReloadOutcome, authorizer: &PolicyAuthorizer, readiness: &Sender<Readiness>) {
-    let in_force = *authorizer.version().borrow();
+    let in_force = authorizer.version().borrow().hash;
     match outcome {
         ReloadOutcome::Unchanged => {}
         ReloadOutcome::Swapped => {

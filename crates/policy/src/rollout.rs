@@ -1,5 +1,7 @@
 //! Rollout of signed bundles: each new version is verified, tried and put in force as a whole, or refused.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +10,8 @@ use tokio::sync::watch::Sender;
 use tokio::time::{Instant, MissedTickBehavior};
 use wardgate_domain::BundleReference;
 use wardgate_policy_bundle::{
-    BundleConfig, BundleSource, BundleState, BundleVerifier, FetchedBundle, PolicyBundle,
+    BundleConfig, BundleError, BundleSource, BundleState, BundleVerifier, FetchedBundle,
+    OfferedBundles, PolicyBundle, SourceError,
 };
 use wardgate_rpc::Readiness;
 use wardgate_telemetry::names;
@@ -80,6 +83,30 @@ struct CandidateBundle {
     bytes: Vec<u8>,
 }
 
+/// The bundle that was in force before a restart, as the state file has it.
+struct StoredBundle {
+    /// The version and digest, which are not signed.
+    reference: BundleReference,
+    /// The bundle, or the reason why it cannot be used.
+    opened: Result<PolicyBundle, BundleError>,
+}
+
+/// The rules by which one of the offered bundles is chosen.
+struct SelectionRules {
+    verifier: BundleVerifier,
+    minimum: u64,
+    newest: Option<BundleReference>,
+    is_start: bool,
+}
+
+/// The bundles that may be put in force, and what is refused beside them.
+struct BundleSelection {
+    /// The bundles to try until one is usable, the newest first.
+    candidates: Vec<CandidateBundle>,
+    /// The refusals. If there is no candidate, the last one is the reason.
+    refused: Vec<BundleRefusal>,
+}
+
 impl BundleFollower {
     /// Opens the source and reads what was in force before.
     pub(crate) fn open(config: &BundleConfig) -> Result<Self, Error> {
@@ -96,35 +123,41 @@ impl BundleFollower {
     /// Returns the policies with which the service starts: those that the source offers, or if it offers none that are
     /// acceptable, those that were in force before.
     pub(crate) async fn first(&mut self) -> Result<PolicySet, Error> {
-        let kept = self.state.read().map_err(|source| self.unusable(source))?;
-        if let Some(kept) = &kept {
-            let newest = kept.reference().map_err(|error| BundleRefusal::Invalid {
-                origin: self.state_file().display().to_string(),
-                error,
-            })?;
-            self.newest = Some(newest);
-        }
+        let stored = self.read_state().await?;
+        self.newest = stored.as_ref().map(|it| it.reference);
         let refusal = match self.next(true).await {
             Ok(Some(set)) => return Ok(set),
             Ok(None) => None,
             Err(refusal) => Some(refusal),
         };
-        let Some(kept) = kept else {
+        let Some(stored) = stored else {
             return Err(refusal.map_or(Error::NoBundle, Error::Bundle));
         };
         if let Some(refusal) = refusal {
             self.report(&refusal);
         }
-        let bundle = kept.open(&self.verifier);
-        let bundle = bundle.map_err(|error| BundleRefusal::Invalid {
-            origin: self.state_file().display().to_string(),
-            error,
-        })?;
+        let bundle = stored.opened.map_err(|error| self.invalid_state(error))?;
         let (offered, minimum) = (bundle.reference().version, self.minimum);
         if offered < minimum {
             return Err(BundleRefusal::BelowMinimum { offered, minimum }.into());
         }
         Ok(self.try_out(bundle).await?)
+    }
+
+    /// Reads and verifies the bundle that was in force before, or returns `None` if there is none.
+    async fn read_state(&self) -> Result<Option<StoredBundle>, BundleRefusal> {
+        let (state, verifier) = (self.state.clone(), self.verifier.clone());
+        let read = tokio::task::spawn_blocking(move || {
+            let kept = state.read();
+            kept.map(|kept| kept.map(|kept| (kept.reference(), kept.open(&verifier))))
+        });
+        let read = read.await;
+        let read = read.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+        let Some((reference, opened)) = read.map_err(|source| self.unusable(source))? else {
+            return Ok(None);
+        };
+        let reference = reference.map_err(|error| self.invalid_state(error))?;
+        Ok(Some(StoredBundle { reference, opened }))
     }
 
     /// Returns the readiness of the policies, and sets its metric.
@@ -155,20 +188,66 @@ impl BundleFollower {
         }
     }
 
-    /// Returns the policies of the bundle that the source offers, if they are to be put in force: if they are newer
-    /// than those in force, or with `is_start`, if they are at least not older. Its version is remembered first.
+    /// Returns the policies of the newest usable bundle that the source offers, if they are to be put in force: if they
+    /// are newer than those in force, or with `is_start`, if they are at least not older. Its version is remembered
+    /// first. What is refused beside it is reported.
     async fn next(&mut self, is_start: bool) -> Result<Option<PolicySet>, BundleRefusal> {
-        let Some(fetched) = self.source.fetch().await? else {
+        let Some(offered) = self.source.fetch().await? else {
             return Ok(None);
         };
         // From here on, everything that was refused before is judged anew.
         self.logged.clear();
-        let chosen = self.choose(fetched, is_start);
-        let Some(CandidateBundle { bundle, bytes }) = chosen? else {
-            return Ok(None);
+        let BundleSelection {
+            candidates,
+            mut refused,
+        } = self.select(offered, is_start).await?;
+        // The reason why the newest candidate is not usable.
+        let mut unusable = None;
+        for CandidateBundle { bundle, bytes } in candidates {
+            let reference = bundle.reference();
+            match self.try_out(bundle).await {
+                Ok(set) => {
+                    refused.extend(unusable);
+                    self.report_all(&refused);
+                    self.remember(reference, bytes).await?;
+                    return Ok(Some(set));
+                }
+                Err(refusal) if unusable.is_none() => unusable = Some(refusal),
+                Err(refusal) => refused.push(refusal),
+            }
+        }
+        let reason = unusable.or_else(|| refused.pop());
+        self.report_all(&refused);
+        reason.map_or(Ok(None), Err)
+    }
+
+    /// Verifies and selects bundles on a thread for blocking work, because the bundles of a directory have up to 512 MiB.
+    async fn select(
+        &self,
+        offered: OfferedBundles,
+        is_start: bool,
+    ) -> Result<BundleSelection, BundleRefusal> {
+        let rules = SelectionRules {
+            verifier: self.verifier.clone(),
+            minimum: self.minimum,
+            newest: self.newest,
+            is_start,
         };
-        let reference = bundle.reference();
-        let set = self.try_out(bundle).await?;
+        let selected = tokio::task::spawn_blocking(move || rules.select(offered)).await;
+        selected.map_err(|error| {
+            BundleRefusal::Source(SourceError::Io {
+                path: PathBuf::new(),
+                source: std::io::Error::other(error),
+            })
+        })
+    }
+
+    /// Writes the bundle that is about to be put in force to the state file.
+    async fn remember(
+        &mut self,
+        reference: BundleReference,
+        bytes: Vec<u8>,
+    ) -> Result<(), BundleRefusal> {
         let state = self.state.clone();
         let written = tokio::task::spawn_blocking(move || state.write(&bytes)).await;
         if let Err(source) = written.unwrap_or_else(|error| Err(std::io::Error::other(error))) {
@@ -177,62 +256,7 @@ impl BundleFollower {
             return Err(self.unusable(source));
         }
         self.newest = Some(reference);
-        Ok(Some(set))
-    }
-
-    /// Returns the bundle with the highest version, if it is to be put in force. What is not acceptable beside it is
-    /// reported.
-    fn choose(
-        &mut self,
-        fetched: Vec<FetchedBundle>,
-        is_start: bool,
-    ) -> Result<Option<CandidateBundle>, BundleRefusal> {
-        let mut highest: Option<CandidateBundle> = None;
-        let mut refused = Vec::new();
-        for FetchedBundle { origin, bytes } in fetched {
-            match PolicyBundle::open(&bytes, &self.verifier) {
-                Ok(bundle) => {
-                    let offered = bundle.reference();
-                    let known = highest.as_ref().map(|it| it.bundle.reference());
-                    if known.is_none_or(|known| known.version < offered.version) {
-                        highest = Some(CandidateBundle { bundle, bytes });
-                    } else if known.is_some_and(|it| it.version == offered.version && it != offered)
-                    {
-                        refused.push(BundleRefusal::Reused(offered.version));
-                    }
-                }
-                Err(error) => refused.push(BundleRefusal::Invalid { origin, error }),
-            }
-        }
-        let last = if highest.is_none() {
-            refused.pop()
-        } else {
-            None
-        };
-        for refusal in refused {
-            self.report(&refusal);
-        }
-        let Some(candidate) = highest else {
-            return last.map_or(Ok(None), Err);
-        };
-        let offered = candidate.bundle.reference();
-        if offered.version < self.minimum {
-            return Err(BundleRefusal::BelowMinimum {
-                offered: offered.version,
-                minimum: self.minimum,
-            });
-        }
-        match self.newest {
-            Some(known) if offered.version < known.version => Err(BundleRefusal::Older {
-                offered: offered.version,
-                known: known.version,
-            }),
-            Some(known) if offered.version == known.version && offered != known => {
-                Err(BundleRefusal::Reused(offered.version))
-            }
-            Some(known) if offered == known && !is_start => Ok(None),
-            _ => Ok(Some(candidate)),
-        }
+        Ok(())
     }
 
     async fn try_out(&self, bundle: PolicyBundle) -> Result<PolicySet, BundleRefusal> {
@@ -256,6 +280,19 @@ impl BundleFollower {
         }
     }
 
+    fn invalid_state(&self, error: BundleError) -> BundleRefusal {
+        BundleRefusal::Invalid {
+            origin: self.state_file().display().to_string(),
+            error,
+        }
+    }
+
+    fn report_all(&mut self, refused: &[BundleRefusal]) {
+        for refusal in refused {
+            self.report(refusal);
+        }
+    }
+
     /// Counts a refusal, and logs it unless it was logged since the source changed.
     fn report(&mut self, refusal: &BundleRefusal) {
         let text = refusal.to_string();
@@ -270,6 +307,67 @@ impl BundleFollower {
             self.source.forget();
         }
         self.logged.push(text);
+    }
+}
+
+impl SelectionRules {
+    /// Verifies the offered bundles and selects those that may be put in force. A file that is unreadable, damaged or
+    /// not signed by a trusted key does not affect the others.
+    fn select(self, offered: OfferedBundles) -> BundleSelection {
+        let OfferedBundles {
+            bundles,
+            unreadable,
+        } = offered;
+        let unreadable = unreadable.into_iter().map(BundleRefusal::Unreadable);
+        let mut refused: Vec<_> = unreadable.collect();
+        let mut by_version: BTreeMap<u64, CandidateBundle> = BTreeMap::new();
+        for FetchedBundle { origin, bytes } in bundles {
+            match PolicyBundle::open(&bytes, &self.verifier) {
+                Ok(bundle) => {
+                    let reference = bundle.reference();
+                    match by_version.entry(reference.version) {
+                        Entry::Vacant(place) => {
+                            place.insert(CandidateBundle { bundle, bytes });
+                        }
+                        Entry::Occupied(other) if other.get().bundle.reference() != reference => {
+                            refused.push(BundleRefusal::Reused(reference.version));
+                        }
+                        Entry::Occupied(_) => {}
+                    }
+                }
+                Err(error) => refused.push(BundleRefusal::Invalid { origin, error }),
+            }
+        }
+        let newest = by_version.last_key_value();
+        refused.extend(newest.and_then(|(_, it)| self.refusal(it.bundle.reference())));
+        let candidates = by_version.into_values().rev();
+        let candidates = candidates.filter(|it| self.admits(it.bundle.reference()));
+        BundleSelection {
+            candidates: candidates.collect(),
+            refused,
+        }
+    }
+
+    /// Returns whether a bundle may be put in force.
+    fn admits(&self, offered: BundleReference) -> bool {
+        let is_new = self.newest.is_none_or(|known| {
+            offered.version > known.version || (self.is_start && offered == known)
+        });
+        is_new && offered.version >= self.minimum
+    }
+
+    /// Returns the reason why the newest bundle is refused. Older bundles beside an accepted one are no fault.
+    fn refusal(&self, newest: BundleReference) -> Option<BundleRefusal> {
+        let (offered, minimum) = (newest.version, self.minimum);
+        if offered < minimum {
+            return Some(BundleRefusal::BelowMinimum { offered, minimum });
+        }
+        let known = self.newest?;
+        if offered < known.version {
+            let known = known.version;
+            return Some(BundleRefusal::Older { offered, known });
+        }
+        (offered == known.version && newest != known).then_some(BundleRefusal::Reused(offered))
     }
 }
 

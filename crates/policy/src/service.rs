@@ -387,10 +387,11 @@ impl server::PolicyService for PolicyHandler {
     ) -> Result<Response<Self::WatchVersionStream>, Status> {
         let versions = WatchStream::new(self.authorizer.version());
         let looks_up_callers = self.lookup.is_some();
-        let versions = versions.map(move |hash| {
+        let versions = versions.map(move |identity| {
             Ok(pb::WatchVersionResponse {
-                policy_hash: hash.to_wire(),
+                policy_hash: identity.hash.to_wire(),
                 looks_up_callers,
+                bundle: identity.bundle.map(Into::into),
             })
         });
         Ok(Response::new(Box::pin(versions)))

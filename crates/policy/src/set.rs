@@ -114,6 +114,30 @@ impl PolicySet {
         self.read_context(rows.into_iter().chain(columns))
     }
 
+    /// Returns the roles that policies about the use of `tool`, about its rows or about columns name. No other role of a
+    /// caller affects a decision about the tool.
+    pub(crate) fn roles_of_tool(&self, tool: &ToolFacts) -> BTreeSet<String> {
+        let rows = tool.entity.as_ref();
+        let rows = rows.and_then(|entity| self.read.get(entity));
+        let uses = self.uses.get(&tool.kind).into_iter();
+        self.roles_named(uses.chain(rows).chain(&self.show))
+    }
+
+    /// Returns the roles that policies about `action` name.
+    pub(crate) fn roles_of_operator(&self, action: OperatorAction) -> BTreeSet<String> {
+        self.roles_named(self.operator.get(&action))
+    }
+
+    fn roles_named<'a>(
+        &self,
+        sets: impl IntoIterator<Item = &'a cedar::PolicySet>,
+    ) -> BTreeSet<String> {
+        let policies = sets.into_iter().flat_map(cedar::PolicySet::policies);
+        let literals = policies.flat_map(Policy::entity_literals);
+        let roles = literals.filter(|it| *it.type_name() == self.vocabulary.role);
+        roles.map(|it| it.id().unescaped().to_owned()).collect()
+    }
+
     fn read_context<'a>(&self, sets: impl IntoIterator<Item = &'a cedar::PolicySet>) -> bool {
         let mut policies = sets.into_iter().flat_map(cedar::PolicySet::policies);
         policies.any(|policy| self.context_readers.contains(policy.id()))

@@ -8,7 +8,7 @@ use cedar_policy::{Entity, Request, RestrictedExpression};
 use serde_json::{Map, Value};
 use wardgate_domain::{
     Approvers, Caller, ColumnClass, ColumnTier, ConversationFacts, DenialReason, InvalidMessage,
-    OfferKind, OperatorAction, ToolFacts,
+    OfferKind, OperatorAction, RowRule, ToolFacts,
 };
 
 use crate::call::{CallAnswer, decide};
@@ -234,6 +234,20 @@ impl Simulator {
             return Err("the row rule and its policies return different decisions".to_owned());
         }
         Ok(reading(answer))
+    }
+
+    /// Returns whether `rule`, the row rule of an allowed call, admits `row`, with the same evaluation as in the
+    /// tool-runner. The policies that decided are not determined.
+    pub(crate) fn admits(
+        &self,
+        simulation: &Simulation,
+        rule: &RowRule,
+        row: &Map<String, Value>,
+    ) -> Result<bool, String> {
+        let entity = self.row_entity(&rule.entity, row)?;
+        let principal = &simulation.rights.principal;
+        let admitted = self.set().vocabulary.admits(principal, rule, entity);
+        admitted.map_err(|fault| fault.to_string())
     }
 
     pub(crate) fn view(&self, simulation: &Simulation) -> Result<Arc<ResultView>, String> {

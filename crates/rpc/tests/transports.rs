@@ -18,8 +18,8 @@ use tokio::sync::{oneshot, watch};
 use tonic::transport::{Endpoint, Server, Uri};
 use tonic::{Request, Response, Status};
 use wardgate_domain::{
-    AdminChange, Ambient, BearerToken, CallId, Caller, Decision, DecisionId, DenialReason, Digest,
-    Event, InvalidMessage, Record, SignedPermit, Verdict,
+    AdminChange, Ambient, BearerToken, BundleReference, CallId, Caller, Decision, DecisionId,
+    DenialReason, Digest, Event, InvalidMessage, Record, SignedPermit, Verdict,
 };
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::policy::v1 as pb;
@@ -150,9 +150,18 @@ impl PolicyService for TokenDrivenPolicy {
             Ok(pb::WatchVersionResponse {
                 policy_hash: Digest::of(version).to_wire(),
                 looks_up_callers: true,
+                bundle: Some(bundle().into()),
             })
         });
         Ok(Response::new(futures::stream::iter(versions).boxed()))
+    }
+}
+
+/// The bundle in every version of the policies.
+fn bundle() -> BundleReference {
+    BundleReference {
+        version: 7,
+        digest: Digest::of(b"bundle"),
     }
 }
 
@@ -273,6 +282,7 @@ async fn a_stream_arrives_whole_behind_every_door() {
         let versions: Vec<PolicyVersion> = versions.map(Result::unwrap).collect().await;
         let expected = [b"one", b"two"].map(|version| PolicyVersion {
             hash: Digest::of(version),
+            bundle: Some(bundle()),
             looks_up_callers: true,
         });
         assert_eq!(versions, expected, "{door}");

@@ -258,6 +258,7 @@ fn a_change_that_the_policy_did_not_allow_says_whose_token_and_which_decision() 
                 id: "019a7318-2b40-7000-8000-000000000001".parse().unwrap(),
                 allowed: false,
                 policy_hash: Digest::from_bytes([2; 32]),
+                bundle: None,
             },
         })),
         ..AdminChange::default()
@@ -273,6 +274,41 @@ fn a_change_that_the_policy_did_not_allow_says_whose_token_and_which_decision() 
             r#""target":"get_shifts","time":"2025-11-11T13:50:00.000042Z","version":1}"#,
         )
     );
+}
+
+#[test]
+fn a_change_by_an_operator_names_the_bundle_of_the_policies_that_decided() {
+    let change = |version| AdminChange {
+        actor: "ada".to_owned(),
+        action: "tool.disable".to_owned(),
+        target: "get_shifts".to_owned(),
+        operator: Some(Box::new(OperatorFacts {
+            issuer: "https://issuer.example".to_owned(),
+            tenant: String::new(),
+            roles: Vec::new(),
+            token_id: "t-1".to_owned(),
+            decision: ReadDecision {
+                id: DECISION_ID.parse().unwrap(),
+                allowed: true,
+                policy_hash: Digest::from_bytes([2; 32]),
+                bundle: Some(BundleReference {
+                    version,
+                    digest: Digest::from_bytes([3; 32]),
+                }),
+            },
+        })),
+        ..AdminChange::default()
+    };
+    let bytes = canonical(Event::AdminChange(change(7)));
+    let expected = concat!(
+        r#""decision":{"bundle":{"digest":"0303030303030303030303030303030303030303030303030303030303030303","#,
+        r#""version":7},"id":"019a7318-2b40-7000-8000-000000000002","#,
+    );
+    assert!(bytes.contains(expected), "{bytes}");
+    let value: Value = serde_json::from_str(&bytes).unwrap();
+    assert_eq!(canonicalise(&value), bytes);
+    let too_large = RecordEntry::of_admin_change(time(), &change(MAX_INTEGER + 1)).unwrap_err();
+    assert!(too_large.to_string().contains("operator.bundle.version"));
 }
 
 #[test]
@@ -326,6 +362,7 @@ fn the_canonical_bytes_of_what_an_operator_reads_are_these() {
             id: DECISION_ID.parse().unwrap(),
             allowed: false,
             policy_hash: Digest::from_bytes([2; 32]),
+            bundle: None,
         },
     };
     let reading = operator.change("audit.query", "status=denied");

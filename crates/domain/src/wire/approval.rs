@@ -6,8 +6,8 @@ use wardgate_proto::policy::v1 as pb;
 
 use super::{parse, required};
 use crate::{
-    ApprovalDecision, ApprovalTerms, ApproverRefusal, Approvers, CallToApprove, Digest,
-    InvalidMessage, SignedApproval,
+    ApprovalDecision, ApprovalTerms, ApproverRefusal, Approvers, BundleReference, CallToApprove,
+    Digest, InvalidMessage, SignedApproval,
 };
 
 /// Returns the bytes that the policy service signs.
@@ -163,6 +163,7 @@ impl TryFrom<pb::ApproveResponse> for ApprovalDecision {
             id: parse(&decision.decision_id, "decision_id")?,
             policies: decision.policies,
             policy_hash: Digest::from_wire(&decision.policy_hash, "policy_hash")?,
+            bundle: decision.bundle.map(BundleReference::try_from).transpose()?,
             outcome,
         })
     }
@@ -181,6 +182,7 @@ impl From<&ApprovalDecision> for pb::ApproveResponse {
             decision_id: decision.id.to_string(),
             policies: decision.policies.clone(),
             policy_hash: decision.policy_hash.to_wire(),
+            bundle: decision.bundle.map(Into::into),
             approval,
             refusal: refusal.into(),
         }

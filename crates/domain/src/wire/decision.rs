@@ -363,6 +363,7 @@ macro_rules! read_decision {
                     id: parse(&decision.decision_id, "decision_id")?,
                     allowed: decision.allowed,
                     policy_hash: Digest::from_wire(&decision.policy_hash, "policy_hash")?,
+                    bundle: decision.bundle.map(BundleReference::try_from).transpose()?,
                 })
             }
         }
@@ -373,6 +374,7 @@ macro_rules! read_decision {
                     allowed: decision.allowed,
                     decision_id: decision.id.to_string(),
                     policy_hash: decision.policy_hash.to_wire(),
+                    bundle: decision.bundle.map(Into::into),
                 }
             }
         }

@@ -288,6 +288,7 @@ impl TryFrom<audit::v1::OperatorFacts> for OperatorFacts {
                 id: parse(&operator.decision_id, "operator.decision_id")?,
                 allowed: operator.allowed,
                 policy_hash: Digest::from_wire(&operator.policy_hash, "operator.policy_hash")?,
+                bundle: operator.bundle.map(BundleReference::try_from).transpose()?,
             },
         })
     }
@@ -303,6 +304,7 @@ impl From<&OperatorFacts> for audit::v1::OperatorFacts {
             decision_id: operator.decision.id.to_string(),
             allowed: operator.decision.allowed,
             policy_hash: operator.decision.policy_hash.to_wire(),
+            bundle: operator.decision.bundle.map(Into::into),
         }
     }
 }

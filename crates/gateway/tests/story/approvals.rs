@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use wardgate_domain::{Approvers, Status};
+use wardgate_domain::{Approvers, BundleReference, Digest, Status};
 
 use crate::asked::{able, respond, response};
 use crate::input_required::{self, ASK, goes_on, state};
@@ -78,6 +78,11 @@ fn recorded(world: &World) -> Vec<(String, Status, String, Option<String>)> {
 #[tokio::test]
 async fn a_call_waits_for_somebody_elses_approval_and_then_runs_once() {
     let world = world(by_managers()).await;
+    let bundle = BundleReference {
+        version: 2,
+        digest: Digest::of(b"the second bundle"),
+    };
+    world.policy.change_bundle(bundle);
     let first = call(&world, r#"{"n":1.10}"#).await;
     let id = waits(&first);
     let approval = first.at("/error/data/approval");
@@ -134,6 +139,7 @@ async fn a_call_waits_for_somebody_elses_approval_and_then_runs_once() {
         ("mia", &["Manager".to_owned()][..])
     );
     assert!(by.decision_id.is_some() && by.tool.is_some());
+    assert_eq!(by.bundle, Some(bundle), "the policies that decided");
     let intents = world.audit.intents.all();
     let intended: Vec<_> = intents.iter().map(|it| &*it.method).collect();
     assert_eq!(intended, ["approvals/approve", ""], "only what runs");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wardgate_domain::Status;
+use wardgate_domain::{BundleReference, Digest, Status};
 
 use crate::world::{MODERN, Reply, World};
 use wardgate_testkit::{PolicyAnswer, RunBehavior, until_true};
@@ -68,6 +68,26 @@ async fn no_permit_outlives_the_policy_it_was_given_under() {
     .await;
     // Permits of the new policy version are cached as well.
     assert_eq!(asked(&world, "reads").await, 0);
+}
+
+#[tokio::test]
+async fn no_permit_names_a_former_bundle_of_the_same_policies() {
+    let world = World::start().await;
+    settle(&world).await;
+    asked(&world, "reads").await;
+    assert_eq!(asked(&world, "reads").await, 0);
+    let bundle = BundleReference {
+        version: 2,
+        digest: Digest::of(b"the second bundle"),
+    };
+    world.policy.change_bundle(bundle);
+    until_true("the policy is asked anew", async || {
+        asked(&world, "reads").await == 1
+    })
+    .await;
+    assert_eq!(asked(&world, "reads").await, 0);
+    let outcomes = world.audit.outcomes.all();
+    assert_eq!(outcomes.last().unwrap().call.bundle, Some(bundle));
 }
 
 #[tokio::test]

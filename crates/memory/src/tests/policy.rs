@@ -113,6 +113,7 @@ impl Rights for Policy {
                 id: DecisionId::new(&ambient),
                 allowed: caller.subject() == super::MANAGER,
                 policy_hash: Digest::of(b"policies"),
+                bundle: None,
             },
             action: OperatorAction::ManageRecord,
             caller,

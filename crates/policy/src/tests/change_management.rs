@@ -254,6 +254,36 @@ fn a_comparison_of_equal_policies_finds_nothing() {
 }
 
 #[test]
+fn a_role_is_tried_only_with_the_questions_whose_policies_name_it() {
+    let with_auditors = |policies: &str| {
+        format!(
+            "{policies}\n@id(\"audits\") permit(principal in Role::\"Auditor\", action == Action::\"read_record\", resource);"
+        )
+    };
+    let questions = |policies: &str| {
+        let (before, after) = (simulator(policies), simulator(policies));
+        compare(&before, &after, &[tool("t")]).questions
+    };
+    let (few, more) = (questions(POLICIES), questions(&with_auditors(POLICIES)));
+    // One of the five operator actions has one more role, and the questions about the tool stay the same.
+    assert!(more > few && (more - few) * 5 <= few, "{few} {more}");
+    // Who gains what is found nevertheless, also for those who have such a role.
+    let changed = POLICIES.replace("show_partial", "show_clear");
+    assert_eq!(
+        changes(&with_auditors(POLICIES), &with_auditors(&changed)),
+        changes(POLICIES, &changed)
+    );
+    assert_eq!(
+        changes(POLICIES, &with_auditors(POLICIES)),
+        [(
+            "Auditor".to_owned(),
+            "reads the audit records of all callers".to_owned(),
+            true
+        )]
+    );
+}
+
+#[test]
 fn a_comparison_finds_who_gains_and_loses_calls_rows_and_columns() {
     let change = |from: &str, to: &str| changes(POLICIES, &POLICIES.replace(from, to));
     let found = |role: &str, what: &str, gains: bool| (role.to_owned(), what.to_owned(), gains);

@@ -54,7 +54,7 @@ fn a_decision_carries_the_version_it_was_made_under() {
         .authorize_recall(&caller("l", &["Lead"]), &conversation("anna", ""));
     assert_eq!(
         decision.policy_hash,
-        *test_policy.authorizer.version().borrow()
+        test_policy.authorizer.version().borrow().hash
     );
 }
 

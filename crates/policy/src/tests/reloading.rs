@@ -17,7 +17,7 @@ fn a_usable_change_is_in_force_with_the_very_next_decision() {
     let mut version = test_policy.authorizer.version();
     let (caller, tool) = (caller("s", &[]), tool("t"));
     let before = test_policy.permit(&caller, &tool, "{}");
-    assert_eq!(before.policy_hash, *version.borrow_and_update());
+    assert_eq!(before.policy_hash, version.borrow_and_update().hash);
     assert!(matches!(
         state.reload(dir.path(), &test_policy.authorizer),
         ReloadOutcome::Unchanged
@@ -30,7 +30,7 @@ fn a_usable_change_is_in_force_with_the_very_next_decision() {
     ));
 
     assert!(version.has_changed().unwrap());
-    assert_ne!(before.policy_hash, *version.borrow_and_update());
+    assert_ne!(before.policy_hash, version.borrow_and_update().hash);
     assert_eq!(
         test_policy.denial(&caller, &tool, "{}"),
         (DenialReason::NotPermitted, false)

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use aws_lc_rs::signature::Ed25519KeyPair;
 use tempfile::TempDir;
+use wardgate_domain::{Ambient, ApprovalId, CallToApprove, OperatorAction};
 use wardgate_policy_bundle::{BundleConfig, BundleSigner, BundledFile, PolicyBundle};
 use wardgate_rpc::Readiness;
 
@@ -40,6 +41,14 @@ fn bundle(version: u64, policies: &str) -> PolicyBundle {
         file("tests/t.yaml", TESTS),
     ];
     PolicyBundle::new(version, files, Vec::new()).unwrap()
+}
+
+/// A bundle without tests.
+fn untested(version: u64, policies: &str) -> PolicyBundle {
+    let tested = bundle(version, policies);
+    let files = tested.files().iter();
+    let files = files.filter(|file| !file.path.starts_with("tests/"));
+    PolicyBundle::new(version, files.cloned().collect(), Vec::new()).unwrap()
 }
 
 /// A directory of bundles, and a service that follows it.
@@ -174,6 +183,48 @@ async fn a_bundle_of_another_key_is_refused_and_hinders_no_good_one() {
 }
 
 #[tokio::test]
+async fn a_file_that_cannot_be_read_is_refused_and_hinders_no_good_one() {
+    let rollout = RolloutSetup::new();
+    rollout.publish(1, &policies("v1"));
+    let mut service = rollout.start().await.unwrap();
+    let (broken, mem) = (rollout.path("bundles/0.bundle"), "/proc/self/mem");
+    // The first page of a process is not mapped, so a read fails, also for root.
+    std::os::unix::fs::symlink(mem, &broken).unwrap();
+    assert_eq!(service.poll().await, (1, false));
+    assert_eq!(service.poll().await, (1, false), "it stays reported");
+    rollout.publish(2, &policies("v2"));
+    assert_eq!(service.poll().await, (2, false));
+    rollout.withdraw("2.bundle");
+    assert_eq!(service.poll().await, (2, false), "version 1 is older");
+    rollout.publish(3, &policies("v3"));
+    let mut restarted = rollout.start().await.unwrap();
+    assert_eq!(restarted.poll().await, (3, false));
+    std::fs::remove_file(broken).unwrap();
+    assert_eq!(restarted.poll().await, (3, true));
+}
+
+#[tokio::test]
+async fn a_newest_version_that_is_not_usable_hinders_no_earlier_new_one() {
+    let rollout = RolloutSetup::new();
+    rollout.publish(1, &policies("v1"));
+    let mut service = rollout.start().await.unwrap();
+    rollout.publish(2, &policies("v2"));
+    rollout.publish(3, "permit(principal, action, resource)");
+    rollout.publish(4, "// nobody may do anything");
+    assert_eq!(service.poll().await, (2, false));
+    let mut restarted = rollout.start().await.unwrap();
+    assert_eq!(restarted.version(), 2);
+    rollout.withdraw("2.bundle");
+    assert_eq!(
+        restarted.poll().await,
+        (2, false),
+        "no other version is usable"
+    );
+    rollout.publish(4, &policies("v4"));
+    assert_eq!(restarted.poll().await, (4, true));
+}
+
+#[tokio::test]
 async fn policies_that_cannot_be_used_and_tests_that_fail_leave_the_former_in_force() {
     let rollout = RolloutSetup::new();
     rollout.publish(1, &policies("v1"));
@@ -248,6 +299,49 @@ async fn a_service_without_a_good_bundle_does_not_start() {
     let mut follower = BundleFollower::open(&low).unwrap();
     let error = follower.first().await.unwrap_err().to_string();
     assert!(error.contains("minimum_version"), "{error}");
+}
+
+#[tokio::test]
+async fn decisions_about_operators_and_approvers_name_the_bundle() {
+    let rollout = RolloutSetup::new();
+    let approvable = policies("v1").replace("permit(", "@approval(\"Manager\") permit(");
+    let may_read = "@id(\"reads\") permit(principal, action == Action::\"read_record\", resource);";
+    let sealed = untested(1, &format!("{approvable}\n{may_read}"));
+    let expected = sealed.reference();
+    rollout.write("1.bundle", &sealed.sign(&rollout.signer).unwrap());
+    let service = rollout.start().await.unwrap();
+    let authorizer = &service.policy.authorizer;
+    let auditor = caller("lee", &["Auditor"]);
+    let reading = authorizer.authorize_operator(&auditor, OperatorAction::ReadRecord);
+    assert!(reading.allowed);
+    assert_eq!(reading.bundle, Some(expected));
+    let call = CallToApprove {
+        id: ApprovalId::new(&Ambient::system()),
+        caller: caller("tom", &[]),
+        tool: tool("t"),
+        arguments: b"{}".as_slice().into(),
+        client_ip: String::new(),
+    };
+    let manager = caller("mia", &["Manager"]);
+    let approved = authorizer.approve(&manager, &call, true).unwrap();
+    assert!(approved.outcome.is_ok());
+    assert_eq!(approved.bundle, Some(expected));
+}
+
+#[tokio::test]
+async fn a_bundle_with_the_same_policies_is_another_version_to_those_who_watch() {
+    let rollout = RolloutSetup::new();
+    rollout.publish(1, &policies("same"));
+    let mut service = rollout.start().await.unwrap();
+    let mut version = service.policy.authorizer.version();
+    let first = *version.borrow_and_update();
+    rollout.publish(2, &policies("same"));
+    service.follower.poll(&service.policy.authorizer).await;
+    assert!(version.has_changed().unwrap());
+    let second = *version.borrow_and_update();
+    assert_eq!(first.hash, second.hash);
+    assert_eq!(first.bundle.unwrap().version, 1);
+    assert_eq!(second.bundle.unwrap().version, 2);
 }
 
 #[test]

@@ -7,9 +7,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt};
 use wardgate_domain::{
-    ApprovalDecision, BearerToken, CallReference, CallToApprove, Caller, ConversationFacts,
-    Decision, Digest, InvalidMessage, OperatorAction, ReadDecision, ShadowReport, SignedApproval,
-    ToolFacts,
+    ApprovalDecision, BearerToken, BundleReference, CallReference, CallToApprove, Caller,
+    ConversationFacts, Decision, Digest, InvalidMessage, OperatorAction, ReadDecision,
+    ShadowReport, SignedApproval, ToolFacts,
 };
 use wardgate_proto::policy::v1 as pb;
 use wardgate_proto::policy::v1::policy_service_client::PolicyServiceClient;
@@ -40,6 +40,8 @@ pub struct CallQuestion<'a> {
 pub struct PolicyVersion {
     /// The hash of the schema and policies in force.
     pub hash: Digest,
+    /// The bundle that the policies in force come from, or `None` if they come from a directory.
+    pub bundle: Option<BundleReference>,
     /// Whether roles and attributes of callers are looked up in addition to those in their tokens.
     pub looks_up_callers: bool,
 }
@@ -287,6 +289,7 @@ impl TryFrom<pb::WatchVersionResponse> for PolicyVersion {
     fn try_from(version: pb::WatchVersionResponse) -> Result<Self, Self::Error> {
         Ok(Self {
             hash: Digest::from_wire(&version.policy_hash, "policy_hash")?,
+            bundle: version.bundle.map(BundleReference::try_from).transpose()?,
             looks_up_callers: version.looks_up_callers,
         })
     }

@@ -8,15 +8,17 @@ use futures::stream::BoxStream;
 use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 use wardgate_domain::{
-    Ambient, ApprovalDecision, ApprovalTerms, ApproverRefusal, Approvers, CallToApprove,
-    CallUnderApproval, ColumnClass, ColumnTier, Decision, DecisionId, DenialReason, Digest,
-    OfferKind, OperatorAction, PermitId, PermitSigner, PermitTerms, PermitVerifier, SignedApproval,
-    SignedPermit, ToolFacts, Verdict,
+    Ambient, ApprovalDecision, ApprovalTerms, ApproverRefusal, Approvers, BundleReference,
+    CallToApprove, CallUnderApproval, ColumnClass, ColumnTier, Decision, DecisionId, DenialReason,
+    Digest, OfferKind, OperatorAction, PermitId, PermitSigner, PermitTerms, PermitVerifier,
+    SignedApproval, SignedPermit, ToolFacts, Verdict,
 };
-use wardgate_proto::common::v1::ErrorReason;
+use wardgate_proto::common::v1::{ErrorReason, PolicyBundle};
 use wardgate_proto::policy::v1 as pb;
 use wardgate_proto::policy::v1::policy_service_server::{PolicyService, PolicyServiceServer};
-use wardgate_rpc::client::{Authorizer, CallError, CallQuestion, LocalPolicy, PolicyClient};
+use wardgate_rpc::client::{
+    Authorizer, CallError, CallQuestion, LocalPolicy, PolicyClient, PolicyVersion,
+};
 use wardgate_rpc::link::{self, LinkedService};
 use wardgate_rpc::{Peer, Readiness, Service};
 
@@ -81,7 +83,9 @@ pub struct FakePolicy {
     /// The kinds and names of the sources that no caller may use.
     barred: Mutex<Vec<(OfferKind, String)>>,
     hash: Mutex<Digest>,
-    announced: watch::Sender<Option<Digest>>,
+    /// The bundle that the policies come from.
+    bundle: Mutex<Option<BundleReference>>,
+    announced: watch::Sender<Option<PolicyVersion>>,
     lifetime: Mutex<Duration>,
     /// The column tiers of permits.
     tiers: Mutex<BTreeMap<ColumnClass, ColumnTier>>,
@@ -105,7 +109,12 @@ impl FakePolicy {
             forbidden: Mutex::default(),
             barred: Mutex::default(),
             hash: Mutex::new(hash),
-            announced: watch::Sender::new(Some(hash)),
+            bundle: Mutex::default(),
+            announced: watch::Sender::new(Some(PolicyVersion {
+                hash,
+                bundle: None,
+                looks_up_callers: false,
+            })),
             lifetime: Mutex::new(LIFETIME),
             tiers: Mutex::default(),
             signer: permit_signer(),
@@ -187,9 +196,27 @@ impl FakePolicy {
 
     /// Puts other policies in force, and notifies every watcher.
     pub fn change(&self, policies: &[u8]) {
-        let hash = Digest::of(policies);
-        *self.hash.lock().unwrap() = hash;
-        self.announced.send_replace(Some(hash));
+        *self.hash.lock().unwrap() = Digest::of(policies);
+        self.announce();
+    }
+
+    /// Puts the same policies in force from another bundle, and notifies every watcher.
+    pub fn change_bundle(&self, bundle: BundleReference) {
+        *self.bundle.lock().unwrap() = Some(bundle);
+        self.announce();
+    }
+
+    fn announce(&self) {
+        self.announced.send_replace(Some(PolicyVersion {
+            hash: *self.hash.lock().unwrap(),
+            bundle: *self.bundle.lock().unwrap(),
+            looks_up_callers: false,
+        }));
+    }
+
+    /// Returns the bundle as a response contains it.
+    fn wire_bundle(&self) -> Option<PolicyBundle> {
+        self.bundle.lock().unwrap().map(Into::into)
     }
 
     /// Ends every watch and accepts no new one.
@@ -210,7 +237,7 @@ impl FakePolicy {
                 .map(|tool| format!("{}.rule", tool.name))
                 .collect(),
             policy_hash: *self.hash.lock().unwrap(),
-            bundle: None,
+            bundle: *self.bundle.lock().unwrap(),
             approval: match verdict {
                 Verdict::Allow(_) => approval,
                 Verdict::NeedsApproval { .. } | Verdict::NeedsIntent | Verdict::Deny { .. } => None,
@@ -360,6 +387,7 @@ impl PolicyService for FakePolicy {
             id: DecisionId::new(&self.ambient),
             policies: vec!["needs-approval".to_owned()],
             policy_hash,
+            bundle: *self.bundle.lock().unwrap(),
             outcome: outcome.map(|approved_as| (!request.refuse).then(|| sign(approved_as))),
         };
         Ok(Response::new((&decision).into()))
@@ -403,6 +431,7 @@ impl PolicyService for FakePolicy {
             allowed,
             decision_id: DecisionId::new(&self.ambient).to_string(),
             policy_hash: self.hash.lock().unwrap().to_wire(),
+            bundle: self.wire_bundle(),
         }))
     }
 
@@ -419,6 +448,7 @@ impl PolicyService for FakePolicy {
             allowed: self.operators.lock().unwrap().contains(&allowed),
             decision_id: DecisionId::new(&self.ambient).to_string(),
             policy_hash: self.hash.lock().unwrap().to_wire(),
+            bundle: self.wire_bundle(),
         }))
     }
 
@@ -439,10 +469,11 @@ impl PolicyService for FakePolicy {
         if self.announced.borrow().is_none() {
             return Err(failure(ErrorReason::Unavailable));
         }
-        let versions = follow(self.announced.subscribe(), |hash: Digest| {
+        let versions = follow(self.announced.subscribe(), |version: PolicyVersion| {
             pb::WatchVersionResponse {
-                policy_hash: hash.to_wire(),
-                looks_up_callers: false,
+                policy_hash: version.hash.to_wire(),
+                looks_up_callers: version.looks_up_callers,
+                bundle: version.bundle.map(Into::into),
             }
         });
         Ok(Response::new(versions))

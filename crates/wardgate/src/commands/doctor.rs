@@ -1,7 +1,7 @@
 //! `wardgate doctor`: checks a deployment, and reports what works, what does not, and how to fix it.
 //!
 //! ```text
-//!  configuration ─▶ keys · secrets · certificates · issuers · neighbours · edges · stores · caller lookup · record
+//!  configuration ─▶ keys · secrets · certificates · issuers · neighbours · edges · stores · caller lookup · policy bundle · record
 //!                     └─▶ findings: ok │ warn │ fail
 //! ```
 //!
@@ -16,6 +16,7 @@ mod deployment;
 mod edges;
 mod finding;
 mod keys;
+mod policy_bundle;
 mod record;
 mod secrets;
 mod stores;
@@ -38,6 +39,7 @@ pub(crate) async fn run(arguments: &DoctorArgs) -> Result<(), Failure> {
     findings.extend(edges::examine(&deployment.edges).await);
     findings.extend(stores::examine(&deployment.stores).await);
     findings.extend(caller_lookup::examine(deployment.caller_lookup.as_ref()).await);
+    findings.extend(policy_bundle::examine(deployment.policy_bundle.as_ref()));
     findings.extend(record::examine(&deployment).await);
     print(&findings, arguments.output.format())?;
     let failed = findings

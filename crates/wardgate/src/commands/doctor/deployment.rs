@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use figment::value::Dict;
 use wardgate_audit::{ExportSettings, StoreRoom, WitnessSettings};
-use wardgate_policy::LookupConfig;
+use wardgate_policy::{BundleConfig, LookupConfig};
 use wardgate_rpc::Peer;
 use wardgate_rpc::link::TlsFiles;
 use wardgate_store::{DatabaseSettings, Layout};
@@ -39,6 +39,8 @@ pub(super) struct Deployment {
     pub(super) edges: Vec<Edge>,
     pub(super) stores: Vec<ServiceStore>,
     pub(super) caller_lookup: Option<LookupConfig>,
+    /// The source of policy bundles, or `None` if the policies come from a directory.
+    pub(super) policy_bundle: Option<BundleConfig>,
     /// The store of the record, or `None` if it cannot be read from here.
     pub(super) record: Option<StoreSettings>,
     /// The limits of the size of the record, if they are configured.
@@ -142,6 +144,7 @@ impl Deployment {
             &wardgate_memory::LAYOUT,
         );
         deployment.caller_lookup = up.policy.caller_lookup;
+        deployment.policy_bundle = up.policy.bundle;
         deployment.record = record;
         deployment.room = room;
         deployment.witnesses = up.audit.witnesses;
@@ -324,6 +327,7 @@ impl Deployment {
                 );
                 let config: wardgate_policy::Config = settings.unwired("policy", |_| {})?;
                 self.caller_lookup = config.caller_lookup;
+                self.policy_bundle = config.bundle;
             }
             Peer::ToolRunner => {
                 let setting = "tool_runner.permit_public_key_files";
