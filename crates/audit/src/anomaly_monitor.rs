@@ -126,7 +126,7 @@ impl AnomalyMonitor {
                     sequence,
                     damaged = page.damaged,
                     below = page.next,
-                    "records that were modified outside the audit service are not searched for anomalies"
+                    "records that were modified outside the audit service, or cannot be read, are not searched for anomalies"
                 );
             }
             for anomaly in observe(&mut detector, &page) {
@@ -197,7 +197,7 @@ fn observe(detector: &mut AnomalyDetector, page: &FeedPage) -> Vec<Anomaly> {
     found.collect()
 }
 
-/// Returns the sequence number of the first record of the page that was modified or removed from outside.
+/// Returns the sequence number of the first record of the page that was modified or removed from outside, or cannot be read.
 fn first_damaged(page: &FeedPage) -> Option<u64> {
     let mut intact = page.records.iter().map(|record| record.sequence).peekable();
     (page.first..page.next).find(|sequence| intact.next_if_eq(sequence).is_none())

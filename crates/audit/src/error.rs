@@ -6,7 +6,7 @@ use wardgate_domain::{Digest, InvalidMessage};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::ServiceError;
 use wardgate_rpc::client::{OperatorError, RecordDamage};
-use wardgate_store::{MigrationError, NotAStore};
+use wardgate_store::{MigrationError, NotAStore, is_corrupt};
 
 use crate::copy_problem::CopyProblem;
 
@@ -261,6 +261,11 @@ impl Error {
             directory: directory.display().to_string(),
             problem,
         }
+    }
+
+    /// Returns whether the files of the store are corrupt at the place that was read, so that other records may be readable.
+    pub(crate) fn is_corruption(&self) -> bool {
+        matches!(self, Self::Unreadable(error) if is_corrupt(error))
     }
 }
 

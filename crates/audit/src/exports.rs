@@ -1,5 +1,6 @@
 //! Exports of records to security tools: access to the store for reading records and for storing cursors.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use tokio::task::JoinHandle;
@@ -9,10 +10,12 @@ use wardgate_audit_export::{
     SourceRecord, StartPosition,
 };
 use wardgate_domain::Ambient;
+use wardgate_rpc::client::RecordDamage;
 
 use crate::Error;
 use crate::filter::RecordFilter;
 use crate::store::{PageBounds, StoreReader, StoreUpkeep};
+use crate::stored_row::StoredRow;
 use crate::writer::AppendQueue;
 
 /// The store, as exports access it.
@@ -43,6 +46,29 @@ pub(crate) fn start(
         Ok(tokio::spawn(exporter.run(size.clone())))
     });
     exporters.collect()
+}
+
+impl StoreFeed {
+    /// Returns the records of `range`, read one by one, without those that are at a corrupt place of the store.
+    async fn read_each(
+        &self,
+        range: Range<u64>,
+    ) -> Result<Vec<Result<StoredRow, RecordDamage>>, Error> {
+        let mut found = Vec::new();
+        for sequence in range {
+            let bounds = PageBounds {
+                range: sequence..sequence + 1,
+                after: None,
+                limit: 1,
+                newest_first: false,
+            };
+            match self.reader.page(&RecordFilter::default(), &bounds).await {
+                Err(error) if error.is_corruption() => {}
+                page => found.extend(page?.records),
+            }
+        }
+        Ok(found)
+    }
 }
 
 impl RecordFeed for StoreFeed {
@@ -89,8 +115,10 @@ impl RecordFeed for StoreFeed {
             limit,
             newest_first: false,
         };
-        let page = self.reader.page(&RecordFilter::default(), &bounds).await;
-        let found = page?.records;
+        let found = match self.reader.page(&RecordFilter::default(), &bounds).await {
+            Err(error) if error.is_corruption() => self.read_each(kept..next).await?,
+            page => page?.records,
+        };
         // Nor do records that retention removed during the read.
         let kept = kept.max(self.reader.head().await?.minimum_index).min(next);
         let intact = found.into_iter().filter_map(Result::ok);

@@ -31,7 +31,7 @@ impl RecordReader {
     pub async fn open(store: &str, settings: &DatabaseSettings) -> Result<Self, Error> {
         let address = Address::new(store, settings)?;
         let reader = store::StoreReader::new(&address, settings);
-        reader.check_schema(&address).await?;
+        Box::pin(reader.check_schema(&address)).await?;
         Ok(Self {
             address,
             store: reader,
@@ -42,7 +42,7 @@ impl RecordReader {
     /// Returns this reader with the keys that open details and find data subjects. Fails if the master key of the store is none
     /// of them.
     pub async fn with_details_keys(self, keys: DetailsKeys) -> Result<Self, Error> {
-        let vault = DetailsVault::open(keys, self.store.clone()).await?;
+        let vault = Box::pin(DetailsVault::open(keys, self.store.clone())).await?;
         Ok(Self {
             vault: Some(vault),
             ..self

@@ -85,7 +85,8 @@ pub async fn service(
         former_key: config.former_log_key()?,
     };
     let log = VerifiedLog::open(&reader, &keys.log, identity).await?;
-    let details = DetailsVault::prepare(keys.details, reader.clone(), &appends, &ambient).await?;
+    let details = DetailsVault::prepare(keys.details, reader.clone(), &appends, &ambient);
+    let details = Box::pin(details).await?;
     // The key for digests is checked last. The first start stores its check value, which must not happen if another key of the
     // same configuration is wrong.
     let former = config.former_mac_key()?;

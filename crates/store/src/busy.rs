@@ -15,25 +15,6 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Interval between two log messages about the store that startup waits for.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Returns whether a store that fails with `error` may be available a moment later, because another process has locked
-/// it, every connection is in use, or the server is starting.
-pub fn is_busy(error: &sqlx::Error) -> bool {
-    match error {
-        sqlx::Error::PoolTimedOut => true,
-        sqlx::Error::Database(error) => match error.code().as_deref() {
-            // PostgreSQL: too_many_connections, cannot_connect_now, lock_not_available.
-            Some("53300" | "57P03" | "55P03") => true,
-            // SQLite: SQLITE_BUSY or SQLITE_LOCKED, with the extended code in the upper bits.
-            // A code of PostgreSQL has five characters.
-            Some(code) if code.len() < 5 => code
-                .parse::<u32>()
-                .is_ok_and(|code| matches!(code & 0xff, 5 | 6)),
-            _ => false,
-        },
-        _ => false,
-    }
-}
-
 /// The wait of one startup for one store.
 ///
 /// ```text
@@ -85,7 +66,7 @@ mod tests {
     use sqlx::{ConnectOptions, Connection};
 
     use super::*;
-    use crate::sqlite;
+    use crate::{is_busy, sqlite};
 
     #[tokio::test]
     async fn a_file_that_somebody_else_has_locked_is_busy_and_one_that_is_missing_is_not() {

@@ -12,6 +12,7 @@
 mod address;
 mod busy;
 mod database;
+mod error_code;
 mod layout;
 mod migration;
 pub mod postgres;
@@ -21,8 +22,9 @@ pub mod sqlite;
 mod tls;
 
 pub use address::{Address, NotAStore};
-pub use busy::{StartWait, is_busy};
+pub use busy::StartWait;
 pub use database::{Database, Row, Statement, Transaction, Value};
+pub use error_code::{is_busy, is_corrupt};
 pub use layout::Layout;
 pub use migration::{MigratedVersions, MigrationError};
 pub use rates::RateStatements;

@@ -87,7 +87,7 @@ async fn run(command: Command, verbosity: LogVerbosity) -> Result<(), Failure> {
         Command::Tools(arguments) => commands::tools::run(arguments).await,
         Command::Certs(arguments) => commands::certs::run(&arguments),
         Command::Config(arguments) => commands::config::run(&arguments),
-        Command::Doctor(arguments) => commands::doctor::run(&arguments).await,
+        Command::Doctor(arguments) => Box::pin(commands::doctor::run(&arguments)).await,
         Command::Migrate(arguments) => commands::migrate::run(&arguments).await,
         Command::Call(arguments) => commands::calls::call(arguments).await,
         Command::Bench(arguments) => commands::calls::bench(arguments).await,

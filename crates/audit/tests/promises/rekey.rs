@@ -83,8 +83,10 @@ async fn fill(store: &TestStore) {
 
 /// Returns the details of the calls about a data subject, read without the service.
 async fn details(store: &TestStore, keys: DetailsKeys, patient: &str) -> Vec<RecordDetails> {
-    let reader = RecordReader::open(&store.url, &DatabaseSettings::default());
-    let reader = reader.await.unwrap().with_details_keys(keys).await.unwrap();
+    let reader = RecordReader::open(&store.url, &DatabaseSettings::default())
+        .await
+        .unwrap();
+    let reader = reader.with_details_keys(keys).await.unwrap();
     let found = reader.query(about("north", patient)).unwrap();
     let found: Vec<_> = found.try_collect().await.unwrap();
     let details = found.into_iter().map(|found| intact(found).details);

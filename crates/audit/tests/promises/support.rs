@@ -197,8 +197,8 @@ impl TestService {
         policy: Option<PolicyClient>,
         ambient: Ambient,
     ) -> Self {
-        let started = Self::start_keyed(config, keys(), callers, policy, ambient).await;
-        started.unwrap()
+        let started = Self::start_keyed(config, keys(), callers, policy, ambient);
+        Box::pin(started).await.unwrap()
     }
 
     /// Starts the service with `keys`, or returns the error with which it refuses them.

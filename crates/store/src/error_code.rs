@@ -1,0 +1,39 @@
+//! What the error codes of SQLite and PostgreSQL say about a failure.
+
+/// Returns whether a store that fails with `error` may be available a moment later, because another process has locked
+/// it, every connection is in use, or the server is starting.
+pub fn is_busy(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::PoolTimedOut => true,
+        sqlx::Error::Database(error) => match error.code().as_deref() {
+            // PostgreSQL: too_many_connections, cannot_connect_now, lock_not_available.
+            Some("53300" | "57P03" | "55P03") => true,
+            // SQLite: SQLITE_BUSY or SQLITE_LOCKED.
+            Some(code) => matches!(sqlite_code(code), Some(5 | 6)),
+            None => false,
+        },
+        _ => false,
+    }
+}
+
+/// Returns whether the files of the database are corrupt at the place that a statement read. The same read fails again, but
+/// reads of other places may succeed.
+pub fn is_corrupt(error: &sqlx::Error) -> bool {
+    let sqlx::Error::Database(error) = error else {
+        return false;
+    };
+    match error.code().as_deref() {
+        // PostgreSQL: data_corrupted, index_corrupted.
+        Some("XX001" | "XX002") => true,
+        // SQLite: SQLITE_CORRUPT.
+        Some(code) => sqlite_code(code) == Some(11),
+        None => false,
+    }
+}
+
+/// Returns the primary result code of SQLite, without the extended code in the upper bits, or `None` if `code` is of PostgreSQL,
+/// whose codes have five characters.
+fn sqlite_code(code: &str) -> Option<u32> {
+    let code = code.parse::<u32>().ok().filter(|_| code.len() < 5)?;
+    Some(code & 0xff)
+}
