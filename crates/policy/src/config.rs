@@ -54,8 +54,23 @@ pub struct Config {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShadowConfig {
-    /// The directory of `*.cedar` and `*.cedarschema` files.
-    pub policies: PathBuf,
+    /// The directory of `*.cedar` and `*.cedarschema` files. Exactly one of `policies` and `bundle` must be set.
+    #[serde(default)]
+    pub policies: Option<PathBuf>,
+    /// The source of signed bundles of candidate policies.
+    #[serde(default)]
+    pub bundle: Option<BundleConfig>,
+}
+
+impl ShadowConfig {
+    fn validate(&self) -> Result<(), Error> {
+        if self.policies.is_some() == self.bundle.is_some() {
+            return Err(Error::CandidateOrigin);
+        }
+        let bundle = self.bundle.as_ref();
+        let checked = bundle.map_or(Ok(()), BundleConfig::validate);
+        checked.map_err(Error::CandidateSettings)
+    }
 }
 
 impl Config {
@@ -92,6 +107,9 @@ impl Config {
         }
         if let Some(bundle) = &self.bundle {
             bundle.validate()?;
+        }
+        if let Some(shadow) = &self.shadow {
+            shadow.validate()?;
         }
         if let Some(lookup) = &self.caller_lookup {
             lookup.validate()?;
@@ -143,6 +161,29 @@ mod tests {
             (30, 1)
         );
         config.validate().unwrap();
+    }
+
+    #[test]
+    fn a_candidate_has_one_place_and_errors_name_its_settings() {
+        let error = |shadow: &str| {
+            let config = format!(r#"{{"policies": "p", "shadow": {shadow}}}"#);
+            let config: Config = serde_json::from_str(&config).unwrap();
+            config.validate().map_err(|error| error.to_string())
+        };
+        let bundle =
+            r#""bundle": {"source": "b", "public_key_files": ["k"], "minimum_version": 2}"#;
+        assert_eq!(error(r#"{"policies": "c"}"#), Ok(()));
+        assert_eq!(error(&format!("{{{bundle}}}")), Ok(()));
+        for shadow in ["{}".to_owned(), format!(r#"{{"policies": "c", {bundle}}}"#)] {
+            let error = error(&shadow).unwrap_err();
+            assert!(error.contains("policy.shadow.policies"), "{error}");
+        }
+        let without_keys = bundle.replace(r#""k""#, "");
+        let error = error(&format!("{{{without_keys}}}")).unwrap_err();
+        assert!(
+            error.starts_with("policy.shadow.bundle.public_key_files "),
+            "{error}"
+        );
     }
 
     #[test]

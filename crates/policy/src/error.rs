@@ -39,6 +39,15 @@ pub enum Error {
     /// The settings of bundles cannot be used.
     #[error("policy.{0}")]
     BundleSettings(#[from] BundleConfigError),
+    /// The settings name no candidate policies, or two places of them.
+    #[error(
+        "exactly one of policy.shadow.policies and policy.shadow.bundle must be set: the directory of candidate policies, or the source \
+         of bundles"
+    )]
+    CandidateOrigin,
+    /// The settings of the bundles of a candidate cannot be used.
+    #[error("policy.shadow.{0}")]
+    CandidateSettings(BundleConfigError),
     /// No bundle can be put in force.
     #[error("policy.bundle: {0}")]
     Bundle(#[from] BundleRefusal),

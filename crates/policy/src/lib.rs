@@ -23,6 +23,7 @@ mod approval;
 mod arguments;
 mod authorizer;
 mod call;
+mod candidate;
 mod columns;
 mod comparison;
 mod compile;

@@ -10,8 +10,8 @@ use tokio::sync::watch::Sender;
 use tokio::time::{Instant, MissedTickBehavior};
 use wardgate_domain::BundleReference;
 use wardgate_policy_bundle::{
-    BundleConfig, BundleError, BundleSource, BundleState, BundleVerifier, FetchedBundle,
-    OfferedBundles, PolicyBundle, SourceError,
+    BundleConfig, BundleConfigError, BundleError, BundleSource, BundleState, BundleVerifier,
+    FetchedBundle, OfferedBundles, PolicyBundle, SourceError,
 };
 use wardgate_rpc::Readiness;
 use wardgate_telemetry::names;
@@ -75,6 +75,16 @@ pub(crate) struct BundleFollower {
     newest: Option<BundleReference>,
     /// The refusals that were logged last. Each is logged once.
     logged: Vec<String>,
+    purpose: BundlePurpose,
+}
+
+/// The purpose for which bundles are followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BundlePurpose {
+    /// The policies of a bundle are put in force.
+    InForce,
+    /// The policies of a bundle are a candidate, whose decisions affect no answer.
+    Candidate,
 }
 
 /// A verified bundle that is newer than the one in force, or the same after a restart.
@@ -108,8 +118,18 @@ struct BundleSelection {
 }
 
 impl BundleFollower {
-    /// Opens the source and reads what was in force before.
+    /// Opens the source of the policies in force.
     pub(crate) fn open(config: &BundleConfig) -> Result<Self, Error> {
+        Ok(Self::open_for(BundlePurpose::InForce, config)?)
+    }
+
+    /// Opens the source of candidate policies.
+    pub(crate) fn open_candidate(config: &BundleConfig) -> Result<Self, Error> {
+        let opened = Self::open_for(BundlePurpose::Candidate, config);
+        opened.map_err(Error::CandidateSettings)
+    }
+
+    fn open_for(purpose: BundlePurpose, config: &BundleConfig) -> Result<Self, BundleConfigError> {
         Ok(Self {
             source: BundleSource::open(config)?,
             verifier: config.verifier()?,
@@ -117,6 +137,7 @@ impl BundleFollower {
             minimum: config.minimum_version,
             newest: None,
             logged: Vec::new(),
+            purpose,
         })
     }
 
@@ -173,18 +194,26 @@ impl BundleFollower {
 
     /// Looks at the source and puts a newer bundle in force.
     pub(crate) async fn poll(&mut self, authorizer: &PolicyAuthorizer) {
+        let Some(set) = self.newer().await else {
+            return;
+        };
+        let (bundle, hash) = (set.bundle(), set.hash());
+        authorizer.put_in_force(set);
+        metrics::counter!(names::POLICY_RELOADS, "outcome" => "swapped").increment(1);
+        if let Some(bundle) = bundle {
+            report_in_force(bundle);
+            tracing::info!(policy.hash = %hash, policy.bundle = %bundle, "policies of a new bundle are in force");
+        }
+    }
+
+    /// Returns the policies of a newer bundle, if the source offers one. What is refused is reported.
+    pub(crate) async fn newer(&mut self) -> Option<PolicySet> {
         match self.next(false).await {
-            Ok(Some(set)) => {
-                let (bundle, hash) = (set.bundle(), set.hash());
-                authorizer.put_in_force(set);
-                metrics::counter!(names::POLICY_RELOADS, "outcome" => "swapped").increment(1);
-                if let Some(bundle) = bundle {
-                    report_in_force(bundle);
-                    tracing::info!(policy.hash = %hash, policy.bundle = %bundle, "policies of a new bundle are in force");
-                }
+            Ok(newer) => newer,
+            Err(refusal) => {
+                self.report(&refusal);
+                None
             }
-            Ok(None) => {}
-            Err(refusal) => self.report(&refusal),
         }
     }
 
@@ -293,15 +322,22 @@ impl BundleFollower {
         }
     }
 
-    /// Counts a refusal, and logs it unless it was logged since the source changed.
+    /// Counts a refusal, unless it is about a candidate, and logs it unless it was logged since the source changed.
     fn report(&mut self, refusal: &BundleRefusal) {
         let text = refusal.to_string();
         if self.logged.contains(&text) {
             return;
         }
         let reason = refusal.label();
-        metrics::counter!(names::POLICY_BUNDLE_REFUSALS, "reason" => reason).increment(1);
-        tracing::error!(cause = %refusal, reason, "a policy bundle was refused; the policies in force stay");
+        match self.purpose {
+            BundlePurpose::InForce => {
+                metrics::counter!(names::POLICY_BUNDLE_REFUSALS, "reason" => reason).increment(1);
+                tracing::error!(cause = %refusal, reason, "a policy bundle was refused; the policies in force stay");
+            }
+            BundlePurpose::Candidate => {
+                tracing::warn!(cause = %refusal, reason, "a policy bundle of policy.shadow was refused; the policies in force are not affected");
+            }
+        }
         if matches!(refusal, BundleRefusal::Source(_)) {
             // The next answer is judged anew, even if it is the one of before.
             self.source.forget();

@@ -29,7 +29,7 @@ use crate::reload::DirectoryState;
 use crate::rollout::BundleFollower;
 use crate::set::PolicySet;
 use crate::shadow::ShadowEvaluator;
-use crate::{Config, Error, reload, rollout};
+use crate::{Config, Error, ShadowConfig, candidate, reload, rollout};
 
 /// Creates the policy service for the policies of `config`. It counts earlier calls with `history`. The function fails
 /// if the policies, or the keys of the issuers, are not usable. Later, a changed directory or a newer bundle is put in
@@ -62,15 +62,8 @@ pub async fn service(
     let interval = config.reload_interval;
     let (set, origin) = PolicyOrigin::open(config.policies, config.bundle.as_ref()).await?;
     tracing::info!(policy.hash = %set.hash(), policies = set.policy_ids().len(), "policies are in force");
-    let shadow = config.shadow.map(|shadow| {
-        let dir = shadow.policies;
-        let shadow = ShadowEvaluator::new(history.clone());
-        let mut state = DirectoryState::Unread;
-        // This runs before the first call, because a permit that is used again is not compared later.
-        reload::reload_candidate(&shadow, &mut state, &dir);
-        reload::watch(&shadow, dir, state, interval, reload::reload_candidate);
-        shadow
-    });
+    let shadow = config.shadow;
+    let shadow = shadow.map(|shadow| open_shadow(shadow, interval, history.clone()));
     let lifetimes = (config.permit_ttl, config.approval_ttl);
     let authorizer = PolicyAuthorizer::new(set, signer, ambient, lifetimes, time_zone);
     let authorizer = authorizer.with_shadow(shadow).with_history(history);
@@ -90,6 +83,25 @@ pub async fn service(
         server: server::PolicyServiceServer::from_arc(handler),
         readiness,
     })
+}
+
+/// Creates the evaluator of the candidate policies, and checks their origin for changes as long as it is in use.
+fn open_shadow(
+    config: ShadowConfig,
+    interval: Duration,
+    history: CallHistory,
+) -> Arc<ShadowEvaluator> {
+    let shadow = ShadowEvaluator::new(history);
+    if let Some(bundle) = config.bundle {
+        candidate::follow(&shadow, bundle);
+    }
+    if let Some(dir) = config.policies {
+        let mut state = DirectoryState::Unread;
+        // This runs before the first call, because a permit that is used again is not compared later.
+        reload::reload_candidate(&shadow, &mut state, &dir);
+        reload::watch(&shadow, dir, state, interval, reload::reload_candidate);
+    }
+    shadow
 }
 
 /// The origin of the policies in force, which is checked for changes.

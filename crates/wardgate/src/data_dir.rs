@@ -103,6 +103,11 @@ impl DataDir {
         self.0.join("policy.bundle").display().to_string()
     }
 
+    /// Path of the file with the policy bundle that was the candidate last.
+    pub(crate) fn candidate_bundle(&self) -> String {
+        self.0.join("policy-candidate.bundle").display().to_string()
+    }
+
     /// Path of the socket on which a running system serves operators.
     pub(crate) fn operator_socket(&self) -> PathBuf {
         self.0.join("operator.sock")

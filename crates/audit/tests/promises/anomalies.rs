@@ -222,8 +222,10 @@ async fn the_search_continues_after_records_on_a_corrupt_page_of_the_database() 
     drop(audit);
     closer.close().await;
     corrupt_page_of(&store, &calls[20]).await;
-    let reader = RecordReader::open(&store.url, &DatabaseSettings::default());
-    let whole = reader.await.unwrap().query(AuditFilter::default()).unwrap();
+    let reader = RecordReader::open(&store.url, &DatabaseSettings::default())
+        .await
+        .unwrap();
+    let whole = reader.query(AuditFilter::default()).unwrap();
     let whole: Result<Vec<_>, _> = whole.try_collect().await;
     assert!(whole.is_err(), "the page cannot be read");
 

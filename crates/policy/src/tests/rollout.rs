@@ -1,16 +1,21 @@
 //! Signed bundles: a newer one that is usable takes effect, and everything else changes nothing.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use aws_lc_rs::signature::Ed25519KeyPair;
 use tempfile::TempDir;
 use wardgate_domain::{Ambient, ApprovalId, CallToApprove, OperatorAction};
 use wardgate_policy_bundle::{BundleConfig, BundleSigner, BundledFile, PolicyBundle};
 use wardgate_rpc::Readiness;
+use wardgate_testkit::{until, until_true};
 
 use super::fixture::{SCHEMA, TestPolicy, tool};
 use super::samples::caller;
+use crate::candidate::{self, CandidateFollower};
+use crate::history::CallHistory;
 use crate::rollout::BundleFollower;
+use crate::shadow::ShadowEvaluator;
 use crate::{BundleRefusal, Error, try_bundle};
 
 const TESTS: &str = r"
@@ -342,6 +347,77 @@ async fn a_bundle_with_the_same_policies_is_another_version_to_those_who_watch()
     assert_eq!(first.hash, second.hash);
     assert_eq!(first.bundle.unwrap().version, 1);
     assert_eq!(second.bundle.unwrap().version, 2);
+}
+
+#[tokio::test]
+async fn a_candidate_comes_from_a_bundle_and_a_refused_one_changes_nothing() {
+    let rollout = RolloutSetup::new();
+    let hash = |version: u64, policies: &str| {
+        let tried = try_bundle(&bundle(version, policies)).unwrap();
+        Some(tried.hash())
+    };
+    let shadow = ShadowEvaluator::new(CallHistory::default());
+    let mut candidate = CandidateFollower::new(rollout.config());
+    let forged = bundle(9, &policies("v9")).sign(&signer()).unwrap();
+    rollout.write("forged.bundle", &forged);
+    for _ in 0..2 {
+        candidate.look(&shadow).await;
+        let report = shadow.report(None);
+        assert_eq!(report.candidate_hash, None);
+        let fault = report.fault;
+        assert!(fault.contains("not signed by a trusted key"), "{fault}");
+        assert!(fault.starts_with("policy.shadow.bundle: "), "{fault}");
+    }
+    rollout.publish(1, &policies("v1"));
+    candidate.look(&shadow).await;
+    let report = shadow.report(None);
+    assert_eq!(report.candidate_hash, hash(1, &policies("v1")));
+    assert_eq!(report.fault, "");
+    rollout.publish(2, "// nobody may do anything");
+    candidate.look(&shadow).await;
+    let kept = shadow.report(None).candidate_hash;
+    assert_eq!(
+        kept,
+        hash(1, &policies("v1")),
+        "the tests of version 2 fail"
+    );
+    rollout.publish(3, &policies("v3"));
+    candidate.look(&shadow).await;
+    let newer = hash(3, &policies("v3"));
+    assert_eq!(shadow.report(None).candidate_hash, newer);
+    // After a restart, an older version is refused, and the former candidate is evaluated.
+    rollout.withdraw("3.bundle");
+    let restarted = ShadowEvaluator::new(CallHistory::default());
+    let mut candidate = CandidateFollower::new(rollout.config());
+    candidate.look(&restarted).await;
+    assert_eq!(restarted.report(None).candidate_hash, newer);
+}
+
+#[tokio::test]
+async fn a_source_of_candidates_is_followed_once_its_key_can_be_read() {
+    let rollout = RolloutSetup::new();
+    rollout.publish(1, &policies("v1"));
+    let (key, away) = (rollout.path("key.pem"), rollout.path("away.pem"));
+    std::fs::rename(&key, &away).unwrap();
+    let shadow = ShadowEvaluator::new(CallHistory::default());
+    let config = BundleConfig {
+        poll_interval: Duration::from_secs(1),
+        ..rollout.config()
+    };
+    candidate::follow(&shadow, config);
+    let fault = until("the fault is reported", async || {
+        Some(shadow.report(None).fault).filter(|fault| !fault.is_empty())
+    })
+    .await;
+    assert!(
+        fault.starts_with("policy.shadow.bundle.public_key_files"),
+        "{fault}"
+    );
+    std::fs::rename(&away, &key).unwrap();
+    until_true("the candidate is evaluated", async || {
+        shadow.report(None).candidate_hash.is_some()
+    })
+    .await;
 }
 
 #[test]

@@ -257,7 +257,8 @@ async fn only_whoever_may_read_the_record_reads_the_list() {
     let (dir, candidate, issuer) = (Dir::with(&policies), Dir::with(""), Issuer::new());
     let mut config = Config::new(dir.path(), issuer.trusted());
     config.shadow = Some(ShadowConfig {
-        policies: candidate.path().to_owned(),
+        policies: Some(candidate.path().to_owned()),
+        bundle: None,
     });
     let service = service(
         config,

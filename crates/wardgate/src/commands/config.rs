@@ -3,14 +3,14 @@
 mod describe;
 mod schema;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 use wardgate_catalogue::Fault;
 use wardgate_console::SignInConfig;
 use wardgate_domain::mark_invisible;
 use wardgate_edge::{EdgeClient, Origins};
-use wardgate_policy::PolicySet;
+use wardgate_policy::{PolicySet, ShadowConfig};
 
 use crate::Failure;
 use crate::cli::{ConfigArgs, ConfigCommand, SchemaOf};
@@ -194,8 +194,10 @@ pub(crate) fn check_files(settings: &Settings) -> Result<Vec<Fault>, Failure> {
         let directory = config.policies.as_deref();
         policies = directory.map(PolicySet::load).transpose()?;
         config.check_table()?;
-        let candidate = config.shadow.map(|shadow| shadow.policies);
-        faults_of_candidate = candidate.map(|it| check_candidate(&it)).unwrap_or_default();
+    }
+    if settings.has("policy.shadow") {
+        let config: wardgate_policy::Config = settings.unwired("policy", |_| {})?;
+        faults_of_candidate = config.shadow.map(check_shadow).unwrap_or_default();
     }
     if settings.has("policy.bundle") {
         // The bundles themselves may be elsewhere, so only the settings and the keys are checked.
@@ -219,28 +221,49 @@ pub(crate) fn check_files(settings: &Settings) -> Result<Vec<Fault>, Failure> {
 }
 
 /// Returns the faults because of which a candidate policy set would not decide. They do not prevent a start.
-fn check_candidate(directory: &Path) -> Vec<Fault> {
-    let Err(error) = PolicySet::load(directory) else {
-        return Vec::new();
-    };
-    let fault = |file: &Path, line: usize, column: usize, problem: String| Fault {
+fn check_shadow(config: ShadowConfig) -> Vec<Fault> {
+    let directory = config.policies.as_deref();
+    let mut faults = directory.map(check_candidate).unwrap_or_default();
+    if let Some(bundle) = config.bundle
+        && let Err(error) = bundle.verifier()
+    {
+        // The bundles themselves may be elsewhere, so only the keys are checked. The message names the file.
+        let key = bundle.public_key_files.first();
+        let key = key.map_or(Path::new(""), PathBuf::as_path);
+        faults.push(candidate_fault(
+            key,
+            (1, 1),
+            format!("policy.shadow.{error}"),
+        ));
+    }
+    faults
+}
+
+fn candidate_fault(file: &Path, (line, column): (usize, usize), problem: String) -> Fault {
+    Fault {
         file: file.to_owned(),
         line: line as u64,
         column: column as u64,
         problem,
         fix: "until this is fixed, the candidate policies of policy.shadow are not evaluated"
             .to_owned(),
+    }
+}
+
+fn check_candidate(directory: &Path) -> Vec<Fault> {
+    let Err(error) = PolicySet::load(directory) else {
+        return Vec::new();
     };
     match error {
         wardgate_policy::Error::Invalid(findings) => {
             let findings = findings.iter();
             let findings = findings.map(|finding| {
-                let (line, column) = finding.position.map_or((1, 1), |it| (it.line, it.column));
-                fault(&finding.file, line, column, finding.problem.clone())
+                let position = finding.position.map_or((1, 1), |it| (it.line, it.column));
+                candidate_fault(&finding.file, position, finding.problem.clone())
             });
             findings.collect()
         }
-        other => vec![fault(directory, 1, 1, other.to_string())],
+        other => vec![candidate_fault(directory, (1, 1), other.to_string())],
     }
 }
 
@@ -501,6 +524,20 @@ mod tests {
         }
         let rest = "audit: { store: \"sqlite:s\" }\npolicy: { policies: p }\n";
         checked(&format!("memory: {{ concurrency: {{ min: 20 }} }}\n{rest}")).unwrap();
+    }
+
+    #[test]
+    fn a_candidate_from_bundles_needs_no_state_file_in_one_process_and_has_one_place() {
+        let shadow = |more: &str| {
+            let bundle = "bundle: { source: b, public_key_files: [k] }";
+            checked(&format!(
+                "policy: {{ policies: p, shadow: {{ {more}{bundle} }} }}\naudit: {{ store: \"sqlite:s\" }}\n"
+            ))
+        };
+        shadow("").unwrap();
+        let told = shadow("policies: c, ").unwrap_err();
+        assert!(told.contains("policy.shadow.bundle"), "{told}");
+        assert!(told.contains("wardgate.yaml:1:"), "{told}");
     }
 
     #[test]

@@ -41,6 +41,11 @@ impl UpSettings {
                 if let Some(Value::Dict(_, bundle)) = section.get_mut("bundle") {
                     set(bundle, "state_file", dir.policy_bundle());
                 }
+                if let Some(Value::Dict(_, shadow)) = section.get_mut("shadow")
+                    && let Some(Value::Dict(_, bundle)) = shadow.get_mut("bundle")
+                {
+                    set(bundle, "state_file", dir.candidate_bundle());
+                }
             })?,
             tool_runner: settings.unwired("tool_runner", |section| {
                 set(section, "store", dir.tool_runner_store());
