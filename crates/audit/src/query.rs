@@ -64,7 +64,8 @@ fn selected(
 ) -> impl Stream<Item = Result<QueriedRecord, Error>> + Send + 'static {
     let pages = stream::try_unfold(None, move |rest: Option<RemainingQuery>| {
         let (reader, vault, filter) = (reader.clone(), vault.clone(), filter.clone());
-        async move {
+        // The future of a page is large, and is moved with the stream.
+        Box::pin(async move {
             let mut rest = match rest {
                 Some(rest) => rest,
                 None => RemainingQuery::whole(&filter, &reader.head().await?),
@@ -92,7 +93,7 @@ fn selected(
                 }
             }
             Ok(Some((found, Some(rest))))
-        }
+        })
     });
     pages
         .map_ok(|found| stream::iter(found.into_iter().map(|(record, _)| Ok(record))))

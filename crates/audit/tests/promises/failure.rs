@@ -157,12 +157,12 @@ async fn no_record_over(fault: Line) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn p2_no_record_while_the_server_is_gone() {
-    no_record_over(Line::Cut).await;
+    Box::pin(no_record_over(Line::Cut)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn p2_no_record_while_the_network_is_silent() {
-    no_record_over(Line::Silent).await;
+    Box::pin(no_record_over(Line::Silent)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -132,7 +132,9 @@ async fn run_first_batch(store: &TestStore) {
     let (sender, mut told) = mpsc::unbounded_channel();
     let settings = DatabaseSettings::default();
     let keys = details_keys(NEW, &[OLD]);
-    let tell = move |so_far: &RekeyProgress| drop(sender.send(*so_far));
+    let tell = move |so_far: &RekeyProgress| {
+        let _ = sender.send(*so_far);
+    };
     let running = rekey(&store.url, &settings, keys, Ambient::system(), tell);
     tokio::select! {
         biased;
