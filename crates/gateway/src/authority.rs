@@ -217,9 +217,11 @@ impl Authority {
 
     fn holds(&self, grant: &Grant) -> bool {
         let decision = &grant.decision;
-        // Two bundles can have the same policies, and the record names the bundle of the decision.
+        // Two bundles can have the same policies, and the record names the bundle of the decision. An older policy service does
+        // not tell the bundle in force.
         let is_in_force = |current: &PolicyVersion| {
-            current.hash == decision.policy_hash && current.bundle == decision.bundle
+            current.hash == decision.policy_hash
+                && (current.bundle).is_none_or(|bundle| decision.bundle == Some(bundle))
         };
         self.version.load().as_deref().is_some_and(is_in_force)
             && self.ambient.now().plus(MARGIN) < grant.expires_at

@@ -69,7 +69,7 @@ impl CandidateFollower {
     async fn first(&mut self) -> Result<Option<PolicySet>, Error> {
         let mut follower = match self.follower.take() {
             Some(follower) => follower,
-            None => BundleFollower::open_candidate(&self.config)?,
+            None => BundleFollower::open_candidate(self.config.clone()).await?,
         };
         let first = follower.first().await;
         self.follower = Some(follower);

@@ -1,13 +1,13 @@
 //! Settings of the policy service.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use wardgate_caller_lookup::LookupConfig;
 use wardgate_domain::{TimeZone, whole_seconds};
 use wardgate_edge::AuthConfig;
-use wardgate_policy_bundle::BundleConfig;
+use wardgate_policy_bundle::{BundleConfig, BundleConfigError};
 
 use crate::Error;
 
@@ -63,14 +63,41 @@ pub struct ShadowConfig {
 }
 
 impl ShadowConfig {
-    fn validate(&self) -> Result<(), Error> {
+    /// Checks the settings. `in_force` has those of the bundles of the policies in force.
+    fn validate(&self, in_force: Option<&BundleConfig>) -> Result<(), Error> {
         if self.policies.is_some() == self.bundle.is_some() {
             return Err(Error::CandidateOrigin);
         }
-        let bundle = self.bundle.as_ref();
-        let checked = bundle.map_or(Ok(()), BundleConfig::validate);
-        checked.map_err(Error::CandidateSettings)
+        let Some(bundle) = &self.bundle else {
+            return Ok(());
+        };
+        bundle.validate().map_err(Error::CandidateSettings)?;
+        let states = (
+            bundle.state_file.as_deref(),
+            in_force.and_then(|it| it.state_file.as_deref()),
+        );
+        if let (Some(candidate), Some(in_force)) = states
+            && share_temporary_file(candidate, in_force)
+        {
+            let problem = "must differ from policy.bundle.state_file in more than its extension, because a candidate in the same file \
+                           could be put in force after a restart";
+            return Err(Error::CandidateSettings(BundleConfigError::Value {
+                key: "state_file",
+                problem: problem.to_owned(),
+            }));
+        }
+        Ok(())
     }
+}
+
+/// Returns whether the temporary files of two state files have the same path, which includes that the two are one file. The
+/// name of a temporary file has another extension in place of that of the state file.
+fn share_temporary_file(one: &Path, other: &Path) -> bool {
+    let stem = |path: &Path| {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        path.with_extension("")
+    };
+    stem(one) == stem(other)
 }
 
 impl Config {
@@ -109,7 +136,7 @@ impl Config {
             bundle.validate()?;
         }
         if let Some(shadow) = &self.shadow {
-            shadow.validate()?;
+            shadow.validate(self.bundle.as_ref())?;
         }
         if let Some(lookup) = &self.caller_lookup {
             lookup.validate()?;
@@ -184,6 +211,35 @@ mod tests {
             error.starts_with("policy.shadow.bundle.public_key_files "),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_candidate_does_not_share_the_state_file_of_the_policies_in_force() {
+        let error = |candidate: &str| {
+            let bundle = |state: &str| {
+                format!(r#"{{"source": "b", "public_key_files": ["k"], "state_file": "{state}"}}"#)
+            };
+            let (in_force, candidate) = (bundle("data/policy.state"), bundle(candidate));
+            let config =
+                format!(r#"{{"bundle": {in_force}, "shadow": {{"bundle": {candidate}}}}}"#);
+            let config: Config = serde_json::from_str(&config).unwrap();
+            config.validate().map_err(|error| error.to_string())
+        };
+        for other in ["data/candidate.state", "other/policy.state"] {
+            assert_eq!(error(other), Ok(()), "{other}");
+        }
+        for same in [
+            "data/policy.state",
+            "./data/policy.state",
+            "data/policy.bundle",
+            "data/policy",
+        ] {
+            let error = error(same).unwrap_err();
+            assert!(
+                error.starts_with("policy.shadow.bundle.state_file "),
+                "{same}: {error}"
+            );
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch::Sender;
+use tokio::task::JoinError;
 use tokio::time::{Instant, MissedTickBehavior};
 use wardgate_domain::BundleReference;
 use wardgate_policy_bundle::{
@@ -123,9 +124,12 @@ impl BundleFollower {
         Ok(Self::open_for(BundlePurpose::InForce, config)?)
     }
 
-    /// Opens the source of candidate policies.
-    pub(crate) fn open_candidate(config: &BundleConfig) -> Result<Self, Error> {
-        let opened = Self::open_for(BundlePurpose::Candidate, config);
+    /// Opens the source of candidate policies. The files that the settings name are read on a thread for blocking work,
+    /// because this is repeated until they can be used.
+    pub(crate) async fn open_candidate(config: BundleConfig) -> Result<Self, Error> {
+        let open = move || Self::open_for(BundlePurpose::Candidate, &config);
+        let opened = tokio::task::spawn_blocking(open).await;
+        let opened = opened.map_err(not_completed)?;
         opened.map_err(Error::CandidateSettings)
     }
 
@@ -263,12 +267,7 @@ impl BundleFollower {
             is_start,
         };
         let selected = tokio::task::spawn_blocking(move || rules.select(offered)).await;
-        selected.map_err(|error| {
-            BundleRefusal::Source(SourceError::Io {
-                path: PathBuf::new(),
-                source: std::io::Error::other(error),
-            })
-        })
+        selected.map_err(not_completed)
     }
 
     /// Writes the bundle that is about to be put in force to the state file.
@@ -346,14 +345,24 @@ impl BundleFollower {
     }
 }
 
+/// Returns the refusal for blocking work that ended abnormally.
+fn not_completed(error: JoinError) -> BundleRefusal {
+    BundleRefusal::Source(SourceError::Io {
+        path: PathBuf::new(),
+        source: std::io::Error::other(error),
+    })
+}
+
 impl SelectionRules {
     /// Verifies the offered bundles and selects those that may be put in force. A file that is unreadable, damaged or
-    /// not signed by a trusted key does not affect the others.
+    /// not signed by a trusted key does not affect the others. At a start without a stored version, however, only the
+    /// newest version may be put in force, and only if every file can be read.
     fn select(self, offered: OfferedBundles) -> BundleSelection {
         let OfferedBundles {
             bundles,
             unreadable,
         } = offered;
+        let number_unreadable = unreadable.len();
         let unreadable = unreadable.into_iter().map(BundleRefusal::Unreadable);
         let mut refused: Vec<_> = unreadable.collect();
         let mut by_version: BTreeMap<u64, CandidateBundle> = BTreeMap::new();
@@ -378,8 +387,15 @@ impl SelectionRules {
         refused.extend(newest.and_then(|(_, it)| self.refusal(it.bundle.reference())));
         let candidates = by_version.into_values().rev();
         let candidates = candidates.filter(|it| self.admits(it.bundle.reference()));
+        let mut candidates: Vec<_> = candidates.collect();
+        if self.is_start && self.newest.is_none() {
+            // No stored version protects against a return to older policies. A file that cannot be read may be the newest
+            // version, and is then the reason.
+            candidates.truncate(usize::from(number_unreadable == 0));
+            refused.rotate_left(number_unreadable);
+        }
         BundleSelection {
-            candidates: candidates.collect(),
+            candidates,
             refused,
         }
     }

@@ -91,6 +91,20 @@ async fn no_permit_names_a_former_bundle_of_the_same_policies() {
 }
 
 #[tokio::test]
+async fn a_permit_is_reused_if_the_policy_service_does_not_announce_its_bundle() {
+    let world = World::start().await;
+    settle(&world).await;
+    world.policy.change_bundle_silently(BundleReference {
+        version: 2,
+        digest: Digest::of(b"an unannounced bundle"),
+    });
+    assert_eq!(asked(&world, "reads").await, 1);
+    let outcomes = world.audit.outcomes.all();
+    assert!(outcomes.last().unwrap().call.bundle.is_some());
+    assert_eq!(asked(&world, "reads").await, 0);
+}
+
+#[tokio::test]
 async fn while_the_policy_version_is_unknown_no_permit_is_used_again() {
     let world = World::start().await;
     settle(&world).await;

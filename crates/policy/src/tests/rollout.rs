@@ -230,6 +230,29 @@ async fn a_newest_version_that_is_not_usable_hinders_no_earlier_new_one() {
 }
 
 #[tokio::test]
+async fn a_first_start_does_not_use_an_older_version_in_place_of_the_newest() {
+    let rollout = RolloutSetup::new();
+    rollout.publish(1, &policies("v1"));
+    for unusable in [
+        "// nobody may do anything",
+        "permit(principal, action, resource)",
+    ] {
+        rollout.publish(2, unusable);
+        let error = rollout.start().await.err().unwrap().to_string();
+        assert!(error.starts_with("policy.bundle: version 2: "), "{error}");
+    }
+    rollout.withdraw("2.bundle");
+    // The first page of a process is not mapped, so a read fails, also for root.
+    std::os::unix::fs::symlink("/proc/self/mem", rollout.path("bundles/2.bundle")).unwrap();
+    rollout.write("damaged.bundle", "{");
+    let error = rollout.start().await.err().unwrap().to_string();
+    assert!(error.starts_with("policy.bundle: cannot read "), "{error}");
+    assert!(error.contains("2.bundle"), "{error}");
+    rollout.withdraw("2.bundle");
+    assert_eq!(rollout.start().await.unwrap().version(), 1);
+}
+
+#[tokio::test]
 async fn policies_that_cannot_be_used_and_tests_that_fail_leave_the_former_in_force() {
     let rollout = RolloutSetup::new();
     rollout.publish(1, &policies("v1"));

@@ -206,6 +206,12 @@ impl FakePolicy {
         self.announce();
     }
 
+    /// Puts the same policies in force from another bundle without a notification, like an older version of the service, which
+    /// does not announce the bundle in force.
+    pub fn change_bundle_silently(&self, bundle: BundleReference) {
+        *self.bundle.lock().unwrap() = Some(bundle);
+    }
+
     fn announce(&self) {
         self.announced.send_replace(Some(PolicyVersion {
             hash: *self.hash.lock().unwrap(),
