@@ -38,6 +38,13 @@ impl Tool {
         let input = schema::of_upstream(&definition.input_schema())?;
         let hints_read_only = definition.hints("readOnlyHint");
         let read_only = hints_read_only && settings.read_only.has(definition.name());
+        let trust = match (hints_read_only, read_only) {
+            (_, true) => "read only",
+            // Before the settings decided, the tool counted as read-only with the digest of a tool without the hint. What was
+            // decided on then does not apply to it.
+            (true, false) => "may write",
+            (false, false) => "",
+        };
         let pin = Arc::new(definition.fingerprint());
         let links = settings.resources != OfferedSelection::None;
         let mut result = ResultShape::plain(Shape::Content);
@@ -47,7 +54,7 @@ impl Tool {
         Ok(Self {
             facts: ToolFacts {
                 kind: OfferKind::Tool,
-                definition_digest: digest(definition, &name, &tags, &settings.classes, read_only),
+                definition_digest: digest(definition, &name, &tags, &settings.classes, trust),
                 name,
                 read_only,
                 tags,
@@ -66,7 +73,8 @@ impl Tool {
                 shown.into()
             },
             time_limit: None,
-            repeatable: hints_read_only || definition.hints("idempotentHint"),
+            // A server's `idempotentHint` is as unverified as its `readOnlyHint`, and no setting trusts it.
+            repeatable: read_only,
             limits: LimitSettings::default(),
             cache: None,
             input,
@@ -112,18 +120,17 @@ fn plain(definition: String) -> String {
     format!("{{{}}}", members.collect::<Vec<_>>().join(","))
 }
 
-/// Returns the SHA-256 of everything that is known of the tool. The `Debug` format is unambiguous about where each part
-/// ends.
+/// Returns the SHA-256 of everything that is known of the tool. `trust` names what its `readOnlyHint` counts for. The `Debug`
+/// format is unambiguous about where each part ends.
 fn digest(
     definition: &CanonicalDefinition,
     name: &ToolName,
     tags: &[String],
     classes: &BTreeMap<String, ColumnClass>,
-    read_only: bool,
+    trust: &str,
 ) -> Digest {
     let digest = definition.digest();
-    let read_only = if read_only { "read only" } else { "" };
-    Digest::of(format!("{digest}{name:?}{tags:?}{classes:?}{read_only}").as_bytes())
+    Digest::of(format!("{digest}{name:?}{tags:?}{classes:?}{trust}").as_bytes())
 }
 
 #[cfg(test)]

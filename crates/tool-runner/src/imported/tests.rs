@@ -274,7 +274,7 @@ async fn an_imported_tool_is_what_the_server_defines_under_our_rules() {
 async fn a1_a_tool_of_a_server_may_write_unless_the_file_trusts_that_it_only_reads() {
     let world = World::new();
     let mut silent = tool("list");
-    silent["annotations"] = json!({});
+    silent["annotations"] = json!({ "idempotentHint": true });
     let tools = [tool("read"), silent];
     world.answers("files", &tools);
     let mut digests = Vec::new();
@@ -291,6 +291,9 @@ async fn a1_a_tool_of_a_server_may_write_unless_the_file_trusts_that_it_only_rea
         let tools = catalogue.tools().iter();
         let read_only: Vec<_> = tools.map(|tool| tool.facts().read_only).collect();
         assert_eq!(read_only, expected, "{setting}");
+        let tools = catalogue.tools().iter();
+        let repeatable: Vec<_> = tools.map(Tool::is_repeatable).collect();
+        assert_eq!(repeatable, expected, "{setting}");
         digests.push(catalogue.tools()[1].facts().definition_digest);
     }
     assert_ne!(digests[0], digests[3], "it is part of what was decided on");
