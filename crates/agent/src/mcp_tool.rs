@@ -19,7 +19,8 @@ pub(crate) struct ListedTool {
     pub(crate) meta: Map<String, Value>,
 }
 
-/// A tool's description of its behaviour (MCP `ToolAnnotations`). The hints are not guaranteed to be true.
+/// A tool's description of its behaviour (MCP `ToolAnnotations`). The hints are not guaranteed to be true; `MAY_WRITE` in `_meta`
+/// contradicts `readOnlyHint`.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 pub(crate) struct ToolHints {
     #[serde(default, rename = "readOnlyHint")]

@@ -7,6 +7,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use wardgate_edge::GatewayRequest;
+use wardgate_mcp::meta::MAY_WRITE;
 
 use crate::Console;
 use crate::fields::{query, segment};
@@ -47,6 +48,8 @@ pub(crate) struct GatewayTool {
     pub(crate) input_schema: Value,
     #[serde(default)]
     pub(crate) annotations: Map<String, Value>,
+    #[serde(default, rename = "_meta")]
+    pub(crate) meta: Value,
 }
 
 #[derive(Deserialize)]
@@ -116,7 +119,12 @@ impl GatewayTool {
         texts.any(|text| text.to_lowercase().contains(search_text))
     }
 
-    /// Renders the tool's annotations, which are only hints.
+    /// Returns whether the gateway treats the tool as one that may write although it hints that it only reads.
+    fn is_distrusted(&self) -> bool {
+        self.meta.get(MAY_WRITE).is_some()
+    }
+
+    /// Renders the tool's annotations, which are only hints. A hint that the tool only reads is left out if it is not trusted.
     pub(crate) fn badges(&self) -> Markup {
         let hints = [
             ("readOnlyHint", true, "only reads", "good"),
@@ -132,8 +140,12 @@ impl GatewayTool {
         ];
         let badges = hints
             .into_iter()
-            .filter(|(name, value, ..)| self.annotations.get(*name) == Some(&Value::Bool(*value)));
+            .filter(|(name, value, ..)| self.annotations.get(*name) == Some(&Value::Bool(*value)))
+            .filter(|(name, ..)| *name != "readOnlyHint" || !self.is_distrusted());
         html! {
+            @if self.is_distrusted() {
+                span class="badge warn" title="No setting trusts the hint of the tool that it only reads" { "may change data" }
+            }
             @for (name, value, words, kind) in badges {
                 span class={ "badge " (kind) } title={ "Hint of the tool: " (name) " " (value) } { (words) }
             }

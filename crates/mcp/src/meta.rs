@@ -23,3 +23,7 @@ pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
 
 /// Prefix of members of `_meta` and `data` that are specific to the gateway. Only clients and the gateway itself write them.
 pub const GATEWAY_PREFIX: &str = "dev.wardgate/";
+
+/// Key of a tool that counts as one that may write although its `readOnlyHint` is true. The gateway sets it to `true`; any value
+/// counts, because an upstream server may send the key as well.
+pub const MAY_WRITE: &str = "dev.wardgate/mayWrite";

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use wardgate_arguments::InputSchema;
+use wardgate_mcp::meta::MAY_WRITE;
 
 use crate::clients::GatewayTool;
 use crate::mcp_tool::ListedTool;
@@ -64,7 +65,7 @@ fn offer(tool: &ListedTool, names: &mut FunctionNames) -> Result<GatewayTool, St
             parameters,
         },
         schema: Arc::new(schema),
-        read_only: tool.annotations.read_only == Some(true),
+        read_only: tool.annotations.read_only == Some(true) && !tool.meta.contains_key(MAY_WRITE),
         needs_approval: tool.meta.get(NEEDS_APPROVAL) == Some(&Value::Bool(true)),
     })
 }

@@ -40,6 +40,23 @@ fn a_tool_becomes_a_function_with_its_defaults() {
 }
 
 #[test]
+fn a_tool_that_the_gateway_does_not_trust_to_only_read_may_write() {
+    let tool = |hints: Value, meta: Value| {
+        let tools = offerable(&list(json!([{
+            "name": "t",
+            "inputSchema": { "type": "object" },
+            "annotations": hints,
+            "_meta": meta,
+        }])));
+        tools[0].read_only
+    };
+    let hint = json!({ "readOnlyHint": true });
+    assert!(tool(hint.clone(), json!({ "x": 1 })));
+    assert!(!tool(json!({}), json!({ "x": 1 })));
+    assert!(!tool(hint, json!({ "dev.wardgate/mayWrite": true })));
+}
+
+#[test]
 fn one_tool_that_no_provider_takes_does_not_spoil_the_others() {
     let schema = json!({ "type": "object" });
     let remote = json!({ "properties": { "x": { "$ref": "https://example.com/x" } } });

@@ -52,6 +52,18 @@ async fn what_tools_say_is_text_on_every_page() {
     assert!(list.body.contains("only reads"), "{}", list.body);
 }
 
+#[tokio::test]
+async fn a_hint_that_is_not_trusted_is_not_shown_as_a_fact() {
+    let stage = TestConsole::new().await;
+    let mut tool = hostile_tool();
+    tool["_meta"] = json!({ "dev.wardgate/mayWrite": true });
+    stage.gateway.has(tool);
+    let cookie = stage.sign_in("anna").await;
+    let list = stage.get("/console/tools", &cookie).await;
+    assert!(list.body.contains("may change data"), "{}", list.body);
+    assert!(!list.body.contains(">only reads<"), "{}", list.body);
+}
+
 /// Returns the response to a call, with the ids of its record.
 fn answer() -> Value {
     json!({ "result": {

@@ -1,6 +1,7 @@
 //! The tool-runner's catalogue, as the gateway last saw it, and the views of it that the paths serve.
 
 mod content_index;
+mod may_write;
 mod view;
 
 use std::collections::{BTreeMap, HashMap};
@@ -30,7 +31,10 @@ use crate::change_counter::ChangeCounter;
 #[derive(Debug)]
 pub(crate) struct Tool {
     pub(crate) facts: ToolFacts,
+    /// The definition as it is configured, or as its server sent it.
     pub(crate) definition: VersionedDefinition,
+    /// The definition that is listed instead, except on the route of its server. `None` if it is the same.
+    pub(crate) marked_definition: Option<VersionedDefinition>,
     /// The arguments that modern clients mirror as headers.
     pub(crate) mirrored_headers: Vec<MirroredHeader>,
     /// The arguments that the input schema names.
@@ -121,18 +125,24 @@ impl From<ListedCatalogue> for CatalogueIndex {
             ..Self::default()
         };
         for tool in listed.tools {
-            let Some(definition) = VersionedDefinition::new(
-                DefinitionKind::Tool,
-                tool.facts.name.as_str(),
-                &tool.definition_json,
-            ) else {
+            let versioned = |definition: &str| {
+                VersionedDefinition::new(DefinitionKind::Tool, tool.facts.name.as_str(), definition)
+            };
+            let Some(definition) = versioned(&tool.definition_json) else {
                 tracing::error!(tool.name = %tool.facts.name, "a tool's definition is not a JSON object and is not listed");
                 continue;
             };
+            let marked = if tool.facts.read_only {
+                None
+            } else {
+                may_write::marked(&tool.definition_json)
+            };
+            let marked_definition = marked.and_then(|definition| versioned(&definition));
             let entry = Arc::new(Tool {
                 mirrored_headers: MirroredHeader::of_tool(&tool.definition_json),
                 argument_names: ArgumentNames::of_definition(&tool.definition_json),
                 definition,
+                marked_definition,
                 facts: tool.facts,
                 time_limit: tool.time_limit,
                 needs_caller_token: tool.needs_caller_token,

@@ -125,7 +125,8 @@ impl View {
     pub(crate) fn definition<'i>(&self, seen: VisibleTool<'i>, version: Version) -> Cow<'i, str> {
         let definition = &seen.tool.definition;
         let (Self::Upstream(of), Some(own_name)) = (self, seen.own_name) else {
-            return definition.of_version(version).into();
+            let marked = seen.tool.marked_definition.as_ref();
+            return marked.unwrap_or(definition).of_version(version).into();
         };
         let text = definition.renamed(version, own_name);
         if !of.names_resources {

@@ -130,6 +130,17 @@ async fn lists_hold_that_source_alone_under_its_own_names() {
     let tools = ask(&world, MODERN, "tools/list", "").await;
     let page = "/result/tools/0/_meta/ui/resourceUri";
     assert_eq!(tools.at(page), "ui://page");
+    // The definition of a tool that may write is contradicted only beside the tools of others.
+    assert_eq!(tools.at("/result/tools/1/annotations/readOnlyHint"), true);
+    assert_eq!(tools.at("/result/tools/1/_meta"), Value::Null);
+    let all = Reply::to(world.message(MODERN, "tools/list", "")).await;
+    assert_eq!(
+        each(&all, "tools", "name"),
+        ["reads", "writes", "elsewhere"]
+    );
+    let marks = ["0", "1", "2"]
+        .map(|at| all.at(&format!("/result/tools/{at}/_meta/dev.wardgate~1mayWrite")));
+    assert_eq!(marks, [Value::Null, Value::Bool(true), Value::Null]);
 }
 
 #[tokio::test]
