@@ -57,6 +57,8 @@ pub(super) struct PolicyConstants {
     instants: BTreeSet<i64>,
     times_of_day: BTreeSet<i64>,
     networks: BTreeSet<String>,
+    /// Whether a policy reads `resource.read_only`.
+    looks_at_read_only: bool,
     /// Whether a policy reads the time.
     pub(super) looks_at_time: bool,
     /// The times and addresses to try. All times are in UTC.
@@ -231,7 +233,7 @@ impl PolicyConstants {
     }
 
     /// Returns tools that are made up from the names in the policies: each named tool, one tool for each tag, and one
-    /// for each row type.
+    /// for each row type. If policies read `resource.read_only`, each tool is returned in two forms, of which one may write.
     pub(super) fn tools(&self, simulators: &[&Simulator]) -> Vec<ToolFacts> {
         let classes: Vec<ColumnClass> = self
             .classes
@@ -264,7 +266,28 @@ impl PolicyConstants {
             let name = format!("a-tool-of-{entity}");
             tool(name, tags.clone(), Some(entity))
         });
-        named.chain(tagged).chain(of_rows).flatten().collect()
+        let mut tools: Vec<_> = named.chain(tagged).chain(of_rows).flatten().collect();
+        if self.looks_at_read_only {
+            let writing = tools.iter().filter_map(|tool| self.writing_form(tool));
+            let writing: Vec<_> = writing.collect();
+            tools.extend(writing);
+        }
+        tools
+    }
+
+    /// Returns the form of a made-up tool that may write. It has another name unless policies name the tool.
+    fn writing_form(&self, tool: &ToolFacts) -> Option<ToolFacts> {
+        let name = if self.tools.contains(tool.name.as_str()) {
+            tool.name.clone()
+        } else {
+            format!("{}-that-may-write", tool.name).parse().ok()?
+        };
+        Some(ToolFacts {
+            definition_digest: Digest::of(format!("{name}, may write").as_bytes()),
+            name,
+            read_only: false,
+            ..tool.clone()
+        })
     }
 
     /// Collects the literal of an extension type from the argument of its constructor.
@@ -306,6 +329,9 @@ impl PolicyConstants {
                         && let Some(read) = path_of(operands.get("attr")).next()
                     {
                         self.values.entry(format!("context.{read}")).or_default();
+                    }
+                    if operands["left"]["Var"] == "resource" && operands["attr"] == "read_only" {
+                        self.looks_at_read_only = true;
                     }
                     if let Some(literal) = operands[0]["Value"].as_str() {
                         self.collect_literal(operator, literal);

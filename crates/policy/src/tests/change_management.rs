@@ -389,6 +389,26 @@ fn a_change_of_the_hospital_is_found_without_its_catalogue() {
 }
 
 #[test]
+fn a_comparison_without_a_catalogue_tries_tools_that_may_write() {
+    let policy = |condition: &str| {
+        let policy = format!(
+            r#"@id("p") permit (principal in Role::"Staff", action == Action::"call_tool", resource == Tool::"t") {condition};"#
+        );
+        simulator(&policy)
+    };
+    let (reading, all) = (policy("when { resource.read_only }"), policy(""));
+    let gained = |before, after| {
+        let changes = compare(before, after, &[]).changes.into_iter();
+        let changes = changes.map(|it| (it.roles, it.what, it.gains));
+        changes.collect::<Vec<_>>()
+    };
+    let expected = |gains| vec![(vec!["Staff".to_owned()], "calls t".to_owned(), gains)];
+    assert_eq!(gained(&reading, &all), expected(true));
+    assert_eq!(gained(&all, &reading), expected(false));
+    assert_eq!(gained(&all, &all), []);
+}
+
+#[test]
 fn a_recorded_call_is_decided_anew_only_where_nothing_unknown_matters() {
     let simulator = Simulator::new(PolicySet::load(&hospital()).unwrap());
     let of = |roles: &[&str], tag: &str| {
