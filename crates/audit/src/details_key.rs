@@ -70,7 +70,7 @@ impl DetailsKey {
 
     /// Wraps the key of the data subject of `tag`, which `former` wraps, under this key. Returns `None` if this key wraps it
     /// already.
-    pub(crate) fn rewrap(
+    fn rewrap(
         &self,
         former: &Self,
         tag: Digest,
@@ -151,6 +151,23 @@ impl DetailsKeys {
     pub(crate) fn unwrap(&self, tag: Digest, wrapped: &[u8]) -> Result<[u8; KEY_LEN], Error> {
         let mut unwrapped = self.all().filter_map(|key| key.unwrap(tag, wrapped).ok());
         unwrapped.next().ok_or(Error::OtherDetailsKey)
+    }
+
+    /// Wraps the key of the data subject of `tag` under the current key, whichever of the keys wraps it. Returns `None` if it is
+    /// the current one.
+    pub(crate) fn rewrap(
+        &self,
+        tag: Digest,
+        wrapped: &[u8],
+        ambient: &Ambient,
+    ) -> Result<Option<Vec<u8>>, SealBroken> {
+        let former = self.find_wrapping(tag, wrapped).ok_or(SealBroken)?;
+        self.current.rewrap(former, tag, wrapped, ambient)
+    }
+
+    /// Returns whether there are former keys.
+    pub(crate) fn has_former(&self) -> bool {
+        !self.former.is_empty()
     }
 
     /// Returns all keys, the current one first.
