@@ -244,6 +244,20 @@ mod tests {
     }
 
     #[test]
+    fn a_key_of_a_data_subject_moves_from_whichever_former_master_key_wraps_it() {
+        let [first, second, current] = [1, 2, 3].map(|byte| DetailsKey::from_bytes(&[byte; 32]));
+        let (ambient, tag) = (Ambient::system(), common_tag());
+        let keys = DetailsKeys::new(current.clone(), vec![first.clone(), second.clone()]);
+        for former in [first, second] {
+            let wrapped = former.wrap(tag, &ambient).unwrap();
+            let moved = keys.rewrap(tag, &wrapped, &ambient).unwrap().unwrap();
+            assert!(current.unwrap(tag, &moved).is_ok());
+            assert!(keys.rewrap(tag, &moved, &ambient).unwrap().is_none());
+        }
+        assert!(keys.rewrap(tag, b"something else", &ambient).is_err());
+    }
+
+    #[test]
     fn tags_stay_the_same_under_another_master_key() {
         let [former, current] = [1, 2].map(|byte| DetailsKey::from_bytes(&[byte; 32]));
         let ambient = Ambient::system();
