@@ -158,13 +158,14 @@ impl<F: RecordFeed> RecordExporter<F> {
         loop {
             size.mark_unchanged();
             let page = self.feed.read(position, PAGE).await?;
-            if page.damaged > 0 {
+            if let Some(sequence) = page.first_damaged() {
                 self.count_failures("damaged", page.damaged);
                 tracing::error!(
                     export = self.settings.name,
+                    sequence,
                     below = page.next,
                     damaged = page.damaged,
-                    "records that were modified outside the audit service are not exported"
+                    "records that were modified outside the audit service, or cannot be read, are not exported"
                 );
             }
             if page.next == position {

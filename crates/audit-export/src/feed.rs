@@ -69,8 +69,18 @@ pub struct FeedPage {
     pub next: u64,
     /// The total number of records.
     pub size: u64,
-    /// The number of records in the page's range that were modified or removed from outside.
+    /// The number of records in the page's range that were modified or removed from outside, or that cannot be read.
     pub damaged: u64,
+}
+
+impl FeedPage {
+    /// Returns the sequence number of the first record in the page's range that was modified or removed from outside, or that
+    /// cannot be read.
+    pub fn first_damaged(&self) -> Option<u64> {
+        let records = self.records.iter();
+        let mut intact = records.map(|record| record.sequence).peekable();
+        (self.first..self.next).find(|sequence| intact.next_if_eq(sequence).is_none())
+    }
 }
 
 /// A record.
@@ -82,4 +92,37 @@ pub struct SourceRecord {
     pub leaf_hash: Digest,
     /// The canonical bytes of the record.
     pub canonical: Vec<u8>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_damaged_record_of_a_page_is_named() {
+        let page = |intact: &[u64]| FeedPage {
+            first: 4,
+            records: intact.iter().map(|&sequence| record(sequence)).collect(),
+            next: 7,
+            size: 9,
+            damaged: 3 - intact.len() as u64,
+        };
+        for (intact, damaged) in [
+            (&[4, 5, 6][..], None),
+            (&[5, 6][..], Some(4)),
+            (&[4, 6][..], Some(5)),
+            (&[4, 5][..], Some(6)),
+            (&[][..], Some(4)),
+        ] {
+            assert_eq!(page(intact).first_damaged(), damaged, "{intact:?}");
+        }
+    }
+
+    fn record(sequence: u64) -> SourceRecord {
+        SourceRecord {
+            sequence,
+            leaf_hash: Digest::of(b"leaf"),
+            canonical: Vec::new(),
+        }
+    }
 }

@@ -121,7 +121,7 @@ impl AnomalyMonitor {
                 }
                 continue;
             }
-            if let Some(sequence) = first_damaged(&page) {
+            if let Some(sequence) = page.first_damaged() {
                 tracing::error!(
                     sequence,
                     damaged = page.damaged,
@@ -149,14 +149,28 @@ impl AnomalyMonitor {
         let time = time.unwrap_or_else(|| self.ambient.now());
         let window = self.settings.longest_window();
         let window = time.minus(window)..time.plus(window);
-        let first = self.feed.reader.first_within(window, position).await?;
+        let first = match self.feed.reader.first_within(window, position).await {
+            Err(error) if error.is_corruption() => {
+                tracing::error!(%error, position, "earlier records cannot be found for the anomaly detection, which begins without them");
+                None
+            }
+            first => first?,
+        };
         let mut earlier = first.unwrap_or(position);
         let mut renewed = Instant::now();
         while earlier < position {
-            let page = PAGE.min(position - earlier);
-            let page = self.feed.read(earlier, page).await?;
-            observe(&mut detector, &page);
-            earlier = page.next;
+            let count = PAGE.min(position - earlier);
+            match self.feed.read_page(earlier, count).await {
+                Err(error) if error.is_corruption() => {
+                    tracing::error!(%error, sequence = earlier, count, "earlier records cannot be read for the anomaly detection");
+                    earlier += count;
+                }
+                page => {
+                    let page = page?;
+                    observe(&mut detector, &page);
+                    earlier = page.next;
+                }
+            }
             if renewed.elapsed() >= RENEWAL {
                 renewed = Instant::now();
                 self.feed.claim(self.claim.clone()).await?;
@@ -195,45 +209,4 @@ fn observe(detector: &mut AnomalyDetector, page: &FeedPage) -> Vec<Anomaly> {
     let records = page.records.iter();
     let found = records.flat_map(|record| detector.observe(record.sequence, &record.canonical));
     found.collect()
-}
-
-/// Returns the sequence number of the first record of the page that was modified or removed from outside, or cannot be read.
-fn first_damaged(page: &FeedPage) -> Option<u64> {
-    let mut intact = page.records.iter().map(|record| record.sequence).peekable();
-    (page.first..page.next).find(|sequence| intact.next_if_eq(sequence).is_none())
-}
-
-#[cfg(test)]
-mod tests {
-    use wardgate_domain::Digest;
-
-    use super::*;
-
-    #[test]
-    fn the_first_damaged_record_of_a_page_is_named() {
-        let page = |intact: &[u64]| FeedPage {
-            first: 4,
-            records: intact.iter().map(|&sequence| record(sequence)).collect(),
-            next: 7,
-            size: 9,
-            damaged: 3 - intact.len() as u64,
-        };
-        for (intact, damaged) in [
-            (&[4, 5, 6][..], None),
-            (&[5, 6][..], Some(4)),
-            (&[4, 6][..], Some(5)),
-            (&[4, 5][..], Some(6)),
-            (&[][..], Some(4)),
-        ] {
-            assert_eq!(first_damaged(&page(intact)), damaged, "{intact:?}");
-        }
-    }
-
-    fn record(sequence: u64) -> SourceRecord {
-        SourceRecord {
-            sequence,
-            leaf_hash: Digest::of(b"leaf"),
-            canonical: Vec::new(),
-        }
-    }
 }

@@ -70,7 +70,7 @@ impl DetailsKey {
 
     /// Wraps the key of the data subject of `tag`, which `former` wraps, under this key. Returns `None` if this key wraps it
     /// already.
-    pub(crate) fn rewrap(
+    fn rewrap(
         &self,
         former: &Self,
         tag: Digest,
@@ -153,6 +153,23 @@ impl DetailsKeys {
         unwrapped.next().ok_or(Error::OtherDetailsKey)
     }
 
+    /// Wraps the key of the data subject of `tag` under the current key, whichever of the keys wraps it. Returns `None` if it is
+    /// the current one.
+    pub(crate) fn rewrap(
+        &self,
+        tag: Digest,
+        wrapped: &[u8],
+        ambient: &Ambient,
+    ) -> Result<Option<Vec<u8>>, SealBroken> {
+        let former = self.find_wrapping(tag, wrapped).ok_or(SealBroken)?;
+        self.current.rewrap(former, tag, wrapped, ambient)
+    }
+
+    /// Returns whether there are former keys.
+    pub(crate) fn has_former(&self) -> bool {
+        !self.former.is_empty()
+    }
+
     /// Returns all keys, the current one first.
     fn all(&self) -> impl Iterator<Item = &DetailsKey> {
         std::iter::once(&self.current).chain(&self.former)
@@ -224,6 +241,20 @@ mod tests {
             assert_eq!(keys.unwrap(tag, &wrapped).unwrap(), same);
         }
         assert!(keys.unwrap(tag, b"something else").is_err());
+    }
+
+    #[test]
+    fn a_key_of_a_data_subject_moves_from_whichever_former_master_key_wraps_it() {
+        let [first, second, current] = [1, 2, 3].map(|byte| DetailsKey::from_bytes(&[byte; 32]));
+        let (ambient, tag) = (Ambient::system(), common_tag());
+        let keys = DetailsKeys::new(current.clone(), vec![first.clone(), second.clone()]);
+        for former in [first, second] {
+            let wrapped = former.wrap(tag, &ambient).unwrap();
+            let moved = keys.rewrap(tag, &wrapped, &ambient).unwrap().unwrap();
+            assert!(current.unwrap(tag, &moved).is_ok());
+            assert!(keys.rewrap(tag, &moved, &ambient).unwrap().is_none());
+        }
+        assert!(keys.rewrap(tag, b"something else", &ambient).is_err());
     }
 
     #[test]

@@ -171,6 +171,11 @@ pub enum Error {
         "audit.former_details_key_files: it contains the key of audit.details_key_file; configure a new key there"
     )]
     SameDetailsKey,
+    /// The store has no keys of data subjects, so no service has used it yet.
+    #[error(
+        "audit.store: the store has no keys of data subjects; check that it is the store of the audit service"
+    )]
+    NoSubjectKeys,
     /// The rotation of the master key cannot change the store. What it has changed so far stays.
     #[error(
         "the keys of data subjects cannot be changed now: {0}; run `wardgate audit rekey` again"
@@ -317,6 +322,7 @@ impl ServiceError for Error {
             | Self::FormerDetailsKey
             | Self::RekeyUnfinished
             | Self::SameDetailsKey
+            | Self::NoSubjectKeys
             | Self::KeysNotMoved(_)
             | Self::NoDetailsKey
             | Self::WitnessPolicy { .. }

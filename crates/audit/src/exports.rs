@@ -49,12 +49,14 @@ pub(crate) fn start(
 }
 
 impl StoreFeed {
-    /// Returns the records of `range`, read one by one, without those that are at a corrupt place of the store.
+    /// Returns the records of `range`, read one by one, without those that are at a corrupt place of the store. Fails if `range`
+    /// has several records and none of the reads succeeds, because the whole table may then be unreadable only for a time.
     async fn read_each(
         &self,
         range: Range<u64>,
     ) -> Result<Vec<Result<StoredRow, RecordDamage>>, Error> {
-        let mut found = Vec::new();
+        let has_several = range.end.saturating_sub(range.start) > 1;
+        let (mut found, mut corruption, mut is_any_read) = (Vec::new(), None, false);
         for sequence in range {
             let bounds = PageBounds {
                 range: sequence..sequence + 1,
@@ -63,11 +65,54 @@ impl StoreFeed {
                 newest_first: false,
             };
             match self.reader.page(&RecordFilter::default(), &bounds).await {
-                Err(error) if error.is_corruption() => {}
-                page => found.extend(page?.records),
+                Err(error) if error.is_corruption() => corruption = Some(error),
+                page => {
+                    found.extend(page?.records);
+                    is_any_read = true;
+                }
             }
         }
-        Ok(found)
+        match corruption {
+            Some(error) if has_several && !is_any_read => Err(error),
+            _ => Ok(found),
+        }
+    }
+
+    /// Returns at most `limit` records from `from` on, without those that were modified or cannot be read.
+    pub(crate) async fn read_page(&self, from: u64, limit: u64) -> Result<FeedPage, Error> {
+        let head = self.reader.head().await?;
+        let size = head.size;
+        // Records that retention removed do not count as missing.
+        let kept = from.max(head.minimum_index);
+        let next = size.min(kept.saturating_add(limit)).max(kept);
+        let bounds = PageBounds {
+            range: kept..next,
+            after: None,
+            limit,
+            newest_first: false,
+        };
+        let found = match self.reader.page(&RecordFilter::default(), &bounds).await {
+            Err(error) if error.is_corruption() => self.read_each(kept..next).await?,
+            page => page?.records,
+        };
+        // Nor do records that retention removed during the read.
+        let kept = kept.max(self.reader.head().await?.minimum_index).min(next);
+        let intact = found.into_iter().filter_map(Result::ok);
+        let records: Vec<_> = intact
+            .filter(|row| row.sequence >= kept)
+            .map(|row| SourceRecord {
+                sequence: row.sequence,
+                leaf_hash: row.leaf_hash,
+                canonical: row.canonical,
+            })
+            .collect();
+        Ok(FeedPage {
+            damaged: (next - kept).saturating_sub(records.len() as u64),
+            first: kept,
+            records,
+            next,
+            size,
+        })
     }
 }
 
@@ -104,39 +149,7 @@ impl RecordFeed for StoreFeed {
     }
 
     async fn read(&self, from: u64, limit: u64) -> Result<FeedPage, FeedError> {
-        let head = self.reader.head().await?;
-        let size = head.size;
-        // Records that retention removed do not count as missing.
-        let kept = from.max(head.minimum_index);
-        let next = size.min(kept.saturating_add(limit)).max(kept);
-        let bounds = PageBounds {
-            range: kept..next,
-            after: None,
-            limit,
-            newest_first: false,
-        };
-        let found = match self.reader.page(&RecordFilter::default(), &bounds).await {
-            Err(error) if error.is_corruption() => self.read_each(kept..next).await?,
-            page => page?.records,
-        };
-        // Nor do records that retention removed during the read.
-        let kept = kept.max(self.reader.head().await?.minimum_index).min(next);
-        let intact = found.into_iter().filter_map(Result::ok);
-        let records: Vec<_> = intact
-            .filter(|row| row.sequence >= kept)
-            .map(|row| SourceRecord {
-                sequence: row.sequence,
-                leaf_hash: row.leaf_hash,
-                canonical: row.canonical,
-            })
-            .collect();
-        Ok(FeedPage {
-            damaged: (next - kept).saturating_sub(records.len() as u64),
-            first: kept,
-            records,
-            next,
-            size,
-        })
+        Ok(self.read_page(from, limit).await?)
     }
 }
 

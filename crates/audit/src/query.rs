@@ -124,15 +124,19 @@ async fn open_details(
         &reference.details_hmac,
         sealed,
     );
-    let details = details.await?;
-    if details.is_some() {
-        stored.details = details;
-    } else {
-        *record = QueriedRecord::Damaged(RecordDamage {
-            sequence: stored.sequence,
-            problem: "its details were modified".to_owned(),
-        });
-    }
+    let problem = match details.await {
+        Ok(Some(details)) => {
+            stored.details = Some(details);
+            return Ok(());
+        }
+        Ok(None) => "its details were modified",
+        Err(Error::OtherDetailsKey) => "its details cannot be decrypted with the configured keys",
+        Err(error) => return Err(error),
+    };
+    *record = QueriedRecord::Damaged(RecordDamage {
+        sequence: stored.sequence,
+        problem: problem.to_owned(),
+    });
     Ok(())
 }
 

@@ -2,9 +2,14 @@
 //!
 //! ```text
 //!   begin    the current key is put in force: it encrypts the key of the tags and every key that is added from now on
-//!   batch    the next keys of data subjects are encrypted under the current key instead of the former one
+//!   batch    the next keys of data subjects are encrypted under the current key instead of a former one
+//!   check    all keys are read again, until none of them is under a former key
 //!   end      the former key is not needed any more
+//!   scrub    the files of the store do not contain the replaced keys any more
 //! ```
+//!
+//! The check is necessary because a service of the previous release, which does not know of the rotation, adds keys under the
+//! former key at any time. It can do so even after the end, so the check is also made if the current key is in force already.
 //!
 //! The store contains how far the rotation is, so it continues where it was interrupted. Until its end every service needs both
 //! keys. Records, details and tags do not change.
@@ -16,7 +21,7 @@ use wardgate_domain::{Ambient, Digest, SealBroken};
 use wardgate_store::DatabaseSettings;
 
 use crate::Error;
-use crate::details_key::{DetailsKey, DetailsKeys};
+use crate::details_key::{DetailsKeys, common_tag};
 use crate::master_key::KeyInForce;
 use crate::store::{
     self, Address, MovedSubjectKey, StoreReader, StoreUpkeep, StoreWriter, open_error,
@@ -25,8 +30,11 @@ use crate::store::{
 /// Maximum number of keys in one batch, which the service's own writes wait for on SQLite.
 const BATCH: u64 = 256;
 
-/// How often a batch is tried before the rotation gives up. It can be started again, and continues.
+/// How often a step is tried before the rotation gives up. It can be started again, and continues.
 const TRIES: u32 = 5;
+
+/// Pause after the first failure of a step. Each further pause is longer by the same time.
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// Minimum pause between two batches on SQLite.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -42,18 +50,27 @@ pub struct RekeyProgress {
     pub unreadable: u64,
 }
 
+impl RekeyProgress {
+    /// Counts more keys. Keys that services add meanwhile come on top of the total.
+    fn count(&mut self, done: u64, unreadable: u64) {
+        self.done += done;
+        self.unreadable += unreadable;
+        self.total = self.total.max(self.done + self.unreadable);
+    }
+}
+
 /// How a rotation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RekeyOutcome {
-    /// Everything was encrypted under the current master key already.
+    /// Everything that a configured key decrypts was encrypted under the current master key already.
     NotNeeded,
-    /// Everything is encrypted under the current master key.
+    /// Everything that a configured key decrypts is encrypted under the current master key.
     Finished(RekeyProgress),
 }
 
 /// Moves the store at `url` from a former to the current one of `keys`: the key of each data subject, and the key of the tags.
 /// The services on the store continue to run meanwhile if they have both keys. After an interruption, another call continues
-/// where the last one stopped. `progress` is called after every batch.
+/// where the last one stopped. `progress` is called after every batch. Fails if the store does not exist or has no keys yet.
 pub async fn rekey(
     url: &str,
     settings: &DatabaseSettings,
@@ -65,6 +82,10 @@ pub async fn rekey(
         return Err(Error::SameDetailsKey);
     }
     let address = Address::new(url, settings)?;
+    if let Address::Sqlite(path) = &address {
+        // Otherwise the file would be created.
+        std::fs::metadata(path).map_err(|error| open_error(&address, error.into()))?;
+    }
     store::prepare(&address, settings).await?;
     let mut rotation = KeyRotation {
         reader: StoreReader::new(&address, settings),
@@ -73,42 +94,68 @@ pub async fn rekey(
         keys,
         ambient,
     };
-    let Some(total) = rotation.begin().await? else {
-        return Ok(RekeyOutcome::NotNeeded);
-    };
+    let left = tried(async || rotation.begin().await).await?;
     let mut so_far = RekeyProgress {
-        total,
+        total: left.unwrap_or(0),
         ..RekeyProgress::default()
     };
+    if left.is_some() {
+        rotation.move_rest(&mut so_far, &mut progress).await?;
+    }
+    if rotation.keys.has_former() {
+        while rotation.check(&mut so_far, &mut progress).await? == KeyCheck::Moved {}
+    }
+    if left.is_some() {
+        tried(async || rotation.end().await).await?;
+    }
+    // A process that was killed after the end has not done this.
+    tried(async || rotation.scrub().await).await?;
+    rotation.close().await?;
+    Ok(if left.is_some() || so_far.done > 0 {
+        RekeyOutcome::Finished(so_far)
+    } else {
+        RekeyOutcome::NotNeeded
+    })
+}
+
+/// Does a step of the rotation, again after a pause if the store was busy. A step that failed has changed nothing, or all that
+/// it was to change.
+async fn tried<T>(mut step: impl AsyncFnMut() -> Result<T, Error>) -> Result<T, Error> {
+    let mut failures = 0;
     loop {
-        let began = Instant::now();
-        let batch = rotation.run_batch().await?;
-        so_far.done += batch.keys - batch.unreadable;
-        so_far.unreadable += batch.unreadable;
-        // Keys that services add meanwhile come on top.
-        so_far.total = so_far.total.max(so_far.done + so_far.unreadable);
-        progress(&so_far);
-        if batch.is_last {
-            break;
-        }
-        if matches!(rotation.address, Address::Sqlite(_)) {
-            // SQLite has no queue of writers: a service polls for the lock, and would hardly get it between two batches.
-            sleep(began.elapsed().max(PAUSE)).await;
+        // The future of a step is large.
+        match Box::pin(step()).await {
+            Err(Error::Open { .. } | Error::Unreadable(_) | Error::KeysNotMoved(_))
+                if failures + 1 < TRIES =>
+            {
+                failures += 1;
+                sleep(RETRY_PAUSE * failures).await;
+            }
+            done => return done,
         }
     }
-    rotation.close().await?;
-    Ok(RekeyOutcome::Finished(so_far))
 }
 
 /// What one batch did.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct RekeyBatch {
     /// The number of keys that were read.
     keys: u64,
-    /// The number of these keys that neither master key decrypts.
+    /// The number of these keys that were encrypted again.
+    moved: u64,
+    /// The number of these keys that no configured master key decrypts.
     unreadable: u64,
-    /// Whether everything is moved.
-    is_last: bool,
+    /// The tag of the last of these keys.
+    last: Vec<u8>,
+}
+
+/// What a check of all keys found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum KeyCheck {
+    /// Some keys were under a former master key, and were moved.
+    Moved,
+    /// Nothing was left to move.
+    Clean,
 }
 
 struct KeyRotation {
@@ -126,6 +173,10 @@ impl KeyRotation {
     async fn begin(&mut self) -> Result<Option<u64>, Error> {
         let in_force = KeyInForce::find(&self.keys, &self.reader).await?;
         if !in_force.is_stored {
+            let common = self.reader.subject_keys(&[common_tag()]).await?;
+            if common.is_empty() {
+                return Err(Error::NoSubjectKeys);
+            }
             let adoption = in_force.adoption(&self.ambient);
             let adoption = adoption.map_err(|SealBroken| Error::NotDurable)?;
             self.write(&adoption).await?;
@@ -165,70 +216,108 @@ impl KeyRotation {
         })
     }
 
-    /// Runs a batch, again if the store was busy. A batch that failed has changed nothing, or all that it was to change.
-    async fn run_batch(&mut self) -> Result<RekeyBatch, Error> {
-        let mut failures = 0;
+    /// Moves the keys after the stored position of the rotation.
+    async fn move_rest(
+        &mut self,
+        so_far: &mut RekeyProgress,
+        progress: &mut impl FnMut(&RekeyProgress),
+    ) -> Result<(), Error> {
         loop {
-            match self.try_batch().await {
-                Err(Error::Open { .. } | Error::Unreadable(_) | Error::KeysNotMoved(_))
-                    if failures + 1 < TRIES =>
-                {
-                    failures += 1;
-                }
-                done => return done,
-            }
+            let began = Instant::now();
+            let batch = tried(async || self.run_batch(None).await).await?;
+            let Some(batch) = batch else {
+                return Ok(());
+            };
+            so_far.count(batch.keys - batch.unreadable, batch.unreadable);
+            progress(so_far);
+            self.let_others_write(began).await;
         }
     }
 
-    async fn try_batch(&mut self) -> Result<RekeyBatch, Error> {
+    /// Reads all keys once, and moves those that are under a former master key.
+    async fn check(
+        &mut self,
+        so_far: &mut RekeyProgress,
+        progress: &mut impl FnMut(&RekeyProgress),
+    ) -> Result<KeyCheck, Error> {
+        // One zero byte is less than every tag.
+        let mut after = vec![0];
+        let (mut outcome, mut unreadable) = (KeyCheck::Clean, 0);
+        loop {
+            let began = Instant::now();
+            let batch = tried(async || self.run_batch(Some(after.as_slice())).await).await?;
+            let Some(batch) = batch else {
+                break;
+            };
+            unreadable += batch.unreadable;
+            so_far.count(batch.moved, 0);
+            progress(so_far);
+            after = batch.last;
+            if batch.moved > 0 {
+                outcome = KeyCheck::Moved;
+                self.let_others_write(began).await;
+            }
+        }
+        // The check has read all keys, also those that the batches have counted.
+        so_far.unreadable = 0;
+        so_far.count(0, unreadable);
+        Ok(outcome)
+    }
+
+    /// SQLite has no queue of writers: a service polls for the lock, and would hardly get it between two batches.
+    async fn let_others_write(&self, began: Instant) {
+        if matches!(self.address, Address::Sqlite(_)) {
+            sleep(began.elapsed().max(PAUSE)).await;
+        }
+    }
+
+    /// Moves the next keys: in a check those after the tag `checked`, and otherwise those after the stored position, which then
+    /// advances. Returns `None` if there are no more, or if another process has ended the rotation.
+    async fn run_batch(&mut self, checked: Option<&[u8]>) -> Result<Option<RekeyBatch>, Error> {
         let to = self.keys.current().known_by();
         let stored = self.reader.master_key().await?;
         let stored = stored.ok_or(Error::OtherDetailsKey)?;
-        let former = match stored.former {
-            Some(former) if stored.known_by == to => self.keys.find(former),
-            // Another process has ended the rotation.
-            _ => {
-                return Ok(RekeyBatch {
-                    keys: 0,
-                    unreadable: 0,
-                    is_last: true,
-                });
-            }
+        if let Some(former) = stored.former {
+            self.keys.find(former).ok_or(Error::FormerDetailsKey)?;
+        }
+        let is_in_progress = checked.is_some() || stored.former.is_some();
+        if stored.known_by != to || !is_in_progress {
+            return Ok(None);
+        }
+        let after = checked.unwrap_or(&stored.position);
+        let found = self.reader.subject_keys_after(after, BATCH).await?;
+        let Some(last) = found.last().map(|(tag, _)| tag.as_bytes().to_vec()) else {
+            return Ok(None);
         };
-        let former = former.ok_or(Error::FormerDetailsKey)?.clone();
-        let found = self.reader.subject_keys_after(&stored.position, BATCH);
-        let found = found.await?;
-        let mut batch = RekeyBatch {
-            keys: found.len() as u64,
-            unreadable: 0,
-            is_last: found.is_empty(),
+        let keys = found.len() as u64;
+        let (moved, unreadable) = self.rewrap(found);
+        let batch = RekeyBatch {
+            keys,
+            moved: moved.len() as u64,
+            unreadable,
+            last,
         };
-        if let Some(position) = found.last().map(|(tag, _)| *tag) {
-            let (moved, unreadable) = self.rewrap(&former, found);
-            batch.unreadable = unreadable;
+        let position = match checked {
+            Some(_) => stored.position,
+            None => batch.last.clone(),
+        };
+        if checked.is_none() || batch.moved > 0 {
             let change = StoreUpkeep::MoveSubjectKeys {
                 moved,
                 position,
                 to,
             };
             self.write(&change).await?;
-        } else {
-            self.write(&StoreUpkeep::EndRekey { to }).await?;
         }
-        Ok(batch)
+        Ok(Some(batch))
     }
 
-    /// Encrypts those of `keys` under the current master key that `former` encrypts. Returns them, and the number of keys that
-    /// neither master key decrypts.
-    fn rewrap(
-        &self,
-        former: &DetailsKey,
-        keys: Vec<(Digest, Vec<u8>)>,
-    ) -> (Vec<MovedSubjectKey>, u64) {
+    /// Encrypts those of `keys` under the current master key that a former one encrypts. Returns them, and the number of keys
+    /// that no configured master key decrypts.
+    fn rewrap(&self, keys: Vec<(Digest, Vec<u8>)>) -> (Vec<MovedSubjectKey>, u64) {
         let (mut moved, mut unreadable) = (Vec::new(), 0);
         for (tag, wrapped) in keys {
-            let current = self.keys.current();
-            match current.rewrap(former, tag, &wrapped, &self.ambient) {
+            match self.keys.rewrap(tag, &wrapped, &self.ambient) {
                 Ok(Some(rewrapped)) => moved.push(MovedSubjectKey {
                     tag,
                     former: wrapped,
@@ -241,18 +330,37 @@ impl KeyRotation {
         (moved, unreadable)
     }
 
+    /// Ends the rotation, unless another process has ended it.
+    async fn end(&mut self) -> Result<(), Error> {
+        let to = self.keys.current().known_by();
+        self.write(&StoreUpkeep::EndRekey { to }).await.map(drop)
+    }
+
+    /// Removes the replaced keys from the files of the store.
+    async fn scrub(&mut self) -> Result<(), Error> {
+        let mut connection = self.connected().await?;
+        connection.scrub().await.map_err(Error::KeysNotMoved)?;
+        self.connection = Some(connection);
+        Ok(())
+    }
+
     /// Makes a change of the store. After a failure, the next change uses a new connection.
     async fn write(&mut self, change: &StoreUpkeep) -> Result<bool, Error> {
-        let mut connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => StoreWriter::connect(&self.address)
-                .await
-                .map_err(|source| open_error(&self.address, source))?,
-        };
+        let mut connection = self.connected().await?;
         let done = connection.keep_up(change).await;
         let done = done.map_err(Error::KeysNotMoved)?;
         self.connection = Some(connection);
         Ok(done)
+    }
+
+    /// Takes the connection for writing.
+    async fn connected(&mut self) -> Result<StoreWriter, Error> {
+        match self.connection.take() {
+            Some(connection) => Ok(connection),
+            None => StoreWriter::connect(&self.address)
+                .await
+                .map_err(|source| open_error(&self.address, source)),
+        }
     }
 
     async fn close(self) -> Result<(), Error> {

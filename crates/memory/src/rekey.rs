@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 use wardgate_domain::Ambient;
-use wardgate_store::DatabaseSettings;
+use wardgate_store::{Address, DatabaseSettings};
 
 use crate::store::MemoryStore;
 use crate::{Error, MasterKeys};
@@ -45,6 +45,14 @@ pub async fn rekey(
     ambient: Ambient,
     mut progress: impl FnMut(&RekeyProgress),
 ) -> Result<RekeyOutcome, Error> {
+    let address = Address::new(url, settings)?;
+    if let Address::Sqlite(path) = &address {
+        // Otherwise the file would be created.
+        std::fs::metadata(path).map_err(|error| Error::Open {
+            store: address.to_string(),
+            source: error.into(),
+        })?;
+    }
     let store = MemoryStore::open(url, settings, keys, ambient)?;
     store.prepare().await?;
     let Some(total) = tried(|| store.begin_rekeying()).await? else {

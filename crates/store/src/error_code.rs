@@ -16,15 +16,16 @@ pub fn is_busy(error: &sqlx::Error) -> bool {
     }
 }
 
-/// Returns whether the files of the database are corrupt at the place that a statement read. The same read fails again, but
-/// reads of other places may succeed.
+/// Returns whether the rows of a table are corrupt at the place that a statement read. The same read fails again, but reads of
+/// other places may succeed. A corrupt index of PostgreSQL does not count: the rows are intact, and can be read once the index
+/// is rebuilt.
 pub fn is_corrupt(error: &sqlx::Error) -> bool {
     let sqlx::Error::Database(error) = error else {
         return false;
     };
     match error.code().as_deref() {
-        // PostgreSQL: data_corrupted, index_corrupted.
-        Some("XX001" | "XX002") => true,
+        // PostgreSQL: data_corrupted.
+        Some("XX001") => true,
         // SQLite: SQLITE_CORRUPT.
         Some(code) => sqlite_code(code) == Some(11),
         None => false,

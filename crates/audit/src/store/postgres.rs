@@ -93,10 +93,9 @@ const MOVE_SUBJECT_KEYS: &str = "
         FROM audit.details_key AS in_force,
              unnest($1::bytea[], $2::bytea[], $3::bytea[]) AS moving (tag, former, wrapped)
         WHERE stored.tag = moving.tag AND stored.wrapped = moving.former
-          AND in_force.known_by = $5 AND in_force.former IS NOT NULL
+          AND in_force.known_by = $5
     )
-    UPDATE audit.details_key SET position = greatest(position, $4)
-    WHERE known_by = $5 AND former IS NOT NULL";
+    UPDATE audit.details_key SET position = greatest(position, $4) WHERE known_by = $5";
 
 const END_REKEY: &str = "
     UPDATE audit.details_key SET former = NULL, position = '\\x00'::bytea
@@ -423,11 +422,11 @@ impl PostgresWriter {
     }
 
     /// Replaces encrypted keys, and stores how far the rotation to the master key `to` is. Returns `false`, and changes nothing,
-    /// if no rotation to that key is in progress.
+    /// if that key is not in force.
     async fn move_subject_keys(
         &mut self,
         moved: &[MovedSubjectKey],
-        position: Digest,
+        position: &[u8],
         to: Digest,
     ) -> Result<bool, sqlx::Error> {
         let moved = moved.iter();
@@ -438,7 +437,7 @@ impl PostgresWriter {
             .bind(tags.collect::<Vec<_>>())
             .bind(former.collect::<Vec<_>>())
             .bind(wrapped.collect::<Vec<_>>())
-            .bind(position.as_bytes().as_slice())
+            .bind(position)
             .bind(to.as_bytes().as_slice())
             .execute(&mut self.0)
             .await?;
@@ -524,7 +523,7 @@ impl PostgresWriter {
                 moved,
                 position,
                 to,
-            } => return self.move_subject_keys(moved, *position, *to).await,
+            } => return self.move_subject_keys(moved, position, *to).await,
             StoreUpkeep::EndRekey { to } => sqlx::query(END_REKEY).bind(to.as_bytes().as_slice()),
         };
         let done = query.execute(&mut self.0).await?;

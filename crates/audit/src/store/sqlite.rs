@@ -88,8 +88,7 @@ const BEGIN_REKEY: &str = "
 const MOVE_SUBJECT_KEY: &str =
     "UPDATE data_subject_key SET wrapped = ? WHERE tag = ? AND wrapped = ?";
 
-const ADVANCE_REKEY: &str = "
-    UPDATE details_key SET position = max(position, ?) WHERE known_by = ? AND former IS NOT NULL";
+const ADVANCE_REKEY: &str = "UPDATE details_key SET position = max(position, ?) WHERE known_by = ?";
 
 const END_REKEY: &str = "
     UPDATE details_key SET former = NULL, position = x'00' WHERE known_by = ? AND former IS NOT NULL";
@@ -367,16 +366,16 @@ impl SqliteWriter {
     }
 
     /// Replaces encrypted keys, and stores how far the rotation to the master key `to` is. Returns `false`, and changes nothing,
-    /// if no rotation to that key is in progress.
+    /// if that key is not in force.
     async fn move_subject_keys(
         &mut self,
         moved: &[MovedSubjectKey],
-        position: Digest,
+        position: &[u8],
         to: Digest,
     ) -> Result<bool, sqlx::Error> {
         let mut transaction = self.0.begin_with("BEGIN IMMEDIATE").await?;
         let advanced = sqlx::query(ADVANCE_REKEY)
-            .bind(position.as_bytes().to_vec())
+            .bind(position.to_vec())
             .bind(to.as_bytes().to_vec())
             .execute(&mut *transaction)
             .await?;
@@ -496,15 +495,11 @@ impl SqliteWriter {
                 moved,
                 position,
                 to,
-            } => return self.move_subject_keys(moved, *position, *to).await,
+            } => return self.move_subject_keys(moved, position, *to).await,
             StoreUpkeep::EndRekey { to } => sqlx::query(END_REKEY).bind(to.as_bytes().to_vec()),
         };
         let done = query.execute(&mut self.0).await?.rows_affected() > 0;
-        let leaves_keys = matches!(
-            upkeep,
-            StoreUpkeep::EraseSubject { .. } | StoreUpkeep::EndRekey { .. }
-        );
-        if done && leaves_keys {
+        if done && matches!(upkeep, StoreUpkeep::EraseSubject { .. }) {
             self.empty_log().await?;
         }
         Ok(done)
@@ -512,7 +507,7 @@ impl SqliteWriter {
 
     /// Writes the write-ahead log back into the file and empties it, because it contains keys that were erased or replaced. Waits
     /// only briefly for readers, because no record can be appended in the meantime.
-    async fn empty_log(&mut self) -> Result<(), sqlx::Error> {
+    pub(super) async fn empty_log(&mut self) -> Result<(), sqlx::Error> {
         self.run(CHECKPOINT_PATIENCE).await?;
         let checkpoint = sqlx::query_as("PRAGMA wal_checkpoint(TRUNCATE)");
         let answer: Result<(i64, i64, i64), _> = checkpoint.fetch_one(&mut self.0).await;

@@ -43,11 +43,11 @@ pub(crate) enum StoreUpkeep {
         to: Digest,
         tag_key: Vec<u8>,
     },
-    /// Replaces encrypted keys of data subjects, and stores that those up to the tag `position` are moved. `false` if no rotation
-    /// to the master key `to` is in progress.
+    /// Replaces encrypted keys of data subjects, and stores that those up to the tag `position` are moved. A smaller position than
+    /// the stored one has no effect. `false` if the master key `to` is not in force.
     MoveSubjectKeys {
         moved: Vec<MovedSubjectKey>,
-        position: Digest,
+        position: Vec<u8>,
         to: Digest,
     },
     /// Ends the rotation to the master key `to`. `false` if no such rotation is in progress.
@@ -60,6 +60,15 @@ impl StoreWriter {
         match self {
             Self::Sqlite(writer) => writer.keep_up(upkeep).await,
             Self::Postgres(writer) => writer.keep_up(upkeep).await,
+        }
+    }
+
+    /// Removes replaced keys from the files of the store where the store does this. SQLite empties its write-ahead log, and
+    /// waits only briefly for readers.
+    pub(crate) async fn scrub(&mut self) -> Result<(), sqlx::Error> {
+        match self {
+            Self::Sqlite(writer) => writer.empty_log().await,
+            Self::Postgres(_) => Ok(()),
         }
     }
 }

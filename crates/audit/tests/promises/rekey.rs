@@ -1,11 +1,13 @@
 //! Tests of the rotation of the master key of the details of calls.
 
 use std::future::poll_fn;
+use std::path::Path;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use futures::TryStreamExt;
+use sqlx::{Connection, SqliteConnection};
 use tokio::sync::mpsc;
 use wardgate_audit::{
     AuditKeys, CallingProcesses, Config, DetailsKey, DetailsKeys, Error, RecordReader,
@@ -13,7 +15,9 @@ use wardgate_audit::{
 };
 use wardgate_domain::{Ambient, OperatorAction};
 use wardgate_rpc::Peer;
-use wardgate_rpc::client::{DataSubjectFilter, HoldScope, OperatorAuditClient, RecordDetails};
+use wardgate_rpc::client::{
+    AuditFilter, DataSubjectFilter, HoldScope, OperatorAuditClient, QueriedRecord, RecordDetails,
+};
 use wardgate_store::DatabaseSettings;
 use wardgate_testkit::{FakePolicy, unverified_token};
 
@@ -26,6 +30,8 @@ on_both_stores! {
     a_rotation_with_other_keys_is_refused_and_loses_nothing
     a_key_that_no_details_key_decrypts_stays_and_is_counted
     a_store_of_an_earlier_release_moves_to_a_new_details_key
+    keys_that_a_service_of_an_earlier_release_adds_are_moved_too
+    a_store_without_keys_of_data_subjects_is_refused
 }
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -239,6 +245,7 @@ async fn a_rotation_with_other_keys_is_refused_and_loses_nothing(store: &TestSto
 async fn a_key_that_no_details_key_decrypts_stays_and_is_counted(store: &TestStore) {
     let service = store.service().await;
     append_about(&service, &["NUGWI"]).await;
+    append_about(&service, &[]).await;
     service.closer.close().await;
     let nothing = if store.is_sqlite() {
         "x'00'"
@@ -256,7 +263,66 @@ async fn a_key_that_no_details_key_decrypts_stays_and_is_counted(store: &TestSto
         unreadable: 1,
     };
     assert_eq!(outcome, RekeyOutcome::Finished(expected));
+    // A query names the record whose details cannot be decrypted, and returns the others.
+    let reader = RecordReader::open(&store.url, &DatabaseSettings::default())
+        .await
+        .unwrap();
+    let reader = reader.with_details_keys(details_keys(NEW, &[])).await;
+    let filter = AuditFilter {
+        with_details: true,
+        ..AuditFilter::default()
+    };
+    let found = reader.unwrap().query(filter).unwrap();
+    let found: Vec<_> = found.try_collect().await.unwrap();
+    let [QueriedRecord::Damaged(damage), QueriedRecord::Intact(other)] = found.as_slice() else {
+        panic!("{found:?}")
+    };
+    assert!(
+        damage.problem.contains("cannot be decrypted"),
+        "{}",
+        damage.problem
+    );
+    assert!(matches!(other.details, Some(RecordDetails::Open(_))));
     assert!(start(store, details_keys(NEW, &[])).await.is_ok());
+}
+
+async fn keys_that_a_service_of_an_earlier_release_adds_are_moved_too(store: &TestStore) {
+    fill(store).await;
+    let keep = "CREATE TABLE kept AS SELECT tag, wrapped FROM data_subject_key";
+    store.execute(keep).await.unwrap();
+    let put_back = "UPDATE data_subject_key
+        SET wrapped = (SELECT kept.wrapped FROM kept WHERE kept.tag = data_subject_key.tag)
+        WHERE tag IN (SELECT tag FROM data_subject)";
+    let (both, new) = (details_keys(NEW, &[OLD]), details_keys(NEW, &[]));
+
+    // The key is added behind the position of the rotation.
+    run_first_batch(store).await;
+    store.execute(put_back).await.unwrap();
+    run(store, both.clone()).await.unwrap();
+    is_whole(store, &new).await;
+
+    // The key is added after the end of the rotation.
+    store.execute(put_back).await.unwrap();
+    let outcome = run(store, both.clone()).await.unwrap();
+    let expected = RekeyProgress {
+        done: 301,
+        total: 301,
+        unreadable: 0,
+    };
+    assert_eq!(outcome, RekeyOutcome::Finished(expected));
+    is_whole(store, &new).await;
+    let again = run(store, both).await.unwrap();
+    assert_eq!(again, RekeyOutcome::NotNeeded);
+}
+
+async fn a_store_without_keys_of_data_subjects_is_refused(store: &TestStore) {
+    store.service().await.closer.close().await;
+    let forget = "DELETE FROM details_key; DELETE FROM data_subject_key";
+    store.execute(forget).await.unwrap();
+    for _ in 0..2 {
+        let refused = run(store, details_keys(NEW, &[OLD])).await.unwrap_err();
+        assert!(matches!(refused, Error::NoSubjectKeys), "{refused}");
+    }
 }
 
 async fn a_store_of_an_earlier_release_moves_to_a_new_details_key(store: &TestStore) {
@@ -286,4 +352,44 @@ async fn a_rotation_leaves_no_key_under_the_former_details_key_in_the_file() {
     assert!(holds_key(store.every_byte().await));
     run(&store, details_keys(NEW, &[OLD])).await.unwrap();
     assert!(!holds_key(store.every_byte().await));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_rotation_removes_the_former_keys_that_a_reader_kept_in_the_log() {
+    let store = TestStore::sqlite();
+    let service = store.service().await;
+    append_about(&service, &["NUGWI"]).await;
+    let wrapped = store.newest_subject_key().await;
+    let holds_key = |bytes: Vec<u8>| bytes.windows(wrapped.len()).any(|part| part == wrapped);
+    // While another connection is open, the log is not removed when a process closes its connections.
+    let mut other = SqliteConnection::connect(&store.url).await.unwrap();
+    let mut reader = SqliteConnection::connect(&store.url).await.unwrap();
+    let mut reading = reader.begin().await.unwrap();
+    let count = "SELECT count(*) FROM record";
+    let _: i64 = sqlx::query_scalar(count)
+        .fetch_one(&mut *reading)
+        .await
+        .unwrap();
+    let _: i64 = sqlx::query_scalar(count)
+        .fetch_one(&mut other)
+        .await
+        .unwrap();
+    service.closer.close().await;
+    run(&store, details_keys(NEW, &[OLD])).await.unwrap();
+    assert!(holds_key(store.every_byte().await));
+    reading.rollback().await.unwrap();
+    reader.close().await.unwrap();
+    let again = run(&store, details_keys(NEW, &[OLD])).await.unwrap();
+    assert_eq!(again, RekeyOutcome::NotNeeded);
+    assert!(!holds_key(store.every_byte().await));
+    other.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_does_not_exist_is_not_created() {
+    let store = TestStore::sqlite();
+    let error = run(&store, details_keys(NEW, &[OLD])).await.unwrap_err();
+    assert!(matches!(error, Error::Open { .. }), "{error}");
+    let path = store.url.strip_prefix("sqlite:").unwrap();
+    assert!(!Path::new(path).exists());
 }

@@ -1,6 +1,7 @@
 //! Tests of the move of a store from a former master key to another one.
 
 use std::future::poll_fn;
+use std::path::Path;
 use std::task::Poll;
 
 use wardgate_store::DatabaseSettings;
@@ -317,4 +318,21 @@ async fn a_batch_ends_after_a_long_document() {
             "one for each document, and one that finds no more"
         );
     }
+}
+
+#[tokio::test]
+async fn a_file_that_does_not_exist_is_not_created() {
+    let database = TestDatabase::sqlite("memory");
+    let (url, settings) = (database.url(), DatabaseSettings::default());
+    let moved = rekey(
+        &url,
+        &settings,
+        keys(NEW, &[OLD]),
+        Ambient::system(),
+        |_| (),
+    );
+    let refused = moved.await.unwrap_err();
+    assert!(matches!(refused, Error::Open { .. }), "{refused}");
+    let path = url.strip_prefix("sqlite:").unwrap();
+    assert!(!Path::new(path).exists());
 }
