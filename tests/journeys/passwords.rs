@@ -19,8 +19,8 @@ use crate::WARDGATE;
 const CALLERS: u64 = 4;
 const ROTATIONS: u64 = 6;
 
-/// Delay after which a client repeats a failed call.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// Delay after which a client repeats a failed call. On a busy machine, the reconnection of all services takes more than a second.
+const RETRY_AFTER: Duration = Duration::from_secs(2);
 
 /// The services with stores, as environment variables name them.
 const SERVICES: [&str; 4] = ["GATEWAY", "TOOL_RUNNER", "AUDIT", "MEMORY"];

@@ -91,10 +91,16 @@ impl ShadowConfig {
 }
 
 /// Returns whether the temporary files of two state files have the same path, which includes that the two are one file. The
-/// name of a temporary file has another extension in place of that of the state file.
+/// name of a temporary file has another extension in place of that of the state file. A directory that does not exist yet is
+/// compared as it is written.
 fn share_temporary_file(one: &Path, other: &Path) -> bool {
     let stem = |path: &Path| {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let directory = path.parent().and_then(|it| it.canonicalize().ok());
+        let path = match (directory, path.file_name()) {
+            (Some(directory), Some(name)) => directory.join(name),
+            _ => path,
+        };
         path.with_extension("")
     };
     stem(one) == stem(other)

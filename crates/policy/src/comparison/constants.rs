@@ -233,7 +233,8 @@ impl PolicyConstants {
     }
 
     /// Returns tools that are made up from the names in the policies: each named tool, one tool for each tag, and one
-    /// for each row type. If policies read `resource.read_only`, each tool is returned in two forms, of which one may write.
+    /// for each row type. If there is none, or if policies read `resource.read_only`, there is also a tool that no policy names.
+    /// In the latter case, each tool is returned in two forms, of which one may write.
     pub(super) fn tools(&self, simulators: &[&Simulator]) -> Vec<ToolFacts> {
         let classes: Vec<ColumnClass> = self
             .classes
@@ -267,6 +268,10 @@ impl PolicyConstants {
             tool(name, tags.clone(), Some(entity))
         });
         let mut tools: Vec<_> = named.chain(tagged).chain(of_rows).flatten().collect();
+        if tools.is_empty() || self.looks_at_read_only {
+            // Policies about every tool concern it.
+            tools.extend(tool("a-tool".to_owned(), Vec::new(), None));
+        }
         if self.looks_at_read_only {
             let writing = tools.iter().filter_map(|tool| self.writing_form(tool));
             let writing: Vec<_> = writing.collect();

@@ -406,6 +406,18 @@ fn a_comparison_without_a_catalogue_tries_tools_that_may_write() {
     assert_eq!(gained(&reading, &all), expected(true));
     assert_eq!(gained(&all, &reading), expected(false));
     assert_eq!(gained(&all, &all), []);
+    let every_tool = |condition: &str| {
+        let policy = format!(
+            r#"@id("p") permit (principal in Role::"Staff", action == Action::"call_tool", resource) {condition};"#
+        );
+        simulator(&policy)
+    };
+    let (reading, all) = (every_tool("when { resource.read_only }"), every_tool(""));
+    let what = "calls a-tool-that-may-write".to_owned();
+    assert_eq!(
+        gained(&reading, &all),
+        [(vec!["Staff".to_owned()], what, true)]
+    );
 }
 
 #[test]
