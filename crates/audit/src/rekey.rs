@@ -10,6 +10,7 @@
 //!
 //! The check is necessary because a service of the previous release, which does not know of the rotation, adds keys under the
 //! former key at any time. It can do so even after the end, so the check is also made if the current key is in force already.
+//! If it continues to do so, the rotation ends with an error, and the keys that were moved stay so.
 //!
 //! The store contains how far the rotation is, so it continues where it was interrupted. Until its end every service needs both
 //! keys. Records, details and tags do not change.
@@ -35,6 +36,10 @@ const TRIES: u32 = 5;
 
 /// Pause after the first failure of a step. Each further pause is longer by the same time.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
+
+/// How many checks may find keys to move before the rotation gives up. Services of this release add no keys under a former one
+/// once the current key is in force.
+const MOVING_CHECKS: u32 = 3;
 
 /// Minimum pause between two batches on SQLite.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -103,7 +108,13 @@ pub async fn rekey(
         rotation.move_rest(&mut so_far, &mut progress).await?;
     }
     if rotation.keys.has_former() {
-        while rotation.check(&mut so_far, &mut progress).await? == KeyCheck::Moved {}
+        let mut moving = 0;
+        while rotation.check(&mut so_far, &mut progress).await? == KeyCheck::Moved {
+            moving += 1;
+            if moving == MOVING_CHECKS {
+                return Err(Error::FormerKeyInUse);
+            }
+        }
     }
     if left.is_some() {
         tried(async || rotation.end().await).await?;

@@ -386,6 +386,24 @@ async fn a_repeated_rotation_removes_the_former_keys_that_a_reader_kept_in_the_l
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_rotation_gives_up_while_keys_are_added_under_the_former_details_key() {
+    let store = TestStore::sqlite();
+    let service = store.service().await;
+    append_about(&service, &["NUGWI"]).await;
+    service.closer.close().await;
+    let put_back = "CREATE TRIGGER put_back AFTER UPDATE OF wrapped ON data_subject_key BEGIN
+        UPDATE data_subject_key SET wrapped = OLD.wrapped WHERE tag = NEW.tag; END";
+    store.execute(put_back).await.unwrap();
+    let error = run(&store, details_keys(NEW, &[OLD])).await.unwrap_err();
+    assert!(matches!(error, Error::FormerKeyInUse), "{error}");
+
+    store.execute("DROP TRIGGER put_back").await.unwrap();
+    run(&store, details_keys(NEW, &[OLD])).await.unwrap();
+    let found = details(&store, details_keys(NEW, &[]), "NUGWI").await;
+    assert!(matches!(found.as_slice(), [RecordDetails::Open(_)]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_does_not_exist_is_not_created() {
     let store = TestStore::sqlite();
     let error = run(&store, details_keys(NEW, &[OLD])).await.unwrap_err();
