@@ -49,7 +49,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct RekeyProgress {
     /// The number of keys of data subjects that this run encrypted under the current master key, or found to be so already.
     pub done: u64,
-    /// The number of keys that were left when this run began.
+    /// The number of keys that were left when this run began, and of those that it found in addition. Zero while a check without
+    /// a rotation has found none.
     pub total: u64,
     /// The number of keys that no configured master key decrypts, and that stay as they are.
     pub unreadable: u64,
@@ -67,8 +68,14 @@ impl RekeyProgress {
 /// How a rotation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RekeyOutcome {
+    /// The current master key was in force already, without a rotation in progress, and no former key is configured. The keys of
+    /// data subjects were not read.
+    NotInProgress,
     /// Everything that a configured key decrypts was encrypted under the current master key already.
-    NotNeeded,
+    NotNeeded {
+        /// The number of keys of data subjects that no configured master key decrypts.
+        unreadable: u64,
+    },
     /// Everything that a configured key decrypts is encrypted under the current master key.
     Finished(RekeyProgress),
 }
@@ -107,7 +114,8 @@ pub async fn rekey(
     if left.is_some() {
         rotation.move_rest(&mut so_far, &mut progress).await?;
     }
-    if rotation.keys.has_former() {
+    let has_former = rotation.keys.has_former();
+    if has_former {
         let mut moving = 0;
         while rotation.check(&mut so_far, &mut progress).await? == KeyCheck::Moved {
             moving += 1;
@@ -124,8 +132,12 @@ pub async fn rekey(
     rotation.close().await?;
     Ok(if left.is_some() || so_far.done > 0 {
         RekeyOutcome::Finished(so_far)
+    } else if has_former {
+        RekeyOutcome::NotNeeded {
+            unreadable: so_far.unreadable,
+        }
     } else {
-        RekeyOutcome::NotNeeded
+        RekeyOutcome::NotInProgress
     })
 }
 

@@ -161,7 +161,7 @@ async fn a_store_moves_to_a_new_details_key_however_often_that_is_interrupted(st
     }
     assert!(killed > 5, "{killed}");
     let again = run(store, both).await.unwrap();
-    assert_eq!(again, RekeyOutcome::NotNeeded);
+    assert_eq!(again, RekeyOutcome::NotNeeded { unreadable: 0 });
     is_whole(store, &details_keys(NEW, &[])).await;
     let refused = start(store, details_keys(OLD, &[])).await.err().unwrap();
     assert!(matches!(refused, Error::OtherDetailsKey), "{refused}");
@@ -223,7 +223,7 @@ async fn a_rotation_with_other_keys_is_refused_and_loses_nothing(store: &TestSto
     let error = refusal(details_keys(OLD, &[OLD])).await;
     assert!(matches!(error, Error::SameDetailsKey), "{error}");
     let outcome = run(store, details_keys(OLD, &[])).await.unwrap();
-    assert_eq!(outcome, RekeyOutcome::NotNeeded);
+    assert_eq!(outcome, RekeyOutcome::NotInProgress);
     is_whole(store, &details_keys(OLD, &[])).await;
 
     run_first_batch(store).await;
@@ -263,6 +263,8 @@ async fn a_key_that_no_details_key_decrypts_stays_and_is_counted(store: &TestSto
         unreadable: 1,
     };
     assert_eq!(outcome, RekeyOutcome::Finished(expected));
+    let again = run(store, details_keys(NEW, &[OLD])).await.unwrap();
+    assert_eq!(again, RekeyOutcome::NotNeeded { unreadable: 1 });
     // A query names the record whose details cannot be decrypted, and returns the others.
     let reader = RecordReader::open(&store.url, &DatabaseSettings::default())
         .await
@@ -312,7 +314,7 @@ async fn keys_that_a_service_of_an_earlier_release_adds_are_moved_too(store: &Te
     assert_eq!(outcome, RekeyOutcome::Finished(expected));
     is_whole(store, &new).await;
     let again = run(store, both).await.unwrap();
-    assert_eq!(again, RekeyOutcome::NotNeeded);
+    assert_eq!(again, RekeyOutcome::NotNeeded { unreadable: 0 });
 }
 
 async fn a_store_without_keys_of_data_subjects_is_refused(store: &TestStore) {
@@ -380,7 +382,7 @@ async fn a_repeated_rotation_removes_the_former_keys_that_a_reader_kept_in_the_l
     reading.rollback().await.unwrap();
     reader.close().await.unwrap();
     let again = run(&store, details_keys(NEW, &[OLD])).await.unwrap();
-    assert_eq!(again, RekeyOutcome::NotNeeded);
+    assert_eq!(again, RekeyOutcome::NotNeeded { unreadable: 0 });
     assert!(!holds_key(store.every_byte().await));
     other.close().await.unwrap();
 }
