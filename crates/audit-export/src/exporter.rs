@@ -59,8 +59,21 @@ pub struct RecordExporter<F> {
     log: ExportLog,
     claim: CursorClaim,
     retry: RetrySettings,
+    /// What is left to export, or `None` if another process has the claim or no claim was attempted yet.
+    left: Option<RecordsLeft>,
     ambient: Ambient,
     stop: CancellationToken,
+}
+
+/// What is known to be left to export.
+#[derive(Debug)]
+struct RecordsLeft {
+    /// The position of the next record.
+    first: u64,
+    /// The number of records in the log.
+    size: u64,
+    /// The time of the next record, or when the last record was sent or none was left.
+    since: Timestamp,
 }
 
 /// The reason why an export pauses.
@@ -113,6 +126,7 @@ impl<F: RecordFeed> RecordExporter<F> {
             settings,
             feed,
             log,
+            left: None,
             ambient,
             stop,
         })
@@ -125,13 +139,23 @@ impl<F: RecordFeed> RecordExporter<F> {
         loop {
             match self.export(&mut size).await {
                 ExportInterruption::Stopped => break,
-                ExportInterruption::Claimed => self.show_lag(0, None),
-                ExportInterruption::Feed(error) if is_told => {
-                    tracing::debug!(%error, export = name, "an export failed and will be retried");
+                ExportInterruption::Claimed => {
+                    self.left = None;
+                    self.show_lag(0, self.ambient.now());
                 }
                 ExportInterruption::Feed(error) => {
+                    self.count_failures("store", 1);
+                    let announced = *size.borrow();
+                    if let Some(left) = &self.left {
+                        let known = left.size.max(announced);
+                        self.show_lag(known.saturating_sub(left.first), left.since);
+                    }
+                    if is_told {
+                        tracing::debug!(%error, export = name, "an export failed and will be retried");
+                    } else {
+                        tracing::warn!(%error, export = name, "an export waits for the audit store");
+                    }
                     is_told = true;
-                    tracing::warn!(%error, export = name, "an export waits for the audit store");
                 }
             }
             if self.pause(RENEWAL).await.is_err() {
@@ -155,6 +179,10 @@ impl<F: RecordFeed> RecordExporter<F> {
         let mut position = self.renew().await?;
         // From now on, a claim of another process belongs to a live process.
         self.claim.is_alone = false;
+        let announced = *size.borrow();
+        if self.left.is_none() {
+            self.left = Some(self.left_from(position, announced, None));
+        }
         loop {
             size.mark_unchanged();
             let page = self.feed.read(position, PAGE).await?;
@@ -169,7 +197,7 @@ impl<F: RecordFeed> RecordExporter<F> {
                 );
             }
             if page.next == position {
-                self.show_lag(0, None);
+                self.show_left(position, position, None);
                 self.wait_for_records(size).await?;
                 position = self.renew().await?;
                 continue;
@@ -179,7 +207,7 @@ impl<F: RecordFeed> RecordExporter<F> {
                 if self.stop.is_cancelled() {
                     return Err(ExportInterruption::Stopped);
                 }
-                self.show_lag(page.size.saturating_sub(first), batch.oldest);
+                self.show_left(first, page.size, batch.oldest);
                 self.deliver(&batch, first).await?;
                 first = batch.end;
                 if !self
@@ -190,16 +218,17 @@ impl<F: RecordFeed> RecordExporter<F> {
                     return Err(ExportInterruption::Claimed);
                 }
                 position = batch.end;
+                self.left = Some(self.left_from(position, page.size, None));
             }
         }
     }
 
     /// Sends a batch, whose first record is `first`, and retries until the tool takes it.
-    async fn deliver(&self, batch: &EventBatch, first: u64) -> Result<(), ExportInterruption> {
+    async fn deliver(&mut self, batch: &EventBatch, first: u64) -> Result<(), ExportInterruption> {
         if batch.events.is_empty() {
             return Ok(());
         }
-        let name = &self.settings.name;
+        let name = self.settings.name.clone();
         let mut made = 0_u32;
         loop {
             // Sending a batch is not interrupted, because the tool may already have received it.
@@ -230,7 +259,7 @@ impl<F: RecordFeed> RecordExporter<F> {
             let pause = self.retry.pause(made, error.asked_for(), &self.ambient);
             self.wait(pause.unwrap_or(SEND_LIMIT)).await?;
             let size = self.feed.size().await?;
-            self.show_lag(size.saturating_sub(first), batch.oldest);
+            self.show_left(first, size, batch.oldest);
         }
     }
 
@@ -315,11 +344,25 @@ impl<F: RecordFeed> RecordExporter<F> {
             .increment(count);
     }
 
-    fn show_lag(&self, records: u64, oldest: Option<Timestamp>) {
+    /// Shows how far the export is behind, and stores it for the time during which the record cannot be read.
+    fn show_left(&mut self, first: u64, size: u64, oldest: Option<Timestamp>) {
+        let left = self.left_from(first, size, oldest);
+        self.show_lag(size.saturating_sub(first), left.since);
+        self.left = Some(left);
+    }
+
+    fn left_from(&self, first: u64, size: u64, oldest: Option<Timestamp>) -> RecordsLeft {
+        RecordsLeft {
+            first,
+            size,
+            since: oldest.unwrap_or_else(|| self.ambient.now()),
+        }
+    }
+
+    fn show_lag(&self, records: u64, since: Timestamp) {
         let export = self.settings.name.clone();
         gauge!(names::AUDIT_EXPORT_LAG_RECORDS, "export" => export).set(as_float(records));
-        let now = self.ambient.now();
-        let age = now.since(oldest.unwrap_or(now));
+        let age = self.ambient.now().since(since);
         let export = self.settings.name.clone();
         gauge!(names::AUDIT_EXPORT_LAG_SECONDS, "export" => export).set(age);
     }

@@ -144,8 +144,11 @@ impl AnomalyMonitor {
     /// sequence numbers, as before an interruption, because a clock that was stepped can give their times another order.
     async fn detector_at(&self, position: u64) -> Result<AnomalyDetector, FeedError> {
         let mut detector = AnomalyDetector::new(self.settings.clone());
-        let next = self.feed.read(position, 1).await?;
-        let time = next.records.first().and_then(time_of);
+        let time = match self.feed.read_page(position, 1).await {
+            // The search waits for the record, or continues after it.
+            Err(error) if error.is_corruption() => None,
+            next => next?.records.first().and_then(time_of),
+        };
         let time = time.unwrap_or_else(|| self.ambient.now());
         let window = self.settings.longest_window();
         let window = time.minus(window)..time.plus(window);

@@ -181,6 +181,11 @@ pub enum Error {
         "the keys of data subjects cannot be changed now: {0}; run `wardgate audit rekey` again"
     )]
     KeysNotMoved(#[source] sqlx::Error),
+    /// Keys of data subjects are added under a former master key during the rotation. The keys that it has moved stay so.
+    #[error(
+        "a service of the previous release still adds keys under the former key; stop it and run `wardgate audit rekey` again"
+    )]
+    FormerKeyInUse,
     /// A data subject or details were requested without the key that is needed to find data subjects and to open details.
     #[error("audit.details_key_file is required to find a data subject and to decrypt details")]
     NoDetailsKey,
@@ -324,6 +329,7 @@ impl ServiceError for Error {
             | Self::SameDetailsKey
             | Self::NoSubjectKeys
             | Self::KeysNotMoved(_)
+            | Self::FormerKeyInUse
             | Self::NoDetailsKey
             | Self::WitnessPolicy { .. }
             | Self::Log(_)

@@ -49,13 +49,12 @@ pub(crate) fn start(
 }
 
 impl StoreFeed {
-    /// Returns the records of `range`, read one by one, without those that are at a corrupt place of the store. Fails if `range`
-    /// has several records and none of the reads succeeds, because the whole table may then be unreadable only for a time.
+    /// Returns the records of `range`, read one by one, without those that are at a corrupt place of the store. Fails if none of
+    /// the reads succeeds, because the whole table may then be unreadable only for a time.
     async fn read_each(
         &self,
         range: Range<u64>,
     ) -> Result<Vec<Result<StoredRow, RecordDamage>>, Error> {
-        let has_several = range.end.saturating_sub(range.start) > 1;
         let (mut found, mut corruption, mut is_any_read) = (Vec::new(), None, false);
         for sequence in range {
             let bounds = PageBounds {
@@ -73,12 +72,13 @@ impl StoreFeed {
             }
         }
         match corruption {
-            Some(error) if has_several && !is_any_read => Err(error),
+            Some(error) if !is_any_read => Err(error),
             _ => Ok(found),
         }
     }
 
-    /// Returns at most `limit` records from `from` on, without those that were modified or cannot be read.
+    /// Returns at most `limit` records from `from` on, without those that were modified or cannot be read. Fails if none of
+    /// them can be read.
     pub(crate) async fn read_page(&self, from: u64, limit: u64) -> Result<FeedPage, Error> {
         let head = self.reader.head().await?;
         let size = head.size;

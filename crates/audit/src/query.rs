@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use futures::future::Either;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
-use wardgate_rpc::client::{QueriedRecord, RecordDamage};
+use wardgate_rpc::client::{QueriedRecord, RecordDamage, RecordDetails};
 
 use crate::Error;
 use crate::details::DetailsVault;
@@ -124,19 +124,24 @@ async fn open_details(
         &reference.details_hmac,
         sealed,
     );
-    let problem = match details.await {
-        Ok(Some(details)) => {
-            stored.details = Some(details);
-            return Ok(());
+    match details.await {
+        Ok(Some(details)) => stored.details = Some(details),
+        Ok(None) => {
+            *record = QueriedRecord::Damaged(RecordDamage {
+                sequence: stored.sequence,
+                problem: "its details were modified".to_owned(),
+            });
         }
-        Ok(None) => "its details were modified",
-        Err(Error::OtherDetailsKey) => "its details cannot be decrypted with the configured keys",
+        Err(Error::OtherDetailsKey) => {
+            let sequence = stored.sequence;
+            tracing::warn!(
+                sequence,
+                "the details of a record cannot be decrypted with the configured keys"
+            );
+            stored.details = Some(RecordDetails::Undecryptable);
+        }
         Err(error) => return Err(error),
-    };
-    *record = QueriedRecord::Damaged(RecordDamage {
-        sequence: stored.sequence,
-        problem: problem.to_owned(),
-    });
+    }
     Ok(())
 }
 

@@ -10,6 +10,7 @@
 //!
 //! The check is necessary because a service of the previous release, which does not know of the rotation, adds keys under the
 //! former key at any time. It can do so even after the end, so the check is also made if the current key is in force already.
+//! If it continues to do so, the rotation ends with an error, and the keys that were moved stay so.
 //!
 //! The store contains how far the rotation is, so it continues where it was interrupted. Until its end every service needs both
 //! keys. Records, details and tags do not change.
@@ -36,6 +37,10 @@ const TRIES: u32 = 5;
 /// Pause after the first failure of a step. Each further pause is longer by the same time.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
+/// How many checks may find keys to move before the rotation gives up. Services of this release add no keys under a former one
+/// once the current key is in force.
+const MOVING_CHECKS: u32 = 3;
+
 /// Minimum pause between two batches on SQLite.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -44,7 +49,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct RekeyProgress {
     /// The number of keys of data subjects that this run encrypted under the current master key, or found to be so already.
     pub done: u64,
-    /// The number of keys that were left when this run began.
+    /// The number of keys that were left when this run began, and of those that it found in addition. Zero while a check without
+    /// a rotation has found none.
     pub total: u64,
     /// The number of keys that no configured master key decrypts, and that stay as they are.
     pub unreadable: u64,
@@ -62,8 +68,14 @@ impl RekeyProgress {
 /// How a rotation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RekeyOutcome {
+    /// The current master key was in force already, without a rotation in progress, and no former key is configured. The keys of
+    /// data subjects were not read.
+    NotInProgress,
     /// Everything that a configured key decrypts was encrypted under the current master key already.
-    NotNeeded,
+    NotNeeded {
+        /// The number of keys of data subjects that no configured master key decrypts.
+        unreadable: u64,
+    },
     /// Everything that a configured key decrypts is encrypted under the current master key.
     Finished(RekeyProgress),
 }
@@ -102,8 +114,15 @@ pub async fn rekey(
     if left.is_some() {
         rotation.move_rest(&mut so_far, &mut progress).await?;
     }
-    if rotation.keys.has_former() {
-        while rotation.check(&mut so_far, &mut progress).await? == KeyCheck::Moved {}
+    let has_former = rotation.keys.has_former();
+    if has_former {
+        let mut moving = 0;
+        while rotation.check(&mut so_far, &mut progress).await? == KeyCheck::Moved {
+            moving += 1;
+            if moving == MOVING_CHECKS {
+                return Err(Error::FormerKeyInUse);
+            }
+        }
     }
     if left.is_some() {
         tried(async || rotation.end().await).await?;
@@ -113,8 +132,12 @@ pub async fn rekey(
     rotation.close().await?;
     Ok(if left.is_some() || so_far.done > 0 {
         RekeyOutcome::Finished(so_far)
+    } else if has_former {
+        RekeyOutcome::NotNeeded {
+            unreadable: so_far.unreadable,
+        }
     } else {
-        RekeyOutcome::NotNeeded
+        RekeyOutcome::NotInProgress
     })
 }
 

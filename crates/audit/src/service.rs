@@ -495,9 +495,10 @@ fn response(found: QueriedRecord) -> pb::QueryResponse {
             record: stored.record,
             damage: String::new(),
             details_erased: matches!(stored.details, Some(RecordDetails::Erased)),
+            details_undecryptable: matches!(stored.details, Some(RecordDetails::Undecryptable)),
             details_json: match stored.details {
                 Some(RecordDetails::Open(details)) => details,
-                Some(RecordDetails::Erased) | None => Bytes::new(),
+                Some(RecordDetails::Erased | RecordDetails::Undecryptable) | None => Bytes::new(),
             },
         },
         QueriedRecord::Damaged(damage) => {

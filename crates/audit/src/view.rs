@@ -6,7 +6,7 @@ use wardgate_rpc::client::{RecordDamage, RecordDetails, StoredRecord};
 use crate::Error;
 
 /// Returns one line of `audit query -o jsonl`: `sequence`, `leaf_hash`, the seven fields of [`access_view`], then every field
-/// of the record under its own name, and `details`, an object or `"erased"`, if they were requested.
+/// of the record under its own name, and `details`, an object, `"erased"` or `"undecryptable"`, if they were requested.
 pub fn record_line(stored: &StoredRecord) -> Result<Value, Error> {
     let sequence = stored.sequence;
     let record = parse(sequence, &stored.record)?;
@@ -18,6 +18,7 @@ pub fn record_line(stored: &StoredRecord) -> Result<Value, Error> {
     let details = match &stored.details {
         None => None,
         Some(RecordDetails::Erased) => Some(json!("erased")),
+        Some(RecordDetails::Undecryptable) => Some(json!("undecryptable")),
         Some(RecordDetails::Open(details)) => Some(Value::Object(parse(sequence, details)?)),
     };
     line.extend(details.map(|details| ("details".to_owned(), details)));

@@ -191,6 +191,9 @@ pub(crate) async fn entry(console: Arc<Console>, mut signed_in: SignedInRequest)
         @if stored.details == Some(RecordDetails::Erased) {
             p role="status" { "The details of this call were erased, with the key of a data subject." }
         }
+        @if stored.details == Some(RecordDetails::Undecryptable) {
+            p role="status" { "The details of this call cannot be decrypted with the keys of the audit service." }
+        }
         p.quiet { "The leaf hash is the SHA-256 digest of a zero byte and the stored record (RFC 6962)." }
     };
     Ok(layout::page(
@@ -517,15 +520,17 @@ fn row(stored: &StoredRecord, with_caller: bool, with_released: bool) -> Result<
 
 /// Formats the columns that a call released.
 fn released(stored: &StoredRecord) -> String {
-    let columns = stored.details.as_ref().map(RecordDetails::released_columns);
-    match columns {
-        None => String::new(),
-        Some(None) => "(erased)".to_owned(),
-        Some(Some(columns)) => columns.join(", "),
+    let Some(details) = &stored.details else {
+        return String::new();
+    };
+    match details.released_columns() {
+        Some(columns) => columns.join(", "),
+        None if *details == RecordDetails::Undecryptable => "(undecryptable)".to_owned(),
+        None => "(erased)".to_owned(),
     }
 }
 
-/// Returns the details of a call, or nothing if it has none or they were erased.
+/// Returns the details of a call, or nothing if it has none or they are unreadable.
 fn details(stored: &StoredRecord) -> Result<Vec<(String, String)>, Problem> {
     let Some(RecordDetails::Open(details)) = &stored.details else {
         return Ok(Vec::new());

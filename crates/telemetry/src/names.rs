@@ -159,13 +159,14 @@ pub const AUDIT_COSIGNED_TIME: &str = "wardgate_audit_cosigned_timestamp_seconds
 pub const AUDIT_WITNESS_FAILURES: &str = "wardgate_audit_witness_failures_total";
 /// Gauge: records not yet delivered to the security tool of an `export`, reported by the exporting replica.
 pub const AUDIT_EXPORT_LAG_RECORDS: &str = "wardgate_audit_export_lag_records";
-/// Gauge, seconds: age of the oldest record not yet delivered to the security tool of an `export`.
+/// Gauge, seconds: age of the oldest record not yet delivered to the security tool of an `export`. While the audit store cannot be
+/// read: at least the time since it was last read.
 pub const AUDIT_EXPORT_LAG_SECONDS: &str = "wardgate_audit_export_lag_seconds";
 /// Counter: events delivered to the security tool of an `export`.
 pub const AUDIT_EXPORT_SENT: &str = "wardgate_audit_export_sent_total";
 /// Counter: failures of an `export`, by `reason`: undelivered batches (`unreachable`, `refused`, `file`), events that a
-/// collector discarded (`rejected`), records that were altered in the store and are omitted (`damaged`), and records that
-/// cannot be parsed, whose events contain only their bytes (`unreadable`).
+/// collector discarded (`rejected`), records that were altered in the store and are omitted (`damaged`), records that
+/// cannot be parsed, whose events contain only their bytes (`unreadable`), and failures of the audit store (`store`).
 pub const AUDIT_EXPORT_FAILURES: &str = "wardgate_audit_export_failures_total";
 /// Counter: recorded anomalies, by `kind`: `denial_burst`, `many_data_subjects`, `watched_policy` and
 /// `watched_policy_at_odd_hours`. Requires `audit.anomalies`.

@@ -1,4 +1,5 @@
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -21,6 +22,20 @@ struct FakeFeed {
     /// The reported number of records, which may exceed the number of readable records.
     size: Mutex<u64>,
     position: watch::Sender<u64>,
+    /// Whether the record cannot be read.
+    is_unreadable: AtomicBool,
+    /// The number of reads that failed.
+    failed: watch::Sender<u64>,
+}
+
+impl FakeFeed {
+    fn readable(&self) -> Result<(), FeedError> {
+        if self.is_unreadable.load(Ordering::Relaxed) {
+            self.failed.send_modify(|failed| *failed += 1);
+            return Err(FeedError("the record cannot be read".to_owned()));
+        }
+        Ok(())
+    }
 }
 
 impl RecordFeed for FakeFeed {
@@ -37,10 +52,12 @@ impl RecordFeed for FakeFeed {
     async fn release(&self, _: CursorClaim) {}
 
     async fn size(&self) -> Result<u64, FeedError> {
+        self.readable()?;
         Ok(*self.size.lock().unwrap())
     }
 
     async fn read(&self, from: u64, _: u64) -> Result<FeedPage, FeedError> {
+        self.readable()?;
         let first = from.max(self.minimum_index);
         let end = self.minimum_index + self.records.len() as u64;
         let records = (self.minimum_index..end).zip(&self.records);
@@ -69,7 +86,8 @@ struct TestExport {
     metrics: PrometheusHandle,
     stop: CancellationToken,
     running: JoinHandle<()>,
-    _size: watch::Sender<u64>,
+    /// Announces the number of records.
+    grown: watch::Sender<u64>,
 }
 
 impl TestExport {
@@ -91,6 +109,8 @@ impl TestExport {
             minimum_index,
             size: Mutex::new(end),
             position: sender,
+            is_unreadable: AtomicBool::new(false),
+            failed: watch::Sender::new(0),
         });
         let log = ExportLog {
             origin: "example.com/audit".to_owned(),
@@ -112,7 +132,7 @@ impl TestExport {
             metrics: recorder.handle(),
             stop,
             running: tokio::spawn(exporter.unwrap().run(size)),
-            _size: grown,
+            grown,
         }
     }
 
@@ -187,6 +207,36 @@ async fn the_lag_grows_while_a_tool_takes_nothing() {
     answer(stream, "200 OK", b"").await;
     export.has_taken(2).await;
     export.shows(r#"wardgate_audit_export_sent_total{export="soc"} 2"#);
+    export.end().await;
+}
+
+#[tokio::test]
+async fn the_lag_grows_while_the_record_cannot_be_read() {
+    let recorder = recorder();
+    let _recording = metrics::set_default_local_recorder(&recorder);
+    let export = TestExport::start(&recorder, "webhook", 0, &[OUTCOME; 2]).await;
+    let (_, stream) = export.batch().await;
+    let mut failed = export.feed.failed.subscribe();
+    export.feed.is_unreadable.store(true, Ordering::Relaxed);
+    export.grown.send_replace(40);
+    answer(stream, "503 Service Unavailable", b"").await;
+    // The second failure comes after the first one was reported.
+    for count in 1..=2 {
+        let failure = failed.wait_for(|failed| *failed >= count);
+        timeout(Duration::from_secs(30), failure)
+            .await
+            .unwrap()
+            .unwrap();
+    }
+    export.shows(r#"wardgate_audit_export_lag_records{export="soc"} 40"#);
+    let text = export.metrics.render();
+    assert!(text.contains(r#"failures_total{export="soc",reason="store"}"#));
+    // The age is that of the records, which are older than the failure.
+    let age = text
+        .lines()
+        .find_map(|line| line.strip_prefix(r#"wardgate_audit_export_lag_seconds{export="soc"} "#));
+    let age: f64 = age.unwrap().parse().unwrap();
+    assert!(age > 3_600.0, "{age}");
     export.end().await;
 }
 

@@ -16,7 +16,7 @@ use wardgate_audit::{
 use wardgate_domain::{Ambient, OperatorAction};
 use wardgate_rpc::Peer;
 use wardgate_rpc::client::{
-    AuditFilter, DataSubjectFilter, HoldScope, OperatorAuditClient, QueriedRecord, RecordDetails,
+    AuditFilter, DataSubjectFilter, HoldScope, OperatorAuditClient, RecordDetails,
 };
 use wardgate_store::DatabaseSettings;
 use wardgate_testkit::{FakePolicy, unverified_token};
@@ -161,7 +161,7 @@ async fn a_store_moves_to_a_new_details_key_however_often_that_is_interrupted(st
     }
     assert!(killed > 5, "{killed}");
     let again = run(store, both).await.unwrap();
-    assert_eq!(again, RekeyOutcome::NotNeeded);
+    assert_eq!(again, RekeyOutcome::NotNeeded { unreadable: 0 });
     is_whole(store, &details_keys(NEW, &[])).await;
     let refused = start(store, details_keys(OLD, &[])).await.err().unwrap();
     assert!(matches!(refused, Error::OtherDetailsKey), "{refused}");
@@ -223,7 +223,7 @@ async fn a_rotation_with_other_keys_is_refused_and_loses_nothing(store: &TestSto
     let error = refusal(details_keys(OLD, &[OLD])).await;
     assert!(matches!(error, Error::SameDetailsKey), "{error}");
     let outcome = run(store, details_keys(OLD, &[])).await.unwrap();
-    assert_eq!(outcome, RekeyOutcome::NotNeeded);
+    assert_eq!(outcome, RekeyOutcome::NotInProgress);
     is_whole(store, &details_keys(OLD, &[])).await;
 
     run_first_batch(store).await;
@@ -263,7 +263,9 @@ async fn a_key_that_no_details_key_decrypts_stays_and_is_counted(store: &TestSto
         unreadable: 1,
     };
     assert_eq!(outcome, RekeyOutcome::Finished(expected));
-    // A query names the record whose details cannot be decrypted, and returns the others.
+    let again = run(store, details_keys(NEW, &[OLD])).await.unwrap();
+    assert_eq!(again, RekeyOutcome::NotNeeded { unreadable: 1 });
+    // A query returns the record whose details cannot be decrypted, which is intact otherwise.
     let reader = RecordReader::open(&store.url, &DatabaseSettings::default())
         .await
         .unwrap();
@@ -274,15 +276,17 @@ async fn a_key_that_no_details_key_decrypts_stays_and_is_counted(store: &TestSto
     };
     let found = reader.unwrap().query(filter).unwrap();
     let found: Vec<_> = found.try_collect().await.unwrap();
-    let [QueriedRecord::Damaged(damage), QueriedRecord::Intact(other)] = found.as_slice() else {
-        panic!("{found:?}")
-    };
+    let details: Vec<_> = found.into_iter().map(|it| intact(it).details).collect();
     assert!(
-        damage.problem.contains("cannot be decrypted"),
-        "{}",
-        damage.problem
+        matches!(
+            details.as_slice(),
+            [
+                Some(RecordDetails::Undecryptable),
+                Some(RecordDetails::Open(_))
+            ]
+        ),
+        "{details:?}"
     );
-    assert!(matches!(other.details, Some(RecordDetails::Open(_))));
     assert!(start(store, details_keys(NEW, &[])).await.is_ok());
 }
 
@@ -312,7 +316,7 @@ async fn keys_that_a_service_of_an_earlier_release_adds_are_moved_too(store: &Te
     assert_eq!(outcome, RekeyOutcome::Finished(expected));
     is_whole(store, &new).await;
     let again = run(store, both).await.unwrap();
-    assert_eq!(again, RekeyOutcome::NotNeeded);
+    assert_eq!(again, RekeyOutcome::NotNeeded { unreadable: 0 });
 }
 
 async fn a_store_without_keys_of_data_subjects_is_refused(store: &TestStore) {
@@ -380,9 +384,27 @@ async fn a_repeated_rotation_removes_the_former_keys_that_a_reader_kept_in_the_l
     reading.rollback().await.unwrap();
     reader.close().await.unwrap();
     let again = run(&store, details_keys(NEW, &[OLD])).await.unwrap();
-    assert_eq!(again, RekeyOutcome::NotNeeded);
+    assert_eq!(again, RekeyOutcome::NotNeeded { unreadable: 0 });
     assert!(!holds_key(store.every_byte().await));
     other.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rotation_gives_up_while_keys_are_added_under_the_former_details_key() {
+    let store = TestStore::sqlite();
+    let service = store.service().await;
+    append_about(&service, &["NUGWI"]).await;
+    service.closer.close().await;
+    let put_back = "CREATE TRIGGER put_back AFTER UPDATE OF wrapped ON data_subject_key BEGIN
+        UPDATE data_subject_key SET wrapped = OLD.wrapped WHERE tag = NEW.tag; END";
+    store.execute(put_back).await.unwrap();
+    let error = run(&store, details_keys(NEW, &[OLD])).await.unwrap_err();
+    assert!(matches!(error, Error::FormerKeyInUse), "{error}");
+
+    store.execute("DROP TRIGGER put_back").await.unwrap();
+    run(&store, details_keys(NEW, &[OLD])).await.unwrap();
+    let found = details(&store, details_keys(NEW, &[]), "NUGWI").await;
+    assert!(matches!(found.as_slice(), [RecordDetails::Open(_)]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

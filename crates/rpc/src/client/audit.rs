@@ -165,11 +165,13 @@ pub enum RecordDetails {
     Open(Bytes),
     /// The details are unreadable, because the key of a data subject whom the call concerned was destroyed.
     Erased,
+    /// The details are unreadable, because no configured key decrypts the key of a data subject whom the call concerned.
+    Undecryptable,
 }
 
 impl RecordDetails {
     /// Returns the columns that the call released, each with its tier unless that is `clear`. Returns `None` if
-    /// the details were erased.
+    /// the details are unreadable.
     pub fn released_columns(&self) -> Option<Vec<String>> {
         let Self::Open(details) = self else {
             return None;
@@ -387,6 +389,7 @@ impl TryFrom<pb::QueryResponse> for QueriedRecord {
             record: found.record,
             details: match found.details_json {
                 _ if found.details_erased => Some(RecordDetails::Erased),
+                _ if found.details_undecryptable => Some(RecordDetails::Undecryptable),
                 details if details.is_empty() => None,
                 details => Some(RecordDetails::Open(details)),
             },

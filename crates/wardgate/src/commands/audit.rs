@@ -455,9 +455,10 @@ fn row(record: &Value, details: Option<&RecordDetails>) -> String {
 
 /// Returns the columns that a call released, or `None` if its details were not requested.
 fn released(details: Option<&RecordDetails>) -> Option<String> {
-    let columns = details?.released_columns();
-    Some(columns.map_or_else(
-        || "(erased)".to_owned(),
-        |columns| mark_invisible(&columns.join(", ")).into_owned(),
-    ))
+    let details = details?;
+    Some(match details.released_columns() {
+        Some(columns) => mark_invisible(&columns.join(", ")).into_owned(),
+        None if *details == RecordDetails::Undecryptable => "(undecryptable)".to_owned(),
+        None => "(erased)".to_owned(),
+    })
 }

@@ -14,12 +14,25 @@ use crate::data_dir::{self, DataDir};
 pub(super) async fn run(options: &AuditRekey, verbosity: LogVerbosity) -> Result<(), Failure> {
     let (store, keys) = store_and_keys(options)?;
     let mut progress = Progress::of("keys of data subjects", "moved", verbosity);
-    let told = |so_far: &RekeyProgress| progress.tell(so_far.done, Some(so_far.total));
+    // Without a rotation in progress, the number of keys is not known in advance.
+    let told = |so_far: &RekeyProgress| {
+        progress.tell(so_far.done, (so_far.total > 0).then_some(so_far.total));
+    };
     let ambient = Ambient::system();
     let outcome = wardgate_audit::rekey(&store.store, &store.database, keys, ambient, told);
-    match Box::pin(outcome).await? {
-        RekeyOutcome::NotNeeded => {
-            println!("every key of a data subject is encrypted under the current key already");
+    let unreadable = match Box::pin(outcome).await? {
+        RekeyOutcome::NotInProgress => {
+            println!("the current key is in force; no rotation is in progress");
+            0
+        }
+        RekeyOutcome::NotNeeded { unreadable } => {
+            let which = if unreadable == 0 {
+                "every"
+            } else {
+                "every other"
+            };
+            println!("{which} key of a data subject is encrypted under the current key already");
+            unreadable
         }
         RekeyOutcome::Finished(RekeyProgress {
             done, unreadable, ..
@@ -28,12 +41,13 @@ pub(super) async fn run(options: &AuditRekey, verbosity: LogVerbosity) -> Result
             println!(
                 "moved to the current key: {done} key{plural} of data subjects. The former key is now required only for older backups."
             );
-            if unreadable > 0 {
-                eprintln!(
-                    "{unreadable} keys of data subjects were not moved: no configured key decrypts them, and none did before"
-                );
-            }
+            unreadable
         }
+    };
+    if unreadable > 0 {
+        eprintln!(
+            "{unreadable} keys of data subjects were not moved: no configured key decrypts them, and none did before"
+        );
     }
     Ok(())
 }
