@@ -1,9 +1,7 @@
 //! Tests of the product as five processes, linked by mTLS.
 
-use std::net::TcpListener;
-
 use serde_json::json;
-use wardgate_testkit::{Client, SeparateProcesses, System, WardgateProcess, run, until};
+use wardgate_testkit::{Client, SeparateProcesses, System, WardgateProcess, free_port, run, until};
 
 use super::hospital::main_calls;
 use super::people::{doctor, of_patient};
@@ -76,8 +74,7 @@ async fn readiness_names_the_part_that_is_missing() {
 }
 
 fn free_address() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().to_string()
+    format!("127.0.0.1:{}", free_port())
 }
 
 #[tokio::test]

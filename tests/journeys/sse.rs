@@ -85,9 +85,7 @@ async fn a_client_of_the_first_version_lists_calls_and_hears_of_changes() {
 
 /// Starts another gateway of `system`, which the others reach at the address at which it listens.
 fn gateway(system: &SeparateProcesses) -> (WardgateProcess, Client) {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = free.local_addr().unwrap().to_string();
-    drop(free);
+    let address = format!("127.0.0.1:{}", wardgate_testkit::free_port());
     let url = format!("http://{address}");
     let config = system.config().display().to_string();
     let arguments = ["gateway", "--config", &config];

@@ -187,11 +187,7 @@ fn wrong_usage_exits_with_two_and_says_how_it_is_used() {
 
 #[test]
 fn health_tells_by_its_exit_code() {
-    let nobody = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
-    let url = format!("http://{nobody}");
+    let url = format!("http://127.0.0.1:{}", wardgate_testkit::free_port());
     let ended = run(Path::new(WARDGATE), &["health", "--url", &url], &[]);
     assert_failed(&ended, &[&url]);
 
@@ -205,9 +201,6 @@ fn health_tells_by_its_exit_code() {
 async fn metrics_are_on_loopback_alone_and_where_the_configuration_says() {
     // Another process may use this port already. A second system starts anyway, and reports the address of its metrics.
     let taken = std::net::TcpListener::bind("127.0.0.1:9090");
-    let listen = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let clients = listen.local_addr().unwrap();
-    drop(listen);
     let app = TestApp::start_with(WARDGATE, &[("WARDGATE_GATEWAY__LISTEN", "127.0.0.1:1")]);
     let probes = app.probes();
     assert!(
@@ -220,7 +213,7 @@ async fn metrics_are_on_loopback_alone_and_where_the_configuration_says() {
 
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().display().to_string();
-    let listen = clients.to_string();
+    let listen = format!("127.0.0.1:{}", wardgate_testkit::free_port());
     let second = WardgateProcess::start(
         Path::new(WARDGATE),
         &["up", "--data-dir", &dir, "--listen", &listen],

@@ -7,7 +7,6 @@
 //! ```
 
 use std::collections::HashMap;
-use std::net::TcpListener as StdListener;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,7 +17,7 @@ use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::timeout;
-use wardgate_testkit::{WardgateProcess, run, until};
+use wardgate_testkit::{WardgateProcess, free_port, run, until};
 
 use super::clinic;
 use super::postgres::Database;
@@ -66,11 +65,6 @@ pub(super) struct Cluster {
     address: String,
     token: String,
     environment: Vec<(String, String)>,
-}
-
-fn free_port() -> u16 {
-    let listener = StdListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
 }
 
 impl Cluster {
