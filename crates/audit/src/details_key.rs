@@ -58,32 +58,22 @@ impl DetailsKey {
 
     /// Creates a key for the data subject of `tag`, and wraps it.
     pub(crate) fn wrap(&self, tag: Digest, ambient: &Ambient) -> Result<Vec<u8>, SealBroken> {
-        self.wrapping
-            .seal(&about_key(tag), &ambient.random::<KEY_LEN>(), ambient)
+        self.seal(tag, &ambient.random::<KEY_LEN>(), ambient)
+    }
+
+    fn seal(
+        &self,
+        tag: Digest,
+        bytes: &[u8; KEY_LEN],
+        ambient: &Ambient,
+    ) -> Result<Vec<u8>, SealBroken> {
+        self.wrapping.seal(&about_key(tag), bytes, ambient)
     }
 
     /// Unwraps the key of the data subject of `tag`.
     fn unwrap(&self, tag: Digest, wrapped: &[u8]) -> Result<[u8; KEY_LEN], SealBroken> {
         let bytes = self.wrapping.open(&about_key(tag), wrapped.to_vec())?;
         bytes.try_into().map_err(|_| SealBroken)
-    }
-
-    /// Wraps the key of the data subject of `tag`, which `former` wraps, under this key. Returns `None` if this key wraps it
-    /// already.
-    fn rewrap(
-        &self,
-        former: &Self,
-        tag: Digest,
-        wrapped: &[u8],
-        ambient: &Ambient,
-    ) -> Result<Option<Vec<u8>>, SealBroken> {
-        if self.unwrap(tag, wrapped).is_ok() {
-            return Ok(None);
-        }
-        let bytes = former.unwrap(tag, wrapped)?;
-        self.wrapping
-            .seal(&about_key(tag), &bytes, ambient)
-            .map(Some)
     }
 
     pub(crate) fn wrap_tag_key(
@@ -144,13 +134,19 @@ impl DetailsKeys {
 
     /// Returns the key that wraps `wrapped`, the key of the data subject of `tag`.
     pub(crate) fn find_wrapping(&self, tag: Digest, wrapped: &[u8]) -> Option<&DetailsKey> {
-        self.all().find(|key| key.unwrap(tag, wrapped).is_ok())
+        self.find_unwrapping(tag, wrapped).map(|(key, _)| key)
     }
 
     /// Unwraps the key of the data subject of `tag`, whichever of the keys wraps it.
     pub(crate) fn unwrap(&self, tag: Digest, wrapped: &[u8]) -> Result<[u8; KEY_LEN], Error> {
-        let mut unwrapped = self.all().filter_map(|key| key.unwrap(tag, wrapped).ok());
-        unwrapped.next().ok_or(Error::OtherDetailsKey)
+        let found = self.find_unwrapping(tag, wrapped);
+        found.map(|(_, key)| key).ok_or(Error::OtherDetailsKey)
+    }
+
+    /// Returns the first of the keys that wraps the key of the data subject of `tag`, and that key.
+    fn find_unwrapping(&self, tag: Digest, wrapped: &[u8]) -> Option<(&DetailsKey, [u8; KEY_LEN])> {
+        self.all()
+            .find_map(|key| Some((key, key.unwrap(tag, wrapped).ok()?)))
     }
 
     /// Wraps the key of the data subject of `tag` under the current key, whichever of the keys wraps it. Returns `None` if it is
@@ -161,8 +157,11 @@ impl DetailsKeys {
         wrapped: &[u8],
         ambient: &Ambient,
     ) -> Result<Option<Vec<u8>>, SealBroken> {
-        let former = self.find_wrapping(tag, wrapped).ok_or(SealBroken)?;
-        self.current.rewrap(former, tag, wrapped, ambient)
+        let (wrapping, key) = self.find_unwrapping(tag, wrapped).ok_or(SealBroken)?;
+        if wrapping.known_by == self.current.known_by {
+            return Ok(None);
+        }
+        self.current.seal(tag, &key, ambient).map(Some)
     }
 
     /// Returns whether there are former keys.
@@ -230,13 +229,13 @@ mod tests {
         let [former, current] = [1, 2].map(|byte| DetailsKey::from_bytes(&[byte; 32]));
         let (ambient, tag) = (Ambient::system(), common_tag());
         let wrapped = former.wrap(tag, &ambient).unwrap();
-        let rewrap = |wrapped: &[u8]| current.rewrap(&former, tag, wrapped, &ambient);
+        let keys = DetailsKeys::new(current, vec![former.clone()]);
+        let rewrap = |wrapped: &[u8]| keys.rewrap(tag, wrapped, &ambient);
         let moved = rewrap(&wrapped).unwrap().unwrap();
         assert!(rewrap(&moved).unwrap().is_none());
         assert!(rewrap(b"something else").is_err());
         assert!(former.unwrap(tag, &moved).is_err());
         let same = former.unwrap(tag, &wrapped).unwrap();
-        let keys = DetailsKeys::new(current, vec![former]);
         for wrapped in [wrapped, moved] {
             assert_eq!(keys.unwrap(tag, &wrapped).unwrap(), same);
         }

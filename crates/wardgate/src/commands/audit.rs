@@ -386,10 +386,7 @@ fn details_keys(source: &RecordSource) -> Result<DetailsKeys, Failure> {
         Some(file) => {
             let settings = Settings::load(file)?;
             let (_, wiring): (wardgate_audit::Config, ServiceWiring) = settings.service("audit")?;
-            let current = wiring.details_key_file.as_ref();
-            let current = serve::required(current, "audit.details_key_file")?;
-            let former = &wiring.former_details_key_files;
-            Ok(data_dir::details_keys(current, former)?)
+            serve::details_keys(&wiring)
         }
     }
 }

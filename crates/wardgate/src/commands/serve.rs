@@ -11,6 +11,7 @@ use http::{Request, Response};
 use tokio::net::TcpListener;
 use tonic::body::Body;
 use tonic::server::NamedService;
+use wardgate_audit::DetailsKeys;
 use wardgate_domain::Ambient;
 use wardgate_edge::BoundListener;
 use wardgate_gateway::Gateway;
@@ -165,8 +166,7 @@ pub(crate) async fn audit(config: &Path, verbosity: LogVerbosity) -> Result<(), 
     let mac = data_dir::mac_key(key)?;
     let key = required(wiring.log_key_file.as_ref(), "audit.log_key_file")?;
     let log = data_dir::log_key(key)?;
-    let key = required(wiring.details_key_file.as_ref(), "audit.details_key_file")?;
-    let details = data_dir::details_keys(key, &wiring.former_details_key_files)?;
+    let details = details_keys(&wiring)?;
     let keys = wardgate_audit::AuditKeys { mac, log, details };
     // The link is optional because everything else works without it. An operator who reads the record gets an error that
     // names the missing link.
@@ -218,6 +218,13 @@ pub(crate) fn required<'a>(file: Option<&'a PathBuf>, key: &str) -> Result<&'a P
         )
         .into()
     })
+}
+
+/// Reads the keys for the details of calls that a configuration of separate services names.
+pub(crate) fn details_keys(wiring: &ServiceWiring) -> Result<DetailsKeys, Failure> {
+    let current = required(wiring.details_key_file.as_ref(), "audit.details_key_file")?;
+    let former = &wiring.former_details_key_files;
+    Ok(data_dir::details_keys(current, former)?)
 }
 
 async fn serve<S, L>(

@@ -6,7 +6,7 @@ use wardgate_domain::Ambient;
 use crate::Failure;
 use crate::cli::{AuditRekey, LogVerbosity};
 use crate::commands::progress::Progress;
-use crate::commands::serve::required;
+use crate::commands::serve::details_keys;
 use crate::commands::up::UpSettings;
 use crate::config::{ServiceWiring, Settings, StoreSettings};
 use crate::data_dir::{self, DataDir};
@@ -62,9 +62,7 @@ fn store_and_keys(options: &AuditRekey) -> Result<(StoreSettings, DetailsKeys), 
     let settings = Settings::load(file)?;
     let (audit, keys) = if settings.has("audit.details_key_file") {
         let (audit, wiring): (wardgate_audit::Config, ServiceWiring) = settings.service("audit")?;
-        let current = required(wiring.details_key_file.as_ref(), "audit.details_key_file")?;
-        let former = &wiring.former_details_key_files;
-        (audit, data_dir::details_keys(current, former)?)
+        (audit, details_keys(&wiring)?)
     } else {
         let dir = DataDir::existing(&options.data_dir)?;
         let audit = UpSettings::read(&settings, &dir)?.audit;
