@@ -11,7 +11,7 @@
 //! keys, the digest reveals nothing, and every proof remains valid. Calls that concern no data subject share a common key.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use aws_lc_rs::hmac;
@@ -67,16 +67,16 @@ impl CallKey {
 type CachedKeys = HashMap<Digest, (Instant, [u8; 32])>;
 
 /// Seals and opens details.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct DetailsVault {
     keys: DetailsKeys,
     tags: TagKey,
     /// The master key that encrypts the keys of new data subjects.
-    in_force: Arc<Mutex<DetailsKey>>,
+    in_force: Mutex<DetailsKey>,
     reader: StoreReader,
-    cached: Arc<Mutex<CachedKeys>>,
+    cached: Mutex<CachedKeys>,
     /// The key of calls that concern no data subject. It is derived once, because it is never destroyed.
-    common: Arc<OnceLock<CallKey>>,
+    common: OnceLock<CallKey>,
 }
 
 impl DetailsVault {
@@ -113,10 +113,10 @@ impl DetailsVault {
         Self {
             keys,
             tags: in_force.tags,
-            in_force: Arc::new(Mutex::new(in_force.key)),
+            in_force: Mutex::new(in_force.key),
             reader,
-            cached: Arc::default(),
-            common: Arc::default(),
+            cached: Mutex::default(),
+            common: OnceLock::new(),
         }
     }
 

@@ -7,6 +7,7 @@
 //!                          recorded, durably ─▶ records, only of the operator's tenant if the operator has one
 //! ```
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::Either;
@@ -50,7 +51,7 @@ pub(crate) struct OperatorAccess {
     pub(crate) rights: OperatorRights,
     pub(crate) appends: AppendQueue,
     pub(crate) reader: StoreReader,
-    pub(crate) vault: DetailsVault,
+    pub(crate) vault: Arc<DetailsVault>,
     pub(crate) mac_key: MacKey,
     pub(crate) retention: RetentionPolicy,
     pub(crate) ambient: Ambient,

@@ -2,6 +2,7 @@
 
 use std::future::ready;
 use std::ops::Range;
+use std::sync::Arc;
 
 use futures::future::Either;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
@@ -21,7 +22,7 @@ const PAGE: u64 = 256;
 /// otherwise before the other records.
 pub(crate) fn run(
     reader: StoreReader,
-    vault: Option<DetailsVault>,
+    vault: Option<Arc<DetailsVault>>,
     filter: RecordFilter,
 ) -> impl Stream<Item = Result<QueriedRecord, Error>> + Send + 'static {
     let gaps_of = reader.clone();
@@ -44,7 +45,7 @@ pub(crate) fn run(
 /// Returns the same records as [`run`], but does not search for missing records if the filter is conditional.
 pub(crate) fn pages(
     reader: StoreReader,
-    vault: Option<DetailsVault>,
+    vault: Option<Arc<DetailsVault>>,
     mut filter: RecordFilter,
 ) -> impl Stream<Item = Result<QueriedRecord, Error>> + Send + 'static {
     if filter.bytes.is_empty() {
@@ -59,7 +60,7 @@ pub(crate) fn pages(
 /// Returns the records that the store selects and whose bytes match the filter. Only the details of these records are opened.
 fn selected(
     reader: StoreReader,
-    vault: Option<DetailsVault>,
+    vault: Option<Arc<DetailsVault>>,
     filter: RecordFilter,
 ) -> impl Stream<Item = Result<QueriedRecord, Error>> + Send + 'static {
     let pages = stream::try_unfold(None, move |rest: Option<RemainingQuery>| {

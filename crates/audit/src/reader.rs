@@ -1,6 +1,7 @@
 //! Read access to the audit log for a command on the same machine, whether the service runs or not.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use futures::Stream;
 use wardgate_domain::{Digest, Timestamp};
@@ -22,7 +23,7 @@ use crate::{
 pub struct RecordReader {
     address: Address,
     store: store::StoreReader,
-    vault: Option<DetailsVault>,
+    vault: Option<Arc<DetailsVault>>,
 }
 
 impl RecordReader {
@@ -44,7 +45,7 @@ impl RecordReader {
     pub async fn with_details_keys(self, keys: DetailsKeys) -> Result<Self, Error> {
         let vault = Box::pin(DetailsVault::open(keys, self.store.clone())).await?;
         Ok(Self {
-            vault: Some(vault),
+            vault: Some(Arc::new(vault)),
             ..self
         })
     }
@@ -109,7 +110,7 @@ impl RecordReader {
         &self,
         filter: AuditFilter,
     ) -> Result<impl Stream<Item = Result<QueriedRecord, Error>> + Send + use<>, Error> {
-        let tags = self.vault.as_ref().map(DetailsVault::tags);
+        let tags = self.vault.as_deref().map(DetailsVault::tags);
         let filter = RecordFilter::of(filter, tags)?;
         Ok(query::run(self.store.clone(), self.vault.clone(), filter))
     }

@@ -86,7 +86,7 @@ pub async fn service(
     };
     let log = VerifiedLog::open(&reader, &keys.log, identity).await?;
     let details = DetailsVault::prepare(keys.details, reader.clone(), &appends, &ambient);
-    let details = Box::pin(details).await?;
+    let details = Arc::new(Box::pin(details).await?);
     // The key for digests is checked last. The first start stores its check value, which must not happen if another key of the
     // same configuration is wrong.
     let former = config.former_mac_key()?;
@@ -221,40 +221,42 @@ struct Audit {
     appends: AppendQueue,
     reader: StoreReader,
     mac_key: MacKey,
-    details: DetailsVault,
+    details: Arc<DetailsVault>,
     ambient: Ambient,
     _lock: StoreLock,
     _stop: DropGuard,
 }
 
+impl Audit {
+    /// Seals the details of `record`, and stores the record.
+    async fn append_record(&self, record: &Record, retry: bool) -> Result<Receipt, Error> {
+        let details = match &record.event {
+            Event::Outcome(Outcome {
+                call,
+                details: Some(details),
+                ..
+            }) => {
+                let (tenant, call_id) = (&call.tenant, call.call_id.to_string());
+                let sealed =
+                    (self.details).seal(tenant, &call_id, details, &self.appends, &self.ambient);
+                Some(sealed.await?)
+            }
+            _ => None,
+        };
+        let entry = RecordEntry::of(record, &self.mac_key, details)?;
+        self.appends.append(entry, retry).await
+    }
+}
+
 impl RecordAppender for Audit {
     fn append(
-        &self,
+        self: Arc<Self>,
         record: &Record,
         retry: bool,
     ) -> BoxFuture<'static, Result<Receipt, CallError>> {
-        let (record, mac_key) = (record.clone(), self.mac_key.clone());
-        let (appends, vault) = (self.appends.clone(), self.details.clone());
-        let ambient = self.ambient.clone();
-        let appended = async move {
-            let details = match &record.event {
-                Event::Outcome(Outcome {
-                    call,
-                    details: Some(details),
-                    ..
-                }) => {
-                    let (tenant, call_id) = (&call.tenant, call.call_id.to_string());
-                    let sealed = vault.seal(tenant, &call_id, details, &appends, &ambient);
-                    Some(sealed.await?)
-                }
-                _ => None,
-            };
-            let entry = RecordEntry::of(&record, &mac_key, details)?;
-            appends.append(entry, retry).await
-        };
-        appended
-            .map_err(|error: Error| CallError::from(&error))
-            .boxed()
+        let record = record.clone();
+        let appended = async move { self.append_record(&record, retry).await };
+        appended.map_err(|error| CallError::from(&error)).boxed()
     }
 }
 
@@ -269,7 +271,8 @@ impl AuditService for Audit {
             .ok_or_else(|| InvalidMessage::field("record", "is missing"))
             .and_then(Record::try_from)
             .map_err(|error| wardgate_rpc::invalid(&error))?;
-        let receipt = RecordAppender::append(self, &record, retry).await?;
+        let appended = self.append_record(&record, retry).await;
+        let receipt = appended.map_err(|error| status(&error))?;
         Ok(Response::new(pb::AppendResponse {
             receipt: Some(receipt.into()),
         }))

@@ -38,7 +38,7 @@ pub trait RecordAppender: Send + Sync {
     /// See [`AuditClient::append`]. The future does not borrow the record, because an append may continue
     /// after its caller gave up.
     fn append(
-        &self,
+        self: Arc<Self>,
         record: &Record,
         retry: bool,
     ) -> BoxFuture<'static, Result<Receipt, CallError>>;
@@ -262,7 +262,7 @@ impl AuditClient {
     ) -> BoxFuture<'static, Result<Receipt, CallError>> {
         let attempt = match &self.local {
             Some(local) => {
-                let append = local.service.append(record, retry);
+                let append = Arc::clone(&local.service).append(record, retry);
                 local.call(limit, append).left_future()
             }
             None => self.append_remotely(record, retry, limit).right_future(),

@@ -115,7 +115,7 @@ impl FakeAudit {
     pub fn link(self: &Arc<Self>) -> LinkedService<LocalAudit> {
         let service = Service {
             server: AuditServiceServer::from_arc(Arc::clone(self)),
-            local: Arc::new(LocalAppender(Arc::clone(self))) as LocalAudit,
+            local: Arc::clone(self) as LocalAudit,
             readiness: self.readiness.subscribe(),
         };
         link::local(service, self.writer)
@@ -214,17 +214,14 @@ impl FakeAudit {
     }
 }
 
-/// The appender that a writer in the same process calls.
-struct LocalAppender(Arc<FakeAudit>);
-
-impl RecordAppender for LocalAppender {
+impl RecordAppender for FakeAudit {
     fn append(
-        &self,
+        self: Arc<Self>,
         record: &Record,
         retry: bool,
     ) -> BoxFuture<'static, Result<Receipt, CallError>> {
-        let (audit, record) = (Arc::clone(&self.0), record.clone());
-        async move { audit.attempt(AppendAttempt { record, retry }).await }.boxed()
+        let record = record.clone();
+        async move { self.attempt(AppendAttempt { record, retry }).await }.boxed()
     }
 }
 
