@@ -22,9 +22,10 @@ use wardgate_store::{DatabaseSettings, RekeyProgress, pause_after_batch, retry_s
 
 use crate::Error;
 use crate::details_key::{DetailsKeys, common_tag};
-use crate::master_key::KeyInForce;
+use crate::master_key::{KeyInForce, check_former};
 use crate::store::{
-    self, Address, MovedSubjectKey, StoreReader, StoreUpkeep, StoreWriter, open_error,
+    self, Address, MasterKeyState, MovedSubjectKey, StoreReader, StoreUpkeep, StoreWriter,
+    open_error,
 };
 
 /// Maximum number of keys in one batch, which the service's own writes wait for on SQLite.
@@ -166,8 +167,7 @@ impl KeyRotation {
         let current = self.keys.current().known_by();
         // A second turn reads what this or another process began.
         loop {
-            let stored = self.reader.master_key().await?;
-            let stored = stored.ok_or(Error::OtherDetailsKey)?;
+            let stored = self.stored_key().await?;
             match stored.former {
                 None if stored.known_by == current => return Ok(None),
                 Some(_) if stored.known_by == current => {
@@ -181,6 +181,14 @@ impl KeyRotation {
                 }
             }
         }
+    }
+
+    /// Reads which master key is in force. Fails if the store does not state it, or is being moved from a key that is not configured.
+    async fn stored_key(&self) -> Result<MasterKeyState, Error> {
+        let stored = self.reader.master_key().await?;
+        let stored = stored.ok_or(Error::OtherDetailsKey)?;
+        check_former(&self.keys, &stored)?;
+        Ok(stored)
     }
 
     /// Returns the change that puts the current master key in force instead of the one that `from` identifies. `tag_key` is the
@@ -253,11 +261,7 @@ impl KeyRotation {
     /// advances. Returns `None` if there are no more, or if another process has ended the rotation.
     async fn run_batch(&mut self, checked: Option<&[u8]>) -> Result<Option<RekeyBatch>, Error> {
         let to = self.keys.current().known_by();
-        let stored = self.reader.master_key().await?;
-        let stored = stored.ok_or(Error::OtherDetailsKey)?;
-        if let Some(former) = stored.former {
-            self.keys.find(former).ok_or(Error::FormerDetailsKey)?;
-        }
+        let stored = self.stored_key().await?;
         let is_in_progress = checked.is_some() || stored.former.is_some();
         if stored.known_by != to || !is_in_progress {
             return Ok(None);
