@@ -183,7 +183,8 @@ impl KeyRotation {
         }
     }
 
-    /// Reads which master key is in force. Fails if the store does not state it, or is being moved from a key that is not configured.
+    /// Reads which master key is in force. Fails if the store does not state it, or is being moved from a key that is not
+    /// configured.
     async fn stored_key(&self) -> Result<MasterKeyState, Error> {
         let stored = self.reader.master_key().await?;
         let stored = stored.ok_or(Error::OtherDetailsKey)?;

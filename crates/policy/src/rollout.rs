@@ -7,12 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch::Sender;
-use tokio::task::JoinError;
 use tokio::time::{Instant, MissedTickBehavior};
 use wardgate_domain::BundleReference;
 use wardgate_policy_bundle::{
     BundleConfig, BundleConfigError, BundleError, BundleSource, BundleState, BundleVerifier,
-    FetchedBundle, OfferedBundles, PolicyBundle, SourceError,
+    FetchedBundle, OfferedBundles, PolicyBundle, run_blocking,
 };
 use wardgate_rpc::Readiness;
 use wardgate_telemetry::names;
@@ -128,8 +127,7 @@ impl BundleFollower {
     /// because this is repeated until they can be used.
     pub(crate) async fn open_candidate(config: BundleConfig) -> Result<Self, Error> {
         let open = move || Self::open_for(BundlePurpose::Candidate, &config);
-        let opened = tokio::task::spawn_blocking(open).await;
-        let opened = opened.map_err(not_completed)?;
+        let opened = run_blocking(open).await.map_err(BundleRefusal::from)?;
         opened.map_err(Error::CandidateSettings)
     }
 
@@ -266,8 +264,7 @@ impl BundleFollower {
             newest: self.newest,
             is_start,
         };
-        let selected = tokio::task::spawn_blocking(move || rules.select(offered)).await;
-        selected.map_err(not_completed)
+        Ok(run_blocking(move || rules.select(offered)).await?)
     }
 
     /// Writes the bundle that is about to be put in force to the state file.
@@ -343,14 +340,6 @@ impl BundleFollower {
         }
         self.logged.push(text);
     }
-}
-
-/// Returns the refusal for blocking work that ended abnormally.
-fn not_completed(error: JoinError) -> BundleRefusal {
-    BundleRefusal::Source(SourceError::Io {
-        path: PathBuf::new(),
-        source: std::io::Error::other(error),
-    })
 }
 
 impl SelectionRules {
