@@ -119,28 +119,33 @@ struct BundleSelection {
 
 impl BundleFollower {
     /// Opens the source of the policies in force.
-    pub(crate) fn open(config: &BundleConfig) -> Result<Self, Error> {
-        Ok(Self::open_for(BundlePurpose::InForce, config)?)
+    pub(crate) async fn open(config: BundleConfig) -> Result<Self, Error> {
+        Ok(Self::open_for(BundlePurpose::InForce, config).await??)
     }
 
-    /// Opens the source of candidate policies. The files that the settings name are read on a thread for blocking work,
-    /// because this is repeated until they can be used.
+    /// Opens the source of candidate policies.
     pub(crate) async fn open_candidate(config: BundleConfig) -> Result<Self, Error> {
-        let open = move || Self::open_for(BundlePurpose::Candidate, &config);
-        let opened = run_blocking(open).await.map_err(BundleRefusal::from)?;
+        let opened = Self::open_for(BundlePurpose::Candidate, config).await?;
         opened.map_err(Error::CandidateSettings)
     }
 
-    fn open_for(purpose: BundlePurpose, config: &BundleConfig) -> Result<Self, BundleConfigError> {
-        Ok(Self {
-            source: BundleSource::open(config)?,
-            verifier: config.verifier()?,
-            state: BundleState::new(config.state_file.clone()),
-            minimum: config.minimum_version,
-            newest: None,
-            logged: Vec::new(),
-            purpose,
-        })
+    /// Opens a source. The files that the settings name are read on a thread for blocking work.
+    async fn open_for(
+        purpose: BundlePurpose,
+        config: BundleConfig,
+    ) -> Result<Result<Self, BundleConfigError>, BundleRefusal> {
+        let open = move || -> Result<Self, BundleConfigError> {
+            Ok(Self {
+                source: BundleSource::open(&config)?,
+                verifier: config.verifier()?,
+                state: BundleState::new(config.state_file),
+                minimum: config.minimum_version,
+                newest: None,
+                logged: Vec::new(),
+                purpose,
+            })
+        };
+        Ok(run_blocking(open).await?)
     }
 
     /// Returns the policies with which the service starts: those that the source offers, or if it offers none that are
