@@ -2,7 +2,8 @@
 
 use crate::SourceError;
 
-/// Runs `work` on a thread for blocking work and returns its result. Fails if `work` panics, or if the runtime stops before it began.
+/// Runs `work` on a thread for blocking work and returns its result. Fails if `work` panics, or if the runtime stops before it
+/// began.
 pub async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, SourceError> {

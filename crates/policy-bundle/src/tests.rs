@@ -265,6 +265,16 @@ fn the_state_is_replaced_whole_and_survives() {
     assert!(away.write(b"x").is_err());
 }
 
+#[tokio::test]
+async fn work_that_ends_abnormally_is_reported_as_such_and_not_as_an_unreadable_file() {
+    let error = run_blocking(|| assert_eq!(1, 2, "the work panics")).await;
+    let error = error.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the processing of policy bundles ended abnormally"
+    );
+}
+
 #[test]
 fn files_that_differ_in_their_extensions_have_different_temporary_files() {
     let dir = tempfile::tempdir().unwrap();

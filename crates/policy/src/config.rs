@@ -79,8 +79,8 @@ impl ShadowConfig {
         if let (Some(candidate), Some(in_force)) = states
             && are_same_path(candidate, in_force)
         {
-            let problem = "must differ from policy.bundle.state_file, because a candidate in the same file could be put in force after a \
-                           restart";
+            let problem = "must differ from policy.bundle.state_file, because a candidate in the same file could be put in force \
+                           after a restart";
             return Err(Error::CandidateSettings(BundleConfigError::Value {
                 key: "state_file",
                 problem: problem.to_owned(),
