@@ -277,7 +277,6 @@ async fn recorded_calls_are_explained_and_replayed_as_the_policy_permits_and_tha
         let environment = [
             ("WARDGATE_TOKEN", token),
             ("WARDGATE_CONFIG_DIR", files.path().to_str().unwrap()),
-            ("HOSPITAL_DB_URL", "sqlite::memory:"),
         ];
         run(Path::new(WARDGATE), &words, &environment)
     };

@@ -72,7 +72,7 @@ pub use proof::CheckpointKind;
 pub use publisher::{LogCloser, LogKey};
 pub use reader::RecordReader;
 pub use receipt::{CallReceipt, ReceiptError};
-pub use rekey::{RekeyOutcome, RekeyProgress, rekey};
+pub use rekey::{RekeyOutcome, rekey};
 pub use service::{AuditKeys, service};
 pub use store::LAYOUT;
 pub use verification_input::VerificationError;

@@ -4,7 +4,7 @@ use wardgate_domain::{Ambient, SealBroken};
 
 use crate::Error;
 use crate::details_key::{DetailsKey, DetailsKeys, TagKey, common_tag};
-use crate::store::{StoreReader, StoreUpkeep};
+use crate::store::{MasterKeyState, StoreReader, StoreUpkeep};
 
 /// The master key that encrypts the keys of new data subjects, and the key of the tags.
 #[derive(Debug, Clone)]
@@ -22,9 +22,7 @@ impl KeyInForce {
     pub(crate) async fn find(keys: &DetailsKeys, reader: &StoreReader) -> Result<Self, Error> {
         if let Some(stored) = reader.master_key().await? {
             let key = keys.find(stored.known_by).ok_or(Error::OtherDetailsKey)?;
-            if let Some(former) = stored.former {
-                keys.find(former).ok_or(Error::FormerDetailsKey)?;
-            }
+            check_former(keys, &stored)?;
             let tags = key.unwrap_tag_key(stored.tag_key);
             return Ok(Self {
                 key: key.clone(),
@@ -51,5 +49,13 @@ impl KeyInForce {
             known_by: self.key.known_by(),
             tag_key: self.key.wrap_tag_key(&self.tags, ambient)?,
         })
+    }
+}
+
+/// Checks that the key that the store is being moved from, if there is one, is among `keys`.
+pub(crate) fn check_former(keys: &DetailsKeys, stored: &MasterKeyState) -> Result<(), Error> {
+    match stored.former {
+        Some(former) if keys.find(former).is_none() => Err(Error::FormerDetailsKey),
+        _ => Ok(()),
     }
 }

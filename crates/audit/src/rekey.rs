@@ -15,55 +15,25 @@
 //! The store contains how far the rotation is, so it continues where it was interrupted. Until its end every service needs both
 //! keys. Records, details and tags do not change.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use tokio::time::sleep;
 use wardgate_domain::{Ambient, Digest, SealBroken};
-use wardgate_store::DatabaseSettings;
+use wardgate_store::{DatabaseSettings, RekeyProgress, pause_after_batch, retry_step};
 
 use crate::Error;
 use crate::details_key::{DetailsKeys, common_tag};
-use crate::master_key::KeyInForce;
+use crate::master_key::{KeyInForce, check_former};
 use crate::store::{
-    self, Address, MovedSubjectKey, StoreReader, StoreUpkeep, StoreWriter, open_error,
+    self, Address, MasterKeyState, MovedSubjectKey, StoreReader, StoreUpkeep, StoreWriter,
+    open_error,
 };
 
 /// Maximum number of keys in one batch, which the service's own writes wait for on SQLite.
 const BATCH: u64 = 256;
 
-/// How often a step is tried before the rotation gives up. It can be started again, and continues.
-const TRIES: u32 = 5;
-
-/// Pause after the first failure of a step. Each further pause is longer by the same time.
-const RETRY_PAUSE: Duration = Duration::from_millis(200);
-
 /// How many checks may find keys to move before the rotation gives up. Services of this release add no keys under a former one
 /// once the current key is in force.
 const MOVING_CHECKS: u32 = 3;
-
-/// Minimum pause between two batches on SQLite.
-const PAUSE: Duration = Duration::from_millis(100);
-
-/// How far the rotation is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct RekeyProgress {
-    /// The number of keys of data subjects that this run encrypted under the current master key, or found to be so already.
-    pub done: u64,
-    /// The number of keys that were left when this run began, and of those that it found in addition. Zero while a check without
-    /// a rotation has found none.
-    pub total: u64,
-    /// The number of keys that no configured master key decrypts, and that stay as they are.
-    pub unreadable: u64,
-}
-
-impl RekeyProgress {
-    /// Counts more keys. Keys that services add meanwhile come on top of the total.
-    fn count(&mut self, done: u64, unreadable: u64) {
-        self.done += done;
-        self.unreadable += unreadable;
-        self.total = self.total.max(self.done + self.unreadable);
-    }
-}
 
 /// How a rotation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +52,8 @@ pub enum RekeyOutcome {
 
 /// Moves the store at `url` from a former to the current one of `keys`: the key of each data subject, and the key of the tags.
 /// The services on the store continue to run meanwhile if they have both keys. After an interruption, another call continues
-/// where the last one stopped. `progress` is called after every batch. Fails if the store does not exist or has no keys yet.
+/// where the last one stopped. `progress` is called after every batch, and counts keys of data subjects. Fails if the store does
+/// not exist or has no keys yet.
 pub async fn rekey(
     url: &str,
     settings: &DatabaseSettings,
@@ -94,10 +65,9 @@ pub async fn rekey(
         return Err(Error::SameDetailsKey);
     }
     let address = Address::new(url, settings)?;
-    if let Address::Sqlite(path) = &address {
-        // Otherwise the file would be created.
-        std::fs::metadata(path).map_err(|error| open_error(&address, error.into()))?;
-    }
+    address
+        .check_exists()
+        .map_err(|source| open_error(&address, source))?;
     store::prepare(&address, settings).await?;
     let mut rotation = KeyRotation {
         reader: StoreReader::new(&address, settings),
@@ -106,7 +76,7 @@ pub async fn rekey(
         keys,
         ambient,
     };
-    let left = tried(async || rotation.begin().await).await?;
+    let left = retry_step(may_pass, async || rotation.begin().await).await?;
     let mut so_far = RekeyProgress {
         total: left.unwrap_or(0),
         ..RekeyProgress::default()
@@ -125,10 +95,10 @@ pub async fn rekey(
         }
     }
     if left.is_some() {
-        tried(async || rotation.end().await).await?;
+        retry_step(may_pass, async || rotation.end().await).await?;
     }
     // A process that was killed after the end has not done this.
-    tried(async || rotation.scrub().await).await?;
+    retry_step(may_pass, async || rotation.scrub().await).await?;
     rotation.close().await?;
     Ok(if left.is_some() || so_far.done > 0 {
         RekeyOutcome::Finished(so_far)
@@ -141,22 +111,12 @@ pub async fn rekey(
     })
 }
 
-/// Does a step of the rotation, again after a pause if the store was busy. A step that failed has changed nothing, or all that
-/// it was to change.
-async fn tried<T>(mut step: impl AsyncFnMut() -> Result<T, Error>) -> Result<T, Error> {
-    let mut failures = 0;
-    loop {
-        // The future of a step is large.
-        match Box::pin(step()).await {
-            Err(Error::Open { .. } | Error::Unreadable(_) | Error::KeysNotMoved(_))
-                if failures + 1 < TRIES =>
-            {
-                failures += 1;
-                sleep(RETRY_PAUSE * failures).await;
-            }
-            done => return done,
-        }
-    }
+/// Returns whether a step can succeed when it is tried again. A step that failed has changed nothing, or all that it was to change.
+fn may_pass(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Open { .. } | Error::Unreadable(_) | Error::KeysNotMoved(_)
+    )
 }
 
 /// What one batch did.
@@ -207,8 +167,7 @@ impl KeyRotation {
         let current = self.keys.current().known_by();
         // A second turn reads what this or another process began.
         loop {
-            let stored = self.reader.master_key().await?;
-            let stored = stored.ok_or(Error::OtherDetailsKey)?;
+            let stored = self.stored_key().await?;
             match stored.former {
                 None if stored.known_by == current => return Ok(None),
                 Some(_) if stored.known_by == current => {
@@ -222,6 +181,15 @@ impl KeyRotation {
                 }
             }
         }
+    }
+
+    /// Reads which master key is in force. Fails if the store does not state it, or is being moved from a key that is not
+    /// configured.
+    async fn stored_key(&self) -> Result<MasterKeyState, Error> {
+        let stored = self.reader.master_key().await?;
+        let stored = stored.ok_or(Error::OtherDetailsKey)?;
+        check_former(&self.keys, &stored)?;
+        Ok(stored)
     }
 
     /// Returns the change that puts the current master key in force instead of the one that `from` identifies. `tag_key` is the
@@ -247,13 +215,14 @@ impl KeyRotation {
     ) -> Result<(), Error> {
         loop {
             let began = Instant::now();
-            let batch = tried(async || self.run_batch(None).await).await?;
+            let batch = retry_step(may_pass, async || self.run_batch(None).await).await?;
             let Some(batch) = batch else {
                 return Ok(());
             };
-            so_far.count(batch.keys - batch.unreadable, batch.unreadable);
+            so_far.count(batch.keys - batch.unreadable);
+            so_far.unreadable += batch.unreadable;
             progress(so_far);
-            self.let_others_write(began).await;
+            pause_after_batch(&self.address, began).await;
         }
     }
 
@@ -268,41 +237,32 @@ impl KeyRotation {
         let (mut outcome, mut unreadable) = (KeyCheck::Clean, 0);
         loop {
             let began = Instant::now();
-            let batch = tried(async || self.run_batch(Some(after.as_slice())).await).await?;
+            let batch = retry_step(may_pass, async || {
+                self.run_batch(Some(after.as_slice())).await
+            })
+            .await?;
             let Some(batch) = batch else {
                 break;
             };
             unreadable += batch.unreadable;
-            so_far.count(batch.moved, 0);
+            so_far.count(batch.moved);
             progress(so_far);
             after = batch.last;
             if batch.moved > 0 {
                 outcome = KeyCheck::Moved;
-                self.let_others_write(began).await;
+                pause_after_batch(&self.address, began).await;
             }
         }
         // The check has read all keys, also those that the batches have counted.
-        so_far.unreadable = 0;
-        so_far.count(0, unreadable);
+        so_far.unreadable = unreadable;
         Ok(outcome)
-    }
-
-    /// SQLite has no queue of writers: a service polls for the lock, and would hardly get it between two batches.
-    async fn let_others_write(&self, began: Instant) {
-        if matches!(self.address, Address::Sqlite(_)) {
-            sleep(began.elapsed().max(PAUSE)).await;
-        }
     }
 
     /// Moves the next keys: in a check those after the tag `checked`, and otherwise those after the stored position, which then
     /// advances. Returns `None` if there are no more, or if another process has ended the rotation.
     async fn run_batch(&mut self, checked: Option<&[u8]>) -> Result<Option<RekeyBatch>, Error> {
         let to = self.keys.current().known_by();
-        let stored = self.reader.master_key().await?;
-        let stored = stored.ok_or(Error::OtherDetailsKey)?;
-        if let Some(former) = stored.former {
-            self.keys.find(former).ok_or(Error::FormerDetailsKey)?;
-        }
+        let stored = self.stored_key().await?;
         let is_in_progress = checked.is_some() || stored.former.is_some();
         if stored.known_by != to || !is_in_progress {
             return Ok(None);

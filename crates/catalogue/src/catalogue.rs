@@ -13,7 +13,7 @@ use crate::fault::{Fault, Faults, FieldReader};
 use crate::files::{AttachedFile, FileText, texts};
 use crate::offers::Offers;
 use crate::scope::{Types, read_types};
-use crate::source::{SourceKind, SourceSettings};
+use crate::source::{SourceKind, SourceSettings, SourceVariables};
 use crate::tool::{Tool, ToolFile};
 use crate::toolset::Toolset;
 
@@ -60,8 +60,18 @@ impl Catalogue {
     /// `variables`, then in the environment. All faults that can be told apart are returned together. No connection is
     /// opened.
     pub fn load(path: &Path, variables: &BTreeMap<String, String>) -> Result<Self, Vec<Fault>> {
+        Self::load_with(path, SourceVariables::Expanded(variables))
+    }
+
+    /// Reads and checks a catalogue as [`Catalogue::load`] does, for a program that opens no source: the variables and secret
+    /// files of connections need not exist. The sources of the result have other values in place of them, and cannot be opened.
+    pub fn load_definitions(path: &Path) -> Result<Self, Vec<Fault>> {
+        Self::load_with(path, SourceVariables::Omitted)
+    }
+
+    fn load_with(path: &Path, variables: SourceVariables<'_>) -> Result<Self, Vec<Fault>> {
         match texts(path) {
-            Ok(texts) => Self::parse(&texts, variables),
+            Ok(texts) => Self::parse_with(&texts, variables),
             Err(error) => {
                 let mut faults = Faults::of(path);
                 faults.add(
@@ -88,6 +98,10 @@ impl Catalogue {
         texts: &[FileText],
         variables: &BTreeMap<String, String>,
     ) -> Result<Self, Vec<Fault>> {
+        Self::parse_with(texts, SourceVariables::Expanded(variables))
+    }
+
+    fn parse_with(texts: &[FileText], variables: SourceVariables<'_>) -> Result<Self, Vec<Fault>> {
         let mut faults = Faults::of(Path::new(""));
         let mut nodes = Vec::new();
         for FileText { path, text } in texts {
@@ -111,11 +125,7 @@ impl Catalogue {
         Ok(catalogue)
     }
 
-    fn read(
-        parts: &[Parts<'_>],
-        variables: &BTreeMap<String, String>,
-        faults: &mut Faults,
-    ) -> Self {
+    fn read(parts: &[Parts<'_>], variables: SourceVariables<'_>, faults: &mut Faults) -> Self {
         let mut secret_files = Vec::new();
         let sources = read_sources(parts, variables, &mut secret_files, faults);
         let mut classes = ClassReader::default();
@@ -291,7 +301,7 @@ impl<'n> Parts<'n> {
 
 fn read_sources(
     parts: &[Parts<'_>],
-    variables: &BTreeMap<String, String>,
+    variables: SourceVariables<'_>,
     secret_files: &mut Vec<AttachedFile>,
     faults: &mut Faults,
 ) -> BTreeMap<String, Option<SourceSettings>> {

@@ -29,6 +29,12 @@ pub enum Error {
          the store is moved to the current one"
     )]
     OtherMasterKey,
+    /// The store is to be moved to another master key, but is under none, so no service has used it yet.
+    #[error(
+        "memory.store: no memory service has used this store yet, so there is nothing to move to another master key; check that it \
+         is the store of the memory service"
+    )]
+    NoMasterKey,
     /// The store is still moved to a master key that is not the current one.
     #[error(
         "the memory store is still being moved to another master key; configure that key as the current one and finish the move first"
@@ -130,6 +136,7 @@ impl ServiceError for Error {
             | Self::Open { .. }
             | Self::Schema(_)
             | Self::OtherMasterKey
+            | Self::NoMasterKey
             | Self::RekeyUnfinished
             | Self::Sealed(_)
             | Self::Damaged(_) => ErrorReason::Internal,

@@ -41,6 +41,9 @@ pub enum SourceError {
         /// The error of the operating system.
         source: std::io::Error,
     },
+    /// Bundles or files of their settings were not read or verified, because the process failed to do so.
+    #[error("the processing of policy bundles ended abnormally")]
+    Interrupted,
     /// A directory has no bundle.
     #[error("{} has no file with the ending `.bundle`", .0.display())]
     Empty(PathBuf),

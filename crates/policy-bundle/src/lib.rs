@@ -23,6 +23,7 @@ mod remote;
 mod source;
 mod state;
 
+pub use blocking::run_blocking;
 pub use bundle::{BundledFile, BundledTool, PolicyBundle};
 pub use config::BundleConfig;
 pub use error::{BundleConfigError, BundleError, SourceError};

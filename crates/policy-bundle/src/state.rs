@@ -44,11 +44,14 @@ impl BundleState {
     }
 }
 
-/// Replaces the file at `path` atomically and durably, so that a reader finds the old file or the new one. The temporary file
-/// beside it does not have the ending of a bundle.
+/// Replaces the file at `path` atomically and durably, so that a reader finds the old file or the new one. The name of the
+/// temporary file beside it is that of the file with a further ending, which is not that of a bundle, so the temporary files of two
+/// files are never the same.
 pub fn replace_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let unfinished = path.with_extension(format!("{}.new", std::process::id()));
-    match wardgate_domain::replace_file(path, &unfinished, NewFileAccess::Default, bytes) {
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(format!(".{}.new", std::process::id()));
+    match wardgate_domain::replace_file(path, Path::new(&unfinished), NewFileAccess::Default, bytes)
+    {
         // The bundle is in place, so it counts as written.
         Err(ReplaceFileError::NotDurable(error)) => {
             tracing::warn!(%error, path = %path.display(), "the stored version of a policy bundle may be lost in a power failure");

@@ -266,6 +266,28 @@ fn the_state_is_replaced_whole_and_survives() {
 }
 
 #[tokio::test]
+async fn work_that_ends_abnormally_is_reported_as_such_and_not_as_an_unreadable_file() {
+    let error = run_blocking(|| assert_eq!(1, 2, "the work panics")).await;
+    let error = error.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the processing of policy bundles ended abnormally"
+    );
+}
+
+#[test]
+fn files_that_differ_in_their_extensions_have_different_temporary_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str| BundleState::new(Some(dir.path().join(name))).write(b"x");
+    // A directory cannot be used as a temporary file.
+    let occupied = format!("policy.state.{}.new", std::process::id());
+    std::fs::create_dir(dir.path().join(occupied)).unwrap();
+    assert!(write("policy.state").is_err());
+    write("policy.bundle").unwrap();
+    write("policy").unwrap();
+}
+
+#[tokio::test]
 async fn a_directory_offers_its_bundles_and_a_change_is_noticed() {
     let (keys, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let signer = signer();

@@ -77,10 +77,10 @@ impl ShadowConfig {
             in_force.and_then(|it| it.state_file.as_deref()),
         );
         if let (Some(candidate), Some(in_force)) = states
-            && share_temporary_file(candidate, in_force)
+            && are_same_path(candidate, in_force)
         {
-            let problem = "must differ from policy.bundle.state_file in more than its extension, because a candidate in the same file \
-                           could be put in force after a restart";
+            let problem = "must differ from policy.bundle.state_file, because a candidate in the same file could be put in force \
+                           after a restart";
             return Err(Error::CandidateSettings(BundleConfigError::Value {
                 key: "state_file",
                 problem: problem.to_owned(),
@@ -90,20 +90,17 @@ impl ShadowConfig {
     }
 }
 
-/// Returns whether the temporary files of two state files have the same path, which includes that the two are one file. The
-/// name of a temporary file has another extension in place of that of the state file. A directory that does not exist yet is
-/// compared as it is written.
-fn share_temporary_file(one: &Path, other: &Path) -> bool {
-    let stem = |path: &Path| {
+/// Returns whether two paths are of one file. A directory that does not exist yet is compared as it is written.
+fn are_same_path(one: &Path, other: &Path) -> bool {
+    let resolve = |path: &Path| {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let directory = path.parent().and_then(|it| it.canonicalize().ok());
-        let path = match (directory, path.file_name()) {
+        match (directory, path.file_name()) {
             (Some(directory), Some(name)) => directory.join(name),
             _ => path,
-        };
-        path.with_extension("")
+        }
     };
-    stem(one) == stem(other)
+    resolve(one) == resolve(other)
 }
 
 impl Config {
@@ -231,15 +228,15 @@ mod tests {
             let config: Config = serde_json::from_str(&config).unwrap();
             config.validate().map_err(|error| error.to_string())
         };
-        for other in ["data/candidate.state", "other/policy.state"] {
-            assert_eq!(error(other), Ok(()), "{other}");
-        }
-        for same in [
-            "data/policy.state",
-            "./data/policy.state",
+        for other in [
+            "data/candidate.state",
             "data/policy.bundle",
             "data/policy",
+            "other/policy.state",
         ] {
+            assert_eq!(error(other), Ok(()), "{other}");
+        }
+        for same in ["data/policy.state", "./data/policy.state"] {
             let error = error(same).unwrap_err();
             assert!(
                 error.starts_with("policy.shadow.bundle.state_file "),

@@ -7,12 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch::Sender;
-use tokio::task::JoinError;
 use tokio::time::{Instant, MissedTickBehavior};
 use wardgate_domain::BundleReference;
 use wardgate_policy_bundle::{
     BundleConfig, BundleConfigError, BundleError, BundleSource, BundleState, BundleVerifier,
-    FetchedBundle, OfferedBundles, PolicyBundle, SourceError,
+    FetchedBundle, OfferedBundles, PolicyBundle, run_blocking,
 };
 use wardgate_rpc::Readiness;
 use wardgate_telemetry::names;
@@ -120,29 +119,33 @@ struct BundleSelection {
 
 impl BundleFollower {
     /// Opens the source of the policies in force.
-    pub(crate) fn open(config: &BundleConfig) -> Result<Self, Error> {
-        Ok(Self::open_for(BundlePurpose::InForce, config)?)
+    pub(crate) async fn open(config: BundleConfig) -> Result<Self, Error> {
+        Ok(Self::open_for(BundlePurpose::InForce, config).await??)
     }
 
-    /// Opens the source of candidate policies. The files that the settings name are read on a thread for blocking work,
-    /// because this is repeated until they can be used.
+    /// Opens the source of candidate policies.
     pub(crate) async fn open_candidate(config: BundleConfig) -> Result<Self, Error> {
-        let open = move || Self::open_for(BundlePurpose::Candidate, &config);
-        let opened = tokio::task::spawn_blocking(open).await;
-        let opened = opened.map_err(not_completed)?;
+        let opened = Self::open_for(BundlePurpose::Candidate, config).await?;
         opened.map_err(Error::CandidateSettings)
     }
 
-    fn open_for(purpose: BundlePurpose, config: &BundleConfig) -> Result<Self, BundleConfigError> {
-        Ok(Self {
-            source: BundleSource::open(config)?,
-            verifier: config.verifier()?,
-            state: BundleState::new(config.state_file.clone()),
-            minimum: config.minimum_version,
-            newest: None,
-            logged: Vec::new(),
-            purpose,
-        })
+    /// Opens a source. The files that the settings name are read on a thread for blocking work.
+    async fn open_for(
+        purpose: BundlePurpose,
+        config: BundleConfig,
+    ) -> Result<Result<Self, BundleConfigError>, BundleRefusal> {
+        let open = move || -> Result<Self, BundleConfigError> {
+            Ok(Self {
+                source: BundleSource::open(&config)?,
+                verifier: config.verifier()?,
+                state: BundleState::new(config.state_file),
+                minimum: config.minimum_version,
+                newest: None,
+                logged: Vec::new(),
+                purpose,
+            })
+        };
+        Ok(run_blocking(open).await?)
     }
 
     /// Returns the policies with which the service starts: those that the source offers, or if it offers none that are
@@ -266,8 +269,7 @@ impl BundleFollower {
             newest: self.newest,
             is_start,
         };
-        let selected = tokio::task::spawn_blocking(move || rules.select(offered)).await;
-        selected.map_err(not_completed)
+        Ok(run_blocking(move || rules.select(offered)).await?)
     }
 
     /// Writes the bundle that is about to be put in force to the state file.
@@ -343,14 +345,6 @@ impl BundleFollower {
         }
         self.logged.push(text);
     }
-}
-
-/// Returns the refusal for blocking work that ended abnormally.
-fn not_completed(error: JoinError) -> BundleRefusal {
-    BundleRefusal::Source(SourceError::Io {
-        path: PathBuf::new(),
-        source: std::io::Error::other(error),
-    })
 }
 
 impl SelectionRules {

@@ -60,7 +60,7 @@ pub async fn service(
         None => None,
     };
     let interval = config.reload_interval;
-    let (set, origin) = PolicyOrigin::open(config.policies, config.bundle.as_ref()).await?;
+    let (set, origin) = PolicyOrigin::open(config.policies, config.bundle).await?;
     tracing::info!(policy.hash = %set.hash(), policies = set.policy_ids().len(), "policies are in force");
     let shadow = config.shadow;
     let shadow = shadow.map(|shadow| open_shadow(shadow, interval, history.clone()));
@@ -114,15 +114,16 @@ impl PolicyOrigin {
     /// Loads the policies with which the service starts.
     async fn open(
         dir: Option<PathBuf>,
-        bundle: Option<&BundleConfig>,
+        bundle: Option<BundleConfig>,
     ) -> Result<(PolicySet, Self), Error> {
         if let Some(config) = bundle {
-            let mut follower = Box::new(BundleFollower::open(config)?);
+            let interval = config.poll_interval;
+            let mut follower = Box::new(BundleFollower::open(config).await?);
             let set = follower.first().await?;
             if let Some(bundle) = set.bundle() {
                 rollout::report_in_force(bundle);
             }
-            return Ok((set, Self::Bundles(follower, config.poll_interval)));
+            return Ok((set, Self::Bundles(follower, interval)));
         }
         let path = dir.ok_or(Error::Origin)?;
         let dir = path.clone();

@@ -42,6 +42,14 @@ impl Address {
         }
         Err(NotAStore)
     }
+
+    /// Fails if this is a SQLite file that does not exist, which the first connection would create.
+    pub fn check_exists(&self) -> Result<(), sqlx::Error> {
+        if let Self::Sqlite(path) = self {
+            std::fs::metadata(path)?;
+        }
+        Ok(())
+    }
 }
 
 impl fmt::Display for Address {

@@ -31,7 +31,7 @@ use crate::stored_row::StoredRow;
 pub(crate) use counts::CountedRecords;
 pub(crate) use retention::LegalHold;
 pub(crate) use select::{PageBounds, RecordPosition};
-pub(crate) use subjects::{MovedSubjectKey, NewSubjectKey};
+pub(crate) use subjects::{MasterKeyState, MovedSubjectKey, NewSubjectKey};
 pub(crate) use tree::{TileRoot, TreeGrowth};
 pub(crate) use upkeep::StoreUpkeep;
 pub(crate) use wardgate_store::Address;

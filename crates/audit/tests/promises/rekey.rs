@@ -11,14 +11,14 @@ use sqlx::{Connection, SqliteConnection};
 use tokio::sync::mpsc;
 use wardgate_audit::{
     AuditKeys, CallingProcesses, Config, DetailsKey, DetailsKeys, Error, RecordReader,
-    RekeyOutcome, RekeyProgress, rekey,
+    RekeyOutcome, rekey,
 };
 use wardgate_domain::{Ambient, OperatorAction};
 use wardgate_rpc::Peer;
 use wardgate_rpc::client::{
     AuditFilter, DataSubjectFilter, HoldScope, OperatorAuditClient, RecordDetails,
 };
-use wardgate_store::DatabaseSettings;
+use wardgate_store::{DatabaseSettings, RekeyProgress};
 use wardgate_testkit::{FakePolicy, unverified_token};
 
 use crate::details::{about, outcome_about};

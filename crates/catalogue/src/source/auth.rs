@@ -3,6 +3,7 @@
 use wardgate_yaml::Node;
 
 use super::VariableExpander;
+use super::expand::{STAND_IN, STAND_IN_URL};
 use super::http::service_url;
 use crate::fault::FieldReader;
 use wardgate_egress::{
@@ -197,7 +198,7 @@ fn authorization_code(
     }
     let client = match fields.optional("client_id") {
         Some(id) => Some(RegisteredClient {
-            id: expand.text(id, "client_id")?,
+            id: expand.connection_text(id, "client_id", STAND_IN)?,
             proof: proof_or_none(node, fields, expand)?,
         }),
         None => None,
@@ -263,7 +264,7 @@ fn server(
     let issuer_text = match issuer {
         Some(node) => {
             service_url(node, "issuer", expand)?;
-            expand.text(node, "issuer")
+            expand.connection_text(node, "issuer", STAND_IN_URL)
         }
         None => None,
     };
@@ -293,6 +294,9 @@ fn proof(fields: &mut FieldReader<'_>, expand: &mut VariableExpander<'_>) -> Opt
         );
         return None;
     }
+    if expand.omits(node) {
+        return Some(ClientProof::Nothing);
+    }
     let pem = expand.text(node, "private_key")?;
     match ClientKey::read(Secret::from(pem), key_id) {
         Ok(key) => Some(ClientProof::Key { key, audience }),
@@ -313,7 +317,7 @@ fn optional(
     expand: &mut VariableExpander<'_>,
 ) -> Option<String> {
     let node = fields.optional(key)?;
-    expand.text(node, key)
+    expand.connection_text(node, key, STAND_IN)
 }
 
 fn secret(
@@ -331,7 +335,7 @@ fn text(
 ) -> Option<String> {
     let fix = format!("add `{key}`, a secret for example as \"${{NAME}}\"");
     let node = fields.required(key, &fix, expand.faults)?;
-    expand.text(node, key)
+    expand.connection_text(node, key, STAND_IN)
 }
 
 #[cfg(test)]

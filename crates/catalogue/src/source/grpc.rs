@@ -119,7 +119,8 @@ fn descriptors(node: &Node, expand: &mut VariableExpander<'_>) -> Option<Descrip
 fn metadata(node: &Node, expand: &mut VariableExpander<'_>) -> Option<HeaderMap> {
     let mut metadata = MetadataMap::new();
     for (key, node) in expand.faults.map(node, "metadata")? {
-        let Some(value) = expand.text(node, "metadata") else {
+        // The value is valid for every key, because it is a text and Base64.
+        let Some(value) = expand.connection_text(node, "metadata", "AAAA") else {
             continue;
         };
         if let Err(bad) = add_metadata(&mut metadata, &key.name, &value) {

@@ -12,6 +12,7 @@ use wardgate_yaml::{Node, Position, Yaml};
 
 use super::VariableExpander;
 use super::auth::{self, Service};
+use super::expand::{STAND_IN, STAND_IN_URL};
 use super::network;
 use crate::fault::FieldReader;
 use wardgate_egress::{
@@ -129,7 +130,7 @@ pub(super) fn service_url(
     what: &str,
     expand: &mut VariableExpander<'_>,
 ) -> Option<Url> {
-    let text = expand.text(node, what)?;
+    let text = expand.connection_text(node, what, STAND_IN_URL)?;
     let problem = match Url::parse(&text) {
         Err(_) => "is not a URL",
         Ok(url) if !matches!(url.scheme(), "http" | "https") => "is not an http(s) URL",
@@ -184,7 +185,7 @@ pub(crate) fn headers(node: &Node, expand: &mut VariableExpander<'_>) -> Option<
                 "use letters, digits and `-`; headers that frame the message are set automatically",
             );
         }
-        let text = expand.text(node, "headers");
+        let text = expand.connection_text(node, "headers", STAND_IN);
         let (Some(name), Some(text)) = (name, text) else {
             continue;
         };
@@ -223,7 +224,7 @@ pub(crate) fn header_name(name: &str) -> Option<HeaderName> {
 fn hosts(node: &Node, expand: &mut VariableExpander<'_>) -> Vec<AllowedHost> {
     let mut hosts = Vec::new();
     for node in expand.faults.list(node, "hosts") {
-        let Some(text) = expand.text(node, "hosts") else {
+        let Some(text) = expand.connection_text(node, "hosts", "host.invalid") else {
             continue;
         };
         match text.parse() {
@@ -247,7 +248,7 @@ pub(crate) fn private(node: &Node, expand: &mut VariableExpander<'_>) -> Option<
     }
     let mut networks = Vec::new();
     for node in expand.faults.list(node, "private") {
-        let text = expand.text(node, "private")?;
+        let text = expand.connection_text(node, "private", "192.0.2.0/24")?;
         let address = || text.parse::<IpAddr>().map(IpNet::from);
         match text.parse::<IpNet>().or_else(|_| address()) {
             Ok(network) => networks.push(network),

@@ -7,6 +7,7 @@ use wardgate_domain::{ColumnClass, source_uri};
 use wardgate_yaml::{Node, Yaml};
 
 use super::auth::Service;
+use super::expand::STAND_IN;
 use super::{VariableExpander, http};
 use crate::fault::FieldReader;
 use crate::result_shape::read_classes;
@@ -179,7 +180,7 @@ fn program(fields: &mut FieldReader<'_>, expand: &mut VariableExpander<'_>) -> O
     let words = expand.faults.list(node, "command");
     let argv: Vec<_> = words
         .iter()
-        .filter_map(|word| expand.text(word, "command"))
+        .filter_map(|word| expand.connection_text(word, "command", STAND_IN))
         .collect();
     if words.is_empty() {
         expand.faults.add(
@@ -217,7 +218,10 @@ fn environment(node: &Node, expand: &mut VariableExpander<'_>) -> Option<BTreeMa
             );
             return None;
         }
-        env.insert(key.name.clone(), expand.text(node, "env")?);
+        env.insert(
+            key.name.clone(),
+            expand.connection_text(node, "env", STAND_IN)?,
+        );
     }
     Some(env)
 }

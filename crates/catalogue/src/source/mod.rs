@@ -8,7 +8,6 @@ mod mcp;
 mod network;
 mod sql;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -25,7 +24,7 @@ use crate::name::is_name;
 use wardgate_mcp_client::Transport;
 use wardgate_resilience::{BreakerSettings, RetrySettings};
 
-pub(crate) use expand::VariableExpander;
+pub(crate) use expand::{SourceVariables, VariableExpander};
 pub(crate) use http::header_name;
 pub use mcp::{McpSettings, OfferedSelection, PinMode};
 pub use sql::SqlSettings;
@@ -89,7 +88,7 @@ impl SourceSettings {
     pub(super) fn read(
         (key, node): &(Key, Node),
         base: &Path,
-        variables: &BTreeMap<String, String>,
+        variables: SourceVariables<'_>,
         secret_files: &mut Vec<AttachedFile>,
         faults: &mut Faults,
     ) -> Option<Self> {

@@ -34,6 +34,9 @@ fn tls(url: &Url, fields: &mut FieldReader<'_>, expand: &mut VariableExpander<'_
     let Some(node) = fields.optional("tls") else {
         return TlsSettings::default();
     };
+    if expand.opens_nothing() {
+        return TlsSettings::default();
+    }
     let tls = tls_files(node, expand);
     if url.scheme() == "http" {
         expand.faults.add(
@@ -48,7 +51,7 @@ fn tls(url: &Url, fields: &mut FieldReader<'_>, expand: &mut VariableExpander<'_
 /// Reads `proxy`, which is the URL of an HTTP proxy. Faults do not contain it, because it may have a password.
 fn proxy(fields: &mut FieldReader<'_>, expand: &mut VariableExpander<'_>) -> Option<Url> {
     let node = fields.optional("proxy")?;
-    let text = expand.text(node, "proxy")?;
+    let text = expand.connection_text(node, "proxy", "http://host.invalid")?;
     let url = NetworkSettings::read_proxy(&text);
     if url.is_none() {
         expand.faults.add(

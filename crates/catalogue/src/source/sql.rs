@@ -55,7 +55,8 @@ impl SqlSettings {
             None => Some(DEFAULT_CONNECTIONS),
         };
         let url_node = url?;
-        let url = expand.text(url_node, "url")?;
+        let (_, example) = url_form(dialect);
+        let url = expand.connection_text(url_node, "url", example)?;
         check_url(dialect, &url, url_node.at, expand)?;
         let is_literal = matches!(&url_node.value, Yaml::Text(text) if !text.contains('$'));
         let url = if is_literal && dialect == SqlDialect::Sqlite {
@@ -84,12 +85,21 @@ fn beside(base: &Path, url: String) -> String {
 
 fn connections(node: &Node, expand: &mut VariableExpander<'_>) -> Option<usize> {
     if let Yaml::Text(_) = node.value {
-        let text = expand.text(node, "max_connections")?;
+        let text = expand.connection_text(node, "max_connections", "1")?;
         if let Some(count) = text.parse().ok().filter(|&count| count > 0) {
             return Some(count);
         }
     }
     expand.faults.positive(node, "max_connections")
+}
+
+/// Returns the schemes of the URLs of a database, and an example.
+fn url_form(dialect: SqlDialect) -> (&'static [&'static str], &'static str) {
+    match dialect {
+        SqlDialect::Sqlite => (&["sqlite"], "sqlite:data.db"),
+        SqlDialect::Postgres => (&["postgres", "postgresql"], "postgres://user@host/database"),
+        SqlDialect::Mysql => (&["mysql", "mariadb"], "mysql://user@host/database"),
+    }
 }
 
 fn check_url(
@@ -98,11 +108,7 @@ fn check_url(
     at: Position,
     expand: &mut VariableExpander<'_>,
 ) -> Option<()> {
-    let (schemes, example): (&[&str], _) = match dialect {
-        SqlDialect::Sqlite => (&["sqlite"], "sqlite:data.db"),
-        SqlDialect::Postgres => (&["postgres", "postgresql"], "postgres://user@host/database"),
-        SqlDialect::Mysql => (&["mysql", "mariadb"], "mysql://user@host/database"),
-    };
+    let (schemes, example) = url_form(dialect);
     let scheme = url.split(':').next().unwrap_or_default();
     if !schemes.contains(&scheme) {
         expand.faults.add(

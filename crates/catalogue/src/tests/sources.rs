@@ -20,6 +20,56 @@ fn a_secret_can_stand_in_a_file() {
 }
 
 #[test]
+fn definitions_do_not_depend_on_the_values_of_connections() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let path = dir.path().join("tools.yaml");
+    std::fs::write(&path, GOOD.replace("DB_URL", "NOT_SET_ANYWHERE")).unwrap();
+    let faults = Catalogue::load(&path, &BTreeMap::new()).unwrap_err();
+    assert!(shown(&faults).contains("the variable `NOT_SET_ANYWHERE` of `url` is not set"));
+    let variables = [("NOT_SET_ANYWHERE".to_owned(), "sqlite:rows.db".to_owned())];
+    let opened = Catalogue::load(&path, &variables.into()).unwrap();
+    let read = Catalogue::load_definitions(&path).unwrap();
+    assert_eq!(read.version(), opened.version());
+    assert_eq!(read.tools()[0].facts(), opened.tools()[0].facts());
+}
+
+#[test]
+fn definitions_are_read_without_the_variables_and_files_of_any_connection() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let path = dir.path().join("tools.yaml");
+    let write = |source: &str| {
+        let source = source
+            .replace('$', "${NOT_SET_ANYWHERE}")
+            .replace('&', "${file:gone}");
+        let text = format!("sources: {{ api: {{ {source} }} }}\ntools: []\n");
+        std::fs::write(&path, text).unwrap();
+    };
+    for source in [
+        "type: postgres, url: '$', max_connections: '$'",
+        "type: mysql, url: 'mysql://me:&@db/rows'",
+        "type: http, base_url: '$', headers: { X-Key: '&' }, hosts: ['$'], private: ['$'], proxy: '$'",
+        "type: http, base_url: '$', tls: { ca: gone.pem }, auth: { type: bearer, token: '&' }",
+        "type: http, base_url: '$', auth: { type: client_credentials, token_url: '$', client_id: '$', private_key: '&' }",
+        "type: grpc, url: '$', proxy: '$', metadata: { x-key: '&', x-key-bin: '&' }",
+        "type: mcp, url: '$', auth: { type: client_credentials, issuer: '$', client_id: '$', client_secret: '&' }",
+        "type: mcp, command: ['$'], env: { KEY: '&' }",
+    ] {
+        write(source);
+        assert!(
+            Catalogue::load(&path, &BTreeMap::new()).is_err(),
+            "{source}"
+        );
+        let read = Catalogue::load_definitions(&path);
+        let read = read.unwrap_or_else(|faults| panic!("{source}: {}", shown(&faults)));
+        assert_eq!(read.sources().len(), 1, "{source}");
+    }
+    // The kind of a source is a part of the definitions.
+    write("type: '$', url: 'sqlite:rows.db'");
+    let faults = Catalogue::load_definitions(&path).unwrap_err();
+    assert!(shown(&faults).contains("the variable `NOT_SET_ANYWHERE` of `type` is not set"));
+}
+
+#[test]
 fn the_way_to_a_source_is_checked_and_its_files_are_watched() {
     let dir = tempfile::TempDir::new().unwrap();
     let pem = |kind: &str| format!("-----BEGIN {kind}-----\nAA==\n-----END {kind}-----\n");

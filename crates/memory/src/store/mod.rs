@@ -133,8 +133,13 @@ impl MemoryStore {
     /// it, checks the schema instead. Then checks that the store is under a master key of this service. Must succeed before
     /// any other operation.
     pub(crate) async fn prepare(&self) -> Result<(), Error> {
-        self.database.prepare().await?;
+        self.prepare_schema().await?;
         within(self.claim()).await
+    }
+
+    /// Migrates the store or checks its schema, as [`MemoryStore::prepare`] does, whatever its master key is.
+    pub(crate) async fn prepare_schema(&self) -> Result<(), Error> {
+        self.database.prepare().await
     }
 
     /// Stores the digest of the current master key on the first start. On every later one, checks that the key in force is
@@ -146,12 +151,23 @@ impl MemoryStore {
         let mut transaction = self.database.write().await?;
         let known_by = [ours.as_bytes()[..].into()];
         transaction.execute(CLAIM, known_by).await?;
+        self.stored_keys(&mut transaction).await?;
+        Ok(transaction.commit().await?)
+    }
+
+    /// Returns the digests of the master key in force, and of the former one while the store is moved from it. Fails if this
+    /// service does not have them, or if no service has used the store yet.
+    async fn stored_keys(
+        &self,
+        transaction: &mut Transaction,
+    ) -> Result<(Vec<u8>, Option<Vec<u8>>), Error> {
         let in_force: Option<(Vec<u8>,)> = transaction.row(KNOWN_BY, []).await?;
+        let (in_force,) = in_force.ok_or(Error::NoMasterKey)?;
         let former: Option<(Vec<u8>,)> = transaction.row(rekeying::FORMER, []).await?;
-        transaction.commit().await?;
-        let is_ours = |(known_by,): (Vec<u8>,)| self.keys.find(&known_by).is_some();
-        if in_force.is_some_and(is_ours) && former.is_none_or(is_ours) {
-            return Ok(());
+        let former = former.map(|(former,)| former);
+        let is_ours = |known_by: &Vec<u8>| self.keys.find(known_by).is_some();
+        if is_ours(&in_force) && former.as_ref().is_none_or(is_ours) {
+            return Ok((in_force, former));
         }
         Err(Error::OtherMasterKey)
     }

@@ -13,7 +13,7 @@ use wardgate_store::{Statement, Transaction, Value};
 
 use super::adding::{INSERT_WORDS, is_searchable};
 use super::row::{ConversationRow, MessageRow, conversation, regrounded};
-use super::{KNOWN_BY, MemoryStore, unsigned, within};
+use super::{MemoryStore, unsigned, within};
 use crate::Error;
 use crate::owner::Owner;
 use crate::sealing::MasterKey;
@@ -108,15 +108,13 @@ struct BatchTransaction<'a> {
 
 impl MemoryStore {
     /// Puts the current master key in force, unless it is. Returns the number of conversations to move, or `None` if nothing
-    /// is under another key.
+    /// is under another key. Fails if no service has used the store yet, or if it is under another key than those configured.
     pub(crate) async fn begin_rekeying(&self) -> Result<Option<u64>, Error> {
         within(async {
             let mut transaction = self.database.write().await?;
             transaction.execute(WAIT_FOR_WRITERS, []).await?;
             let current = self.keys.current().known_by();
-            let in_force: Option<(Vec<u8>,)> = transaction.row(KNOWN_BY, []).await?;
-            let (in_force,) = in_force.ok_or(Error::Damaged("master key"))?;
-            let former: Option<(Vec<u8>,)> = transaction.row(FORMER, []).await?;
+            let (in_force, former) = self.stored_keys(&mut transaction).await?;
             match (in_force == current.as_bytes(), former) {
                 (true, None) => return Ok(None),
                 (true, Some(_)) => {}

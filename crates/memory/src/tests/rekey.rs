@@ -4,11 +4,11 @@ use std::future::poll_fn;
 use std::path::Path;
 use std::task::Poll;
 
-use wardgate_store::DatabaseSettings;
+use wardgate_store::{DatabaseSettings, RekeyProgress};
 
 use super::*;
 use crate::store::{MemoryStore, RekeyBatch};
-use crate::{RekeyOutcome, RekeyProgress, rekey};
+use crate::{RekeyOutcome, rekey};
 
 const OLD: u8 = 7;
 const NEW: u8 = 8;
@@ -335,4 +335,28 @@ async fn a_file_that_does_not_exist_is_not_created() {
     assert!(matches!(refused, Error::Open { .. }), "{refused}");
     let path = url.strip_prefix("sqlite:").unwrap();
     assert!(!Path::new(path).exists());
+}
+
+#[tokio::test]
+async fn a_store_that_no_service_has_used_is_refused_and_takes_no_key() {
+    for database in TestDatabase::each_store("memory").await {
+        let (url, settings) = (database.url(), DatabaseSettings::default());
+        if let Some(path) = url.strip_prefix("sqlite:") {
+            std::fs::write(path, "").unwrap();
+        }
+        for _ in 0..2 {
+            let moved = rekey(
+                &url,
+                &settings,
+                keys(NEW, &[OLD]),
+                Ambient::system(),
+                |_| (),
+            );
+            let refused = moved.await.unwrap_err();
+            assert!(matches!(refused, Error::NoMasterKey), "{refused}");
+        }
+        // A service with only the former key starts.
+        let config = Config::for_store(url);
+        Setup::under(Arc::new(database), config, keys(OLD, &[])).await;
+    }
 }

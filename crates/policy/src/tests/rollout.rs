@@ -99,7 +99,7 @@ impl RolloutSetup {
     }
 
     async fn start(&self) -> Result<FollowingPolicy, Error> {
-        let mut follower = BundleFollower::open(&self.config())?;
+        let mut follower = BundleFollower::open(self.config()).await?;
         let set = follower.first().await?;
         Ok(FollowingPolicy {
             policy: TestPolicy::over(set),
@@ -324,7 +324,7 @@ async fn a_service_without_a_good_bundle_does_not_start() {
     };
     std::fs::remove_file(rollout.path("state")).unwrap();
     rollout.publish(1, &policies("v1"));
-    let mut follower = BundleFollower::open(&low).unwrap();
+    let mut follower = BundleFollower::open(low).await.unwrap();
     let error = follower.first().await.unwrap_err().to_string();
     assert!(error.contains("minimum_version"), "{error}");
 }

@@ -30,7 +30,9 @@ pub(crate) async fn run(arguments: PolicyArgs, verbosity: LogVerbosity) -> Resul
             }),
             _,
         ) => {
-            let catalogue = file.map(|file| tools::load(&file)).transpose()?;
+            let catalogue = file
+                .map(|file| tools::load_definitions(&file))
+                .transpose()?;
             let configured = catalogue.as_ref().map(Catalogue::forms);
             let configured = configured.map_or(ConfiguredForms::NONE, AsRef::as_ref);
             classes::print(configured, output.format())
@@ -80,7 +82,7 @@ fn lint(
     let mut warnings = Vec::new();
     let mut offers = Vec::new();
     if let Some(file) = tools {
-        let catalogue = tools::load(file)?;
+        let catalogue = tools::load_definitions(file)?;
         let found = warnings::collect_warnings(&catalogue, Some(&set));
         warnings.extend(found.iter().map(ToString::to_string));
         offers = offers_of(&catalogue);
@@ -122,7 +124,7 @@ fn offers(named: Option<&Path>, policies: &Path) -> Result<Vec<ToolFacts>, Failu
             None => return Ok(Vec::new()),
         },
     };
-    Ok(offers_of(&tools::load(&file)?))
+    Ok(offers_of(&tools::load_definitions(&file)?))
 }
 
 fn offers_of(catalogue: &Catalogue) -> Vec<ToolFacts> {

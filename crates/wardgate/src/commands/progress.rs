@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use wardgate_store::RekeyProgress;
+
 use crate::cli::LogVerbosity;
 
 /// A reporter that prints the progress at most once a second.
@@ -35,5 +37,28 @@ impl Progress {
             let of = of.map(|of| format!(" of {of}")).unwrap_or_default();
             eprintln!("{done}{of} {} {}", self.things, self.verb);
         }
+    }
+
+    /// Prints how far the move of a store to another master key is. Without a move in progress, the total is unknown.
+    pub(crate) fn tell_rekey(&mut self, so_far: &RekeyProgress) {
+        self.tell(so_far.done, (so_far.total > 0).then_some(so_far.total));
+    }
+}
+
+/// Prints how many things a store had moved to the current key, for example "master key". `[one, many]` are the words for the
+/// things.
+pub(crate) fn print_moved(key: &str, done: u64, [one, many]: [&str; 2]) {
+    let things = if done == 1 { one } else { many };
+    println!(
+        "moved to the current {key}: {done} {things}. The former key is now required only for older backups."
+    );
+}
+
+/// Prints how many things could not be moved to the current key, if there are any.
+pub(crate) fn print_unreadable(unreadable: u64, things: &str) {
+    if unreadable > 0 {
+        eprintln!(
+            "{unreadable} {things} were not moved: no configured key decrypts them, and none did before"
+        );
     }
 }

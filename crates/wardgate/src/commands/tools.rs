@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use wardgate_catalogue::Catalogue;
+use wardgate_catalogue::{Catalogue, Fault};
 use wardgate_domain::{SwitchAction, ToolName, mark_invisible};
 use wardgate_policy::PolicySet;
 use wardgate_resilience::LimitSettings;
@@ -158,8 +158,15 @@ fn names(names: &[ToolName]) -> Vec<&str> {
 }
 
 pub(super) fn load(file: &Path) -> Result<Catalogue, Failure> {
-    Catalogue::load(file, &BTreeMap::new()).map_err(|faults| {
-        let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
-        format!("{} cannot be used:\n{}", file.display(), lines.join("\n")).into()
-    })
+    Catalogue::load(file, &BTreeMap::new()).map_err(|faults| unusable(file, &faults))
+}
+
+/// Loads a catalogue for a command that opens no source. The variables of connections need not be set.
+pub(super) fn load_definitions(file: &Path) -> Result<Catalogue, Failure> {
+    Catalogue::load_definitions(file).map_err(|faults| unusable(file, &faults))
+}
+
+fn unusable(file: &Path, faults: &[Fault]) -> Failure {
+    let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    format!("{} cannot be used:\n{}", file.display(), lines.join("\n")).into()
 }

@@ -1,23 +1,24 @@
 //! `wardgate audit rekey`: moves the record from a former key of the details of calls to the current one.
 
-use wardgate_audit::{DetailsKeys, RekeyOutcome, RekeyProgress};
+use wardgate_audit::{DetailsKeys, RekeyOutcome};
 use wardgate_domain::Ambient;
+use wardgate_store::RekeyProgress;
 
 use crate::Failure;
 use crate::cli::{AuditRekey, LogVerbosity};
-use crate::commands::progress::Progress;
+use crate::commands::progress::{Progress, print_moved, print_unreadable};
 use crate::commands::serve::details_keys;
 use crate::commands::up::UpSettings;
 use crate::config::{ServiceWiring, Settings, StoreSettings};
 use crate::data_dir::{self, DataDir};
 
+/// What the move counts: the words for one and for several.
+const THINGS: [&str; 2] = ["key of data subjects", "keys of data subjects"];
+
 pub(super) async fn run(options: &AuditRekey, verbosity: LogVerbosity) -> Result<(), Failure> {
     let (store, keys) = store_and_keys(options)?;
-    let mut progress = Progress::of("keys of data subjects", "moved", verbosity);
-    // Without a rotation in progress, the number of keys is not known in advance.
-    let told = |so_far: &RekeyProgress| {
-        progress.tell(so_far.done, (so_far.total > 0).then_some(so_far.total));
-    };
+    let mut progress = Progress::of(THINGS[1], "moved", verbosity);
+    let told = |so_far: &RekeyProgress| progress.tell_rekey(so_far);
     let ambient = Ambient::system();
     let outcome = wardgate_audit::rekey(&store.store, &store.database, keys, ambient, told);
     let unreadable = match Box::pin(outcome).await? {
@@ -34,21 +35,12 @@ pub(super) async fn run(options: &AuditRekey, verbosity: LogVerbosity) -> Result
             println!("{which} key of a data subject is encrypted under the current key already");
             unreadable
         }
-        RekeyOutcome::Finished(RekeyProgress {
-            done, unreadable, ..
-        }) => {
-            let plural = if done == 1 { "" } else { "s" };
-            println!(
-                "moved to the current key: {done} key{plural} of data subjects. The former key is now required only for older backups."
-            );
-            unreadable
+        RekeyOutcome::Finished(moved) => {
+            print_moved("key", moved.done, THINGS);
+            moved.unreadable
         }
     };
-    if unreadable > 0 {
-        eprintln!(
-            "{unreadable} keys of data subjects were not moved: no configured key decrypts them, and none did before"
-        );
-    }
+    print_unreadable(unreadable, THINGS[1]);
     Ok(())
 }
 

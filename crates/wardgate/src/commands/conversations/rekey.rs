@@ -4,11 +4,12 @@ use std::path::Path;
 
 use figment::value::Dict;
 use wardgate_domain::Ambient;
-use wardgate_memory::{MasterKeys, RekeyOutcome, RekeyProgress};
+use wardgate_memory::{MasterKeys, RekeyOutcome};
+use wardgate_store::RekeyProgress;
 
 use crate::Failure;
 use crate::cli::{LogVerbosity, RekeyOptions};
-use crate::commands::progress::Progress;
+use crate::commands::progress::{Progress, print_moved, print_unreadable};
 use crate::commands::serve::required;
 use crate::commands::up::UpSettings;
 use crate::config::{ServiceWiring, Settings, StoreSettings};
@@ -17,25 +18,16 @@ use crate::data_dir::{self, DataDir};
 pub(super) async fn run(options: &RekeyOptions, verbosity: LogVerbosity) -> Result<(), Failure> {
     let (store, keys) = store_and_keys(options)?;
     let mut progress = Progress::of("conversations", "moved", verbosity);
-    let told = |so_far: &RekeyProgress| progress.tell(so_far.done, Some(so_far.total));
+    let told = |so_far: &RekeyProgress| progress.tell_rekey(so_far);
     let ambient = Ambient::system();
     let outcome = wardgate_memory::rekey(&store.store, &store.database, keys, ambient, told);
     match outcome.await? {
         RekeyOutcome::NotNeeded => {
             println!("every conversation is encrypted under the current master key already");
         }
-        RekeyOutcome::Finished(RekeyProgress {
-            done, unreadable, ..
-        }) => {
-            let plural = if done == 1 { "" } else { "s" };
-            println!(
-                "moved to the current master key: {done} conversation{plural}. The former key is now required only for older backups."
-            );
-            if unreadable > 0 {
-                eprintln!(
-                    "{unreadable} conversations and messages were not moved: no configured key decrypts them, and none did before"
-                );
-            }
+        RekeyOutcome::Finished(moved) => {
+            print_moved("master key", moved.done, ["conversation", "conversations"]);
+            print_unreadable(moved.unreadable, "conversations and messages");
         }
     }
     Ok(())
