@@ -361,6 +361,9 @@ struct CallRecord<'a> {
     rows_withheld: Option<u64>,
     #[serde(default, skip_serializing_if = "str::is_empty")]
     status: Cow<'a, str>,
+    /// The tags of the tool. An empty list is present, because counts by tag need to know that the tool has no tags.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tags: Option<Cow<'a, [String]>>,
     time: String,
     #[serde(default, skip_serializing_if = "str::is_empty")]
     tool: Cow<'a, str>,
@@ -582,6 +585,7 @@ impl<'a> CallRecord<'a> {
             rows_of_other_subjects: 0,
             rows_withheld: None,
             status: "".into(),
+            tags: subject.tags.as_deref().map(Cow::Borrowed),
             time: rfc_3339(time, "record.time")?,
             tool: subject
                 .tool

@@ -126,7 +126,8 @@ impl PolicyAuthorizer {
             None => Ok(CallCounts::new()),
             Some(rights) => {
                 let made = (made, CountedUntil::Now(self.ambient.now()));
-                let counting = (self.history).count(&rights.counters, caller.subject(), made);
+                let (counters, zone) = (&rights.counters, &self.time_zone);
+                let counting = (self.history).count(counters, zone, caller.subject(), made);
                 counting.await
             }
         };
@@ -241,6 +242,7 @@ impl PolicyAuthorizer {
         let verdict = match fault {
             HistoryFault::NoIntent => Verdict::NeedsIntent,
             HistoryFault::NoConversation
+            | HistoryFault::NoDay
             | HistoryFault::NoLink
             | HistoryFault::NotCounted(_)
             | HistoryFault::OtherPolicies => Verdict::Deny {
