@@ -199,7 +199,7 @@ impl PolicyAuthorizer {
                     },
                     None => Verdict::Allow(self.sign(
                         id,
-                        engine.hash(),
+                        &engine,
                         (caller, until),
                         tool,
                         arguments,
@@ -416,7 +416,7 @@ impl PolicyAuthorizer {
     fn sign(
         &self,
         decision_id: DecisionId,
-        policy_hash: Digest,
+        engine: &Engine,
         (caller, until): (&Caller, Option<Timestamp>),
         tool: &ToolFacts,
         arguments_digest: Option<Digest>,
@@ -434,7 +434,8 @@ impl PolicyAuthorizer {
             tool: tool.name.clone(),
             definition_digest: tool.definition_digest,
             arguments_digest,
-            policy_hash,
+            policy_hash: engine.hash(),
+            bundle: engine.bundle(),
             not_before: now.minus(CLOCK_LEEWAY),
             expires_at,
             row_rule: view.row_rule.clone(),

@@ -66,6 +66,7 @@ pub(crate) fn execution_facts(
         tags: None,
         decision_id: Some(terms.decision_id),
         policy_hash: Some(terms.policy_hash),
+        bundle: terms.bundle,
         permit_id: Some(terms.id),
         ..CallFacts::without_tool(id, caller, String::new(), "", arguments)
     };

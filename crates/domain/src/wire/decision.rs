@@ -76,6 +76,7 @@ impl TryFrom<policy::v1::Permit> for PermitTerms {
             definition_digest: Digest::from_wire(&permit.definition_digest, "definition_digest")?,
             arguments_digest: optional_digest(&permit.arguments_digest, "arguments_digest")?,
             policy_hash: Digest::from_wire(&permit.policy_hash, "policy_hash")?,
+            bundle: permit.bundle.map(BundleReference::try_from).transpose()?,
             not_before: required(permit.not_before, "not_before")?.try_into()?,
             expires_at: required(permit.expires_at, "expires_at")?.try_into()?,
             row_rule: permit.row_rule.map(RowRule::try_from).transpose()?,
@@ -97,6 +98,7 @@ impl From<&PermitTerms> for policy::v1::Permit {
                 .map(Digest::to_wire)
                 .unwrap_or_default(),
             policy_hash: terms.policy_hash.to_wire(),
+            bundle: terms.bundle.map(Into::into),
             not_before: Some(terms.not_before.into()),
             expires_at: Some(terms.expires_at.into()),
             row_rule: terms.row_rule.as_ref().map(Into::into),

@@ -34,6 +34,7 @@ fn terms() -> PermitTerms {
         definition_digest: Digest::of(b"definition"),
         arguments_digest: None,
         policy_hash: Digest::of(b"policies"),
+        bundle: None,
         not_before: ambient.now(),
         expires_at: ambient.now().plus(Duration::from_mins(1)),
         row_rule: Some(RowRule {
