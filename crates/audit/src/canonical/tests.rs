@@ -431,6 +431,7 @@ fn the_canonical_bytes_of_a_use_of_the_memory_are_these() {
         call: CallFacts {
             requested_tool: String::new(),
             tool: None,
+            decision_id: None,
             ..subject()
         },
         method: MemoryMethod::GetContext,
@@ -455,6 +456,23 @@ fn the_canonical_bytes_of_a_use_of_the_memory_are_these() {
             r#""version":1,"violation":false,"withheld":1}"#,
         )
     );
+    let of_another = MemoryAccess {
+        call: CallFacts {
+            bundle: Some(BundleReference {
+                version: 7,
+                digest: Digest::from_bytes([3; 32]),
+            }),
+            policies: Vec::new(),
+            ..subject()
+        },
+        ..read.clone()
+    };
+    let recalled = canonical(Event::MemoryAccess(of_another));
+    let decision = concat!(
+        r#","decision":{"bundle":{"digest":"0303030303030303030303030303030303030303030303030303030303030303","#,
+        r#""version":7},"id":"019a7318-2b40-7000-8000-000000000002","policy_hash":"02020202"#,
+    );
+    assert!(recalled.contains(decision), "{recalled}");
     let denied = MemoryAccess {
         conversation: None,
         status: Status::Denied,

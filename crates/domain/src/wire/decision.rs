@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message as _;
-use wardgate_proto::{common, policy};
+use wardgate_proto::{common, memory, policy};
 
 use super::{optional_digest, parse, parse_optional, required};
 use crate::{
@@ -381,6 +381,30 @@ macro_rules! read_decision {
             }
         }
     };
+}
+
+impl TryFrom<memory::v1::RecallDecision> for ReadDecision {
+    type Error = InvalidMessage;
+
+    fn try_from(decision: memory::v1::RecallDecision) -> Result<Self, Self::Error> {
+        Ok(Self {
+            id: parse(&decision.decision_id, "recall.decision_id")?,
+            allowed: true,
+            policy_hash: Digest::from_wire(&decision.policy_hash, "recall.policy_hash")?,
+            bundle: decision.bundle.map(BundleReference::try_from).transpose()?,
+        })
+    }
+}
+
+impl From<&ReadDecision> for memory::v1::RecallDecision {
+    /// Converts a decision that allows the read. The message has no field for a denial.
+    fn from(decision: &ReadDecision) -> Self {
+        Self {
+            decision_id: decision.id.to_string(),
+            policy_hash: decision.policy_hash.to_wire(),
+            bundle: decision.bundle.map(Into::into),
+        }
+    }
 }
 
 read_decision!(AuthorizeRecallResponse);
