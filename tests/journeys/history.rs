@@ -194,6 +194,33 @@ async fn a_mail_after_patient_rows_is_refused_in_that_conversation_alone() {
     );
 }
 
+#[tokio::test]
+async fn calls_of_tools_with_a_tag_are_counted_by_the_tags_in_the_record() {
+    let mut app = TestApp::start(WARDGATE);
+    let directory = app.example_dir().join("policies");
+    let counters =
+        r#"entity History { @tags("clinical, none") @within("24h") clinical_calls: Long };"#;
+    fs::write(directory.join("history.cedarschema"), counters).unwrap();
+    let policy = r#"@id("no-shifts-after-two-clinical-calls")
+        forbid (principal, action == Action::"call_tool", resource == Tool::"get_shifts")
+        when { context.history.clinical_calls >= 2 };"#;
+    fs::write(directory.join("history.cedar"), policy).unwrap();
+    app.process.terminate();
+    app.restart();
+    let token = doctor(&app);
+    let call = async |tool: &str| client_call(app.client(), &token, None, tool).await;
+    assert_allowed(&call("get_admissions").await);
+    assert_allowed(&call("get_shifts").await);
+    assert_allowed(&call("get_shifts").await);
+    assert_allowed(&call("get_patient_overview").await);
+    let refused = call("get_shifts").await;
+    assert!(refused.tool_error().contains("forbidden"), "{refused:?}");
+    let records = app.records_with(&["--event", "outcome"]);
+    let tags: Vec<_> = records.iter().map(|record| &record["tags"]).collect();
+    let (clinical, staff) = (json!(["clinical"]), json!(["staff"]));
+    assert_eq!(tags, [&clinical, &staff, &staff, &clinical, &staff]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_is_refused_while_nobody_can_count_those_before_it() {
     let environment = [("WARDGATE_POLICY__LINKS__AUDIT", "https://127.0.0.1:1")];

@@ -248,6 +248,7 @@ when { resource.owner == User::"dr.yenji" && resource.tenant == principal.tenant
         [&reading["user"], &reading["action"]],
         ["nurse.joy", "resources/read"]
     );
+    assert!(reading["decision"]["id"].is_string(), "{reading}");
     // A reader who is not the owner cannot delete the conversation.
     let params = json!({ "conversation_id": key });
     let refused = ask(&app, &nurse, "memory/delete", params).await;

@@ -135,6 +135,7 @@ fn outcome(number: usize, ambient: &Ambient) -> Record {
         requested_tool: TOOLS[number / CALLERS % TOOLS.len()].to_owned(),
         tool: TOOLS[number / CALLERS % TOOLS.len()].parse().ok(),
         definition_digest: None,
+        tags: None,
         arguments_digest: Digest::of(b"arguments"),
         decision_id: Some(DecisionId::new(ambient)),
         policy_hash: Some(Digest::of(b"policies")),

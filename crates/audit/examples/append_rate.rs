@@ -102,6 +102,7 @@ fn record(ambient: &Ambient) -> Record {
         requested_tool: "read_records".to_owned(),
         tool: "read_records".parse().ok(),
         definition_digest: Some(Digest::of(b"definition")),
+        tags: None,
         arguments_digest: Digest::of(b"arguments"),
         decision_id: None,
         policy_hash: None,

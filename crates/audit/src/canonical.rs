@@ -229,12 +229,14 @@ impl RecordEntry {
         let call = &access.call;
         let micros = u64::try_from(access.duration.as_micros()).unwrap_or(u64::MAX);
         let conversation = access.conversation.map(|key| key.to_string());
+        let decision = Decision::of(call)?;
         let canonical = MemoryRecord {
             arguments_hmac: mac_key.mac(call.arguments_digest).to_hex(),
             call_id: call.call_id.to_string(),
             caller: RecordCaller::of(call),
             client_ip: &call.client_ip,
             conversation: conversation.as_deref(),
+            decision,
             duration_us: integer(micros, "memory_access.duration")?,
             event: "memory_access",
             messages: integer(access.messages, "memory_access.messages")?,
@@ -361,6 +363,9 @@ struct CallRecord<'a> {
     rows_withheld: Option<u64>,
     #[serde(default, skip_serializing_if = "str::is_empty")]
     status: Cow<'a, str>,
+    /// The tags of the tool. An empty list is present, because counts by tag need to know that the tool has no tags.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tags: Option<Cow<'a, [String]>>,
     time: String,
     #[serde(default, skip_serializing_if = "str::is_empty")]
     tool: Cow<'a, str>,
@@ -422,7 +427,7 @@ impl<'a> RecordCaller<'a> {
     }
 }
 
-/// The decision of the policy, inside a [`CallRecord`] or an [`AdminRecord`].
+/// The decision of the policy, inside a [`CallRecord`], a [`MemoryRecord`] or an [`AdminRecord`].
 #[derive(Debug, Serialize, Deserialize)]
 struct Decision<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -494,6 +499,9 @@ struct MemoryRecord<'a> {
     client_ip: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     conversation: Option<&'a str>,
+    /// The decision that the caller may read a conversation of another caller.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    decision: Option<Decision<'a>>,
     duration_us: u64,
     event: &'static str,
     messages: u64,
@@ -539,6 +547,21 @@ impl RecordBundle {
     }
 }
 
+impl<'a> Decision<'a> {
+    /// Returns the decision about `call`, or `None` if the policy made none.
+    fn of(call: &'a CallFacts) -> Result<Option<Self>, InvalidMessage> {
+        let bundle = call.bundle;
+        let bundle = bundle.map(|it| RecordBundle::of(it, "call.bundle.version"));
+        let bundle = bundle.transpose()?;
+        Ok(call.decision_id.map(|id| Self {
+            bundle,
+            id: id.to_string(),
+            policies: call.policies.as_slice().into(),
+            policy_hash: call.policy_hash.map(Digest::to_hex),
+        }))
+    }
+}
+
 impl<'a> CallRecord<'a> {
     fn of(
         event: &'static str,
@@ -546,15 +569,7 @@ impl<'a> CallRecord<'a> {
         subject: &'a CallFacts,
         mac_key: &MacKey,
     ) -> Result<Self, InvalidMessage> {
-        let bundle = subject.bundle;
-        let bundle = bundle.map(|it| RecordBundle::of(it, "call.bundle.version"));
-        let bundle = bundle.transpose()?;
-        let decision = subject.decision_id.map(|id| Decision {
-            bundle,
-            id: id.to_string(),
-            policies: subject.policies.as_slice().into(),
-            policy_hash: subject.policy_hash.map(Digest::to_hex),
-        });
+        let decision = Decision::of(subject)?;
         Ok(Self {
             approval_id: subject.approval_id.map(|id| id.to_string()),
             arguments_hmac: mac_key.mac(subject.arguments_digest).to_hex().into(),
@@ -582,6 +597,7 @@ impl<'a> CallRecord<'a> {
             rows_of_other_subjects: 0,
             rows_withheld: None,
             status: "".into(),
+            tags: subject.tags.as_deref().map(Cow::Borrowed),
             time: rfc_3339(time, "record.time")?,
             tool: subject
                 .tool

@@ -242,8 +242,14 @@ pub enum Error {
     #[error("records of the counted period were removed by retention")]
     HistoryPruned,
     /// There are too many records to count.
-    #[error("the caller has too many recorded calls of the tool to count them")]
+    #[error("the caller has more records in the counted period than are read for a count")]
     TooManyCalls,
+    /// A call that could count has a record without the tags of its tool.
+    #[error(
+        "a gateway of an earlier release, which records no tags, recorded a call in the counted period, so the calls cannot be \
+         counted by tag"
+    )]
+    UntaggedCall,
     /// The operator is refused.
     #[error(transparent)]
     Operator(#[from] OperatorError),
@@ -296,6 +302,7 @@ impl ServiceError for Error {
             | Self::NoIntent { .. }
             | Self::HistoryPruned
             | Self::TooManyCalls
+            | Self::UntaggedCall
             | Self::NoSuchReceipt { .. }
             | Self::Pruned { .. }
             | Self::Held { .. }

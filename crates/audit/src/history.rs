@@ -3,6 +3,9 @@
 //! The intent of a call whose policies depend on the history is stored before calls are counted. Counted are the calls that
 //! ended, and those without an outcome whose intents precede the intent of this call. Of several calls that are decided at the
 //! same time, each therefore counts those before it, whichever gateway or policy service they use.
+//!
+//! A count by tag uses the tags in the records, which are those that the tools had when they were called. Calls of tools that
+//! were removed, renamed or tagged differently later therefore still count.
 
 use wardgate_rpc::client::{CallCountQuery, CallSelection};
 
@@ -29,15 +32,19 @@ pub(crate) async fn count_calls(
     let complete_since = reader.complete_since().await?;
     let mut counts = Vec::with_capacity(query.selections.len());
     for selection in &query.selections {
-        let CallSelection { tools, since, .. } = selection;
+        let CallSelection {
+            tools, tags, since, ..
+        } = selection;
         if complete_since.is_some_and(|complete| complete > *since) {
             return Err(Error::HistoryPruned);
         }
         let conversation = selection.conversation;
         let conversation = conversation.map(|it| conversation_hmac(it, mac_key));
+        let tags = serde_json::Value::from(tags.clone()).to_string();
         let counted = CountedRecords {
             subject: &query.subject,
             tool: None,
+            tags: &tags,
             since: *since,
             until: query.until,
             decided,
@@ -47,8 +54,7 @@ pub(crate) async fn count_calls(
         let mut count = 0;
         let each = tools.iter().map(Some);
         for tool in each.chain(tools.is_empty().then_some(None)) {
-            let calls = reader.count(CountedRecords { tool, ..counted }).await?;
-            count += calls.ok_or(Error::TooManyCalls)?;
+            count += reader.count(CountedRecords { tool, ..counted }).await?;
         }
         counts.push(count);
     }

@@ -299,7 +299,10 @@ impl AuditService for Audit {
         let query = query.map_err(|error| wardgate_rpc::invalid(&error))?;
         let counts = history::count_calls(&self.reader, &self.mac_key, &query).await;
         let counts = counts.map_err(|error| status(&error))?;
-        Ok(Response::new(pb::CountCallsResponse { counts }))
+        Ok(Response::new(pb::CountCallsResponse {
+            counts,
+            counts_by_tag: true,
+        }))
     }
 
     async fn get_checkpoint(

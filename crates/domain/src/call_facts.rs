@@ -34,6 +34,9 @@ pub struct CallFacts {
     pub tool: Option<ToolName>,
     /// The digest of the tool's definition.
     pub definition_digest: Option<Digest>,
+    /// The tags of the tool when the call arrived: empty if there is no tool, `None` if the writer of the record does not know
+    /// the tags.
+    pub tags: Option<Vec<String>>,
     /// The SHA-256 digest of the arguments.
     pub arguments_digest: Digest,
     /// The id of the decision, or `None` until there is one.
@@ -93,6 +96,7 @@ impl CallFacts {
             requested_tool: String::new(),
             tool: None,
             definition_digest: None,
+            tags: Some(Vec::new()),
             arguments_digest: Digest::of(arguments),
             decision_id: None,
             policy_hash: None,

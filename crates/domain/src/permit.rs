@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use crate::{ColumnClass, ColumnTier, DecisionId, Digest, PermitId, Timestamp, ToolName};
+use crate::{
+    BundleReference, ColumnClass, ColumnTier, DecisionId, Digest, PermitId, Timestamp, ToolName,
+};
 
 /// The rule that selects the rows that may be released: the Cedar residual of `Action::"read"` for one caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +50,8 @@ pub struct PermitTerms {
     pub arguments_digest: Option<Digest>,
     /// The digest of the schema and policies in force.
     pub policy_hash: Digest,
+    /// The bundle that these policies come from, or `None` if they come from a directory.
+    pub bundle: Option<BundleReference>,
     /// The first instant at which the permit is valid.
     pub not_before: Timestamp,
     /// The instant from which on the permit is no longer valid.

@@ -213,7 +213,9 @@ impl Permit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Ambient, AttributeType, CallerClaims, DecisionId, PermitId, RowRule};
+    use crate::{
+        Ambient, AttributeType, BundleReference, CallerClaims, DecisionId, PermitId, RowRule,
+    };
     use std::collections::BTreeMap;
     use std::time::Duration;
 
@@ -244,6 +246,10 @@ mod tests {
             definition_digest: Digest::of(b"definition"),
             arguments_digest: arguments.map(Digest::of),
             policy_hash: Digest::of(b"policies"),
+            bundle: Some(BundleReference {
+                version: 7,
+                digest: Digest::of(b"bundle"),
+            }),
             not_before: now,
             expires_at: now.plus(Duration::from_secs(30)),
             row_rule: Some(RowRule {

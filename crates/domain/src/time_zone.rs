@@ -25,6 +25,13 @@ impl TimeZone {
         Some(time.to_zoned(self.0.clone()))
     }
 
+    /// Returns the first instant of the local date at `time`, or `None` if it is outside the range of the calendar. This is
+    /// midnight, except on a day on which the clocks skip midnight.
+    pub fn start_of_day(&self, time: Timestamp) -> Option<Timestamp> {
+        let start = self.local(time)?.start_of_day().ok()?;
+        Some(Timestamp::from_micros(start.timestamp().as_microsecond()))
+    }
+
     /// Returns the rules of the time zone.
     pub fn rules(&self) -> &jiff::tz::TimeZone {
         &self.0

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use metrics::counter;
 use wardgate_domain::{
     Ambient, Caller, Conversation, ConversationId, ConversationKey, InvalidMessage, Message,
-    NewMessage, Source, TurnId, TurnState,
+    NewMessage, ReadDecision, Source, TurnId, TurnState,
 };
 use wardgate_rpc::client::{
     AddedMessages, ContextWindow, ConversationPage, ConversationTurn, SearchHit,
@@ -187,38 +187,39 @@ impl<R: Rights> ConversationMethods<R> {
         let own = self
             .store
             .page(ConversationSelector::Own(&owner, id), after, limit);
-        let (reading, more, shared) = match own.await {
+        let (reading, more, recall) = match own.await {
             Err(Error::UnknownConversation) => {
-                let (key, shared) = self.find_recallable(context.caller, id).await?;
+                let (key, recall) = self.find_recallable(context.caller, id).await?;
                 let page = self
                     .store
                     .page(ConversationSelector::Key(key), after, limit);
                 let (reading, more) = page.await?;
-                (reading, more, shared)
+                (reading, more, recall)
             }
             found => {
                 let (reading, more) = found?;
-                (reading, more, false)
+                (reading, more, None)
             }
         };
         let conversation = Conversation {
-            shared,
+            shared: recall.is_some(),
             ..reading.conversation.clone()
         };
         Ok(ConversationPage {
             conversation,
             messages: self.filter_readable(context, reading).await,
             more,
+            recall,
         })
     }
 
-    /// Returns the key that `id` spells, if the caller may read its conversation, and whether another person owns it. A
-    /// conversation that the caller may not read is treated like one that does not exist.
+    /// Returns the key that `id` spells, if the caller may read its conversation, and the decision of the policy if another
+    /// person owns it. A conversation that the caller may not read is treated like one that does not exist.
     async fn find_recallable(
         &self,
         caller: &Caller,
         id: &ConversationId,
-    ) -> Result<(ConversationKey, bool), Error> {
+    ) -> Result<(ConversationKey, Option<ReadDecision>), Error> {
         let unknown = Error::UnknownConversation;
         let Ok(key) = id.as_str().parse() else {
             return Err(unknown);
@@ -227,7 +228,7 @@ impl<R: Rights> ConversationMethods<R> {
             return Err(unknown);
         };
         if owner == Owner::from(caller) {
-            return Ok((key, false));
+            return Ok((key, None));
         }
         // The policy knows an owner by subject and tenant only. So nothing is shared between tenants, nor with an owner
         // of the same subject from another issuer.
@@ -235,10 +236,10 @@ impl<R: Rights> ConversationMethods<R> {
         if owner.tenant != caller.tenant() || namesake {
             return Err(unknown);
         }
-        let allowed = self.rights.may_recall(caller, key, &owner).await;
-        match allowed {
-            Ok(true) => Ok((key, true)),
-            Ok(false) => Err(unknown),
+        let recall = self.rights.may_recall(caller, key, &owner).await;
+        match recall {
+            Ok(Some(decision)) => Ok((key, Some(decision))),
+            Ok(None) => Err(unknown),
             // An error about the policy service would reveal that the conversation exists.
             Err(error) => {
                 tracing::warn!(%error, "the policy service cannot be reached; conversations of other callers are not shown");

@@ -15,7 +15,8 @@ use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use wardgate_domain::{
     About, AnsweredCall, AttributeType, BearerToken, Caller, ColumnTier, ConversationFacts,
-    ConversationKey, Digest, Message, OperatorAction, PermitTerms, Source, ToolFacts, Verdict,
+    ConversationKey, Digest, Message, OperatorAction, PermitTerms, ReadDecision, Source, ToolFacts,
+    Verdict,
 };
 use wardgate_rpc::client::{
     CallError, IdentifiedOperator, OperatorError, OperatorRights, PolicyClient,
@@ -57,13 +58,13 @@ pub(crate) trait Rights: Clone + Send + Sync + 'static {
         token: &str,
     ) -> impl Future<Output = Result<IdentifiedOperator, OperatorError>> + Send;
 
-    /// Returns whether the caller may read a conversation of another owner.
+    /// Returns the decision that the caller may read a conversation of another owner, or `None` if the policy denies it.
     fn may_recall(
         &self,
         caller: &Caller,
         conversation: ConversationKey,
         owner: &Owner,
-    ) -> impl Future<Output = Result<bool, CallError>> + Send;
+    ) -> impl Future<Output = Result<Option<ReadDecision>, CallError>> + Send;
 }
 
 impl Rights for PolicyClient {
@@ -101,14 +102,14 @@ impl Rights for PolicyClient {
         caller: &Caller,
         conversation: ConversationKey,
         owner: &Owner,
-    ) -> Result<bool, CallError> {
+    ) -> Result<Option<ReadDecision>, CallError> {
         let conversation = ConversationFacts {
             key: conversation,
             owner: owner.subject.clone(),
             tenant: owner.tenant.clone(),
         };
         let decision = self.authorize_recall(caller, &conversation).await?;
-        Ok(decision.allowed)
+        Ok(decision.allowed.then_some(decision))
     }
 }
 

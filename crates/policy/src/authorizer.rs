@@ -126,7 +126,8 @@ impl PolicyAuthorizer {
             None => Ok(CallCounts::new()),
             Some(rights) => {
                 let made = (made, CountedUntil::Now(self.ambient.now()));
-                let counting = (self.history).count(&rights.counters, caller.subject(), made);
+                let (counters, zone) = (&rights.counters, &self.time_zone);
+                let counting = (self.history).count(counters, zone, caller.subject(), made);
                 counting.await
             }
         };
@@ -198,7 +199,7 @@ impl PolicyAuthorizer {
                     },
                     None => Verdict::Allow(self.sign(
                         id,
-                        engine.hash(),
+                        &engine,
                         (caller, until),
                         tool,
                         arguments,
@@ -241,6 +242,7 @@ impl PolicyAuthorizer {
         let verdict = match fault {
             HistoryFault::NoIntent => Verdict::NeedsIntent,
             HistoryFault::NoConversation
+            | HistoryFault::NoDay
             | HistoryFault::NoLink
             | HistoryFault::NotCounted(_)
             | HistoryFault::OtherPolicies => Verdict::Deny {
@@ -414,7 +416,7 @@ impl PolicyAuthorizer {
     fn sign(
         &self,
         decision_id: DecisionId,
-        policy_hash: Digest,
+        engine: &Engine,
         (caller, until): (&Caller, Option<Timestamp>),
         tool: &ToolFacts,
         arguments_digest: Option<Digest>,
@@ -432,7 +434,8 @@ impl PolicyAuthorizer {
             tool: tool.name.clone(),
             definition_digest: tool.definition_digest,
             arguments_digest,
-            policy_hash,
+            policy_hash: engine.hash(),
+            bundle: engine.bundle(),
             not_before: now.minus(CLOCK_LEEWAY),
             expires_at,
             row_rule: view.row_rule.clone(),

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use cedar_policy::RestrictedExpression;
-use serde_json::Value;
-use wardgate_domain::{CallReference, Timestamp, ToolName, duration};
+use serde_json::{Map, Value};
+use wardgate_domain::{CallReference, TimeZone, Timestamp, ToolName, duration};
 use wardgate_rpc::client::{AuditClient, CallCountQuery, CallError, CallSelection};
 
 use crate::fault::DecisionFault;
@@ -25,20 +25,50 @@ pub(crate) const MAX_COUNTERS: usize = CallCountQuery::MAX_SELECTIONS;
 /// Maximum time window of a counter.
 const LONGEST_WINDOW: Duration = Duration::from_hours(31 * 24);
 
+/// How long after midnight a decision still counts the calls of the previous day. Gateways record the times of calls, and their
+/// clocks may be behind that of this service: calls that they record as of the previous day would otherwise not be counted.
+const DAY_LEEWAY: Duration = Duration::from_secs(5);
+
 /// Maximum time that a query of the counts may take.
 const COUNT_LIMIT: Duration = Duration::from_millis(500);
 
 /// A counter of the caller's calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CallCounter {
-    /// The canonical names of the tools whose calls are counted; all tools if empty.
+    /// The canonical names of the tools whose calls are counted. If both this and `tags` are empty, calls of all tools are
+    /// counted.
     pub(crate) tools: Vec<ToolName>,
-    /// The time window before the decision.
-    pub(crate) within: Duration,
+    /// The tags of the tools whose calls are counted. A tool needs one of them.
+    pub(crate) tags: Vec<String>,
+    /// The period whose calls are counted.
+    pub(crate) period: CountedPeriod,
     /// Whether only calls of the same conversation are counted.
     pub(crate) is_of_conversation: bool,
     /// Whether only calls that released health information are counted.
     pub(crate) phi: bool,
+}
+
+/// The period before a decision whose calls are counted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum CountedPeriod {
+    /// A duration.
+    Duration(Duration),
+    /// The calendar day of the decision in a time zone; `None` means the time zone of the policy service.
+    Day(Option<TimeZone>),
+}
+
+impl CountedPeriod {
+    /// Returns the start of the period that ends at `now`. `time_zone` is that of the policy service. The result is `None` if
+    /// `now` is outside the range of the calendar.
+    fn start(&self, now: Timestamp, time_zone: &TimeZone) -> Option<Timestamp> {
+        match self {
+            Self::Duration(duration) => Some(now.minus(*duration)),
+            Self::Day(own) => {
+                let time_zone = own.as_ref().unwrap_or(time_zone);
+                time_zone.start_of_day(now.minus(DAY_LEEWAY))
+            }
+        }
+    }
 }
 
 /// The declared counters of a directory, by name.
@@ -54,8 +84,14 @@ pub(crate) struct CounterFault {
     pub(crate) fix: &'static str,
 }
 
+/// A problem of a declaration, and its fix.
+type Problem = (&'static str, &'static str);
+
 /// The annotations that a counter may have.
-const ANNOTATIONS: [&str; 4] = ["tools", "within", "of", "released"];
+const ANNOTATIONS: [&str; 6] = ["tools", "tags", "within", "time_zone", "of", "released"];
+
+/// The value of `@within` for the calendar day.
+const DAY: &str = "day";
 
 /// The form of a declaration, which faults suggest as a fix.
 const FORM: &str = "write `entity History { @tools(\"TOOL, TOOL\") @within(\"24h\") NAME: Long };`";
@@ -63,80 +99,145 @@ const FORM: &str = "write `entity History { @tools(\"TOOL, TOOL\") @within(\"24h
 impl CallCounter {
     /// Parses a counter from an attribute of `entity History` in Cedar's JSON format.
     pub(crate) fn parse(name: &str, attribute: &Value) -> Result<Self, CounterFault> {
-        let fault = |problem: &str, fix| {
-            let problem = format!("`{name}` of `entity History` {problem}");
-            Err(CounterFault { problem, fix })
-        };
+        Self::parse_attribute(attribute).map_err(|(problem, fix)| CounterFault {
+            problem: format!("`{name}` of `entity History` {problem}"),
+            fix,
+        })
+    }
+
+    fn parse_attribute(attribute: &Value) -> Result<Self, Problem> {
         if attribute["required"] == false {
-            return fault("is optional, but a counter is always present", FORM);
+            return Err(("is optional, but a counter is always present", FORM));
         }
         let is_long = [&attribute["type"], &attribute["name"]]
             .into_iter()
             .any(|r#type| r#type == "Long" || r#type == "__cedar::Long");
         if !is_long {
-            return fault("is not a `Long`, which a counter must be", FORM);
+            return Err(("is not a `Long`, which a counter must be", FORM));
         }
-        let none = serde_json::Map::new();
+        let none = Map::new();
         let annotations = attribute["annotations"].as_object().unwrap_or(&none);
         let is_known = |key: &String| ANNOTATIONS.contains(&key.as_str());
         if !annotations.keys().all(is_known) {
-            return fault("has an annotation that is not valid for a counter", FORM);
+            return Err(("has an annotation that is not valid for a counter", FORM));
         }
-        let text = |key: &str| annotations.get(key).and_then(Value::as_str);
-        let names = annotations
-            .get("tools")
-            .map(|_| text("tools").unwrap_or_default());
-        let names = names
-            .into_iter()
-            .flat_map(|names| names.split(','))
-            .map(str::trim);
-        let tools: Result<Vec<ToolName>, _> = names.map(str::parse).collect();
-        let Ok(tools) = tools else {
-            return fault(
-                "does not specify the tools that it counts",
-                "write the names of the tools, not their aliases: `@tools(\"TOOL, TOOL\")`",
-            );
-        };
-        let is_of_conversation = match (annotations.get("of"), text("of")) {
-            (None, _) | (_, Some("caller")) => false,
-            (_, Some("conversation")) => true,
-            _ => {
-                return fault(
-                    "does not specify whose calls it counts",
-                    "write `@of(\"caller\")` or `@of(\"conversation\")`",
-                );
-            }
-        };
-        let phi = match (annotations.get("released"), text("released")) {
-            (None, _) => false,
-            (_, Some("phi")) => true,
-            _ => {
-                return fault(
-                    "counts calls by a property that audit records do not contain",
-                    "write `@released(\"phi\")`, for health information",
-                );
-            }
-        };
-        if tools.len() > CallSelection::MAX_TOOLS {
-            return fault(
-                "counts more than sixteen tools",
-                "split it into several counters",
-            );
+        let annotations = CounterAnnotations(annotations);
+        let (tools, tags) = (annotations.tools()?, annotations.tags()?);
+        if !tools.is_empty() && !tags.is_empty() {
+            return Err((
+                "counts tools both by name and by tag",
+                "write `@tools` or `@tags`, not both, or declare two counters",
+            ));
         }
-        let within = text("within").and_then(duration::parse);
-        let fits = |within: &Duration| !within.is_zero() && *within <= LONGEST_WINDOW;
-        let Some(within) = within.filter(fits) else {
-            return fault(
-                "does not specify its time window",
-                "write a duration from `1s` to `744h` (31 days): `@within(\"24h\")`",
-            );
-        };
         Ok(Self {
             tools,
-            within,
-            is_of_conversation,
-            phi,
+            tags,
+            is_of_conversation: annotations.is_of_conversation()?,
+            phi: annotations.phi()?,
+            period: annotations.period()?,
         })
+    }
+}
+
+/// The annotations of a counter.
+struct CounterAnnotations<'a>(&'a Map<String, Value>);
+
+impl<'a> CounterAnnotations<'a> {
+    /// Returns the value of an annotation, which is empty if it was written without a value, or `None` if it is absent.
+    fn text(&self, key: &str) -> Option<&'a str> {
+        let value = self.0.get(key)?;
+        Some(value.as_str().unwrap_or_default())
+    }
+
+    /// Returns the names in the value of an annotation.
+    fn names(&self, key: &str) -> impl Iterator<Item = &'a str> {
+        let names = self.text(key).into_iter();
+        names.flat_map(|names| names.split(',')).map(str::trim)
+    }
+
+    fn tools(&self) -> Result<Vec<ToolName>, Problem> {
+        let tools: Result<Vec<ToolName>, _> = self.names("tools").map(str::parse).collect();
+        let Ok(tools) = tools else {
+            return Err((
+                "does not specify the tools that it counts",
+                "write the names of the tools, not their aliases: `@tools(\"TOOL, TOOL\")`",
+            ));
+        };
+        if tools.len() > CallSelection::MAX_TOOLS {
+            return Err((
+                "counts more than sixteen tools",
+                "give the tools a tag in tools.yaml and count it with `@tags(\"TAG\")`, or split the counter",
+            ));
+        }
+        Ok(tools)
+    }
+
+    fn tags(&self) -> Result<Vec<String>, Problem> {
+        let tags: Vec<_> = self.names("tags").map(str::to_owned).collect();
+        if tags.iter().any(String::is_empty) {
+            return Err((
+                "does not specify the tags of the tools that it counts",
+                "write the tags as in tools.yaml: `@tags(\"TAG, TAG\")`",
+            ));
+        }
+        if tags.len() > CallSelection::MAX_TAGS {
+            return Err((
+                "counts more than sixteen tags",
+                "give the tools a common tag in tools.yaml",
+            ));
+        }
+        Ok(tags)
+    }
+
+    fn is_of_conversation(&self) -> Result<bool, Problem> {
+        match self.text("of") {
+            None | Some("caller") => Ok(false),
+            Some("conversation") => Ok(true),
+            Some(_) => Err((
+                "does not specify whose calls it counts",
+                "write `@of(\"caller\")` or `@of(\"conversation\")`",
+            )),
+        }
+    }
+
+    fn phi(&self) -> Result<bool, Problem> {
+        match self.text("released") {
+            None => Ok(false),
+            Some("phi") => Ok(true),
+            Some(_) => Err((
+                "counts calls by a property that audit records do not contain",
+                "write `@released(\"phi\")`, for health information",
+            )),
+        }
+    }
+
+    fn period(&self) -> Result<CountedPeriod, Problem> {
+        let within = self.text("within").unwrap_or_default();
+        let time_zone = self.text("time_zone");
+        if within == DAY {
+            let time_zone = time_zone.map(str::parse::<TimeZone>).transpose();
+            return time_zone.map(CountedPeriod::Day).map_err(|_| {
+                (
+                    "has a time zone that does not exist",
+                    "write a name of the IANA database: `@time_zone(\"Europe/Berlin\")`",
+                )
+            });
+        }
+        let fits = |within: &Duration| !within.is_zero() && *within <= LONGEST_WINDOW;
+        let Some(within) = duration::parse(within).filter(fits) else {
+            return Err((
+                "does not specify its time window",
+                "write `@within(\"day\")` for the calendar day, or a duration from `1s` to `744h` (31 days): \
+                 `@within(\"24h\")`",
+            ));
+        };
+        if time_zone.is_some() {
+            return Err((
+                "has a time zone, although its time window is a duration",
+                "write `@within(\"day\")` for the calendar day, or delete `@time_zone`",
+            ));
+        }
+        Ok(CountedPeriod::Duration(within))
     }
 }
 
@@ -205,6 +306,9 @@ pub(crate) enum HistoryFault {
         "the client did not send the conversation (`_meta` dev.wardgate/conversation), whose calls the policies count"
     )]
     NoConversation,
+    /// The time of the decision has no calendar day.
+    #[error("the time of the decision is outside the range of the calendar")]
+    NoDay,
     /// No audit service is configured.
     #[error("`policy.links.audit` is not set, and policies use the history of calls")]
     NoLink,
@@ -237,10 +341,11 @@ impl CallHistory {
         self.0.store(None);
     }
 
-    /// Returns the values of `counters` for the caller `subject`, who makes `call`.
+    /// Returns the values of `counters` for the caller `subject`, who makes `call`. `time_zone` is that of the policy service.
     pub(crate) async fn count(
         &self,
         counters: &CallCounters,
+        time_zone: &TimeZone,
         subject: &str,
         (call, moment): (CallReference, CountedUntil),
     ) -> Result<CallCounts, HistoryFault> {
@@ -254,16 +359,20 @@ impl CallHistory {
         if conversation.is_none() && counters.values().any(|it| it.is_of_conversation) {
             return Err(HistoryFault::NoConversation);
         }
-        let selections = counters.values().map(|counter| CallSelection {
-            tools: counter.tools.clone(),
-            since: now.minus(counter.within),
-            conversation: conversation.filter(|_| counter.is_of_conversation),
-            phi: counter.phi,
+        let selections = counters.values().map(|counter| {
+            Some(CallSelection {
+                tools: counter.tools.clone(),
+                tags: counter.tags.clone(),
+                since: counter.period.start(now, time_zone)?,
+                conversation: conversation.filter(|_| counter.is_of_conversation),
+                phi: counter.phi,
+            })
         });
+        let selections: Option<Vec<_>> = selections.collect();
         let query = CallCountQuery {
             subject: subject.to_owned(),
             call_id,
-            selections: selections.collect(),
+            selections: selections.ok_or(HistoryFault::NoDay)?,
             until,
         };
         let counts = audit.count_calls(query, COUNT_LIMIT).await?;
@@ -309,7 +418,8 @@ mod tests {
     fn counters(names: &[&str]) -> CallCounters {
         let counter = CallCounter {
             tools: vec!["t".parse().unwrap()],
-            within: Duration::from_hours(24),
+            tags: Vec::new(),
+            period: CountedPeriod::Duration(Duration::from_hours(24)),
             is_of_conversation: false,
             phi: false,
         };
@@ -356,17 +466,48 @@ mod tests {
         let attribute = |annotations: Value| json!({ "type": "EntityOrCommon", "name": "Long", "annotations": annotations });
         let counter = attribute(json!({ "tools": "a, b", "within": "24h" }));
         let counter = CallCounter::parse("c", &counter).unwrap();
-        assert_eq!(counter.within, Duration::from_hours(24));
+        let day = CountedPeriod::Duration(Duration::from_hours(24));
+        assert_eq!(counter.period, day);
         assert_eq!(counter.tools.len(), 2);
         assert!(!counter.is_of_conversation && !counter.phi);
         let of_conversation = json!({ "within": "1h", "of": "conversation", "released": "phi" });
         let counter = CallCounter::parse("c", &attribute(of_conversation)).unwrap();
         assert!(counter.tools.is_empty() && counter.is_of_conversation && counter.phi);
+        let by_tag =
+            json!({ "tags": "export, bulk mail", "within": "day", "time_zone": "Asia/Tokyo" });
+        let counter = CallCounter::parse("c", &attribute(by_tag)).unwrap();
+        assert_eq!(counter.tags, ["export", "bulk mail"]);
+        let tokyo = "Asia/Tokyo".parse().unwrap();
+        assert_eq!(counter.period, CountedPeriod::Day(Some(tokyo)));
+        let of_day = CallCounter::parse("c", &attribute(json!({ "within": "day" }))).unwrap();
+        assert_eq!(of_day.period, CountedPeriod::Day(None));
+        let seventeen = ["t"; 17].join(",");
         for (annotations, problem) in [
             (json!({ "tools": "", "within": "24h" }), "specify the tools"),
             (
                 json!({ "tools": "a b", "within": "24h" }),
                 "specify the tools",
+            ),
+            (json!({ "tags": "a,", "within": "24h" }), "specify the tags"),
+            (
+                json!({ "tags": seventeen, "within": "24h" }),
+                "more than sixteen tags",
+            ),
+            (
+                json!({ "tools": seventeen, "within": "24h" }),
+                "more than sixteen tools",
+            ),
+            (
+                json!({ "tools": "a", "tags": "b", "within": "24h" }),
+                "both by name and by tag",
+            ),
+            (
+                json!({ "within": "day", "time_zone": "Europe/Atlantis" }),
+                "time zone that does not exist",
+            ),
+            (
+                json!({ "within": "24h", "time_zone": "Europe/Berlin" }),
+                "although its time window is a duration",
             ),
             (json!({ "tools": "a" }), "time window"),
             (json!({ "tools": "a", "within": "0s" }), "time window"),

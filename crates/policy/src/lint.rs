@@ -9,6 +9,7 @@ use wardgate_domain::{OfferKind, ToolFacts};
 use crate::approval::{approver_role, needs_approval};
 use crate::error::{Finding, Position};
 use crate::explanation::parts;
+use crate::history::CallCounter;
 use crate::set::PolicySet;
 
 /// A policy in a form that can be compared with other policies.
@@ -153,7 +154,8 @@ impl PolicySet {
             tools.any(|it| it.name.as_str() == name)
         };
         let mut tools = of_type(&vocabulary.tool);
-        tools.extend(self.tools_counted_by(policy));
+        let counted = self.counters_read_by(policy);
+        tools.extend(counted.flat_map(|it| it.tools.iter().map(ToString::to_string)));
         warn(
             "tool",
             tools,
@@ -165,9 +167,12 @@ impl PolicySet {
                 .iter()
                 .any(|it| it.tags.iter().any(|tag| tag == name))
         };
+        let mut tags = of_type(&vocabulary.tag);
+        let counted = self.counters_read_by(policy);
+        tags.extend(counted.flat_map(|it| it.tags.iter().cloned()));
         warn(
             "tag",
-            of_type(&vocabulary.tag),
+            tags,
             &is_tag,
             "add it to a tool or source in tools.yaml, or correct the name",
         );
@@ -185,12 +190,11 @@ impl PolicySet {
         found
     }
 
-    /// Returns the tools whose earlier calls a policy counts.
-    fn tools_counted_by(&self, policy: &Policy) -> impl Iterator<Item = String> {
+    /// Returns the counters of earlier calls that a policy reads.
+    fn counters_read_by(&self, policy: &Policy) -> impl Iterator<Item = &CallCounter> {
         let counters = self.history_readers.get(policy.id()).into_iter().flatten();
         let declared = self.vocabulary.counters(OfferKind::Tool);
-        let counters = counters.filter_map(|name| declared.get(name));
-        counters.flat_map(|counter| counter.tools.iter().map(ToString::to_string))
+        counters.filter_map(|name| declared.get(name))
     }
 
     fn warning(&self, id: &str, problem: String, fix: String) -> Finding {

@@ -156,7 +156,8 @@ impl ShadowEvaluator {
         };
         let (counters, subject) = (&rights.counters, call.caller.subject());
         let moment = (reference, CountedUntil::Then(call.context.time));
-        let Ok(counts) = self.history.count(counters, subject, moment).await else {
+        let zone = &call.context.time_zone;
+        let Ok(counts) = (self.history).count(counters, zone, subject, moment).await else {
             self.skip();
             return None;
         };

@@ -39,6 +39,7 @@ fn subject() -> CallFacts {
         requested_tool: "get_patient_records".to_owned(),
         tool: Some("get_medical_records".parse().unwrap()),
         definition_digest: Some(Digest::from_bytes([1; 32])),
+        tags: None,
         arguments_digest: Digest::of(b"NUGWI"),
         decision_id: Some(DECISION_ID.parse().unwrap()),
         policy_hash: Some(Digest::from_bytes([2; 32])),
@@ -156,6 +157,23 @@ fn a_decision_by_policies_of_a_bundle_names_it() {
         r#""version":7},"id":"019a7318-2b40-7000-8000-000000000002","#,
     );
     assert!(bytes.contains(expected), "{bytes}");
+}
+
+#[test]
+fn a_record_tells_a_tool_without_tags_from_a_tool_whose_tags_are_unknown() {
+    let tagged = |tags: Option<&[&str]>| {
+        let tags = tags.map(|tags| tags.iter().map(ToString::to_string).collect());
+        canonical(Event::Intent(CallFacts { tags, ..subject() }))
+    };
+    let bytes = tagged(Some(&["export", "clinical"]));
+    assert!(
+        bytes.contains(r#","tags":["export","clinical"],"time":"#),
+        "{bytes}"
+    );
+    let bytes = tagged(Some(&[]));
+    assert!(bytes.contains(r#","tags":[],"time":"#), "{bytes}");
+    let bytes = tagged(None);
+    assert!(!bytes.contains("tags"), "{bytes}");
 }
 
 #[test]
@@ -413,6 +431,7 @@ fn the_canonical_bytes_of_a_use_of_the_memory_are_these() {
         call: CallFacts {
             requested_tool: String::new(),
             tool: None,
+            decision_id: None,
             ..subject()
         },
         method: MemoryMethod::GetContext,
@@ -437,6 +456,23 @@ fn the_canonical_bytes_of_a_use_of_the_memory_are_these() {
             r#""version":1,"violation":false,"withheld":1}"#,
         )
     );
+    let of_another = MemoryAccess {
+        call: CallFacts {
+            bundle: Some(BundleReference {
+                version: 7,
+                digest: Digest::from_bytes([3; 32]),
+            }),
+            policies: Vec::new(),
+            ..subject()
+        },
+        ..read.clone()
+    };
+    let recalled = canonical(Event::MemoryAccess(of_another));
+    let decision = concat!(
+        r#","decision":{"bundle":{"digest":"0303030303030303030303030303030303030303030303030303030303030303","#,
+        r#""version":7},"id":"019a7318-2b40-7000-8000-000000000002","policy_hash":"02020202"#,
+    );
+    assert!(recalled.contains(decision), "{recalled}");
     let denied = MemoryAccess {
         conversation: None,
         status: Status::Denied,

@@ -6,8 +6,8 @@ use super::{READ_LIMIT, ReadPool, StoreReader, signed, unsigned};
 use crate::Error;
 use crate::canonical::column;
 
-/// Maximum number of records of one caller and one tool that are read for a count. If there are more, the calls are not
-/// counted.
+/// Maximum number of records of one caller, and of one tool unless any tool is counted, that are read for a count. If there are
+/// more, the calls are not counted.
 pub(crate) const MAX_COUNTED: u64 = 10_000;
 
 /// The selection of records that are counted.
@@ -16,6 +16,8 @@ pub(crate) struct CountedRecords<'a> {
     pub(crate) subject: &'a str,
     /// The tool, or `None` for any tool.
     pub(crate) tool: Option<&'a ToolName>,
+    /// The tags of which the tool must have had one, as a JSON list; an empty list for any tool.
+    pub(crate) tags: &'a str,
     pub(crate) since: Timestamp,
     pub(crate) until: Option<Timestamp>,
     /// The call that is being decided, and the sequence number of its intent.
@@ -26,14 +28,17 @@ pub(crate) struct CountedRecords<'a> {
     pub(crate) phi: bool,
 }
 
-/// Selects the number of records that were read, and the number of calls among them. A call counts if it has no outcome and its
-/// intent precedes the intent of the call that is being decided, or if it ended and may have had an effect. `$json` is the
-/// record as JSON, and `$phi` is the condition that the call released health information.
+/// Selects the number of records that were read, the number of calls among them, and the number of calls that would count if
+/// their tools had one of the tags, but whose records contain no tags. A call counts if it has no outcome and its intent precedes
+/// the intent of the call that is being decided, or if it ended and may have had an effect. `$json` is the record as JSON, `$phi`
+/// is the condition that the call released health information, and `$tagged` is 1 if the record has one of the tags, 0 if it
+/// has none of them, and NULL if it contains no tags.
 macro_rules! count {
-    ($record:literal, $json:literal, $phi:literal, $tool:literal) => {
+    ($record:literal, $json:literal, $phi:literal, $tagged:literal, $tool:literal) => {
         concat!(
-            "SELECT count(*), coalesce(sum(counted), 0) FROM (
-                 SELECT CASE
+            "SELECT count(*), coalesce(sum(CASE WHEN tagged = 1 THEN counted ELSE 0 END), 0),
+                    coalesce(sum(CASE WHEN tagged IS NULL THEN counted ELSE 0 END), 0) FROM (
+                 SELECT CASE WHEN $10 = '[]' THEN 1 ELSE ", $tagged, " END AS tagged, CASE
                      WHEN $8 <> '' AND coalesce(", $json, " ->> 'conversation_hmac', '') <> $8 THEN 0
                      WHEN $9 = 1 THEN CASE WHEN event = 'outcome' AND call_id <> $4 AND ", $phi, " THEN 1 ELSE 0 END
                      WHEN coalesce(", $json, " ->> 'method', '') <> '' THEN 0
@@ -58,6 +63,9 @@ macro_rules! count_sqlite {
             "record",
             "CAST(canonical AS TEXT)",
             "CAST(canonical AS TEXT) ->> 'phi' = 1",
+            "CASE WHEN CAST(canonical AS TEXT) -> 'tags' IS NULL THEN NULL
+                  ELSE EXISTS (SELECT 1 FROM json_each(CAST(called.canonical AS TEXT), '$.tags') AS tag
+                               WHERE tag.value IN (SELECT value FROM json_each($10))) END",
             $tool
         )
     };
@@ -69,6 +77,8 @@ macro_rules! count_postgres {
             "audit.record",
             "convert_from(canonical, 'UTF8')::jsonb",
             "convert_from(canonical, 'UTF8')::jsonb ->> 'phi' = 'true'",
+            "((convert_from(canonical, 'UTF8')::jsonb -> 'tags')
+                  ?| ARRAY(SELECT jsonb_array_elements_text($10::jsonb)))::int",
             $tool
         )
     };
@@ -98,8 +108,9 @@ macro_rules! oldest {
 }
 
 impl StoreReader {
-    /// Returns the number of calls among `counted`, or `None` if there are too many records to read.
-    pub(crate) async fn count(&self, counted: CountedRecords<'_>) -> Result<Option<u64>, Error> {
+    /// Returns the number of calls among `counted`. Fails if there are too many records to read, or if a record that could
+    /// count does not contain the tags of its tool.
+    pub(crate) async fn count(&self, counted: CountedRecords<'_>) -> Result<u64, Error> {
         let (call_id, sequence) = match counted.decided {
             Some((call_id, sequence)) => (call_id.to_string(), signed(sequence)),
             None => (String::new(), i64::MAX),
@@ -117,11 +128,12 @@ impl StoreReader {
                     .bind(signed(MAX_COUNTED + 1))
                     .bind(counted.conversation.unwrap_or_default().to_owned())
                     .bind(i64::from(counted.phi))
+                    .bind(counted.tags.to_owned())
                     .fetch_one($pool)
             };
         }
         // The name of every tool is greater than the empty text.
-        let (looked_at, calls): (i64, i64) = match (&self.pool, counted.tool) {
+        let (looked_at, calls, untagged): (i64, i64, i64) = match (&self.pool, counted.tool) {
             (ReadPool::Sqlite(pool), Some(_)) => within(run!(count_sqlite!("="), pool)).await?,
             (ReadPool::Sqlite(pool), None) => within(run!(count_sqlite!(">"), pool)).await?,
             // The server has the same time limit.
@@ -132,7 +144,13 @@ impl StoreReader {
                 run!(count_postgres!(">"), &mut *pool.acquire().await?).await?
             }
         };
-        Ok((unsigned(looked_at) <= MAX_COUNTED).then(|| unsigned(calls)))
+        if unsigned(looked_at) > MAX_COUNTED {
+            return Err(Error::TooManyCalls);
+        }
+        if untagged > 0 {
+            return Err(Error::UntaggedCall);
+        }
+        Ok(unsigned(calls))
     }
 
     /// Returns the sequence number of the intent of the call `call_id` by `subject`, or `None` if there is no such intent.

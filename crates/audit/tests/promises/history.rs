@@ -6,8 +6,9 @@ use futures::future::join_all;
 use wardgate_domain::{CallFacts, Digest, Event, Status, Timestamp};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{AuditClient, CallCountQuery, CallError, CallSelection};
+use wardgate_testkit::TestClock;
 
-use crate::support::{TestStore, intent, on_both_stores, outcome, start, subject};
+use crate::support::{NOW, TestStore, intent, on_both_stores, outcome, start, subject};
 
 on_both_stores! {
     calls_that_may_have_done_something_are_counted
@@ -15,6 +16,9 @@ on_both_stores! {
     of_calls_that_are_decided_at_once_each_counts_those_before_it
     calls_are_those_of_the_caller_of_the_tools_and_within_the_time
     calls_of_a_conversation_and_those_that_released_health_information_are_told_apart
+    calls_are_counted_by_the_tags_that_their_tools_had
+    calls_are_not_counted_by_tag_if_a_record_among_them_does_not_contain_tags
+    the_outcome_of_an_abandoned_call_has_the_tags_of_its_intent
     requests_about_a_call_are_no_calls
     a_call_without_an_intent_is_not_counted_for
 }
@@ -32,6 +36,7 @@ fn called(tool: &str) -> CallFacts {
 fn since(before: Duration, tools: &[&str]) -> CallSelection {
     CallSelection {
         tools: tools.iter().map(|tool| tool.parse().unwrap()).collect(),
+        tags: Vec::new(),
         since: start().minus(before),
         conversation: None,
         phi: false,
@@ -213,6 +218,94 @@ async fn calls_of_a_conversation_and_those_that_released_health_information_are_
     assert_eq!(count(Some("c"), &[], true).await, 0);
     assert_eq!(count(None, &[], true).await, 3);
     assert_eq!(count(None, &[], false).await, 5);
+}
+
+/// Returns a call of `tool`, which has these tags.
+fn tagged(tool: &str, tags: &[&str]) -> CallFacts {
+    CallFacts {
+        tags: Some(texts(tags)),
+        ..called(tool)
+    }
+}
+
+fn texts(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(ToString::to_string).collect()
+}
+
+async fn count_by_tag(policy: &AuditClient, tags: &[&str]) -> Result<u64, CallError> {
+    let selection = CallSelection {
+        tags: texts(tags),
+        ..since(Duration::from_hours(1), &[])
+    };
+    let counts = policy.count_calls(of(vec![selection], None), PATIENCE);
+    counts.await.map(|counts| counts[0])
+}
+
+async fn calls_are_counted_by_the_tags_that_their_tools_had(store: &TestStore) {
+    let service = store.service().await;
+    for record in [
+        outcome(&tagged("export", &["export", "bulk"]), Status::Ok),
+        // The tool was renamed, and another tool was tagged later.
+        outcome(&tagged("export_v2", &["export"]), Status::Error),
+        outcome(&tagged("dump", &[]), Status::Ok),
+        intent(&tagged("dump", &["export"])),
+        outcome(&tagged("mail", &["mail", "exports"]), Status::Ok),
+        outcome(&tagged("export", &["export"]), Status::Denied),
+    ] {
+        service.audit.append(&record, false).await.unwrap();
+    }
+    let count = async |tags: &[&str]| count_by_tag(&service.policy, tags).await.unwrap();
+    assert_eq!(count(&["export"]).await, 3);
+    assert_eq!(count(&["bulk"]).await, 1);
+    assert_eq!(
+        count(&["bulk", "export", "mail"]).await,
+        4,
+        "each call counts once"
+    );
+    assert_eq!(count(&["Export"]).await, 0);
+    // A query must not exclude calls by accident.
+    let both = CallSelection {
+        tags: texts(&["export"]),
+        ..since(Duration::from_hours(1), &["export"])
+    };
+    let refused = service.policy.count_calls(of(vec![both], None), PATIENCE);
+    assert_eq!(reason(refused.await), ErrorReason::InvalidMessage);
+    let seventeen = count_by_tag(&service.policy, &["t"; 17]).await;
+    assert_eq!(reason(seventeen), ErrorReason::InvalidMessage);
+}
+
+async fn calls_are_not_counted_by_tag_if_a_record_among_them_does_not_contain_tags(
+    store: &TestStore,
+) {
+    let service = store.service().await;
+    let record = outcome(&tagged("export", &["export"]), Status::Ok);
+    service.audit.append(&record, false).await.unwrap();
+    // A denied call does not count, whatever its tags are.
+    let denied = outcome(&called("export"), Status::Denied);
+    service.audit.append(&denied, false).await.unwrap();
+    let counted = count_by_tag(&service.policy, &["export"]).await;
+    assert_eq!(counted.unwrap(), 1);
+    let untagged = outcome(&called("mail"), Status::Ok);
+    service.audit.append(&untagged, false).await.unwrap();
+    let refused = count_by_tag(&service.policy, &["export"])
+        .await
+        .unwrap_err();
+    assert!(refused.to_string().contains("earlier release"), "{refused}");
+    assert_eq!(count(&service.policy, "mail", None).await, 1);
+}
+
+async fn the_outcome_of_an_abandoned_call_has_the_tags_of_its_intent(store: &TestStore) {
+    let clock = TestClock::at(NOW);
+    {
+        let service = store.service_at(clock.ambient(), 60).await;
+        let record = intent(&tagged("export", &["export"]));
+        service.audit.append(&record, false).await.unwrap();
+    }
+    clock.advance(Duration::from_secs(61));
+    let service = store.service_at(clock.ambient(), 60).await;
+    assert_eq!(store.records().await.len(), 2);
+    let counted = count_by_tag(&service.policy, &["export"]).await;
+    assert_eq!(counted.unwrap(), 1);
 }
 
 async fn requests_about_a_call_are_no_calls(store: &TestStore) {

@@ -124,6 +124,7 @@ async fn calls_are_not_counted_where_records_of_the_time_were_removed(store: &Te
             call_id: None,
             selections: vec![CallSelection {
                 tools,
+                tags: Vec::new(),
                 since,
                 conversation: None,
                 phi: false,

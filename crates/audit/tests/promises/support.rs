@@ -265,6 +265,7 @@ pub(crate) fn subject() -> CallFacts {
         requested_tool: "get_patient_records".to_owned(),
         tool: Some("get_medical_records".parse().unwrap()),
         definition_digest: Some(Digest::of(b"definition")),
+        tags: None,
         arguments_digest: Digest::of(b"arguments"),
         decision_id: None,
         policy_hash: None,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message as _;
-use wardgate_proto::{common, policy};
+use wardgate_proto::{common, memory, policy};
 
 use super::{optional_digest, parse, parse_optional, required};
 use crate::{
@@ -76,6 +76,7 @@ impl TryFrom<policy::v1::Permit> for PermitTerms {
             definition_digest: Digest::from_wire(&permit.definition_digest, "definition_digest")?,
             arguments_digest: optional_digest(&permit.arguments_digest, "arguments_digest")?,
             policy_hash: Digest::from_wire(&permit.policy_hash, "policy_hash")?,
+            bundle: permit.bundle.map(BundleReference::try_from).transpose()?,
             not_before: required(permit.not_before, "not_before")?.try_into()?,
             expires_at: required(permit.expires_at, "expires_at")?.try_into()?,
             row_rule: permit.row_rule.map(RowRule::try_from).transpose()?,
@@ -97,6 +98,7 @@ impl From<&PermitTerms> for policy::v1::Permit {
                 .map(Digest::to_wire)
                 .unwrap_or_default(),
             policy_hash: terms.policy_hash.to_wire(),
+            bundle: terms.bundle.map(Into::into),
             not_before: Some(terms.not_before.into()),
             expires_at: Some(terms.expires_at.into()),
             row_rule: terms.row_rule.as_ref().map(Into::into),
@@ -379,6 +381,30 @@ macro_rules! read_decision {
             }
         }
     };
+}
+
+impl TryFrom<memory::v1::RecallDecision> for ReadDecision {
+    type Error = InvalidMessage;
+
+    fn try_from(decision: memory::v1::RecallDecision) -> Result<Self, Self::Error> {
+        Ok(Self {
+            id: parse(&decision.decision_id, "recall.decision_id")?,
+            allowed: true,
+            policy_hash: Digest::from_wire(&decision.policy_hash, "recall.policy_hash")?,
+            bundle: decision.bundle.map(BundleReference::try_from).transpose()?,
+        })
+    }
+}
+
+impl From<&ReadDecision> for memory::v1::RecallDecision {
+    /// Converts a decision that allows the read. The message has no field for a denial.
+    fn from(decision: &ReadDecision) -> Self {
+        Self {
+            decision_id: decision.id.to_string(),
+            policy_hash: decision.policy_hash.to_wire(),
+            bundle: decision.bundle.map(Into::into),
+        }
+    }
 }
 
 read_decision!(AuthorizeRecallResponse);

@@ -76,6 +76,7 @@ impl MemoryOperation for AddMessage {
                 phi: false,
                 ..MessageCounts::count(&added.messages)
             },
+            recall: None,
         })
     }
 }

@@ -49,6 +49,7 @@ impl MemoryOperation for GetContext {
             result: result.to_string(),
             conversation: window.key,
             seen: MessageCounts::count(window.messages.iter().chain(&window.summary)),
+            recall: None,
         })
     }
 }

@@ -33,6 +33,7 @@ impl MemoryOperation for GetTurn {
                 result: json!({ "state": "none", "messages": [] }).to_string(),
                 conversation: None,
                 seen: MessageCounts::default(),
+                recall: None,
             });
         };
         Ok(MemoryOutput {
@@ -43,6 +44,7 @@ impl MemoryOperation for GetTurn {
             .to_string(),
             conversation: Some(turn.key),
             seen: MessageCounts::count(&turn.messages),
+            recall: None,
         })
     }
 }

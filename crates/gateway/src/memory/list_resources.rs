@@ -80,6 +80,7 @@ impl MemoryOperation for ListResources {
             result,
             conversation: None,
             seen: MessageCounts::default(),
+            recall: None,
         })
     }
 }

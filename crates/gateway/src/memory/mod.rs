@@ -32,7 +32,7 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 use wardgate_domain::{
     Ambient, CallFacts, CallId, Caller, ColumnClass, ConversationKey, MemoryAccess, MemoryMethod,
-    Message, Reason, Status,
+    Message, ReadDecision, Reason, Status,
 };
 use wardgate_gateway_record::{CallRecorder, stage};
 use wardgate_mcp::Version;
@@ -88,6 +88,8 @@ struct MemoryOutput {
     result: String,
     conversation: Option<ConversationKey>,
     seen: MessageCounts,
+    /// The decision that the caller may read the conversation, or `None` for the caller's own.
+    recall: Option<ReadDecision>,
 }
 
 impl MemoryOutput {
@@ -97,6 +99,7 @@ impl MemoryOutput {
             result: result.to_string(),
             conversation: Some(conversation),
             seen: MessageCounts::default(),
+            recall: None,
         }
     }
 }
@@ -332,7 +335,7 @@ const NOT_RELEASED: &str = "The memory operation cannot be recorded durably, so 
 /// Builds the record of an access.
 fn access(
     method: MemoryMethod,
-    call: CallFacts,
+    mut call: CallFacts,
     ending: &Result<MemoryOutput, MemoryRejection>,
     duration: Duration,
 ) -> MemoryAccess {
@@ -341,6 +344,12 @@ fn access(
         Ok(done) => (done.conversation, &done.seen, Status::Ok, ""),
         Err(rejection) => (None, &none, rejection.status, rejection.reason.as_str()),
     };
+    let recall = ending.as_ref().ok().and_then(|done| done.recall.as_ref());
+    if let Some(decision) = recall {
+        call.decision_id = Some(decision.id);
+        call.policy_hash = Some(decision.policy_hash);
+        call.bundle = decision.bundle;
+    }
     MemoryAccess {
         call,
         method,

@@ -74,6 +74,7 @@ impl MemoryOperation for ReadResource {
             result: result.to_string(),
             conversation: Some(conversation.key),
             seen: MessageCounts::count(&page.messages),
+            recall: page.recall,
         })
     }
 }

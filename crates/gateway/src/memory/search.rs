@@ -47,6 +47,7 @@ impl MemoryOperation for SearchMessages {
             result: json!({ "hits": shown }).to_string(),
             conversation: None,
             seen: MessageCounts::count(hits.iter().map(|hit| &hit.message)),
+            recall: None,
         })
     }
 }

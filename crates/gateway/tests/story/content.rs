@@ -261,6 +261,7 @@ async fn a_resource_is_given_as_its_source_knows_it() {
             .unwrap();
         assert_eq!(outcome.call.method, "resources/read");
         assert_eq!(outcome.call.tool.unwrap().as_str(), "guides");
+        assert_eq!(outcome.call.tags.unwrap(), ["upstream:guides"]);
         assert_eq!(outcome.call.requested_tool, "", "a URI can hold anything");
         assert_eq!(outcome.call.protocol, version);
         assert!(outcome.call.permit_id.is_some());

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use reqwest::RequestBuilder;
 use serde_json::{Value, json};
-use wardgate_domain::{MemoryAccess, MemoryMethod, Status, SwitchScope};
+use wardgate_domain::{
+    Ambient, BundleReference, DecisionId, Digest, MemoryAccess, MemoryMethod, ReadDecision, Status,
+    SwitchScope,
+};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::Readiness;
 
@@ -359,6 +362,36 @@ async fn the_record_names_the_conversation_by_its_key_and_counts_the_messages() 
         let record = format!("{:?}", attempt.record);
         assert!(!record.contains("typed"), "{record}");
     }
+}
+
+#[tokio::test]
+async fn the_record_of_a_read_of_another_callers_conversation_names_the_decision() {
+    let world = World::start().await;
+    create(&world, "chat").await;
+    let read = async || {
+        let uri = "memory://conversation/chat";
+        let request = ask(&world, MODERN, "resources/read", &json!({ "uri": uri }));
+        let reply = Reply::to(request.header("mcp-name", uri)).await;
+        assert!(reply.at("/result/contents").is_array(), "{reply:?}");
+        last(&world).call
+    };
+    let own = read().await;
+    assert_eq!((own.decision_id, own.policy_hash), (None, None));
+    let bundle = BundleReference {
+        version: 7,
+        digest: Digest::of(b"bundle"),
+    };
+    let decision = ReadDecision {
+        id: DecisionId::new(&Ambient::system()),
+        allowed: true,
+        policy_hash: Digest::of(b"policies"),
+        bundle: Some(bundle),
+    };
+    world.memory.recalls_by(&decision);
+    let recalled = read().await;
+    assert_eq!(recalled.decision_id, Some(decision.id));
+    assert_eq!(recalled.policy_hash, Some(decision.policy_hash));
+    assert_eq!(recalled.bundle, Some(bundle));
 }
 
 #[tokio::test]

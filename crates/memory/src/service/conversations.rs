@@ -153,6 +153,7 @@ impl<R: Rights> MemoryHandler<R> {
             conversation: Some(page.conversation.into()),
             messages: to_wire(page.messages),
             more: page.more,
+            recall: page.recall.as_ref().map(Into::into),
         })
     }
 

@@ -138,7 +138,9 @@ async fn a_conversation_is_shared_only_where_the_policy_says_so_and_only_for_rea
             0,
             0,
         );
-        let key = own.await.unwrap().conversation.key;
+        let own = own.await.unwrap();
+        assert_eq!(own.recall, None);
+        let key = own.conversation.key;
         let read = || {
             setup
                 .memory
@@ -149,6 +151,8 @@ async fn a_conversation_is_shared_only_where_the_policy_says_so_and_only_for_rea
         setup.policy.share("nurse.jim", key);
         let shared = read().await.unwrap();
         assert!(shared.conversation.shared);
+        let decision = shared.recall.unwrap();
+        assert_eq!(decision.policy_hash, Digest::of(b"policies"));
         assert_eq!(texts(&shared.messages), ["hello", "a result", "bye"]);
         // A conversation is not shared with another tenant, nor with a namesake of another issuer, whatever the policy
         // says.

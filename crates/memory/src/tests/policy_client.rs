@@ -1,8 +1,8 @@
 //! Tests of the requests to the policy service and of its answers.
 
 use wardgate_domain::{
-    AttributeType, ColumnTier, ConversationKey, DecisionId, DenialReason, PermitId, PermitTerms,
-    RowRule,
+    AttributeType, BundleReference, ColumnTier, ConversationKey, DecisionId, DenialReason,
+    PermitId, PermitTerms, RowRule,
 };
 use wardgate_testkit::{FakePolicy, PolicyAnswer};
 
@@ -34,6 +34,7 @@ fn terms() -> PermitTerms {
         definition_digest: Digest::of(b"definition"),
         arguments_digest: None,
         policy_hash: Digest::of(b"policies"),
+        bundle: None,
         not_before: ambient.now(),
         expires_at: ambient.now().plus(Duration::from_mins(1)),
         row_rule: Some(RowRule {
@@ -109,12 +110,19 @@ async fn the_policy_is_asked_about_the_conversation_by_its_owner_and_tenant() {
         subject: "nurse.joy".to_owned(),
     };
     let key = ConversationKey::new(&Ambient::system());
+    let bundle = BundleReference {
+        version: 7,
+        digest: Digest::of(b"bundle"),
+    };
     for terms in [Some(terms()), None] {
         let allowed = terms.is_some();
         let policy = policy(terms);
+        policy.change_bundle(bundle);
         let client = policy.client(Peer::Memory);
         let answer = client.may_recall(&joy(), key, &owner).await;
-        assert_eq!(answer.unwrap(), allowed);
+        let decision = answer.unwrap();
+        assert_eq!(decision.is_some(), allowed);
+        assert!(decision.is_none_or(|it| it.bundle == Some(bundle)));
         let [recalled] = &policy.recalled.all()[..] else {
             panic!("{:?}", policy.recalled.all());
         };

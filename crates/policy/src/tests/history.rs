@@ -1,10 +1,11 @@
 //! The counters of earlier calls that policies read, and the decision if the counts are not known.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::json;
 use wardgate_domain::{
-    Ambient, CallId, CallReference, DenialReason, Digest, TimeZone, ToolFacts, Verdict,
+    Ambient, CallId, CallReference, DenialReason, Digest, TimeZone, Timestamp, ToolFacts, Verdict,
 };
 use wardgate_proto::audit::v1::CountCallsRequest;
 use wardgate_rpc::Peer;
@@ -37,10 +38,28 @@ when { context.history.patient_rows > 0 };
 "#;
 
 fn set(policies: &str) -> PolicySet {
+    set_with(policies, COUNTERS)
+}
+
+fn set_with(policies: &str, counters: &str) -> PolicySet {
     let dir = Dir::with(policies);
-    dir.write("history.cedarschema", COUNTERS);
+    dir.write("history.cedarschema", counters);
     dir.load().unwrap()
 }
+
+/// Counters by tag and by calendar day.
+const DAILY_COUNTERS: &str = r#"entity History {
+    @tags("export, bulk") @within("day")
+    exports: Long,
+    @tags("export") @within("day") @time_zone("Asia/Tokyo")
+    exports_in_tokyo: Long,
+};"#;
+
+const DAILY_POLICIES: &str = r#"
+@id("tools") permit(principal, action == Action::"call_tool", resource);
+@id("three-exports-a-day") forbid(principal, action == Action::"call_tool", resource == Tool::"export")
+when { context.history.exports >= 3 || context.history.exports_in_tokyo >= 3 };
+"#;
 
 /// Policies with a fake audit service that counts calls.
 struct CountingPolicy {
@@ -51,10 +70,14 @@ struct CountingPolicy {
 
 impl CountingPolicy {
     fn new() -> Self {
+        Self::over(set(POLICIES))
+    }
+
+    fn over(set: PolicySet) -> Self {
         let audit = FakeAudit::new(Peer::Policy);
         let history = CallHistory::default();
         history.connect(audit.client());
-        let mut policy = TestPolicy::over(set(POLICIES));
+        let mut policy = TestPolicy::over(set);
         policy.authorizer = policy.authorizer.with_history(history.clone());
         Self {
             policy,
@@ -118,7 +141,7 @@ async fn a_call_whose_policies_look_at_earlier_ones_is_decided_once_its_intent_i
     assert_eq!(asked.call_id, begun.call_id.to_string());
     assert_eq!(asked.selections.len(), 1, "no other counter is read");
     assert_eq!(asked.selections[0].tools, ["export", "export_all"]);
-    let day = std::time::Duration::from_hours(24);
+    let day = Duration::from_hours(24);
     assert_eq!(asked.selections[0].since, Some(start().minus(day).into()));
 
     counting.audit.counts(Some(vec![3]));
@@ -154,6 +177,65 @@ async fn a_counter_of_a_conversation_counts_the_calls_of_that_conversation() {
     };
     let verdict = counting.decide(&mail, Some(unknown)).await;
     assert_eq!(reason(&verdict), Some(DenialReason::HistoryUnavailable));
+}
+
+#[tokio::test]
+async fn a_counter_of_the_day_counts_the_calls_of_tools_with_a_tag_from_local_midnight_on() {
+    let counting = CountingPolicy::over(set_with(DAILY_POLICIES, DAILY_COUNTERS));
+    counting.audit.counts(Some(vec![2, 2]));
+    let export = tool("export");
+    assert!(is_allowed(
+        &counting.decide(&export, Some(call(true))).await
+    ));
+    let asked = counting.asked().swap_remove(0).selections;
+    assert_eq!(asked[0].tags, ["export", "bulk"]);
+    assert_eq!(asked[1].tags, ["export"]);
+    assert!(asked.iter().all(|it| it.tools.is_empty()));
+    // The decision is at 8:00 in UTC, which is 9:00 in Berlin, the time zone of the service, and 17:00 in Tokyo.
+    let midnights: [Timestamp; 2] = ["2027-01-15T00:00:00+01:00", "2027-01-15T00:00:00+09:00"]
+        .map(|midnight| midnight.parse().unwrap());
+    for (asked, midnight) in asked.iter().zip(midnights) {
+        assert_eq!(asked.since, Some(midnight.into()));
+    }
+
+    counting.audit.counts(Some(vec![3, 0]));
+    let verdict = counting.decide(&export, Some(call(true))).await;
+    assert_eq!(reason(&verdict), Some(DenialReason::Forbidden));
+
+    // The next day begins for decisions five seconds late, because the clock of a gateway may be behind.
+    let midnight: Timestamp = "2027-01-16T00:00:00+01:00".parse().unwrap();
+    let evening = midnight.since(start()) + Duration::from_secs(4);
+    counting.policy.clock.advance(evening);
+    counting.decide(&export, Some(call(true))).await;
+    counting.policy.clock.advance(Duration::from_secs(1));
+    counting.decide(&export, Some(call(true))).await;
+    let asked = counting.asked().split_off(2).into_iter();
+    let since: Vec<_> = asked.map(|it| it.selections[0].since).collect();
+    assert_eq!(since, [Some(midnights[0].into()), Some(midnight.into())]);
+}
+
+#[tokio::test]
+async fn a_count_by_tag_of_a_service_that_ignores_tags_is_not_used() {
+    let counting = CountingPolicy::over(set_with(DAILY_POLICIES, DAILY_COUNTERS));
+    counting.audit.counts(Some(vec![0, 0]));
+    counting.audit.ignores_tags();
+    let verdict = counting.decide(&tool("export"), Some(call(true))).await;
+    assert_eq!(reason(&verdict), Some(DenialReason::HistoryUnavailable));
+}
+
+#[test]
+fn a_counted_tag_or_tool_that_the_catalogue_does_not_contain_is_reported() {
+    let set = set_with(DAILY_POLICIES, DAILY_COUNTERS);
+    let exporter = ToolFacts {
+        tags: vec!["export".to_owned()],
+        ..tool("export")
+    };
+    let found = set.lint(&[exporter], &[]);
+    let problems: Vec<_> = found.iter().map(|it| &*it.problem).collect();
+    assert_eq!(
+        problems,
+        ["policy `three-exports-a-day` names the tag `bulk`, which does not exist"]
+    );
 }
 
 #[tokio::test]
@@ -210,6 +292,14 @@ fn counters_are_checked_when_they_are_loaded() {
     );
     for (counters, told) in [
         ("entity History;", "not contain 1 to 8 counters"),
+        (
+            "entity History { @tools(\"t\") @tags(\"x\") @within(\"day\") a: Long };",
+            "write `@tools` or `@tags`, not both, or declare two counters",
+        ),
+        (
+            "entity History { @within(\"day\") @time_zone(\"CEST\") a: Long };",
+            "write a name of the IANA database: `@time_zone(\"Europe/Berlin\")`",
+        ),
         (
             "entity History { exports: Long };",
             "history.cedarschema:1:1: `exports` of `entity History` does not specify its time window",

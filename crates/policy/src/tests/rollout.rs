@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use aws_lc_rs::signature::Ed25519KeyPair;
 use tempfile::TempDir;
-use wardgate_domain::{Ambient, ApprovalId, CallToApprove, OperatorAction};
+use wardgate_domain::{Ambient, ApprovalId, CallToApprove, OperatorAction, Verdict};
 use wardgate_policy_bundle::{BundleConfig, BundleSigner, BundledFile, PolicyBundle};
 use wardgate_rpc::Readiness;
 use wardgate_testkit::{until, until_true};
@@ -125,6 +125,11 @@ impl FollowingPolicy {
         let decision = self.policy.authorize(&caller("s", &[]), &tool("t"), "{}");
         let reference = decision.bundle.unwrap();
         assert_eq!(decision.policies, [format!("v{}", reference.version)]);
+        let Verdict::Allow(permit) = &decision.verdict else {
+            panic!("{:?}", decision.verdict)
+        };
+        let terms = permit.unverified_terms().unwrap();
+        assert_eq!(terms.bundle, Some(reference));
         reference.version
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tonic::{Request, Response, Status};
 use wardgate_domain::{
     BearerToken, Caller, Conversation, ConversationId, ConversationKey, Hold, HoldTarget,
-    InvalidMessage, Message, NewMessage, Skeleton, TurnId, TurnState,
+    InvalidMessage, Message, NewMessage, ReadDecision, Skeleton, TurnId, TurnState,
 };
 use wardgate_proto::memory::v1 as pb;
 use wardgate_proto::memory::v1::memory_service_client::MemoryServiceClient;
@@ -89,6 +89,8 @@ pub struct ConversationPage {
     pub messages: Vec<Message>,
     /// Whether there are more messages after the last one.
     pub more: bool,
+    /// The decision of the policy that the caller may read the conversation, or `None` if it is the caller's own.
+    pub recall: Option<ReadDecision>,
 }
 
 /// The conversation that a reader requests.
@@ -316,6 +318,7 @@ impl MemoryClient {
             conversation: conversation.try_into()?,
             messages: all(answer.messages)?,
             more: answer.more,
+            recall: answer.recall.map(ReadDecision::try_from).transpose()?,
         })
     }
 

@@ -1,6 +1,7 @@
 //! A fake audit service with its records in memory, which acknowledges appends as the test configures it.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -84,6 +85,8 @@ pub struct FakeAudit {
     held: Mutex<Vec<Value>>,
     /// The counts that `count_calls` returns, or `None` if it fails.
     counts: Mutex<Option<Vec<u64>>>,
+    /// Whether `count_calls` supports tags.
+    counts_by_tag: AtomicBool,
     /// The requests of `count_calls`.
     pub counted: Log<pb::CountCallsRequest>,
 }
@@ -107,6 +110,7 @@ impl FakeAudit {
             sequence: Mutex::new(41),
             held: Mutex::default(),
             counts: Mutex::default(),
+            counts_by_tag: AtomicBool::new(true),
             counted: Log::default(),
         })
     }
@@ -154,6 +158,11 @@ impl FakeAudit {
     /// Sets the counts that `count_calls` returns for the selections of a request, or makes it fail with `None`.
     pub fn counts(&self, counts: Option<Vec<u64>>) {
         *self.counts.lock().unwrap() = counts;
+    }
+
+    /// Makes `count_calls` ignore tags from now on, like a service of an earlier release.
+    pub fn ignores_tags(&self) {
+        self.counts_by_tag.store(false, Ordering::Relaxed);
     }
 
     /// Waits for the first outcome, and returns it.
@@ -248,7 +257,10 @@ impl AuditService for FakeAudit {
     ) -> Result<Response<pb::CountCallsResponse>, Status> {
         self.counted.push(request.into_inner());
         match self.counts.lock().unwrap().clone() {
-            Some(counts) => Ok(Response::new(pb::CountCallsResponse { counts })),
+            Some(counts) => Ok(Response::new(pb::CountCallsResponse {
+                counts,
+                counts_by_tag: self.counts_by_tag.load(Ordering::Relaxed),
+            })),
             None => Err(failure(ErrorReason::Unavailable)),
         }
     }

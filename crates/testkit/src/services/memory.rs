@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use futures::stream::{self, BoxStream, StreamExt};
 use tokio::sync::{broadcast, watch};
 use tonic::{Request, Response, Status};
-use wardgate_domain::{Ambient, ConversationKey};
+use wardgate_domain::{Ambient, ConversationKey, ReadDecision};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::memory::v1 as pb;
 use wardgate_proto::memory::v1::conversation_change::What;
@@ -34,6 +34,8 @@ pub struct FakeMemory {
     pub readiness: watch::Sender<Readiness>,
     next: Mutex<VecDeque<ErrorReason>>,
     withholds: Mutex<bool>,
+    /// The decision that reads of conversations return.
+    recall: Mutex<Option<pb::RecallDecision>>,
     kept: Mutex<BTreeMap<(String, String), StoredConversation>>,
     /// The subject, session and conversation ID of each subscription.
     subscribed: Mutex<BTreeSet<(String, Vec<u8>, String)>>,
@@ -58,6 +60,7 @@ impl FakeMemory {
             readiness: watch::Sender::new(Readiness::Ready),
             next: Mutex::default(),
             withholds: Mutex::default(),
+            recall: Mutex::default(),
             kept: Mutex::default(),
             subscribed: Mutex::default(),
             changes: Mutex::new(broadcast::Sender::new(100)),
@@ -83,6 +86,11 @@ impl FakeMemory {
     /// Withholds the results of tools from every reader from now on.
     pub fn withholds_tools(&self) {
         *self.withholds.lock().unwrap() = true;
+    }
+
+    /// Makes reads of conversations return `decision` from now on, as if another caller owned the conversation.
+    pub fn recalls_by(&self, decision: &ReadDecision) {
+        *self.recall.lock().unwrap() = Some(decision.into());
     }
 
     /// Ends every watch.
@@ -345,6 +353,7 @@ impl MemoryService for FakeMemory {
                 .take(MESSAGES)
                 .map(|message| self.shown(message))
                 .collect(),
+            recall: self.recall.lock().unwrap().clone(),
         }))
     }
 

@@ -293,6 +293,7 @@ impl FakePolicy {
             definition_digest: tool.definition_digest,
             arguments_digest: bound.then(|| Digest::of(&request.arguments_json)),
             policy_hash: *self.hash.lock().unwrap(),
+            bundle: *self.bundle.lock().unwrap(),
             not_before: now,
             expires_at: now.plus(*self.lifetime.lock().unwrap()),
             row_rule: None,

@@ -172,6 +172,7 @@ impl World {
             definition_digest: facts.definition_digest,
             arguments_digest: None,
             policy_hash: Digest::of(b"policies"),
+            bundle: None,
             not_before: now,
             expires_at: now.plus(Duration::from_hours(1)),
             row_rule: facts.entity.clone().map(rule),

@@ -293,6 +293,7 @@ impl Harness {
             definition_digest: facts.definition_digest,
             arguments_digest: None,
             policy_hash: Digest::of(b"policies"),
+            bundle: None,
             not_before: now,
             expires_at: now.plus(VALIDITY),
             row_rule: None,

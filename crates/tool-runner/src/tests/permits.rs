@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tonic::{Code, Status};
-use wardgate_domain::{Digest, PermitTerms, RowRule, Timestamp};
+use wardgate_domain::{BundleReference, Digest, PermitTerms, RowRule, Timestamp};
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_proto::policy::v1 as policy;
 
@@ -232,7 +232,14 @@ async fn what_other_processes_ask_for_runs_on_record_or_not_at_all() {
     let database = database::sqlite().await;
     let harness = Harness::recording(&database).await;
     for (tool, arguments) in [("append", LINE), ("plain_rows", "{}")] {
-        let terms = harness.terms(tool).await;
+        let bundle = BundleReference {
+            version: 7,
+            digest: Digest::of(b"bundle"),
+        };
+        let terms = PermitTerms {
+            bundle: Some(bundle),
+            ..harness.terms(tool).await
+        };
         harness.call_with(&terms, arguments).await.unwrap();
         let execution = harness.audit.executions.all().pop().unwrap();
         assert_eq!(execution.subject, "d1");
@@ -240,6 +247,7 @@ async fn what_other_processes_ask_for_runs_on_record_or_not_at_all() {
         assert_eq!(execution.arguments_digest, Digest::of(arguments.as_bytes()));
         assert_eq!(execution.permit_id, Some(terms.id));
         assert_eq!(execution.decision_id, Some(terms.decision_id));
+        assert_eq!(execution.bundle, Some(bundle));
     }
     assert_eq!(harness.audit.executions.count(), 2);
 

@@ -28,6 +28,9 @@ pub struct CallCountQuery {
 pub struct CallSelection {
     /// The canonical names of the tools, or empty for all tools.
     pub tools: Vec<ToolName>,
+    /// The tags of which a tool must have had one when it was called, or empty for tools with any tags. Must be empty if `tools`
+    /// is not.
+    pub tags: Vec<String>,
     /// The earliest time of a record.
     pub since: Timestamp,
     /// The digest of the conversation that the calls belong to, or `None` for calls with or without a conversation.
@@ -44,22 +47,34 @@ impl CallCountQuery {
 impl CallSelection {
     /// Maximum number of tools in one selection.
     pub const MAX_TOOLS: usize = 16;
+
+    /// Maximum number of tags in one selection.
+    pub const MAX_TAGS: usize = 16;
 }
 
 impl AuditClient {
-    /// Returns the number of calls for each selection of `query`. Takes at most `limit`.
+    /// Returns the number of calls for each selection of `query`. Takes at most `limit`. Fails if a selection has tags and the
+    /// service does not count by tag.
     pub async fn count_calls(
         &self,
         query: CallCountQuery,
         limit: Duration,
     ) -> Result<Vec<u64>, CallError> {
         let expected = query.selections.len();
+        let has_tags = query.selections.iter().any(|it| !it.tags.is_empty());
         let mut client = self.client.clone();
         let message = request(pb::CountCallsRequest::from(query), limit);
-        let counts = within(limit, async move {
-            Ok(client.count_calls(message).await?.into_inner().counts)
+        let pb::CountCallsResponse {
+            counts,
+            counts_by_tag,
+        } = within(limit, async move {
+            Ok(client.count_calls(message).await?.into_inner())
         })
         .await?;
+        if has_tags && !counts_by_tag {
+            let problem = "is not set, because the audit service is of an earlier release that does not count by tag";
+            return Err(InvalidMessage::field("counts_by_tag", problem).into());
+        }
         if counts.len() != expected {
             return Err(InvalidMessage::field("counts", "must be one for each selection").into());
         }
@@ -88,6 +103,7 @@ impl From<CallSelection> for pb::CallSelection {
                 .map(Digest::to_wire)
                 .unwrap_or_default(),
             phi: selection.phi,
+            tags: selection.tags,
         }
     }
 }
@@ -127,6 +143,14 @@ impl TryFrom<pb::CallSelection> for CallSelection {
             let problem = "has more than sixteen entries";
             return Err(InvalidMessage::field("selections.tools", problem));
         }
+        if selection.tags.len() > Self::MAX_TAGS {
+            let problem = "has more than sixteen entries";
+            return Err(InvalidMessage::field("selections.tags", problem));
+        }
+        if !selection.tools.is_empty() && !selection.tags.is_empty() {
+            let problem = "is not empty although selections.tools is not empty";
+            return Err(InvalidMessage::field("selections.tags", problem));
+        }
         let tools = selection.tools.iter();
         let tools = tools.map(|tool| parse(tool, "selections.tools"));
         let since = selection.since;
@@ -137,6 +161,7 @@ impl TryFrom<pb::CallSelection> for CallSelection {
         };
         Ok(Self {
             tools: tools.collect::<Result<_, _>>()?,
+            tags: selection.tags,
             since: since.try_into()?,
             conversation,
             phi: selection.phi,
