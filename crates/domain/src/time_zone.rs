@@ -68,3 +68,37 @@ impl From<TimeZone> for String {
         zone.0.iana_name().unwrap_or("UTC").to_owned()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_day_begins_at_local_midnight_or_where_the_clocks_skip_midnight_an_hour_later() {
+        for (zone, time, expected) in [
+            ("UTC", "2026-03-29T23:59:59Z", "2026-03-29T00:00:00Z"),
+            (
+                "Europe/Berlin",
+                "2026-03-29T12:00:00+02:00",
+                "2026-03-29T00:00:00+01:00",
+            ),
+            (
+                "Europe/Berlin",
+                "2026-10-25T12:00:00+01:00",
+                "2026-10-25T00:00:00+02:00",
+            ),
+            (
+                "America/Sao_Paulo",
+                "2018-11-04T12:00:00-02:00",
+                "2018-11-04T01:00:00-02:00",
+            ),
+        ] {
+            let zone: TimeZone = zone.parse().unwrap();
+            let expected: Timestamp = expected.parse().unwrap();
+            let start = zone.start_of_day(time.parse().unwrap());
+            assert_eq!(start, Some(expected), "{time}");
+        }
+        let never = Timestamp::from_micros(i64::MAX);
+        assert_eq!(TimeZone::default().start_of_day(never), None);
+    }
+}

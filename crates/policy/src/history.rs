@@ -85,7 +85,7 @@ pub(crate) struct CounterFault {
 }
 
 /// A problem of a declaration, and its fix.
-type Problem = (&'static str, &'static str);
+type DeclarationProblem = (&'static str, &'static str);
 
 /// The annotations that a counter may have.
 const ANNOTATIONS: [&str; 6] = ["tools", "tags", "within", "time_zone", "of", "released"];
@@ -105,7 +105,7 @@ impl CallCounter {
         })
     }
 
-    fn parse_attribute(attribute: &Value) -> Result<Self, Problem> {
+    fn parse_attribute(attribute: &Value) -> Result<Self, DeclarationProblem> {
         if attribute["required"] == false {
             return Err(("is optional, but a counter is always present", FORM));
         }
@@ -155,7 +155,7 @@ impl<'a> CounterAnnotations<'a> {
         names.flat_map(|names| names.split(',')).map(str::trim)
     }
 
-    fn tools(&self) -> Result<Vec<ToolName>, Problem> {
+    fn tools(&self) -> Result<Vec<ToolName>, DeclarationProblem> {
         let tools: Result<Vec<ToolName>, _> = self.names("tools").map(str::parse).collect();
         let Ok(tools) = tools else {
             return Err((
@@ -172,7 +172,7 @@ impl<'a> CounterAnnotations<'a> {
         Ok(tools)
     }
 
-    fn tags(&self) -> Result<Vec<String>, Problem> {
+    fn tags(&self) -> Result<Vec<String>, DeclarationProblem> {
         let tags: Vec<_> = self.names("tags").map(str::to_owned).collect();
         if tags.iter().any(String::is_empty) {
             return Err((
@@ -189,7 +189,7 @@ impl<'a> CounterAnnotations<'a> {
         Ok(tags)
     }
 
-    fn is_of_conversation(&self) -> Result<bool, Problem> {
+    fn is_of_conversation(&self) -> Result<bool, DeclarationProblem> {
         match self.text("of") {
             None | Some("caller") => Ok(false),
             Some("conversation") => Ok(true),
@@ -200,7 +200,7 @@ impl<'a> CounterAnnotations<'a> {
         }
     }
 
-    fn phi(&self) -> Result<bool, Problem> {
+    fn phi(&self) -> Result<bool, DeclarationProblem> {
         match self.text("released") {
             None => Ok(false),
             Some("phi") => Ok(true),
@@ -211,7 +211,7 @@ impl<'a> CounterAnnotations<'a> {
         }
     }
 
-    fn period(&self) -> Result<CountedPeriod, Problem> {
+    fn period(&self) -> Result<CountedPeriod, DeclarationProblem> {
         let within = self.text("within").unwrap_or_default();
         let time_zone = self.text("time_zone");
         if within == DAY {

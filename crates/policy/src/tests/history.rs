@@ -210,8 +210,11 @@ async fn a_counter_of_the_day_counts_the_calls_of_tools_with_a_tag_from_local_mi
     counting.policy.clock.advance(Duration::from_secs(1));
     counting.decide(&export, Some(call(true))).await;
     let asked = counting.asked().split_off(2).into_iter();
-    let since: Vec<_> = asked.map(|it| it.selections[0].since).collect();
-    assert_eq!(since, [Some(midnights[0].into()), Some(midnight.into())]);
+    let since = asked.map(|mut it| {
+        let since = it.selections.swap_remove(0).since;
+        Timestamp::try_from(since.unwrap()).unwrap()
+    });
+    assert_eq!(since.collect::<Vec<_>>(), [midnights[0], midnight]);
 }
 
 #[tokio::test]
