@@ -7,7 +7,9 @@ use futures::{StreamExt, TryStreamExt};
 use sqlx::{Connection, PgConnection};
 use tonic::Code;
 use wardgate_audit::{Error, RecordReader, StoreRoom};
-use wardgate_domain::{Ambient, CallFacts, ConversationKey, Record, Status, Timestamp};
+use wardgate_domain::{
+    Ambient, CallFacts, ConversationKey, DecisionId, Event, Record, Status, Timestamp,
+};
 use wardgate_proto::audit::v1 as pb;
 use wardgate_proto::audit::v1::audit_service_client::AuditServiceClient;
 use wardgate_rpc::client::{AuditFilter, ContentFilter, QueriedRecord};
@@ -69,11 +71,18 @@ async fn sequences(service: &TestService, filter: AuditFilter) -> Vec<u64> {
         .unwrap()
 }
 
+/// The id of the decision about the third of the five records below.
+fn decision_id() -> DecisionId {
+    "01a21d31-c794-7d35-94c7-e8dc9983a5d7".parse().unwrap()
+}
+
 /// Appends five records, one second apart. Returns the id of the call of the first two.
 async fn append_five(service: &TestService) -> String {
     let doctor = subject();
     let nurse = CallFacts {
         subject: "nurse.okafor".to_owned(),
+        decision_id: Some(decision_id()),
+        policies: vec!["no-nurses".to_owned()],
         ..subject()
     };
     let unknown_tool = CallFacts {
@@ -81,11 +90,15 @@ async fn append_five(service: &TestService) -> String {
         requested_tool: "get_all".to_owned(),
         ..subject()
     };
+    let mut with_withheld_rows = outcome(&unknown_tool, Status::UnknownTool);
+    if let Event::Outcome(outcome) = &mut with_withheld_rows.event {
+        outcome.rows_withheld = 2;
+    }
     let records = [
         intent(&doctor),
         outcome(&doctor, Status::Ok),
         outcome(&nurse, Status::Denied),
-        outcome(&unknown_tool, Status::UnknownTool),
+        with_withheld_rows,
         refusals(9),
     ];
     for (mut record, seconds) in records.into_iter().zip(0..) {
@@ -154,7 +167,14 @@ async fn every_filter_selects_what_it_says(store: &TestStore) {
     )
     .await;
     selects(&|filter| filter.content.phi = true, &[1, 2, 3]).await;
-    selects(&|filter| filter.content.withheld = true, &[]).await;
+    selects(&|filter| filter.content.withheld = true, &[3]).await;
+    for decided_by in [decision_id().to_string(), "no-nurses".to_owned()] {
+        selects(
+            &|filter| filter.content.decision = Some(decided_by.clone()),
+            &[2],
+        )
+        .await;
+    }
     // Records that do not match do not count towards the limit.
     selects(
         &|filter| (filter.content.phi, filter.limit, filter.newest_first) = (true, Some(2), true),
