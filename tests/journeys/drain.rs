@@ -160,7 +160,7 @@ async fn an_agent_that_is_told_to_stop_is_not_ready_and_answers_on() {
 }
 
 #[tokio::test]
-async fn a_call_that_outlasts_the_drain_is_cancelled_and_its_outcome_is_on_record() {
+async fn a3_a_call_that_outlasts_the_drain_is_cancelled_and_its_outcome_is_on_record() {
     let environment = [
         ("WARDGATE_GATEWAY__DRAIN__DELAY_SECONDS", "0"),
         ("WARDGATE_GATEWAY__DRAIN__GRACE_SECONDS", "1"),

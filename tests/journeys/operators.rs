@@ -60,9 +60,9 @@ impl Reader {
         lines.collect::<Result<_, _>>().unwrap()
     }
 
-    /// Runs `audit query --follow` until the value is dropped.
+    /// Runs `audit tail -f` until the value is dropped.
     fn follow(&self, words: &[&str]) -> FollowedRecord {
-        let words = [&["query", "--follow", "-o", "jsonl"], words].concat();
+        let words = [&["tail", "-f", "-o", "jsonl"], words].concat();
         let mut child = Command::new(WARDGATE)
             .args(self.words(&words))
             .stdout(Stdio::piped())

@@ -159,6 +159,43 @@ async fn the_record_is_queried_by_every_filter() {
         [0]
     );
     assert!(positions(&["--user", "nobody"]).is_empty());
+    // These options select by values that are only in the record itself.
+    assert_eq!(positions(&["--event", "outcome"]).len(), all.len());
+    assert!(positions(&["--event", "intent"]).is_empty());
+    assert_eq!(positions(&["--phi"]), [0, 1, 2]);
+    let positions_of = |is: &dyn Fn(&Value) -> bool| -> Vec<u64> {
+        let found = (0..).zip(&all).filter(|(_, record)| is(record));
+        found.map(|(position, _)| position).collect()
+    };
+    let reason = all[3]["reason"].as_str().unwrap();
+    let found = positions(&["--reason", reason]);
+    assert_eq!(found, positions_of(&|record| record["reason"] == reason));
+    assert!(found.contains(&3) && !found.contains(&0), "{found:?}");
+    let decision = all[3]["decision"]["id"].as_str().unwrap();
+    let found = positions(&["--decision", decision]);
+    assert_eq!(
+        found,
+        positions_of(&|record| record["decision"]["id"] == decision)
+    );
+    assert!(found.contains(&3) && !found.contains(&0), "{found:?}");
+}
+
+#[tokio::test]
+async fn calls_of_which_rows_were_withheld_are_found_by_that() {
+    // Without pushdown the rows reach the tool-runner, which counts those that it withholds.
+    let app = TestApp::start_with(WARDGATE, &[("WARDGATE_TOOL_RUNNER__PUSHDOWN", "false")]);
+    let doctor = app.token("dr.okafor", "Doctor", &[]);
+    let nurse = app.token("nurse.adeyemi", "Nurse", &[("ward", "W4")]);
+    for token in [&doctor, &nurse] {
+        let reply = app
+            .client()
+            .call(token, "get_medical_records", of_patient("DOSRO"));
+        reply.await.rows();
+    }
+    let withheld = app.records_with(&["--withheld"]);
+    assert_eq!(column(&withheld, "user"), ["nurse.adeyemi"]);
+    let of_phi = app.records_with(&["--phi"]);
+    assert_eq!(column(&of_phi, "user"), ["dr.okafor", "nurse.adeyemi"]);
 }
 
 #[tokio::test]

@@ -59,10 +59,15 @@ def open_metrics(path):
 
 
 def measured(families):
-    """Checks that the metrics contain the calls."""
+    """Checks that the metrics contain the calls, and how long the audit store lasts."""
     samples = {(s.name, tuple(sorted(s.labels.items()))): s.value for family in families for s in family.samples}
     called = samples.get(("wardgate_tool_calls_total", (("status", "ok"), ("tool", "get_medical_records"))))
-    return [] if called == 3 else [f"three calls are counted as {called}"]
+    faults = [] if called == 3 else [f"three calls are counted as {called}"]
+    store = {name: samples.get((f"wardgate_audit_store_{name}", ()), 0) for name in ("bytes", "free_bytes", "days_left")}
+    # The record is measured before it contains a call, so it is expected to last forever, or at least for years.
+    if not 0 < store["bytes"] < store["free_bytes"] or store["days_left"] < 100:
+        faults.append(f"the size, the space and the days left of the audit store are {store}")
+    return faults
 
 
 CHECKS = {"alerts": alerts, "expressions": expressions, "collector": collector, "text": text, "open": open_metrics}

@@ -188,6 +188,13 @@ mod tests {
     }
 
     #[test]
+    fn a12_records_are_kept_for_six_years_by_default() {
+        let config: Config = serde_json::from_str(r#"{"store":"sqlite:a"}"#).unwrap();
+        // Six years contain at most two leap days.
+        assert!(config.retention_days >= 6 * 365 + 2);
+    }
+
+    #[test]
     fn a_write_may_take_four_seconds_at_most() {
         let read = |limit: &str| {
             let text = format!(r#"{{"store":"sqlite:a","write_limit":"{limit}"}}"#);

@@ -98,7 +98,7 @@ pub enum Error {
         event: &'static str,
     },
     /// The store cannot be read.
-    #[error("the audit store cannot be read now; try again later")]
+    #[error("{}", unreadable_text(.0))]
     Unreadable(#[from] sqlx::Error),
     /// The store refuses a change besides records and their tree: of an export, a legal hold, retention or an erasure.
     #[error("the audit store refuses this change; see the log of the audit service")]
@@ -269,6 +269,16 @@ pub enum Error {
     /// A stored record is not one that this service wrote.
     #[error("the audit log is damaged: {0}")]
     Damaged(RecordDamage),
+}
+
+/// Returns the message for a store that cannot be read. A read of a corrupt place does not succeed later.
+fn unreadable_text(error: &sqlx::Error) -> &'static str {
+    if is_corrupt(error) {
+        "the database of the audit store is corrupt at a place that was read: preserve the store unchanged, and compare it with a \
+         backup"
+    } else {
+        "the audit store cannot be read now; try again later"
+    }
 }
 
 impl Error {

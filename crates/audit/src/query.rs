@@ -13,13 +13,19 @@ use crate::details::DetailsVault;
 use crate::filter::RecordFilter;
 use crate::record_content::DetailsReference;
 use crate::store::{PageBounds, RecordHead, RecordPage, RecordPosition, StoreReader};
+use crate::stored_row::StoredRow;
 
 /// Number of records that are read at once.
 const PAGE: u64 = 256;
 
+/// Maximum number of records in one report of records that cannot be read. Of more, several reports are returned, so that a
+/// reader sees them while the search for readable records continues.
+const LONGEST_REPORT: u64 = 4_096;
+
 /// Returns the records that match `filter`, one page at a time, without those that are appended during the query. Changed
 /// records are reported in their place. Missing records are reported in their place if the filter matches every record, and
-/// otherwise before the other records.
+/// otherwise before the other records. Records that are at a corrupt place of the store are reported whether or not they match,
+/// because that is unknown.
 pub(crate) fn run(
     reader: StoreReader,
     vault: Option<Arc<DetailsVault>>,
@@ -71,15 +77,24 @@ fn selected(
                 Some(rest) => rest,
                 None => RemainingQuery::whole(&filter, &reader.head().await?),
             };
-            let Some(page) = rest.page(&filter) else {
-                return Ok::<_, Error>(None);
-            };
-            let read = reader.page(&filter, &page).await?;
-            let mut found = Vec::new();
-            rest.advance(&filter, &page, read, &mut found);
-            if found.iter().any(|(record, _)| is_damaged(record)) {
-                // Records that retention removed in the meantime are not missing.
+            let mut results = QueryResults::default();
+            match (rest.page(&filter), rest.unreadable.take()) {
+                (None, None) => return Ok::<_, Error>(None),
+                (None, last) => results.unreadable.extend(last),
+                (Some(page), earlier) => {
+                    rest.unreadable = earlier;
+                    rest.read_page(&reader, &filter, &page, &mut results)
+                        .await?;
+                }
+            }
+            let QueryResults {
+                mut found,
+                mut unreadable,
+            } = results;
+            if !unreadable.is_empty() || found.iter().any(|(record, _)| is_damaged(record)) {
+                // Records that retention removed in the meantime are neither missing nor unreadable.
                 let minimum = reader.head().await?.minimum_index;
+                unreadable.retain(|range| range.end > minimum);
                 found.retain(|(record, _)| match record {
                     QueriedRecord::Intact(_) => true,
                     QueriedRecord::Damaged(damage) => damage.sequence >= minimum,
@@ -93,6 +108,9 @@ fn selected(
                     open_details(&vault, record, sealed.take()).await?;
                 }
             }
+            // An operator of a tenant is told too, because some of the records may belong to the tenant.
+            let unreadable = unreadable.into_iter().map(not_readable);
+            let found: Vec<_> = unreadable.chain(found).collect();
             Ok(Some((found, Some(rest))))
         })
     });
@@ -146,14 +164,65 @@ async fn open_details(
     Ok(())
 }
 
+fn found_record(record: Result<StoredRow, RecordDamage>) -> FoundRecord {
+    match record {
+        Ok(mut stored) => {
+            let details = stored.details.take();
+            (QueriedRecord::Intact(stored.into()), details)
+        }
+        Err(damage) => (QueriedRecord::Damaged(damage), None),
+    }
+}
+
 fn missing(range: Range<u64>) -> FoundRecord {
     let problem = match range.end - range.start {
         1 => "is missing".to_owned(),
         _ => format!("and all records up to {} are missing", range.end - 1),
     };
-    let sequence = range.start;
+    damaged(range.start, problem)
+}
+
+fn not_readable(range: Range<u64>) -> FoundRecord {
+    let problem = match range.end - range.start {
+        1 => "cannot be read: the database is corrupt at its place".to_owned(),
+        _ => format!(
+            "and all records up to {} cannot be read: the database is corrupt at their place",
+            range.end - 1
+        ),
+    };
+    damaged(range.start, problem)
+}
+
+fn damaged(sequence: u64, problem: String) -> FoundRecord {
     let damage = RecordDamage { sequence, problem };
     (QueriedRecord::Damaged(damage), None)
+}
+
+/// Checks that the record at `sequence` is at a corrupt place, after reading it with `filter` ended with `error`. Returns `error`
+/// if the record can be read without the filter, because the corrupt place is then in an index that the filter needs.
+async fn confirm_unreadable(
+    reader: &StoreReader,
+    filter: &RecordFilter,
+    sequence: u64,
+    error: Error,
+) -> Result<(), Error> {
+    let any = RecordFilter {
+        with_details: filter.with_details,
+        ..RecordFilter::default()
+    };
+    match reader.single(&any, sequence).await {
+        Ok(_) => Err(error),
+        Err(confirmed) if confirmed.is_corruption() => Ok(()),
+        Err(other) => Err(other),
+    }
+}
+
+/// What was read of a query.
+#[derive(Default)]
+struct QueryResults {
+    found: Vec<FoundRecord>,
+    /// The sequence numbers of records that are at a corrupt place of the store.
+    unreadable: Vec<Range<u64>>,
 }
 
 /// The part of a query that remains to be read.
@@ -161,6 +230,11 @@ struct RemainingQuery {
     range: Range<u64>,
     after: Option<RecordPosition>,
     limit: u64,
+    /// Maximum number of sequence numbers of the next page. After a page that cannot be read, it is halved until the unreadable
+    /// record is the only one of its page. It then doubles with each page that can be read.
+    width: u64,
+    /// The records that could not be read and that no report contains yet.
+    unreadable: Option<Range<u64>>,
 }
 
 impl RemainingQuery {
@@ -178,17 +252,129 @@ impl RemainingQuery {
             range: filter.from_sequence.max(head.minimum_index)..end,
             after,
             limit: filter.limit.unwrap_or(u64::MAX),
+            width: u64::MAX,
+            unreadable: None,
         }
     }
 
     fn page(&self, filter: &RecordFilter) -> Option<PageBounds> {
+        let Range { start, end } = self.range;
+        let range = if filter.newest_first {
+            start.max(end.saturating_sub(self.width))..end
+        } else {
+            start..end.min(start.saturating_add(self.width))
+        };
+        // A database that has read all rows of a page does not continue to the next row, which may be at a corrupt place.
+        let length = range.end.saturating_sub(range.start);
         let page = PageBounds {
-            range: self.range.clone(),
+            range,
             after: self.after,
-            limit: self.limit.min(PAGE),
+            limit: self.limit.min(PAGE).min(length),
             newest_first: filter.newest_first,
         };
         (!page.range.is_empty() && page.limit > 0).then_some(page)
+    }
+
+    /// Reads the page, or a part of it if the store is corrupt within the page, and continues after what was read.
+    async fn read_page(
+        &mut self,
+        reader: &StoreReader,
+        filter: &RecordFilter,
+        page: &PageBounds,
+        results: &mut QueryResults,
+    ) -> Result<(), Error> {
+        match reader.page(filter, page).await {
+            Err(error) if !error.is_corruption() => return Err(error),
+            Err(_) if filter.is_by_time() => self.read_each(reader, filter, page, results).await?,
+            Err(_) => match page.range.end - page.range.start {
+                1 => self.read_single(reader, filter, page, results).await?,
+                width => self.width = width / 2,
+            },
+            Ok(read) => self.add_page(filter, page, read, results),
+        }
+        Ok(())
+    }
+
+    /// Continues after the page that was `read`.
+    fn add_page(
+        &mut self,
+        filter: &RecordFilter,
+        page: &PageBounds,
+        read: RecordPage,
+        results: &mut QueryResults,
+    ) {
+        results.unreadable.extend(self.unreadable.take());
+        self.advance(filter, page, read, &mut results.found);
+        self.width = self.width.saturating_mul(2);
+    }
+
+    /// Reads the record of a page that consists of one sequence number.
+    async fn read_single(
+        &mut self,
+        reader: &StoreReader,
+        filter: &RecordFilter,
+        page: &PageBounds,
+        results: &mut QueryResults,
+    ) -> Result<(), Error> {
+        let sequence = page.range.start;
+        match reader.single(filter, sequence).await {
+            Err(error) if error.is_corruption() => {
+                confirm_unreadable(reader, filter, sequence, error).await?;
+                self.pass(sequence, filter.newest_first);
+                self.add_unreadable(sequence, results);
+            }
+            read => self.add_page(filter, page, read?, results),
+        }
+        Ok(())
+    }
+
+    /// Reads the records of a page by time one by one, at the positions that an index contains.
+    async fn read_each(
+        &mut self,
+        reader: &StoreReader,
+        filter: &RecordFilter,
+        page: &PageBounds,
+        results: &mut QueryResults,
+    ) -> Result<(), Error> {
+        let positions = reader.positions(filter, page).await?;
+        let is_last = (positions.len() as u64) < page.limit;
+        for position in positions {
+            match reader.single(filter, position.sequence).await {
+                Err(error) if error.is_corruption() => {
+                    confirm_unreadable(reader, filter, position.sequence, error).await?;
+                    self.add_unreadable(position.sequence, results);
+                }
+                read => {
+                    // Each position has at most one record, so the limit is not exceeded.
+                    for record in read?.records {
+                        self.limit -= 1;
+                        results.found.push(found_record(record));
+                    }
+                }
+            }
+            self.after = Some(position);
+        }
+        if is_last {
+            self.range.end = self.range.start;
+        }
+        Ok(())
+    }
+
+    /// Adds a record to those that could not be read. Adjacent ones are reported together.
+    fn add_unreadable(&mut self, sequence: u64, results: &mut QueryResults) {
+        let next = sequence + 1;
+        let joined = self.unreadable.take().and_then(|range| {
+            let is_long = range.end - range.start >= LONGEST_REPORT;
+            if !is_long && range.end == sequence {
+                Some(range.start..next)
+            } else if !is_long && range.start == next {
+                Some(sequence..range.end)
+            } else {
+                results.unreadable.push(range);
+                None
+            }
+        });
+        self.unreadable = Some(joined.unwrap_or(sequence..next));
     }
 
     /// Continues after the page that was `read`, and appends its records to `found`.
@@ -210,19 +396,21 @@ impl RemainingQuery {
             if filter.is_unconditional() {
                 found.extend(self.pass(sequence, filter.newest_first).map(missing));
             }
-            found.push(match record {
-                Ok(mut stored) => {
-                    let details = stored.details.take();
-                    (QueriedRecord::Intact(stored.into()), details)
-                }
-                Err(damage) => (QueriedRecord::Damaged(damage), None),
-            });
+            found.push(found_record(record));
         }
         if is_last {
-            if filter.is_unconditional() && !self.range.is_empty() {
-                found.push(missing(self.range.clone()));
+            let rest = if filter.newest_first {
+                let rest = page.range.start..self.range.end;
+                self.range.end = page.range.start;
+                rest
+            } else {
+                let rest = self.range.start..page.range.end;
+                self.range.start = page.range.end;
+                rest
+            };
+            if filter.is_unconditional() && !rest.is_empty() {
+                found.push(missing(rest));
             }
-            self.range.end = self.range.start;
         } else if filter.is_by_time() {
             self.after = read.last;
         } else if let Some(last) = read.last {

@@ -508,7 +508,7 @@ fn response(found: QueriedRecord) -> pb::QueryResponse {
             },
         },
         QueriedRecord::Damaged(damage) => {
-            tracing::error!(%damage, "the audit store was modified outside the audit service");
+            tracing::error!(%damage, "the audit store was modified outside the audit service, or is corrupt");
             pb::QueryResponse {
                 sequence: damage.sequence,
                 damage: damage.problem,

@@ -63,8 +63,10 @@ pub(crate) struct ReadLimits {
 #[derive(Debug, Default)]
 pub(crate) struct RecordRows {
     pub(crate) records: Vec<StoredRecord>,
-    /// The records that were changed or removed in the store.
+    /// The records that were changed or removed in the store, or that cannot be read, if this person may read everything.
     pub(crate) damaged: Vec<RecordDamage>,
+    /// Whether records of the read were changed, removed, or cannot be read, and it is unknown whether this person may read them.
+    pub(crate) may_be_incomplete: bool,
     /// If set, there may be more records below this sequence number.
     pub(crate) more_before: Option<u64>,
     /// The time that belongs to `more_before`, used by stores that order records by time.
@@ -245,9 +247,11 @@ impl Record {
             let stored = match stored.map_err(away)? {
                 QueriedRecord::Intact(stored) => stored,
                 QueriedRecord::Damaged(damage) => {
-                    // The owner of a damaged record is unknown, so only those who may read everything see it.
+                    // The owner of a damaged record is unknown, so only those who may read everything see which record it is.
                     if is_all {
                         read.damaged.push(damage);
+                    } else {
+                        read.may_be_incomplete = true;
                     }
                     continue;
                 }

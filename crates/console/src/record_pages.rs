@@ -231,6 +231,10 @@ pub(crate) async fn download(console: Arc<Console>, signed_in: SignedInRequest) 
         lines.push_str(&json!({ "sequence": sequence, "damage": damage }).to_string());
         lines.push('\n');
     }
+    if read.may_be_incomplete {
+        lines.push_str(&json!({ "damage": INCOMPLETE }).to_string());
+        lines.push('\n');
+    }
     for stored in &read.records {
         let line = serde_json::from_slice(&stored.record).and_then(|record| {
             serde_json::to_string(&DownloadLine {
@@ -353,15 +357,22 @@ fn page_position(text: &str) -> Option<(u64, Option<Timestamp>)> {
     Some((sequence.parse().ok()?, time))
 }
 
-/// Lists the records that were changed or removed in the store.
+/// The notice for a reader who may not know which records are damaged.
+const INCOMPLETE: &str = "Records of the audit log were changed, removed, or cannot be read. Some of them may be missing here. \
+                          Inform the operator.";
+
+/// Lists the records that were changed or removed in the store, or that cannot be read.
 fn damage(read: &RecordRows) -> Markup {
     html! {
         @if !read.damaged.is_empty() {
             div.notice.bad role="alert" {
-                p { "The audit store was modified outside the audit service. Inform the operator: the store must be preserved unchanged, \
-                     and compared with a backup." }
+                p { "The audit store was modified outside the audit service, or is corrupt. Inform the operator: the store must be \
+                     preserved unchanged, and compared with a backup." }
                 ul { @for damage in &read.damaged { li { (damage) } } }
             }
+        }
+        @if read.may_be_incomplete {
+            div.notice.bad role="alert" { p { (INCOMPLETE) } }
         }
     }
 }

@@ -8,7 +8,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 
 use aws_lc_rs::signature::Ed25519KeyPair;
 use axum::body::Body;
@@ -144,6 +144,32 @@ fn a9_a_fork_an_older_tree_and_a_tree_without_proof_are_refused() {
     assert!(matches!(refused, Refusal::Inconsistent(_)), "{refused:?}");
     // The refused submissions have not changed the state of the witness.
     log.submit(&witness, 200, 300).unwrap();
+}
+
+#[test]
+fn a9_of_two_histories_that_are_submitted_at_once_one_is_cosigned() {
+    let logs = [TestLog::new(usize::MAX), TestLog::new(150)];
+    let submissions = logs
+        .each_ref()
+        .map(|log| log.submission(100, 200).to_string());
+    for round in 0..20 {
+        let directory = TempDir::new().unwrap();
+        let witness = open(directory.path()).unwrap();
+        logs[0].submit(&witness, 0, 100).unwrap();
+        let start = Barrier::new(submissions.len());
+        let cosigned = std::thread::scope(|threads| {
+            let (witness, start) = (&witness, &start);
+            let running = submissions.each_ref().map(|submission| {
+                threads.spawn(move || {
+                    start.wait();
+                    witness.cosign(submission).is_ok()
+                })
+            });
+            running.map(|thread| thread.join().unwrap())
+        });
+        let count = cosigned.iter().filter(|cosigned| **cosigned).count();
+        assert_eq!(count, 1, "round {round}: {cosigned:?}");
+    }
 }
 
 #[test]

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use wardgate_domain::Timestamp;
 use wardgate_rpc::client::RecordDamage;
 use wardgate_store::postgres::PostgresPool;
-use wardgate_store::{DatabaseSettings, Layout, MigrationError, StartWait, is_busy};
+use wardgate_store::{DatabaseSettings, Layout, MigrationError, Row, StartWait, is_busy};
 
 use crate::Error;
 use crate::canonical::{RecordEntry, leaf_hash};
@@ -462,8 +462,36 @@ impl StoreReader {
         filter: &RecordFilter,
         page: &PageBounds,
     ) -> Result<RecordPage, Error> {
-        self.select(|table| select::matching(table, filter, page))
-            .await
+        let rows = self.select(|table| select::matching(table, filter, page));
+        let rows: Vec<RecordRow> = rows.await?;
+        Ok(rows.into())
+    }
+
+    /// Returns the record at `sequence` if it matches.
+    pub(crate) async fn single(
+        &self,
+        filter: &RecordFilter,
+        sequence: u64,
+    ) -> Result<RecordPage, Error> {
+        let rows = self.select(|table| select::single(table, filter, sequence));
+        let rows: Vec<RecordRow> = rows.await?;
+        Ok(rows.into())
+    }
+
+    /// Returns the positions of a page by time, which contains every record that matches, and others. SQLite reads them from an
+    /// index, so this succeeds where records cannot be read.
+    pub(crate) async fn positions(
+        &self,
+        filter: &RecordFilter,
+        page: &PageBounds,
+    ) -> Result<Vec<RecordPosition>, Error> {
+        let rows = self.select(|table| select::positions(table, filter, page));
+        let rows: Vec<(i64, i64)> = rows.await?;
+        let position = |(time, sequence)| RecordPosition {
+            time: Timestamp::from_micros(time),
+            sequence: unsigned(sequence),
+        };
+        Ok(rows.into_iter().map(position).collect())
     }
 
     /// Returns all records of `range`, in order. Fails if a record was changed or is missing.
@@ -495,14 +523,16 @@ impl StoreReader {
 
     /// Returns one page of the intents without an outcome, oldest first.
     pub(crate) async fn open_intents(&self, page: &PageBounds) -> Result<RecordPage, Error> {
-        self.select(|table| select::open_intents(table, page)).await
+        let rows = self.select(|table| select::open_intents(table, page));
+        let rows: Vec<RecordRow> = rows.await?;
+        Ok(rows.into())
     }
 
-    async fn select(
+    async fn select<R: Row>(
         &self,
         selection: impl FnOnce(&'static str) -> select::Selection,
-    ) -> Result<RecordPage, Error> {
-        let rows = match &self.pool {
+    ) -> Result<Vec<R>, Error> {
+        Ok(match &self.pool {
             ReadPool::Sqlite(pool) => {
                 let rows = selection(sqlite::RECORD).sqlite(pool);
                 let late = |_| Error::Unreadable(sqlx::Error::PoolTimedOut);
@@ -512,8 +542,7 @@ impl StoreReader {
             }
             // The server has the same time limit.
             ReadPool::Postgres(pool) => selection(postgres::RECORD).postgres(pool).await?,
-        };
-        Ok(rows.into())
+        })
     }
 
     /// Returns the sequence numbers that were assigned but have no record, as at most a hundred ranges. A sequence that had no

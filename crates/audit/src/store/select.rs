@@ -1,4 +1,4 @@
-//! The two selections of records, in SQL for both stores.
+//! The selections of records, in SQL for both stores.
 //!
 //! Only the conditions that are set are part of the statement, so that the planner can choose the index. Values are always
 //! bound, and never part of the statement.
@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use sqlx::{AssertSqlSafe, SqlitePool};
 use wardgate_domain::{Digest, Status, Timestamp};
 
+use wardgate_store::Row;
 use wardgate_store::postgres::PostgresPool;
 
-use super::{RecordRow, signed};
+use super::signed;
 use crate::canonical::column;
 use crate::filter::RecordFilter;
 
@@ -67,12 +68,17 @@ impl Selection {
         } else {
             "NULL AS details"
         };
-        let sql = format!(
-            "SELECT sequence, leaf_hash, canonical, {details}, event, time, call_id, subject, tool, status
-             FROM {table} AS record WHERE TRUE"
-        );
+        Self::columns(
+            &format!(
+                "sequence, leaf_hash, canonical, {details}, event, time, call_id, subject, tool, status"
+            ),
+            table,
+        )
+    }
+
+    fn columns(columns: &str, table: &'static str) -> Self {
         Self {
-            sql,
+            sql: format!("SELECT {columns} FROM {table} AS record WHERE TRUE"),
             values: Vec::new(),
         }
     }
@@ -102,13 +108,40 @@ impl Selection {
             " AND sequence IN (SELECT sequence FROM {schema}data_subject WHERE tag = "
         ));
         self.value(Value::Bytes(tag.as_bytes().to_vec()));
+        self.and_within_time(filter);
+        self.sql.push(')');
+    }
+
+    fn and_within_time(&mut self, filter: &RecordFilter) {
         if let Some(since) = filter.since {
             self.and("time >= ", Value::Integer(since.as_micros()));
         }
         if let Some(until) = filter.until {
             self.and("time < ", Value::Integer(until.as_micros()));
         }
-        self.sql.push(')');
+    }
+
+    fn and_status(&mut self, status: Option<Status>) {
+        self.and_text("status = ", status.map(Status::as_str));
+        if status.is_some_and(|status| status != Status::Ok) {
+            // Repeats the condition of the partial index, so that the planner can use that index.
+            self.sql.push_str(" AND status <> 'ok'");
+        }
+    }
+
+    /// Adds the conditions of `filter`.
+    fn and_matching(&mut self, table: &'static str, filter: &RecordFilter) {
+        self.and_text("subject = ", filter.subject.as_deref());
+        self.and_text("tool = ", filter.tool.as_deref());
+        self.and_text(
+            "call_id = ",
+            filter.call_id.map(|id| id.to_string()).as_deref(),
+        );
+        self.and_status(filter.status);
+        if let Some(tag) = filter.data_subject {
+            self.and_about(table, tag, filter);
+        }
+        self.and_within_time(filter);
     }
 
     fn page(mut self, page: &PageBounds) -> Self {
@@ -148,7 +181,7 @@ impl Selection {
 
     /// Runs the statement on SQLite. The statement stops when the future is dropped, because it would otherwise occupy its
     /// connection until it has read every record.
-    pub(super) async fn sqlite(self, pool: &SqlitePool) -> Result<Vec<RecordRow>, sqlx::Error> {
+    pub(super) async fn sqlite<R: Row>(self, pool: &SqlitePool) -> Result<Vec<R>, sqlx::Error> {
         let query = sqlx::query_as(AssertSqlSafe(self.sql)).persistent(false);
         let query = self
             .values
@@ -173,7 +206,7 @@ impl Selection {
         rows
     }
 
-    pub(super) async fn postgres(self, pool: &PostgresPool) -> Result<Vec<RecordRow>, sqlx::Error> {
+    pub(super) async fn postgres<R: Row>(self, pool: &PostgresPool) -> Result<Vec<R>, sqlx::Error> {
         // The statement is prepared under a name, because a pooler does not keep unnamed statements between transactions. There
         // are only a few different statements.
         let query = sqlx::query_as(AssertSqlSafe(self.sql));
@@ -192,31 +225,38 @@ impl Selection {
 /// Selects the records that match `filter`.
 pub(super) fn matching(table: &'static str, filter: &RecordFilter, page: &PageBounds) -> Selection {
     let mut selection = Selection::from(table, filter.with_details);
-    selection.and_text("subject = ", filter.subject.as_deref());
-    selection.and_text("tool = ", filter.tool.as_deref());
-    selection.and_text(
-        "call_id = ",
-        filter.call_id.map(|id| id.to_string()).as_deref(),
-    );
-    selection.and_text("status = ", filter.status.map(Status::as_str));
-    if filter.status.is_some_and(|status| status != Status::Ok) {
-        // Repeats the condition of the partial index, so that the planner can use that index.
-        selection.sql.push_str(" AND status <> 'ok'");
-    }
-    if let Some(tag) = filter.data_subject {
-        selection.and_about(table, tag, filter);
-    }
-    if let Some(since) = filter.since {
-        selection.and("time >= ", Value::Integer(since.as_micros()));
-    }
-    if let Some(until) = filter.until {
-        selection.and("time < ", Value::Integer(until.as_micros()));
-    }
+    selection.and_matching(table, filter);
     if filter.is_by_time() {
         selection.page_by_time(page)
     } else {
         selection.page(page)
     }
+}
+
+/// Selects the record at `sequence` if it matches `filter`.
+pub(super) fn single(table: &'static str, filter: &RecordFilter, sequence: u64) -> Selection {
+    let mut selection = Selection::from(table, filter.with_details);
+    selection.and_matching(table, filter);
+    selection.and("sequence = ", Value::Integer(signed(sequence)));
+    selection
+}
+
+/// Selects the positions of a page by time. It contains every record that matches `filter`, and others, because only conditions
+/// on columns of one index are part of the statement: SQLite reads the positions from that index, and not the table.
+pub(super) fn positions(
+    table: &'static str,
+    filter: &RecordFilter,
+    page: &PageBounds,
+) -> Selection {
+    let mut selection = Selection::columns("time, sequence", table);
+    if filter.subject.is_some() || filter.tool.is_some() {
+        selection.and_text("subject = ", filter.subject.as_deref());
+        selection.and_text("tool = ", filter.tool.as_deref());
+    } else {
+        selection.and_status(filter.status.filter(|status| *status != Status::Ok));
+    }
+    selection.and_within_time(filter);
+    selection.page_by_time(page)
 }
 
 /// Selects the intents without an outcome.
@@ -239,7 +279,7 @@ mod tests {
     use wardgate_store::DatabaseSettings;
 
     use super::*;
-    use crate::store::sqlite;
+    use crate::store::{RecordRow, sqlite};
 
     async fn pool(dir: &tempfile::TempDir) -> SqlitePool {
         let path = dir.path().join("audit.sqlite");
@@ -249,8 +289,17 @@ mod tests {
         sqlite::read_pool(&path)
     }
 
+    /// Returns the steps of the plan by which SQLite runs a selection.
+    async fn plan(pool: &SqlitePool, selection: &Selection) -> String {
+        let explain = format!("EXPLAIN QUERY PLAN {}", selection.sql);
+        let query = sqlx::query_as::<_, (i64, i64, i64, String)>(AssertSqlSafe(explain));
+        let steps = query.fetch_all(pool).await.unwrap();
+        let steps: Vec<_> = steps.into_iter().map(|(.., step)| step).collect();
+        steps.join("; ")
+    }
+
     #[tokio::test]
-    async fn no_page_of_records_by_time_is_sorted() {
+    async fn no_page_of_records_by_time_is_sorted_and_its_positions_are_read_from_an_index() {
         let dir = tempfile::tempdir().unwrap();
         let pool = pool(&dir).await;
         let time = |seconds| Some(Timestamp::from_seconds(seconds));
@@ -305,15 +354,19 @@ mod tests {
                     if !filter.is_by_time() {
                         continue;
                     }
-                    let selection = matching(sqlite::RECORD, &filter, &page);
-                    let explain = format!("EXPLAIN QUERY PLAN {}", selection.sql);
-                    let query =
-                        sqlx::query_as::<_, (i64, i64, i64, String)>(AssertSqlSafe(explain));
-                    let steps = query.fetch_all(&pool).await.unwrap();
-                    let plan: Vec<_> = steps.into_iter().map(|(.., step)| step).collect();
-                    let plan = plan.join("; ");
-                    let by_time = plan.contains("USING INDEX") && plan.contains("time");
-                    assert!(by_time && !plan.contains("B-TREE"), "{plan}: {filter:?}");
+                    let matching = matching(sqlite::RECORD, &filter, &page);
+                    let records = plan(&pool, &matching).await;
+                    let by_time = records.contains("USING INDEX") && records.contains("time");
+                    assert!(
+                        by_time && !records.contains("B-TREE"),
+                        "{records}: {filter:?}"
+                    );
+                    let positions = positions(sqlite::RECORD, &filter, &page);
+                    let positions = plan(&pool, &positions).await;
+                    assert!(
+                        positions.contains("COVERING INDEX") && !positions.contains("B-TREE"),
+                        "{positions}: {filter:?}"
+                    );
                 }
             }
         }
@@ -335,8 +388,10 @@ mod tests {
         };
         // There are fewer connections than this.
         for _ in 0..8 {
-            let abandoned =
-                tokio::time::timeout(Duration::from_millis(50), endless().sqlite(&pool));
+            let abandoned = tokio::time::timeout(
+                Duration::from_millis(50),
+                endless().sqlite::<RecordRow>(&pool),
+            );
             assert!(abandoned.await.is_err());
         }
         let page = PageBounds {
@@ -346,6 +401,7 @@ mod tests {
             newest_first: false,
         };
         let other = matching(sqlite::RECORD, &RecordFilter::default(), &page);
-        assert!(other.sqlite(&pool).await.unwrap().is_empty());
+        let found = other.sqlite::<RecordRow>(&pool).await.unwrap();
+        assert!(found.is_empty());
     }
 }

@@ -1,11 +1,8 @@
 //! Tests of anomaly detection: an anomaly is recorded once, whichever replica searches and wherever it was interrupted.
 
-use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use futures::TryStreamExt;
 use serde_json::Value;
-use sqlx::{Connection, SqliteConnection};
 use wardgate_audit::{AnomalySettings, CallingProcesses, Config, LogCloser, RecordReader};
 use wardgate_domain::{Ambient, CallFacts, Status};
 use wardgate_rpc::client::{AuditClient, AuditFilter, ContentFilter, QueriedRecord};
@@ -184,32 +181,6 @@ async fn the_search_continues_after_a_record_that_cannot_be_read(store: &TestSto
     closer.close().await;
 }
 
-/// The type of a page of a SQLite database that contains rows of a table.
-const TABLE_LEAF: u8 = 13;
-
-/// Makes the page that contains the record of `call` unreadable. Other programs must not write to the database.
-async fn corrupt_page_of(store: &TestStore, call: &CallFacts) {
-    until("the database consists of one file", async || {
-        let mut connection = SqliteConnection::connect(&store.url).await.unwrap();
-        let checkpoint = sqlx::query_scalar("PRAGMA wal_checkpoint(TRUNCATE)");
-        let is_blocked: i64 = checkpoint.fetch_one(&mut connection).await.unwrap();
-        connection.close().await.unwrap();
-        (is_blocked == 0).then_some(())
-    })
-    .await;
-    let path = store.url.strip_prefix("sqlite:").unwrap();
-    let bytes = std::fs::read(path).unwrap();
-    let page_size = usize::from(u16::from_be_bytes([bytes[16], bytes[17]]));
-    let record = format!(r#""call_id":"{}""#, call.call_id);
-    let holds_record = |page: &[u8]| {
-        let mut windows = page.windows(record.len());
-        page[0] == TABLE_LEAF && windows.any(|it| it == record.as_bytes())
-    };
-    let page = bytes.chunks(page_size).position(holds_record).unwrap();
-    let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
-    file.write_all_at(&[0], (page * page_size) as u64).unwrap();
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn the_search_continues_after_records_on_a_corrupt_page_of_the_database() {
     let store = TestStore::sqlite();
@@ -221,13 +192,10 @@ async fn the_search_continues_after_records_on_a_corrupt_page_of_the_database() 
     }
     drop(audit);
     closer.close().await;
-    corrupt_page_of(&store, &calls[20]).await;
-    let reader = RecordReader::open(&store.url, &DatabaseSettings::default())
-        .await
-        .unwrap();
-    let whole = reader.query(AuditFilter::default()).unwrap();
-    let whole: Result<Vec<_>, _> = whole.try_collect().await;
-    assert!(whole.is_err(), "the page cannot be read");
+    store.corrupt_pages_of(&calls[20..21]).await;
+    let whole = store.read(AuditFilter::default()).await;
+    let is_damaged = |found: &QueriedRecord| matches!(found, QueriedRecord::Damaged(_));
+    assert!(whole.iter().any(is_damaged), "the page cannot be read");
 
     let back = "UPDATE export_cursor SET position = 0 WHERE name = 'anomaly_detection'";
     store.execute(back).await.unwrap();

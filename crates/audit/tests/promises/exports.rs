@@ -7,9 +7,10 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use serde_json::Value;
+use sqlx::{Connection, SqliteConnection};
 use wardgate_audit::{CallingProcesses, Config, ExportSettings, LogCloser, RecordReader};
 use wardgate_domain::{Ambient, Status};
-use wardgate_rpc::client::AuditClient;
+use wardgate_rpc::client::{AuditClient, AuditFilter, QueriedRecord};
 use wardgate_rpc::{Peer, link};
 use wardgate_store::DatabaseSettings;
 
@@ -287,6 +288,68 @@ async fn records_that_were_changed_are_left_out_and_the_rest_goes_on(store: &Tes
     let (audit, closer) = service(store, webhook(&receiver.serve().await, "")).await;
     receiver.has(3).await;
     assert_eq!(receiver.sequences(), [0, 2, 3]);
+    drop(audit);
+    closer.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_export_continues_after_records_on_a_corrupt_page_of_the_database() {
+    let store = TestStore::sqlite();
+    let calls = store.append_calls(40).await;
+    store.corrupt_pages_of(&calls[20..21]).await;
+    let found = store.read(AuditFilter::default()).await;
+    let readable: Vec<u64> = found
+        .iter()
+        .filter_map(|found| match found {
+            QueriedRecord::Intact(stored) => Some(stored.sequence),
+            QueriedRecord::Damaged(_) => None,
+        })
+        .collect();
+    assert!((1..40).contains(&readable.len()), "{readable:?}");
+    let receiver = Receiver::default();
+    let (audit, closer) = service(&store, webhook(&receiver.serve().await, "")).await;
+    receiver.has(readable.len()).await;
+    assert_eq!(receiver.sequences(), readable);
+    drop(audit);
+    closer.close().await;
+}
+
+/// Returns the end of the claim to the export, in seconds, and the position of the export.
+async fn claim_of_export(store: &TestStore) -> Option<(f64, i64)> {
+    let mut connection = SqliteConnection::connect(&store.url).await.unwrap();
+    let claim = "SELECT claimed_until, position FROM export_cursor WHERE name = 'soc'";
+    let claim = sqlx::query_as(claim).fetch_optional(&mut connection).await;
+    connection.close().await.unwrap();
+    claim.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_export_stays_where_it_is_while_no_record_of_a_whole_page_can_be_read() {
+    // More records than an export reads at once.
+    let store = TestStore::sqlite();
+    let calls = store.append_calls(300).await;
+    let pages = store.corrupt_pages_of(&calls[..256]).await;
+    let receiver = Receiver::default();
+    let url = receiver.serve().await;
+    let (audit, closer) = service(&store, webhook(&url, "")).await;
+    let begun =
+        wardgate_testkit::until("the export begins", async || claim_of_export(&store).await);
+    let (begun, _) = begun.await;
+    // The claim is renewed by the next attempt, after the first one has failed.
+    let renewed = wardgate_testkit::until("the export tries again", async || {
+        let claim = claim_of_export(&store).await;
+        claim.filter(|(claimed_until, _)| *claimed_until > begun)
+    });
+    let (_, position) = renewed.await;
+    assert_eq!(position, 0);
+    assert_eq!(receiver.sequences(), [0_u64; 0]);
+    drop(audit);
+    closer.close().await;
+
+    store.repair_pages(&pages);
+    let (audit, closer) = service(&store, webhook(&url, "")).await;
+    receiver.has(300).await;
+    assert_eq!(receiver.sequences(), (0..300).collect::<Vec<_>>());
     drop(audit);
     closer.close().await;
 }

@@ -18,6 +18,7 @@ use wardgate_domain::{
 use wardgate_proto::common::v1::ErrorReason;
 use wardgate_rpc::client::{
     AuditFilter, CallError, DataSubjectFilter, ExportedPart, OperatorAuditClient, ProofSelector,
+    QueriedRecord,
 };
 use wardgate_rpc::server::{BoundServer, ListenConfig};
 use wardgate_rpc::{Peer, Shutdown, link};
@@ -332,6 +333,29 @@ async fn an_operator_of_a_tenant_reads_what_that_tenant_did(store: &TestStore) {
     let last = store.records().await.pop().unwrap();
     assert_eq!(record_of(&last)["action"], "audit.export");
     assert_eq!(record_of(&last)["status"], "denied");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_of_a_tenant_is_told_of_records_that_cannot_be_read() {
+    let store = TestStore::sqlite();
+    let calls = store.append_calls(40).await;
+    store.corrupt_pages_of(&calls[20..21]).await;
+    let (service, _policy) = start_with_auditor(&store).await;
+    let north = service.operator(&unverified_token("auditor.lee", "north"));
+    let found = north.read_records(everything()).await.unwrap();
+    let found: Vec<_> = found.try_collect().await.unwrap();
+    let reports: Vec<_> = found
+        .iter()
+        .filter_map(|found| match found {
+            QueriedRecord::Intact(_) => None,
+            QueriedRecord::Damaged(damage) => Some(damage.to_string()),
+        })
+        .collect();
+    let [report] = &reports[..] else {
+        panic!("{reports:?}")
+    };
+    assert!(report.contains("cannot be read"), "{report}");
+    assert!((2..41).contains(&found.len()), "{}", found.len());
 }
 
 async fn a_watch_gives_each_record_once_it_is_durable(store: &TestStore) {

@@ -7,10 +7,12 @@ use futures::{StreamExt, TryStreamExt};
 use sqlx::{Connection, PgConnection};
 use tonic::Code;
 use wardgate_audit::{Error, RecordReader, StoreRoom};
-use wardgate_domain::{Ambient, CallFacts, ConversationKey, Record, Status, Timestamp};
+use wardgate_domain::{
+    Ambient, CallFacts, ConversationKey, DecisionId, Event, Record, Status, Timestamp,
+};
 use wardgate_proto::audit::v1 as pb;
 use wardgate_proto::audit::v1::audit_service_client::AuditServiceClient;
-use wardgate_rpc::client::{AuditFilter, QueriedRecord};
+use wardgate_rpc::client::{AuditFilter, ContentFilter, QueriedRecord};
 use wardgate_store::DatabaseSettings;
 
 use crate::support::{
@@ -69,11 +71,18 @@ async fn sequences(service: &TestService, filter: AuditFilter) -> Vec<u64> {
         .unwrap()
 }
 
+/// The id of the decision about the third of the five records below.
+fn decision_id() -> DecisionId {
+    "01a21d31-c794-7d35-94c7-e8dc9983a5d7".parse().unwrap()
+}
+
 /// Appends five records, one second apart. Returns the id of the call of the first two.
 async fn append_five(service: &TestService) -> String {
     let doctor = subject();
     let nurse = CallFacts {
         subject: "nurse.okafor".to_owned(),
+        decision_id: Some(decision_id()),
+        policies: vec!["no-nurses".to_owned()],
         ..subject()
     };
     let unknown_tool = CallFacts {
@@ -81,11 +90,15 @@ async fn append_five(service: &TestService) -> String {
         requested_tool: "get_all".to_owned(),
         ..subject()
     };
+    let mut with_withheld_rows = outcome(&unknown_tool, Status::UnknownTool);
+    if let Event::Outcome(outcome) = &mut with_withheld_rows.event {
+        outcome.rows_withheld = 2;
+    }
     let records = [
         intent(&doctor),
         outcome(&doctor, Status::Ok),
         outcome(&nurse, Status::Denied),
-        outcome(&unknown_tool, Status::UnknownTool),
+        with_withheld_rows,
         refusals(9),
     ];
     for (mut record, seconds) in records.into_iter().zip(0..) {
@@ -154,7 +167,14 @@ async fn every_filter_selects_what_it_says(store: &TestStore) {
     )
     .await;
     selects(&|filter| filter.content.phi = true, &[1, 2, 3]).await;
-    selects(&|filter| filter.content.withheld = true, &[]).await;
+    selects(&|filter| filter.content.withheld = true, &[3]).await;
+    for decided_by in [decision_id().to_string(), "no-nurses".to_owned()] {
+        selects(
+            &|filter| filter.content.decision = Some(decided_by.clone()),
+            &[2],
+        )
+        .await;
+    }
     // Records that do not match do not count towards the limit.
     selects(
         &|filter| (filter.content.phi, filter.limit, filter.newest_first) = (true, Some(2), true),
@@ -420,6 +440,95 @@ async fn what_was_changed_or_removed_in_the_store_is_named_by_its_sequence(store
     assert_eq!(
         named(&store.read(of_nobody).await),
         [first, others, columns(2)]
+    );
+}
+
+/// Returns the sequence numbers of the intact records, and of those that are reported as unreadable.
+fn partition(found: &[QueriedRecord]) -> (Vec<u64>, Vec<u64>) {
+    let (mut intact, mut unreadable) = (Vec::new(), Vec::new());
+    for found in found {
+        match found {
+            QueriedRecord::Intact(stored) => intact.push(stored.sequence),
+            QueriedRecord::Damaged(damage) => {
+                let problem = &damage.problem;
+                assert!(problem.contains("cannot be read"), "{damage}");
+                let last = problem.strip_prefix("and all records up to ");
+                let last = last.and_then(|rest| rest.split(' ').next());
+                let last = last.map_or(damage.sequence, |last| last.parse().unwrap());
+                unreadable.extend(damage.sequence..=last);
+            }
+        }
+    }
+    (intact, unreadable)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_on_a_corrupt_page_of_the_database_are_named_and_the_others_are_returned() {
+    const RECORDS: u64 = 400;
+    let store = TestStore::sqlite();
+    let calls = store.append_calls(400).await;
+    store.corrupt_pages_of(&calls[300..301]).await;
+    let by_caller = AuditFilter {
+        subject: Some("dr.yenji".to_owned()),
+        ..AuditFilter::default()
+    };
+    let by_time = AuditFilter {
+        since: Some(start()),
+        status: Some(Status::Ok),
+        ..AuditFilter::default()
+    };
+    let by_content = AuditFilter {
+        content: ContentFilter {
+            phi: true,
+            ..ContentFilter::default()
+        },
+        ..AuditFilter::default()
+    };
+    for filter in [AuditFilter::default(), by_caller, by_time, by_content] {
+        for newest_first in [false, true] {
+            let filter = AuditFilter {
+                newest_first,
+                ..filter.clone()
+            };
+            let shown = format!("{filter:?}");
+            let found = store.read(filter).await;
+            let (mut intact, unreadable) = partition(&found);
+            assert!(unreadable.contains(&300), "{shown}: {unreadable:?}");
+            assert!(unreadable.len() < 100, "{shown}: {unreadable:?}");
+            assert_eq!(found.len(), intact.len() + 1, "{shown}: one report");
+            if newest_first {
+                intact.reverse();
+            }
+            assert!(intact.is_sorted(), "{shown}: {intact:?}");
+            let mut all = [intact, unreadable].concat();
+            all.sort_unstable();
+            assert_eq!(all, (0..RECORDS).collect::<Vec<_>>(), "{shown}");
+        }
+    }
+
+    let of_call = async |at: usize| {
+        let found = store.read(AuditFilter {
+            call_id: Some(calls[at].call_id.to_string()),
+            ..AuditFilter::default()
+        });
+        partition(&found.await)
+    };
+    assert_eq!(of_call(300).await, (vec![], vec![300]));
+    assert_eq!(of_call(199).await, (vec![199], vec![]));
+    let newest = AuditFilter {
+        newest_first: true,
+        limit: Some(3),
+        ..AuditFilter::default()
+    };
+    let newest = partition(&store.read(newest).await);
+    assert_eq!(newest, (vec![399, 398, 397], vec![]));
+
+    let service = store.service().await;
+    let all = service.console.query(AuditFilter::default()).await.unwrap();
+    let all: Vec<_> = all.try_collect().await.unwrap();
+    assert_eq!(
+        partition(&all),
+        partition(&store.read(AuditFilter::default()).await)
     );
 }
 

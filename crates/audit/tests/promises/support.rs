@@ -1,5 +1,6 @@
 //! Stores for single tests, the service on them, and records.
 
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use futures::TryStreamExt;
@@ -18,7 +19,7 @@ use wardgate_rpc::client::{
 use wardgate_rpc::link::{self, Link};
 use wardgate_rpc::{Peer, Readiness};
 use wardgate_store::DatabaseSettings;
-use wardgate_testkit::TestDatabase;
+use wardgate_testkit::{TestDatabase, until};
 
 /// Runs each of the named functions, which take a `&TestStore`, on both kinds of store.
 macro_rules! on_both_stores {
@@ -40,6 +41,9 @@ macro_rules! on_both_stores {
     )*};
 }
 pub(crate) use on_both_stores;
+
+/// The type of a page of a SQLite database that contains rows of a table.
+const TABLE_LEAF: u8 = 13;
 
 /// An empty store for one test.
 pub(crate) struct TestStore {
@@ -73,6 +77,64 @@ impl TestStore {
 
     pub(crate) fn is_sqlite(&self) -> bool {
         self.database.is_sqlite()
+    }
+
+    /// Appends the outcomes of `count` new calls, and ends the service. Returns the calls in the order of their records.
+    pub(crate) async fn append_calls(&self, count: usize) -> Vec<CallFacts> {
+        let TestService { audit, closer, .. } = self.service().await;
+        let calls: Vec<_> = (0..count).map(|_| subject()).collect();
+        for call in &calls {
+            let record = outcome(call, Status::Ok);
+            audit.append(&record, false).await.unwrap();
+        }
+        drop(audit);
+        closer.close().await;
+        calls
+    }
+
+    /// Makes the pages of a SQLite store that contain the records of `calls` unreadable. No service may use the store. Returns
+    /// the offsets of the pages, by which [`Self::repair_pages`] makes them readable again.
+    pub(crate) async fn corrupt_pages_of(&self, calls: &[CallFacts]) -> Vec<u64> {
+        until("the database consists of one file", async || {
+            let mut connection = SqliteConnection::connect(&self.url).await.unwrap();
+            let checkpoint = sqlx::query_scalar("PRAGMA wal_checkpoint(TRUNCATE)");
+            let is_blocked: i64 = checkpoint.fetch_one(&mut connection).await.unwrap();
+            connection.close().await.unwrap();
+            (is_blocked == 0).then_some(())
+        })
+        .await;
+        let bytes = std::fs::read(self.sqlite_path()).unwrap();
+        let page_size = usize::from(u16::from_be_bytes([bytes[16], bytes[17]]));
+        let records: Vec<_> = calls
+            .iter()
+            .map(|call| format!(r#""call_id":"{}""#, call.call_id))
+            .collect();
+        let pages = (0_u64..).step_by(page_size).zip(bytes.chunks(page_size));
+        let pages = pages.filter(|(_, page)| {
+            let text = String::from_utf8_lossy(page);
+            page[0] == TABLE_LEAF && records.iter().any(|record| text.contains(record))
+        });
+        let offsets: Vec<u64> = pages.map(|(offset, _)| offset).collect();
+        assert!(!offsets.is_empty(), "the records are in the file");
+        self.write_type_of_pages(&offsets, 0);
+        offsets
+    }
+
+    /// Makes pages readable again.
+    pub(crate) fn repair_pages(&self, offsets: &[u64]) {
+        self.write_type_of_pages(offsets, TABLE_LEAF);
+    }
+
+    fn write_type_of_pages(&self, offsets: &[u64], page_type: u8) {
+        let mut file = std::fs::OpenOptions::new();
+        let file = file.write(true).open(self.sqlite_path()).unwrap();
+        for offset in offsets {
+            file.write_all_at(&[page_type], *offset).unwrap();
+        }
+    }
+
+    fn sqlite_path(&self) -> &str {
+        self.url.strip_prefix("sqlite:").unwrap()
     }
 
     /// Returns the wrapped key of a data subject other than the common one, from a SQLite store that has such a key.

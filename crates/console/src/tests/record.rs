@@ -190,6 +190,47 @@ async fn a_caller_of_a_tenant_is_shown_that_tenants_part() {
 }
 
 #[tokio::test]
+async fn damage_to_the_store_is_shown_to_every_reader_and_named_to_who_may_read_all() {
+    const NAMED: &str = "record 7: cannot be read";
+    const INCOMPLETE: &str = "Some of them may be missing here";
+    let stage = TestConsole::new().await;
+    stage.audit.holds(call("anna", "north"));
+    stage.lets_read_all("lee");
+    let of_tenant = json!({ "iss": "https://tenants.example", "tenant": "north" });
+    let token = stage.token("lee", &of_tenant);
+    let reply = stage
+        .post("/console/sign-in", "", &format!("token={token}"))
+        .await;
+    let (of_all, of_tenant) = (stage.sign_in("lee").await, reply.cookie());
+    for cookie in [&of_all, &of_tenant] {
+        let page = stage.get("/console/record", cookie).await.body;
+        assert!(page.contains("anna"), "{page}");
+        assert!(
+            !page.contains(NAMED) && !page.contains(INCOMPLETE),
+            "{page}"
+        );
+    }
+    stage.audit.reports_damage(7, "cannot be read");
+    for (cookie, expected, hidden) in [
+        (&of_all, NAMED, INCOMPLETE),
+        (&of_tenant, INCOMPLETE, NAMED),
+    ] {
+        let page = stage.get("/console/record", cookie).await.body;
+        assert!(page.contains("anna") && page.contains(expected), "{page}");
+        assert!(!page.contains(hidden), "{page}");
+    }
+    let file = stage.get("/console/record.jsonl", &of_all).await.body;
+    let damage = r#"{"sequence":7,"damage":"cannot be read"}"#;
+    assert_eq!(
+        (file.lines().next(), file.lines().count()),
+        (Some(damage), 2)
+    );
+    let file = stage.get("/console/record.jsonl", &of_tenant).await.body;
+    assert_eq!(file.lines().count(), 2, "{file}");
+    assert!(file.lines().next().unwrap().contains(INCOMPLETE), "{file}");
+}
+
+#[tokio::test]
 async fn a_download_has_each_record_as_it_is_stored() {
     let stage = TestConsole::new().await;
     stage.audit.holds(call("anna", ""));

@@ -75,7 +75,7 @@ async fn a_panic_in_the_midst_of_a_run_is_an_error_on_record() {
 }
 
 #[tokio::test]
-async fn a_tool_runner_that_never_answers_ends_a_second_after_the_tools_time_limit() {
+async fn a3_a_tool_runner_that_never_answers_ends_a_second_after_the_tools_time_limit() {
     let world = World::start().await;
     world.tool_runner.next([RunBehavior::Hang]);
     let started = Instant::now();

@@ -39,7 +39,7 @@ fn is_turned_away(reply: &Reply) -> bool {
 }
 
 #[tokio::test]
-async fn what_is_too_much_is_turned_away_before_anything_of_it_began() {
+async fn a3_what_is_too_much_is_turned_away_before_anything_of_it_began() {
     let world = busy().await;
     let (decisions, intents) = (world.policy.asked.count(), world.audit.intents.count());
     for request in [

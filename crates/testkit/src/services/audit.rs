@@ -83,6 +83,8 @@ pub struct FakeAudit {
     sequence: Mutex<u64>,
     /// The records that queries return.
     held: Mutex<Vec<Value>>,
+    /// The sequence number and the description of the damage with which queries begin.
+    damage: Mutex<Option<(u64, String)>>,
     /// The counts that `count_calls` returns, or `None` if it fails.
     counts: Mutex<Option<Vec<u64>>>,
     /// Whether `count_calls` supports tags.
@@ -109,6 +111,7 @@ impl FakeAudit {
             down: Mutex::default(),
             sequence: Mutex::new(41),
             held: Mutex::default(),
+            damage: Mutex::default(),
             counts: Mutex::default(),
             counts_by_tag: AtomicBool::new(true),
             counted: Log::default(),
@@ -153,6 +156,11 @@ impl FakeAudit {
     /// Adds a record that queries return, besides those appended.
     pub fn holds(&self, record: Value) {
         self.held.lock().unwrap().push(record);
+    }
+
+    /// Makes every query begin with a report of damage to the record at `sequence`.
+    pub fn reports_damage(&self, sequence: u64, problem: &str) {
+        *self.damage.lock().unwrap() = Some((sequence, problem.to_owned()));
     }
 
     /// Sets the counts that `count_calls` returns for the selections of a request, or makes it fail with `None`.
@@ -299,17 +307,22 @@ impl AuditService for FakeAudit {
         });
         let limit = usize::try_from(query.limit).expect("a limit is small");
         let newest = matching.into_iter().rev().take(limit);
-        let answers: Vec<_> = newest
-            .map(|(sequence, record)| {
-                let record = record.to_string();
-                Ok(pb::QueryResponse {
-                    sequence,
-                    leaf_hash: Digest::of(record.as_bytes()).to_wire(),
-                    record: record.into(),
-                    ..pb::QueryResponse::default()
-                })
-            })
-            .collect();
+        let newest = newest.map(|(sequence, record)| {
+            let record = record.to_string();
+            pb::QueryResponse {
+                sequence,
+                leaf_hash: Digest::of(record.as_bytes()).to_wire(),
+                record: record.into(),
+                ..pb::QueryResponse::default()
+            }
+        });
+        let damage = self.damage.lock().unwrap().clone();
+        let damage = damage.map(|(sequence, damage)| pb::QueryResponse {
+            sequence,
+            damage,
+            ..pb::QueryResponse::default()
+        });
+        let answers: Vec<_> = damage.into_iter().chain(newest).map(Ok).collect();
         Ok(Response::new(stream::iter(answers).boxed()))
     }
 

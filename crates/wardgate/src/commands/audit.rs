@@ -188,9 +188,9 @@ impl OpenRecord {
     }
 }
 
-/// Error message for a record whose store was changed.
-const DAMAGED: &str = "the audit store was modified outside the audit service, see the output above: preserve the store unchanged, and \
-                       compare it with a backup";
+/// Error message after records that were changed, removed, or cannot be read.
+const DAMAGED: &str = "the audit store was modified outside the audit service, or is corrupt, see the output above: preserve the store \
+                       unchanged, and compare it with a backup";
 
 /// Heading of the columns of [`row`].
 const HEADING: &str = "SEQUENCE  TIME                         STATUS             USER              TOOL                           ROWS  ADDRESS";

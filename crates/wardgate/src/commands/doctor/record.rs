@@ -44,7 +44,7 @@ pub(super) async fn examine(deployment: &Deployment) -> Vec<Finding> {
         Err(RecordProblem::Unreadable(error)) => return vec![about.fail(error, remedy)],
         Err(RecordProblem::Record(what)) => about.fail(
             what,
-            "the store was modified outside the audit service: preserve it unchanged, and compare it with a backup",
+            "the store was modified outside the audit service, or is corrupt: preserve it unchanged, and compare it with a backup",
         ),
     };
     let mut findings = vec![finding];

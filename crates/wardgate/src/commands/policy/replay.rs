@@ -45,7 +45,7 @@ pub(super) async fn run(arguments: &PolicyReplay, verbosity: LogVerbosity) -> Re
     let opened = OpenRecord::open(&arguments.access).await?;
     let mut batches = opened.query(filter).await?.chunks(BATCH);
     let mut progress = Progress::new("decided", verbosity);
-    let (mut report, mut read) = (ReplayReport::default(), 0);
+    let (mut report, mut read, mut damaged) = (ReplayReport::default(), 0, false);
     let mut under_way: Option<JoinHandle<Vec<ReplayedOutcome>>> = None;
     loop {
         let batch = batches.next().await;
@@ -61,7 +61,10 @@ pub(super) async fn run(arguments: &PolicyReplay, verbosity: LogVerbosity) -> Re
         for found in batch {
             match found? {
                 QueriedRecord::Intact(stored) => records.push(stored.record),
-                QueriedRecord::Damaged(damage) => eprintln!("{damage}"),
+                QueriedRecord::Damaged(damage) => {
+                    eprintln!("{damage}");
+                    damaged = true;
+                }
             }
         }
         let replayer = Arc::clone(&replayer);
@@ -74,8 +77,15 @@ pub(super) async fn run(arguments: &PolicyReplay, verbosity: LogVerbosity) -> Re
         &report.as_json().to_string(),
         || mark_invisible(&report.as_text()).into_owned(),
     )?;
+    if damaged {
+        return Err(DAMAGED.into());
+    }
     Ok(())
 }
+
+/// Error message after a replay without the records that were changed, removed, or cannot be read.
+const DAMAGED: &str = "records of the audit store were changed, removed, or cannot be read, see the output above: they were not \
+                       replayed";
 
 /// The members of a recorded outcome that matter to a decision.
 #[derive(Debug, Clone, Deserialize)]
