@@ -30,8 +30,8 @@ impl SeededRandom {
     }
 
     /// Returns one of `items`, which must not be empty.
-    pub fn choose<'a, T>(&mut self, items: &'a [T]) -> &'a T {
-        &items[self.below(items.len())]
+    pub fn choose<T: Copy>(&mut self, items: &[T]) -> T {
+        items[self.below(items.len())]
     }
 }
 

@@ -224,7 +224,7 @@ impl SampleCaller {
     pub(super) fn random(random: &mut SeededRandom) -> Self {
         let mut roles = Vec::new();
         for _ in 0..random.below(4) {
-            let role = *random.choose(&ROLES);
+            let role = random.choose(&ROLES);
             if !roles.contains(&role) {
                 roles.push(role);
             }
@@ -271,7 +271,7 @@ impl SampleCaller {
 
 /// Returns one of `values` or, in one of three cases, `None`.
 fn optional(random: &mut SeededRandom, values: &[&'static str]) -> Option<&'static str> {
-    (!random.is_one_in(3)).then(|| *random.choose(values))
+    (!random.is_one_in(3)).then(|| random.choose(values))
 }
 
 /// The arguments and the context of a call.
@@ -292,9 +292,9 @@ pub(super) struct SampleCall {
 
 impl SampleCall {
     pub(super) fn random(random: &mut SeededRandom) -> Self {
-        let patient = *random.choose(&PATIENT_ARGUMENTS);
+        let patient = random.choose(&PATIENT_ARGUMENTS);
         let patient = (!random.is_one_in(4)).then_some(patient);
-        let limit = *random.choose(&LIMIT_ARGUMENTS);
+        let limit = random.choose(&LIMIT_ARGUMENTS);
         let limit = random.is_one_in(3).then_some(limit);
         let mut members = Vec::new();
         members.extend(patient.map(|(json, _)| format!("\"patient_id\": {json}")));
@@ -309,9 +309,9 @@ impl SampleCall {
         let arguments = if is_object {
             format!("{{{}}}", members.join(", "))
         } else {
-            (*random.choose(&MALFORMED)).to_owned()
+            random.choose(&MALFORMED).to_owned()
         };
-        let address = *random.choose(&ADDRESSES);
+        let address = random.choose(&ADDRESSES);
         // An invalid address ends every request, so it is rare.
         let is_valid = address.1.is_some() || random.is_one_in(8);
         Self {
@@ -319,9 +319,9 @@ impl SampleCall {
             is_object,
             patient_id: patient.map(|(_, text)| text),
             limit: limit.map_or(LimitArgument::Missing, |(_, limit)| limit),
-            time: *random.choose(&TIMES),
+            time: random.choose(&TIMES),
             address: if is_valid { address } else { ADDRESSES[1] },
-            exports: *random.choose(&EXPORTS),
+            exports: random.choose(&EXPORTS),
         }
     }
 
