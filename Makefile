@@ -19,13 +19,14 @@ test-slow: ## Run all tests on a simulated slow machine, TIMES times in a row (d
 test-k8s: ## Install and upgrade the chart in a real API server (the first run builds it, which takes half an hour)
 	tests/k8s/run
 
-test-chaos: ## Run the long tests of disk faults, power loss, forgery, kills, identifier leaks and cluster failures (root, two hours)
+test-chaos: ## Run the long tests of disk faults, power loss, forgery, kills, identifier leaks, decisions and cluster failures (root, two hours)
 	$(CARGO) build --locked --workspace --bin wardgate --example disk_faults --example witness_disk_faults
 	tests/faults/run target/debug/examples
 	tests/power/run target/debug/examples
 	FORGERY_STEP=1 $(CARGO) test --locked --workspace --test promises a10_ -- --nocapture
 	tests/kills $(CARGO)
 	tests/identifiers $(CARGO)
+	tests/oracle $(CARGO)
 	tests/cluster/run target/debug/wardgate $(JOURNEYS)
 
 bench: ## Measure the cost of a policy decision and of a call, by stage and by route

@@ -36,6 +36,7 @@ mod keys;
 mod log;
 mod mcp_server;
 mod process;
+mod random;
 mod separate;
 mod services;
 mod stdio;
@@ -59,6 +60,7 @@ pub use keys::{
 pub use log::Log;
 pub use mcp_server::{event_stream, json_response, mcp_discovery, mcp_message, mcp_result};
 pub use process::{ProcessExit, PythonServer, WardgateProcess, run};
+pub use random::{SeededRandom, number_from_environment};
 pub use separate::{SeparateProcesses, free_port};
 pub use services::{
     AppendAttempt, AppendBehavior, FakeAudit, FakeMemory, FakePolicy, FakeToolRunner, PolicyAnswer,

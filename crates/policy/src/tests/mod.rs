@@ -11,6 +11,7 @@ mod history;
 pub(crate) mod issuer;
 mod loading;
 mod operator;
+mod oracle;
 mod partial_evaluation;
 mod reach;
 mod recall;

@@ -22,6 +22,7 @@ mod postgres_types;
 mod queries;
 mod reload;
 mod results;
+mod row_oracle;
 mod rows;
 mod skills;
 mod snapshot;
