@@ -3,7 +3,7 @@
 use serde_json::Value;
 use sqlx::{Connection, Row, SqliteConnection};
 use wardgate_domain::Digest;
-use wardgate_testkit::{Reply, System, TestApp};
+use wardgate_testkit::{Reply, System, TestApp, corrupt_sqlite_pages};
 
 use super::people::{billing, column, doctor, nurse, of_patient, patient};
 use crate::WARDGATE;
@@ -196,6 +196,28 @@ async fn calls_of_which_rows_were_withheld_are_found_by_that() {
     assert_eq!(column(&withheld, "user"), ["nurse.adeyemi"]);
     let of_phi = app.records_with(&["--phi"]);
     assert_eq!(column(&of_phi, "user"), ["dr.okafor", "nurse.adeyemi"]);
+}
+
+#[tokio::test]
+async fn a_query_of_a_corrupt_store_prints_what_can_be_read_and_fails() {
+    let mut app = TestApp::start(WARDGATE);
+    a_busy_morning(&app).await;
+    let all = app.records();
+    assert!(app.process.terminate().success(), "{}", app.process.log());
+    let first = all[0]["call_id"].as_str().unwrap();
+    let store = app.data_dir().join("audit.sqlite");
+    corrupt_sqlite_pages(&store, &[format!(r#""call_id":"{first}""#)]).await;
+    let query = app.query(&["-o", "jsonl"]);
+    assert_eq!(query.code, Some(1), "{}", query.stderr);
+    let newest: Value = serde_json::from_str(query.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(newest, all[7]);
+    for message in [
+        "record 0: ",
+        "cannot be read: the database is corrupt",
+        "preserve the store unchanged",
+    ] {
+        assert!(query.stderr.contains(message), "{}", query.stderr);
+    }
 }
 
 #[tokio::test]

@@ -1,8 +1,8 @@
 """Forges the data of a log in many ways, and checks that `verify_log.py` refuses each: `tamper_log.py DIR VKEY [--step N]`.
 
 `DIR` contains `export` (an exported audit log), `proofs` (one proof per file), `older` (earlier checkpoints, named by their
-sizes), `submissions` (to a witness, named `OLD-NEW`) and `forks` (signed checkpoints of the same size, in which the record with
-the number in the file name differs). Tries every byte of every file, every entry and every fork, or every N-th with --step.
+sizes), `submissions` (to a witness, named `OLD-NEW`), `cosigned` (checkpoints with the cosignatures that the file `policy`
+requires) and `forks` (signed checkpoints of the same size, in which the record with the number in the file name differs). Tries every byte of every file, every entry and every fork, or every N-th with --step.
 """
 
 import argparse
@@ -147,6 +147,9 @@ class Tampering:
             verify_submission(text.decode(), self.vkey, older=older[path.name.split("-")[0]])
 
         self.tamper_with_texts(directory / "submissions", verify)
+        policy = (directory / "policy").read_text()
+        cosigned = directory / "cosigned"
+        self.tamper_with_texts(cosigned, lambda _, text: open_checkpoint(text.decode(), self.vkey, policy))
         self.tamper_with_history(directory, entries)
         require(verify_directory(export, self.vkey) == size, "the export is not as it was")
 

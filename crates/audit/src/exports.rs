@@ -57,13 +57,7 @@ impl StoreFeed {
     ) -> Result<Vec<Result<StoredRow, RecordDamage>>, Error> {
         let (mut found, mut corruption, mut is_any_read) = (Vec::new(), None, false);
         for sequence in range {
-            let bounds = PageBounds {
-                range: sequence..sequence + 1,
-                after: None,
-                limit: 1,
-                newest_first: false,
-            };
-            match self.reader.page(&RecordFilter::default(), &bounds).await {
+            match self.reader.single(&RecordFilter::default(), sequence).await {
                 Err(error) if error.is_corruption() => corruption = Some(error),
                 page => {
                     found.extend(page?.records);

@@ -20,7 +20,9 @@ use std::time::{Duration, Instant};
 use wardgate_domain::Timestamp;
 use wardgate_rpc::client::RecordDamage;
 use wardgate_store::postgres::PostgresPool;
-use wardgate_store::{DatabaseSettings, Layout, MigrationError, Row, StartWait, is_busy};
+use wardgate_store::{
+    DatabaseSettings, Layout, MigrationError, Row, StartWait, is_busy, is_corrupt,
+};
 
 use crate::Error;
 use crate::canonical::{RecordEntry, leaf_hash};
@@ -566,7 +568,13 @@ impl StoreReader {
             return Ok(Vec::new());
         }
         let gaps: Vec<(i64, i64)> = match &self.pool {
-            ReadPool::Sqlite(pool) => sqlx::query_as(sqlite::GAPS).fetch_all(pool).await?,
+            ReadPool::Sqlite(pool) => match sqlx::query_as(sqlite::GAPS).fetch_all(pool).await {
+                Err(error) if is_corrupt(&error) => {
+                    let of_index = sqlx::query_as(sqlite::GAPS_OF_INDEX);
+                    of_index.fetch_all(pool).await?
+                }
+                gaps => gaps?,
+            },
             ReadPool::Postgres(pool) => {
                 sqlx::query_as(postgres::GAPS)
                     .fetch_all(&mut *pool.acquire().await?)

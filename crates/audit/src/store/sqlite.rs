@@ -35,6 +35,13 @@ pub(super) const GAPS: &str = "
                 sequence AS upper FROM record)
     WHERE lower < upper ORDER BY lower LIMIT 100";
 
+/// Selects the same as [`GAPS`] from an index, if the table is corrupt. It takes longer, because it sorts the sequence numbers.
+pub(super) const GAPS_OF_INDEX: &str = "
+    SELECT lower, upper FROM
+        (SELECT coalesce(lag(sequence) OVER (ORDER BY sequence) + 1, (SELECT minimum_index FROM retention)) AS lower,
+                sequence AS upper FROM record INDEXED BY record_time)
+    WHERE lower < upper ORDER BY lower LIMIT 100";
+
 pub(super) const TREE: &str = "SELECT size, root, checkpoint, cosigned FROM tree";
 
 /// Selects the number of records in a range, and the concatenation of their leaf hashes. The aggregate function accepts only

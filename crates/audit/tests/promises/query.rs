@@ -532,6 +532,31 @@ async fn records_on_a_corrupt_page_of_the_database_are_named_and_the_others_are_
     );
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn missing_records_are_named_although_the_database_has_a_corrupt_page() {
+    let store = TestStore::sqlite();
+    let calls = store.append_calls(40).await;
+    let remove = "DROP TRIGGER record_is_not_removed; DELETE FROM record WHERE sequence = 5";
+    store.execute(remove).await.unwrap();
+    store.corrupt_pages_of(&calls[20..21]).await;
+    let by_caller = AuditFilter {
+        subject: Some("dr.yenji".to_owned()),
+        ..AuditFilter::default()
+    };
+    let found = store.read(by_caller).await;
+    let (first, others) = found.split_first().unwrap();
+    assert!(
+        matches!(first, QueriedRecord::Damaged(damage) if damage.to_string() == "record 5: is missing"),
+        "{first:?}"
+    );
+    let (intact, unreadable) = partition(others);
+    assert!(unreadable.contains(&20), "{unreadable:?}");
+    let mut all = [intact, unreadable].concat();
+    all.sort_unstable();
+    let kept = (0..40).filter(|sequence| *sequence != 5);
+    assert_eq!(all, kept.collect::<Vec<u64>>());
+}
+
 async fn a_query_that_means_nothing_is_refused(store: &TestStore) {
     let service = store.service().await;
     let mut console = AuditServiceClient::new(service.console_link.clone());

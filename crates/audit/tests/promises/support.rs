@@ -1,6 +1,6 @@
 //! Stores for single tests, the service on them, and records.
 
-use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::time::Duration;
 
 use futures::TryStreamExt;
@@ -19,7 +19,7 @@ use wardgate_rpc::client::{
 use wardgate_rpc::link::{self, Link};
 use wardgate_rpc::{Peer, Readiness};
 use wardgate_store::DatabaseSettings;
-use wardgate_testkit::{TestDatabase, until};
+use wardgate_testkit::{TestDatabase, corrupt_sqlite_pages, repair_sqlite_pages};
 
 /// Runs each of the named functions, which take a `&TestStore`, on both kinds of store.
 macro_rules! on_both_stores {
@@ -41,9 +41,6 @@ macro_rules! on_both_stores {
     )*};
 }
 pub(crate) use on_both_stores;
-
-/// The type of a page of a SQLite database that contains rows of a table.
-const TABLE_LEAF: u8 = 13;
 
 /// An empty store for one test.
 pub(crate) struct TestStore {
@@ -95,46 +92,19 @@ impl TestStore {
     /// Makes the pages of a SQLite store that contain the records of `calls` unreadable. No service may use the store. Returns
     /// the offsets of the pages, by which [`Self::repair_pages`] makes them readable again.
     pub(crate) async fn corrupt_pages_of(&self, calls: &[CallFacts]) -> Vec<u64> {
-        until("the database consists of one file", async || {
-            let mut connection = SqliteConnection::connect(&self.url).await.unwrap();
-            let checkpoint = sqlx::query_scalar("PRAGMA wal_checkpoint(TRUNCATE)");
-            let is_blocked: i64 = checkpoint.fetch_one(&mut connection).await.unwrap();
-            connection.close().await.unwrap();
-            (is_blocked == 0).then_some(())
-        })
-        .await;
-        let bytes = std::fs::read(self.sqlite_path()).unwrap();
-        let page_size = usize::from(u16::from_be_bytes([bytes[16], bytes[17]]));
-        let records: Vec<_> = calls
-            .iter()
-            .map(|call| format!(r#""call_id":"{}""#, call.call_id))
-            .collect();
-        let pages = (0_u64..).step_by(page_size).zip(bytes.chunks(page_size));
-        let pages = pages.filter(|(_, page)| {
-            let text = String::from_utf8_lossy(page);
-            page[0] == TABLE_LEAF && records.iter().any(|record| text.contains(record))
-        });
-        let offsets: Vec<u64> = pages.map(|(offset, _)| offset).collect();
-        assert!(!offsets.is_empty(), "the records are in the file");
-        self.write_type_of_pages(&offsets, 0);
-        offsets
+        let records = calls.iter();
+        let records = records.map(|call| format!(r#""call_id":"{}""#, call.call_id));
+        let records: Vec<_> = records.collect();
+        corrupt_sqlite_pages(self.sqlite_path(), &records).await
     }
 
     /// Makes pages readable again.
     pub(crate) fn repair_pages(&self, offsets: &[u64]) {
-        self.write_type_of_pages(offsets, TABLE_LEAF);
+        repair_sqlite_pages(self.sqlite_path(), offsets);
     }
 
-    fn write_type_of_pages(&self, offsets: &[u64], page_type: u8) {
-        let mut file = std::fs::OpenOptions::new();
-        let file = file.write(true).open(self.sqlite_path()).unwrap();
-        for offset in offsets {
-            file.write_all_at(&[page_type], *offset).unwrap();
-        }
-    }
-
-    fn sqlite_path(&self) -> &str {
-        self.url.strip_prefix("sqlite:").unwrap()
+    fn sqlite_path(&self) -> &Path {
+        Path::new(self.url.strip_prefix("sqlite:").unwrap())
     }
 
     /// Returns the wrapped key of a data subject other than the common one, from a SQLite store that has such a key.

@@ -8,8 +8,9 @@ use std::process::Command;
 use tempfile::TempDir;
 use wardgate_audit::Verifier;
 use wardgate_transparency::{
-    Checkpoint, CheckpointSubmission, CompactTree, Hash, SignedNote, Signer, TileSet, TlogProof,
-    TrustPolicy, consistency_path, encode_entry, inclusion_path, leaf_hash, tiles_of_size,
+    Checkpoint, CheckpointSubmission, CompactTree, Cosigner, Hash, SignedNote, Signer, TileSet,
+    TlogProof, TrustPolicy, consistency_path, encode_entry, inclusion_path, leaf_hash,
+    tiles_of_size,
 };
 
 use crate::support::log_key;
@@ -303,6 +304,52 @@ fn a10_an_older_log_and_a_fork_are_refused_by_who_kept_a_checkpoint() {
     }
 }
 
+/// Returns checkpoints of all lengths of [`OLDER`], cosigned by two witnesses, and the policy that requires both.
+fn cosigned(entries: &[Vec<u8>]) -> (Vec<SignedNote>, String) {
+    let witness = |name: &str, seed| Cosigner::from_pkcs8(name, &log_key(seed)).unwrap();
+    let witnesses = [
+        witness("witness.example/w1", 2),
+        witness("witness.example/w2", 3),
+    ];
+    let keys = witnesses.each_ref().map(Cosigner::verifier_key);
+    let policy = format!(
+        "log {}\nwitness w1 {}\nwitness w2 {}\ngroup both all w1 w2\nquorum both\n",
+        signer().verifier_key(),
+        keys[0],
+        keys[1]
+    );
+    let notes = OLDER.map(|size| {
+        let mut note = sign(&entries[..usize::try_from(size).unwrap()]);
+        for witness in &witnesses {
+            note.add(witness.cosign(&note, 1_762_869_000));
+        }
+        note
+    });
+    (notes.into(), policy)
+}
+
+/// Changes a bit of every byte of checkpoints whose policy requires the cosignatures of two witnesses.
+#[test]
+fn a10_every_byte_of_a_cosigned_checkpoint_counts() {
+    let (notes, policy) = cosigned(&entries());
+    let policy: TrustPolicy = policy.parse().unwrap();
+    let is_accepted = |note: &[u8]| {
+        let note = std::str::from_utf8(note).ok();
+        let note = note.and_then(|text| text.parse::<SignedNote>().ok());
+        note.is_some_and(|note| policy.verify(&note).is_ok())
+    };
+    for (size, note) in OLDER.into_iter().zip(notes) {
+        let mut note = note.to_string().into_bytes();
+        assert!(is_accepted(&note), "{size} records");
+        for at in 0..note.len() {
+            note[at] ^= 1 << (at % 8);
+            assert!(!is_accepted(&note), "byte {at}, {size} records");
+            note[at] ^= 1 << (at % 8);
+            assert!(!is_accepted(&note[..at]), "cut off at {at}, {size} records");
+        }
+    }
+}
+
 /// Writes the files that `tamper_log.py` reads.
 fn write_log(directory: &Path) {
     let entries = entries();
@@ -314,6 +361,11 @@ fn write_log(directory: &Path) {
     };
     for proof in proofs(&entries) {
         write(format!("proofs/{}", proof.index), proof.to_string());
+    }
+    let (notes, policy) = cosigned(&entries);
+    write("policy".to_owned(), policy);
+    for (size, note) in OLDER.into_iter().zip(notes) {
+        write(format!("cosigned/{size}"), note.to_string());
     }
     for at in 0..entries.len() {
         let fork = sign(&forked(&entries, at));
@@ -338,8 +390,8 @@ fn write_log(directory: &Path) {
     }
 }
 
-/// The verifier in Python refuses the same changes: changed bytes of files, proofs and submissions, entries that are removed,
-/// swapped or doubled, older logs, and forks.
+/// The verifier in Python refuses the same changes: changed bytes of files, proofs, submissions and cosigned checkpoints, entries
+/// that are removed, swapped or doubled, older logs, and forks.
 #[test]
 fn a10_the_verifier_in_python_refuses_what_was_changed_too() {
     let directory = TempDir::new().unwrap();

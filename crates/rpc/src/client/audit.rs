@@ -194,15 +194,15 @@ impl RecordDetails {
 pub enum QueriedRecord {
     /// A record that is as the service wrote it.
     Intact(StoredRecord),
-    /// A record that is not as the service wrote it.
+    /// One or more records that are not as the service wrote them.
     Damaged(RecordDamage),
 }
 
-/// A record that was changed in the store or removed from it.
+/// A record that was changed in the store or removed from it, or that the database cannot read, or several of these.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("record {sequence}: {problem}")]
 pub struct RecordDamage {
-    /// The sequence number of the record, or the lowest one of several missing records.
+    /// The sequence number of the record, or the lowest one of several records.
     pub sequence: u64,
     /// A description of the damage.
     pub problem: String,

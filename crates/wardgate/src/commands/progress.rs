@@ -34,14 +34,18 @@ impl Progress {
     pub(crate) fn tell(&mut self, done: u64, of: Option<u64>) {
         if !self.is_quiet && self.told.elapsed() >= Duration::from_secs(1) {
             self.told = Instant::now();
-            let of = of.map(|of| format!(" of {of}")).unwrap_or_default();
-            eprintln!("{done}{of} {} {}", self.things, self.verb);
+            eprintln!("{}", self.line(done, of));
         }
     }
 
     /// Prints how far the move of a store to another master key is. Without a move in progress, the total is unknown.
     pub(crate) fn tell_rekey(&mut self, so_far: &RekeyProgress) {
         self.tell(so_far.done, (so_far.total > 0).then_some(so_far.total));
+    }
+
+    fn line(&self, done: u64, of: Option<u64>) -> String {
+        let of = of.map(|of| format!(" of {of}")).unwrap_or_default();
+        format!("{done}{of} {} {}", self.things, self.verb)
     }
 }
 
@@ -60,5 +64,22 @@ pub(crate) fn print_unreadable(unreadable: u64, things: &str) {
         eprintln!(
             "{unreadable} {things} were not moved: no configured key decrypts them, and none did before"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_told_with_the_total_if_it_is_known() {
+        let progress = Progress {
+            things: "records",
+            verb: "verified",
+            told: Instant::now(),
+            is_quiet: false,
+        };
+        assert_eq!(progress.line(3, Some(10)), "3 of 10 records verified");
+        assert_eq!(progress.line(3, None), "3 records verified");
     }
 }
