@@ -30,6 +30,8 @@ sources:
     url: "${WEB_URL}/mcp"
     private: ["127.0.0.0/8"]
     pins: first_use
+    tools: all
+    read_only: all
     tags: [clinical]
     classes: { content: phi.text, structuredContent: phi.text, error: none }
 tools:
