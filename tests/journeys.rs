@@ -68,6 +68,7 @@ mod journeys {
         mod p3_rows_and_columns;
         mod p4_identifiers;
         mod p4_nothing_raw;
+        mod p5_matrix;
         mod p5_visibility;
         mod p6_refusals;
         mod p7_kill;

@@ -366,3 +366,60 @@ async fn p3_no_row_no_column_beyond_the_rule_on_postgresql() {
     drop((pushed, checked));
     hospital.remove().await;
 }
+
+/// Statements that change only rows which the rules withhold from the doctor `dr.yenji`.
+const CHANGES: [&str; 4] = [
+    "UPDATE medical_records SET content = 'CANARY', note = NULL, created_at = '2000-01-01T00:00:00Z'
+     WHERE assigned_doctor <> 'dr.yenji'
+       AND (sealed OR patient_id NOT IN (SELECT patient_id FROM patients WHERE attending_doctor = 'dr.yenji'))",
+    "DELETE FROM appointments WHERE doctor <> 'dr.yenji'
+       AND patient_id NOT IN (SELECT patient_id FROM patients WHERE attending_doctor = 'dr.yenji')",
+    "DELETE FROM shifts WHERE staff <> 'dr.yenji'",
+    "UPDATE patients SET full_name = 'CANARY' WHERE attending_doctor <> 'dr.yenji'",
+];
+
+/// Returns the answers to the doctor's calls, without the ids of the calls and of their records.
+async fn answers_to_doctor(app: &TestApp) -> Vec<String> {
+    let token = app.token("dr.yenji", "Doctor", &[]);
+    let mut calls = vec![("get_shifts", json!({ "limit": 3 }))];
+    for patient in PATIENTS {
+        calls.push(("get_patient_overview", json!({ "patient_id": patient })));
+        for question in &OF_A_PATIENT[1..] {
+            for limit in [1, 3, 500] {
+                let arguments = json!({ "patient_id": patient, "limit": limit });
+                calls.push((question.tool, arguments));
+            }
+        }
+    }
+    let mut answers = Vec::new();
+    for (tool, arguments) in calls {
+        let mut answer = app.client().call(&token, tool, arguments).await.json();
+        if let Some(meta) = answer["result"]["_meta"].as_object_mut() {
+            meta.retain(|name, _| {
+                !["dev.wardgate/callId", "dev.wardgate/receipt"].contains(&name.as_str())
+            });
+        }
+        answers.push(answer.to_string());
+    }
+    answers
+}
+
+/// Tests that a change of withheld rows changes no byte of any answer, including errors and limited pages. How long an
+/// answer takes is not compared, because the database still reads the rows that it leaves out.
+#[tokio::test]
+async fn p3_withheld_rows_change_no_byte_of_an_answer() {
+    let app = TestApp::start(WARDGATE);
+    let before = answers_to_doctor(&app).await;
+    let path = app.data_dir().join("hospital.sqlite");
+    let mut database = SqliteConnection::connect(&format!("sqlite:{}", path.display()))
+        .await
+        .unwrap();
+    for change in CHANGES {
+        let changed = sqlx::query(change).execute(&mut database).await.unwrap();
+        assert!(changed.rows_affected() > 0, "{change}");
+        let after = answers_to_doctor(&app).await;
+        assert_eq!(after, before, "{change}");
+    }
+    let released = before.concat();
+    assert!(released.contains("Invalid patient_id") && released.contains(r#""isError":false"#));
+}

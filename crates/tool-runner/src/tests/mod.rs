@@ -34,6 +34,7 @@ mod talks;
 mod upstream_content;
 mod watching;
 mod watching_own;
+mod withheld_rows;
 
 #[test]
 #[ignore = "the program that other tests start"]

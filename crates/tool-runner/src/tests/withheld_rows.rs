@@ -1,0 +1,271 @@
+//! Tests that an answer depends on released rows only: whatever the withheld rows are, every byte of the answer is the same.
+//! This includes pages, order, `LIMIT`, aggregates, stored results, empty results and errors.
+//!
+//! What is not tested:
+//!
+//! - Time. The database reads the withheld rows, and without pushdown the tool-runner checks each, so a caller who measures
+//!   can estimate how many there are. No wall-clock test could show the contrary.
+//! - `rows_withheld` and the durations in the facts of a result, which are for the audit log and not for the caller.
+//! - `LIMIT`, aggregates and computed columns of a statement whose rule is not pushed down. The database evaluates them
+//!   before the tool-runner checks the rows, as the documentation of databases says. `max_rows` is applied after the check.
+
+use serde_json::{Value, json};
+use wardgate_proto::toolrunner::v1 as pb;
+
+use super::harness::{Answer, DOCTOR_ONE, Harness, rule};
+use crate::tests::database;
+
+const TOOLS: &str = r#"
+sources:
+  rows: { type: "${TYPE}", url: "${URL}", max_connections: 4 }
+tools:
+  - name: page
+    description: Some rows, highest level first.
+    annotations: { readOnlyHint: true }
+    input_schema: { type: object, properties: { limit: { type: integer, default: 100, minimum: 1, maximum: 500 } } }
+    execute:
+      type: sql
+      source: rows
+      statement: >
+        SELECT r.id, r.patient, r.doctor, r.note, r.level FROM records r WHERE :row_rule ORDER BY r.level DESC, r.id
+    result: { entity: Record, key: id, row_rule: { doctor: r.doctor }, max_rows: { argument: limit } }
+  - name: all
+    description: At most three rows.
+    annotations: { readOnlyHint: true }
+    input_schema: { type: object }
+    execute:
+      type: sql
+      source: rows
+      statement: SELECT r.id, r.doctor, r.note FROM records r WHERE :row_rule ORDER BY r.note, r.id
+    result: { entity: Record, key: id, row_rule: { doctor: r.doctor }, max_rows: 3 }
+  - name: limited
+    description: Some rows, limited by the statement.
+    annotations: { readOnlyHint: true }
+    input_schema: { type: object, properties: { limit: { type: integer, default: 100, minimum: 1, maximum: 500 } } }
+    execute:
+      type: sql
+      source: rows
+      statement: >
+        SELECT r.id, r.doctor, r.note FROM records r WHERE :row_rule ORDER BY r.level DESC, r.id LIMIT :limit
+    result: { entity: Record, key: id, row_rule: { doctor: r.doctor } }
+  - name: by_doctor
+    description: Figures of each doctor.
+    annotations: { readOnlyHint: true }
+    input_schema: { type: object }
+    execute:
+      type: sql
+      source: rows
+      statement: >
+        SELECT r.doctor, count(*) AS visits, min(r.level) AS lowest, max(r.level) AS highest, min(r.note) AS first_note
+        FROM records r WHERE :row_rule GROUP BY r.doctor ORDER BY r.doctor
+    result: { entity: Record, key: doctor, row_rule: { doctor: r.doctor } }
+  - name: total
+    description: A figure without the column that the rule needs.
+    annotations: { readOnlyHint: true }
+    input_schema: { type: object }
+    execute: { type: sql, source: rows, statement: "SELECT count(*) AS visits FROM records r WHERE :row_rule" }
+    result: { entity: Record, key: visits, row_rule: { doctor: r.doctor } }
+  - name: shares
+    description: A column whose computation fails for a level of zero.
+    annotations: { readOnlyHint: true }
+    input_schema: { type: object }
+    execute:
+      type: sql
+      source: rows
+      statement: SELECT r.id, r.doctor, 12 / r.level AS share FROM records r WHERE :row_rule ORDER BY r.id
+    result: { entity: Record, key: id, row_rule: { doctor: r.doctor } }
+  - name: of_patient
+    description: Rows of one patient.
+    annotations: { readOnlyHint: true }
+    input_schema: { type: object, properties: { patient: { type: string } }, required: [patient] }
+    execute:
+      type: sql
+      source: rows
+      statement: >
+        SELECT r.id, r.doctor, r.note FROM records r WHERE r.patient = :patient AND :row_rule ORDER BY r.id
+    result:
+      entity: Record
+      key: id
+      row_rule: { doctor: r.doctor }
+      empty: { error: "Invalid patient: {patient}" }
+"#;
+
+/// A policy that admits the same rows as [`DOCTOR_ONE`], and is not pushed down.
+const DOCTOR_ONE_BY_PATTERN: &str = r#"permit(principal, action, resource) when { resource has doctor && resource.doctor like "d1" };"#;
+
+/// The calls, and whether their answers are the same also without pushdown.
+const CALLS: [(&str, &str, bool); 12] = [
+    ("page", "{}", true),
+    ("page", r#"{"limit": 1}"#, true),
+    ("page", r#"{"limit": 2}"#, true),
+    ("page", r#"{"limit": 3}"#, true),
+    ("all", "{}", true),
+    ("of_patient", r#"{"patient": "NUGWI"}"#, true),
+    ("of_patient", r#"{"patient": "HIDDEN"}"#, true),
+    ("of_patient", "{}", true),
+    ("total", "{}", true),
+    ("limited", r#"{"limit": 2}"#, false),
+    ("by_doctor", "{}", false),
+    ("shares", "{}", false),
+];
+
+/// Statements that change only rows which the rule withholds: other doctors, in other cases and with spaces, none, and
+/// values that come first or last in every order.
+const CHANGES: [&str; 3] = [
+    "INSERT INTO records VALUES
+        (-5, 'NUGWI', 'd2', 'W1', FALSE, 0, ''),
+        (100, 'HIDDEN', 'D1', 'W1', TRUE, 0, 'aaa'),
+        (101, 'HIDDEN', 'd1 ', 'W9', FALSE, NULL, NULL),
+        (102, 'HIDDEN', NULL, NULL, TRUE, 9223372036854775807, 'zzz')",
+    "UPDATE records SET patient = 'OTHER', level = -9, note = 'first' WHERE id IN (2, 3, 5, 6)",
+    "DELETE FROM records WHERE id NOT IN (1, 4, 7)",
+];
+
+/// An answer to a call, without what is for the audit log only.
+#[derive(Debug, PartialEq)]
+struct VisibleAnswer {
+    call: String,
+    result: pb::ToolResult,
+    status: i32,
+    rows: u64,
+    error_kind: String,
+}
+
+async fn call(harness: &Harness, tool: &str, arguments: &str, policy: &str) -> Answer {
+    let mut terms = harness.terms(tool).await;
+    terms.row_rule = Some(rule(&[policy]));
+    harness.call_with(&terms, arguments).await.unwrap()
+}
+
+/// Returns the answers to all calls: with the rule pushed down and, where these are the same without, in two ways
+/// without.
+async fn answers([pushed, checked]: &[Harness; 2]) -> Vec<VisibleAnswer> {
+    let mut answers = Vec::new();
+    for (tool, arguments, is_same_without) in CALLS {
+        let mut ways = vec![(pushed, DOCTOR_ONE)];
+        if is_same_without {
+            ways.extend([(checked, DOCTOR_ONE), (pushed, DOCTOR_ONE_BY_PATTERN)]);
+        }
+        for (harness, policy) in ways {
+            let mut result = call(harness, tool, arguments, policy).await.0;
+            let facts = result.facts.take().unwrap();
+            answers.push(VisibleAnswer {
+                call: format!("{tool} {arguments} by {policy}"),
+                result,
+                status: facts.status,
+                rows: facts.rows,
+                error_kind: facts.error_kind,
+            });
+        }
+    }
+    answers
+}
+
+#[tokio::test]
+async fn p3_an_answer_tells_nothing_about_withheld_rows() {
+    for database in database::each().await {
+        let harnesses = [
+            Harness::with(&database, TOOLS, |config| config.pushdown = true).await,
+            Harness::with(&database, TOOLS, |config| config.pushdown = false).await,
+        ];
+        let before = answers(&harnesses).await;
+        // The answers are of every kind: rows, no rows, invalid arguments, and rows that the rule does not fit.
+        for kind in ["", "no_rows", "invalid_arguments", "bad_result"] {
+            assert!(
+                before.iter().any(|answer| answer.error_kind == kind),
+                "{kind}"
+            );
+        }
+        for change in CHANGES {
+            database.execute(change).await;
+            let after = answers(&harnesses).await;
+            assert_eq!(after, before, "{}: {change}", database.kind());
+        }
+    }
+}
+
+/// Tools whose result is too large for an answer, and whose stored rows can be filtered and aggregated.
+const LARGE: &str = r#"
+sources:
+  rows: { type: "${TYPE}", url: "${URL}", max_connections: 4 }
+tools:
+  - name: many
+    description: Many rows.
+    annotations: { readOnlyHint: true }
+    input_schema: { type: object }
+    execute:
+      type: sql
+      source: rows
+      statement: >
+        WITH RECURSIVE n(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < 3000)
+        SELECT n.value AS id, r.patient, r.doctor, r.note FROM n JOIN records r ON r.id = 1 + n.value % 7
+        WHERE :row_rule ORDER BY n.value
+    result: { entity: Record, key: id, row_rule: { doctor: r.doctor } }
+  - name: read_more
+    description: More of a large result.
+    annotations: { readOnlyHint: true }
+    input_schema:
+      type: object
+      properties:
+        handle: { type: string }
+        filter: { type: array, items: { type: object } }
+        order_by: { type: string }
+        offset: { type: integer }
+        limit: { type: integer }
+        aggregate: { type: string }
+        of: { type: string }
+        group_by: { type: string }
+      required: [handle]
+    execute: { type: query, interface: results, query_type: read }
+    result: { shape: rows }
+"#;
+
+/// Reads of the stored rows, including faulty ones.
+fn reads() -> [Value; 6] {
+    [
+        json!({"order_by": "note", "offset": 1_280, "limit": 50}),
+        json!({"aggregate": "count"}),
+        json!({"aggregate": "count", "group_by": "patient", "order_by": "patient"}),
+        json!({"aggregate": "max", "of": "id"}),
+        json!({"filter": [{"column": "patient", "op": "eq", "value": "HIDDEN"}]}),
+        json!({"aggregate": "sum", "of": "level"}),
+    ]
+}
+
+/// Returns the answers to the call and to all reads of its stored rows, without the random handle.
+async fn large_answers(harness: &Harness, policy: &str) -> Vec<String> {
+    let answer = call(harness, "many", "{}", policy).await;
+    let handle = answer.structured()["kept"]["handle"].clone();
+    let handle = handle.as_str().unwrap();
+    let mut texts = vec![answer.text().replace(handle, "HANDLE")];
+    for mut read in reads() {
+        read["handle"] = handle.into();
+        texts.push(harness.call("read_more", &read.to_string()).await.text());
+    }
+    texts
+}
+
+#[tokio::test]
+async fn p3_a_stored_result_tells_nothing_about_withheld_rows() {
+    let database = database::sqlite().await;
+    let harness = Harness::with(&database, LARGE, |_| ()).await;
+    for policy in [DOCTOR_ONE, DOCTOR_ONE_BY_PATTERN] {
+        database.execute("DELETE FROM records").await;
+        database.execute(RECORDS).await;
+        let before = large_answers(&harness, policy).await;
+        for change in CHANGES {
+            database.execute(change).await;
+            assert_eq!(large_answers(&harness, policy).await, before, "{change}");
+        }
+    }
+}
+
+/// Three rows of the doctor, and three that the rule withholds.
+const RECORDS: &str = "
+    INSERT INTO records VALUES
+        (1, 'NUGWI', 'd1', 'W1', FALSE, 1, 'first'),
+        (2, 'NUGWI', 'd2', 'W1', FALSE, 2, 'second'),
+        (3, 'NUGWI', NULL, 'W2', FALSE, 3, 'third'),
+        (4, 'ABCDE', 'd1', 'W2', TRUE, 4, 'fourth'),
+        (5, 'ABCDE', 'd2', NULL, FALSE, NULL, 'fifth'),
+        (7, 'FGHIJ', 'd1', 'W3', FALSE, -1, NULL)";
