@@ -89,7 +89,7 @@ def given(stores, audit):
     for name in SERVICES:
         own = {"tls.crt": DEMO / f"certs/{name}.pem", "tls.key": DEMO / f"certs/{name}.key"}
         yield secret(f"{name}-tls", {"ca.crt": authority, **{key: path.read_bytes() for key, path in own.items()}})
-    yield config_map("policies", {path.name: path.read_text() for path in (HOSPITAL / "policies").iterdir()})
+    yield config_map("policies", {path.name: path.read_text() for path in (HOSPITAL / "policies").glob("*.cedar*")})
     yield config_map("tools", tools())
     yield secret("doctor", {"token": token().encode()})
 
