@@ -65,11 +65,17 @@ class Journeys:
             self.installed = True
 
     def load(self, **options):
-        """Starts a load from outside the cluster, and waits for the first responses. It ends with the journey."""
-        load = Load(self.cluster.services["demo-wardgate-gateway"].network.address, self.token, **options)
+        """Starts a load from outside the cluster, by default to the primary address of the gateway, and waits for the first
+        responses. It ends with the journey."""
+        options.setdefault("address", self.gateway().address)
+        load = Load(token=self.token, **options)
         self.loads.append(load)
         self.cluster.wait(lambda: load.calls() > 20, "the first answers", 60)
         return load
+
+    def gateway(self):
+        """The network of the Service through which clients call."""
+        return self.cluster.services["demo-wardgate-gateway"].network
 
     def end_loads(self):
         """Stops all loads. Returns all calls, and the failures of strict loads, which fail the journey."""
@@ -119,7 +125,8 @@ class Journeys:
     # Journeys
 
     def install(self):
-        """Every pod is ready with a role that owns no tables, and the release's test makes a governed call that is recorded."""
+        """Every pod is ready with a role that owns no tables, and the release's test makes a governed call that is recorded.
+        Clients of each IP family call."""
         for name, role in release.ROLES.items():
             database, schema = (self.records if name == "audit" else self.stores), name.replace("-", "_")
             for change in (f"CREATE TABLE {schema}.other (id int)", f"DROP TABLE {schema}.schema_version"):
@@ -130,7 +137,8 @@ class Journeys:
         said = self.cluster.run_pod(hook)
         result = next(line for line in said.splitlines() if '"dev.wardgate/receipt"' in line)
         assert "NUGWI" in result, result
-        self.load(strict=True)
+        for address in self.gateway().addresses:
+            self.load(address=address, strict=True)
         time.sleep(2)
 
     def restarts(self):

@@ -29,4 +29,4 @@ pub use layout::Layout;
 pub use migration::{MigratedVersions, MigrationError};
 pub use rates::RateStatements;
 pub use settings::{DatabaseSettings, NotARole, Role};
-pub use tls::{is_this_machine, verify_server};
+pub use tls::{is_this_machine, verify_server, without_brackets};
