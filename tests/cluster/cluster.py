@@ -89,6 +89,13 @@ class Cluster:
         files = {key: base64.b64decode(text) for key, text in secret.get("data", {}).items()}
         return {**files, **{key: text.encode() for key, text in secret.get("stringData", {}).items()}}
 
+    def change(self, name, files):
+        """Changes files of a Secret, also in the pods that mount it."""
+        data = {key: base64.b64encode(content).decode() for key, content in {**self.secret(name), **files}.items()}
+        self.objects["Secret", name] = {"kind": "Secret", "metadata": {"name": name}, "data": data}
+        for pod in self.all():
+            pod.refresh()
+
     def value(self, variable, pod, earlier):
         source = variable.get("valueFrom", {})
         if "secretKeyRef" in source:

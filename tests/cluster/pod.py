@@ -113,7 +113,7 @@ class Pod:
     def refresh(self):
         """Updates mounted ConfigMaps and Secrets."""
         for volume in self.spec.get("volumes", []):
-            if "configMap" in volume:
+            if not volume.keys().isdisjoint(("configMap", "secret", "projected")):
                 self.volume(volume)
 
     def start(self):
