@@ -8,7 +8,7 @@ import time
 import release
 from network import sh
 
-# Services read changed certificates again within two seconds.
+# Services read changed certificates and authorities again within two seconds. Nothing shows which authorities a service trusts.
 READ_AGAIN = 3.0
 # `policy.permit_ttl`: time for which permits of the former key are used.
 PERMITS = 30.0
@@ -41,6 +41,11 @@ class Authority:
         extensions = [f"subjectAltName=DNS:{name}", "extendedKeyUsage=serverAuth,clientAuth", "basicConstraints=critical,CA:FALSE"]
         self.make(certificate, key, name, *extensions, by=["-CA", self.certificate, "-CAkey", self.key])
         return {"tls.crt": certificate.read_bytes(), "tls.key": key.read_bytes()}
+
+
+def presented(address):
+    """The lines of the certificate that a server presents."""
+    return ssl.get_server_certificate(address, timeout=5).split()
 
 
 class Rotation:
@@ -78,8 +83,8 @@ class Rotation:
         for name, port in PORTS.items():
             wanted = self.cluster.secret(f"{name}-tls")["tls.crt"].decode()
             for pod in self.journeys.pods(name):
-                presented = ssl.get_server_certificate((pod.network.address, port), timeout=5)
-                assert presented.split() == wanted.split(), f"{pod.name} presents an earlier certificate"
+                address = (pod.network.address, port)
+                self.cluster.wait(lambda: presented(address) == wanted.split(), f"the new certificate of {pod.name}", 10)
 
     def store_passwords(self):
         for name, role in release.ROLES.items():
