@@ -19,7 +19,7 @@ test-slow: ## Run all tests on a simulated slow machine, TIMES times in a row (d
 test-k8s: ## Install and upgrade the chart in a real API server (the first run builds it, which takes half an hour)
 	tests/k8s/run
 
-test-chaos: ## Run the long tests of disk faults, power loss, forgery, kills, identifier leaks, decisions and cluster failures (root, two hours)
+test-chaos: ## Run the long tests of disk faults, power loss, forgery, kills, identifiers, decisions and cluster failures (root, three hours)
 	$(CARGO) build --locked --workspace --bin wardgate --example disk_faults --example witness_disk_faults
 	tests/faults/run target/debug/examples
 	tests/power/run target/debug/examples
@@ -28,6 +28,9 @@ test-chaos: ## Run the long tests of disk faults, power loss, forgery, kills, id
 	tests/identifiers $(CARGO)
 	tests/oracle $(CARGO)
 	tests/cluster/run target/debug/wardgate $(JOURNEYS)
+	FAMILY=ipv6 tests/cluster/run target/debug/wardgate install rotation
+	FAMILY=dual tests/cluster/run target/debug/wardgate install partitions
+	ROTATION_MINUTES=60 tests/cluster/run target/debug/wardgate rotation
 
 bench: ## Measure the cost of a policy decision and of a call, by stage and by route
 	$(CARGO) bench --locked --package wardgate-policy --bench decision

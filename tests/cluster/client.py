@@ -2,7 +2,7 @@
 
     read     a governed read                    retried once on a closed connection
     slow     a read that takes a second         the same; a stopping pod must wait for it
-    keyed    a write with an idempotency key    retried with the same key, as often as `tries` allows
+    keyed    a write with an idempotency key    retried with the same key, as often as `keyed_tries` allows
     plain    a write without a key              sent once, because a retry could write twice
 """
 
@@ -18,11 +18,12 @@ HOST = "demo-wardgate-gateway"
 VERSION = "2026-07-28"
 # Seconds after which a call without a response counts as hung. The time limit of the tools is five seconds.
 HANGS = 20.0
-PACE = 0.02
 
 DECODER = json.JSONDecoder()
 READ, SLOW, KEYED, PLAIN = "read", "slow", "keyed", "plain"
 MIX = [READ, KEYED, READ, PLAIN, KEYED, READ, SLOW, KEYED]
+# Only calls that a client may repeat.
+REPEATABLE = [kind for kind in MIX if kind != PLAIN]
 
 
 def arguments(marker):
@@ -60,9 +61,9 @@ class Caller(threading.Thread):
 
     def run(self):
         while not self.load.ended.is_set():
-            kind = MIX[(len(self.calls) + self.number) % len(MIX)]
+            kind = self.load.mix[(len(self.calls) + self.number) % len(self.load.mix)]
             self.calls.append(self.call(kind, uuid.uuid4().hex))
-            self.load.ended.wait(PACE)
+            self.load.ended.wait(self.load.pace)
 
     def call(self, kind, marker):
         """Makes all attempts of one call. The last one counts."""
@@ -74,7 +75,7 @@ class Caller(threading.Thread):
             if last.outcome != "closed":
                 if not self.load.insists:
                     break
-                self.load.ended.wait(0.5)
+                self.load.ended.wait(self.load.retry_after)
             attempts.append(self.attempt(kind, marker))
         return attempts
 
@@ -156,12 +157,15 @@ def read(made, body):
 
 
 class Load:
-    """Callers that run until they are stopped. With `insists`, keyed calls are also retried after errors. With `strict`, no call
-    may fail."""
+    """Callers that run until they are stopped, with a pause of `pace` seconds after each call. With `insists`, calls are also
+    retried after errors, `retry_after` seconds later. With `strict`, no call may fail."""
 
-    def __init__(self, address, token, callers=6, insists=True, strict=False):
+    def __init__(
+        self, address, token, callers=6, insists=True, strict=False, keyed_tries=20, retry_after=0.5, pace=0.02, mix=MIX
+    ):
         self.address, self.token, self.insists, self.strict = address, token, insists, strict
-        self.tries = {READ: 2, SLOW: 2, KEYED: 20 if insists else 2, PLAIN: 1}
+        self.retry_after, self.pace, self.mix = retry_after, pace, mix
+        self.tries = {READ: 2, SLOW: 2, KEYED: keyed_tries if insists else 2, PLAIN: 1}
         self.ended, self.abandoned = threading.Event(), threading.Event()
         self.callers = [Caller(self, number) for number in range(callers)]
         for caller in self.callers:

@@ -89,6 +89,13 @@ class Cluster:
         files = {key: base64.b64decode(text) for key, text in secret.get("data", {}).items()}
         return {**files, **{key: text.encode() for key, text in secret.get("stringData", {}).items()}}
 
+    def change(self, name, files):
+        """Changes files of a Secret, also in the pods that mount it."""
+        data = {key: base64.b64encode(content).decode() for key, content in {**self.secret(name), **files}.items()}
+        self.objects["Secret", name] = {"kind": "Secret", "metadata": {"name": name}, "data": data}
+        for pod in self.all():
+            pod.refresh()
+
     def value(self, variable, pod, earlier):
         source = variable.get("valueFrom", {})
         if "secretKeyRef" in source:
@@ -170,7 +177,7 @@ class Cluster:
         with self.lock:
             lines = []
             for name, service in self.services.items():
-                lines += [f"{address} {name}\n" for address in service.addresses()]
+                lines += [f"{address} {name}\n" for network in service.networks() for address in network.addresses]
             self.names = "".join(lines)
             for pod in self.pods.values():
                 if not pod.gone:
@@ -259,17 +266,18 @@ class Service:
             start_new_session=True,
         )
 
-    def addresses(self):
+    def networks(self):
+        """Publishes the ready pods. Returns the networks whose addresses the name of the Service has."""
         wanted = self.spec["selector"].items()
         ready = [pod for pod in self.cluster.pods.values() if pod.ready and wanted <= pod.labels.items()]
         if self.proxy is None:
-            return [pod.network.address for pod in ready]
+            return [pod.network for pod in ready]
         target = self.spec["ports"][0]["targetPort"]
         targets = [[pod.network.address, pod.port(pod.spec["containers"][0], target)] for pod in ready]
         part = self.state.with_suffix(".part")
         part.write_text(json.dumps(targets))
         part.rename(self.state)
-        return [self.network.address]
+        return [self.network]
 
     def close(self):
         if self.proxy:

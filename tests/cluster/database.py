@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from network import Namespace, sh
+from network import FAMILY, NETWORKS, Namespace, in_url, sh
 
 BIN = Path(os.environ["POSTGRES_BIN"])
 # Large enough for the data of a journey, small enough to be filled.
@@ -33,11 +33,15 @@ class Database:
         self.data, self.log = self.disk / "data", self.directory / "log"
         self.run("initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", "--wal-segsize=1")
         with open(self.data / "pg_hba.conf", "a") as hba:
-            hba.write("host all all 10.77.0.0/16 trust\n")
+            for network in NETWORKS[FAMILY]:
+                # The network is private, and SCRAM takes much CPU time in an unoptimised client.
+                hba.write(f"host all all {network.format(0, 0)} password\n")
         self.start()
 
-    def url(self, role="postgres"):
-        return f"postgres://{role}@{self.network.address}/postgres?sslmode=disable"
+    def url(self, role, password=None):
+        """The address for a role. Without a password, the client reads it from a file."""
+        role = f"{role}:{password}" if password else role
+        return f"postgres://{role}@{in_url(self.network.address)}/postgres?sslmode=disable"
 
     def run(self, tool, *words):
         # PostgreSQL refuses to run as root.
@@ -45,7 +49,7 @@ class Database:
         return sh(*command, *words, stdout=subprocess.DEVNULL, env=self.environment)
 
     def start(self):
-        options = f"-h {self.network.address} -k {self.directory} -c max_connections=300 -c shared_buffers=32MB"
+        options = f"-h {','.join(self.network.addresses)} -k {self.directory} -c max_connections=300 -c shared_buffers=32MB"
         options += " -c max_wal_size=32MB -c min_wal_size=8MB"
         self.run("pg_ctl", "-D", self.data, "-w", "-s", "-l", self.log, "-o", options, "start")
 

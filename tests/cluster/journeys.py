@@ -8,6 +8,7 @@ After each journey, the ledger of the callers is compared with the audit log and
 The audit log must have no gaps, correct leaf hashes and unchanged records, and every intent must have an outcome.
 """
 
+import math
 import os
 import signal
 import sys
@@ -18,12 +19,15 @@ from pathlib import Path
 
 import network
 import release
-from client import Load
+from client import REPEATABLE, Load
 from cluster import Cluster
 from database import Database
 from ledger import Record, Tally, sums
+from rotation import Rotation
 
 ROUNDS = int(os.environ.get("ROUNDS", "10"))
+# The number of rotations, one per minute. By default three, which follow each other immediately.
+ROTATION_MINUTES = int(os.environ.get("ROTATION_MINUTES") or 0)
 # Seconds within which calls must succeed again after a failure.
 RECOVERY = 30
 DRAIN = 30
@@ -55,21 +59,27 @@ class Journeys:
 
     def release(self, **changed):
         chart = changed.pop("chart", release.CHART)
-        return release.rendered({**release.values(self.effects), **changed}, chart)
+        return release.rendered({**release.values(), **changed}, chart)
 
     def need_release(self):
         if not self.installed:
-            self.cluster.apply(release.given(self.stores, self.records))
+            self.cluster.apply(release.given(self.effects, self.stores, self.records))
             self.cluster.apply(self.release())
             self.cluster.wait_ready()
             self.installed = True
 
     def load(self, **options):
-        """Starts a load from outside the cluster, and waits for the first responses. It ends with the journey."""
-        load = Load(self.cluster.services["demo-wardgate-gateway"].network.address, self.token, **options)
+        """Starts a load from outside the cluster, by default to the primary address of the gateway, and waits for the first
+        responses. It ends with the journey."""
+        options.setdefault("address", self.gateway().address)
+        load = Load(token=self.token, **options)
         self.loads.append(load)
         self.cluster.wait(lambda: load.calls() > 20, "the first answers", 60)
         return load
+
+    def gateway(self):
+        """The network of the Service through which clients call."""
+        return self.cluster.services["demo-wardgate-gateway"].network
 
     def end_loads(self):
         """Stops all loads. Returns all calls, and the failures of strict loads, which fail the journey."""
@@ -119,7 +129,8 @@ class Journeys:
     # Journeys
 
     def install(self):
-        """Every pod is ready with a role that owns no tables, and the release's test makes a governed call that is recorded."""
+        """Every pod is ready with a role that owns no tables, and the release's test makes a governed call that is recorded.
+        Clients of each IP family call."""
         for name, role in release.ROLES.items():
             database, schema = (self.records if name == "audit" else self.stores), name.replace("-", "_")
             for change in (f"CREATE TABLE {schema}.other (id int)", f"DROP TABLE {schema}.schema_version"):
@@ -130,7 +141,8 @@ class Journeys:
         said = self.cluster.run_pod(hook)
         result = next(line for line in said.splitlines() if '"dev.wardgate/receipt"' in line)
         assert "NUGWI" in result, result
-        self.load(strict=True)
+        for address in self.gateway().addresses:
+            self.load(address=address, strict=True)
         time.sleep(2)
 
     def restarts(self):
@@ -243,6 +255,21 @@ class Journeys:
             time.sleep(10)
         self.recovered()
 
+    def rotation(self):
+        """Certificates, their authority, passwords of stores, the secret of a source, and keys are replaced under load. No call
+        fails for a client that repeats it once."""
+        # The pause limits the records of an hour to half of the disk of the audit log.
+        self.load(strict=True, keyed_tries=2, retry_after=2.0, pace=0.5 if ROTATION_MINUTES else 0.02, mix=REPEATABLE)
+        rotation, began = Rotation(self), time.monotonic()
+        # Keys take three turns.
+        for minute in range(3 * max(1, math.ceil(ROTATION_MINUTES / 3))):
+            if ROTATION_MINUTES:
+                time.sleep(max(0.0, began + 60 * minute - time.monotonic()))
+            rotation.turn()
+            self.record.read()
+        time.sleep(3)
+        print(f"#     {rotation.turns} rotations in {time.monotonic() - began:.0f} s", flush=True)
+
     def upgrade(self):
         """`helm upgrade` from the earlier chart, and from the earlier binary if one was given, under load. No call
         fails."""
@@ -259,7 +286,7 @@ class Journeys:
         print(f"#     from the chart of {commit} and {program}", flush=True)
 
 
-JOURNEYS = ["install", "restarts", "kills", "lost_nodes", "frozen", "databases", "partitions", "apart", "full_disk", "slow_disk", "upgrade"]
+JOURNEYS = ["install", "restarts", "kills", "lost_nodes", "frozen", "databases", "partitions", "apart", "full_disk", "slow_disk", "rotation", "upgrade"]
 HEAD = "journey         s  calls  acked  told errors closed again failed  gap s slowest | (1) (2) (3) (4) other"
 
 

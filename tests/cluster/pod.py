@@ -9,7 +9,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from network import Namespace
+from network import Namespace, in_url
 
 # Probe interval until the first success. Afterwards, the interval of the manifest applies.
 EAGER = 0.2
@@ -113,7 +113,7 @@ class Pod:
     def refresh(self):
         """Updates mounted ConfigMaps and Secrets."""
         for volume in self.spec.get("volumes", []):
-            if "configMap" in volume:
+            if not volume.keys().isdisjoint(("configMap", "secret", "projected")):
                 self.volume(volume)
 
     def start(self):
@@ -131,7 +131,7 @@ class Pod:
         for container in self.spec["containers"]:
             if asked := container.get(kind):
                 port = self.port(container, asked["httpGet"]["port"])
-                url = f"http://{self.network.address}:{port}{asked['httpGet']['path']}"
+                url = f"http://{in_url(self.network.address)}:{port}{asked['httpGet']['path']}"
                 try:
                     urllib.request.urlopen(url, timeout=asked.get("timeoutSeconds", 1)).close()
                 except (OSError, urllib.error.URLError):

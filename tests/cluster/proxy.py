@@ -48,7 +48,8 @@ async def main(port, state):
             return
         writer.close()
 
-    server = await asyncio.start_server(accept, "0.0.0.0", port, backlog=1024)
+    # Listens on both IP families.
+    server = await asyncio.start_server(accept, None, port, backlog=1024)
     await server.serve_forever()
 
 

@@ -25,12 +25,20 @@ SERVICES = ["gateway", "policy", "tool-runner", "audit", "memory"]
 STORES = {"gateway": "gateway", "tool-runner": "toolRunner", "audit": "audit", "memory": "memory"}
 OWNER = "wardgate_owner"
 ROLES = {name: f"wardgate_{name.replace('-', '_')}" for name in STORES}
-MAKE_ROLES = "; ".join(f"CREATE ROLE {role} LOGIN" for role in [OWNER, *ROLES.values()])
+# Each password until the first rotation.
+PASSWORD = "first"
+MAKE_ROLES = "; ".join(f"CREATE ROLE {role} LOGIN PASSWORD '{PASSWORD}'" for role in [OWNER, *ROLES.values()])
 MAKE_ROLES += f"; GRANT CREATE ON DATABASE postgres TO {OWNER}"
 # Time after which an unfinished intent is closed, more than twice the time limit of the tools.
 UNKNOWN_AFTER = 20
 
+KEYS = "wardgate-keys"
+
+# The database of the effects. Its tools connect as one role; a rotation replaces the role and its password by the other one.
+LEDGER_ROLES = ["ledger_a", "ledger_b"]
 EFFECTS = "CREATE TABLE line (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, marker text NOT NULL)"
+EFFECTS += "".join(f"; CREATE ROLE {role} LOGIN PASSWORD '{PASSWORD}'; GRANT SELECT, INSERT ON line TO {role}" for role in LEDGER_ROLES)
+LEDGER_URL = "/etc/wardgate/ledger/url"
 MORE_TOOLS = yaml.safe_load("""
 - name: write_line
   description: Adds a line.
@@ -74,27 +82,30 @@ def mac_key():
 def tools():
     # A ConfigMap cannot contain directories.
     catalogue = yaml.safe_load((HOSPITAL / "tools.yaml").read_text().replace("guides/triage.md", "triage.md"))
-    catalogue["sources"]["ledger"] = {"type": "postgres", "url": "${LEDGER_DB_URL}"}
+    catalogue["sources"]["ledger"] = {"type": "postgres", "url": f"${{file:{LEDGER_URL}}}"}
     catalogue["tools"] += MORE_TOOLS
     return {"tools.yaml": yaml.safe_dump(catalogue, sort_keys=False), "triage.md": (HOSPITAL / "guides/triage.md").read_text()}
 
 
-def given(stores, audit):
+def given(effects, stores, audit):
     """The objects that must exist before the release."""
-    yield secret("wardgate-keys", {path.name: path.read_bytes() for path in (DEMO / "keys").iterdir()})
+    yield secret(KEYS, {path.name: path.read_bytes() for path in (DEMO / "keys").iterdir()})
     at = {name: audit if name == "audit" else stores for name in STORES}
     yield secret("wardgate-stores", {name: at[name].url(ROLES[name]).encode() for name in STORES})
-    yield secret("wardgate-owner", {name: at[name].url(OWNER).encode() for name in STORES})
+    yield secret("wardgate-owner", {name: at[name].url(OWNER, PASSWORD).encode() for name in STORES})
+    yield secret("wardgate-passwords", {name: PASSWORD.encode() for name in STORES})
+    # The network is private, so the URL disables TLS.
+    yield secret("ledger", {"url": effects.url(LEDGER_ROLES[0], PASSWORD).encode()})
     authority = (DEMO / "certs/ca.pem").read_bytes()
     for name in SERVICES:
         own = {"tls.crt": DEMO / f"certs/{name}.pem", "tls.key": DEMO / f"certs/{name}.key"}
         yield secret(f"{name}-tls", {"ca.crt": authority, **{key: path.read_bytes() for key, path in own.items()}})
-    yield config_map("policies", {path.name: path.read_text() for path in (HOSPITAL / "policies").iterdir()})
+    yield config_map("policies", {path.name: path.read_text() for path in (HOSPITAL / "policies").glob("*.cedar*")})
     yield config_map("tools", tools())
     yield secret("doctor", {"token": token().encode()})
 
 
-def values(effects, replicas=2):
+def values(replicas=2):
     """The required values and those of the demo: its database file, the keys of its issuer, and the database of the effects."""
     least = yaml.safe_load((ROOT / "tests/chart/values/least.yaml").read_text())
     for path in (DEMO / "hospital.sqlite", DEMO):
@@ -118,6 +129,7 @@ def values(effects, replicas=2):
             "audit": {"unknown_after_seconds": UNKNOWN_AFTER},
         },
         "defaults": {"replicaCount": replicas},
+        "database": {**least["database"], "passwordSecret": "wardgate-passwords"},
         "image": {"tag": NEWEST},
         "migrations": {
             "enabled": True,
@@ -129,11 +141,15 @@ def values(effects, replicas=2):
         "toolRunner": {
             "extraEnv": [
                 {"name": "HOSPITAL_DB_URL", "value": "sqlite:/data/hospital.sqlite"},
-                # The network is private, so the URL disables TLS.
-                {"name": "LEDGER_DB_URL", "value": effects.url()},
             ],
-            "extraVolumes": [{"name": "data", "hostPath": {"path": str(DEMO)}}],
-            "extraVolumeMounts": [{"name": "data", "mountPath": "/data"}],
+            "extraVolumes": [
+                {"name": "data", "hostPath": {"path": str(DEMO)}},
+                {"name": "ledger", "secret": {"secretName": "ledger"}},
+            ],
+            "extraVolumeMounts": [
+                {"name": "data", "mountPath": "/data"},
+                {"name": "ledger", "mountPath": str(Path(LEDGER_URL).parent), "readOnly": True},
+            ],
         },
         "test": {"tokenSecret": "doctor", "tool": "get_medical_records", "arguments": {"patient_id": "NUGWI"}},
     }

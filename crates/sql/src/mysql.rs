@@ -23,7 +23,7 @@ use sqlx::{
 use time::{Date, OffsetDateTime};
 use tracing::warn;
 use wardgate_redact::Row;
-use wardgate_store::is_this_machine;
+use wardgate_store::{is_this_machine, without_brackets};
 
 use super::backend::{Backend, NO_LISTS, base64, date, distinct, float, single, timestamp};
 use super::{Refusal, SourceError};
@@ -102,11 +102,13 @@ impl Mysql {
     }
 }
 
-/// Requires a verified TLS connection for a remote server. Without `ssl-mode` in its URL, the driver would not check
-/// certificates and would fall back to plain text if the server refuses TLS, which is acceptable only within one
-/// machine.
+/// Sets a host that the driver can connect to, and requires a verified TLS connection for a remote server. Without
+/// `ssl-mode` in its URL, the driver would not check certificates and would fall back to plain text if the server
+/// refuses TLS, which is acceptable only within one machine.
 fn strict_tls(options: MySqlConnectOptions) -> MySqlConnectOptions {
-    let is_here = options.get_socket().is_some() || is_this_machine(options.get_host());
+    let host = without_brackets(options.get_host()).to_owned();
+    let options = options.host(&host);
+    let is_here = options.get_socket().is_some() || is_this_machine(&host);
     match options.get_ssl_mode() {
         MySqlSslMode::Preferred if !is_here => options.ssl_mode(MySqlSslMode::VerifyIdentity),
         _ => options,
@@ -345,12 +347,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_ipv6_address_is_connected_to_without_its_brackets() {
+        let options = strict_tls("mysql://u@[fd00::7]:3307/d".parse().unwrap());
+        assert_eq!((options.get_host(), options.get_port()), ("fd00::7", 3307));
+    }
+
+    #[test]
     fn what_leaves_this_machine_is_encrypted_for_a_server_that_is_known() {
         for (url, verifies) in [
             ("mysql://u@localhost/d", false),
             ("mysql://u@127.0.0.1/d", false),
             ("mysql://u@db.example/d?socket=/run/mysqld.sock", false),
             ("mysql://u@db.example/d", true),
+            ("mysql://u@[fd00::7]/d", true),
             ("mysql://u@10.0.0.7/d?ssl-mode=preferred", true),
             ("mysql://u@10.0.0.7/d?ssl-mode=disabled", false),
         ] {

@@ -59,13 +59,14 @@ impl fmt::Display for Address {
             Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
             Self::Postgres(server) => {
                 let options = server.options();
-                write!(
-                    f,
-                    "postgres://{}:{}/{}",
-                    options.get_host(),
-                    options.get_port(),
-                    options.get_database().unwrap_or_default()
-                )
+                let (port, database) = (options.get_port(), options.get_database());
+                let database = database.unwrap_or_default();
+                match options.get_host() {
+                    ipv6 if ipv6.contains(':') => {
+                        write!(f, "postgres://[{ipv6}]:{port}/{database}")
+                    }
+                    host => write!(f, "postgres://{host}:{port}/{database}"),
+                }
             }
         }
     }
@@ -91,6 +92,14 @@ mod tests {
         let address = address("postgres://ada:secret@db.example:5433/wardgate").unwrap();
         assert_eq!(address.to_string(), "postgres://db.example:5433/wardgate");
         assert_eq!(format!("{address:?}"), address.to_string());
+    }
+
+    #[test]
+    fn an_ipv6_address_is_shown_in_brackets() {
+        let shown = address("postgres://[fd00::7]:5433/wardgate")
+            .unwrap()
+            .to_string();
+        assert_eq!(shown, "postgres://[fd00::7]:5433/wardgate");
     }
 
     #[test]

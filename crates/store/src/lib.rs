@@ -31,4 +31,4 @@ pub use migration::{MigratedVersions, MigrationError};
 pub use rates::RateStatements;
 pub use rekey::{RekeyProgress, pause_after_batch, retry_step};
 pub use settings::{DatabaseSettings, NotARole, Role};
-pub use tls::{is_this_machine, verify_server};
+pub use tls::{is_this_machine, verify_server, without_brackets};

@@ -13,9 +13,13 @@
 use std::fmt;
 use std::time::Duration;
 
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+use tracing::warn;
 use wardgate_domain::{About, Caller, Digest, Timestamp};
+use wardgate_store::Value;
 
-use super::{StoreError, ToolRunnerStore, person, within};
+use super::{LIMIT, StoreError, ToolRunnerStore, person, within};
 
 /// Time for which a key is kept.
 const KEPT: Duration = Duration::from_hours(24);
@@ -127,7 +131,7 @@ pub(crate) enum KeyedOutcome<'a> {
 
 impl ToolRunnerStore {
     /// Claims the key for this call, or returns the state of the key if it is already used. After an error nothing may
-    /// run.
+    /// run, and the key is free again unless the connection to the database failed.
     pub(crate) async fn begin(
         &self,
         call: KeyedCall<'_>,
@@ -148,7 +152,7 @@ impl ToolRunnerStore {
         within(async {
             // The row may be deleted between the two statements if nothing ran after all. The key is then free again.
             loop {
-                if self.database.execute(BEGIN, row()).await? > 0 {
+                if self.claim(id, row()).await? {
                     let about = call.about(id);
                     return Ok(KeyedCallState::Fresh(Ticket { id, about }));
                 }
@@ -160,6 +164,27 @@ impl ToolRunnerStore {
             }
         })
         .await
+    }
+
+    /// Inserts the row of a key, and returns whether it was free. If the caller of this function stops waiting, nothing
+    /// will run under the key, so the row is deleted again.
+    async fn claim(&self, id: Digest, row: [Value; 6]) -> Result<bool, StoreError> {
+        let (answer, answered) = oneshot::channel();
+        let database = self.database.clone();
+        let claim = async move {
+            let claimed = database.execute(BEGIN, row).await.map(|rows| rows > 0);
+            let Err(Ok(true)) = answer.send(claimed) else {
+                return;
+            };
+            let id = [id.as_bytes()[..].into()];
+            if let Err(error) = database.execute(FORGET, id).await {
+                warn!(%error, "an idempotency key under which nothing ran could not be released");
+            }
+        };
+        // The task ends later than its caller stops waiting, and does not wait for a lost server forever.
+        tokio::spawn(timeout(2 * LIMIT, claim));
+        let claimed = answered.await.map_err(|_| StoreError::Late)?;
+        Ok(claimed?)
     }
 
     /// Resumes the call of this key that waits for its client, if `is_it` accepts its request for input.

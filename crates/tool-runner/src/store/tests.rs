@@ -1,9 +1,10 @@
+use futures::FutureExt;
 use futures::future::join_all;
 use wardgate_domain::{
     CallerClaims, Switch, SwitchAction, SwitchChange, SwitchKind, SwitchScope, SwitchTarget,
 };
 
-use wardgate_testkit::{TestDatabase, claims};
+use wardgate_testkit::{TestDatabase, claims, until_true};
 
 use super::keyed::{KeyedCall, KeyedCallState, KeyedOutcome, Ticket};
 use super::stored_results::{NewStoredResult, StoredResultLimits};
@@ -274,6 +275,22 @@ async fn a_result_released_under_other_terms_is_not_given_again() {
             matches!(begun, KeyedCallState::DoneUnderOtherTerms),
             "{begun:?}"
         );
+    }
+}
+
+#[tokio::test]
+async fn a_key_whose_caller_stopped_waiting_is_free_again() {
+    let joy = caller("nurse.joy");
+    for (_database, store) in each_store().await {
+        // The caller is gone before the row is inserted.
+        let gone = store.begin(call(&joy, "k"), at(0)).now_or_never();
+        assert!(gone.is_none(), "{gone:?}");
+        // While the row is there, the key counts as in use.
+        until_true("the key is free", async || {
+            let begun = store.begin(call(&joy, "k"), at(1)).await.unwrap();
+            matches!(begun, KeyedCallState::Fresh(_))
+        })
+        .await;
     }
 }
 

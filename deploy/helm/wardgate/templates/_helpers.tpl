@@ -74,7 +74,7 @@ Every enabled service of the release, as JSON, with its merged settings and:
     "callers" (list "gateway" "tool-runner" "memory" "console" "audit") "keys" (list "permit.pem")
     "files" (ternary (list) (list "policies") (not (empty (dig "policy" "bundle" dict .Values.config)))) "store" false)
   (dict "name" "tool-runner" "key" "toolRunner" "section" "tool_runner" "port" 7002 "speaks" "grpc"
-    "callers" (list "gateway" "tool-runner") "keys" (list "permit.pub" "pseudonym.key") "files" (list "tools") "store" true "advertise" "https")
+    "callers" (list "gateway" "tool-runner") "keys" (concat (list "permit.pub" "pseudonym.key") $.Values.keys.nextPermitKeys) "files" (list "tools") "store" true "advertise" "https")
   (dict "name" "audit" "key" "audit" "section" "audit" "port" 7003 "speaks" "grpc"
     "callers" (list "gateway" "policy" "tool-runner" "memory" "console") "keys" (concat (list "audit-mac.key" "audit-log.pem" "audit-details.key") $.Values.keys.formerDetailsKeys)
     "files" (list) "store" true)
@@ -200,12 +200,16 @@ Section `database` of each service that has a store and such settings, by sectio
 {{- end -}}
 {{- $address := .Values.listenAddress -}}
 {{- $probes := printf "%s:9090" $address -}}
+{{- $permits := list "keys/permit.pub" -}}
+{{- range $key := .Values.keys.nextPermitKeys -}}
+{{- $permits = append $permits (printf "keys/%s" $key) -}}
+{{- end -}}
 {{- $config := dict
   "telemetry" (dict "log_format" "json")
   "gateway" (dict "listen" (printf "%s:8080" $address) "probes" $probes "links" $links "tls" $tls "session_key_file" "keys/session.key")
   "policy" (dict "listen" (printf "%s:7001" $address) "tls" $tls "probes" $probes "permit_key_file" "keys/permit.pem" "policies" "../policies"
     "auth" .Values.config.gateway.auth "links" (dict "audit" $at.audit))
-  "tool_runner" (dict "listen" (printf "%s:7002" $address) "tls" $tls "probes" $probes "permit_public_key_files" (list "keys/permit.pub")
+  "tool_runner" (dict "listen" (printf "%s:7002" $address) "tls" $tls "probes" $probes "permit_public_key_files" $permits
     "pseudonym_key_file" "keys/pseudonym.key" "catalogue" "../tools/tools.yaml" "links" $ofRunner)
   "audit" (dict "listen" (printf "%s:7003" $address) "tls" $tls "probes" $probes "mac_key_file" "keys/audit-mac.key"
     "log_key_file" "keys/audit-log.pem" "details_key_file" "keys/audit-details.key" "links" (dict "policy" $at.policy))
