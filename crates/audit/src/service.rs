@@ -251,10 +251,9 @@ impl Audit {
 impl RecordAppender for Audit {
     fn append(
         self: Arc<Self>,
-        record: &Record,
+        record: Arc<Record>,
         retry: bool,
     ) -> BoxFuture<'static, Result<Receipt, CallError>> {
-        let record = record.clone();
         let appended = async move { self.append_record(&record, retry).await };
         appended.map_err(|error| CallError::from(&error)).boxed()
     }

@@ -1,5 +1,6 @@
 //! The client of the audit log, which makes records durable before anything is released.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -53,16 +54,16 @@ impl AuditLog {
 
     /// Appends `event`, and returns its receipt once it is durable.
     pub async fn append(&self, event: Event) -> Result<Receipt, CallError> {
-        let record = Record {
+        let record = Arc::new(Record {
             time: self.ambient.now(),
             event,
-        };
+        });
         let started = Instant::now();
         let limit = self.audit.append_limit();
-        let mut appended = self.audit.append(&record, false).await;
+        let mut appended = self.audit.append_shared(&record, false).await;
         if appended.is_err() && started.elapsed() < SOON && self.is_ready() {
             let left = limit.saturating_sub(started.elapsed());
-            let again = timeout(left, self.audit.append(&record, true)).await;
+            let again = timeout(left, self.audit.append_shared(&record, true)).await;
             appended = again.unwrap_or(appended);
         }
         stage("record", started.elapsed());

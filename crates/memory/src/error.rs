@@ -40,6 +40,12 @@ pub enum Error {
         "the memory store is still being moved to another master key; configure that key as the current one and finish the move first"
     )]
     RekeyUnfinished,
+    /// The current master key is also configured as a former one, so there is nothing to move.
+    #[error(
+        "memory.former_master_key_files: it contains the key of memory.master_key_file; configure a new key as \
+         memory.master_key_file"
+    )]
+    SameMasterKey,
     /// The database is unavailable or refused a statement.
     #[error("the memory store is not available now; try again later")]
     Database(#[from] sqlx::Error),
@@ -138,6 +144,7 @@ impl ServiceError for Error {
             | Self::OtherMasterKey
             | Self::NoMasterKey
             | Self::RekeyUnfinished
+            | Self::SameMasterKey
             | Self::Sealed(_)
             | Self::Damaged(_) => ErrorReason::Internal,
             Self::Database(_) | Self::Late | Self::Policy(_) | Self::Interrupted => {

@@ -20,7 +20,7 @@ pub enum RekeyOutcome {
 /// Moves the store at `url` from the former to the current master key: the wrapped key of each conversation, and what hides
 /// words and grounds. The services on the store go on meanwhile if they have both keys. Call it again after an interruption: it
 /// goes on where it was. `progress` is called after every batch. It counts conversations, and as unreadable also messages. Fails if
-/// the store does not exist or no service has used it yet.
+/// the store does not exist or no service has used it yet, or if the current key is also one of the former ones.
 pub async fn rekey(
     url: &str,
     settings: &DatabaseSettings,
@@ -28,6 +28,9 @@ pub async fn rekey(
     ambient: Ambient,
     mut progress: impl FnMut(&RekeyProgress),
 ) -> Result<RekeyOutcome, Error> {
+    if keys.repeats_current() {
+        return Err(Error::SameMasterKey);
+    }
     let address = Address::new(url, settings)?;
     address.check_exists().map_err(|source| Error::Open {
         store: address.to_string(),

@@ -142,6 +142,12 @@ impl MasterKeys {
         &self.current
     }
 
+    /// Returns whether the current key is also one of the former ones.
+    pub(crate) fn repeats_current(&self) -> bool {
+        let current = self.current.known_by;
+        self.former.iter().any(|former| former.known_by == current)
+    }
+
     /// Returns all keys, the current one first.
     pub(crate) fn all(&self) -> impl Iterator<Item = &MasterKey> {
         std::iter::once(&self.current).chain(&self.former)

@@ -16,28 +16,28 @@ const RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// Minimum pause between two batches on SQLite.
 const BATCH_PAUSE: Duration = Duration::from_millis(100);
 
-/// How far the move of a store to another master key is.
+/// The progress of the move of a store to another master key.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RekeyProgress {
     /// The number of entries that this run moved to the current master key, or found there.
     pub done: u64,
-    /// The number of entries that were left when this run began, and of those that it found in addition. Zero if it began without
-    /// a count and has found none.
+    /// The number of entries that were left when this run began, or `done` if that is greater, because services added entries
+    /// meanwhile. Zero if the run began without a count and `done` is zero.
     pub total: u64,
     /// The number of entries, and of parts of them, that no configured master key decrypts, and that stay as they are.
     pub unreadable: u64,
 }
 
 impl RekeyProgress {
-    /// Counts further entries that are done. Entries that services add meanwhile come on top of the total.
+    /// Counts further entries that are done, and increases the total if more are done than it contains.
     pub fn count(&mut self, done: u64) {
         self.done += done;
         self.total = self.total.max(self.done);
     }
 }
 
-/// Does a step of a move, again after a pause while its error `may_pass`. A step that failed must have changed nothing, or all that
-/// it was to change.
+/// Runs a step of a move, and repeats it after a pause if `may_pass` returns true for its error. After five failures it returns the
+/// last error. A step that failed must have changed nothing, or all that it was to change.
 pub async fn retry_step<T, E>(
     may_pass: impl Fn(&E) -> bool,
     mut step: impl AsyncFnMut() -> Result<T, E>,

@@ -4,6 +4,7 @@
 //! this record: a call that may write is recorded before it runs, and the result of any other call is released only
 //! after its execution is recorded.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::try_join;
@@ -35,15 +36,15 @@ impl ExecutionLog {
         call: CallFacts,
     ) -> impl Future<Output = Result<(), Error>> + Send + use<> {
         let audit = self.audit.clone();
-        let record = Record {
+        let record = Arc::new(Record {
             time: self.ambient.now(),
             event: Event::Execution(call),
-        };
+        });
         async move {
             let started = Instant::now();
-            let mut appended = audit.append(&record, false).await;
+            let mut appended = audit.append_shared(&record, false).await;
             if appended.is_err() && started.elapsed() < RETRY_WITHIN {
-                appended = audit.append(&record, true).await;
+                appended = audit.append_shared(&record, true).await;
             }
             appended.map(drop).map_err(Error::ExecutionNotRecorded)
         }

@@ -34,6 +34,62 @@ fn definitions_do_not_depend_on_the_values_of_connections() {
 }
 
 #[test]
+fn definitions_of_every_kind_of_tool_do_not_depend_on_the_values_of_connections() {
+    const TEXT: &str = r#"
+sources:
+  main: { type: postgres, url: "${NOT_SET_DATABASE}" }
+  api:
+    type: http
+    base_url: http://10.1.2.3
+    private: ["${NOT_SET_NETWORK}"]
+    headers: { X-Key: "${NOT_SET_SECRET}" }
+    auth:
+      type: token_exchange
+      token_url: "${NOT_SET_URL}"
+      client_id: "${NOT_SET_SECRET}"
+      client_secret: "${NOT_SET_SECRET}"
+  depot: { type: grpc, url: "${NOT_SET_URL}", auth: { type: bearer, token: "${NOT_SET_SECRET}" } }
+  remote: { type: mcp, url: "${NOT_SET_URL}", resources: all, headers: { X-Key: "${NOT_SET_SECRET}" } }
+  local: { type: mcp, command: [sh, "${NOT_SET_SECRET}"], env: { KEY: "${NOT_SET_SECRET}" } }
+types:
+  search: { type: http, source: api, path: /search }
+tools:
+- { name: sql, input_schema: { type: object }, execute: { type: sql, source: main, statement: SELECT id FROM rows } }
+- { name: http, input_schema: { type: object }, execute: { type: http, source: api, path: /rows } }
+- { name: of_types, input_schema: { type: object }, execute: { type: search } }
+- { name: jsonrpc, input_schema: { type: object }, execute: { type: jsonrpc, source: api, method: search } }
+- { name: grpc, input_schema: { type: object }, execute: { type: grpc, source: depot, method: parcels.v1.Parcels/Get } }
+- { name: mcp, input_schema: { type: object }, execute: { type: mcp, source: remote, tool: search } }
+- { name: stdio, input_schema: { type: object }, execute: { type: mcp, source: local, tool: search } }
+- { name: command, input_schema: { type: object }, execute: { type: command, argv: [sh] } }
+"#;
+    let dir = tempfile::TempDir::new().unwrap();
+    let path = dir.path().join("tools.yaml");
+    std::fs::write(&path, TEXT).unwrap();
+    let variables = [
+        ("NOT_SET_DATABASE", "postgres://user@db.example.com/rows"),
+        ("NOT_SET_NETWORK", "10.0.0.0/8"),
+        ("NOT_SET_SECRET", "canary"),
+        ("NOT_SET_URL", "https://service.example.com"),
+    ];
+    let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let opened = Catalogue::load(&path, &variables.into());
+    let opened = opened.unwrap_or_else(|faults| panic!("{}", shown(&faults)));
+    let read = Catalogue::load_definitions(&path);
+    let read = read.unwrap_or_else(|faults| panic!("{}", shown(&faults)));
+    for (read, opened) in read.sources().iter().zip(opened.sources()) {
+        assert_ne!(read, opened, "the values are others");
+    }
+    assert_eq!((read.tools().len(), opened.tools().len()), (8, 8));
+    for (read, opened) in read.tools().iter().zip(opened.tools()) {
+        let name = &opened.facts().name;
+        assert_eq!(read.facts(), opened.facts(), "{name}");
+        assert_eq!(read.plan().source(), opened.plan().source(), "{name}");
+    }
+    assert_eq!(read.version(), opened.version());
+}
+
+#[test]
 fn definitions_are_read_without_the_variables_and_files_of_any_connection() {
     let dir = tempfile::TempDir::new().unwrap();
     let path = dir.path().join("tools.yaml");
@@ -48,6 +104,9 @@ fn definitions_are_read_without_the_variables_and_files_of_any_connection() {
         "type: postgres, url: '$', max_connections: '$'",
         "type: mysql, url: 'mysql://me:&@db/rows'",
         "type: http, base_url: '$', headers: { X-Key: '&' }, hosts: ['$'], private: ['$'], proxy: '$'",
+        "type: http, base_url: 'http://10.1.2.3', private: ['$']",
+        "type: grpc, url: 'http://10.1.2.3', private: ['$']",
+        "type: mcp, url: 'http://10.1.2.3/mcp', private: ['$']",
         "type: http, base_url: '$', tls: { ca: gone.pem }, auth: { type: bearer, token: '&' }",
         "type: http, base_url: '$', auth: { type: client_credentials, token_url: '$', client_id: '$', private_key: '&' }",
         "type: grpc, url: '$', proxy: '$', metadata: { x-key: '&', x-key-bin: '&' }",

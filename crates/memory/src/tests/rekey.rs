@@ -321,6 +321,23 @@ async fn a_batch_ends_after_a_long_document() {
 }
 
 #[tokio::test]
+async fn a_move_to_a_key_that_is_also_a_former_one_is_refused_and_changes_nothing() {
+    for setup in Setup::each().await {
+        let joy = joy();
+        setup.make_with(&joy, "mine", vec![person("a")]).await;
+        let (url, settings) = (setup.database.url(), DatabaseSettings::default());
+        for repeated in [keys(OLD, &[OLD]), keys(NEW, &[OLD, NEW])] {
+            let moved = rekey(&url, &settings, repeated, Ambient::system(), |_| ());
+            let refused = moved.await.unwrap_err();
+            assert!(matches!(refused, Error::SameMasterKey), "{refused}");
+        }
+        let old = service(&setup, keys(OLD, &[])).await;
+        let mine = old.context(&joy, &id("mine")).await;
+        assert_eq!(texts(&mine.messages), ["a"]);
+    }
+}
+
+#[tokio::test]
 async fn a_file_that_does_not_exist_is_not_created() {
     let database = TestDatabase::sqlite("memory");
     let (url, settings) = (database.url(), DatabaseSettings::default());

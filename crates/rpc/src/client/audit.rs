@@ -35,11 +35,11 @@ pub const LONGEST_APPEND: Duration = Duration::from_secs(5);
 
 /// The functions of the audit service for callers in its process.
 pub trait RecordAppender: Send + Sync {
-    /// See [`AuditClient::append`]. The future does not borrow the record, because an append may continue
+    /// See [`AuditClient::append_shared`]. The future does not borrow the record, because an append may continue
     /// after its caller gave up.
     fn append(
         self: Arc<Self>,
-        record: &Record,
+        record: Arc<Record>,
         retry: bool,
     ) -> BoxFuture<'static, Result<Receipt, CallError>>;
 }
@@ -235,7 +235,11 @@ impl AuditClient {
 
     /// Appends `record` durably. After an error, the record may or may not be stored; appending it again with `retry` makes sure
     /// that it is stored once.
-    pub async fn append(&self, record: &Record, retry: bool) -> Result<Receipt, CallError> {
+    pub async fn append_shared(
+        &self,
+        record: &Arc<Record>,
+        retry: bool,
+    ) -> Result<Receipt, CallError> {
         let limit = self.append_limit();
         let Some(probe) = self.pace.begin_probe() else {
             return self.attempt_append(record, retry, limit).await;
@@ -253,16 +257,21 @@ impl AuditClient {
         Err(CallError::late())
     }
 
+    /// Appends a copy of `record`, as [`AuditClient::append_shared`] does.
+    pub async fn append(&self, record: &Record, retry: bool) -> Result<Receipt, CallError> {
+        self.append_shared(&Arc::new(record.clone()), retry).await
+    }
+
     /// Returns the future of one attempt. It is boxed to keep the futures of its callers small.
     fn attempt_append(
         &self,
-        record: &Record,
+        record: &Arc<Record>,
         retry: bool,
         limit: Duration,
     ) -> BoxFuture<'static, Result<Receipt, CallError>> {
         let attempt = match &self.local {
             Some(local) => {
-                let append = Arc::clone(&local.service).append(record, retry);
+                let append = Arc::clone(&local.service).append(Arc::clone(record), retry);
                 local.call(limit, append).left_future()
             }
             None => self.append_remotely(record, retry, limit).right_future(),

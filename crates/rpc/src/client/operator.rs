@@ -1,5 +1,7 @@
 //! Authorization of operators by their token and the policy, and the audit records of their actions.
 
+use std::sync::Arc;
+
 use tracing::{error, warn};
 use wardgate_domain::{
     AdminChange, Ambient, BearerToken, Caller, DecisionId, Event, OperatorAction, OperatorFacts,
@@ -82,13 +84,13 @@ impl OperatorLog {
 
     /// Records `change`, with one retry.
     pub async fn append(&self, change: AdminChange) -> Result<(), CallError> {
-        let record = Record {
+        let record = Arc::new(Record {
             time: self.ambient.now(),
             event: Event::AdminChange(change),
-        };
-        let mut appended = self.audit.append(&record, false).await;
+        });
+        let mut appended = self.audit.append_shared(&record, false).await;
         if appended.is_err() {
-            appended = self.audit.append(&record, true).await;
+            appended = self.audit.append_shared(&record, true).await;
         }
         appended.map(drop)
     }

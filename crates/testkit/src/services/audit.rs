@@ -234,10 +234,10 @@ impl FakeAudit {
 impl RecordAppender for FakeAudit {
     fn append(
         self: Arc<Self>,
-        record: &Record,
+        record: Arc<Record>,
         retry: bool,
     ) -> BoxFuture<'static, Result<Receipt, CallError>> {
-        let record = record.clone();
+        let record = Arc::unwrap_or_clone(record);
         async move { self.attempt(AppendAttempt { record, retry }).await }.boxed()
     }
 }

@@ -38,7 +38,7 @@ impl Progress {
         }
     }
 
-    /// Prints how far the move of a store to another master key is. Without a move in progress, the total is unknown.
+    /// Prints the progress of the move of a store to another master key. Without a move in progress, the total is unknown.
     pub(crate) fn tell_rekey(&mut self, so_far: &RekeyProgress) {
         self.tell(so_far.done, (so_far.total > 0).then_some(so_far.total));
     }
