@@ -449,7 +449,7 @@ fn shown(reply: &Reply, tool: &str, name: &str) -> (String, String) {
     for row in reply.rows() {
         let is_it = |stored: &&Value| stored["id"] == row["id"];
         let stored = stored.iter().find(is_it).unwrap();
-        ids.push(row["id"].as_str().unwrap().chars().last().unwrap());
+        ids.push(row["id"].as_str().unwrap().chars().next_back().unwrap());
         let columns = COLUMNS.iter().filter(|column| stored.get(column).is_some());
         let form = |column: &&str| match row.get(column) {
             None => '-',
@@ -518,7 +518,7 @@ async fn p3_p5_each_caller_sees_of_each_tool_what_the_matrix_says() {
             for row in stored(tool) {
                 let id = row["id"].as_str().unwrap();
                 let is_released = match expectation {
-                    Rows(ids, _) => ids.contains(id.chars().last().unwrap()),
+                    Rows(ids, _) => ids.contains(id.chars().next_back().unwrap()),
                     Content => true,
                     _ => false,
                 };

@@ -46,14 +46,19 @@ pub(super) const CLASSES: [&str; 12] = [
     "unclassified",
 ];
 
-/// Roles of the policies, and names that only resemble them.
-const ROLES: [&str; 9] = [
+/// Roles of the policies, of which those with most rules occur more often, and names that only resemble them.
+const ROLES: [&str; 14] = [
+    "Doctor",
     "Doctor",
     "Nurse",
     "Billing",
+    "Billing",
     "Patient",
-    "Auditor",
+    "Patient",
     "Researcher",
+    "Researcher",
+    "Researcher",
+    "Auditor",
     "Pharmacist",
     "doctor",
     "Nurse ",
@@ -68,7 +73,7 @@ const SUBJECTS: [&str; 6] = [
     "dr.yenji ",
 ];
 
-const TENANTS: [&str; 5] = ["", "", "north", "closed", "Closed"];
+const TENANTS: [&str; 7] = ["", "", "", "", "north", "closed", "Closed"];
 const WARDS: [&str; 4] = ["W1", "W2", "w2", ""];
 const PATIENTS: [&str; 6] = ["NUGWI", "DOSRO", "NÜGWI", "null", "7", ""];
 const PURPOSES: [&str; 4] = ["HRESCH", "TREAT", "hresch", ""];
@@ -223,7 +228,7 @@ pub(super) struct SampleCaller {
 impl SampleCaller {
     pub(super) fn random(random: &mut SeededRandom) -> Self {
         let mut roles = Vec::new();
-        for _ in 0..random.below(4) {
+        for _ in 0..random.below(5) {
             let role = random.choose(&ROLES);
             if !roles.contains(&role) {
                 roles.push(role);
