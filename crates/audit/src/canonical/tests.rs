@@ -590,6 +590,7 @@ prop_compose! {
                 issuer: text(),
                 subject: text(),
                 tenant: text(),
+                tags: present[1].then(|| roles.clone()),
                 roles,
                 token_id: text(),
                 client_ip: text(),
