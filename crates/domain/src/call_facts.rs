@@ -34,8 +34,8 @@ pub struct CallFacts {
     pub tool: Option<ToolName>,
     /// The digest of the tool's definition.
     pub definition_digest: Option<Digest>,
-    /// The tags of the tool when the call arrived: empty if there is no tool, `None` if the writer of the record does not know
-    /// the tags.
+    /// The tags of the tool when the call arrived: empty if the tool has none, `None` if there is no tool or the writer of the
+    /// record does not know the tags. If there is a tool whose tags are not known, the caller's calls cannot be counted by tag.
     pub tags: Option<Vec<String>>,
     /// The SHA-256 digest of the arguments.
     pub arguments_digest: Digest,
@@ -96,7 +96,7 @@ impl CallFacts {
             requested_tool: String::new(),
             tool: None,
             definition_digest: None,
-            tags: Some(Vec::new()),
+            tags: None,
             arguments_digest: Digest::of(arguments),
             decision_id: None,
             policy_hash: None,

@@ -32,7 +32,8 @@ pub(crate) struct CountedRecords<'a> {
 /// their tools had one of the tags, but whose records contain no tags. A call counts if it has no outcome and its intent precedes
 /// the intent of the call that is being decided, or if it ended and may have had an effect. `$json` is the record as JSON, `$phi`
 /// is the condition that the call released health information, and `$tagged` is 1 if the record has one of the tags, 0 if it
-/// has none of them, and NULL if it contains no tags.
+/// has none of them, and NULL if it contains no tags. A record that names no tool contains no tags, and its call is a call of no
+/// tool with a tag. The column `tool` does not show this, because it then contains the requested name.
 ///
 /// `$tagged` is expensive, so it is computed once for each call that counts, and not for the other records. The limit of the
 /// subquery `call` excludes no record: it prevents the database from replacing each use of the column `tagged` with its
@@ -42,7 +43,8 @@ macro_rules! count {
         concat!(
             "SELECT count(*), coalesce(sum(CASE WHEN tagged = 1 THEN counted ELSE 0 END), 0),
                     coalesce(sum(CASE WHEN tagged IS NULL THEN counted ELSE 0 END), 0) FROM (
-                 SELECT counted, CASE WHEN counted = 0 THEN 0 WHEN $10 = '[]' THEN 1 ELSE ", $tagged, " END AS tagged FROM (
+                 SELECT counted, CASE WHEN counted = 0 THEN 0 WHEN $10 = '[]' THEN 1
+                     WHEN coalesce(", $json, " ->> 'tool', '') = '' THEN 0 ELSE ", $tagged, " END AS tagged FROM (
                      SELECT canonical, CASE
                          WHEN $8 <> '' AND coalesce(", $json, " ->> 'conversation_hmac', '') <> $8 THEN 0
                          WHEN $9 = 1 THEN CASE WHEN event = 'outcome' AND call_id <> $4 AND ", $phi, " THEN 1 ELSE 0 END
