@@ -253,7 +253,7 @@ impl Tool {
                 name: name?,
                 definition_digest: definition_digest(node, word),
                 read_only: hints.read_only,
-                tags,
+                tags: tags.into(),
                 entity: result
                     .entity
                     .as_ref()

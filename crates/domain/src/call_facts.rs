@@ -1,5 +1,7 @@
 //! Facts that the record holds about a call before it ends: the caller, the request and the decision of the policy.
 
+use std::sync::Arc;
+
 use crate::{
     ApprovalId, BundleReference, CallId, Caller, Decision, DecisionId, Digest, PermitId, ToolName,
 };
@@ -36,7 +38,7 @@ pub struct CallFacts {
     pub definition_digest: Option<Digest>,
     /// The tags of the tool when the call arrived: empty if the tool has none, `None` if there is no tool or the writer of the
     /// record does not know the tags. If there is a tool whose tags are not known, the caller's calls cannot be counted by tag.
-    pub tags: Option<Vec<String>>,
+    pub tags: Option<Arc<[String]>>,
     /// The SHA-256 digest of the arguments.
     pub arguments_digest: Digest,
     /// The id of the decision, or `None` until there is one.

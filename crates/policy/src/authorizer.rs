@@ -340,7 +340,7 @@ impl PolicyAuthorizer {
             definition_digest: Digest::of(name.as_str().as_bytes()),
             name,
             read_only: false,
-            tags: Vec::new(),
+            tags: Arc::default(),
             entity: None,
             classes: Vec::new(),
             argument_defaults: BTreeMap::new(),

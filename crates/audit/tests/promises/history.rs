@@ -225,7 +225,7 @@ async fn calls_of_a_conversation_and_those_that_released_health_information_are_
 /// Returns a call of `tool`, which has these tags.
 fn tagged(tool: &str, tags: &[&str]) -> CallFacts {
     CallFacts {
-        tags: Some(texts(tags)),
+        tags: Some(texts(tags).into()),
         ..called(tool)
     }
 }

@@ -230,7 +230,7 @@ async fn a_count_by_tag_of_a_service_that_ignores_tags_is_not_used() {
 fn a_counted_tag_or_tool_that_the_catalogue_does_not_contain_is_reported() {
     let set = set_with(DAILY_POLICIES, DAILY_COUNTERS);
     let exporter = ToolFacts {
-        tags: vec!["export".to_owned()],
+        tags: ["export".to_owned()].into(),
         ..tool("export")
     };
     let found = set.lint(&[exporter], &[]);
