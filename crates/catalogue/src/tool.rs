@@ -194,7 +194,7 @@ impl Tool {
         ];
         let tags = fields
             .optional("tags")
-            .map(|node| faults.texts(node, "tags"))
+            .map(|node| faults.tags(node))
             .unwrap_or_default();
         let annotations = fields.optional("annotations");
         let hints = annotations.map(|node| Hints::read(node, faults));
