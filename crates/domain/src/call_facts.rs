@@ -129,3 +129,28 @@ impl CallFacts {
         self.approval_id = decision.approval;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Ambient, CallerClaims, Timestamp};
+
+    #[test]
+    fn the_tags_of_a_tool_are_unknown_until_they_are_set() {
+        let caller = Caller::from_verified(CallerClaims {
+            issuer: "https://issuer.example".to_owned(),
+            subject: "anna".to_owned(),
+            tenant: String::new(),
+            roles: Vec::new(),
+            attributes: [].into(),
+            token_id: "t".to_owned(),
+            expires_at: Timestamp::from_seconds(1),
+        });
+        let (id, address) = (CallId::new(&Ambient::system()), String::new);
+        let arriving = CallFacts::arriving(id, &caller, address(), "jsonrpc", "pay", b"{}");
+        let without_tool = CallFacts::without_tool(id, &caller, address(), "jsonrpc", b"{}");
+        for facts in [arriving, without_tool] {
+            assert_eq!(facts.tags, None);
+        }
+    }
+}
