@@ -134,7 +134,7 @@ impl Approvals {
         CallFacts {
             tool: Some(call.tool.name.clone()),
             definition_digest: Some(call.tool.definition_digest),
-            tags: Some(call.tool.tags.clone()),
+            tags: Some(Arc::clone(&call.tool.tags)),
             approval_id: Some(call.id),
             ..facts.by_method(method.as_str())
         }

@@ -363,7 +363,8 @@ struct CallRecord<'a> {
     rows_withheld: Option<u64>,
     #[serde(default, skip_serializing_if = "str::is_empty")]
     status: Cow<'a, str>,
-    /// The tags of the tool. An empty list is present, because counts by tag need to know that the tool has no tags.
+    /// The tags of the tool, absent if they are not known. An empty list is present, because counts by tag need to know that the
+    /// tool has no tags.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tags: Option<Cow<'a, [String]>>,
     time: String,

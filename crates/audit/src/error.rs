@@ -246,8 +246,8 @@ pub enum Error {
     TooManyCalls,
     /// A call that could count has a record without the tags of its tool.
     #[error(
-        "a gateway of an earlier release, which records no tags, recorded a call in the counted period, so the calls cannot be \
-         counted by tag"
+        "a gateway or audit service of an earlier release, which records no tags, recorded a call in the counted period, so the \
+         calls cannot be counted by tag"
     )]
     UntaggedCall,
     /// The operator is refused.

@@ -226,6 +226,31 @@ impl Faults {
             .collect()
     }
 
+    /// Reads a list of tags. The annotation `@tags` of a counter in a policy schema separates tags with commas and ignores white
+    /// space around them, so tags that it cannot name are faults: their calls would never be counted.
+    pub(crate) fn tags(&mut self, node: &Node) -> Vec<String> {
+        let nodes = self.list(node, "tags");
+        let read = |node: &Node| {
+            let tag = self.text(node, "tags")?;
+            let (problem, fix) = if tag.contains(',') {
+                (
+                    "contains a comma, which separates tags in policies",
+                    "write each tag as an entry of its own, or replace the comma",
+                )
+            } else if tag.trim() != tag {
+                (
+                    "begins or ends with white space, which policies ignore",
+                    "delete the white space",
+                )
+            } else {
+                return Some(tag.to_owned());
+            };
+            self.add(node.at, format!("the tag `{tag}` {problem}"), fix);
+            None
+        };
+        nodes.iter().filter_map(read).collect()
+    }
+
     pub(crate) fn map<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n [(Key, Node)]> {
         if let Yaml::Map(entries) = &node.value {
             return Some(entries);

@@ -246,6 +246,41 @@ fn every_fault_names_its_line_and_the_fix() {
 }
 
 #[test]
+fn a_tag_that_the_counters_of_policies_cannot_name_is_a_fault_at_its_place() {
+    let server = |tag: &str| {
+        format!("sources:\n  up: {{ type: mcp, command: [up], prefix: up., tags: [\"{tag}\"] }}\n")
+    };
+    let content = |tag: &str| {
+        let resources = "[{ uri: \"guide://a\", name: a, text: A }]";
+        format!("sources:\n  own: {{ type: content, tags: [\"{tag}\"], resources: {resources} }}\n")
+    };
+    let toolset = |tag: &str| {
+        format!("toolsets: {{ rows: {{ tools: [read_rows], tags: [\"{tag}\"] }} }}\ntools:\n")
+    };
+    let tool = |tag: &str| format!("tags: [demo, \"{tag}\"]");
+    let places: [(&str, &dyn Fn(&str) -> String, u64); 4] = [
+        ("sources:\n", &server, 3),
+        ("sources:\n", &content, 3),
+        ("tools:\n", &toolset, 4),
+        ("tags: [demo]", &tool, 9),
+    ];
+    for (from, with_tag, line) in places {
+        let catalogue = |tag: &str| parse(&GOOD.replacen(from, &with_tag(tag), 1));
+        let good = catalogue("bulk mail").map_err(|faults| shown(&faults));
+        assert_eq!(good.err(), None);
+        for (tag, problem) in [
+            ("a,b", "the tag `a,b` contains a comma"),
+            (" a", "the tag ` a` begins or ends with white space"),
+        ] {
+            let faults = catalogue(tag).expect_err(tag);
+            assert_eq!(faults.len(), 1, "{}", shown(&faults));
+            assert_eq!(faults[0].line, line, "{}", shown(&faults));
+            assert!(shown(&faults).contains(problem), "{}", shown(&faults));
+        }
+    }
+}
+
+#[test]
 fn a_statement_with_too_many_texts_is_a_fault() {
     let names = |count| {
         let names: Vec<_> = (0..count).map(|number| format!("t{number}")).collect();
@@ -444,6 +479,8 @@ fn the_published_schema_knows_what_the_catalogue_knows() {
         ("      key: id\n", "      kye: id\n"),
         ("time_limit: 5s", "time_limit: soon"),
         ("name: read_rows", "name: read rows"),
+        ("tags: [demo]", "tags: [\"a,b\"]"),
+        ("tags: [demo]", "tags: [\" a\"]"),
     ] {
         // An editor cannot know the keys of a source whose type is a variable.
         let good = GOOD.replace("\"${DB_TYPE:-sqlite}\"", "sqlite");

@@ -194,7 +194,7 @@ impl Tool {
         ];
         let tags = fields
             .optional("tags")
-            .map(|node| faults.texts(node, "tags"))
+            .map(|node| faults.tags(node))
             .unwrap_or_default();
         let annotations = fields.optional("annotations");
         let hints = annotations.map(|node| Hints::read(node, faults));
@@ -253,7 +253,7 @@ impl Tool {
                 name: name?,
                 definition_digest: definition_digest(node, word),
                 read_only: hints.read_only,
-                tags,
+                tags: tags.into(),
                 entity: result
                     .entity
                     .as_ref()

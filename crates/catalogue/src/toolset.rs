@@ -44,9 +44,7 @@ impl Toolset {
             let description = fields.optional("description");
             let description = description.and_then(|node| faults.text(node, "description"));
             let named = fields.optional("tools");
-            let tags = fields
-                .optional("tags")
-                .map(|node| faults.texts(node, "tags"));
+            let tags = fields.optional("tags").map(|node| faults.tags(node));
             fields.finish(faults);
             if !is_name(&key.name) || known.iter().any(|other| other.name == key.name) {
                 faults.add(

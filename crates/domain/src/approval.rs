@@ -283,7 +283,7 @@ mod tests {
             name: "pay".parse().unwrap(),
             definition_digest: Digest::of(b"definition"),
             read_only: false,
-            tags: vec!["money".to_owned()],
+            tags: ["money".to_owned()].into(),
             entity: None,
             classes: Vec::new(),
             argument_defaults: BTreeMap::from([("a".to_owned(), "1".to_owned())]),

@@ -1,5 +1,7 @@
 //! Facts that the record holds about a call before it ends: the caller, the request and the decision of the policy.
 
+use std::sync::Arc;
+
 use crate::{
     ApprovalId, BundleReference, CallId, Caller, Decision, DecisionId, Digest, PermitId, ToolName,
 };
@@ -34,9 +36,9 @@ pub struct CallFacts {
     pub tool: Option<ToolName>,
     /// The digest of the tool's definition.
     pub definition_digest: Option<Digest>,
-    /// The tags of the tool when the call arrived: empty if there is no tool, `None` if the writer of the record does not know
-    /// the tags.
-    pub tags: Option<Vec<String>>,
+    /// The tags of the tool when the call arrived: empty if the tool has none, `None` if there is no tool or the writer of the
+    /// record does not know the tags. If there is a tool whose tags are not known, the caller's calls cannot be counted by tag.
+    pub tags: Option<Arc<[String]>>,
     /// The SHA-256 digest of the arguments.
     pub arguments_digest: Digest,
     /// The id of the decision, or `None` until there is one.
@@ -96,7 +98,7 @@ impl CallFacts {
             requested_tool: String::new(),
             tool: None,
             definition_digest: None,
-            tags: Some(Vec::new()),
+            tags: None,
             arguments_digest: Digest::of(arguments),
             decision_id: None,
             policy_hash: None,
@@ -125,5 +127,30 @@ impl CallFacts {
         self.bundle = decision.bundle;
         self.policies.clone_from(&decision.policies);
         self.approval_id = decision.approval;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Ambient, CallerClaims, Timestamp};
+
+    #[test]
+    fn the_tags_of_a_tool_are_unknown_until_they_are_set() {
+        let caller = Caller::from_verified(CallerClaims {
+            issuer: "https://issuer.example".to_owned(),
+            subject: "anna".to_owned(),
+            tenant: String::new(),
+            roles: Vec::new(),
+            attributes: [].into(),
+            token_id: "t".to_owned(),
+            expires_at: Timestamp::from_seconds(1),
+        });
+        let (id, address) = (CallId::new(&Ambient::system()), String::new);
+        let arriving = CallFacts::arriving(id, &caller, address(), "jsonrpc", "pay", b"{}");
+        let without_tool = CallFacts::without_tool(id, &caller, address(), "jsonrpc", b"{}");
+        for facts in [arriving, without_tool] {
+            assert_eq!(facts.tags, None);
+        }
     }
 }

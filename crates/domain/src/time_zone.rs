@@ -26,7 +26,7 @@ impl TimeZone {
     }
 
     /// Returns the first instant of the local date at `time`, or `None` if it is outside the range of the calendar. This is
-    /// midnight, except on a day on which the clocks skip midnight.
+    /// midnight, or the first one if the clocks are set back to midnight, except on a day on which the clocks skip midnight.
     pub fn start_of_day(&self, time: Timestamp) -> Option<Timestamp> {
         let start = self.local(time)?.start_of_day().ok()?;
         Some(Timestamp::from_micros(start.timestamp().as_microsecond()))
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_day_begins_at_local_midnight_or_where_the_clocks_skip_midnight_an_hour_later() {
+    fn a_day_begins_at_the_first_local_midnight_or_where_the_clocks_skip_midnight_an_hour_later() {
         for (zone, time, expected) in [
             ("UTC", "2026-03-29T23:59:59Z", "2026-03-29T00:00:00Z"),
             (
@@ -91,6 +91,17 @@ mod tests {
                 "America/Sao_Paulo",
                 "2018-11-04T12:00:00-02:00",
                 "2018-11-04T01:00:00-02:00",
+            ),
+            // At 1:00, the clocks are set back to midnight.
+            (
+                "America/Havana",
+                "2025-11-02T12:00:00-05:00",
+                "2025-11-02T00:00:00-04:00",
+            ),
+            (
+                "America/Havana",
+                "2025-11-02T00:30:00-05:00",
+                "2025-11-02T00:00:00-04:00",
             ),
         ] {
             let zone: TimeZone = zone.parse().unwrap();

@@ -4,6 +4,7 @@ use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use crate::Digest;
 
@@ -163,8 +164,8 @@ pub struct ToolFacts {
     /// Whether the tool is declared with `readOnlyHint: true`. For a tool as an MCP server defines it, the settings of the source
     /// must also trust the declaration.
     pub read_only: bool,
-    /// Tags, by which policies can refer to groups of tools.
-    pub tags: Vec<String>,
+    /// Tags, by which policies can refer to groups of tools. The records of each call share them.
+    pub tags: Arc<[String]>,
     /// The policy entity type of a result row, or `None` if rows are not governed.
     pub entity: Option<String>,
     /// The column classes that the result can contain.

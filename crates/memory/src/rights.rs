@@ -10,6 +10,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -340,7 +341,7 @@ fn emptied(message: Message) -> Message {
             arguments: Bytes::new(),
             tool: ToolFacts {
                 read_only: false,
-                tags: Vec::new(),
+                tags: Arc::default(),
                 entity: None,
                 classes: Vec::new(),
                 argument_defaults: std::collections::BTreeMap::new(),

@@ -10,7 +10,7 @@ pub(crate) fn digest_of_tool(tool: &ToolFacts) -> Digest {
         .and(&[u8::from(tool.read_only)])
         .and(tool.entity.as_deref().unwrap_or_default().as_bytes())
         .and(&tool.tags.len().to_be_bytes());
-    for tag in &tool.tags {
+    for tag in &*tool.tags {
         about = about.and(tag.as_bytes());
     }
     about = about.and(&tool.classes.len().to_be_bytes());

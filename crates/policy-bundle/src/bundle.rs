@@ -243,7 +243,7 @@ impl From<&ToolFacts> for BundledTool {
             },
             name: tool.name.to_string(),
             read_only: tool.read_only,
-            tags: tool.tags.clone(),
+            tags: tool.tags.to_vec(),
             entity: tool.entity.clone(),
             classes: tool.classes.iter().map(ToString::to_string).collect(),
             argument_defaults: tool.argument_defaults.clone(),
@@ -275,7 +275,7 @@ impl BundledTool {
             // No policy reads the digest.
             definition_digest: Digest::of(self.name.as_bytes()),
             read_only: self.read_only,
-            tags: self.tags.clone(),
+            tags: self.tags.as_slice().into(),
             entity: self.entity.clone(),
             classes: classes.collect::<Result<_, _>>()?,
             argument_defaults: self.argument_defaults.clone(),

@@ -63,7 +63,7 @@ fn call(subject: &str, tag: &str) -> SimulatedCall {
     SimulatedCall {
         caller: sample_caller(&sample).unwrap(),
         tool: ToolFacts {
-            tags: vec![tag.to_owned()],
+            tags: [tag.to_owned()].into(),
             classes: ["phi.name", "phi.date", "none"]
                 .map(|class| class.parse().unwrap())
                 .into(),

@@ -121,17 +121,17 @@ impl PolicyAuthorizer {
         let Some(made) = call else {
             return EarlierCalls::disregarded();
         };
-        let rights = self.engine.load().rights_by_history(caller, tool);
-        let counts = match rights {
-            None => Ok(CallCounts::new()),
-            Some(rights) => {
-                let made = (made, CountedUntil::Now(self.ambient.now()));
-                let (counters, zone) = (&rights.counters, &self.time_zone);
-                let counting = (self.history).count(counters, zone, caller.subject(), made);
-                counting.await
-            }
+        let Some(rights) = self.engine.load().rights_by_history(caller, tool) else {
+            return EarlierCalls::uncounted(call);
         };
-        EarlierCalls { call, counts }
+        let made = (made, CountedUntil::Now(self.ambient.now()));
+        let (counters, zone) = (&rights.counters, &self.time_zone);
+        let counting = (self.history).count(counters, zone, caller.subject(), made);
+        EarlierCalls {
+            call,
+            counts: counting.await,
+            counters: Some(Arc::clone(counters)),
+        }
     }
 
     /// Decides one call. `client_ip` is empty if unknown. An approval that does not cover the call is ignored.
@@ -340,7 +340,7 @@ impl PolicyAuthorizer {
             definition_digest: Digest::of(name.as_str().as_bytes()),
             name,
             read_only: false,
-            tags: Vec::new(),
+            tags: Arc::default(),
             entity: None,
             classes: Vec::new(),
             argument_defaults: BTreeMap::new(),
@@ -445,19 +445,27 @@ impl PolicyAuthorizer {
 }
 
 /// Returns the counts on which a decision by `engine` depends. The result is empty if no call is about to run or no
-/// counter is read.
+/// counter is read. Fails if `earlier` does not contain the value of each counter as the policies of `engine` define it: policies
+/// that were put in force after the calls were counted may give the same name to another counter.
 fn known_counts(
     engine: &Engine,
     caller: &Caller,
     tool: &ToolFacts,
     earlier: EarlierCalls,
 ) -> Result<CallCounts, HistoryFault> {
-    let rights = (earlier.call).and_then(|_| engine.rights_by_history(caller, tool));
+    let EarlierCalls {
+        call,
+        counters,
+        counts,
+    } = earlier;
+    let rights = call.and_then(|_| engine.rights_by_history(caller, tool));
     let Some(rights) = rights else {
         return Ok(CallCounts::new());
     };
-    let known = earlier.counts.and_then(|counts| {
-        let has_all = rights.counters.keys().all(|name| counts.contains_key(name));
+    let known = counts.and_then(|counts| {
+        let counted = counters.unwrap_or_default();
+        let mut needed = rights.counters.iter();
+        let has_all = needed.all(|(name, counter)| counted.get(name) == Some(counter));
         has_all.then_some(counts).ok_or(HistoryFault::OtherPolicies)
     });
     known.inspect_err(|fault| match fault {

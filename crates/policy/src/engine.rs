@@ -59,7 +59,7 @@ pub(crate) struct ToolRights {
     /// The access with any approval, or `None` if no permit requires an approval.
     approvable: Option<Access>,
     /// The counters of earlier calls that the access depends on.
-    pub(crate) counters: CallCounters,
+    pub(crate) counters: Arc<CallCounters>,
     /// The entities of a request. They are empty if a fault settled `access`.
     pub(crate) entities: Entities,
     /// Whether policies about rows or columns read the time or the client's address.
@@ -279,7 +279,7 @@ impl Engine {
         });
         let rights = Arc::new(ToolRights {
             tool: tool.clone(),
-            counters: set.counters_read((&access, approvable.as_ref())),
+            counters: Arc::new(set.counters_read((&access, approvable.as_ref()))),
             view_depends_on_context: set.view_reads_context(tool),
             set,
             principal,

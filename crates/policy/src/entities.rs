@@ -35,7 +35,7 @@ impl Vocabulary {
         };
         if let Some(tool) = tool {
             add(self.offer(tool)?);
-            for tag in &tool.tags {
+            for tag in &*tool.tags {
                 add(Entity::with_uid(uid(&self.tag, tag)));
             }
         }

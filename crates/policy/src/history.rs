@@ -386,17 +386,25 @@ pub(crate) struct EarlierCalls {
     /// The call that is about to be made; `None` if no call is about to run, for example when a stored result is read.
     /// In that case, policies see no earlier calls.
     pub(crate) call: Option<CallReference>,
-    /// The values of the counters on which the decision depends.
+    /// The counters that were counted, as the policies in force at that time define them; `None` if nothing was counted.
+    pub(crate) counters: Option<Arc<CallCounters>>,
+    /// The values of these counters.
     pub(crate) counts: Result<CallCounts, HistoryFault>,
 }
 
 impl EarlierCalls {
-    /// Creates the value for a decision after which no call runs.
-    pub(crate) fn disregarded() -> Self {
+    /// Creates the value for a decision about `call` that depends on no counter.
+    pub(crate) fn uncounted(call: Option<CallReference>) -> Self {
         Self {
-            call: None,
+            call,
+            counters: None,
             counts: Ok(CallCounts::new()),
         }
+    }
+
+    /// Creates the value for a decision after which no call runs.
+    pub(crate) fn disregarded() -> Self {
+        Self::uncounted(None)
     }
 }
 

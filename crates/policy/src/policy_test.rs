@@ -137,7 +137,7 @@ fn sample_tool(name: &str, kind: OfferKind, sample: &ToolSample) -> Result<ToolF
             .map_err(|error| error.to_string())?,
         definition_digest: Digest::of(format!("{sample:?}").as_bytes()),
         read_only: sample.read_only,
-        tags: sample.tags.clone(),
+        tags: sample.tags.as_slice().into(),
         entity: sample.entity.clone(),
         classes: classes.collect::<Result<_, _>>()?,
         argument_defaults: BTreeMap::new(),

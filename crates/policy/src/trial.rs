@@ -100,7 +100,7 @@ fn made_up_offer(
         name,
         definition_digest: Digest::of(b""),
         read_only: false,
-        tags: tags.to_vec(),
+        tags: tags.into(),
         entity: None,
         classes: classes
             .iter()

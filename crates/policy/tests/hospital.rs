@@ -123,7 +123,7 @@ fn tool(name: &str) -> ToolFacts {
         .find(|(known, ..)| *known == name)
         .unwrap();
     ToolFacts {
-        tags: vec![tag.to_owned()],
+        tags: [tag.to_owned()].into(),
         entity: Some(entity.to_owned()),
         classes: CLASSES.iter().map(|class| class.parse().unwrap()).collect(),
         ..tool_facts(name)

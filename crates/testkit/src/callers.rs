@@ -1,6 +1,7 @@
 //! Callers, tokens and tools for tests of the services.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -61,7 +62,7 @@ pub fn tool_facts(name: &str) -> ToolFacts {
         name: name.parse().expect("a name of a tool"),
         definition_digest: Digest::of(name.as_bytes()),
         read_only: true,
-        tags: Vec::new(),
+        tags: Arc::default(),
         entity: None,
         classes: Vec::new(),
         argument_defaults: BTreeMap::new(),

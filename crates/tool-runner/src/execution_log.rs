@@ -63,8 +63,6 @@ pub(crate) fn execution_facts(
     let facts = CallFacts {
         tool: Some(terms.tool.clone()),
         definition_digest: Some(terms.definition_digest),
-        // Executions are not counted, so no tags are needed.
-        tags: None,
         decision_id: Some(terms.decision_id),
         policy_hash: Some(terms.policy_hash),
         bundle: terms.bundle,

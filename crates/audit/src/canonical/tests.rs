@@ -590,7 +590,7 @@ prop_compose! {
                 issuer: text(),
                 subject: text(),
                 tenant: text(),
-                tags: present[1].then(|| roles.clone()),
+                tags: present[1].then(|| roles.as_slice().into()),
                 roles,
                 token_id: text(),
                 client_ip: text(),

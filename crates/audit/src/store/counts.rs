@@ -32,27 +32,35 @@ pub(crate) struct CountedRecords<'a> {
 /// their tools had one of the tags, but whose records contain no tags. A call counts if it has no outcome and its intent precedes
 /// the intent of the call that is being decided, or if it ended and may have had an effect. `$json` is the record as JSON, `$phi`
 /// is the condition that the call released health information, and `$tagged` is 1 if the record has one of the tags, 0 if it
-/// has none of them, and NULL if it contains no tags.
+/// has none of them, and NULL if it contains no tags. A record that names no tool contains no tags, and its call is a call of no
+/// tool with a tag. The column `tool` does not show this, because it then contains the requested name.
+///
+/// `$tagged` is expensive, so it is computed once for each call that counts, and not for the other records. The limit of the
+/// subquery `call` excludes no record: it prevents the database from replacing each use of the column `tagged` with its
+/// expression.
 macro_rules! count {
     ($record:literal, $json:literal, $phi:literal, $tagged:literal, $tool:literal) => {
         concat!(
             "SELECT count(*), coalesce(sum(CASE WHEN tagged = 1 THEN counted ELSE 0 END), 0),
                     coalesce(sum(CASE WHEN tagged IS NULL THEN counted ELSE 0 END), 0) FROM (
-                 SELECT CASE WHEN $10 = '[]' THEN 1 ELSE ", $tagged, " END AS tagged, CASE
-                     WHEN $8 <> '' AND coalesce(", $json, " ->> 'conversation_hmac', '') <> $8 THEN 0
-                     WHEN $9 = 1 THEN CASE WHEN event = 'outcome' AND call_id <> $4 AND ", $phi, " THEN 1 ELSE 0 END
-                     WHEN coalesce(", $json, " ->> 'method', '') <> '' THEN 0
-                     WHEN event = 'outcome' AND call_id <> $4
-                          AND status NOT IN ('denied', 'unknown_tool', 'invalid_arguments') THEN 1
-                     WHEN event = 'intent' AND sequence < $5 AND NOT EXISTS (
-                          SELECT 1 FROM ", $record, " AS ended
-                          WHERE ended.call_id = called.call_id AND ended.event = 'outcome') THEN 1
-                     ELSE 0 END AS counted
-                 FROM ", $record, " AS called
-                 WHERE subject = $1 AND tool ", $tool, " $2 AND time >= $3 AND time < $6
-                     AND event IN ('intent', 'outcome')
-                 ORDER BY time DESC LIMIT $7
-             ) AS recent"
+                 SELECT counted, CASE WHEN counted = 0 THEN 0 WHEN $10 = '[]' THEN 1
+                     WHEN coalesce(", $json, " ->> 'tool', '') = '' THEN 0 ELSE ", $tagged, " END AS tagged FROM (
+                     SELECT canonical, CASE
+                         WHEN $8 <> '' AND coalesce(", $json, " ->> 'conversation_hmac', '') <> $8 THEN 0
+                         WHEN $9 = 1 THEN CASE WHEN event = 'outcome' AND call_id <> $4 AND ", $phi, " THEN 1 ELSE 0 END
+                         WHEN coalesce(", $json, " ->> 'method', '') <> '' THEN 0
+                         WHEN event = 'outcome' AND call_id <> $4
+                              AND status NOT IN ('denied', 'unknown_tool', 'invalid_arguments') THEN 1
+                         WHEN event = 'intent' AND sequence < $5 AND NOT EXISTS (
+                              SELECT 1 FROM ", $record, " AS ended
+                              WHERE ended.call_id = called.call_id AND ended.event = 'outcome') THEN 1
+                         ELSE 0 END AS counted
+                     FROM ", $record, " AS called
+                     WHERE subject = $1 AND tool ", $tool, " $2 AND time >= $3 AND time < $6
+                         AND event IN ('intent', 'outcome')
+                     ORDER BY time DESC LIMIT $7
+                 ) AS recent LIMIT $7
+             ) AS call"
         )
     };
 }
@@ -64,7 +72,7 @@ macro_rules! count_sqlite {
             "CAST(canonical AS TEXT)",
             "CAST(canonical AS TEXT) ->> 'phi' = 1",
             "CASE WHEN CAST(canonical AS TEXT) -> 'tags' IS NULL THEN NULL
-                  ELSE EXISTS (SELECT 1 FROM json_each(CAST(called.canonical AS TEXT), '$.tags') AS tag
+                  ELSE EXISTS (SELECT 1 FROM json_each(CAST(recent.canonical AS TEXT), '$.tags') AS tag
                                WHERE tag.value IN (SELECT value FROM json_each($10))) END",
             $tool
         )

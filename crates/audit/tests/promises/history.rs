@@ -18,6 +18,8 @@ on_both_stores! {
     calls_of_a_conversation_and_those_that_released_health_information_are_told_apart
     calls_are_counted_by_the_tags_that_their_tools_had
     calls_are_not_counted_by_tag_if_a_record_among_them_does_not_contain_tags
+    calls_are_not_counted_by_tag_while_a_call_whose_intent_does_not_contain_tags_runs
+    calls_are_counted_by_tag_within_a_conversation_and_if_they_released_health_information
     the_outcome_of_an_abandoned_call_has_the_tags_of_its_intent
     requests_about_a_call_are_no_calls
     a_call_without_an_intent_is_not_counted_for
@@ -223,7 +225,7 @@ async fn calls_of_a_conversation_and_those_that_released_health_information_are_
 /// Returns a call of `tool`, which has these tags.
 fn tagged(tool: &str, tags: &[&str]) -> CallFacts {
     CallFacts {
-        tags: Some(texts(tags)),
+        tags: Some(texts(tags).into()),
         ..called(tool)
     }
 }
@@ -232,12 +234,16 @@ fn texts(texts: &[&str]) -> Vec<String> {
     texts.iter().map(ToString::to_string).collect()
 }
 
-async fn count_by_tag(policy: &AuditClient, tags: &[&str]) -> Result<u64, CallError> {
-    let selection = CallSelection {
+/// Returns the selection of calls of tools with one of these tags.
+fn by_tag(tags: &[&str]) -> CallSelection {
+    CallSelection {
         tags: texts(tags),
         ..since(Duration::from_hours(1), &[])
-    };
-    let counts = policy.count_calls(of(vec![selection], None), PATIENCE);
+    }
+}
+
+async fn count_by_tag(policy: &AuditClient, tags: &[&str]) -> Result<u64, CallError> {
+    let counts = policy.count_calls(of(vec![by_tag(tags)], None), PATIENCE);
     counts.await.map(|counts| counts[0])
 }
 
@@ -283,15 +289,93 @@ async fn calls_are_not_counted_by_tag_if_a_record_among_them_does_not_contain_ta
     // A denied call does not count, whatever its tags are.
     let denied = outcome(&called("export"), Status::Denied);
     service.audit.append(&denied, false).await.unwrap();
+    // A call that failed before its tool was known has no tags to record, and counts for no tag.
+    let without_tool = CallFacts {
+        tool: None,
+        ..subject()
+    };
+    let without_tool = outcome(&without_tool, Status::Error);
+    service.audit.append(&without_tool, false).await.unwrap();
     let counted = count_by_tag(&service.policy, &["export"]).await;
     assert_eq!(counted.unwrap(), 1);
+    let all = of(vec![since(Duration::from_hours(1), &[])], None);
+    let all = service.policy.count_calls(all, PATIENCE).await;
+    assert_eq!(all.unwrap(), [2]);
     let untagged = outcome(&called("mail"), Status::Ok);
     service.audit.append(&untagged, false).await.unwrap();
-    let refused = count_by_tag(&service.policy, &["export"])
-        .await
-        .unwrap_err();
-    assert!(refused.to_string().contains("earlier release"), "{refused}");
+    assert_refused_as_untagged(&service.policy).await;
     assert_eq!(count(&service.policy, "mail", None).await, 1);
+}
+
+/// Asserts that calls cannot be counted by tag, because a record contains no tags.
+async fn assert_refused_as_untagged(policy: &AuditClient) {
+    let refused = count_by_tag(policy, &["export"]).await.unwrap_err();
+    assert!(refused.to_string().contains("earlier release"), "{refused}");
+}
+
+async fn calls_are_not_counted_by_tag_while_a_call_whose_intent_does_not_contain_tags_runs(
+    store: &TestStore,
+) {
+    let service = store.service().await;
+    let running = called("mail");
+    let record = intent(&running);
+    service.audit.append(&record, false).await.unwrap();
+    assert_refused_as_untagged(&service.policy).await;
+    // The call that is decided is not counted, so its own intent needs no tags.
+    let selection = by_tag(&["export"]);
+    let query = of(vec![selection], Some(&running));
+    let counted = service.policy.count_calls(query, PATIENCE).await;
+    assert_eq!(counted.unwrap(), [0]);
+    let denied = outcome(&running, Status::Denied);
+    service.audit.append(&denied, false).await.unwrap();
+    let counted = count_by_tag(&service.policy, &["export"]).await;
+    assert_eq!(counted.unwrap(), 0);
+}
+
+async fn calls_are_counted_by_tag_within_a_conversation_and_if_they_released_health_information(
+    store: &TestStore,
+) {
+    let service = store.service().await;
+    let conversation = Some(Digest::of(b"a"));
+    let in_conversation = |tags: &[&str]| CallFacts {
+        conversation,
+        ..tagged("export", tags)
+    };
+    let mut without_phi = outcome(&tagged("export", &["export"]), Status::Ok);
+    if let Event::Outcome(outcome) = &mut without_phi.event {
+        outcome.phi = false;
+    }
+    for record in [
+        outcome(&in_conversation(&["export"]), Status::Ok),
+        outcome(&in_conversation(&["mail"]), Status::Ok),
+        outcome(&tagged("export", &["export"]), Status::Ok),
+        without_phi,
+    ] {
+        service.audit.append(&record, false).await.unwrap();
+    }
+    let count = async |conversation: Option<Digest>, phi: bool| {
+        let selection = CallSelection {
+            conversation,
+            phi,
+            ..by_tag(&["export"])
+        };
+        let query = of(vec![selection], None);
+        let counts = service.policy.count_calls(query, PATIENCE).await;
+        counts.map(|counts| counts[0])
+    };
+    assert_eq!(count(None, false).await.unwrap(), 3);
+    assert_eq!(count(None, true).await.unwrap(), 2);
+    assert_eq!(count(conversation, false).await.unwrap(), 1);
+    assert_eq!(count(conversation, true).await.unwrap(), 1);
+    // A record without tags prevents only the counts that could contain its call.
+    let mut untagged = outcome(&called("export"), Status::Ok);
+    if let Event::Outcome(outcome) = &mut untagged.event {
+        outcome.phi = false;
+    }
+    service.audit.append(&untagged, false).await.unwrap();
+    assert!(count(None, false).await.is_err());
+    assert_eq!(count(None, true).await.unwrap(), 2);
+    assert_eq!(count(conversation, false).await.unwrap(), 1);
 }
 
 async fn the_outcome_of_an_abandoned_call_has_the_tags_of_its_intent(store: &TestStore) {

@@ -97,7 +97,7 @@ impl FileContent {
         faults: &mut Faults,
     ) -> Option<Self> {
         let tags = fields.optional("tags");
-        let tags = tags.map(|node| faults.texts(node, "tags"));
+        let tags = tags.map(|node| faults.tags(node));
         let classes = fields.optional("classes");
         let class = classes.and_then(|node| class(node, faults));
         let lists = ["prompts", "resources"].map(|key| (key, fields.optional(key)));

@@ -136,7 +136,7 @@ impl McpSettings {
             );
         }
         let tags = fields.optional("tags");
-        let tags = tags.map(|node| expand.faults.texts(node, "tags"));
+        let tags = tags.map(|node| expand.faults.tags(node));
         let classes = fields.optional("classes");
         let classes = classes.map(|node| read_classes(node, expand.faults));
         let transport = match (node.get("command"), node.get("url")) {

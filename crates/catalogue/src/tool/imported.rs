@@ -57,7 +57,7 @@ impl Tool {
                 definition_digest: digest(definition, &name, &tags, &settings.classes, trust),
                 name,
                 read_only,
-                tags,
+                tags: tags.into(),
                 entity: None,
                 classes: result.released_classes(),
                 argument_defaults: schema::argument_defaults(&input),

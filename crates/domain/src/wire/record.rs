@@ -71,7 +71,7 @@ impl TryFrom<audit::v1::CallFacts> for CallFacts {
             call_id,
             tool: parse_optional(&call.tool, "call.tool")?,
             definition_digest: optional_digest(&call.definition_digest, "call.definition_digest")?,
-            tags: call.tool_tags.map(|it| it.tags),
+            tags: call.tool_tags.map(|it| it.tags.into()),
             arguments_digest: Digest::from_wire(&call.arguments_digest, "call.arguments_digest")?,
             decision_id: parse_optional(&call.decision_id, "call.decision_id")?,
             policy_hash: optional_digest(&call.policy_hash, "call.policy_hash")?,
@@ -122,7 +122,9 @@ impl From<&CallFacts> for audit::v1::CallFacts {
             method: call.method.clone(),
             approval_id: text(call.approval_id),
             conversation_digest: call.conversation.map(Digest::to_wire).unwrap_or_default(),
-            tool_tags: (call.tags.clone()).map(|tags| audit::v1::ToolTags { tags }),
+            tool_tags: call.tags.as_deref().map(|tags| audit::v1::ToolTags {
+                tags: tags.to_vec(),
+            }),
         }
     }
 }

@@ -17,7 +17,7 @@ impl TryFrom<common::v1::ToolFacts> for ToolFacts {
                 "tool.definition_digest",
             )?,
             read_only: tool.read_only,
-            tags: tool.tags,
+            tags: tool.tags.into(),
             entity: (!tool.entity.is_empty()).then_some(tool.entity),
             classes: tool
                 .classes
@@ -36,7 +36,7 @@ impl From<&ToolFacts> for common::v1::ToolFacts {
             name: tool.name.to_string(),
             definition_digest: tool.definition_digest.to_wire(),
             read_only: tool.read_only,
-            tags: tool.tags.clone(),
+            tags: tool.tags.to_vec(),
             entity: tool.entity.clone().unwrap_or_default(),
             classes: tool.classes.iter().map(ToString::to_string).collect(),
             argument_defaults: tool.argument_defaults.clone().into_iter().collect(),

@@ -61,7 +61,7 @@ impl CallAuthorizer<'_> {
         let facts = resource.facts();
         self.record.facts.tool = Some(facts.name.clone());
         self.record.facts.definition_digest = Some(facts.definition_digest);
-        self.record.facts.tags = Some(facts.tags.clone());
+        self.record.facts.tags = Some(Arc::clone(&facts.tags));
         Span::current().record(names::TOOL, facts.name.as_str());
         if !resource.is_enabled_for(&self.context.caller) {
             self.deny_unknown().await?;

@@ -17,7 +17,7 @@ fn facts(kind: OfferKind) -> ToolFacts {
     ToolFacts {
         kind,
         definition_digest: Digest::of(format!("{kind:?}").as_bytes()),
-        tags: vec!["upstream:guides".to_owned()],
+        tags: ["upstream:guides".to_owned()].into(),
         ..tool_facts("guides")
     }
 }
@@ -261,7 +261,7 @@ async fn a_resource_is_given_as_its_source_knows_it() {
             .unwrap();
         assert_eq!(outcome.call.method, "resources/read");
         assert_eq!(outcome.call.tool.unwrap().as_str(), "guides");
-        assert_eq!(outcome.call.tags.unwrap(), ["upstream:guides"]);
+        assert_eq!(*outcome.call.tags.unwrap(), ["upstream:guides"]);
         assert_eq!(outcome.call.requested_tool, "", "a URI can hold anything");
         assert_eq!(outcome.call.protocol, version);
         assert!(outcome.call.permit_id.is_some());

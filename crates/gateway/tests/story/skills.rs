@@ -17,7 +17,7 @@ const METHODS: [&str; 3] = ["skills/list", "skills/get", "resources/directory/re
 fn facts() -> ToolFacts {
     ToolFacts {
         kind: OfferKind::Resources,
-        tags: vec!["upstream:notes".to_owned()],
+        tags: ["upstream:notes".to_owned()].into(),
         classes: vec!["note.text".parse().unwrap()],
         ..tool_facts("notes")
     }

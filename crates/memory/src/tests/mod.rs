@@ -267,7 +267,7 @@ fn result_of(tool: &str, arguments: &'static str, text: &str) -> NewMessage {
         call: Some(AnsweredCall {
             call_id: "call-1".to_owned(),
             tool: ToolFacts {
-                tags: vec!["records".to_owned()],
+                tags: ["records".to_owned()].into(),
                 argument_defaults: BTreeMap::from([("limit".to_owned(), "100".to_owned())]),
                 ..tool_facts(tool)
             },

@@ -247,7 +247,7 @@ impl PolicyConstants {
                 definition_digest: Digest::of(name.as_bytes()),
                 name: name.parse().ok()?,
                 read_only: true,
-                tags,
+                tags: tags.into(),
                 entity,
                 classes: classes.clone(),
                 argument_defaults: BTreeMap::new(),

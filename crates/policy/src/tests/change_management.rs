@@ -426,7 +426,7 @@ fn a_recorded_call_is_decided_anew_only_where_nothing_unknown_matters() {
     let of = |roles: &[&str], tag: &str| {
         let caller = caller_with("s", roles, [("patient_id", text("not recorded"))]);
         let tool = ToolFacts {
-            tags: vec![tag.to_owned()],
+            tags: [tag.to_owned()].into(),
             entity: Some("Patient".to_owned()),
             ..tool("t")
         };

@@ -382,7 +382,7 @@ fn tags_and_the_read_only_hint_count() {
     let mut tool = tool("t");
     test_policy.denial(&caller, &tool, "{}");
     // The name and digest are the same as before, but the cached rights are not used for different facts.
-    tool.tags = vec!["safe".to_owned(), "safe".to_owned()];
+    tool.tags = ["safe".to_owned(), "safe".to_owned()].into();
     test_policy.permit(&caller, &tool, "{}");
     tool.read_only = false;
     test_policy.denial(&caller, &tool, "{}");
@@ -413,7 +413,7 @@ fn names_that_look_like_code_are_only_names() {
     );
     let strange = "\"; permit";
     let mut tool = tool("t");
-    tool.tags = vec!["\u{0}\"\\".to_owned()];
+    tool.tags = ["\u{0}\"\\".to_owned()].into();
     let terms = test_policy.permit(
         &caller_with(strange, &["\"]"], [("ward", text("\"\n"))]),
         &tool,

@@ -16,7 +16,7 @@ use super::samples::caller;
 use crate::PolicySet;
 use crate::comparison::compare;
 use crate::context::CallContext;
-use crate::history::{CallCounts, CallHistory, EarlierCalls};
+use crate::history::CallHistory;
 use crate::policy_test::{TestFile, run_tests};
 use crate::replay::ReplayedCall;
 use crate::simulator::{SimulatedAccess, SimulatedCall, Simulator};
@@ -230,7 +230,7 @@ async fn a_count_by_tag_of_a_service_that_ignores_tags_is_not_used() {
 fn a_counted_tag_or_tool_that_the_catalogue_does_not_contain_is_reported() {
     let set = set_with(DAILY_POLICIES, DAILY_COUNTERS);
     let exporter = ToolFacts {
-        tags: vec!["export".to_owned()],
+        tags: ["export".to_owned()].into(),
         ..tool("export")
     };
     let found = set.lint(&[exporter], &[]);
@@ -252,16 +252,36 @@ async fn what_is_not_known_is_denied() {
     counting.history.disconnect();
     let verdict = counting.decide(&tool("export"), Some(call(true))).await;
     assert_eq!(reason(&verdict), Some(DenialReason::HistoryUnavailable));
+}
 
-    // The calls were counted for other policies than those that decide.
-    let (authorizer, caller) = (&counting.policy.authorizer, caller("s", &[]));
-    let earlier = EarlierCalls {
-        call: Some(call(true)),
-        counts: Ok(CallCounts::from([("patient_rows".to_owned(), 0)])),
-    };
-    let decided = authorizer.authorize(&caller, &tool("export"), b"{}", "", None, earlier);
-    let verdict = decided.unwrap().verdict;
-    assert_eq!(reason(&verdict), Some(DenialReason::HistoryUnavailable));
+#[tokio::test]
+async fn counts_for_earlier_policies_are_used_only_if_the_counters_are_defined_alike() {
+    let by_tag = COUNTERS.replace("@tools(\"export, export_all\")", "@tags(\"export\")");
+    let by_day = COUNTERS.replace("@within(\"24h\")", "@within(\"day\")");
+    assert!(by_tag != COUNTERS && by_day != COUNTERS);
+    let of_patients = POLICIES.replace("history.exports < 3", "history.patient_rows < 3");
+    let stricter = POLICIES.replace("history.exports < 3", "history.exports < 2");
+    for (policies, counters, is_used) in [
+        (POLICIES, &*by_tag, false),
+        (POLICIES, &*by_day, false),
+        (&*of_patients, COUNTERS, false),
+        (&*stricter, COUNTERS, true),
+    ] {
+        let counting = CountingPolicy::new();
+        counting.audit.counts(Some(vec![0]));
+        let (authorizer, caller) = (&counting.policy.authorizer, caller("s", &[]));
+        let export = tool("export");
+        let earlier = authorizer.count_calls(&caller, &export, Some(call(true)));
+        let earlier = earlier.await;
+        authorizer.put_in_force(set_with(policies, counters));
+        let decided = authorizer.authorize(&caller, &export, b"{}", "", None, earlier);
+        let verdict = decided.unwrap().verdict;
+        let expected = (!is_used).then_some(DenialReason::HistoryUnavailable);
+        assert_eq!(reason(&verdict), expected, "{policies} {counters}");
+        // The next call is counted by the new definition.
+        let verdict = counting.decide(&export, Some(call(true))).await;
+        assert!(is_allowed(&verdict), "{policies} {counters}");
+    }
 }
 
 #[tokio::test]

@@ -254,7 +254,7 @@ async fn an_imported_tool_is_what_the_server_defines_under_our_rules() {
     let imported = &catalogue.tools()[0];
     let facts = imported.facts();
     assert_eq!(facts.name.as_str(), "f.read");
-    assert_eq!(facts.tags, ["disk", "upstream:files"]);
+    assert_eq!(*facts.tags, ["disk", "upstream:files"]);
     let classes: Vec<_> = facts.classes.iter().map(ToString::to_string).collect();
     assert_eq!(classes, ["file.text", "unclassified"]);
     assert_eq!(facts.argument_defaults["depth"], "1.0");

@@ -78,7 +78,7 @@ fn list_configured(file: &Path, format: OutputFormat) -> Result<(), Failure> {
             "name": facts.name.as_str(),
             "aliases": aliases,
             "read_only": facts.read_only,
-            "tags": facts.tags,
+            "tags": &*facts.tags,
             "definition_digest": facts.definition_digest.to_string(),
             "limits": {
                 "concurrency": tool.limits().concurrency,

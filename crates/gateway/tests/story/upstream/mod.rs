@@ -25,7 +25,7 @@ fn source(name: &str, kinds: &[OfferKind]) -> pb::Source {
         let facts = ToolFacts {
             kind: *kind,
             definition_digest: Digest::of(format!("{kind:?} of {name}").as_bytes()),
-            tags: vec![format!("upstream:{name}")],
+            tags: [format!("upstream:{name}")].into(),
             ..tool_facts(name)
         };
         (&facts).into()

@@ -12,6 +12,8 @@ mod requests;
 mod rules;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use cedar_policy::RestrictedExpression;
 use wardgate_domain::{Ambient, CallId, CallReference, Caller, PermitTerms, ToolFacts, Verdict};
@@ -22,7 +24,7 @@ use self::rules::Outcome;
 use super::fixture::{Dir, TestPolicy, hospital};
 use super::samples::{Row, admits};
 use crate::PolicySet;
-use crate::history::{CallCounts, EarlierCalls};
+use crate::history::{CallCounter, CallCounters, CallCounts, CountedPeriod, EarlierCalls};
 
 /// Number of requests, unless the environment variable sets another one. An unoptimised build decides them in half a
 /// minute.
@@ -67,6 +69,18 @@ fn policies() -> PolicySet {
     dir.load().unwrap()
 }
 
+/// Returns the counters of [`COUNTER`].
+fn counters() -> Arc<CallCounters> {
+    let exports = CallCounter {
+        tools: vec!["export".parse().unwrap()],
+        tags: Vec::new(),
+        period: CountedPeriod::Duration(Duration::from_hours(24)),
+        is_of_conversation: false,
+        phi: false,
+    };
+    Arc::new(CallCounters::from([("exports".to_owned(), exports)]))
+}
+
 /// Returns what the authorizer decides, with the terms of the permit if it signs one.
 fn decide(
     policy: &TestPolicy,
@@ -81,6 +95,7 @@ fn decide(
     };
     let earlier = EarlierCalls {
         call: Some(reference),
+        counters: Some(counters()),
         counts: Ok(CallCounts::from([("exports".to_owned(), call.exports)])),
     };
     policy.clock.set(call.time.0);

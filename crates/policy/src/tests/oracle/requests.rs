@@ -199,7 +199,7 @@ impl SampleTool {
         let default = self.default_limit;
         ToolFacts {
             read_only: self.read_only,
-            tags: vec![self.tag.to_owned()],
+            tags: [self.tag.to_owned()].into(),
             entity: Some(self.entity.to_owned()),
             classes,
             argument_defaults: default

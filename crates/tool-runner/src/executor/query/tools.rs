@@ -30,7 +30,7 @@ impl Interface for ToolsInterface {
                         json!({
                             "name": tool.facts.name.as_str(),
                             "read_only": tool.facts.read_only,
-                            "tags": tool.facts.tags,
+                            "tags": &*tool.facts.tags,
                             "source": tool.source,
                         })
                     })
