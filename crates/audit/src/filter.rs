@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn damage_is_told_to_those_who_may_read_all() {
         let damaged = QueriedRecord::Damaged(RecordDamage {
-            sequence: 7,
+            sequence: Some(7),
             problem: "is missing".to_owned(),
         });
         let of_all = BytesFilter::default();

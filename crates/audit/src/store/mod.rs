@@ -14,6 +14,7 @@ mod tree;
 mod upkeep;
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -339,8 +340,10 @@ impl RecordRow {
                 details: self.details,
             });
         };
-        let problem = problem.to_owned();
-        Err(RecordDamage { sequence, problem })
+        Err(RecordDamage {
+            sequence: Some(sequence),
+            problem: problem.to_owned(),
+        })
     }
 }
 
@@ -367,6 +370,8 @@ pub(crate) struct StoreReader {
     pool: ReadPool,
     /// The time at which the sequence was last found to have no gaps.
     dense_at: Arc<Mutex<Option<Instant>>>,
+    /// Whether a selection of records has read a corrupt place.
+    has_read_corruption: Arc<AtomicBool>,
 }
 
 #[derive(Debug, Clone)]
@@ -388,6 +393,7 @@ impl StoreReader {
         Self {
             pool,
             dense_at: Arc::default(),
+            has_read_corruption: Arc::default(),
         }
     }
 
@@ -516,8 +522,10 @@ impl StoreReader {
         );
         for (sequence, found) in missing {
             if found != Some(sequence) {
-                let problem = "is missing".to_owned();
-                return Err(Error::Damaged(RecordDamage { sequence, problem }));
+                return Err(Error::Damaged(RecordDamage {
+                    sequence: Some(sequence),
+                    problem: "is missing".to_owned(),
+                }));
             }
         }
         Ok(records)
@@ -534,22 +542,41 @@ impl StoreReader {
         &self,
         selection: impl FnOnce(&'static str) -> select::Selection,
     ) -> Result<Vec<R>, Error> {
-        Ok(match &self.pool {
+        let rows = match &self.pool {
             ReadPool::Sqlite(pool) => {
                 let rows = selection(sqlite::RECORD).sqlite(pool);
-                let late = |_| Error::Unreadable(sqlx::Error::PoolTimedOut);
+                let late = |_| Err(sqlx::Error::PoolTimedOut);
                 tokio::time::timeout(READ_LIMIT, rows)
                     .await
-                    .map_err(late)??
+                    .unwrap_or_else(late)
             }
             // The server has the same time limit.
-            ReadPool::Postgres(pool) => selection(postgres::RECORD).postgres(pool).await?,
-        })
+            ReadPool::Postgres(pool) => selection(postgres::RECORD).postgres(pool).await,
+        };
+        if rows.as_ref().is_err_and(is_corrupt) {
+            self.has_read_corruption.store(true, Ordering::Relaxed);
+        }
+        rows.map_err(Error::from)
     }
 
-    /// Returns the sequence numbers that were assigned but have no record, as at most a hundred ranges. A sequence that had no
-    /// gaps within the last minute is not checked again.
-    pub(crate) async fn gaps(&self) -> Result<Vec<Range<u64>>, Error> {
+    /// Returns whether a selection of records of this process has read a corrupt place of the store.
+    pub(crate) fn has_read_corruption(&self) -> bool {
+        self.has_read_corruption.load(Ordering::Relaxed)
+    }
+
+    /// Returns the sequence numbers that were assigned but have no record, as at most a hundred ranges, or `None` if the store is
+    /// corrupt at a place that must be read to find them. A sequence that had no gaps within the last minute is not checked again.
+    pub(crate) async fn gaps(&self) -> Result<Option<Vec<Range<u64>>>, Error> {
+        match self.find_gaps().await {
+            Err(error) if is_corrupt(&error) => {
+                tracing::error!(%error, "missing records cannot be found, because the database of the audit store is corrupt");
+                Ok(None)
+            }
+            gaps => Ok(Some(gaps?)),
+        }
+    }
+
+    async fn find_gaps(&self) -> Result<Vec<Range<u64>>, sqlx::Error> {
         let dense_at = *self.dense_at.lock().unwrap_or_else(PoisonError::into_inner);
         if dense_at.is_some_and(|at| at.elapsed() < DENSE_FOR) {
             return Ok(Vec::new());

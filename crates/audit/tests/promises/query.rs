@@ -454,8 +454,9 @@ fn partition(found: &[QueriedRecord]) -> (Vec<u64>, Vec<u64>) {
                 assert!(problem.contains("cannot be read"), "{damage}");
                 let last = problem.strip_prefix("and all records up to ");
                 let last = last.and_then(|rest| rest.split(' ').next());
-                let last = last.map_or(damage.sequence, |last| last.parse().unwrap());
-                unreadable.extend(damage.sequence..=last);
+                let first = damage.sequence.unwrap();
+                let last = last.map_or(first, |last| last.parse().unwrap());
+                unreadable.extend(first..=last);
             }
         }
     }
@@ -530,6 +531,36 @@ async fn records_on_a_corrupt_page_of_the_database_are_named_and_the_others_are_
         partition(&all),
         partition(&store.read(AuditFilter::default()).await)
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_report_of_unreadable_records_is_at_their_position_and_does_not_count_towards_the_limit()
+{
+    let store = TestStore::sqlite();
+    let calls = store.append_calls(60).await;
+    store.corrupt_pages_of(&calls[20..21]).await;
+    let by_content = ContentFilter {
+        phi: true,
+        ..ContentFilter::default()
+    };
+    for content in [by_content, ContentFilter::default()] {
+        let found = store.read(AuditFilter {
+            from_sequence: 10,
+            limit: Some(25),
+            content,
+            ..AuditFilter::default()
+        });
+        let found = found.await;
+        let (intact, unreadable) = partition(&found);
+        assert_eq!((intact.len(), found.len()), (25, 26), "{unreadable:?}");
+        assert!(unreadable.contains(&20), "{unreadable:?}");
+        let report = found
+            .iter()
+            .position(|found| matches!(found, QueriedRecord::Damaged(_)))
+            .unwrap();
+        let before = intact.iter().filter(|sequence| **sequence < 20).count();
+        assert_eq!(report, before);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
