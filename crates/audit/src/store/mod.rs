@@ -409,7 +409,10 @@ impl StoreReader {
 
     pub(crate) async fn head(&self) -> Result<RecordHead, Error> {
         let head: (i64, i64, i64, i64) = match &self.pool {
-            ReadPool::Sqlite(pool) => sqlx::query_as(sqlite::HEAD).fetch_one(pool).await?,
+            ReadPool::Sqlite(pool) => {
+                let head = sqlite::read_either(pool, sqlite::HEAD).await?.pop();
+                head.ok_or(sqlx::Error::RowNotFound)?
+            }
             ReadPool::Postgres(pool) => {
                 sqlx::query_as(postgres::HEAD)
                     .fetch_one(&mut *pool.acquire().await?)
@@ -582,7 +585,10 @@ impl StoreReader {
             return Ok(Vec::new());
         }
         let (count, size): (i64, i64) = match &self.pool {
-            ReadPool::Sqlite(pool) => sqlx::query_as(sqlite::COUNT).fetch_one(pool).await?,
+            ReadPool::Sqlite(pool) => {
+                let count = sqlite::read_either(pool, sqlite::COUNT).await?.pop();
+                count.ok_or(sqlx::Error::RowNotFound)?
+            }
             ReadPool::Postgres(pool) => {
                 sqlx::query_as(postgres::COUNT)
                     .fetch_one(&mut *pool.acquire().await?)
@@ -595,13 +601,7 @@ impl StoreReader {
             return Ok(Vec::new());
         }
         let gaps: Vec<(i64, i64)> = match &self.pool {
-            ReadPool::Sqlite(pool) => match sqlx::query_as(sqlite::GAPS).fetch_all(pool).await {
-                Err(error) if is_corrupt(&error) => {
-                    let of_index = sqlx::query_as(sqlite::GAPS_OF_INDEX);
-                    of_index.fetch_all(pool).await?
-                }
-                gaps => gaps?,
-            },
+            ReadPool::Sqlite(pool) => sqlite::read_either(pool, sqlite::GAPS).await?,
             ReadPool::Postgres(pool) => {
                 sqlx::query_as(postgres::GAPS)
                     .fetch_all(&mut *pool.acquire().await?)
