@@ -18,8 +18,8 @@ use crate::stored_row::StoredRow;
 /// Number of records that are read at once.
 const PAGE: u64 = 256;
 
-/// Maximum number of records in one report of records that cannot be read. A longer range is split into several reports, so that a
-/// reader sees them while the search for readable records continues.
+/// Maximum number of records in one report of records that cannot be read. A longer range is split into several reports, so that
+/// a reader sees them while the search for readable records continues.
 const LONGEST_REPORT: u64 = 4_096;
 
 /// The notice for an operator of a tenant, who may not know which records cannot be read.

@@ -378,6 +378,29 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_records_of_a_call_are_found_by_its_id_in_whatever_period() {
+        let dir = tempfile::tempdir().unwrap();
+        let pool = pool(&dir).await;
+        let filter = RecordFilter {
+            call_id: Some("01a21d31-c794-7d35-94c7-e8dc9983a5d7".parse().unwrap()),
+            since: Some(Timestamp::from_seconds(1)),
+            ..RecordFilter::default()
+        };
+        let page = PageBounds {
+            range: 0..1_000_000,
+            after: None,
+            limit: 256,
+            newest_first: true,
+        };
+        let steps = plan(&pool, &matching(sqlite::RECORD, &filter, &page)).await;
+        assert!(steps.contains("INDEX record_call (call_id=?)"), "{steps}");
+        assert!(
+            !filter.is_by_time(),
+            "a corrupt place of another call is not read"
+        );
+    }
+
+    #[tokio::test]
     async fn the_positions_of_records_about_a_data_subject_are_read_from_indexes() {
         let dir = tempfile::tempdir().unwrap();
         let pool = pool(&dir).await;

@@ -466,13 +466,13 @@ fn partition(found: &[QueriedRecord]) -> (Vec<u64>, Vec<u64>) {
 
 /// Returns the sequence numbers of the records and of those in reports. Those in one report are in the order of `expected`.
 fn in_order(found: &[QueriedRecord], expected: &[u64]) -> Vec<u64> {
-    let each = found.iter().map(|found| {
+    let each = found.iter().flat_map(|found| {
         let (intact, unreadable) = partition(std::slice::from_ref(found));
         let mut sequences = [intact, unreadable].concat();
         sequences.sort_by_key(|sequence| expected.iter().position(|it| it == sequence));
         sequences
     });
-    each.flatten().collect()
+    each.collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -335,7 +335,7 @@ impl AuditClient {
     }
 
     /// Returns the matching records, ordered by time if the filter selects by `since` or `until`, or by `subject`, `tool` or
-    /// `status` without `from_sequence`, and otherwise by sequence number.
+    /// `status` without `from_sequence`, and has no `call_id`. Otherwise, they are ordered by sequence number.
     pub async fn query(
         &self,
         filter: AuditFilter,
