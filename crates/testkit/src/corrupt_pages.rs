@@ -33,8 +33,8 @@ pub fn repair_sqlite_pages(path: &Path, offsets: &[u64]) {
     write_page_type(path, offsets, TABLE_LEAF);
 }
 
-/// Replaces the last occurrence of `from` before each occurrence of `text` in the SQLite database at `path` by `to`, which has the
-/// same length. Other programs must not write to the database.
+/// Replaces the last occurrence of `from` before each occurrence of `text` in the SQLite database at `path` by `to`, which has
+/// the same length. Other programs must not write to the database.
 pub async fn replace_sqlite_bytes(path: &Path, text: &str, from: &[u8], to: &[u8]) {
     write_back_log(path).await;
     let bytes = std::fs::read(path).unwrap();

@@ -568,7 +568,8 @@ impl StoreReader {
     }
 
     /// Returns the sequence numbers that were assigned but have no record, as at most a hundred ranges, or `None` if the store is
-    /// corrupt at a place that must be read to find them. A sequence that had no gaps within the last minute is not checked again.
+    /// corrupt at a place that must be read to find them. A sequence that had no gaps within the last minute is not checked
+    /// again.
     pub(crate) async fn gaps(&self) -> Result<Option<Vec<Range<u64>>>, Error> {
         match self.find_gaps().await {
             Err(error) if is_corrupt(&error) => {

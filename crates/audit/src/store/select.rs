@@ -101,8 +101,8 @@ impl Selection {
         }
     }
 
-    /// Adds the condition that the call with the number `sequence` released rows of the data subject that the filter has, if it has
-    /// one.
+    /// Adds the condition that the call released rows of the data subject of the filter, if the filter has one. `sequence` is the
+    /// expression of the record's sequence number.
     fn and_about(&mut self, sequence: &'static str, table: &'static str, filter: &RecordFilter) {
         let Some(tag) = filter.data_subject else {
             return;
@@ -244,8 +244,8 @@ pub(super) fn single(table: &'static str, filter: &RecordFilter, sequence: u64) 
 }
 
 /// Selects the positions of a page by time. It contains every record that matches `filter`, and others, because only conditions
-/// on columns of one index are part of the statement: SQLite reads the positions from that index, and not the table. The expression
-/// `+sequence` prevents the planner from looking up the records of a data subject in the table.
+/// on columns of one index, and on the data subject, are part of the statement: SQLite reads the positions from that index, and
+/// not the table. The expression `+sequence` prevents the planner from looking up the records of the data subject in the table.
 pub(super) fn positions(
     table: &'static str,
     filter: &RecordFilter,

@@ -580,7 +580,7 @@ async fn the_records_before_a_corrupt_last_page_of_the_database_are_returned() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_record_with_a_value_that_is_none_of_its_column_is_named_and_the_others_are_returned() {
+async fn a_record_with_a_value_of_another_type_is_named_and_the_others_are_returned() {
     let store = TestStore::sqlite();
     let calls = store.append_calls(40).await;
     store.corrupt_time_of(&calls[20]).await;
