@@ -68,10 +68,11 @@ impl BytesFilter {
 
 impl RecordFilter {
     /// Returns whether records are ordered by time rather than by sequence number, as in the indexes. A query that starts at a
-    /// sequence number, such as one for new records, reads the records from there on in order.
+    /// sequence number, such as one for new records, reads the records from there on in order. A call has few records, which are
+    /// found by its id.
     pub(crate) fn is_by_time(&self) -> bool {
         let of_calls = self.subject.is_some() || self.tool.is_some() || self.status.is_some();
-        self.is_within_time() || (of_calls && self.from_sequence == 0)
+        self.call_id.is_none() && (self.is_within_time() || (of_calls && self.from_sequence == 0))
     }
 
     fn is_within_time(&self) -> bool {
@@ -224,7 +225,7 @@ mod tests {
     #[test]
     fn damage_is_told_to_those_who_may_read_all() {
         let damaged = QueriedRecord::Damaged(RecordDamage {
-            sequence: 7,
+            sequence: Some(7),
             problem: "is missing".to_owned(),
         });
         let of_all = BytesFilter::default();

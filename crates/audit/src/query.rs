@@ -4,9 +4,9 @@ use std::future::ready;
 use std::ops::Range;
 use std::sync::Arc;
 
-use futures::future::Either;
+use futures::future::lazy;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
-use wardgate_rpc::client::{QueriedRecord, RecordDamage, RecordDetails};
+use wardgate_rpc::client::{QueriedRecord, RecordDamage, RecordDetails, StoredRecord};
 
 use crate::Error;
 use crate::details::DetailsVault;
@@ -18,14 +18,26 @@ use crate::stored_row::StoredRow;
 /// Number of records that are read at once.
 const PAGE: u64 = 256;
 
-/// Maximum number of records in one report of records that cannot be read. Of more, several reports are returned, so that a
-/// reader sees them while the search for readable records continues.
+/// Maximum number of records in one report of records that cannot be read. A longer range is split into several reports, so that
+/// a reader sees them while the search for readable records continues.
 const LONGEST_REPORT: u64 = 4_096;
+
+/// The notice for an operator of a tenant, who may not know which records cannot be read.
+const INCOMPLETE: &str =
+    "records cannot be read, because the database is corrupt; some of them may be missing here";
+
+/// The report if the store cannot find missing records.
+const UNKNOWN_GAPS: &str =
+    "it is unknown whether records are missing, because the database is corrupt";
 
 /// Returns the records that match `filter`, one page at a time, without those that are appended during the query. Changed
 /// records are reported in their place. Missing records are reported in their place if the filter matches every record, and
 /// otherwise before the other records. Records that are at a corrupt place of the store are reported whether or not they match,
 /// because that is unknown.
+///
+/// If the filter has a tenant, the damaged records may belong to other tenants, and are not reported. Once a corrupt place was
+/// read since the start of the process, by whatever query, each query ends with one notice instead: it does not depend on the
+/// filter, which could otherwise find out what other tenants did.
 pub(crate) fn run(
     reader: StoreReader,
     vault: Option<Arc<DetailsVault>>,
@@ -35,36 +47,31 @@ pub(crate) fn run(
     let is_unconditional = filter.is_unconditional();
     let gaps = async move {
         let gaps = if is_unconditional {
-            Vec::new()
+            Some(Vec::new())
         } else {
             gaps_of.gaps().await?
         };
-        let gaps = gaps.into_iter().map(|range| Ok(missing(range).0));
+        let gaps: Vec<Result<_, Error>> = match gaps {
+            Some(gaps) => gaps.into_iter().map(missing).map(Ok).collect(),
+            None => vec![Ok(damaged(None, UNKNOWN_GAPS.to_owned()))],
+        };
         Ok::<_, Error>(stream::iter(gaps))
     };
     let gaps = stream::once(gaps).try_flatten();
     let bytes = filter.bytes.clone();
     let gaps = gaps.try_filter(move |found| ready(bytes.includes(found)));
-    gaps.chain(pages(reader, vault, filter))
+    let (is_of_tenant, corrupt) = (filter.bytes.tenant.is_some(), reader.clone());
+    let notice = stream::once(lazy(move |_| {
+        let is_incomplete = is_of_tenant && corrupt.has_read_corruption();
+        is_incomplete.then(|| Ok::<_, Error>(damaged(None, INCOMPLETE.to_owned())))
+    }));
+    let notice = notice.filter_map(ready);
+    gaps.chain(pages(reader, vault, filter)).chain(notice)
 }
 
-/// Returns the same records as [`run`], but does not search for missing records if the filter is conditional.
+/// Returns the same records as [`run`], but does not search for missing records if the filter is conditional, and returns no
+/// notice. Only the details of records whose bytes match the filter are opened.
 pub(crate) fn pages(
-    reader: StoreReader,
-    vault: Option<Arc<DetailsVault>>,
-    mut filter: RecordFilter,
-) -> impl Stream<Item = Result<QueriedRecord, Error>> + Send + 'static {
-    if filter.bytes.is_empty() {
-        return Either::Left(selected(reader, vault, filter));
-    }
-    // Records that the store selects but whose bytes do not match do not count towards the limit.
-    let limit = filter.limit.take().unwrap_or(u64::MAX);
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    Either::Right(selected(reader, vault, filter).take(limit))
-}
-
-/// Returns the records that the store selects and whose bytes match the filter. Only the details of these records are opened.
-fn selected(
     reader: StoreReader,
     vault: Option<Arc<DetailsVault>>,
     filter: RecordFilter,
@@ -77,50 +84,36 @@ fn selected(
                 Some(rest) => rest,
                 None => RemainingQuery::whole(&filter, &reader.head().await?),
             };
-            let mut results = QueryResults::default();
-            match (rest.page(&filter), rest.unreadable.take()) {
-                (None, None) => return Ok::<_, Error>(None),
-                (None, last) => results.unreadable.extend(last),
-                (Some(page), earlier) => {
-                    rest.unreadable = earlier;
-                    rest.read_page(&reader, &filter, &page, &mut results)
+            let mut findings = Vec::new();
+            match rest.page(&filter) {
+                Some(page) => {
+                    rest.read_page(&reader, &filter, &page, &mut findings)
                         .await?;
                 }
+                None if rest.unreadable.is_none() => return Ok::<_, Error>(None),
+                None => rest.report_unreadable(&mut findings),
             }
-            let QueryResults {
-                mut found,
-                mut unreadable,
-            } = results;
-            if !unreadable.is_empty() || found.iter().any(|(record, _)| is_damaged(record)) {
+            if findings.iter().any(QueryFinding::is_damage) {
                 // Records that retention removed in the meantime are neither missing nor unreadable.
                 let minimum = reader.head().await?.minimum_index;
-                unreadable.retain(|range| range.end > minimum);
-                found.retain(|(record, _)| match record {
-                    QueriedRecord::Intact(_) => true,
-                    QueriedRecord::Damaged(damage) => damage.sequence >= minimum,
-                });
+                findings.retain_mut(|finding| finding.restrict_to_kept(minimum));
             }
-            if !filter.bytes.is_empty() {
-                found.retain(|(record, _)| filter.bytes.includes(record));
-            }
+            let found = findings.into_iter().map(QueryFinding::into_found);
+            let found = found
+                .filter(|(record, _)| filter.bytes.is_empty() || filter.bytes.includes(record));
+            let mut found: Vec<_> = found.collect();
+            rest.apply_limit(&mut found);
             if let Some(vault) = vault.filter(|_| filter.with_details) {
                 for (record, sealed) in &mut found {
                     open_details(&vault, record, sealed.take()).await?;
                 }
             }
-            // An operator of a tenant is told too, because some of the records may belong to the tenant.
-            let unreadable = unreadable.into_iter().map(not_readable);
-            let found: Vec<_> = unreadable.chain(found).collect();
             Ok(Some((found, Some(rest))))
         })
     });
     pages
         .map_ok(|found| stream::iter(found.into_iter().map(|(record, _)| Ok(record))))
         .try_flatten()
-}
-
-fn is_damaged(record: &QueriedRecord) -> bool {
-    matches!(record, QueriedRecord::Damaged(_))
 }
 
 /// A record or damage at one position, and the sealed details of the record.
@@ -147,7 +140,7 @@ async fn open_details(
         Ok(Some(details)) => stored.details = Some(details),
         Ok(None) => {
             *record = QueriedRecord::Damaged(RecordDamage {
-                sequence: stored.sequence,
+                sequence: Some(stored.sequence),
                 problem: "its details were modified".to_owned(),
             });
         }
@@ -164,25 +157,15 @@ async fn open_details(
     Ok(())
 }
 
-fn found_record(record: Result<StoredRow, RecordDamage>) -> FoundRecord {
-    match record {
-        Ok(mut stored) => {
-            let details = stored.details.take();
-            (QueriedRecord::Intact(stored.into()), details)
-        }
-        Err(damage) => (QueriedRecord::Damaged(damage), None),
-    }
-}
-
-fn missing(range: Range<u64>) -> FoundRecord {
+fn missing(range: Range<u64>) -> QueriedRecord {
     let problem = match range.end - range.start {
         1 => "is missing".to_owned(),
         _ => format!("and all records up to {} are missing", range.end - 1),
     };
-    damaged(range.start, problem)
+    damaged(Some(range.start), problem)
 }
 
-fn not_readable(range: Range<u64>) -> FoundRecord {
+fn not_readable(range: Range<u64>) -> QueriedRecord {
     let problem = match range.end - range.start {
         1 => "cannot be read: the database is corrupt at its place".to_owned(),
         _ => format!(
@@ -190,12 +173,11 @@ fn not_readable(range: Range<u64>) -> FoundRecord {
             range.end - 1
         ),
     };
-    damaged(range.start, problem)
+    damaged(Some(range.start), problem)
 }
 
-fn damaged(sequence: u64, problem: String) -> FoundRecord {
-    let damage = RecordDamage { sequence, problem };
-    (QueriedRecord::Damaged(damage), None)
+fn damaged(sequence: Option<u64>, problem: String) -> QueriedRecord {
+    QueriedRecord::Damaged(RecordDamage { sequence, problem })
 }
 
 /// Checks that the record at `sequence` is at a corrupt place, after reading it with `filter` ended with `error`. Returns `error`
@@ -217,18 +199,60 @@ async fn confirm_unreadable(
     }
 }
 
-/// What was read of a query.
-#[derive(Default)]
-struct QueryResults {
-    found: Vec<FoundRecord>,
-    /// The sequence numbers of records that are at a corrupt place of the store.
-    unreadable: Vec<Range<u64>>,
+/// What a query found at one position or in one range of positions.
+enum QueryFinding {
+    /// A record, and its sealed details.
+    Intact(StoredRecord, Option<Vec<u8>>),
+    Changed(RecordDamage),
+    Missing(Range<u64>),
+    /// Records at a corrupt place of the store.
+    Unreadable(Range<u64>),
+}
+
+impl From<Result<StoredRow, RecordDamage>> for QueryFinding {
+    fn from(record: Result<StoredRow, RecordDamage>) -> Self {
+        match record {
+            Ok(mut stored) => {
+                let details = stored.details.take();
+                Self::Intact(stored.into(), details)
+            }
+            Err(damage) => Self::Changed(damage),
+        }
+    }
+}
+
+impl QueryFinding {
+    fn is_damage(&self) -> bool {
+        !matches!(self, Self::Intact(..))
+    }
+
+    /// Restricts damage to the records from `minimum` on. Returns whether there is something left.
+    fn restrict_to_kept(&mut self, minimum: u64) -> bool {
+        match self {
+            Self::Intact(..) => true,
+            Self::Changed(damage) => damage.sequence.is_none_or(|sequence| sequence >= minimum),
+            Self::Missing(range) | Self::Unreadable(range) => {
+                range.start = range.start.max(minimum);
+                !range.is_empty()
+            }
+        }
+    }
+
+    fn into_found(self) -> FoundRecord {
+        match self {
+            Self::Intact(stored, details) => (QueriedRecord::Intact(stored), details),
+            Self::Changed(damage) => (QueriedRecord::Damaged(damage), None),
+            Self::Missing(range) => (missing(range), None),
+            Self::Unreadable(range) => (not_readable(range), None),
+        }
+    }
 }
 
 /// The part of a query that remains to be read.
 struct RemainingQuery {
     range: Range<u64>,
     after: Option<RecordPosition>,
+    /// Maximum number of intact records that remain to be returned.
     limit: u64,
     /// Maximum number of sequence numbers of the next page. After a page that cannot be read, it is halved until the unreadable
     /// record is the only one of its page. It then doubles with each page that can be read.
@@ -264,15 +288,40 @@ impl RemainingQuery {
         } else {
             start..end.min(start.saturating_add(self.width))
         };
+        // Records that the store selects but whose bytes do not match do not count towards the limit.
+        let limit = if filter.bytes.is_empty() {
+            self.limit
+        } else {
+            PAGE
+        };
         // A database that has read all rows of a page does not continue to the next row, which may be at a corrupt place.
         let length = range.end.saturating_sub(range.start);
         let page = PageBounds {
             range,
             after: self.after,
-            limit: self.limit.min(PAGE).min(length),
+            limit: limit.min(PAGE).min(length),
             newest_first: filter.newest_first,
         };
-        (!page.range.is_empty() && page.limit > 0).then_some(page)
+        (!page.range.is_empty() && self.limit > 0).then_some(page)
+    }
+
+    /// Removes the records beyond the limit, with the damage after them, and counts the others.
+    fn apply_limit(&mut self, found: &mut Vec<FoundRecord>) {
+        found.retain(|(record, _)| {
+            let is_within = self.limit > 0;
+            if is_within && matches!(record, QueriedRecord::Intact(_)) {
+                self.limit -= 1;
+            }
+            is_within
+        });
+        if self.limit == 0 {
+            self.unreadable = None;
+        }
+    }
+
+    /// Adds the report of the records that could not be read, if there is one, to `findings`.
+    fn report_unreadable(&mut self, findings: &mut Vec<QueryFinding>) {
+        findings.extend(self.unreadable.take().map(QueryFinding::Unreadable));
     }
 
     /// Reads the page, or a part of it if the store is corrupt within the page, and continues after what was read.
@@ -281,16 +330,16 @@ impl RemainingQuery {
         reader: &StoreReader,
         filter: &RecordFilter,
         page: &PageBounds,
-        results: &mut QueryResults,
+        findings: &mut Vec<QueryFinding>,
     ) -> Result<(), Error> {
         match reader.page(filter, page).await {
             Err(error) if !error.is_corruption() => return Err(error),
-            Err(_) if filter.is_by_time() => self.read_each(reader, filter, page, results).await?,
+            Err(_) if filter.is_by_time() => self.read_each(reader, filter, page, findings).await?,
             Err(_) => match page.range.end - page.range.start {
-                1 => self.read_single(reader, filter, page, results).await?,
+                1 => self.read_single(reader, filter, page, findings).await?,
                 width => self.width = width / 2,
             },
-            Ok(read) => self.add_page(filter, page, read, results),
+            Ok(read) => self.add_page(filter, page, read, findings),
         }
         Ok(())
     }
@@ -301,10 +350,10 @@ impl RemainingQuery {
         filter: &RecordFilter,
         page: &PageBounds,
         read: RecordPage,
-        results: &mut QueryResults,
+        findings: &mut Vec<QueryFinding>,
     ) {
-        results.unreadable.extend(self.unreadable.take());
-        self.advance(filter, page, read, &mut results.found);
+        self.report_unreadable(findings);
+        self.advance(filter, page, read, findings);
         self.width = self.width.saturating_mul(2);
     }
 
@@ -314,16 +363,16 @@ impl RemainingQuery {
         reader: &StoreReader,
         filter: &RecordFilter,
         page: &PageBounds,
-        results: &mut QueryResults,
+        findings: &mut Vec<QueryFinding>,
     ) -> Result<(), Error> {
         let sequence = page.range.start;
         match reader.single(filter, sequence).await {
             Err(error) if error.is_corruption() => {
                 confirm_unreadable(reader, filter, sequence, error).await?;
                 self.pass(sequence, filter.newest_first);
-                self.add_unreadable(sequence, results);
+                self.add_unreadable(sequence, findings);
             }
-            read => self.add_page(filter, page, read?, results),
+            read => self.add_page(filter, page, read?, findings),
         }
         Ok(())
     }
@@ -334,7 +383,7 @@ impl RemainingQuery {
         reader: &StoreReader,
         filter: &RecordFilter,
         page: &PageBounds,
-        results: &mut QueryResults,
+        findings: &mut Vec<QueryFinding>,
     ) -> Result<(), Error> {
         let positions = reader.positions(filter, page).await?;
         let is_last = (positions.len() as u64) < page.limit;
@@ -342,13 +391,12 @@ impl RemainingQuery {
             match reader.single(filter, position.sequence).await {
                 Err(error) if error.is_corruption() => {
                     confirm_unreadable(reader, filter, position.sequence, error).await?;
-                    self.add_unreadable(position.sequence, results);
+                    self.add_unreadable(position.sequence, findings);
                 }
                 read => {
-                    // Each position has at most one record, so the limit is not exceeded.
                     for record in read?.records {
-                        self.limit -= 1;
-                        results.found.push(found_record(record));
+                        self.report_unreadable(findings);
+                        findings.push(record.into());
                     }
                 }
             }
@@ -361,7 +409,7 @@ impl RemainingQuery {
     }
 
     /// Adds a record to those that could not be read. Adjacent ones are reported together.
-    fn add_unreadable(&mut self, sequence: u64, results: &mut QueryResults) {
+    fn add_unreadable(&mut self, sequence: u64, findings: &mut Vec<QueryFinding>) {
         let next = sequence + 1;
         let joined = self.unreadable.take().and_then(|range| {
             let is_long = range.end - range.start >= LONGEST_REPORT;
@@ -370,33 +418,33 @@ impl RemainingQuery {
             } else if !is_long && range.start == next {
                 Some(sequence..range.end)
             } else {
-                results.unreadable.push(range);
+                findings.push(QueryFinding::Unreadable(range));
                 None
             }
         });
         self.unreadable = Some(joined.unwrap_or(sequence..next));
     }
 
-    /// Continues after the page that was `read`, and appends its records to `found`.
+    /// Continues after the page that was `read`, and appends its records to `findings`.
     fn advance(
         &mut self,
         filter: &RecordFilter,
         page: &PageBounds,
         read: RecordPage,
-        found: &mut Vec<FoundRecord>,
+        findings: &mut Vec<QueryFinding>,
     ) {
         let count = read.records.len() as u64;
         let is_last = count < page.limit;
-        self.limit -= count;
         for record in read.records {
             let sequence = match &record {
-                Ok(stored) => stored.sequence,
+                Ok(stored) => Some(stored.sequence),
                 Err(damage) => damage.sequence,
             };
-            if filter.is_unconditional() {
-                found.extend(self.pass(sequence, filter.newest_first).map(missing));
+            if let Some(sequence) = sequence.filter(|_| filter.is_unconditional()) {
+                let skipped = self.pass(sequence, filter.newest_first);
+                findings.extend(skipped.map(QueryFinding::Missing));
             }
-            found.push(found_record(record));
+            findings.push(record.into());
         }
         if is_last {
             let rest = if filter.newest_first {
@@ -409,7 +457,7 @@ impl RemainingQuery {
                 rest
             };
             if filter.is_unconditional() && !rest.is_empty() {
-                found.push(missing(rest));
+                findings.push(QueryFinding::Missing(rest));
             }
         } else if filter.is_by_time() {
             self.after = read.last;

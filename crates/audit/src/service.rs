@@ -501,6 +501,7 @@ fn response(found: QueriedRecord) -> pb::QueryResponse {
             damage: String::new(),
             details_erased: matches!(stored.details, Some(RecordDetails::Erased)),
             details_undecryptable: matches!(stored.details, Some(RecordDetails::Undecryptable)),
+            damage_unlocated: false,
             details_json: match stored.details {
                 Some(RecordDetails::Open(details)) => details,
                 Some(RecordDetails::Erased | RecordDetails::Undecryptable) | None => Bytes::new(),
@@ -509,8 +510,9 @@ fn response(found: QueriedRecord) -> pb::QueryResponse {
         QueriedRecord::Damaged(damage) => {
             tracing::error!(%damage, "the audit store was modified outside the audit service, or is corrupt");
             pb::QueryResponse {
-                sequence: damage.sequence,
+                sequence: damage.sequence.unwrap_or_default(),
                 damage: damage.problem,
+                damage_unlocated: damage.sequence.is_none(),
                 ..pb::QueryResponse::default()
             }
         }

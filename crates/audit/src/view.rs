@@ -45,8 +45,10 @@ pub fn access_view(sequence: u64, record: &[u8]) -> Result<Value, Error> {
 
 fn parse(sequence: u64, record: &[u8]) -> Result<Map<String, Value>, Error> {
     serde_json::from_slice(record).map_err(|error| {
-        let problem = error.to_string();
-        Error::Damaged(RecordDamage { sequence, problem })
+        Error::Damaged(RecordDamage {
+            sequence: Some(sequence),
+            problem: error.to_string(),
+        })
     })
 }
 

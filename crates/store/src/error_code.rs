@@ -16,12 +16,15 @@ pub fn is_busy(error: &sqlx::Error) -> bool {
     }
 }
 
-/// Returns whether the rows of a table are corrupt at the place that a statement read. The same read fails again, but reads of
-/// other places may succeed. A corrupt index of PostgreSQL does not count: the rows are intact, and can be read once the index
-/// is rebuilt.
+/// Returns whether the rows of a table are corrupt at the place that a statement read, or contain a value that cannot be decoded
+/// as the type of its column. The same read fails again, but reads of other places may succeed. A corrupt index of PostgreSQL
+/// does not count: the rows are intact, and can be read once the index is rebuilt.
 pub fn is_corrupt(error: &sqlx::Error) -> bool {
-    let sqlx::Error::Database(error) = error else {
-        return false;
+    let error = match error {
+        sqlx::Error::Database(error) => error,
+        // The tables accept only values of the right types.
+        sqlx::Error::ColumnDecode { .. } => return true,
+        _ => return false,
     };
     match error.code().as_deref() {
         // PostgreSQL: data_corrupted.

@@ -14,15 +14,7 @@ const TABLE_LEAF: u8 = 13;
 /// Makes the pages of the SQLite database at `path` that contain rows with one of `texts` unreadable. Other programs must not
 /// write to the database. Returns the offsets of the pages in the file, for [`repair_sqlite_pages`].
 pub async fn corrupt_sqlite_pages(path: &Path, texts: &[String]) -> Vec<u64> {
-    let url = format!("sqlite:{}", path.display());
-    until("the database consists of one file", async || {
-        let mut connection = SqliteConnection::connect(&url).await.unwrap();
-        let checkpoint = sqlx::query_scalar("PRAGMA wal_checkpoint(TRUNCATE)");
-        let is_blocked: i64 = checkpoint.fetch_one(&mut connection).await.unwrap();
-        connection.close().await.unwrap();
-        (is_blocked == 0).then_some(())
-    })
-    .await;
+    write_back_log(path).await;
     let bytes = std::fs::read(path).unwrap();
     let page_size = usize::from(u16::from_be_bytes([bytes[16], bytes[17]]));
     let pages = (0_u64..).step_by(page_size).zip(bytes.chunks(page_size));
@@ -39,6 +31,42 @@ pub async fn corrupt_sqlite_pages(path: &Path, texts: &[String]) -> Vec<u64> {
 /// Makes pages readable again that [`corrupt_sqlite_pages`] made unreadable.
 pub fn repair_sqlite_pages(path: &Path, offsets: &[u64]) {
     write_page_type(path, offsets, TABLE_LEAF);
+}
+
+/// Replaces the last occurrence of `from` before each occurrence of `text` in the SQLite database at `path` by `to`, which has
+/// the same length. Other programs must not write to the database.
+pub async fn replace_sqlite_bytes(path: &Path, text: &str, from: &[u8], to: &[u8]) {
+    write_back_log(path).await;
+    let bytes = std::fs::read(path).unwrap();
+    let texts = bytes.windows(text.len()).enumerate();
+    let texts = texts.filter(|(_, found)| *found == text.as_bytes());
+    let places = texts.map(|(offset, _)| {
+        let before = bytes[..offset].windows(from.len());
+        before
+            .rev()
+            .position(|found| found == from)
+            .map_or(offset, |back| offset - from.len() - back)
+    });
+    let places: Vec<usize> = places.collect();
+    assert!(!places.is_empty(), "the database does not contain {text}");
+    let file = OpenOptions::new().write(true).open(path).unwrap();
+    for place in places {
+        assert_eq!(&bytes[place..place + from.len()], from);
+        file.write_all_at(to, place as u64).unwrap();
+    }
+}
+
+/// Writes the write-ahead log of the database back into its file, once no other connection prevents that.
+async fn write_back_log(path: &Path) {
+    let url = format!("sqlite:{}", path.display());
+    until("the database consists of one file", async || {
+        let mut connection = SqliteConnection::connect(&url).await.unwrap();
+        let checkpoint = sqlx::query_scalar("PRAGMA wal_checkpoint(TRUNCATE)");
+        let is_blocked: i64 = checkpoint.fetch_one(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+        (is_blocked == 0).then_some(())
+    })
+    .await;
 }
 
 fn write_page_type(path: &Path, offsets: &[u64], page_type: u8) {

@@ -17,7 +17,12 @@ pub(crate) struct OpenIntent {
 impl OpenIntent {
     pub(crate) fn read(stored: &StoredRow) -> Result<Self, Error> {
         let sequence = stored.sequence;
-        let damaged = |problem: String| Error::Damaged(RecordDamage { sequence, problem });
+        let damaged = |problem: String| {
+            Error::Damaged(RecordDamage {
+                sequence: Some(sequence),
+                problem,
+            })
+        };
         let call: CallRecord<'static> = serde_json::from_slice(&stored.canonical)
             .map_err(|error| damaged(error.to_string()))?;
         let time = call

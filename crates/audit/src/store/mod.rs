@@ -14,6 +14,7 @@ mod tree;
 mod upkeep;
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -339,8 +340,10 @@ impl RecordRow {
                 details: self.details,
             });
         };
-        let problem = problem.to_owned();
-        Err(RecordDamage { sequence, problem })
+        Err(RecordDamage {
+            sequence: Some(sequence),
+            problem: problem.to_owned(),
+        })
     }
 }
 
@@ -367,6 +370,8 @@ pub(crate) struct StoreReader {
     pool: ReadPool,
     /// The time at which the sequence was last found to have no gaps.
     dense_at: Arc<Mutex<Option<Instant>>>,
+    /// Whether a selection of records has read a corrupt place.
+    has_read_corruption: Arc<AtomicBool>,
 }
 
 #[derive(Debug, Clone)]
@@ -388,6 +393,7 @@ impl StoreReader {
         Self {
             pool,
             dense_at: Arc::default(),
+            has_read_corruption: Arc::default(),
         }
     }
 
@@ -403,7 +409,10 @@ impl StoreReader {
 
     pub(crate) async fn head(&self) -> Result<RecordHead, Error> {
         let head: (i64, i64, i64, i64) = match &self.pool {
-            ReadPool::Sqlite(pool) => sqlx::query_as(sqlite::HEAD).fetch_one(pool).await?,
+            ReadPool::Sqlite(pool) => {
+                let head = sqlite::read_either(pool, sqlite::HEAD).await?.pop();
+                head.ok_or(sqlx::Error::RowNotFound)?
+            }
             ReadPool::Postgres(pool) => {
                 sqlx::query_as(postgres::HEAD)
                     .fetch_one(&mut *pool.acquire().await?)
@@ -516,8 +525,10 @@ impl StoreReader {
         );
         for (sequence, found) in missing {
             if found != Some(sequence) {
-                let problem = "is missing".to_owned();
-                return Err(Error::Damaged(RecordDamage { sequence, problem }));
+                return Err(Error::Damaged(RecordDamage {
+                    sequence: Some(sequence),
+                    problem: "is missing".to_owned(),
+                }));
             }
         }
         Ok(records)
@@ -534,28 +545,51 @@ impl StoreReader {
         &self,
         selection: impl FnOnce(&'static str) -> select::Selection,
     ) -> Result<Vec<R>, Error> {
-        Ok(match &self.pool {
+        let rows = match &self.pool {
             ReadPool::Sqlite(pool) => {
                 let rows = selection(sqlite::RECORD).sqlite(pool);
-                let late = |_| Error::Unreadable(sqlx::Error::PoolTimedOut);
+                let late = |_| Err(sqlx::Error::PoolTimedOut);
                 tokio::time::timeout(READ_LIMIT, rows)
                     .await
-                    .map_err(late)??
+                    .unwrap_or_else(late)
             }
             // The server has the same time limit.
-            ReadPool::Postgres(pool) => selection(postgres::RECORD).postgres(pool).await?,
-        })
+            ReadPool::Postgres(pool) => selection(postgres::RECORD).postgres(pool).await,
+        };
+        if rows.as_ref().is_err_and(is_corrupt) {
+            self.has_read_corruption.store(true, Ordering::Relaxed);
+        }
+        rows.map_err(Error::from)
     }
 
-    /// Returns the sequence numbers that were assigned but have no record, as at most a hundred ranges. A sequence that had no
-    /// gaps within the last minute is not checked again.
-    pub(crate) async fn gaps(&self) -> Result<Vec<Range<u64>>, Error> {
+    /// Returns whether a selection of records of this process has read a corrupt place of the store.
+    pub(crate) fn has_read_corruption(&self) -> bool {
+        self.has_read_corruption.load(Ordering::Relaxed)
+    }
+
+    /// Returns the sequence numbers that were assigned but have no record, as at most a hundred ranges, or `None` if the store is
+    /// corrupt at a place that must be read to find them. A sequence that had no gaps within the last minute is not checked
+    /// again.
+    pub(crate) async fn gaps(&self) -> Result<Option<Vec<Range<u64>>>, Error> {
+        match self.find_gaps().await {
+            Err(error) if is_corrupt(&error) => {
+                tracing::error!(%error, "missing records cannot be found, because the database of the audit store is corrupt");
+                Ok(None)
+            }
+            gaps => Ok(Some(gaps?)),
+        }
+    }
+
+    async fn find_gaps(&self) -> Result<Vec<Range<u64>>, sqlx::Error> {
         let dense_at = *self.dense_at.lock().unwrap_or_else(PoisonError::into_inner);
         if dense_at.is_some_and(|at| at.elapsed() < DENSE_FOR) {
             return Ok(Vec::new());
         }
         let (count, size): (i64, i64) = match &self.pool {
-            ReadPool::Sqlite(pool) => sqlx::query_as(sqlite::COUNT).fetch_one(pool).await?,
+            ReadPool::Sqlite(pool) => {
+                let count = sqlite::read_either(pool, sqlite::COUNT).await?.pop();
+                count.ok_or(sqlx::Error::RowNotFound)?
+            }
             ReadPool::Postgres(pool) => {
                 sqlx::query_as(postgres::COUNT)
                     .fetch_one(&mut *pool.acquire().await?)
@@ -568,13 +602,7 @@ impl StoreReader {
             return Ok(Vec::new());
         }
         let gaps: Vec<(i64, i64)> = match &self.pool {
-            ReadPool::Sqlite(pool) => match sqlx::query_as(sqlite::GAPS).fetch_all(pool).await {
-                Err(error) if is_corrupt(&error) => {
-                    let of_index = sqlx::query_as(sqlite::GAPS_OF_INDEX);
-                    of_index.fetch_all(pool).await?
-                }
-                gaps => gaps?,
-            },
+            ReadPool::Sqlite(pool) => sqlite::read_either(pool, sqlite::GAPS).await?,
             ReadPool::Postgres(pool) => {
                 sqlx::query_as(postgres::GAPS)
                     .fetch_all(&mut *pool.acquire().await?)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sqlx::{AssertSqlSafe, SqlitePool};
-use wardgate_domain::{Digest, Status, Timestamp};
+use wardgate_domain::{Status, Timestamp};
 
 use wardgate_store::Row;
 use wardgate_store::postgres::PostgresPool;
@@ -101,11 +101,15 @@ impl Selection {
         }
     }
 
-    /// Adds the condition that the call released rows of the data subject with this tag.
-    fn and_about(&mut self, table: &'static str, tag: Digest, filter: &RecordFilter) {
+    /// Adds the condition that the call released rows of the data subject of the filter, if the filter has one. `sequence` is the
+    /// expression of the record's sequence number.
+    fn and_about(&mut self, sequence: &'static str, table: &'static str, filter: &RecordFilter) {
+        let Some(tag) = filter.data_subject else {
+            return;
+        };
         let schema = table.strip_suffix("record").unwrap_or_default();
         self.sql.push_str(&format!(
-            " AND sequence IN (SELECT sequence FROM {schema}data_subject WHERE tag = "
+            " AND {sequence} IN (SELECT sequence FROM {schema}data_subject WHERE tag = "
         ));
         self.value(Value::Bytes(tag.as_bytes().to_vec()));
         self.and_within_time(filter);
@@ -138,9 +142,7 @@ impl Selection {
             filter.call_id.map(|id| id.to_string()).as_deref(),
         );
         self.and_status(filter.status);
-        if let Some(tag) = filter.data_subject {
-            self.and_about(table, tag, filter);
-        }
+        self.and_about("sequence", table, filter);
         self.and_within_time(filter);
     }
 
@@ -242,7 +244,8 @@ pub(super) fn single(table: &'static str, filter: &RecordFilter, sequence: u64) 
 }
 
 /// Selects the positions of a page by time. It contains every record that matches `filter`, and others, because only conditions
-/// on columns of one index are part of the statement: SQLite reads the positions from that index, and not the table.
+/// on columns of one index, and on the data subject, are part of the statement: SQLite reads the positions from that index, and
+/// not the table. The expression `+sequence` prevents the planner from looking up the records of the data subject in the table.
 pub(super) fn positions(
     table: &'static str,
     filter: &RecordFilter,
@@ -255,6 +258,7 @@ pub(super) fn positions(
     } else {
         selection.and_status(filter.status.filter(|status| *status != Status::Ok));
     }
+    selection.and_about("+sequence", table, filter);
     selection.and_within_time(filter);
     selection.page_by_time(page)
 }
@@ -276,6 +280,7 @@ pub(super) fn open_intents(table: &'static str, page: &PageBounds) -> Selection 
 mod tests {
     use std::time::Duration;
 
+    use wardgate_domain::Digest;
     use wardgate_store::DatabaseSettings;
 
     use super::*;
@@ -369,6 +374,56 @@ mod tests {
                     );
                 }
             }
+        }
+    }
+
+    #[tokio::test]
+    async fn the_records_of_a_call_are_found_by_its_id_in_whatever_period() {
+        let dir = tempfile::tempdir().unwrap();
+        let pool = pool(&dir).await;
+        let filter = RecordFilter {
+            call_id: Some("01a21d31-c794-7d35-94c7-e8dc9983a5d7".parse().unwrap()),
+            since: Some(Timestamp::from_seconds(1)),
+            ..RecordFilter::default()
+        };
+        let page = PageBounds {
+            range: 0..1_000_000,
+            after: None,
+            limit: 256,
+            newest_first: true,
+        };
+        let steps = plan(&pool, &matching(sqlite::RECORD, &filter, &page)).await;
+        assert!(steps.contains("INDEX record_call (call_id=?)"), "{steps}");
+        assert!(
+            !filter.is_by_time(),
+            "a corrupt place of another call is not read"
+        );
+    }
+
+    #[tokio::test]
+    async fn the_positions_of_records_about_a_data_subject_are_read_from_indexes() {
+        let dir = tempfile::tempdir().unwrap();
+        let pool = pool(&dir).await;
+        for subject in [None, Some("x".to_owned())] {
+            let filter = RecordFilter {
+                subject,
+                since: Some(Timestamp::from_seconds(1)),
+                data_subject: Some(Digest::of(b"subject")),
+                ..RecordFilter::default()
+            };
+            let page = PageBounds {
+                range: 0..1_000_000,
+                after: None,
+                limit: 256,
+                newest_first: true,
+            };
+            let positions = positions(sqlite::RECORD, &filter, &page);
+            let steps = plan(&pool, &positions).await;
+            let is_selected = steps.contains("SEARCH data_subject USING PRIMARY KEY (tag=?");
+            assert!(
+                is_selected && steps.contains("COVERING INDEX") && !steps.contains("B-TREE"),
+                "{steps}"
+            );
         }
     }
 

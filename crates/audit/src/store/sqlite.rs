@@ -10,7 +10,7 @@ use sqlx::sqlite::{
 };
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Sqlite, SqlitePool};
 use wardgate_domain::Digest;
-use wardgate_store::{DatabaseSettings, MigrationError};
+use wardgate_store::{DatabaseSettings, MigrationError, Row, is_corrupt};
 use wardgate_transparency::TILE_WIDTH;
 
 use super::{
@@ -20,27 +20,39 @@ use super::{
 use crate::canonical::RecordEntry;
 
 pub(super) const RECORD: &str = "record";
-pub(super) const HEAD: &str = "SELECT (SELECT coalesce(max(sequence) + 1, 0) FROM record), closed_below, minimum_index, hold_generation FROM head, retention";
 
-/// Selects the number of records and the number of assigned sequence numbers, in one snapshot.
-pub(super) const COUNT: &str =
+/// Creates a statement that reads the sequence numbers of the table of records after `$before`, and the same statement that reads
+/// them from an index, for a corrupt table. The second one takes longer, because the index has another order.
+macro_rules! of_table_and_index {
+    ($before:literal, $after:literal) => {
+        [
+            concat!($before, " FROM record", $after),
+            concat!($before, " FROM record INDEXED BY record_time", $after),
+        ]
+    };
+}
+
+pub(super) const HEAD: [&str; 2] = of_table_and_index!(
+    "SELECT (SELECT coalesce(max(sequence) + 1, 0)",
+    "), closed_below, minimum_index, hold_generation FROM head, retention"
+);
+
+/// Selects the number of records and the number of assigned sequence numbers, in one snapshot. SQLite counts the records in an
+/// index.
+pub(super) const COUNT: [&str; 2] = of_table_and_index!(
     "SELECT (SELECT count(*) FROM record) + (SELECT minimum_index FROM retention),
-    (SELECT coalesce(max(sequence) + 1, 0) FROM record)";
+    (SELECT coalesce(max(sequence) + 1, 0)",
+    ")"
+);
 
 /// Selects the ranges of sequence numbers that have no record. Records that are missing at the end cannot be detected, because
 /// the number of records is derived from the last one.
-pub(super) const GAPS: &str = "
-    SELECT lower, upper FROM
+pub(super) const GAPS: [&str; 2] = of_table_and_index!(
+    "SELECT lower, upper FROM
         (SELECT coalesce(lag(sequence) OVER (ORDER BY sequence) + 1, (SELECT minimum_index FROM retention)) AS lower,
-                sequence AS upper FROM record)
-    WHERE lower < upper ORDER BY lower LIMIT 100";
-
-/// Selects the same as [`GAPS`] from an index, if the table is corrupt. It takes longer, because it sorts the sequence numbers.
-pub(super) const GAPS_OF_INDEX: &str = "
-    SELECT lower, upper FROM
-        (SELECT coalesce(lag(sequence) OVER (ORDER BY sequence) + 1, (SELECT minimum_index FROM retention)) AS lower,
-                sequence AS upper FROM record INDEXED BY record_time)
-    WHERE lower < upper ORDER BY lower LIMIT 100";
+                sequence AS upper",
+    ") WHERE lower < upper ORDER BY lower LIMIT 100"
+);
 
 pub(super) const TREE: &str = "SELECT size, root, checkpoint, cosigned FROM tree";
 
@@ -257,6 +269,21 @@ pub(super) async fn prepare(
     wardgate_store::sqlite::restrict_access(path);
     wardgate_store::sqlite::prepare(&mut connection, MIGRATIONS, settings).await?;
     Ok(connection.close().await?)
+}
+
+/// Returns the rows of the first statement, or those of the second one if the first one reads a corrupt place.
+pub(super) async fn read_either<R: Row>(
+    pool: &SqlitePool,
+    [of_table, of_index]: [&'static str; 2],
+) -> Result<Vec<R>, sqlx::Error> {
+    let read = sqlx::query_as::<Sqlite, R>(of_table).fetch_all(pool);
+    match read.await {
+        Err(error) if is_corrupt(&error) => {
+            let read = sqlx::query_as::<Sqlite, R>(of_index).fetch_all(pool);
+            read.await
+        }
+        rows => rows,
+    }
 }
 
 pub(super) fn read_pool(path: &Path) -> SqlitePool {

@@ -77,7 +77,7 @@ impl StoreReader {
             }
         };
         let damage = || RecordDamage {
-            sequence: range.start,
+            sequence: Some(range.start),
             problem: format!("or one up to {} is missing", range.end - 1),
         };
         let (count, mut hashes) = joined;

@@ -335,14 +335,9 @@ async fn an_operator_of_a_tenant_reads_what_that_tenant_did(store: &TestStore) {
     assert_eq!(record_of(&last)["status"], "denied");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn an_operator_of_a_tenant_is_told_of_records_that_cannot_be_read() {
-    let store = TestStore::sqlite();
-    let calls = store.append_calls(40).await;
-    store.corrupt_pages_of(&calls[20..21]).await;
-    let (service, _policy) = start_with_auditor(&store).await;
-    let north = service.operator(&unverified_token("auditor.lee", "north"));
-    let found = north.read_records(everything()).await.unwrap();
+/// Returns the damage that a query of `operator` reports, and the number of records.
+async fn reported(operator: &OperatorAuditClient, filter: AuditFilter) -> (Vec<String>, usize) {
+    let found = operator.read_records(filter).await.unwrap();
     let found: Vec<_> = found.try_collect().await.unwrap();
     let reports: Vec<_> = found
         .iter()
@@ -351,11 +346,78 @@ async fn an_operator_of_a_tenant_is_told_of_records_that_cannot_be_read() {
             QueriedRecord::Damaged(damage) => Some(damage.to_string()),
         })
         .collect();
+    let records = found.len() - reports.len();
+    (reports, records)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_of_a_tenant_learns_that_records_may_be_missing_but_not_whose() {
+    const NOTICE: &str =
+        "records cannot be read, because the database is corrupt; some of them may be missing here";
+    let store = TestStore::sqlite();
+    let of_south = CallFacts {
+        subject: "dr.south".to_owned(),
+        tenant: "south".to_owned(),
+        ..subject()
+    };
+    let TestService { audit, closer, .. } = store.service().await;
+    for number in 0..40 {
+        let call = if number == 20 {
+            of_south.clone()
+        } else {
+            subject()
+        };
+        let record = outcome(&call, Status::Ok);
+        audit.append(&record, false).await.unwrap();
+    }
+    drop(audit);
+    closer.close().await;
+    store
+        .corrupt_pages_of(std::slice::from_ref(&of_south))
+        .await;
+    let (service, _policy) = start_with_auditor(&store).await;
+    let of_all = service.operator(&unverified_token("auditor.lee", ""));
+    let north = service.operator(&unverified_token("auditor.lee", "north"));
+
+    let (reports, _) = reported(&of_all, everything()).await;
     let [report] = &reports[..] else {
         panic!("{reports:?}")
     };
-    assert!(report.contains("cannot be read"), "{report}");
-    assert!((2..41).contains(&found.len()), "{}", found.len());
+    assert!(report.starts_with("record "), "{report}");
+    let (reports, records) = reported(&north, everything()).await;
+    assert_eq!(reports, [NOTICE]);
+    assert!((1..40).contains(&records), "{records}");
+    // The answer does not depend on whether the filter selects the record of another tenant.
+    let by_user = |user: &str| AuditFilter {
+        subject: Some(user.to_owned()),
+        ..everything()
+    };
+    let by_call = |call: &CallFacts| AuditFilter {
+        call_id: Some(call.call_id.to_string()),
+        ..everything()
+    };
+    for filter in [
+        by_user("dr.south"),
+        by_user("nobody"),
+        by_call(&of_south),
+        by_call(&subject()),
+    ] {
+        let shown = format!("{filter:?}");
+        let answer = reported(&north, filter).await;
+        assert_eq!(answer, (vec![NOTICE.to_owned()], 0), "{shown}");
+    }
+    let proof_of = async |operator: &OperatorAuditClient, call: &CallFacts| {
+        let call_id = call.call_id.to_string();
+        let selector = ProofSelector::Call {
+            call_id: call_id.clone(),
+            leaf_hash: None,
+        };
+        let error = operator.proof(selector, false, LIMIT).await.unwrap_err();
+        (error.reason(), error.to_string().replace(&call_id, "ID"))
+    };
+    let unknown = proof_of(&north, &subject()).await;
+    assert_eq!(proof_of(&north, &of_south).await, unknown);
+    assert_ne!(proof_of(&of_all, &of_south).await, unknown);
 }
 
 async fn a_watch_gives_each_record_once_it_is_durable(store: &TestStore) {

@@ -1,5 +1,6 @@
 //! Tests of queries.
 
+use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
@@ -16,8 +17,8 @@ use wardgate_rpc::client::{AuditFilter, ContentFilter, QueriedRecord};
 use wardgate_store::DatabaseSettings;
 
 use crate::support::{
-    TestService, TestStore, admin_change, intact, intent, json, memory_access, on_both_stores,
-    outcome, refusals, start, subject,
+    SAME_TIME, TestService, TestStore, admin_change, intact, intent, json, memory_access,
+    on_both_stores, outcome, refusals, start, subject,
 };
 
 on_both_stores! {
@@ -454,12 +455,24 @@ fn partition(found: &[QueriedRecord]) -> (Vec<u64>, Vec<u64>) {
                 assert!(problem.contains("cannot be read"), "{damage}");
                 let last = problem.strip_prefix("and all records up to ");
                 let last = last.and_then(|rest| rest.split(' ').next());
-                let last = last.map_or(damage.sequence, |last| last.parse().unwrap());
-                unreadable.extend(damage.sequence..=last);
+                let first = damage.sequence.unwrap();
+                let last = last.map_or(first, |last| last.parse().unwrap());
+                unreadable.extend(first..=last);
             }
         }
     }
     (intact, unreadable)
+}
+
+/// Returns the sequence numbers of the records and of those in reports. Those in one report are in the order of `expected`.
+fn in_order(found: &[QueriedRecord], expected: &[u64]) -> Vec<u64> {
+    let each = found.iter().flat_map(|found| {
+        let (intact, unreadable) = partition(std::slice::from_ref(found));
+        let mut sequences = [intact, unreadable].concat();
+        sequences.sort_by_key(|sequence| expected.iter().position(|it| it == sequence));
+        sequences
+    });
+    each.collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -473,7 +486,7 @@ async fn records_on_a_corrupt_page_of_the_database_are_named_and_the_others_are_
         ..AuditFilter::default()
     };
     let by_time = AuditFilter {
-        since: Some(start()),
+        since: Some(start().minus(Duration::from_hours(1))),
         status: Some(Status::Ok),
         ..AuditFilter::default()
     };
@@ -484,7 +497,12 @@ async fn records_on_a_corrupt_page_of_the_database_are_named_and_the_others_are_
         },
         ..AuditFilter::default()
     };
-    for filter in [AuditFilter::default(), by_caller, by_time, by_content] {
+    for (filter, is_by_time) in [
+        (AuditFilter::default(), false),
+        (by_caller, true),
+        (by_time, true),
+        (by_content, false),
+    ] {
         for newest_first in [false, true] {
             let filter = AuditFilter {
                 newest_first,
@@ -492,17 +510,20 @@ async fn records_on_a_corrupt_page_of_the_database_are_named_and_the_others_are_
             };
             let shown = format!("{filter:?}");
             let found = store.read(filter).await;
-            let (mut intact, unreadable) = partition(&found);
+            let (intact, unreadable) = partition(&found);
             assert!(unreadable.contains(&300), "{shown}: {unreadable:?}");
             assert!(unreadable.len() < 100, "{shown}: {unreadable:?}");
-            assert_eq!(found.len(), intact.len() + 1, "{shown}: one report");
-            if newest_first {
-                intact.reverse();
+            // Adjacent records are reported together.
+            let reports = found.len() - intact.len();
+            assert!(is_by_time || reports == 1, "{shown}: {reports}");
+            let mut expected: Vec<u64> = (0..RECORDS).collect();
+            if is_by_time {
+                expected.sort_by_key(|sequence| (Reverse(sequence / SAME_TIME as u64), *sequence));
             }
-            assert!(intact.is_sorted(), "{shown}: {intact:?}");
-            let mut all = [intact, unreadable].concat();
-            all.sort_unstable();
-            assert_eq!(all, (0..RECORDS).collect::<Vec<_>>(), "{shown}");
+            if newest_first {
+                expected.reverse();
+            }
+            assert_eq!(in_order(&found, &expected), expected, "{shown}");
         }
     }
 
@@ -530,6 +551,80 @@ async fn records_on_a_corrupt_page_of_the_database_are_named_and_the_others_are_
         partition(&all),
         partition(&store.read(AuditFilter::default()).await)
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_records_before_a_corrupt_last_page_of_the_database_are_returned() {
+    let store = TestStore::sqlite();
+    let calls = store.append_calls(40).await;
+    store.corrupt_pages_of(&calls[39..]).await;
+    let by_caller = AuditFilter {
+        subject: Some("dr.yenji".to_owned()),
+        ..AuditFilter::default()
+    };
+    for filter in [AuditFilter::default(), by_caller] {
+        for newest_first in [false, true] {
+            let filter = AuditFilter {
+                newest_first,
+                ..filter.clone()
+            };
+            let shown = format!("{filter:?}");
+            let (mut intact, unreadable) = partition(&store.read(filter).await);
+            assert!(unreadable.contains(&39), "{shown}: {unreadable:?}");
+            intact.sort_unstable();
+            let first_unreadable = unreadable.iter().min().unwrap();
+            assert_eq!(intact, (0..*first_unreadable).collect::<Vec<_>>());
+            assert_eq!(intact.len() + unreadable.len(), 40, "{shown}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_with_a_value_of_another_type_is_named_and_the_others_are_returned() {
+    let store = TestStore::sqlite();
+    let calls = store.append_calls(40).await;
+    store.corrupt_time_of(&calls[20]).await;
+    for newest_first in [false, true] {
+        let found = store.read(AuditFilter {
+            newest_first,
+            ..AuditFilter::default()
+        });
+        let (mut intact, unreadable) = partition(&found.await);
+        assert_eq!(unreadable, [20]);
+        intact.sort_unstable();
+        let others = (0..40).filter(|sequence| *sequence != 20);
+        assert_eq!(intact, others.collect::<Vec<u64>>());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_report_of_unreadable_records_is_at_their_position_and_does_not_count_towards_the_limit()
+{
+    let store = TestStore::sqlite();
+    let calls = store.append_calls(60).await;
+    store.corrupt_pages_of(&calls[20..21]).await;
+    let by_content = ContentFilter {
+        phi: true,
+        ..ContentFilter::default()
+    };
+    for content in [by_content, ContentFilter::default()] {
+        let found = store.read(AuditFilter {
+            from_sequence: 10,
+            limit: Some(25),
+            content,
+            ..AuditFilter::default()
+        });
+        let found = found.await;
+        let (intact, unreadable) = partition(&found);
+        assert_eq!((intact.len(), found.len()), (25, 26), "{unreadable:?}");
+        assert!(unreadable.contains(&20), "{unreadable:?}");
+        let report = found
+            .iter()
+            .position(|found| matches!(found, QueriedRecord::Damaged(_)))
+            .unwrap();
+        let before = intact.iter().filter(|sequence| **sequence < 20).count();
+        assert_eq!(report, before);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use futures::TryStreamExt;
+use futures::future::join_all;
 use sqlx::{Connection, PgConnection, SqliteConnection};
 use tokio::sync::watch;
 use wardgate_audit::{
@@ -19,7 +20,9 @@ use wardgate_rpc::client::{
 use wardgate_rpc::link::{self, Link};
 use wardgate_rpc::{Peer, Readiness};
 use wardgate_store::DatabaseSettings;
-use wardgate_testkit::{TestDatabase, corrupt_sqlite_pages, repair_sqlite_pages};
+use wardgate_testkit::{
+    TestDatabase, corrupt_sqlite_pages, repair_sqlite_pages, replace_sqlite_bytes,
+};
 
 /// Runs each of the named functions, which take a `&TestStore`, on both kinds of store.
 macro_rules! on_both_stores {
@@ -41,6 +44,9 @@ macro_rules! on_both_stores {
     )*};
 }
 pub(crate) use on_both_stores;
+
+/// Number of consecutive records that [`TestStore::append_calls`] appends with the same time.
+pub(crate) const SAME_TIME: usize = 7;
 
 /// An empty store for one test.
 pub(crate) struct TestStore {
@@ -76,17 +82,31 @@ impl TestStore {
         self.database.is_sqlite()
     }
 
-    /// Appends the outcomes of `count` new calls, and ends the service. Returns the calls in the order of their records.
+    /// Appends the outcomes of `count` new calls, and ends the service. Returns the calls in the order of their records. Each
+    /// [`SAME_TIME`] consecutive records have the same time, which is a second before the time of the previous ones.
     pub(crate) async fn append_calls(&self, count: usize) -> Vec<CallFacts> {
         let TestService { audit, closer, .. } = self.service().await;
         let calls: Vec<_> = (0..count).map(|_| subject()).collect();
-        for call in &calls {
-            let record = outcome(call, Status::Ok);
-            audit.append(&record, false).await.unwrap();
+        let mut appended = Vec::with_capacity(count);
+        for (calls, seconds) in calls.chunks(SAME_TIME).zip(0..) {
+            let time = start().minus(Duration::from_secs(seconds));
+            let appends = calls.iter().map(|call| {
+                let record = Record {
+                    time,
+                    ..outcome(call, Status::Ok)
+                };
+                let audit = audit.clone();
+                async move {
+                    let receipt = audit.append(&record, false).await.unwrap();
+                    (receipt.sequence(), call.clone())
+                }
+            });
+            appended.extend(join_all(appends).await);
         }
         drop(audit);
         closer.close().await;
-        calls
+        appended.sort_by_key(|(sequence, _)| *sequence);
+        appended.into_iter().map(|(_, call)| call).collect()
     }
 
     /// Makes the pages of a SQLite store that contain the records of `calls` unreadable. No service may use the store. Returns
@@ -96,6 +116,16 @@ impl TestStore {
         let records = records.map(|call| format!(r#""call_id":"{}""#, call.call_id));
         let records: Vec<_> = records.collect();
         corrupt_sqlite_pages(self.sqlite_path(), &records).await
+    }
+
+    /// Changes the type of the time in the record of `call` in a SQLite store to a floating-point number, so that the time cannot
+    /// be decoded. No service may use the store.
+    pub(crate) async fn corrupt_time_of(&self, call: &CallFacts) {
+        // The types of the columns `event`, `time` and `call_id` in the header of a row: a text of 7 bytes, a number of 8 bytes
+        // and a text of 36 bytes. See https://www.sqlite.org/fileformat2.html#record_format.
+        let (integer, float) = ([27, 6, 85], [27, 7, 85]);
+        let record = format!(r#""call_id":"{}""#, call.call_id);
+        replace_sqlite_bytes(self.sqlite_path(), &record, &integer, &float).await;
     }
 
     /// Makes pages readable again.

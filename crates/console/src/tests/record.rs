@@ -190,7 +190,7 @@ async fn a_caller_of_a_tenant_is_shown_that_tenants_part() {
 }
 
 #[tokio::test]
-async fn damage_to_the_store_is_shown_to_every_reader_and_named_to_who_may_read_all() {
+async fn damage_to_the_store_is_shown_to_every_reader_and_named_to_those_who_may_read_all() {
     const NAMED: &str = "record 7: cannot be read";
     const INCOMPLETE: &str = "Some of them may be missing here";
     let stage = TestConsole::new().await;

@@ -199,14 +199,25 @@ pub enum QueriedRecord {
 }
 
 /// A record that was changed in the store or removed from it, or that the database cannot read, or several of these.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("record {sequence}: {problem}")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordDamage {
-    /// The sequence number of the record, or the lowest one of several records.
-    pub sequence: u64,
+    /// The sequence number of the record, or the lowest one of several records. `None` if the reader may not know which records
+    /// are affected, or if this is unknown.
+    pub sequence: Option<u64>,
     /// A description of the damage.
     pub problem: String,
 }
+
+impl fmt::Display for RecordDamage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(sequence) = self.sequence {
+            write!(f, "record {sequence}: ")?;
+        }
+        f.write_str(&self.problem)
+    }
+}
+
+impl std::error::Error for RecordDamage {}
 
 fn unreadable(field: &'static str, error: &wardgate_transparency::Error) -> InvalidMessage {
     InvalidMessage::field(field, error.to_string())
@@ -333,7 +344,7 @@ impl AuditClient {
     }
 
     /// Returns the matching records, ordered by time if the filter selects by `since` or `until`, or by `subject`, `tool` or
-    /// `status` without `from_sequence`, and otherwise by sequence number.
+    /// `status` without `from_sequence`, and has no `call_id`. Otherwise, they are ordered by sequence number.
     pub async fn query(
         &self,
         filter: AuditFilter,
@@ -389,8 +400,10 @@ impl TryFrom<pb::QueryResponse> for QueriedRecord {
     fn try_from(found: pb::QueryResponse) -> Result<Self, Self::Error> {
         let sequence = found.sequence;
         if !found.damage.is_empty() {
-            let problem = found.damage;
-            return Ok(Self::Damaged(RecordDamage { sequence, problem }));
+            return Ok(Self::Damaged(RecordDamage {
+                sequence: (!found.damage_unlocated).then_some(sequence),
+                problem: found.damage,
+            }));
         }
         Ok(Self::Intact(StoredRecord {
             sequence,

@@ -189,7 +189,7 @@ impl OpenRecord {
 }
 
 /// Error message after records that were changed, removed, or cannot be read.
-const DAMAGED: &str = "the audit store was modified outside the audit service, or is corrupt, see the output above: preserve the store \
+const DAMAGED: &str = "the audit store was modified outside the audit service, or is corrupt; see the output above: preserve the store \
                        unchanged, and compare it with a backup";
 
 /// Heading of the columns of [`row`].

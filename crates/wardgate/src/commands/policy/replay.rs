@@ -84,7 +84,7 @@ pub(super) async fn run(arguments: &PolicyReplay, verbosity: LogVerbosity) -> Re
 }
 
 /// Error message after a replay without the records that were changed, removed, or cannot be read.
-const DAMAGED: &str = "records of the audit store were changed, removed, or cannot be read, see the output above: they were not \
+const DAMAGED: &str = "records of the audit store were changed, removed, or cannot be read; see the output above: they were not \
                        replayed";
 
 /// The members of a recorded outcome that matter to a decision.
