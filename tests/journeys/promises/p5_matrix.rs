@@ -499,7 +499,11 @@ async fn p3_p5_each_caller_sees_of_each_tool_what_the_matrix_says() {
     for ((who, issuer, claims, patient_id), (_, expectations)) in callers.iter().zip(MATRIX) {
         let token = clinic.token(*issuer, claims);
         let listed = match issuer {
-            Stranger => Vec::new(),
+            Stranger => {
+                let list = clinic.app.client().modern(&token, "tools/list", json!({}));
+                assert_eq!(list.await.status, 401, "{who}");
+                Vec::new()
+            }
             Own | Partner => clinic.names(&token).await,
         };
         for (tool, expectation) in TOOLS.into_iter().zip(expectations) {
