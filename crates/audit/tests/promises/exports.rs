@@ -92,10 +92,22 @@ pub(crate) fn webhook(url: &str, more: &str) -> ExportSettings {
     serde_json::from_str(&text).unwrap()
 }
 
+/// The name of the log of stores that [`service`] creates.
+const ORIGIN: &str = "example.com/audit";
+
 /// Starts the service on `store`, with one export.
 async fn service(store: &TestStore, export: ExportSettings) -> (AuditClient, LogCloser) {
+    service_of_log(store, Some(ORIGIN), export).await
+}
+
+/// Starts the service on `store`, whose log has the name `origin`, or its own name without one.
+async fn service_of_log(
+    store: &TestStore,
+    origin: Option<&str>,
+    export: ExportSettings,
+) -> (AuditClient, LogCloser) {
     let config = Config {
-        log_origin: Some("example.com/audit".to_owned()),
+        log_origin: origin.map(str::to_owned),
         exports: vec![export],
         ..Config::for_store(&store.url)
     };
@@ -132,7 +144,7 @@ async fn a_security_tool_has_every_record_in_order(store: &TestStore) {
         );
         assert_eq!(
             line["metadata"]["uid"],
-            format!("example.com/audit#{}", stored.sequence)
+            format!("{ORIGIN}#{}", stored.sequence)
         );
         assert_eq!(
             line["metadata"]["correlation_uid"],
@@ -307,7 +319,7 @@ async fn an_export_continues_after_records_on_a_corrupt_page_of_the_database() {
         .collect();
     assert!((1..40).contains(&readable.len()), "{readable:?}");
     let receiver = Receiver::default();
-    let (audit, closer) = service(&store, webhook(&receiver.serve().await, "")).await;
+    let (audit, closer) = service_of_log(&store, None, webhook(&receiver.serve().await, "")).await;
     receiver.has(readable.len()).await;
     assert_eq!(receiver.sequences(), readable);
     drop(audit);
@@ -331,7 +343,7 @@ async fn an_export_stays_where_it_is_while_no_record_of_a_whole_page_can_be_read
     let pages = store.corrupt_pages_of(&calls[..256]).await;
     let receiver = Receiver::default();
     let url = receiver.serve().await;
-    let (audit, closer) = service(&store, webhook(&url, "")).await;
+    let (audit, closer) = service_of_log(&store, None, webhook(&url, "")).await;
     let begun =
         wardgate_testkit::until("the export begins", async || claim_of_export(&store).await);
     let (begun, _) = begun.await;
@@ -347,7 +359,7 @@ async fn an_export_stays_where_it_is_while_no_record_of_a_whole_page_can_be_read
     closer.close().await;
 
     store.repair_pages(&pages);
-    let (audit, closer) = service(&store, webhook(&url, "")).await;
+    let (audit, closer) = service_of_log(&store, None, webhook(&url, "")).await;
     receiver.has(300).await;
     assert_eq!(receiver.sequences(), (0..300).collect::<Vec<_>>());
     drop(audit);
