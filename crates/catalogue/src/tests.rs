@@ -247,25 +247,26 @@ fn every_fault_names_its_line_and_the_fix() {
 
 #[test]
 fn a_tag_that_the_counters_of_policies_cannot_name_is_a_fault_at_its_place() {
-    let server = |tag: &str| {
-        format!("sources:\n  up: {{ type: mcp, command: [up], prefix: up., tags: [\"{tag}\"] }}\n")
-    };
-    let content = |tag: &str| {
-        let resources = "[{ uri: \"guide://a\", name: a, text: A }]";
-        format!("sources:\n  own: {{ type: content, tags: [\"{tag}\"], resources: {resources} }}\n")
-    };
-    let toolset = |tag: &str| {
-        format!("toolsets: {{ rows: {{ tools: [read_rows], tags: [\"{tag}\"] }} }}\ntools:\n")
-    };
-    let tool = |tag: &str| format!("tags: [demo, \"{tag}\"]");
-    let places: [(&str, &dyn Fn(&str) -> String, u64); 4] = [
-        ("sources:\n", &server, 3),
-        ("sources:\n", &content, 3),
-        ("tools:\n", &toolset, 4),
-        ("tags: [demo]", &tool, 9),
+    let places = [
+        (
+            "sources:\n",
+            "sources:\n  up: { type: mcp, command: [up], prefix: up., tags: [\"TAG\"] }\n",
+            3,
+        ),
+        (
+            "sources:\n",
+            "sources:\n  own: { type: content, tags: [\"TAG\"], resources: [{ uri: \"guide://a\", name: a, text: A }] }\n",
+            3,
+        ),
+        (
+            "tools:\n",
+            "toolsets: { rows: { tools: [read_rows], tags: [\"TAG\"] } }\ntools:\n",
+            4,
+        ),
+        ("tags: [demo]", "tags: [demo, \"TAG\"]", 9),
     ];
-    for (from, with_tag, line) in places {
-        let catalogue = |tag: &str| parse(&GOOD.replacen(from, &with_tag(tag), 1));
+    for (from, to, line) in places {
+        let catalogue = |tag: &str| parse(&GOOD.replacen(from, &to.replace("TAG", tag), 1));
         let good = catalogue("bulk mail").map_err(|faults| shown(&faults));
         assert_eq!(good.err(), None);
         for (tag, problem) in [

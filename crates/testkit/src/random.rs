@@ -1,6 +1,6 @@
 //! Reproducible random choices, and the settings of tests that make them.
 
-/// A generator of random choices that depend only on its seed, so that a failure can be repeated (SplitMix64).
+/// A generator of random choices that depend only on its seed, so that a failure can be repeated (`SplitMix64`).
 #[derive(Debug, Clone)]
 pub struct SeededRandom(u64);
 

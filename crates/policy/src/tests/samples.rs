@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use cedar_policy::{
-    Authorizer, Context, Decision, Entities, Entity, EntityUid, Policy, PolicyId, PolicySet,
-    Request, RestrictedExpression,
+    Authorizer, Context, Decision, Entities, Entity, EntityId, EntityUid, Policy, PolicyId,
+    PolicySet, Request, RestrictedExpression,
 };
 use wardgate_domain::{AttributeValue, Caller, CallerClaims, RowRule, Timestamp};
 
@@ -75,8 +75,9 @@ pub(crate) fn admits(rule: &RowRule, subject: &str, row: &Row) -> bool {
         }))
         .unwrap();
     let entity = row_entity(&rule.entity, row);
+    let user = EntityUid::from_type_name_and_id("User".parse().unwrap(), EntityId::new(subject));
     let request = Request::new(
-        format!("User::\"{subject}\"").parse().unwrap(),
+        user,
         "Action::\"read\"".parse().unwrap(),
         entity.uid(),
         Context::empty(),
