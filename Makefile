@@ -19,14 +19,13 @@ test-slow: ## Run all tests on a simulated slow machine, TIMES times in a row (d
 test-k8s: ## Install and upgrade the chart in a real API server (the first run builds it, which takes half an hour)
 	tests/k8s/run
 
-test-chaos: ## Run the long tests of disk faults, power loss, forgery, kills, identifiers, decisions and cluster failures (root, three hours)
+test-chaos: ## Run the long tests of disk faults, power loss, forgery, kills, identifiers and cluster failures (root, three hours)
 	$(CARGO) build --locked --workspace --bin wardgate --example disk_faults --example witness_disk_faults
 	tests/faults/run target/debug/examples
 	tests/power/run target/debug/examples
 	FORGERY_STEP=1 $(CARGO) test --locked --workspace --test promises a10_ -- --nocapture
 	tests/kills $(CARGO)
 	tests/identifiers $(CARGO)
-	tests/oracle $(CARGO)
 	tests/cluster/run target/debug/wardgate $(JOURNEYS)
 	FAMILY=ipv6 tests/cluster/run target/debug/wardgate install rotation
 	FAMILY=dual tests/cluster/run target/debug/wardgate install partitions

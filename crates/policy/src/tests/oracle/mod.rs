@@ -26,12 +26,14 @@ use super::samples::{Row, admits};
 use crate::PolicySet;
 use crate::history::{CallCounter, CallCounters, CallCounts, CountedPeriod, EarlierCalls};
 
-/// Number of requests, unless the environment variable sets another one. An unoptimised build decides them in half a
-/// minute.
+/// Number of requests, unless the environment variable sets another one. An unoptimised build decides about 5,000 per second.
 const REQUESTS: (&str, u64) = ("ORACLE_REQUESTS", 30_000);
 
 /// Seed of the requests, unless the environment variable sets another one.
 const SEED: (&str, u64) = ("ORACLE_SEED", 1);
+
+/// Number of parts of the requests, which have different seeds and are compared at the same time.
+const PARTS: u64 = 2;
 
 /// Number of consecutive requests of one caller. The first request for each tool takes longer than the others.
 const REQUESTS_OF_CALLER: u64 = 150;
@@ -179,16 +181,16 @@ const KINDS: [&str; 9] = [
     "policy_error, visible: true",
 ];
 
-#[test]
-fn p5_the_engine_decides_random_requests_as_an_independent_oracle_does() {
-    let requests = number_from_environment(REQUESTS.0, REQUESTS.1);
-    let seed = number_from_environment(SEED.0, SEED.1);
-    println!("{requests} requests with seed {seed}");
+/// The number of requests with each kind of outcome.
+type OutcomeCounts = BTreeMap<String, u64>;
+
+/// Compares decisions about random requests with the oracle. Returns the outcomes, and the number of rows that were compared.
+fn compare(requests: u64, seed: u64) -> (OutcomeCounts, u64) {
     let mut random = SeededRandom::new(seed);
     let policy = TestPolicy::over(policies());
     let tools = SampleTool::all();
     let facts: Vec<ToolFacts> = tools.iter().map(SampleTool::facts).collect();
-    let mut kinds = BTreeMap::<String, u64>::new();
+    let mut kinds = OutcomeCounts::new();
     let mut rows = 0;
     let mut number = 0;
     while number < requests {
@@ -221,7 +223,29 @@ fn p5_the_engine_decides_random_requests_as_an_independent_oracle_does() {
             }
         }
     }
-    println!("{number} requests, {rows} rows, 0 mismatches: {kinds:?}");
+    (kinds, rows)
+}
+
+#[test]
+fn p5_the_engine_decides_random_requests_as_an_independent_oracle_does() {
+    let requests = number_from_environment(REQUESTS.0, REQUESTS.1);
+    let seed = number_from_environment(SEED.0, SEED.1);
+    println!("{requests} requests with seeds from {seed} on");
+    let (mut kinds, mut rows) = (OutcomeCounts::new(), 0);
+    std::thread::scope(|scope| {
+        let parts: Vec<_> = (0..PARTS)
+            .map(|part| scope.spawn(move || compare(requests.div_ceil(PARTS), seed + part)))
+            .collect();
+        for part in parts {
+            let (of_part, rows_of_part) = part.join().unwrap();
+            rows += rows_of_part;
+            for (kind, count) in of_part {
+                *kinds.entry(kind).or_default() += count;
+            }
+        }
+    });
+    let decided: u64 = kinds.values().sum();
+    println!("{decided} requests, {rows} rows, 0 mismatches: {kinds:?}");
     let found: Vec<&str> = kinds.keys().map(String::as_str).collect();
     assert_eq!(found, KINDS, "the requests reach every kind of outcome");
 }
