@@ -2,7 +2,8 @@
 
 `DIR` contains `export` (an exported audit log), `proofs` (one proof per file), `older` (earlier checkpoints, named by their
 sizes), `submissions` (to a witness, named `OLD-NEW`), `cosigned` (checkpoints with the cosignatures that the file `policy`
-requires) and `forks` (signed checkpoints of the same size, in which the record with the number in the file name differs). Tries every byte of every file, every entry and every fork, or every N-th with --step.
+requires) and `forks` (signed checkpoints of the same size, in which the record with the number in the file name differs). Tries
+every byte of every file, every entry and every fork, or every N-th with --step.
 """
 
 import argparse

@@ -37,7 +37,7 @@ const UNKNOWN_GAPS: &str =
 ///
 /// If the filter has a tenant, the damaged records may belong to other tenants, and are not reported. Once a corrupt place was
 /// read since the start of the process, by whatever query, each query ends with one notice instead: it does not depend on the
-/// filter, which could otherwise find out what other tenants did.
+/// filter, which could otherwise find out what other tenants did, except in the first query that reads a corrupt place.
 pub(crate) fn run(
     reader: StoreReader,
     vault: Option<Arc<DetailsVault>>,

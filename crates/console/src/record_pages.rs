@@ -227,8 +227,11 @@ pub(crate) async fn download(console: Arc<Console>, signed_in: SignedInRequest) 
         .await?;
     let mut lines = String::new();
     for damage in &read.damaged {
-        let (sequence, damage) = (damage.sequence, &damage.problem);
-        lines.push_str(&json!({ "sequence": sequence, "damage": damage }).to_string());
+        let mut line = json!({ "damage": damage.problem });
+        if let Some(sequence) = damage.sequence {
+            line["sequence"] = sequence.into();
+        }
+        lines.push_str(&line.to_string());
         lines.push('\n');
     }
     if read.may_be_incomplete {

@@ -370,7 +370,7 @@ pub(crate) struct StoreReader {
     pool: ReadPool,
     /// The time at which the sequence was last found to have no gaps.
     dense_at: Arc<Mutex<Option<Instant>>>,
-    /// Whether a selection of records has read a corrupt place.
+    /// Whether a selection of records, or the search for missing ones, has read a corrupt place.
     has_read_corruption: Arc<AtomicBool>,
 }
 
@@ -562,7 +562,7 @@ impl StoreReader {
         rows.map_err(Error::from)
     }
 
-    /// Returns whether a selection of records of this process has read a corrupt place of the store.
+    /// Returns whether this process has read a corrupt place of the store when it selected records or searched for missing ones.
     pub(crate) fn has_read_corruption(&self) -> bool {
         self.has_read_corruption.load(Ordering::Relaxed)
     }
@@ -573,6 +573,7 @@ impl StoreReader {
     pub(crate) async fn gaps(&self) -> Result<Option<Vec<Range<u64>>>, Error> {
         match self.find_gaps().await {
             Err(error) if is_corrupt(&error) => {
+                self.has_read_corruption.store(true, Ordering::Relaxed);
                 tracing::error!(%error, "missing records cannot be found, because the database of the audit store is corrupt");
                 Ok(None)
             }

@@ -74,12 +74,12 @@ Every enabled service of the release, as JSON, with its merged settings and:
     "callers" (list "gateway" "tool-runner" "memory" "console" "audit") "keys" (list "permit.pem")
     "files" (ternary (list) (list "policies") (not (empty (dig "policy" "bundle" dict .Values.config)))) "store" false)
   (dict "name" "tool-runner" "key" "toolRunner" "section" "tool_runner" "port" 7002 "speaks" "grpc"
-    "callers" (list "gateway" "tool-runner") "keys" (concat (list "permit.pub" "pseudonym.key") $.Values.keys.nextPermitKeys) "files" (list "tools") "store" true "advertise" "https")
+    "callers" (list "gateway" "tool-runner") "keys" (concat (list "permit.pub" "pseudonym.key") ($.Values.keys.nextPermitKeys | default list)) "files" (list "tools") "store" true "advertise" "https")
   (dict "name" "audit" "key" "audit" "section" "audit" "port" 7003 "speaks" "grpc"
-    "callers" (list "gateway" "policy" "tool-runner" "memory" "console") "keys" (concat (list "audit-mac.key" "audit-log.pem" "audit-details.key") $.Values.keys.formerDetailsKeys)
+    "callers" (list "gateway" "policy" "tool-runner" "memory" "console") "keys" (concat (list "audit-mac.key" "audit-log.pem" "audit-details.key") ($.Values.keys.formerDetailsKeys | default list))
     "files" (list) "store" true)
   (dict "name" "memory" "key" "memory" "section" "memory" "port" 7004 "speaks" "grpc"
-    "callers" (list "gateway" "tool-runner") "keys" (concat (list "memory.key") $.Values.keys.formerMemoryKeys) "files" (list) "store" true)
+    "callers" (list "gateway" "tool-runner") "keys" (concat (list "memory.key") ($.Values.keys.formerMemoryKeys | default list)) "files" (list) "store" true)
   (dict "name" "agent" "key" "agent" "section" "agent" "port" 8081 "speaks" "http" "open" true
     "callers" (list) "keys" (list "approval.key") "files" (list "assistants") "store" false "links" false)
   (dict "name" "console" "key" "console" "section" "console" "port" 8082 "speaks" "http" "open" true

@@ -5,8 +5,7 @@
 //! visible; whether it is listed; whether the permit is bound to its arguments; the tier of each column; and, for some
 //! permits, random rows.
 //!
-//! `ORACLE_REQUESTS` sets the number of requests, and `ORACLE_SEED` the seed. `tests/oracle` runs a million of them,
-//! optimised.
+//! `ORACLE_REQUESTS` sets the number of requests, and `ORACLE_SEED` the seed. `make test` compares a million.
 
 mod requests;
 mod rules;

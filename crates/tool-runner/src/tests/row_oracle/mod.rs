@@ -3,7 +3,7 @@
 //!
 //! The oracle is the meaning of each generated policy in plain Rust ([`policies`]). It uses neither Cedar nor SQL.
 //! `ORACLE_ROWS` sets the number of decisions about rows with the rule pushed down, and `ORACLE_SEED` the seed.
-//! `tests/oracle` makes a million of them, optimised.
+//! `make test` compares a million.
 
 mod policies;
 mod rows;
