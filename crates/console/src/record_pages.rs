@@ -227,10 +227,10 @@ pub(crate) async fn download(console: Arc<Console>, signed_in: SignedInRequest) 
         .await?;
     let mut lines = String::new();
     for damage in &read.damaged {
-        let mut line = json!({ "damage": damage.problem });
-        if let Some(sequence) = damage.sequence {
-            line["sequence"] = sequence.into();
-        }
+        let line = match damage.sequence {
+            Some(sequence) => json!({ "sequence": sequence, "damage": damage.problem }),
+            None => json!({ "damage": damage.problem }),
+        };
         lines.push_str(&line.to_string());
         lines.push('\n');
     }
