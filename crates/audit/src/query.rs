@@ -180,21 +180,24 @@ fn damaged(sequence: Option<u64>, problem: String) -> QueriedRecord {
     QueriedRecord::Damaged(RecordDamage { sequence, problem })
 }
 
-/// Checks that the record at `sequence` is at a corrupt place, after reading it with `filter` ended with `error`. Returns `error`
-/// if the record can be read without the filter, because the corrupt place is then in an index that the filter needs.
-async fn confirm_unreadable(
+/// Reads the record at `sequence` if it matches. Returns `None` if the record is at a corrupt place. Fails if it cannot be read with
+/// the filter but without it, because the corrupt place is then in an index that the filter needs.
+async fn read_record(
     reader: &StoreReader,
     filter: &RecordFilter,
     sequence: u64,
-    error: Error,
-) -> Result<(), Error> {
+) -> Result<Option<RecordPage>, Error> {
+    let error = match reader.single(filter, sequence).await {
+        Err(error) if error.is_corruption() => error,
+        read => return read.map(Some),
+    };
     let any = RecordFilter {
         with_details: filter.with_details,
         ..RecordFilter::default()
     };
     match reader.single(&any, sequence).await {
         Ok(_) => Err(error),
-        Err(confirmed) if confirmed.is_corruption() => Ok(()),
+        Err(confirmed) if confirmed.is_corruption() => Ok(None),
         Err(other) => Err(other),
     }
 }
@@ -366,13 +369,11 @@ impl RemainingQuery {
         findings: &mut Vec<QueryFinding>,
     ) -> Result<(), Error> {
         let sequence = page.range.start;
-        match reader.single(filter, sequence).await {
-            Err(error) if error.is_corruption() => {
-                confirm_unreadable(reader, filter, sequence, error).await?;
-                self.pass(sequence, filter.newest_first);
-                self.add_unreadable(sequence, findings);
-            }
-            read => self.add_page(filter, page, read?, findings),
+        if let Some(read) = read_record(reader, filter, sequence).await? {
+            self.add_page(filter, page, read, findings);
+        } else {
+            self.pass(sequence, filter.newest_first);
+            self.add_unreadable(sequence, findings);
         }
         Ok(())
     }
@@ -388,17 +389,13 @@ impl RemainingQuery {
         let positions = reader.positions(filter, page).await?;
         let is_last = (positions.len() as u64) < page.limit;
         for position in positions {
-            match reader.single(filter, position.sequence).await {
-                Err(error) if error.is_corruption() => {
-                    confirm_unreadable(reader, filter, position.sequence, error).await?;
-                    self.add_unreadable(position.sequence, findings);
+            if let Some(read) = read_record(reader, filter, position.sequence).await? {
+                for record in read.records {
+                    self.report_unreadable(findings);
+                    findings.push(record.into());
                 }
-                read => {
-                    for record in read?.records {
-                        self.report_unreadable(findings);
-                        findings.push(record.into());
-                    }
-                }
+            } else {
+                self.add_unreadable(position.sequence, findings);
             }
             self.after = Some(position);
         }

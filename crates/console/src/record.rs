@@ -9,6 +9,7 @@
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt, pin_mut};
@@ -285,15 +286,15 @@ impl Record {
 
     /// Records the access. Nothing is shown that is not recorded.
     async fn put_on_record(&self, outcome: Outcome) -> Result<(), Problem> {
-        let entry = Entry {
+        let entry = Arc::new(Entry {
             time: self.ambient.now(),
             event: Event::Outcome(outcome),
-        };
+        });
         let audit = &self.links.audit;
-        let appended = match audit.append(&entry, false).await {
+        let appended = match audit.append_shared(&entry, false).await {
             Ok(receipt) => Ok(receipt),
             // The second append resolves whether the first one succeeded.
-            Err(_) => audit.append(&entry, true).await,
+            Err(_) => audit.append_shared(&entry, true).await,
         };
         appended.map(drop).map_err(|error| {
             tracing::warn!(%error, "reading the record cannot be recorded");

@@ -1,5 +1,6 @@
 //! Records the changes of upstream tools and their approvals in the audit log.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -58,9 +59,9 @@ impl Recorder {
 }
 
 async fn append_all(audit: AuditClient, mut waiting: mpsc::Receiver<Record>) {
-    while let Some(record) = waiting.recv().await {
+    while let Some(record) = waiting.recv().await.map(Arc::new) {
         let mut retry = false;
-        while let Err(error) = audit.append(&record, retry).await {
+        while let Err(error) = audit.append_shared(&record, retry).await {
             if !retry {
                 warn!(%error, "a change of the tools of an upstream server cannot be recorded now; trying again");
             }
