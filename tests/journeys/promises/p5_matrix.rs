@@ -232,7 +232,7 @@ fn callers() -> Vec<(&'static str, SigningIssuer, Value, &'static str)> {
 
 /// The expectation of a combination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Expectation {
+enum CallExpectation {
     /// The token is refused.
     NoCaller,
     /// The tool is not listed, and a call is answered as that of an unknown tool.
@@ -247,10 +247,10 @@ enum Expectation {
     /// The call succeeds without any content.
     NoContent,
 }
-use Expectation::{Content, Hidden, NoCaller, NoContent, Refused, Rows};
+use CallExpectation::{Content, Hidden, NoCaller, NoContent, Refused, Rows};
 
 /// No row is released, so no column is.
-const NO_ROWS: Expectation = Rows("", "");
+const NO_ROWS: CallExpectation = Rows("", "");
 
 /// The tools, in the order of the columns of [`MATRIX`].
 const TOOLS: [&str; 7] = [
@@ -265,7 +265,7 @@ const TOOLS: [&str; 7] = [
 
 /// The callers and, for each tool, what is expected.
 #[rustfmt::skip]
-const MATRIX: [(&str, [Expectation; 7]); 15] = [
+const MATRIX: [(&str, [CallExpectation; 7]); 15] = [
     //                     by_sql                  by_http              by_mcp               by_command           by_grpc            by_query        imported
     ("doctor",             [Rows("1", "CCCCC"),    Rows("1", "CCCCC"),  Rows("1", "CCCCC"),  Rows("1", "CCCCC"),  NO_ROWS,           Rows("g", "C"), Content]),
     ("other doctor",       [Rows("23", "CCCCC"),   Rows("23", "CCCCC"), Rows("23", "CCCCC"), Rows("23", "CCCCC"), NO_ROWS,           Rows("g", "C"), Content]),
@@ -360,7 +360,7 @@ async fn database(dir: &Path) -> String {
 }
 
 /// The issuers, the system, and the files of its sources.
-struct Clinic {
+struct MatrixClinic {
     own: TestIssuer,
     partner: TestIssuer,
     stranger: TestIssuer,
@@ -368,7 +368,7 @@ struct Clinic {
     _files: TempDir,
 }
 
-impl Clinic {
+impl MatrixClinic {
     async fn start() -> Self {
         let own = TestIssuer::new("https://own.example");
         let partner = TestIssuer::new("https://partner.example");
@@ -467,7 +467,7 @@ fn shown(reply: &Reply, tool: &str, name: &str) -> (String, String) {
 }
 
 /// Returns what [`shown`] returns if a reply is as expected.
-fn described(expectation: Expectation) -> (String, String) {
+fn described(expectation: CallExpectation) -> (String, String) {
     let word = |word: &str| (word.to_owned(), String::new());
     match expectation {
         NoCaller => word("no caller"),
@@ -481,7 +481,7 @@ fn described(expectation: Expectation) -> (String, String) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_p5_each_caller_sees_of_each_tool_what_the_matrix_says() {
-    let clinic = Clinic::start().await;
+    let clinic = MatrixClinic::start().await;
     let callers = callers();
     let (_, issuer, claims, _) = &callers[0];
     let doctor = clinic.token(*issuer, claims);

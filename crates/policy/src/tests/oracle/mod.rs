@@ -19,7 +19,7 @@ use wardgate_domain::{Ambient, CallId, CallReference, Caller, PermitTerms, ToolF
 use wardgate_testkit::{SeededRandom, number_from_environment};
 
 use self::requests::{CLASSES, SampleCall, SampleCaller, SampleRow, SampleTool};
-use self::rules::Outcome;
+use self::rules::ExpectedOutcome;
 use super::fixture::{Dir, TestPolicy, hospital};
 use super::samples::{Row, admits};
 use crate::PolicySet;
@@ -88,7 +88,7 @@ fn decide(
     caller: &Caller,
     tool: &ToolFacts,
     call: &SampleCall,
-) -> (Outcome, Option<PermitTerms>) {
+) -> (ExpectedOutcome, Option<PermitTerms>) {
     let reference = CallReference {
         call_id: CallId::new(&Ambient::system()),
         has_intent: true,
@@ -103,7 +103,7 @@ fn decide(
     let (arguments, address) = (call.arguments.as_bytes(), call.address.0);
     let decided = (policy.authorizer).authorize(caller, tool, arguments, address, None, earlier);
     let Ok(decision) = decided else {
-        return (Outcome::Invalid, None);
+        return (ExpectedOutcome::Invalid, None);
     };
     match decision.verdict {
         Verdict::Allow(permit) => {
@@ -111,14 +111,14 @@ fn decide(
             let digest = terms.arguments_digest;
             assert!(digest.is_none_or(|digest| digest == call.digest()));
             let is_bound = digest.is_some();
-            (Outcome::Allowed { is_bound }, Some(terms))
+            (ExpectedOutcome::Allowed { is_bound }, Some(terms))
         }
         Verdict::NeedsApproval { approvers, .. } => {
             assert!(!approvers.caller);
             let roles = approvers.roles.into_iter().collect();
-            (Outcome::NeedsApproval { roles }, None)
+            (ExpectedOutcome::NeedsApproval { roles }, None)
         }
-        Verdict::Deny { reason, visible } => (Outcome::Denied { reason, visible }, None),
+        Verdict::Deny { reason, visible } => (ExpectedOutcome::Denied { reason, visible }, None),
         Verdict::NeedsIntent => panic!("the intent is on record"),
     }
 }
@@ -158,12 +158,14 @@ fn check_view(
 }
 
 /// Returns a word for the kind of an outcome.
-fn kind(outcome: &Outcome) -> String {
+fn kind(outcome: &ExpectedOutcome) -> String {
     match outcome {
-        Outcome::Invalid => "invalid".to_owned(),
-        Outcome::Allowed { is_bound } => format!("allowed, bound: {is_bound}"),
-        Outcome::NeedsApproval { .. } => "needs approval".to_owned(),
-        Outcome::Denied { reason, visible } => format!("{}, visible: {visible}", reason.as_str()),
+        ExpectedOutcome::Invalid => "invalid".to_owned(),
+        ExpectedOutcome::Allowed { is_bound } => format!("allowed, bound: {is_bound}"),
+        ExpectedOutcome::NeedsApproval { .. } => "needs approval".to_owned(),
+        ExpectedOutcome::Denied { reason, visible } => {
+            format!("{}, visible: {visible}", reason.as_str())
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use super::requests::{LimitArgument, SampleCall, SampleCaller, SampleRow, Sample
 
 /// The result of a request, as the gateway and the tool-runner see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum ExpectedOutcome {
     /// The request cannot be decided, because it is malformed.
     Invalid,
     /// The call may run. `is_bound` tells whether its permit is for these arguments only.
@@ -20,7 +20,7 @@ pub(super) enum Outcome {
 
 /// A rule that applies to a caller and a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rule {
+enum DecidingRule {
     /// It holds for every call.
     Always,
     /// It depends on arguments, time, address or earlier calls, and holds for this call or does not.
@@ -30,16 +30,20 @@ enum Rule {
 /// The rules about calls that apply to a caller and a tool.
 #[derive(Debug, Default)]
 struct CallRules {
-    permits: Vec<Rule>,
+    permits: Vec<DecidingRule>,
     /// The permits that require the approval of a pharmacist.
-    permits_with_approval: Vec<Rule>,
-    forbids: Vec<Rule>,
+    permits_with_approval: Vec<DecidingRule>,
+    forbids: Vec<DecidingRule>,
 }
 
 /// Returns the expected result of a request.
-pub(super) fn decide(caller: &SampleCaller, tool: &SampleTool, call: &SampleCall) -> Outcome {
+pub(super) fn decide(
+    caller: &SampleCaller,
+    tool: &SampleTool,
+    call: &SampleCall,
+) -> ExpectedOutcome {
     if call.address.1.is_none() {
-        return Outcome::Invalid;
+        return ExpectedOutcome::Invalid;
     }
     let CallRules {
         permits,
@@ -53,22 +57,22 @@ pub(super) fn decide(caller: &SampleCaller, tool: &SampleTool, call: &SampleCall
         if depends_on_call(permits, &forbids) {
             is_bound = true;
             if !call.is_object {
-                return Outcome::Invalid;
+                return ExpectedOutcome::Invalid;
             }
             // A forbid that reads the argument could not be evaluated.
             if limit(tool, call) == LimitArgument::Unfit {
                 let reason = DenialReason::PolicyError;
-                return Outcome::Denied { reason, visible };
+                return ExpectedOutcome::Denied { reason, visible };
             }
         }
         match (answer(permits, &forbids), is_approved) {
-            (Ok(()), false) => return Outcome::Allowed { is_bound },
+            (Ok(()), false) => return ExpectedOutcome::Allowed { is_bound },
             (Ok(()), true) => {
                 let roles = vec!["Pharmacist".to_owned()];
-                return Outcome::NeedsApproval { roles };
+                return ExpectedOutcome::NeedsApproval { roles };
             }
             (Err(reason @ DenialReason::Forbidden), _) | (Err(reason), true) => {
-                return Outcome::Denied { reason, visible };
+                return ExpectedOutcome::Denied { reason, visible };
             }
             (Err(_), false) => {}
         }
@@ -83,20 +87,24 @@ pub(super) fn lists(caller: &SampleCaller, tool: &SampleTool, call: &SampleCall)
     is_visible(&permits, &rules.forbids)
 }
 
-fn is_visible(permits: &[Rule], forbids: &[Rule]) -> bool {
-    !permits.is_empty() && !forbids.contains(&Rule::Always)
+fn is_visible(permits: &[DecidingRule], forbids: &[DecidingRule]) -> bool {
+    !permits.is_empty() && !forbids.contains(&DecidingRule::Always)
 }
 
 /// Returns whether the answer is not the same for every call.
-fn depends_on_call(permits: &[Rule], forbids: &[Rule]) -> bool {
-    let is_settled = permits.contains(&Rule::Always) && forbids.is_empty();
+fn depends_on_call(permits: &[DecidingRule], forbids: &[DecidingRule]) -> bool {
+    let is_settled = permits.contains(&DecidingRule::Always) && forbids.is_empty();
     is_visible(permits, forbids) && !is_settled
 }
 
-fn answer(permits: &[Rule], forbids: &[Rule]) -> Result<(), DenialReason> {
-    let holds = |rules: &[Rule]| rules.iter().any(|rule| *rule != Rule::ForThisCall(false));
+fn answer(permits: &[DecidingRule], forbids: &[DecidingRule]) -> Result<(), DenialReason> {
+    let holds = |rules: &[DecidingRule]| {
+        rules
+            .iter()
+            .any(|rule| *rule != DecidingRule::ForThisCall(false))
+    };
     // Without any permit, nobody needs to know what a forbid would have said about these arguments.
-    if permits.is_empty() && !forbids.contains(&Rule::Always) {
+    if permits.is_empty() && !forbids.contains(&DecidingRule::Always) {
         return Err(DenialReason::NotPermitted);
     }
     if holds(forbids) {
@@ -132,22 +140,22 @@ fn is_research(caller: &SampleCaller) -> bool {
 fn rules(caller: &SampleCaller, tool: &SampleTool, call: &SampleCall) -> CallRules {
     let mut rules = CallRules::default();
     let permits = &mut rules.permits;
-    let names_own_id = |own: &str| Rule::ForThisCall(call.patient_id == Some(own));
+    let names_own_id = |own: &str| DecidingRule::ForThisCall(call.patient_id == Some(own));
     match tool.tag {
         "clinical" => {
             if is_clinician(caller) {
-                permits.push(Rule::Always);
+                permits.push(DecidingRule::Always);
             }
             if caller.has("Billing") && tool.name == "get_patient_overview" {
-                permits.push(Rule::Always);
+                permits.push(DecidingRule::Always);
             }
             if let Some(own) = caller.patient_id.filter(|_| caller.has("Patient")) {
                 permits.push(names_own_id(own));
             }
         }
-        "staff" if is_clinician(caller) => permits.push(Rule::Always),
+        "staff" if is_clinician(caller) => permits.push(DecidingRule::Always),
         "emergency" if is_clinician(caller) && emergency(caller).is_some() => {
-            permits.push(Rule::Always);
+            permits.push(DecidingRule::Always);
         }
         "research" => {
             let limit = match limit(tool, call) {
@@ -155,26 +163,32 @@ fn rules(caller: &SampleCaller, tool: &SampleTool, call: &SampleCall) -> CallRul
                 _ => None,
             };
             if is_research(caller) {
-                permits.push(Rule::ForThisCall(limit.is_some_and(|limit| limit <= 100)));
+                permits.push(DecidingRule::ForThisCall(
+                    limit.is_some_and(|limit| limit <= 100),
+                ));
             }
-            rules.forbids.push(Rule::ForThisCall(limit.is_none()));
+            rules
+                .forbids
+                .push(DecidingRule::ForThisCall(limit.is_none()));
         }
         "office" => {
             let (_, weekday, minute, is_new_year) = call.time;
             let is_open = weekday <= 5 && (420..1_140).contains(&minute);
             if caller.has("Billing") {
                 let is_inside = call.address.1 == Some(true);
-                permits.push(Rule::ForThisCall(is_open && is_inside));
+                permits.push(DecidingRule::ForThisCall(is_open && is_inside));
             }
-            rules.forbids.push(Rule::ForThisCall(is_new_year));
+            rules.forbids.push(DecidingRule::ForThisCall(is_new_year));
         }
-        "export" if caller.has("Billing") => permits.push(Rule::ForThisCall(call.exports < 3)),
+        "export" if caller.has("Billing") => {
+            permits.push(DecidingRule::ForThisCall(call.exports < 3));
+        }
         "orders" => {
             if caller.has("Pharmacist") {
-                permits.push(Rule::ForThisCall(call.patient_id.is_some()));
+                permits.push(DecidingRule::ForThisCall(call.patient_id.is_some()));
             }
             if caller.has("Doctor") {
-                rules.permits_with_approval.push(Rule::Always);
+                rules.permits_with_approval.push(DecidingRule::Always);
             }
             rules.forbids.extend(caller.patient_id.map(names_own_id));
         }
@@ -182,7 +196,7 @@ fn rules(caller: &SampleCaller, tool: &SampleTool, call: &SampleCall) -> CallRul
     }
     let is_change_in_emergency = caller.emergency_reason.is_some() && !tool.read_only;
     if caller.tenant == "closed" || caller.has("Auditor") || is_change_in_emergency {
-        rules.forbids.push(Rule::Always);
+        rules.forbids.push(DecidingRule::Always);
     }
     rules
 }

@@ -10,7 +10,7 @@ use crate::tests::harness::rule;
 
 /// A condition about a row.
 #[derive(Debug, Clone)]
-enum Condition {
+enum RowCondition {
     Truth(bool),
     Sealed,
     SealedIs(bool),
@@ -24,10 +24,10 @@ enum Condition {
     /// `resource.C like "V"`, with a `*` before or after it.
     Like(&'static str, bool, &'static str, bool),
     Level(&'static str, i64),
-    Not(Box<Condition>),
-    And(Box<Condition>, Box<Condition>),
-    Or(Box<Condition>, Box<Condition>),
-    If(Box<Condition>, Box<Condition>, Box<Condition>),
+    Not(Box<RowCondition>),
+    And(Box<RowCondition>, Box<RowCondition>),
+    Or(Box<RowCondition>, Box<RowCondition>),
+    If(Box<RowCondition>, Box<RowCondition>, Box<RowCondition>),
 }
 
 const ORDERS: [&str; 6] = ["==", "!=", "<", "<=", ">", ">="];
@@ -38,7 +38,7 @@ fn literal(text: &str) -> String {
     format!("\"{}\"", escaped.replace('\n', "\\n").replace('\t', "\\t"))
 }
 
-impl Condition {
+impl RowCondition {
     /// Creates a condition that nests at most `depth` levels. If `is_sql` is true, all of it can be written in SQL.
     fn random(random: &mut SeededRandom, depth: usize, is_sql: bool) -> Self {
         if depth == 0 || random.is_one_in(3) {
@@ -205,7 +205,7 @@ struct RowPolicy {
     key: Option<&'static str>,
     /// Whether the condition is the exception (`unless`).
     is_unless: bool,
-    condition: Condition,
+    condition: RowCondition,
 }
 
 impl RowPolicy {
@@ -215,7 +215,7 @@ impl RowPolicy {
             is_permit,
             key: random.is_one_in(10).then(|| random.choose(&KEYS)),
             is_unless: random.is_one_in(4),
-            condition: Condition::random(random, depth, is_sql),
+            condition: RowCondition::random(random, depth, is_sql),
         }
     }
 
