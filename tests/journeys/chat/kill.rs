@@ -223,10 +223,13 @@ impl Ward {
             if is_kept {
                 expected.push("tool");
             }
-            // A result can be lost only if a service dies within a call.
+            // A result can be lost only if a service dies within a call. A slow disk may refuse a call before it runs.
             let is_result = result["success"] == true;
+            let is_refused = result["error"]
+                .as_str()
+                .is_some_and(|error| error.ends_with("nothing was run"));
             assert!(
-                is_result && is_kept || boundary == dies_with,
+                is_kept && (is_result || is_refused) || boundary == dies_with,
                 "{note}: {result}"
             );
             if dies_with == CALLS[0] {
