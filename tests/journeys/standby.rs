@@ -28,7 +28,7 @@ pub(super) struct ReplicatedDatabase {
 impl ReplicatedDatabase {
     /// Starts both servers, or returns `None` if the tests have no PostgreSQL.
     pub(super) async fn start() -> Option<Self> {
-        wardgate_testkit::database_server("WARDGATE_TEST_POSTGRES")?;
+        wardgate_testkit::test_dependency("WARDGATE_TEST_POSTGRES")?;
         let dir = tempfile::tempdir().unwrap();
         // PostgreSQL does not run as root.
         let owner = format!(

@@ -1,6 +1,6 @@
 //! Comparison of two policy sets: which access callers gain and lose, per tool, row type and column class.
 //!
-//! The comparison is a bounded search, not a proof. Both sets are asked the same questions, which are built from the
+//! The comparison is a bounded search, not a proof; [`prove_no_gain`] is one, with a solver. Both sets are asked the same questions, which are built from the
 //! roles, constants and names in their policies; each number, time and network is tried with its neighbours. A
 //! difference that needs more than two roles at once, or two attributes with unusual values at once, is not found.
 //!
@@ -8,6 +8,7 @@
 //! policies name it, and equal row rules admit the same rows.
 
 mod constants;
+mod proof;
 mod rows;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +22,7 @@ use crate::policy_test::{CallerSample, sample_caller, tier_word};
 use crate::simulator::{SimulatedAccess, SimulatedCall, Simulation, Simulator};
 
 use self::constants::{PolicyConstants, SAME, declared_attributes};
+pub use self::proof::{GainProof, UnprovedQuestion, prove_no_gain};
 use self::rows::RowAnswers;
 
 /// Maximum number of questions that each set is asked.

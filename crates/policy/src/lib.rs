@@ -61,7 +61,9 @@ mod vocabulary;
 #[cfg(test)]
 mod tests;
 
-pub use comparison::{AccessChange, Comparison, compare};
+pub use comparison::{
+    AccessChange, Comparison, GainProof, UnprovedQuestion, compare, prove_no_gain,
+};
 pub use config::{Config, ShadowConfig};
 pub use context::{CallContext, parse_client_ip, parse_time};
 pub use error::{BundleRefusal, Error, Finding, Findings, Position};

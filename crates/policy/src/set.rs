@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cedar_policy::{self as cedar, EntityUid, Policy, PolicyId, PrincipalConstraint};
+use cedar_policy::{self as cedar, Policy, PolicyId, PrincipalConstraint};
 use serde_json::Value;
 use wardgate_domain::{Approvers, BundleReference, Digest, OfferKind, OperatorAction, ToolFacts};
 
 use crate::approval::{approver_role, needs_approval};
 use crate::arguments;
 use crate::history::collect_counters;
-use crate::vocabulary::Vocabulary;
+use crate::vocabulary::{PolicyQuestion, Vocabulary};
 
 /// The location of a policy.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,6 +76,17 @@ impl PolicySet {
         let sets = sets.chain(&self.show).chain([&self.recall]);
         let sets = sets.chain(self.operator.values());
         sets.flat_map(cedar::PolicySet::policies)
+    }
+
+    /// Returns the policies that can apply to a question, or `None` if the set has no such row type.
+    pub(crate) fn policies_about(&self, question: &PolicyQuestion) -> Option<&cedar::PolicySet> {
+        match question {
+            PolicyQuestion::Use(kind) => self.uses.get(kind),
+            PolicyQuestion::Read(row) => self.read.get(row),
+            PolicyQuestion::Show(tier) => self.show.get(*tier),
+            PolicyQuestion::Recall => Some(&self.recall),
+            PolicyQuestion::Operator(action) => self.operator.get(action),
+        }
     }
 
     /// Returns the people who may approve a call that only these policies permit.
@@ -190,10 +201,6 @@ impl PolicySet {
             .retain(|name, _| reads.arguments.contains(name));
         let mut uses: BTreeMap<_, Vec<Policy>> =
             OfferKind::ALL.map(|kind| (kind, Vec::new())).into();
-        let use_of = |action: &EntityUid| {
-            let asks = |kind: &OfferKind| vocabulary.question(*kind).0 == action;
-            OfferKind::ALL.into_iter().find(asks)
-        };
         let mut read: BTreeMap<String, Vec<Policy>> = vocabulary
             .rows
             .keys()
@@ -203,29 +210,17 @@ impl PolicySet {
         let mut recall = Vec::new();
         let mut operator: BTreeMap<_, Vec<Policy>> =
             OperatorAction::ALL.map(|it| (it, Vec::new())).into();
-        let operator_action = |action: &EntityUid| {
-            let is_it = |it: &OperatorAction| vocabulary.operator.get(it) == Some(action);
-            OperatorAction::ALL.into_iter().find(is_it)
-        };
         for policy in policies.policies() {
             for environment in policy.get_valid_request_envs(&vocabulary.schema) {
-                if let Some(kind) = use_of(environment.action()) {
-                    uses.entry(kind).or_default().push(policy.clone());
-                } else if *environment.action() == vocabulary.recall {
-                    recall.push(policy.clone());
-                } else if let Some(action) = operator_action(environment.action()) {
-                    operator.entry(action).or_default().push(policy.clone());
-                } else if *environment.action() == vocabulary.read {
-                    if let Some(of_type) = read.get_mut(&environment.resource().to_string()) {
-                        of_type.push(policy.clone());
-                    }
-                } else if let Some(tier) = vocabulary
-                    .show
-                    .iter()
-                    .position(|(_, action)| action == environment.action())
-                {
-                    show[tier].push(policy.clone());
-                }
+                let group = match vocabulary.question_of(&environment) {
+                    Some(PolicyQuestion::Use(kind)) => uses.entry(kind).or_default(),
+                    Some(PolicyQuestion::Read(row)) => read.entry(row).or_default(),
+                    Some(PolicyQuestion::Show(tier)) => &mut show[tier],
+                    Some(PolicyQuestion::Recall) => &mut recall,
+                    Some(PolicyQuestion::Operator(action)) => operator.entry(action).or_default(),
+                    None => continue,
+                };
+                group.push(policy.clone());
             }
         }
         let of_tools = uses.get(&OfferKind::Tool).into_iter().flatten();

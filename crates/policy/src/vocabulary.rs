@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cedar_policy::{EntityId, EntityTypeName, EntityUid, Schema};
+use cedar_policy::{EntityId, EntityTypeName, EntityUid, RequestEnv, Schema};
 use wardgate_domain::{ColumnTier, OfferKind, OperatorAction};
 
 use crate::history::CallCounters;
@@ -45,6 +45,21 @@ pub(crate) struct Vocabulary {
 pub(crate) struct RowType {
     pub(crate) name: EntityTypeName,
     pub(crate) attributes: Record,
+}
+
+/// A question that policies answer: a request environment of the schema.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum PolicyQuestion {
+    /// May the caller use an offer of this kind?
+    Use(OfferKind),
+    /// May this row of the named type be released?
+    Read(String),
+    /// May a column class be shown in the tier with this index?
+    Show(usize),
+    /// May the caller read a conversation of somebody else?
+    Recall,
+    /// May the caller perform the operator action?
+    Operator(OperatorAction),
 }
 
 impl Vocabulary {
@@ -118,6 +133,29 @@ impl Vocabulary {
             OfferKind::Resources => (&self.read_resource, &self.source),
             OfferKind::Prompts => (&self.get_prompt, &self.source),
         }
+    }
+
+    /// Returns the question of a request environment, or `None` if Wardgate never asks it.
+    pub(crate) fn question_of(&self, environment: &RequestEnv) -> Option<PolicyQuestion> {
+        let action = environment.action();
+        if let Some(kind) =
+            (OfferKind::ALL.into_iter()).find(|kind| self.question(*kind).0 == action)
+        {
+            return Some(PolicyQuestion::Use(kind));
+        }
+        if *action == self.read {
+            let row = environment.resource().to_string();
+            return (self.rows.contains_key(&row)).then_some(PolicyQuestion::Read(row));
+        }
+        if *action == self.recall {
+            return Some(PolicyQuestion::Recall);
+        }
+        if let Some(tier) = self.show.iter().position(|(_, show)| show == action) {
+            return Some(PolicyQuestion::Show(tier));
+        }
+        let operator = (OperatorAction::ALL.into_iter())
+            .find(|operator| self.operator.get(operator) == Some(action));
+        operator.map(PolicyQuestion::Operator)
     }
 
     /// Returns the counters of earlier calls that policies about this kind can read.

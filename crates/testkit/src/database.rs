@@ -50,7 +50,7 @@ impl TestDatabase {
 
     /// Creates a PostgreSQL database, or returns `None` without a server.
     pub async fn postgres() -> Option<Self> {
-        let server = database_server("WARDGATE_TEST_POSTGRES")?;
+        let server = test_dependency("WARDGATE_TEST_POSTGRES")?;
         let name = new_name();
         let create = AssertSqlSafe(format!("CREATE DATABASE {name}"));
         let mut connection = PgConnection::connect(&server).await.unwrap();
@@ -60,7 +60,7 @@ impl TestDatabase {
 
     /// Creates a MySQL database, or returns `None` without a server.
     pub async fn mysql() -> Option<Self> {
-        let server = database_server("WARDGATE_TEST_MYSQL")?;
+        let server = test_dependency("WARDGATE_TEST_MYSQL")?;
         let name = new_name();
         let create = AssertSqlSafe(format!("CREATE DATABASE {name} CHARACTER SET utf8mb4"));
         let mut connection = MySqlConnection::connect(&server).await.unwrap();
@@ -256,15 +256,16 @@ impl PasswordRole {
     }
 }
 
-/// Returns the URL of a database server in this environment variable. Without it a test skips its cases, but under CI it fails.
-pub fn database_server(variable: &str) -> Option<String> {
-    let url = std::env::var(variable).ok();
-    if url.is_none() {
-        let message = format!("set {variable} to a server's URL");
+/// Returns the value of this environment variable: the URL of a database server, or the path of a program, that `make test`
+/// installs. Without it a test skips its cases, but under CI it fails.
+pub fn test_dependency(variable: &str) -> Option<String> {
+    let value = std::env::var(variable).ok();
+    if value.is_none() {
+        let message = format!("{variable} is not set");
         assert!(std::env::var_os("CI").is_none(), "{message}");
         eprintln!("cases are skipped: {message}");
     }
-    url
+    value
 }
 
 fn new_name() -> String {

@@ -543,7 +543,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_commit_is_flushed_before_it_is_answered() {
-        let Some(server) = wardgate_testkit::database_server("WARDGATE_TEST_POSTGRES") else {
+        let Some(server) = wardgate_testkit::test_dependency("WARDGATE_TEST_POSTGRES") else {
             return;
         };
         // The option of the connection takes precedence over the URL, the role and the database.

@@ -13,6 +13,7 @@ mod loading;
 mod operator;
 mod oracle;
 mod partial_evaluation;
+mod proof;
 mod reach;
 mod recall;
 mod reloading;

@@ -62,7 +62,7 @@ async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, silenced: Arc<At
 
 #[tokio::test]
 async fn connections_whose_server_fell_silent_hold_no_place() {
-    let Some(server) = wardgate_testkit::database_server("WARDGATE_TEST_POSTGRES") else {
+    let Some(server) = wardgate_testkit::test_dependency("WARDGATE_TEST_POSTGRES") else {
         return;
     };
     let server: PgConnectOptions = server.parse().unwrap();

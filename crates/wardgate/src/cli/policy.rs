@@ -60,8 +60,8 @@ pub(crate) enum PolicyCommand {
     /// Explain the decision on a given or a recorded call: the deciding policies, their inputs, and the changes that would
     /// reverse it. For policy authors; do not show it to a refused caller.
     Explain(Box<PolicyExplain>),
-    /// Compare two directories of policies: access gained and lost per tool, row type and column class. A bounded search,
-    /// not a proof.
+    /// Compare two directories of policies: access gained and lost per tool, row type and column class, by a bounded search.
+    /// With the solver cvc5, also prove that nobody gains access.
     Diff(PolicyDiff),
     /// Evaluate recorded calls with other policies, and print those whose decision would change. Policy must permit
     /// `read_record`, unless with `--offline`.
@@ -197,6 +197,12 @@ pub(crate) struct PolicyDiff {
     /// Exit with 1 if any access is gained.
     #[arg(long)]
     pub(crate) fail_on_gain: bool,
+    /// Path of the solver cvc5, version 1.3.1 or later. Default: `cvc5` in `PATH`, if it exists.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) solver: Option<PathBuf>,
+    /// Exit with 1 unless it is proved that nobody gains access.
+    #[arg(long)]
+    pub(crate) require_proof: bool,
     #[command(flatten)]
     pub(crate) output: OutputOptions,
 }
