@@ -24,6 +24,33 @@ READ, SLOW, KEYED, PLAIN = "read", "slow", "keyed", "plain"
 MIX = [READ, KEYED, READ, PLAIN, KEYED, READ, SLOW, KEYED]
 # Only calls that a client may repeat.
 REPEATABLE = [kind for kind in MIX if kind != PLAIN]
+META = {
+    "io.modelcontextprotocol/protocolVersion": VERSION,
+    "io.modelcontextprotocol/clientCapabilities": {},
+    "io.modelcontextprotocol/clientInfo": {"name": "ledger", "version": "1"},
+}
+
+
+def headers(token, method):
+    return {
+        "Host": HOST,
+        "Authorization": f"Bearer {token}",
+        "Accept": "application/json, text/event-stream",
+        "Content-Type": "application/json",
+        "MCP-Protocol-Version": VERSION,
+        "Mcp-Method": method,
+    }
+
+
+def ask(address, port, token, method, **params):
+    """Sends one request, which is not part of a load. Returns the status and the body of the response."""
+    connection = http.client.HTTPConnection(address, port, timeout=HANGS)
+    body = json.dumps({"jsonrpc": "2.0", "id": "1", "method": method, "params": {**params, "_meta": META}})
+    connection.request("POST", "/mcp", body.encode(), headers(token, method))
+    response = connection.getresponse()
+    status, answer = response.status, response.read().decode()
+    connection.close()
+    return status, answer
 
 
 def arguments(marker):
@@ -96,26 +123,13 @@ class Caller(threading.Thread):
             tool, given = "get_medical_records", '{"patient_id":"NUGWI"}'
         elif made.kind == SLOW:
             tool, given = "read_slowly", "{}"
-        meta = {
-            "io.modelcontextprotocol/protocolVersion": VERSION,
-            "io.modelcontextprotocol/clientCapabilities": {},
-            "io.modelcontextprotocol/clientInfo": {"name": "ledger", "version": "1"},
-        }
-        headers = {
-            "Host": HOST,
-            "Authorization": f"Bearer {self.load.token}",
-            "Accept": "application/json, text/event-stream",
-            "Content-Type": "application/json",
-            "MCP-Protocol-Version": VERSION,
-            "Mcp-Method": "tools/call",
-            "Mcp-Name": tool,
-        }
+        lines = {**headers(self.load.token, "tools/call"), "Mcp-Name": tool}
         if made.kind == KEYED:
-            headers["Idempotency-Key"] = made.marker
+            lines["Idempotency-Key"] = made.marker
         body = f'{{"jsonrpc":"2.0","id":"{made.marker}","method":"tools/call","params":{{"name":"{tool}",'
-        body += f'"arguments":{given},"_meta":{json.dumps(meta)}}}}}'
+        body += f'"arguments":{given},"_meta":{json.dumps(META)}}}}}'
         self.connection = self.connection or http.client.HTTPConnection(self.load.address, 80, timeout=HANGS)
-        self.connection.request("POST", "/mcp", body.encode(), headers)
+        self.connection.request("POST", "/mcp", body.encode(), lines)
         response = self.connection.getresponse()
         read(made, response.read())
         if response.will_close:

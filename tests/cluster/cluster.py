@@ -5,6 +5,7 @@
     cluster.wait_ready()
     cluster.roll([deployment, …])   # a simultaneous rolling restart of all
     cluster.run_pod(manifest)       # a Pod that runs to completion, such as a hook
+    cluster.run_in(pod, command, …) # a command in a running Pod
 
 A container is a process with its command, environment, mounts and user, and a read-only root file system (that of the image
 with its tag, created by deploy/docker/rootfs). A headless Service is a host name with the addresses of the ready pods; another
@@ -221,15 +222,25 @@ class Cluster:
             pod = Pod(self, f"{manifest['metadata']['name']}--{self.started}", manifest)
         pod.network.know(self.names)
         for spec in manifest["spec"].get("initContainers", []) + manifest["spec"]["containers"]:
-            container = Container(self, pod, spec)
-            try:
-                code = container.process.wait(limit)
-            except subprocess.TimeoutExpired:
-                container.kill()
-                code = "none in time"
-            if code != 0:
-                raise AssertionError(f"{spec['name']} ended with {code}:\n{container.tail()}\n{self.report()}")
+            said = self.complete(Container(self, pod, spec), limit)
         pod.network.close()
+        return said
+
+    def run_in(self, pod, *words, limit=120):
+        """Runs a command of the program in a running pod, like `kubectl exec`. Raises an error if it fails, and returns its
+        last lines."""
+        spec = {**pod.spec["containers"][0], "name": "-".join(words[:2]), "args": words}
+        return self.complete(Container(self, pod, spec), limit)
+
+    def complete(self, container, limit):
+        """Waits until a container has run to completion. Raises an error if it fails, and returns its last lines."""
+        try:
+            code = container.process.wait(limit)
+        except subprocess.TimeoutExpired:
+            container.kill()
+            code = "none in time"
+        if code != 0:
+            raise AssertionError(f"{container.spec['name']} ended with {code}:\n{container.tail()}\n{self.report()}")
         return container.tail(200)
 
     def close(self):

@@ -256,8 +256,9 @@ class Journeys:
         self.recovered()
 
     def rotation(self):
-        """Certificates, their authority, passwords of stores, the secret of a source, and keys are replaced under load. No call
-        fails for a client that repeats it once."""
+        """Certificates, their authority, passwords of stores, the secret of a source, and keys are replaced under load: the keys of
+        permits, of sessions, of the issuer of tokens, of conversations, and of the details of calls. No call fails for a client
+        that repeats it once, and what was stored before is still readable."""
         # The pause limits the records of an hour to half of the disk of the audit log.
         self.load(strict=True, keyed_tries=2, retry_after=2.0, pace=0.5 if ROTATION_MINUTES else 0.02, mix=REPEATABLE)
         rotation, began = Rotation(self), time.monotonic()

@@ -70,8 +70,9 @@ def config_map(name, files):
     return {"kind": "ConfigMap", "metadata": {"name": name}, "data": files}
 
 
-def token(seconds="4h"):
-    words = ["token", "--data-dir", DEMO, "--sub", "dr.yenji", "--role", "Doctor", "--ttl", seconds]
+def token(issuer=DEMO):
+    """A token of the local issuer, whose key is in the data directory `issuer`."""
+    words = ["token", "--data-dir", issuer, "--sub", "dr.yenji", "--role", "Doctor", "--ttl", "4h"]
     return subprocess.run([WARDGATE, *words], check=True, capture_output=True, text=True).stdout.strip()
 
 

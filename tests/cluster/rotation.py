@@ -1,10 +1,13 @@
 """What an operator does to replace certificates, passwords, secrets and keys, in the order that deploy/README.md describes."""
 
+import json
+import re
 import secrets
 import ssl
 import subprocess
 import time
 
+import client
 import release
 from network import sh
 
@@ -15,6 +18,12 @@ PERMITS = 30.0
 # Ports at which services present their certificates to others.
 PORTS = {"policy": 7001, "tool-runner": 7002, "audit": 7003, "memory": 7004}
 NEXT_PERMIT = "permit-2.pub"
+# The names in the Secret of the master keys, and those of the former ones while a store is moved.
+FORMER = {"memory.key": "memory-former.key", "audit-details.key": "audit-details-former.key"}
+# Seconds within which a gateway reads the keys of the issuers again, by default 50, and some more.
+KEY_SETS = 70
+CONFIG = "/etc/wardgate/config/wardgate.yaml"
+CONVERSATION, SAID = "rotation", "Does NUGWI take Lisinopril?"
 
 
 class Authority:
@@ -53,14 +62,20 @@ class Rotation:
 
     def __init__(self, journeys):
         self.journeys, self.cluster = journeys, journeys.cluster
-        self.turns, self.authority, self.fresh, self.signed = 0, None, None, 0.0
+        self.turns, self.authority = 0, None
+        # The directory with the next keys, its files by name, and when permits were first signed with the next key.
+        self.directory, self.fresh, self.signed = None, None, 0.0
+        # A token that the former key of the issuer signed.
+        self.former_token = ""
+        self.memory("get_or_create")
+        self.memory("add_message", role="user", content=SAID)
 
     def turn(self):
         # A change of the authority, or new certificates of the same one.
         self.authorities() if self.turns % 2 == 0 else self.certificates()
         self.store_passwords()
         self.source_secret()
-        [self.accept_permits, self.sign_permits, self.end_permits][self.turns % 3]()
+        [self.accept_keys, self.use_keys, self.end_keys][self.turns % 3]()
         self.turns += 1
 
     def authorities(self):
@@ -112,26 +127,67 @@ class Rotation:
     def sessions(self, database, role, condition="true"):
         return int(database.query(f"SELECT count(*) FROM pg_stat_activity WHERE usename = '{role}' AND {condition}"))
 
-    def accept_permits(self):
-        """The tool-runners also accept the next key of permits."""
-        directory = release.SCRATCH / f"keys-{self.turns}"
-        sh(release.WARDGATE, "certs", "dev", "--data-dir", directory, capture_output=True)
-        self.fresh = {path.name: path.read_bytes() for path in (directory / "keys").iterdir()}
-        self.cluster.change(release.KEYS, {NEXT_PERMIT: self.fresh["permit.pub"]})
-        self.upgrade(nextPermitKeys=[NEXT_PERMIT])
+    def accept_keys(self):
+        """The next keys are accepted in addition: of permits by the tool-runners, of tokens by the gateways and policy services.
+        The memory and audit services get the next master keys, which are not in force yet."""
+        self.directory, self.former_token = release.SCRATCH / f"keys-{self.turns}", self.journeys.token
+        sh(release.WARDGATE, "certs", "dev", "--data-dir", self.directory, capture_output=True)
+        self.fresh = {path.name: path.read_bytes() for path in (self.directory / "keys").iterdir()}
+        current = self.cluster.secret(release.KEYS)
+        key_sets = [json.loads(files["jwks.json"])["keys"] for files in (current, self.fresh)]
+        files = {NEXT_PERMIT: self.fresh["permit.pub"], "jwks.json": json.dumps({"keys": sum(key_sets, [])}).encode()}
+        for name, kept_as in FORMER.items():
+            files |= {name: self.fresh[name], kept_as: current[name]}
+        self.cluster.change(release.KEYS, files)
+        former = {"formerMemoryKeys": [FORMER["memory.key"]], "formerDetailsKeys": [FORMER["audit-details.key"]]}
+        self.upgrade(nextPermitKeys=[NEXT_PERMIT], **former)
 
-    def sign_permits(self):
-        """The policy services sign with it."""
+    def use_keys(self):
+        """The next keys are used: the policy services sign permits, and the issuer tokens. The stores are moved to them."""
         self.cluster.change(release.KEYS, {"permit.pem": self.fresh["permit.pem"]})
         self.cluster.roll(["demo-wardgate-policy"])
         self.signed = time.monotonic()
+        self.journeys.token = release.token(self.directory)
+        self.cluster.change("doctor", {"token": self.journeys.token.encode()})
+        for load in self.journeys.loads:
+            load.token = self.journeys.token
+        for service, command in (("memory", "conversations"), ("audit", "audit")):
+            said = self.cluster.run_in(self.journeys.pods(service)[0], command, "rekey", "--config", CONFIG)
+            assert re.search(r"moved to the current (master )?key: [1-9]", said), said
 
-    def end_permits(self):
-        """The tool-runners no longer accept the former key. The gateways seal sessions with another key."""
+    def end_keys(self):
+        """The former keys are no longer accepted. The gateways seal sessions with another key. What was stored before the
+        rotation is still readable."""
+        self.cluster.change(release.KEYS, {"jwks.json": self.fresh["jwks.json"]})
+        self.cluster.wait(self.former_token_is_refused, "the gateways to refuse tokens of the former key", KEY_SETS)
         time.sleep(max(0.0, self.signed + PERMITS - time.monotonic()))
         self.cluster.change(release.KEYS, {name: self.fresh[name] for name in ("permit.pub", "session.key")})
         self.upgrade()
         self.cluster.roll(["demo-wardgate-gateway"])
+        found = self.memory("get_context")["messages"]
+        assert SAID in [message["content"] for message in found], found
+        query = ["query", "--offline", "--config", CONFIG, "--subject", "NUGWI", "--limit", "1", "--output", "jsonl"]
+        said = self.cluster.run_in(self.journeys.pods("audit")[0], "audit", *query)
+        first = next(json.loads(line) for line in said.splitlines() if line.startswith("{"))
+        assert isinstance(first["details"], dict), first
+
+    def former_token_is_refused(self):
+        """Whether every gateway refuses the token. What a gateway still accepts is recorded, so there is a pause."""
+        time.sleep(1)
+        for pod in self.journeys.pods("gateway"):
+            port = pod.port(pod.spec["containers"][0], "http")
+            of_conversation = {"conversation_id": CONVERSATION}
+            status, _ = client.ask(pod.network.address, port, self.former_token, "memory/get_context", **of_conversation)
+            if status != 401:
+                return False
+        return True
+
+    def memory(self, method, **params):
+        """The result of a method of the memory for the conversation of the rotation."""
+        address, token = self.journeys.gateway().address, self.journeys.token
+        status, body = client.ask(address, 80, token, f"memory/{method}", conversation_id=CONVERSATION, **params)
+        assert status == 200, body
+        return json.loads(body)["result"]
 
     def upgrade(self, **keys):
         self.cluster.apply(self.journeys.release(keys={"existingSecret": release.KEYS, **keys}))

@@ -1,6 +1,7 @@
 //! Tests of conversations, which survive a restart, belong to one caller, and show only what their reader may see at present.
 
 use serde_json::{Value, json};
+use sqlx::{Connection, SqliteConnection};
 use wardgate_testkit::{ProcessExit, Reply, SeparateProcesses, System, TestApp, run, until};
 
 use super::extra_tools;
@@ -151,6 +152,37 @@ async fn conversations_go_on_while_their_master_key_is_replaced() {
     let params = json!({ "query": "lisinopril" });
     let found = ask(&app, &token, "memory/search", params).await;
     assert_eq!(found.result()["hits"][0]["message"]["content"], SAID);
+}
+
+#[tokio::test]
+async fn the_move_to_another_master_key_fails_if_a_conversation_cannot_be_decrypted() {
+    let mut app = TestApp::start(WARDGATE);
+    remembers(&app).await;
+    assert!(app.process.terminate().success(), "{}", app.process.log());
+    let keys = app.data_dir().join("keys");
+    std::fs::rename(keys.join("memory.key"), keys.join("memory-former.key")).unwrap();
+    app.restart();
+    assert!(app.process.terminate().success(), "{}", app.process.log());
+    let store = format!("sqlite:{}", app.data_dir().join("memory.sqlite").display());
+    let mut store = SqliteConnection::connect(&store).await.unwrap();
+    sqlx::query("UPDATE conversation SET data_key = x'00'")
+        .execute(&mut store)
+        .await
+        .unwrap();
+    store.close().await.unwrap();
+
+    let dir = app.data_dir().display().to_string();
+    let arguments = ["conversations", "rekey", "--data-dir", &dir];
+    for first_line in [
+        "moved to the current master key: 0 conversations",
+        "every other conversation is encrypted under the current master key already",
+    ] {
+        let moved = run(WARDGATE.as_ref(), &arguments, &[]);
+        assert_eq!(moved.code, Some(1), "{moved:?}");
+        assert!(moved.stdout.starts_with(first_line), "{moved:?}");
+        let reason = "not moved: 1 conversation. No configured key decrypts them";
+        assert!(moved.stderr.contains(reason), "{moved:?}");
+    }
 }
 
 #[tokio::test]

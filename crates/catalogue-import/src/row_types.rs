@@ -5,21 +5,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use std::str::FromStr;
 use std::time::Duration;
 
-use sqlx::mysql::MySqlConnectOptions;
 use sqlx::postgres::PgTypeInfo;
-use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{
-    AssertSqlSafe, Column, ConnectOptions, Connection, Executor, SqlSafeStr, Statement, TypeInfo,
-};
+use sqlx::{AssertSqlSafe, Column, Connection, Executor, SqlSafeStr, Statement, TypeInfo};
 use wardgate_arguments::{JsonType, Property};
 use wardgate_catalogue::plan::{Plan, SqlPlan};
 use wardgate_catalogue::{
     BoundValue, Catalogue, Parameter, ParameterType, SourceKind, SqlDialect, SqlSettings, Tool,
 };
 use wardgate_domain::ColumnClass;
+use wardgate_sql::{mysql_reader, postgres_reader, sqlite_reader};
 
 use crate::ImportNote;
 
@@ -235,8 +231,7 @@ async fn describe(settings: &SqlSettings, plan: &SqlPlan) -> Result<ColumnTypes,
     let sql = AssertSqlSafe(sql.to_string()).into_sql_str();
     match settings.dialect {
         SqlDialect::Sqlite => {
-            let options = SqliteConnectOptions::from_str(&settings.url)?.read_only(true);
-            let mut connection = options.connect().await?;
+            let mut connection = sqlite_reader(&settings.url).await?;
             let prepared = connection.prepare(sql).await?;
             // An expression has no declared type, so its type is guessed from its class.
             let declared = prepared
@@ -254,7 +249,7 @@ async fn describe(settings: &SqlSettings, plan: &SqlPlan) -> Result<ColumnTypes,
         }
         SqlDialect::Postgres => {
             let bound: Vec<_> = values.iter().map(postgres_type).collect();
-            let mut connection = wardgate_sql::postgres_reader(&settings.url, LIMIT).await?;
+            let mut connection = postgres_reader(&settings.url, LIMIT).await?;
             let prepared = connection.prepare_with(sql, &bound).await?;
             let found = types(prepared.columns(), |name| match name {
                 "INT2" | "INT4" | "INT8" => AttributeType::Long,
@@ -267,9 +262,7 @@ async fn describe(settings: &SqlSettings, plan: &SqlPlan) -> Result<ColumnTypes,
             Ok(found)
         }
         SqlDialect::Mysql => {
-            let mut connection = MySqlConnectOptions::from_str(&settings.url)?
-                .connect()
-                .await?;
+            let mut connection = mysql_reader(&settings.url, LIMIT).await?;
             let prepared = connection.prepare(sql).await?;
             let found = types(prepared.columns(), |name| match name {
                 "TINYINT" | "SMALLINT" | "MEDIUMINT" | "INT" | "BIGINT" => AttributeType::Long,
@@ -319,9 +312,19 @@ fn postgres_type(value: &BoundValue) -> PgTypeInfo {
 
 #[cfg(test)]
 mod tests {
+    use sqlx::ConnectOptions;
+    use sqlx::sqlite::SqliteConnectOptions;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
     use wardgate_catalogue::FileText;
 
     use super::*;
+
+    /// The first packet of a MySQL server that does not offer TLS: version, connection id, nonce, capabilities,
+    /// collation, status and the authentication method.
+    const MYSQL_WITHOUT_TLS: &[u8] =
+        b"\x4a\0\0\0\x0a8.0.36\0\x01\0\0\0abcdefgh\0\x01\x82\x2d\x02\0\x08\0\x15\
+        \0\0\0\0\0\0\0\0\0\0ijklmnopqrst\0mysql_native_password\0";
 
     /// Returns the schema and the notes for tools of one source, whose results are of the type `Row`.
     async fn of(url: &str, tools: &[(&str, &str, &str)]) -> (String, Vec<String>) {
@@ -395,6 +398,31 @@ mod tests {
         );
         assert!(
             notes[0].starts_with("tool `a`: the types of its columns are guessed"),
+            "{notes:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_mysql_server_that_is_not_this_machine_learns_nothing_without_tls() {
+        // The wildcard address leads to this machine, but it is not one of the names that exempt a server from TLS.
+        let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = async {
+            let (mut client, _) = listener.accept().await.unwrap();
+            client.write_all(MYSQL_WITHOUT_TLS).await.unwrap();
+            client.read(&mut [0; 512]).await.unwrap()
+        };
+        let source = format!("{{ type: mysql, url: \"mysql://ada@0.0.0.0:{port}/d\" }}");
+        let statement = "{ type: sql, source: main, statement: \"SELECT id FROM t\" }";
+        let tools = [(
+            "a",
+            statement,
+            "{ entity: Row, key: id, classes: { id: none } }",
+        )];
+        let (received, (_, notes)) = tokio::join!(server, of(&source, &tools));
+        assert_eq!(received, 0, "the client answered in plain text: {notes:?}");
+        assert!(
+            notes[0].contains("server does not support TLS"),
             "{notes:?}"
         );
     }

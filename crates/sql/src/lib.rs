@@ -44,6 +44,19 @@ pub async fn postgres_reader(
     Postgres::reader(url, statement_limit)?.open().await
 }
 
+/// Opens a separate session on a MySQL or MariaDB database in which every transaction is read-only.
+pub async fn mysql_reader(
+    url: &str,
+    statement_limit: Duration,
+) -> Result<sqlx::MySqlConnection, sqlx::Error> {
+    Mysql::reader(url, statement_limit)?.open().await
+}
+
+/// Opens a separate session on a SQLite database whose statements cannot write.
+pub async fn sqlite_reader(url: &str) -> Result<sqlx::SqliteConnection, sqlx::Error> {
+    Sqlite::reader(url)?.open().await
+}
+
 /// The reason why a source gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {

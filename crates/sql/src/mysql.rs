@@ -84,6 +84,11 @@ impl Mysql {
         })
     }
 
+    /// Opens one connection whose session is configured.
+    pub(super) async fn open(&self) -> Result<MySqlConnection, sqlx::Error> {
+        Ok(self.connect().await?.connection)
+    }
+
     /// Returns the statement that configures a session identically on every server.
     fn settings(&self, is_mariadb: bool) -> String {
         let limit = self.statement_limit.as_millis();

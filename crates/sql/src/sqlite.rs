@@ -51,6 +51,11 @@ impl Sqlite {
         let options = SqliteConnectOptions::from_str(url)?.disable_statement_logging();
         Ok(Self { options })
     }
+
+    /// Opens one connection.
+    pub(super) async fn open(&self) -> Result<SqliteConnection, sqlx::Error> {
+        SqliteConnection::connect_with(&self.options).await
+    }
 }
 
 /// A connection whose work stops when it is dropped.
@@ -72,7 +77,7 @@ impl Backend for Sqlite {
     type Layout = Vec<SqliteColumn>;
 
     async fn connect(&self) -> Result<SqliteSession, sqlx::Error> {
-        let mut connection = SqliteConnection::connect_with(&self.options).await?;
+        let mut connection = self.open().await?;
         let stop = Arc::new(AtomicBool::new(false));
         let watched = Arc::clone(&stop);
         connection

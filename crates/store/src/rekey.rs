@@ -24,7 +24,7 @@ pub struct RekeyProgress {
     /// The number of entries that were left when this run began, or `done` if that is greater, because services added entries
     /// meanwhile. Zero if the run began without a count and `done` is zero.
     pub total: u64,
-    /// The number of entries, and of parts of them, that no configured master key decrypts, and that stay as they are.
+    /// The number of entries that cannot be decrypted, and that stay as they are. They are not in `done`.
     pub unreadable: u64,
 }
 

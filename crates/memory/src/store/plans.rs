@@ -87,6 +87,11 @@ fn frequent_statements() -> Vec<(&'static str, Statement, &'static [&'static str
             &["message_position"],
         ),
         (
+            "keys to check",
+            rekeying::KEYS.into(),
+            &["conversation_pkey", "SEARCH c USING INTEGER PRIMARY KEY"],
+        ),
+        (
             "stale turns",
             erasing::STALE_TURNS.into(),
             &["message_open", "message_turn"],

@@ -4,15 +4,17 @@
 //!   begin    the current key is put in force: what is written from now on is under it
 //!   batch    the next conversations: their keys are wrapped, and their words and grounds hidden, under the current key
 //!   last     the former key is not needed any more
+//!   check    the keys of all conversations are read again, to count those that the current key does not decrypt
 //! ```
 //!
 //! Every batch is one transaction, which also says how far the move is, so it goes on where it was interrupted. Until its end
 //! every service needs both keys.
 
+use wardgate_domain::ConversationKey;
 use wardgate_store::{Statement, Transaction, Value};
 
 use super::adding::{INSERT_WORDS, is_searchable};
-use super::row::{ConversationRow, MessageRow, conversation, regrounded};
+use super::row::{ConversationRow, MessageRow, UnlockedConversation, conversation, regrounded};
 use super::{MemoryStore, unsigned, within};
 use crate::Error;
 use crate::owner::Owner;
@@ -22,6 +24,9 @@ use crate::words;
 /// Maximum number of conversations in one batch, and of messages.
 const MAX_CONVERSATIONS: u64 = 50;
 const MAX_MESSAGES: i64 = 50;
+
+/// Maximum number of conversations whose keys one step of the check reads.
+const MAX_CHECKED: i64 = 1_000;
 
 /// Number of bytes of searchable text after which a batch ends. The words of a text are removed from the index one by one, so
 /// that a batch of long documents would exceed the time limit.
@@ -75,6 +80,11 @@ const REMOVE_WORDS: Statement = Statement::Each {
 
 const REGROUND: &str = "UPDATE memory.message SET grounds = $2 WHERE number = $1";
 
+/// Selects the keys of the next conversations that are not erased.
+pub(super) const KEYS: &str = "
+    SELECT c.number, c.key, c.data_key FROM memory.conversation c
+    WHERE c.number > $1 AND c.data_key IS NOT NULL ORDER BY c.number LIMIT $2";
+
 struct IndexedMessageRow {
     number: i64,
     grounds: Option<Vec<u8>>,
@@ -88,10 +98,31 @@ wardgate_store::from_row!(IndexedMessageRow { number, grounds; message });
 pub(crate) struct RekeyBatch {
     /// The number of conversations that are moved as a whole.
     pub(crate) conversations: u64,
-    /// The number of conversations and messages that neither key opens, which stay as they are.
+    /// The number of conversations whose keys cannot be decrypted, which stay as they are.
     pub(crate) unreadable: u64,
+    /// The number of messages of the moved conversations that cannot be decrypted, which stay as they are.
+    pub(crate) unreadable_messages: u64,
     /// Whether everything is moved.
     pub(crate) is_last: bool,
+}
+
+/// What one step of the check found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct KeyCheck {
+    /// The number of checked conversations whose keys the current master key does not decrypt.
+    pub(crate) unreadable: u64,
+    /// The conversation at which the next step continues, or `None` if all are checked.
+    pub(crate) last: Option<i64>,
+}
+
+/// How far a batch has moved a conversation.
+enum ConversationMove {
+    /// The conversation is moved as a whole, or there is nothing to move.
+    Complete,
+    /// The messages up to this position are moved.
+    UpTo(i64),
+    /// The key of the conversation cannot be decrypted.
+    Unreadable,
 }
 
 /// The transaction of a batch.
@@ -158,12 +189,35 @@ impl MemoryStore {
         })
         .await
     }
+
+    /// Checks the keys of the conversations that come after `after`, as many as one step may.
+    pub(crate) async fn check_keys(&self, after: i64) -> Result<KeyCheck, Error> {
+        within(async {
+            let mut transaction = self.database.read().await?;
+            let bounds = [after.into(), MAX_CHECKED.into()];
+            let found: Vec<(i64, String, Vec<u8>)> = transaction.rows(KEYS, bounds).await?;
+            transaction.commit().await?;
+            let current = self.keys.current();
+            let last = found.last().map(|(number, ..)| *number);
+            let readable = found.into_iter().map(|(_, key, wrapped)| {
+                let key = key.parse::<ConversationKey>();
+                key.is_ok_and(|key| current.unwrap(key, wrapped).is_ok())
+            });
+            Ok(KeyCheck {
+                unreadable: readable.filter(|is_readable| !is_readable).count() as u64,
+                last,
+            })
+        })
+        .await
+    }
 }
 
 impl BatchTransaction<'_> {
     /// Moves what comes after `conversation`, and of the first one what comes after `position`.
     async fn run(&mut self, mut conversation: i64, mut position: i64) -> Result<(), Error> {
-        while !self.is_full() && self.batch.conversations < MAX_CONVERSATIONS {
+        while !self.is_full()
+            && self.batch.conversations + self.batch.unreadable < MAX_CONVERSATIONS
+        {
             let next = [conversation.into()];
             let row: Option<ConversationRow> = self.transaction.row(NEXT, next).await?;
             let Some(row) = row else {
@@ -171,12 +225,17 @@ impl BatchTransaction<'_> {
                 self.batch.is_last = true;
                 return Ok(());
             };
-            if let Some(reached) = self.move_conversation(&row, position).await? {
-                position = reached;
-            } else {
-                (conversation, position) = (row.number, 0);
-                self.batch.conversations += 1;
-            }
+            (conversation, position) = match self.move_conversation(&row, position).await? {
+                ConversationMove::UpTo(reached) => (conversation, reached),
+                ConversationMove::Complete => {
+                    self.batch.conversations += 1;
+                    (row.number, 0)
+                }
+                ConversationMove::Unreadable => {
+                    self.batch.unreadable += 1;
+                    (row.number, 0)
+                }
+            };
         }
         let reached = [conversation.into(), position.into()];
         self.transaction.execute(ADVANCE, reached).await?;
@@ -187,43 +246,43 @@ impl BatchTransaction<'_> {
         self.messages_left == 0 || self.text_bytes >= MAX_TEXT_BYTES
     }
 
-    /// Moves a conversation's key, and its messages after `position` as far as the batch may. Returns the position that was
-    /// reached, or `None` if that is the end.
+    /// Moves a conversation's key, and its messages after `position` as far as the batch may.
     async fn move_conversation(
         &mut self,
         row: &ConversationRow,
         position: i64,
-    ) -> Result<Option<i64>, Error> {
+    ) -> Result<ConversationMove, Error> {
         // An erased conversation has no key.
         let Some(wrapped) = row.wrapped_key() else {
-            return Ok(None);
+            return Ok(ConversationMove::Complete);
+        };
+        let Ok(unlocked) = row.unlock(self.store) else {
+            return Ok(ConversationMove::Unreadable);
         };
         let current = self.store.keys.current();
         if position == 0 {
             let ambient = &self.store.ambient;
             match current.rewrap(self.former, row.key()?, wrapped, ambient) {
                 // It was created or cleared after the current key was put in force, so its messages are under it too.
-                Ok(None) => return Ok(None),
+                Ok(None) => return Ok(ConversationMove::Complete),
                 Ok(Some(rewrapped)) => {
                     let values = [row.number.into(), rewrapped.into()];
                     self.transaction.execute(REWRAP, values).await?;
                 }
-                Err(_) => {
-                    self.batch.unreadable += 1;
-                    return Ok(None);
-                }
+                Err(_) => return Ok(ConversationMove::Unreadable),
             }
         }
-        self.move_messages(row, position.max(row.cleared_to)).await
+        let position = position.max(row.cleared_to);
+        self.move_messages(row, &unlocked, position).await
     }
 
     async fn move_messages(
         &mut self,
         row: &ConversationRow,
+        unlocked: &UnlockedConversation,
         position: i64,
-    ) -> Result<Option<i64>, Error> {
+    ) -> Result<ConversationMove, Error> {
         let current = self.store.keys.current();
-        let unlocked = row.unlock(self.store)?;
         let owner: Option<(String, String, String)> =
             self.transaction.row(OWNER, [row.number.into()]).await?;
         let (tenant, issuer, subject) = owner.ok_or(Error::Damaged("conversation"))?;
@@ -240,7 +299,7 @@ impl BatchTransaction<'_> {
             self.messages_left -= 1;
             reached = indexed.message.position;
             let Ok(stored) = unlocked.open(indexed.message) else {
-                self.batch.unreadable += 1;
+                self.batch.unreadable_messages += 1;
                 continue;
             };
             let number = Value::from(indexed.number);
@@ -264,6 +323,10 @@ impl BatchTransaction<'_> {
                 break;
             }
         }
-        Ok(self.is_full().then_some(reached))
+        Ok(if self.is_full() {
+            ConversationMove::UpTo(reached)
+        } else {
+            ConversationMove::Complete
+        })
     }
 }

@@ -130,7 +130,7 @@ async fn a_store_moves_to_a_new_master_key_however_often_that_is_interrupted() {
                     steps += 1 + steps / 4;
                 }
                 Some(batch) => {
-                    assert_eq!(batch.unreadable, 0);
+                    assert_eq!((batch.unreadable, batch.unreadable_messages), (0, 0));
                     batches += 1;
                     is_whole(&both).await;
                     if batch.is_last {
@@ -188,13 +188,19 @@ async fn what_is_written_during_the_move_is_under_the_new_key() {
         assert!(
             matches!(
                 outcome,
-                RekeyOutcome::Finished(RekeyProgress { unreadable: 0, .. })
+                RekeyOutcome::Finished {
+                    conversations: RekeyProgress { unreadable: 0, .. },
+                    unreadable_messages: 0,
+                }
             ),
             "{outcome:?}"
         );
         assert!(told > 1);
         let again = rekey(&url, &settings, keys(NEW, &[OLD]), ambient, |_| ());
-        assert_eq!(again.await.unwrap(), RekeyOutcome::NotNeeded);
+        assert_eq!(
+            again.await.unwrap(),
+            RekeyOutcome::NotNeeded { unreadable: 0 }
+        );
         let new = service(&setup, keys(NEW, &[])).await;
         let found = new.memory.search(on_behalf_of(&joy), "bird", None, 0).await;
         assert_eq!(found.unwrap().len(), 5);
@@ -264,31 +270,43 @@ async fn a_service_without_the_key_in_force_is_not_ready_and_writes_nothing() {
 }
 
 #[tokio::test]
-async fn a_conversation_that_no_key_opens_stays_and_is_told_of() {
+async fn a_conversation_or_message_that_no_key_decrypts_stays_and_does_not_count_as_moved() {
     for setup in Setup::each().await {
         let joy = joy();
         setup.make_with(&joy, "damaged", vec![person("a")]).await;
         setup.make_with(&joy, "whole", vec![person("b")]).await;
-        let damage = if setup.database.is_sqlite() {
-            "UPDATE conversation SET data_key = x'00' WHERE id = 'damaged'"
+        let messages = vec![person("c"), person("d")];
+        setup.make_with(&joy, "partial", messages).await;
+        let damages = if setup.database.is_sqlite() {
+            [
+                "UPDATE conversation SET data_key = x'00' WHERE id = 'damaged'",
+                "UPDATE message SET body = x'00' WHERE position = 2",
+            ]
         } else {
-            "UPDATE memory.conversation SET data_key = '\\x00' WHERE id = 'damaged'"
+            [
+                "UPDATE memory.conversation SET data_key = '\\x00' WHERE id = 'damaged'",
+                "UPDATE memory.message SET body = '\\x00' WHERE position = 2",
+            ]
         };
-        setup.database.execute(damage).await;
+        for damage in damages {
+            setup.database.execute(damage).await;
+        }
         let (url, settings) = (setup.database.url(), DatabaseSettings::default());
-        let outcome = rekey(
-            &url,
-            &settings,
-            keys(NEW, &[OLD]),
-            Ambient::system(),
-            |_| (),
-        );
-        let expected = RekeyProgress {
-            done: 2,
-            total: 2,
-            unreadable: 1,
+        let run = || {
+            let keys = keys(NEW, &[OLD]);
+            rekey(&url, &settings, keys, Ambient::system(), |_| ())
         };
-        assert_eq!(outcome.await.unwrap(), RekeyOutcome::Finished(expected));
+        let expected = RekeyOutcome::Finished {
+            conversations: RekeyProgress {
+                done: 2,
+                total: 3,
+                unreadable: 1,
+            },
+            unreadable_messages: 1,
+        };
+        assert_eq!(run().await.unwrap(), expected);
+        let again = RekeyOutcome::NotNeeded { unreadable: 1 };
+        assert_eq!(run().await.unwrap(), again);
         let new = service(&setup, keys(NEW, &[])).await;
         let whole = new.context(&joy, &id("whole")).await;
         assert_eq!(texts(&whole.messages), ["b"]);

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use wardgate_store::RekeyProgress;
 
+use crate::Failure;
 use crate::cli::LogVerbosity;
 
 /// A reporter that prints the progress at most once a second.
@@ -58,13 +59,30 @@ pub(crate) fn print_moved(key: &str, done: u64, [one, many]: [&str; 2]) {
     );
 }
 
-/// Prints how many things could not be moved to the current key, if there are any.
-pub(crate) fn print_unreadable(unreadable: u64, things: &str) {
-    if unreadable > 0 {
-        eprintln!(
-            "{unreadable} {things} were not moved: no configured key decrypts them, and none did before"
-        );
+/// Prints that everything was under the current key already, except for `unreadable` things.
+pub(crate) fn print_nothing_to_move(key: &str, unreadable: u64, thing: &str) {
+    let which = if unreadable == 0 {
+        "every"
+    } else {
+        "every other"
+    };
+    println!("{which} {thing} is encrypted under the current {key} already");
+}
+
+/// Fails with the numbers of things that could not be moved to the current key, if there are any. The words for one and for several
+/// things come with each number.
+pub(crate) fn check_unreadable(unreadable: &[(u64, [&str; 2])]) -> Result<(), Failure> {
+    let found = unreadable.iter().filter(|(count, _)| *count > 0);
+    let found = found.map(|(count, [one, many])| {
+        let things = if *count == 1 { one } else { many };
+        format!("{count} {things}")
+    });
+    let found: Vec<_> = found.collect();
+    if found.is_empty() {
+        return Ok(());
     }
+    let found = found.join(" and ");
+    Err(format!("not moved: {found}. No configured key decrypts them, and none did before").into())
 }
 
 #[cfg(test)]
@@ -81,5 +99,25 @@ mod tests {
         };
         assert_eq!(progress.line(3, Some(10)), "3 of 10 records verified");
         assert_eq!(progress.line(3, None), "3 records verified");
+    }
+
+    #[test]
+    fn what_could_not_be_moved_is_an_error_that_counts_each_kind() {
+        let check = |conversations, messages| {
+            let unreadable = [
+                (conversations, ["conversation", "conversations"]),
+                (messages, ["message", "messages"]),
+            ];
+            check_unreadable(&unreadable).map_err(|error| error.to_string())
+        };
+        let reason = "No configured key decrypts them, and none did before";
+        assert_eq!(check(0, 0), Ok(()));
+        assert_eq!(check(0, 2), Err(format!("not moved: 2 messages. {reason}")));
+        assert_eq!(
+            check(1, 2),
+            Err(format!(
+                "not moved: 1 conversation and 2 messages. {reason}"
+            ))
+        );
     }
 }

@@ -6,7 +6,7 @@ use wardgate_store::RekeyProgress;
 
 use crate::Failure;
 use crate::cli::{AuditRekey, LogVerbosity};
-use crate::commands::progress::{Progress, print_moved, print_unreadable};
+use crate::commands::progress::{Progress, check_unreadable, print_moved, print_nothing_to_move};
 use crate::commands::serve::details_keys;
 use crate::commands::up::UpSettings;
 use crate::config::{ServiceWiring, Settings, StoreSettings};
@@ -27,12 +27,7 @@ pub(super) async fn run(options: &AuditRekey, verbosity: LogVerbosity) -> Result
             0
         }
         RekeyOutcome::NotNeeded { unreadable } => {
-            let which = if unreadable == 0 {
-                "every"
-            } else {
-                "every other"
-            };
-            println!("{which} key of a data subject is encrypted under the current key already");
+            print_nothing_to_move("key", unreadable, "key of a data subject");
             unreadable
         }
         RekeyOutcome::Finished(moved) => {
@@ -40,8 +35,7 @@ pub(super) async fn run(options: &AuditRekey, verbosity: LogVerbosity) -> Result
             moved.unreadable
         }
     };
-    print_unreadable(unreadable, THINGS[1]);
-    Ok(())
+    check_unreadable(&[(unreadable, THINGS)])
 }
 
 /// Returns the store and the keys of separate services or of `wardgate up`.

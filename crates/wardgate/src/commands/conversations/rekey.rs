@@ -9,28 +9,38 @@ use wardgate_store::RekeyProgress;
 
 use crate::Failure;
 use crate::cli::{LogVerbosity, RekeyOptions};
-use crate::commands::progress::{Progress, print_moved, print_unreadable};
+use crate::commands::progress::{Progress, check_unreadable, print_moved, print_nothing_to_move};
 use crate::commands::serve::required;
 use crate::commands::up::UpSettings;
 use crate::config::{ServiceWiring, Settings, StoreSettings};
 use crate::data_dir::{self, DataDir};
 
+/// What the move counts: the words for one and for several.
+const THINGS: [&str; 2] = ["conversation", "conversations"];
+
 pub(super) async fn run(options: &RekeyOptions, verbosity: LogVerbosity) -> Result<(), Failure> {
     let (store, keys) = store_and_keys(options)?;
-    let mut progress = Progress::of("conversations", "moved", verbosity);
+    let mut progress = Progress::of(THINGS[1], "moved", verbosity);
     let told = |so_far: &RekeyProgress| progress.tell_rekey(so_far);
     let ambient = Ambient::system();
     let outcome = wardgate_memory::rekey(&store.store, &store.database, keys, ambient, told);
-    match outcome.await? {
-        RekeyOutcome::NotNeeded => {
-            println!("every conversation is encrypted under the current master key already");
+    let (unreadable, unreadable_messages) = match outcome.await? {
+        RekeyOutcome::NotNeeded { unreadable } => {
+            print_nothing_to_move("master key", unreadable, THINGS[0]);
+            (unreadable, 0)
         }
-        RekeyOutcome::Finished(moved) => {
-            print_moved("master key", moved.done, ["conversation", "conversations"]);
-            print_unreadable(moved.unreadable, "conversations and messages");
+        RekeyOutcome::Finished {
+            conversations,
+            unreadable_messages,
+        } => {
+            print_moved("master key", conversations.done, THINGS);
+            (conversations.unreadable, unreadable_messages)
         }
-    }
-    Ok(())
+    };
+    check_unreadable(&[
+        (unreadable, THINGS),
+        (unreadable_messages, ["message", "messages"]),
+    ])
 }
 
 /// Returns the store and the master keys of separate services or of `wardgate up`.
