@@ -9,10 +9,15 @@
 //! - `LIMIT`, aggregates and computed columns of a statement whose rule is not pushed down. The database evaluates them
 //!   before the tool-runner checks the rows, as the documentation of databases says. `max_rows` is applied after the check.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
+use wardgate_catalogue::{Catalogue, FileText};
 use wardgate_proto::toolrunner::v1 as pb;
 
-use super::harness::{Answer, DOCTOR_ONE, Harness, rule};
+use super::harness::{Answer, DOCTOR_ONE, Harness, caller, rule};
+use crate::executor::{Caps, Output, WithheldRows};
+use crate::row_rule::RowGate;
 use crate::tests::database;
 
 const TOOLS: &str = r#"
@@ -250,20 +255,55 @@ async fn p3_an_answer_tells_nothing_about_rows_that_cannot_be_checked() {
     for tool in ["rows", "rows_or_error"] {
         for released in [&[][..], &[&admitted]] {
             let (expected, _) = answer_from(&harness, tool, released).await;
-            let kind = match (tool, released) {
-                ("rows_or_error", []) => "no_rows",
-                _ => "",
-            };
+            let is_error = tool == "rows_or_error" && released.is_empty();
+            let kind = if is_error { "no_rows" } else { "" };
             assert_eq!(expected.error_kind, kind, "{tool}");
             assert_eq!(expected.rows, released.len() as u64, "{tool}");
             for (row, is_decided) in &withheld {
-                let rows = [&[row], released].concat();
+                let rows = [&[row][..], released].concat();
                 let (answer, counts) = answer_from(&harness, tool, &rows).await;
                 assert_eq!(answer, expected, "{row}");
                 assert_eq!(counts, [1, u64::from(!is_decided)], "{row}");
             }
         }
     }
+}
+
+/// Tests that a failed run is repeated as if it had read no row if it read only withheld rows, and that each of these rows
+/// is counted once.
+#[test]
+fn p3_withheld_rows_do_not_keep_a_failed_run_from_being_repeated() {
+    let file = FileText {
+        path: "tools.yaml".into(),
+        text: DOCUMENTS.to_owned(),
+    };
+    let catalogue = Catalogue::parse(&[file], &BTreeMap::new()).unwrap();
+    let shape = catalogue.tools()[0].result();
+    let rule = rule(&[DOCTOR_ONE]);
+    let gate = RowGate::new(Some(&rule), shape.entity.as_ref(), &caller("d1")).unwrap();
+    let caps = Caps {
+        rows: 10,
+        bytes: 1_000,
+        overflow: None,
+        stops: true,
+    };
+    let mut output = Output::new(shape, gate.as_ref(), caps, None);
+    let read = |output: &mut Output<'_>, doctor: Value| {
+        let row = shape.row_of(json!({ "id": 1, "doctor": doctor }));
+        assert!(output.row(row).is_continue());
+        output.is_untouched()
+    };
+    for _ in 0..2 {
+        output.begin_attempt();
+        assert!(read(&mut output, json!("d2")));
+        assert!(read(&mut output, json!(7)));
+    }
+    assert!(!read(&mut output, json!("d1")), "a row to release");
+    let expected = WithheldRows {
+        total: 2,
+        undecided: 1,
+    };
+    assert_eq!(output.into_retained().withheld, expected);
 }
 
 /// Tools whose result is too large for an answer, and whose stored rows can be filtered and aggregated.
