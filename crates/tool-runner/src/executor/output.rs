@@ -156,28 +156,33 @@ impl<'a> Output<'a> {
         if self.is_full() {
             return ControlFlow::Break(());
         }
-        if let Some(gate) = self.gate {
-            let began = Instant::now();
-            let verdict = gate.verdict(&row);
-            self.retained.row_rule_time += began.elapsed();
-            match verdict {
-                RowVerdict::Admitted => {}
-                RowVerdict::Withheld => {
-                    self.retained.withheld.total += 1;
-                    return ControlFlow::Continue(());
-                }
-                RowVerdict::Undecided(why) => {
-                    self.retained.withheld.total += 1;
-                    self.retained.withheld.undecided += 1;
-                    self.retained.undecided = Some(why);
-                    return ControlFlow::Continue(());
-                }
-            }
+        if !self.admits(&row) {
+            return ControlFlow::Continue(());
         }
         match self.retained.retain(row, self.caps) {
             ControlFlow::Continue(()) if self.is_full() => ControlFlow::Break(()),
             flow => flow,
         }
+    }
+
+    /// Returns whether the row rule admits `row`. A row that is not admitted is counted as withheld.
+    pub(crate) fn admits(&mut self, row: &Row) -> bool {
+        let Some(gate) = self.gate else {
+            return true;
+        };
+        let began = Instant::now();
+        let verdict = gate.verdict(row);
+        self.retained.row_rule_time += began.elapsed();
+        match verdict {
+            RowVerdict::Admitted => return true,
+            RowVerdict::Withheld => {}
+            RowVerdict::Undecided(why) => {
+                self.retained.withheld.undecided += 1;
+                self.retained.undecided = Some(why);
+            }
+        }
+        self.retained.withheld.total += 1;
+        false
     }
 
     fn is_full(&self) -> bool {

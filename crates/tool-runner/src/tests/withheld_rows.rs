@@ -306,6 +306,47 @@ async fn p3_an_answer_tells_nothing_about_rows_that_cannot_be_checked() {
     }
 }
 
+/// Tests that values without a JSON form in withheld rows change no answer, and that such a value in a row to be released
+/// is an error.
+#[tokio::test]
+async fn p3_an_answer_tells_nothing_about_unreadable_values_of_withheld_rows() {
+    let database = database::sqlite().await;
+    let harness = Harness::with(&database, TOOLS, |config| config.pushdown = false).await;
+    let ask = async || {
+        call(
+            &harness,
+            "of_patient",
+            r#"{"patient": "NUGWI"}"#,
+            DOCTOR_ONE,
+        )
+        .await
+    };
+    // SQLite stores any bytes as a text.
+    let spoil = async |column: &str, id: u64| {
+        let set = format!("UPDATE records SET {column} = CAST(x'ff' AS TEXT) WHERE id = {id}");
+        database.execute(&set).await;
+    };
+    let before = VisibleAnswer::new(String::new(), ask().await);
+    assert_eq!((before.rows, before.error_kind.as_str()), (1, ""));
+    for (column, expected_undecided) in [("note", 0), ("doctor", 1)] {
+        spoil(column, 2).await;
+        let answer = ask().await;
+        let facts = answer.facts();
+        let undecided = facts.outline.as_ref().unwrap().rows_undecided;
+        assert_eq!(
+            (facts.rows_withheld, undecided),
+            (2, expected_undecided),
+            "{column}"
+        );
+        let after = VisibleAnswer::new(String::new(), answer);
+        assert_eq!(after, before, "{column}");
+    }
+    spoil("note", 1).await;
+    let released = ask().await;
+    assert_eq!(released.facts().error_kind, "bad_result");
+    assert!(released.text().contains("`note`"), "{}", released.text());
+}
+
 /// Tests that a failed run is repeated as if it had read no row if it read only withheld rows, and that each of these rows
 /// is counted once.
 #[test]
