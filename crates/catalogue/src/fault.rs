@@ -226,26 +226,19 @@ impl Faults {
             .collect()
     }
 
-    /// Reads a list of tags. The annotation `@tags` of a counter in a policy schema separates tags with commas and ignores white
-    /// space around them, so tags that it cannot name are faults: their calls would never be counted.
+    /// Reads a list of tags. Tags that policies cannot name are faults.
     pub(crate) fn tags(&mut self, node: &Node) -> Vec<String> {
         let nodes = self.list(node, "tags");
         let read = |node: &Node| {
             let tag = self.text(node, "tags")?;
-            let (problem, fix) = if tag.contains(',') {
-                (
-                    "contains a comma, which separates tags in policies",
-                    "write each tag as an entry of its own, or replace the comma",
-                )
-            } else if tag.trim() != tag {
-                (
-                    "begins or ends with white space, which policies ignore",
-                    "delete the white space",
-                )
-            } else {
+            let Some(problem) = tag_problem(tag) else {
                 return Some(tag.to_owned());
             };
-            self.add(node.at, format!("the tag `{tag}` {problem}"), fix);
+            self.add(
+                node.at,
+                format!("the tag `{tag}` {problem}"),
+                "write each tag as an entry of its own, without commas and without white space at its ends",
+            );
             None
         };
         nodes.iter().filter_map(read).collect()
@@ -256,6 +249,19 @@ impl Faults {
             return Some(entries);
         }
         self.wrong_kind(node, what, "a map", "write one `key: value` per line");
+        None
+    }
+}
+
+/// Returns what keeps policies from naming a tag, or `None` if they can name it. The annotation `@tags` of a counter in a
+/// policy schema separates tags with commas and ignores white space around them, so calls with such a tag would never be
+/// counted.
+pub(crate) fn tag_problem(tag: &str) -> Option<&'static str> {
+    if tag.contains(',') {
+        Some("contains a comma, which separates tags in policies")
+    } else if tag.trim() != tag {
+        Some("begins or ends with white space, which policies ignore")
+    } else {
         None
     }
 }

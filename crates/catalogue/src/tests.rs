@@ -282,6 +282,36 @@ fn a_tag_that_the_counters_of_policies_cannot_name_is_a_fault_at_its_place() {
 }
 
 #[test]
+fn a_source_whose_tag_the_counters_of_policies_cannot_name_is_a_fault_at_its_name() {
+    let catalogue = |name: &str, source: &str| {
+        let sources = format!("sources:\n  \"{name}\": {source}\n");
+        parse(&GOOD.replacen("sources:\n", &sources, 1))
+    };
+    let server = "{ type: mcp, command: [up], prefix: up. }";
+    for (name, problem) in [
+        (
+            "up,down",
+            "the tag `upstream:up,down` of the source contains a comma",
+        ),
+        (
+            "up ",
+            "the tag `upstream:up ` of the source begins or ends with white space",
+        ),
+    ] {
+        let faults = catalogue(name, server).expect_err(name);
+        assert_eq!(faults.len(), 1, "{}", shown(&faults));
+        assert_eq!(faults[0].line, 3);
+        assert!(faults[0].problem.starts_with(problem), "{}", faults[0]);
+        assert!(faults[0].fix.starts_with("rename the source"));
+        // Only the offers of MCP servers have such a tag.
+        let database = catalogue(name, "{ type: sqlite, url: \"sqlite:other.db\" }");
+        assert_eq!(database.err().map(|faults| shown(&faults)), None);
+    }
+    let good = catalogue("up-1.down", server).map_err(|faults| shown(&faults));
+    assert_eq!(good.err(), None);
+}
+
+#[test]
 fn a_statement_with_too_many_texts_is_a_fault() {
     let names = |count| {
         let names: Vec<_> = (0..count).map(|number| format!("t{number}")).collect();

@@ -44,9 +44,36 @@ pub(super) trait Backend: Send + Sync + 'static {
     /// Returns the layout of all rows, which the columns of the first row determine.
     fn layout(row: &Self::Row) -> Result<Self::Layout, SourceError>;
 
-    fn read(layout: &Self::Layout, row: &Self::Row) -> Result<Row, SourceError>;
+    fn read(layout: &Self::Layout, row: &Self::Row) -> ReadRow;
 
     fn refusal(error: &dyn DatabaseError) -> SourceError;
+}
+
+/// A row of JSON values.
+pub(super) struct ReadRow {
+    /// The row, with an empty list in place of each value that cannot be read.
+    pub(super) row: Row,
+    /// The reason why the first such value cannot be read, or `None` if there is none.
+    pub(super) unreadable: Option<SourceError>,
+}
+
+/// Collects the columns of a row.
+pub(super) fn read_row(
+    columns: impl Iterator<Item = (Arc<str>, Result<Value, SourceError>)>,
+) -> ReadRow {
+    let mut unreadable = None;
+    let row = columns
+        .map(|(name, value)| {
+            let value = value.unwrap_or_else(|error| {
+                if unreadable.is_none() {
+                    unreadable = Some(error);
+                }
+                Value::Array(Vec::new())
+            });
+            (name, value)
+        })
+        .collect();
+    ReadRow { row, unreadable }
 }
 
 /// Error message for a list that is bound on a database without lists. On such a database, elements are bound

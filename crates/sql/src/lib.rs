@@ -112,6 +112,35 @@ pub struct Refusal {
     message: Option<String>,
 }
 
+/// A receiver of the rows of a statement. `Break` ends the statement.
+pub trait RowSink: Send {
+    /// Takes a row.
+    fn row(&mut self, row: Row) -> ControlFlow<()>;
+
+    /// Takes a row of which some values cannot be read as JSON; `error` is the reason for the first of them. In place
+    /// of each of these values, the row contains an empty list. An error ends the statement.
+    fn unreadable_row(
+        &mut self,
+        row: Row,
+        error: SourceError,
+    ) -> Result<ControlFlow<()>, SourceError>;
+}
+
+/// A receiver that fails if a value cannot be read.
+impl<F: FnMut(Row) -> ControlFlow<()> + Send> RowSink for F {
+    fn row(&mut self, row: Row) -> ControlFlow<()> {
+        self(row)
+    }
+
+    fn unreadable_row(
+        &mut self,
+        _: Row,
+        error: SourceError,
+    ) -> Result<ControlFlow<()>, SourceError> {
+        Err(error)
+    }
+}
+
 /// A configured database.
 pub struct Database(Lanes);
 
@@ -170,14 +199,14 @@ impl Database {
         }
     }
 
-    /// Runs one statement and passes its rows to `sink` as they arrive, until `sink` returns `Break`. Dropping the
+    /// Runs one statement and passes its rows to `sink` as they arrive, until `sink` ends the statement. Dropping the
     /// future stops the work in the database.
     pub async fn query(
         &self,
         read_only: bool,
         sql: Arc<str>,
         values: &[BoundValue],
-        sink: &mut (dyn FnMut(Row) -> ControlFlow<()> + Send),
+        sink: &mut dyn RowSink,
     ) -> Result<(), SourceError> {
         match &self.0 {
             Lanes::Sqlite { reader, writer } => {
@@ -200,7 +229,7 @@ async fn run<B: Backend>(
     pool: &Pool<B>,
     sql: Arc<str>,
     values: &[BoundValue],
-    sink: &mut (dyn FnMut(Row) -> ControlFlow<()> + Send),
+    sink: &mut dyn RowSink,
 ) -> Result<(), SourceError> {
     let mut lease = pool.lease().await?;
     let outcome = {
@@ -217,7 +246,12 @@ async fn run<B: Backend>(
                         Some(layout) => layout,
                         None => layout.insert(B::layout(&row)?),
                     };
-                    if sink(B::read(layout, &row)?) == ControlFlow::Break(()) {
+                    let read = B::read(layout, &row);
+                    let flow = match read.unreadable {
+                        None => sink.row(read.row),
+                        Some(error) => sink.unreadable_row(read.row, error)?,
+                    };
+                    if flow == ControlFlow::Break(()) {
                         if ends_soon(&mut rows).await {
                             break Ok(());
                         }

@@ -22,10 +22,11 @@ use sqlx::{
 };
 use time::{Date, OffsetDateTime};
 use tracing::warn;
-use wardgate_redact::Row;
 use wardgate_store::{is_this_machine, without_brackets};
 
-use super::backend::{Backend, NO_LISTS, base64, date, distinct, float, single, timestamp};
+use super::backend::{
+    Backend, NO_LISTS, ReadRow, base64, date, distinct, float, read_row, single, timestamp,
+};
 use super::{Refusal, SourceError};
 use wardgate_catalogue::BoundValue;
 
@@ -211,12 +212,12 @@ impl Backend for Mysql {
             .collect())
     }
 
-    fn read(layout: &Self::Layout, row: &MySqlRow) -> Result<Row, SourceError> {
-        layout
-            .iter()
-            .enumerate()
-            .map(|(position, column)| Ok((Arc::clone(&column.name), column.value(row, position)?)))
-            .collect()
+    fn read(layout: &Self::Layout, row: &MySqlRow) -> ReadRow {
+        let columns = layout.iter().enumerate();
+        read_row(columns.map(|(position, column)| {
+            let value = column.value(row, position);
+            (Arc::clone(&column.name), value)
+        }))
     }
 
     fn refusal(error: &dyn DatabaseError) -> SourceError {

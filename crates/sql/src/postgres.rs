@@ -18,10 +18,9 @@ use sqlx::{
     ValueRef,
 };
 use tracing::warn;
-use wardgate_redact::Row;
 use wardgate_store::verify_server;
 
-use super::backend::{Backend, distinct};
+use super::backend::{Backend, ReadRow, distinct, read_row};
 use super::{Refusal, SourceError};
 use text::with_texts;
 use value::ValueReader;
@@ -157,12 +156,12 @@ impl Backend for Postgres {
         Ok(columns.collect())
     }
 
-    fn read(layout: &Self::Layout, row: &PgRow) -> Result<Row, SourceError> {
-        layout
-            .iter()
-            .enumerate()
-            .map(|(position, column)| Ok((Arc::clone(&column.name), column.value(row, position)?)))
-            .collect()
+    fn read(layout: &Self::Layout, row: &PgRow) -> ReadRow {
+        let columns = layout.iter().enumerate();
+        read_row(columns.map(|(position, column)| {
+            let value = column.value(row, position);
+            (Arc::clone(&column.name), value)
+        }))
     }
 
     fn refusal(error: &dyn DatabaseError) -> SourceError {

@@ -18,9 +18,8 @@ use sqlx::{
     ValueRef,
 };
 use wardgate_json::decimal_of;
-use wardgate_redact::Row;
 
-use super::backend::{Backend, NO_LISTS, base64, distinct, float};
+use super::backend::{Backend, NO_LISTS, ReadRow, base64, distinct, float, read_row};
 use super::{Refusal, SourceError};
 use wardgate_catalogue::BoundValue;
 
@@ -133,12 +132,12 @@ impl Backend for Sqlite {
             .collect())
     }
 
-    fn read(layout: &Self::Layout, row: &SqliteRow) -> Result<Row, SourceError> {
-        layout
-            .iter()
-            .enumerate()
-            .map(|(position, column)| Ok((Arc::clone(&column.name), column.value(row, position)?)))
-            .collect()
+    fn read(layout: &Self::Layout, row: &SqliteRow) -> ReadRow {
+        let columns = layout.iter().enumerate();
+        read_row(columns.map(|(position, column)| {
+            let value = column.value(row, position);
+            (Arc::clone(&column.name), value)
+        }))
     }
 
     fn refusal(error: &dyn DatabaseError) -> SourceError {

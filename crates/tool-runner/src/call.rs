@@ -31,7 +31,7 @@ use wardgate_telemetry::names;
 use crate::Error;
 use crate::compiled_permit::CompiledPermit;
 use crate::execution_log::execution_facts;
-use crate::executor::{Audience, Executor, Invocation, Output, RetainedRows};
+use crate::executor::{Audience, Executor, Invocation, Output, RetainedRows, WithheldRows};
 use crate::executor_error::ExecutorError;
 use crate::failure::{FailedCall, Failure, ToolEffect};
 use crate::interaction::{Elicitation, Interaction, UncheckedInteraction};
@@ -161,7 +161,10 @@ impl AdmittedCall {
         self.stopwatch.lap("validate");
         let arguments = match arguments {
             Ok(arguments) => arguments,
-            Err(invalid) => return self.fail(&Failure::invalid(invalid.to_string()), 0).end,
+            Err(invalid) => {
+                let failure = Failure::invalid(invalid.to_string());
+                return self.fail_without_rows(&failure).end;
+            }
         };
         let deadline = Instant::now() + self.tool.time_limit;
         // A result that depends on the client's input is not shared.
@@ -260,7 +263,7 @@ impl AdmittedCall {
             && audience.is_restricted()
         {
             elicitation.give_up();
-            return self.fail(&Failure::not_waiting(), 0);
+            return self.fail_without_rows(&Failure::not_waiting());
         }
         let elicitation = elicitation.filter(|_| !audience.is_restricted());
         let mut output = Output::new(tool.tool.result(), gate, tool.caps(), Some(audience))
@@ -293,7 +296,13 @@ impl AdmittedCall {
         self.stopwatch
             .lap_with("execute", retained.row_rule_time, Some("row_rule"));
         if let Some(why) = &retained.undecided {
-            warn!({ names::CALL_ID } = %self.id, %why, "rows were withheld because the row rule cannot be evaluated for them");
+            warn!(
+                { names::CALL_ID } = %self.id,
+                { names::TOOL } = self.tool(),
+                rows = retained.withheld.undecided,
+                %why,
+                "rows were withheld because the row rule cannot be evaluated for them"
+            );
         }
         if let (Ok(()), Some(round)) = (&outcome, retained.suspended.take()) {
             return self.suspend(round);
@@ -328,9 +337,6 @@ impl AdmittedCall {
                 return self.release_unchanged(unchanged, subjects);
             }
             Ok(()) if retained.truncated && retained.rows.is_empty() => Failure::too_large(),
-            Ok(()) if retained.rows.is_empty() && retained.is_schema_mismatch() => {
-                Failure::undecided()
-            }
             Ok(()) => {
                 // The data subjects are those of all rows, because the rows beyond the response can be requested by its
                 // handle.
@@ -474,7 +480,7 @@ impl AdmittedCall {
         let facts = ResultFacts {
             status,
             rows: rows.get().len() as u64,
-            rows_withheld: retained.withheld,
+            rows_withheld: retained.withheld.total,
             fields_redacted: counts.fields_redacted,
             phi: counts.phi,
             error_kind: kind.to_owned(),
@@ -484,7 +490,7 @@ impl AdmittedCall {
             outline: Some(Box::new(ResultOutline {
                 columns: shape.outline(&rows, |class| self.permit.tier(class)),
                 subjects,
-                rows_undecided: retained.rows_undecided,
+                rows_undecided: retained.withheld.undecided,
             })),
         };
         let whole = ResultSummary {
@@ -523,10 +529,20 @@ impl AdmittedCall {
         }
     }
 
-    fn fail(self, failure: &Failure, withheld: u64) -> EndedRun {
+    /// Ends the call with a failure for which no row was checked.
+    fn fail_without_rows(self, failure: &Failure) -> EndedRun {
+        self.fail(failure, WithheldRows::default())
+    }
+
+    fn fail(self, failure: &Failure, withheld: WithheldRows) -> EndedRun {
+        let outline = ResultOutline {
+            rows_undecided: withheld.undecided,
+            ..ResultOutline::default()
+        };
         let facts = ResultFacts {
-            rows_withheld: withheld,
+            rows_withheld: withheld.total,
             retry_after: failure.retry_after,
+            outline: (withheld.undecided > 0).then(|| Box::new(outline)),
             ..result::facts(
                 failure.status,
                 failure.kind.as_str(),
@@ -579,6 +595,7 @@ impl Attempt for Execution<'_, '_> {
 
     async fn make(&mut self) -> Result<(), FailedAttempt<ExecutorError>> {
         *self.attempts += 1;
+        self.output.begin_attempt();
         let run = self.executor.run(&self.invocation, self.output).await;
         run.map_err(|error| FailedAttempt {
             health: error.health(),

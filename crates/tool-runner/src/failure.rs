@@ -68,15 +68,6 @@ impl Failure {
         }
     }
 
-    /// Creates the failure for a result whose rows were all withheld because the rule could not decide on them. This is
-    /// a fault of the configuration, not an empty result.
-    pub(crate) fn undecided() -> Self {
-        Self::tool(
-            Reason::BAD_RESULT,
-            "its rows do not match the row types of the policies",
-        )
-    }
-
     pub(crate) fn timeout(limit: Duration) -> Self {
         Self {
             status: Status::Timeout,

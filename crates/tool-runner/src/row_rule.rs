@@ -38,7 +38,7 @@ pub(crate) enum RowVerdict {
     Admitted,
     Withheld,
     /// The row is withheld because the rule cannot decide on it: the statement or the tool's `result` does not fit the
-    /// policies.
+    /// policies, or a policy fails. The caller must not see the difference from [`Self::Withheld`].
     Undecided(RowRuleUndecided),
 }
 
@@ -53,13 +53,6 @@ pub(crate) enum RowRuleUndecided {
     WrongType(String),
     #[error("a policy failed to evaluate")]
     Evaluation,
-}
-
-impl RowRuleUndecided {
-    /// Returns whether no row can be decided until the tool or the policies are corrected.
-    pub(crate) fn is_schema_mismatch(&self) -> bool {
-        !matches!(self, Self::Evaluation)
-    }
 }
 
 /// A row rule that is ready to be applied.

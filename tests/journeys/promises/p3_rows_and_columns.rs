@@ -378,9 +378,8 @@ const CHANGES: [&str; 4] = [
     "UPDATE patients SET full_name = 'CANARY' WHERE attending_doctor <> 'dr.yenji'",
 ];
 
-/// Returns the answers to the doctor's calls, without the ids of the calls and of their records.
+/// Returns the answers to many calls of the doctor.
 async fn answers_to_doctor(app: &TestApp) -> Vec<String> {
-    let token = app.token("dr.yenji", "Doctor", &[]);
     let mut calls = vec![("get_shifts", json!({ "limit": 3 }))];
     for patient in PATIENTS {
         calls.push(("get_patient_overview", json!({ "patient_id": patient })));
@@ -391,9 +390,16 @@ async fn answers_to_doctor(app: &TestApp) -> Vec<String> {
             }
         }
     }
+    doctors_answers(app, &calls).await
+}
+
+/// Returns the answers to these calls of the doctor, without the ids of the calls and of their records.
+async fn doctors_answers(app: &TestApp, calls: &[(&str, Value)]) -> Vec<String> {
+    let token = app.token("dr.yenji", "Doctor", &[]);
     let mut answers = Vec::new();
     for (tool, arguments) in calls {
-        let mut answer = app.client().call(&token, tool, arguments).await.json();
+        let answer = app.client().call(&token, tool, arguments.clone()).await;
+        let mut answer = answer.json();
         if let Some(meta) = answer["result"]["_meta"].as_object_mut() {
             meta.retain(|name, _| {
                 !["dev.wardgate/callId", "dev.wardgate/receipt"].contains(&name.as_str())
@@ -422,4 +428,39 @@ async fn p3_withheld_rows_change_no_byte_of_an_answer() {
     }
     let released = before.concat();
     assert!(released.contains("Invalid patient_id") && released.contains(r#""isError":false"#));
+}
+
+/// Gives records which the rules withhold from the doctor `dr.yenji` a value that is no boolean, so that Wardgate cannot
+/// check them.
+const SPOIL_RECORDS: &str =
+    "UPDATE medical_records SET sealed = 2 WHERE assigned_doctor <> 'dr.yenji'
+     AND patient_id NOT IN (SELECT patient_id FROM patients WHERE attending_doctor = 'dr.yenji')";
+
+/// Tests that withheld rows that cannot be checked change no byte of any answer, and that the record counts those that
+/// reached the tool-runner.
+#[tokio::test]
+async fn p3_rows_that_cannot_be_checked_change_no_byte_of_an_answer() {
+    for (settings, reach_the_tool_runner) in [(&[][..], false), (&[NO_PUSHDOWN], true)] {
+        let app = TestApp::start_with(WARDGATE, settings);
+        let calls: Vec<_> = PATIENTS
+            .iter()
+            .map(|patient| {
+                let arguments = json!({ "patient_id": patient, "limit": 500 });
+                ("get_medical_records", arguments)
+            })
+            .collect();
+        let before = doctors_answers(&app, &calls).await;
+        let path = app.data_dir().join("hospital.sqlite");
+        let mut database = SqliteConnection::connect(&format!("sqlite:{}", path.display()))
+            .await
+            .unwrap();
+        let spoilt = sqlx::query(SPOIL_RECORDS).execute(&mut database).await;
+        assert!(spoilt.unwrap().rows_affected() > 0);
+        assert_eq!(doctors_answers(&app, &calls).await, before);
+        let records = app.records_with(&["--details"]);
+        let undecided = records
+            .iter()
+            .any(|record| record["details"]["rows_undecided"].as_u64() > Some(0));
+        assert_eq!(undecided, reach_the_tool_runner);
+    }
 }

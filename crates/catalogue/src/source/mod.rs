@@ -15,7 +15,7 @@ use wardgate_egress::HttpSettings;
 use wardgate_grpc_json::GrpcSettings;
 use wardgate_yaml::{Key, Node};
 
-use crate::fault::{Faults, FieldReader};
+use crate::fault::{Faults, FieldReader, tag_problem};
 use crate::files::AttachedFile;
 use crate::limits::{read_breaker, read_retry};
 
@@ -115,6 +115,7 @@ impl SourceSettings {
                 settings.map(|settings| SourceKind::Grpc(Box::new(settings)))
             }
             "mcp" => {
+                check_upstream_tag(key, expand.faults);
                 let settings = McpSettings::read(&key.name, node, &mut fields, &mut expand);
                 settings.map(|settings| SourceKind::Mcp(Box::new(settings)))
             }
@@ -159,5 +160,17 @@ impl SourceSettings {
             retry: retry.unwrap_or_default(),
             breaker: breaker.unwrap_or_default(),
         })
+    }
+}
+
+/// Adds a fault if policies cannot name the tag `upstream:NAME`, which all offers of an MCP server have.
+fn check_upstream_tag(source: &Key, faults: &mut Faults) {
+    let tag = format!("upstream:{}", source.name);
+    if let Some(problem) = tag_problem(&tag) {
+        faults.add(
+            source.at,
+            format!("the tag `{tag}` of the source {problem}"),
+            "rename the source, for example with a-z, 0-9, - and .",
+        );
     }
 }

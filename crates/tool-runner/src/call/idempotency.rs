@@ -61,19 +61,21 @@ impl AdmittedCall {
             Ok(KeyedCallState::Fresh(ticket)) => ticket,
             Ok(KeyedCallState::Done(result)) => match wire::decode_tool_result(&result) {
                 Some(result) => return CallEnd::Result(result),
-                None => return self.fail(&Failure::unknown_outcome(), 0).end,
+                None => return self.fail_without_rows(&Failure::unknown_outcome()).end,
             },
             Ok(KeyedCallState::Waiting(required)) if resumption.is_none() => {
                 match wire::decode_input_required(&required) {
                     Some(required) => return CallEnd::InputRequired(required),
-                    None => return self.fail(&Failure::unknown_outcome(), 0).end,
+                    None => return self.fail_without_rows(&Failure::unknown_outcome()).end,
                 }
             }
-            Ok(KeyedCallState::Waiting(_)) => return self.fail(&Failure::not_waiting(), 0).end,
-            Ok(state) => return self.fail(&Failure::keyed(&state), 0).end,
+            Ok(KeyedCallState::Waiting(_)) => {
+                return self.fail_without_rows(&Failure::not_waiting()).end;
+            }
+            Ok(state) => return self.fail_without_rows(&Failure::keyed(&state)).end,
             Err(error) => {
                 warn!({ names::CALL_ID } = %id, %error, "a call with an idempotency key cannot run without the store");
-                return self.fail(&Failure::no_store(), 0).end;
+                return self.fail_without_rows(&Failure::no_store()).end;
             }
         };
         let ended = self.perform(arguments, Some(key), deadline, shared, listener);

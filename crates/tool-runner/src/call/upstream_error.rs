@@ -32,7 +32,7 @@ impl AdmittedCall {
         let released = self.released_error(&error);
         let phi = self.tool.tool.result().class(ERROR).is_phi();
         let failure = self.reported(error.message);
-        let mut ended = self.fail(&failure, 0);
+        let mut ended = self.fail_without_rows(&failure);
         if let CallEnd::Result(result) = &mut ended.end {
             result.error = released.into();
             result.facts.phi = phi;

@@ -44,7 +44,7 @@ use wardgate_resilience::SourceGuard;
 use wardgate_sql::Database;
 
 pub(crate) use http::HttpSource;
-pub(crate) use output::{Audience, Caps, Output, RetainedRows, RetentionLimit};
+pub(crate) use output::{Audience, Caps, Output, RetainedRows, RetentionLimit, WithheldRows};
 
 /// Opens the executor of `plan`.
 pub(crate) fn open(plan: &Plan, sources: &Sources) -> Result<Arc<dyn Executor>, Error> {

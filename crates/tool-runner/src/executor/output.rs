@@ -81,6 +81,14 @@ pub(crate) struct Output<'a> {
     retained: RetainedRows,
 }
 
+/// The numbers of rows that are not released. They are recorded, and nothing that the caller receives depends on them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct WithheldRows {
+    pub(crate) total: u64,
+    /// The number of those rows that the rule could not decide on.
+    pub(crate) undecided: u64,
+}
+
 /// The rows and other output that remain at the end of a run.
 #[derive(Default)]
 pub(crate) struct RetainedRows {
@@ -92,11 +100,9 @@ pub(crate) struct RetainedRows {
     /// The result of an MCP server that is passed on unchanged.
     pub(crate) unchanged: Option<UnchangedResult>,
     bytes: usize,
-    /// The number of rows that the rule did not admit.
-    pub(crate) withheld: u64,
-    /// The number of withheld rows that the rule could not decide on.
-    pub(crate) rows_undecided: u64,
-    /// The reason why one of these rows could not be decided.
+    /// The numbers of rows that the rule did not admit.
+    pub(crate) withheld: WithheldRows,
+    /// The reason why one of the withheld rows could not be decided.
     pub(crate) undecided: Option<RowRuleUndecided>,
     /// The time spent on the row rule.
     pub(crate) row_rule_time: Duration,
@@ -150,28 +156,33 @@ impl<'a> Output<'a> {
         if self.is_full() {
             return ControlFlow::Break(());
         }
-        if let Some(gate) = self.gate {
-            let began = Instant::now();
-            let verdict = gate.verdict(&row);
-            self.retained.row_rule_time += began.elapsed();
-            match verdict {
-                RowVerdict::Admitted => {}
-                RowVerdict::Withheld => {
-                    self.retained.withheld += 1;
-                    return ControlFlow::Continue(());
-                }
-                RowVerdict::Undecided(why) => {
-                    self.retained.withheld += 1;
-                    self.retained.rows_undecided += 1;
-                    self.retained.undecided = Some(why);
-                    return ControlFlow::Continue(());
-                }
-            }
+        if !self.admits(&row) {
+            return ControlFlow::Continue(());
         }
         match self.retained.retain(row, self.caps) {
             ControlFlow::Continue(()) if self.is_full() => ControlFlow::Break(()),
             flow => flow,
         }
+    }
+
+    /// Returns whether the row rule admits `row`. A row that is not admitted is counted as withheld.
+    pub(crate) fn admits(&mut self, row: &Row) -> bool {
+        let Some(gate) = self.gate else {
+            return true;
+        };
+        let began = Instant::now();
+        let verdict = gate.verdict(row);
+        self.retained.row_rule_time += began.elapsed();
+        match verdict {
+            RowVerdict::Admitted => return true,
+            RowVerdict::Withheld => {}
+            RowVerdict::Undecided(why) => {
+                self.retained.withheld.undecided += 1;
+                self.retained.undecided = Some(why);
+            }
+        }
+        self.retained.withheld.total += 1;
+        false
     }
 
     fn is_full(&self) -> bool {
@@ -325,11 +336,16 @@ impl<'a> Output<'a> {
         self.caps.bytes
     }
 
-    /// Returns whether there has been no output yet, so that the run can be retried.
+    /// Prepares for another attempt of the run, which counts the withheld rows again.
+    pub(crate) fn begin_attempt(&mut self) {
+        self.retained.withheld = WithheldRows::default();
+        self.retained.undecided = None;
+    }
+
+    /// Returns whether there is nothing to release yet, so that the run can be retried. Withheld rows do not count,
+    /// because the caller would otherwise see by a failure that there are some.
     pub(crate) fn is_untouched(&self) -> bool {
-        self.retained.rows.is_empty()
-            && self.retained.withheld == 0
-            && self.retained.unchanged.is_none()
+        self.retained.rows.is_empty() && self.retained.unchanged.is_none()
     }
 
     pub(crate) fn into_retained(self) -> RetainedRows {
@@ -338,13 +354,6 @@ impl<'a> Output<'a> {
 }
 
 impl RetainedRows {
-    /// Returns whether some row could not be decided for a reason other than its own values.
-    pub(crate) fn is_schema_mismatch(&self) -> bool {
-        self.undecided
-            .as_ref()
-            .is_some_and(RowRuleUndecided::is_schema_mismatch)
-    }
-
     /// Retains an admitted row unless the result is full.
     fn retain(&mut self, row: Row, caps: Caps) -> ControlFlow<()> {
         let bytes = self.bytes + result::json_size(&row);

@@ -1,6 +1,7 @@
 //! `type: sql`: runs one prepared statement on a database.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use cedar_policy::PolicySet;
@@ -8,7 +9,8 @@ use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use wardgate_catalogue::plan::SqlPlan;
 use wardgate_catalogue::{Parameter, ParameterType, SqlDialect};
-use wardgate_sql::Database;
+use wardgate_redact::Row;
+use wardgate_sql::{Database, RowSink, SourceError};
 
 use super::{Executor, Invocation, Output, Sources};
 use crate::Error;
@@ -42,8 +44,7 @@ impl Executor for SqlExecutor {
             let rule = rule.map(|pushed| (pushed.sql.as_str(), pushed.values.as_slice()));
             let params = bind(params, call.arguments, statement.dialect())?;
             let (sql, values) = statement.with_values(&identifiers, rule, &params);
-            let mut sink = |row| out.row(row);
-            let query = self.database.query(call.read_only, sql, &values, &mut sink);
+            let query = self.database.query(call.read_only, sql, &values, out);
             Ok(query.await?)
         })
     }
@@ -60,6 +61,26 @@ impl Executor for SqlExecutor {
         let taken = statement.params().len();
         let dialect = statement.dialect();
         Some(pushdown::condition(policies, expressions, dialect, taken))
+    }
+}
+
+impl RowSink for Output<'_> {
+    fn row(&mut self, row: Row) -> ControlFlow<()> {
+        Output::row(self, row)
+    }
+
+    fn unreadable_row(
+        &mut self,
+        row: Row,
+        error: SourceError,
+    ) -> Result<ControlFlow<()>, SourceError> {
+        // An error because of a row that is not released would reveal that there is such a row. If the row rule needs the
+        // unreadable value, it cannot decide on the empty list in its place, because no attribute is a list.
+        if self.admits(&row) {
+            Err(error)
+        } else {
+            Ok(ControlFlow::Continue(()))
+        }
     }
 }
 

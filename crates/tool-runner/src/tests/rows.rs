@@ -2,6 +2,7 @@
 
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config as Cases, TestRng, TestRunner};
+use serde_json::json;
 use wardgate_domain::{AttributeType, ColumnTier, Digest, PermitTerms};
 
 use super::harness::{Harness, rule, tools};
@@ -372,7 +373,7 @@ async fn hidden_rows_and_no_rows_look_the_same() {
 }
 
 /// Tests that a forbid on an absent attribute, or on an attribute of another type than the checked one, does not
-/// silently fail to forbid.
+/// silently fail to forbid, and that the caller cannot see that there is such a row.
 #[tokio::test]
 async fn p3_a_row_the_rule_was_not_made_for_is_withheld() {
     for database in database::each().await {
@@ -388,14 +389,20 @@ async fn p3_a_row_the_rule_was_not_made_for_is_withheld() {
             let mut spoilt = rule(&["permit(principal, action, resource);", &text]);
             spoilt.attributes = [(attribute.to_owned(), kind)].into();
             terms.row_rule = Some(spoilt);
-            let answer = checked.call_with(&terms, "{}").await.unwrap();
-            let facts = answer.facts();
-            assert!(answer.0.is_error, "{attribute}");
-            assert_eq!(
-                (facts.error_kind.as_str(), facts.rows),
-                ("bad_result", 0),
-                "{attribute}"
-            );
+            // The answer is the same as for a patient who has no rows.
+            for (patient, withheld) in [("NUGWI", 3), ("NOGWI", 0)] {
+                let arguments = json!({ "patient": patient }).to_string();
+                let answer = checked.call_with(&terms, &arguments).await.unwrap();
+                let facts = answer.facts();
+                assert_eq!(answer.text(), format!("Invalid patient: {patient}"));
+                assert_eq!((facts.error_kind.as_str(), facts.rows), ("no_rows", 0));
+                let undecided = facts.outline.as_ref().map_or(0, |it| it.rows_undecided);
+                assert_eq!(
+                    (facts.rows_withheld, undecided),
+                    (withheld, withheld),
+                    "{attribute}"
+                );
+            }
         }
     }
 }

@@ -3,16 +3,22 @@
 //!
 //! What is not tested:
 //!
-//! - Time. The database reads the withheld rows, and without pushdown the tool-runner checks each, so a caller who measures
-//!   can estimate how many there are. No wall-clock test could show the contrary.
+//! - Wall-clock time. The database reads the withheld rows, and without pushdown the tool-runner checks each, so a caller
+//!   who measures can estimate how many there are. What is tested is that with pushdown, the number of rows that the
+//!   tool-runner receives and checks does not depend on them.
 //! - `rows_withheld` and the durations in the facts of a result, which are for the audit log and not for the caller.
 //! - `LIMIT`, aggregates and computed columns of a statement whose rule is not pushed down. The database evaluates them
 //!   before the tool-runner checks the rows, as the documentation of databases says. `max_rows` is applied after the check.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
+use wardgate_catalogue::{Catalogue, FileText};
 use wardgate_proto::toolrunner::v1 as pb;
 
-use super::harness::{Answer, DOCTOR_ONE, Harness, rule};
+use super::harness::{Answer, DOCTOR_ONE, Harness, caller, rule};
+use crate::executor::{Caps, Output, WithheldRows};
+use crate::row_rule::RowGate;
 use crate::tests::database;
 
 const TOOLS: &str = r#"
@@ -88,13 +94,23 @@ tools:
       key: id
       row_rule: { doctor: r.doctor }
       empty: { error: "Invalid patient: {patient}" }
+  - name: by_ward
+    description: Rows of one patient, by a column that can be NULL, which is no key.
+    annotations: { readOnlyHint: true }
+    input_schema: { type: object, properties: { patient: { type: string } }, required: [patient] }
+    execute:
+      type: sql
+      source: rows
+      statement: >
+        SELECT r.ward, r.doctor, r.note FROM records r WHERE r.patient = :patient AND :row_rule ORDER BY r.id
+    result: { entity: Record, key: ward, row_rule: { doctor: r.doctor } }
 "#;
 
 /// A policy that admits the same rows as [`DOCTOR_ONE`], and is not pushed down.
 const DOCTOR_ONE_BY_PATTERN: &str = r#"permit(principal, action, resource) when { resource has doctor && resource.doctor like "d1" };"#;
 
 /// The calls, and whether their answers are the same also without pushdown.
-const CALLS: [(&str, &str, bool); 12] = [
+const CALLS: [(&str, &str, bool); 14] = [
     ("page", "{}", true),
     ("page", r#"{"limit": 1}"#, true),
     ("page", r#"{"limit": 2}"#, true),
@@ -103,6 +119,8 @@ const CALLS: [(&str, &str, bool); 12] = [
     ("of_patient", r#"{"patient": "NUGWI"}"#, true),
     ("of_patient", r#"{"patient": "HIDDEN"}"#, true),
     ("of_patient", "{}", true),
+    ("by_ward", r#"{"patient": "NUGWI"}"#, true),
+    ("by_ward", r#"{"patient": "HIDDEN"}"#, true),
     ("total", "{}", true),
     ("limited", r#"{"limit": 2}"#, false),
     ("by_doctor", "{}", false),
@@ -131,6 +149,20 @@ struct VisibleAnswer {
     error_kind: String,
 }
 
+impl VisibleAnswer {
+    fn new(call: String, answer: Answer) -> Self {
+        let mut result = answer.0;
+        let facts = result.facts.take().unwrap();
+        Self {
+            call,
+            result,
+            status: facts.status,
+            rows: facts.rows,
+            error_kind: facts.error_kind,
+        }
+    }
+}
+
 async fn call(harness: &Harness, tool: &str, arguments: &str, policy: &str) -> Answer {
     let mut terms = harness.terms(tool).await;
     terms.row_rule = Some(rule(&[policy]));
@@ -147,15 +179,9 @@ async fn answers([pushed, checked]: &[Harness; 2]) -> Vec<VisibleAnswer> {
             ways.extend([(checked, DOCTOR_ONE), (pushed, DOCTOR_ONE_BY_PATTERN)]);
         }
         for (harness, policy) in ways {
-            let mut result = call(harness, tool, arguments, policy).await.0;
-            let facts = result.facts.take().unwrap();
-            answers.push(VisibleAnswer {
-                call: format!("{tool} {arguments} by {policy}"),
-                result,
-                status: facts.status,
-                rows: facts.rows,
-                error_kind: facts.error_kind,
-            });
+            let answer = call(harness, tool, arguments, policy).await;
+            let name = format!("{tool} {arguments} by {policy}");
+            answers.push(VisibleAnswer::new(name, answer));
         }
     }
     answers
@@ -169,8 +195,8 @@ async fn p3_an_answer_tells_nothing_about_withheld_rows() {
             Harness::with(&database, TOOLS, |config| config.pushdown = false).await,
         ];
         let before = answers(&harnesses).await;
-        // The answers are of every kind: rows, no rows, invalid arguments, and rows that the rule does not fit.
-        for kind in ["", "no_rows", "invalid_arguments", "bad_result"] {
+        // The answers are of every kind: rows, no rows, and invalid arguments.
+        for kind in ["", "no_rows", "invalid_arguments"] {
             assert!(
                 before.iter().any(|answer| answer.error_kind == kind),
                 "{kind}"
@@ -182,6 +208,180 @@ async fn p3_an_answer_tells_nothing_about_withheld_rows() {
             assert_eq!(after, before, "{}: {change}", database.kind());
         }
     }
+}
+
+/// Returns, for each call, the number of rows that the database returned. Each of them was checked once.
+async fn checked_rows(harness: &Harness) -> Vec<u64> {
+    let mut counts = Vec::new();
+    for (tool, arguments, _) in CALLS {
+        let answer = call(harness, tool, arguments, DOCTOR_ONE).await;
+        counts.push(answer.facts().rows + answer.facts().rows_withheld);
+    }
+    counts
+}
+
+/// Tests the part of the time of an answer that does not depend on the machine. Without pushdown, the number of rows does
+/// depend on withheld rows, as the documentation says, which shows that the test can fail.
+#[tokio::test]
+async fn p3_with_pushdown_no_withheld_row_is_fetched_or_checked() {
+    let values: Vec<String> = (1_000..2_000)
+        .map(|id| format!("({id}, 'NUGWI', 'd2', 'W1', FALSE, 5, 'more')"))
+        .collect();
+    let insert = format!("INSERT INTO records VALUES {}", values.join(", "));
+    for database in database::each().await {
+        let pushed = Harness::with(&database, TOOLS, |config| config.pushdown = true).await;
+        let checked = Harness::with(&database, TOOLS, |config| config.pushdown = false).await;
+        let (before_pushed, before_checked) =
+            (checked_rows(&pushed).await, checked_rows(&checked).await);
+        assert!(before_pushed.iter().any(|count| *count > 1));
+        database.execute(&insert).await;
+        let kind = database.kind();
+        assert_eq!(checked_rows(&pushed).await, before_pushed, "{kind}");
+        let position = CALLS
+            .iter()
+            .position(|(tool, arguments, _)| *tool == "of_patient" && arguments.contains("NUGWI"))
+            .unwrap();
+        let more = checked_rows(&checked).await[position] - before_checked[position];
+        assert_eq!(more, 1_000, "{kind}");
+    }
+}
+
+/// Tools whose rows are those that the argument contains, so that they can have any form.
+const DOCUMENTS: &str = r#"
+tools:
+  - name: rows
+    description: The rows of a document.
+    annotations: { readOnlyHint: true }
+    input_schema: { type: object, properties: { text: { type: string } } }
+    execute: { type: command, argv: [cat], stdin: "{text}", output: json }
+    result: { entity: Record, key: id }
+  - name: rows_or_error
+    description: The rows of a document that must have some.
+    annotations: { readOnlyHint: true }
+    input_schema: { type: object, properties: { text: { type: string } } }
+    execute: { type: command, argv: [cat], stdin: "{text}", output: json }
+    result: { entity: Record, key: id, empty: { error: "There are no rows." } }
+"#;
+
+/// Returns the answer to a call whose tool returns `rows`, and the numbers of its withheld and undecided rows.
+async fn answer_from(harness: &Harness, tool: &str, rows: &[&Value]) -> (VisibleAnswer, [u64; 2]) {
+    let arguments = json!({ "text": json!(rows).to_string() }).to_string();
+    let answer = call(harness, tool, &arguments, DOCTOR_ONE).await;
+    let facts = answer.facts();
+    let undecided = facts.outline.as_ref().map_or(0, |it| it.rows_undecided);
+    let counts = [facts.rows_withheld, undecided];
+    (VisibleAnswer::new(tool.to_owned(), answer), counts)
+}
+
+#[tokio::test]
+async fn p3_an_answer_tells_nothing_about_rows_that_cannot_be_checked() {
+    let database = database::sqlite().await;
+    let harness = Harness::with(&database, DOCUMENTS, |_| ()).await;
+    let admitted = json!({ "id": 1, "doctor": "d1" });
+    // Each row, and whether the rule can decide on it.
+    let withheld = [
+        (json!({ "id": 2, "doctor": "d2" }), true),
+        (json!({ "id": 2, "doctor": null }), true),
+        (json!({ "id": 2, "doctor": 1 }), false),
+        (json!({ "id": 2, "doctor": ["d1"] }), false),
+        (json!({ "id": 2 }), false),
+        (json!({ "doctor": "d1" }), false),
+        (json!({ "id": null, "doctor": "d1" }), false),
+        (json!("d1"), false),
+    ];
+    for tool in ["rows", "rows_or_error"] {
+        for released in [&[][..], &[&admitted]] {
+            let (expected, _) = answer_from(&harness, tool, released).await;
+            let is_error = tool == "rows_or_error" && released.is_empty();
+            let kind = if is_error { "no_rows" } else { "" };
+            assert_eq!(expected.error_kind, kind, "{tool}");
+            assert_eq!(expected.rows, released.len() as u64, "{tool}");
+            for (row, is_decided) in &withheld {
+                let rows = [&[row][..], released].concat();
+                let (answer, counts) = answer_from(&harness, tool, &rows).await;
+                assert_eq!(answer, expected, "{row}");
+                assert_eq!(counts, [1, u64::from(!is_decided)], "{row}");
+            }
+        }
+    }
+}
+
+/// Tests that values without a JSON form in withheld rows change no answer, and that such a value in a row to be released
+/// is an error.
+#[tokio::test]
+async fn p3_an_answer_tells_nothing_about_unreadable_values_of_withheld_rows() {
+    let database = database::sqlite().await;
+    let harness = Harness::with(&database, TOOLS, |config| config.pushdown = false).await;
+    let ask = async || {
+        call(
+            &harness,
+            "of_patient",
+            r#"{"patient": "NUGWI"}"#,
+            DOCTOR_ONE,
+        )
+        .await
+    };
+    // SQLite stores any bytes as a text.
+    let spoil = async |column: &str, id: u64| {
+        let set = format!("UPDATE records SET {column} = CAST(x'ff' AS TEXT) WHERE id = {id}");
+        database.execute(&set).await;
+    };
+    let before = VisibleAnswer::new(String::new(), ask().await);
+    assert_eq!((before.rows, before.error_kind.as_str()), (1, ""));
+    for (column, expected_undecided) in [("note", 0), ("doctor", 1)] {
+        spoil(column, 2).await;
+        let answer = ask().await;
+        let facts = answer.facts();
+        let undecided = facts.outline.as_ref().unwrap().rows_undecided;
+        assert_eq!(
+            (facts.rows_withheld, undecided),
+            (2, expected_undecided),
+            "{column}"
+        );
+        let after = VisibleAnswer::new(String::new(), answer);
+        assert_eq!(after, before, "{column}");
+    }
+    spoil("note", 1).await;
+    let released = ask().await;
+    assert_eq!(released.facts().error_kind, "bad_result");
+    assert!(released.text().contains("`note`"), "{}", released.text());
+}
+
+/// Tests that a failed run is repeated as if it had read no row if it read only withheld rows, and that each of these rows
+/// is counted once.
+#[test]
+fn p3_withheld_rows_do_not_keep_a_failed_run_from_being_repeated() {
+    let file = FileText {
+        path: "tools.yaml".into(),
+        text: DOCUMENTS.to_owned(),
+    };
+    let catalogue = Catalogue::parse(&[file], &BTreeMap::new()).unwrap();
+    let shape = catalogue.tools()[0].result();
+    let rule = rule(&[DOCTOR_ONE]);
+    let gate = RowGate::new(Some(&rule), shape.entity.as_ref(), &caller("d1")).unwrap();
+    let caps = Caps {
+        rows: 10,
+        bytes: 1_000,
+        overflow: None,
+        stops: true,
+    };
+    let mut output = Output::new(shape, gate.as_ref(), caps, None);
+    let read = |output: &mut Output<'_>, doctor: Value| {
+        let row = shape.row_of(json!({ "id": 1, "doctor": doctor }));
+        assert!(output.row(row).is_continue());
+        output.is_untouched()
+    };
+    for _ in 0..2 {
+        output.begin_attempt();
+        assert!(read(&mut output, json!("d2")));
+        assert!(read(&mut output, json!(7)));
+    }
+    assert!(!read(&mut output, json!("d1")), "a row to release");
+    let expected = WithheldRows {
+        total: 2,
+        undecided: 1,
+    };
+    assert_eq!(output.into_retained().withheld, expected);
 }
 
 /// Tools whose result is too large for an answer, and whose stored rows can be filtered and aggregated.

@@ -47,7 +47,8 @@ pub struct ResultFacts {
     pub stages: Vec<(String, Duration)>,
     /// Numbers of columns that were dropped from the result. Each column counts once.
     pub dropped_columns: DroppedColumns,
-    /// The released columns, and the data subjects of the released rows, or `None` if nothing was released.
+    /// The released columns, the data subjects of the released rows, and the number of rows that could not be checked, or
+    /// `None` if there is none of these.
     pub outline: Option<Box<ResultOutline>>,
 }
 

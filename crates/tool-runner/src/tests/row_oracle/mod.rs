@@ -70,13 +70,7 @@ async fn released(harness: &Harness, rule: &SampleRule) -> (Vec<i64>, u64) {
     let mut terms = harness.terms("people").await;
     terms.row_rule = Some(rule.row_rule());
     let answer = harness.call_with(&terms, "{}").await.unwrap();
-    let facts = answer.facts();
-    if answer.0.is_error {
-        // No row is left, and some rows could not be decided on.
-        assert_eq!(facts.error_kind, "bad_result", "{}", answer.text());
-        return (Vec::new(), facts.rows_withheld);
-    }
-    (answer.column("id"), facts.rows_withheld)
+    (answer.column("id"), answer.facts().rows_withheld)
 }
 
 #[tokio::test]
