@@ -10,6 +10,9 @@ use wardgate_rpc::client::{AuditFilter, ContentFilter, QueriedRecord};
 use super::{in_order, partition};
 use crate::support::{SAME_TIME, TestStore, on_both_stores, outcome, start, subject};
 
+/// Number of records in a store of which one page is corrupt.
+const RECORDS: usize = 400;
+
 on_both_stores! {
     what_was_changed_or_removed_in_the_store_is_named_by_its_sequence
 }
@@ -83,12 +86,9 @@ async fn what_was_changed_or_removed_in_the_store_is_named_by_its_sequence(store
     );
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn records_on_a_corrupt_page_of_the_database_are_named_and_the_others_are_returned() {
-    const RECORDS: u64 = 400;
-    let store = TestStore::sqlite();
-    let calls = store.append_calls(400).await;
-    store.corrupt_pages_of(&calls[300..301]).await;
+/// Reads all records of `store`, which has the records of [`TestStore::append_calls`] and cannot read the one at sequence number
+/// 300, with several filters that match every record and in both orders.
+async fn assert_each_record_is_returned_or_named(store: &TestStore) {
     let by_caller = AuditFilter {
         subject: Some("dr.yenji".to_owned()),
         ..AuditFilter::default()
@@ -124,7 +124,7 @@ async fn records_on_a_corrupt_page_of_the_database_are_named_and_the_others_are_
             // Adjacent records are reported together.
             let reports = found.len() - intact.len();
             assert!(is_by_time || reports == 1, "{shown}: {reports}");
-            let mut expected: Vec<u64> = (0..RECORDS).collect();
+            let mut expected: Vec<u64> = (0..RECORDS as u64).collect();
             if is_by_time {
                 expected.sort_by_key(|sequence| (Reverse(sequence / SAME_TIME as u64), *sequence));
             }
@@ -134,6 +134,14 @@ async fn records_on_a_corrupt_page_of_the_database_are_named_and_the_others_are_
             assert_eq!(in_order(&found, &expected), expected, "{shown}");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_on_a_corrupt_page_of_the_database_are_named_and_the_others_are_returned() {
+    let store = TestStore::sqlite();
+    let calls = store.append_calls(RECORDS).await;
+    store.corrupt_pages_of(&calls[300..301]).await;
+    assert_each_record_is_returned_or_named(&store).await;
 
     let of_call = async |at: usize| {
         let found = store.read(AuditFilter {
@@ -159,6 +167,36 @@ async fn records_on_a_corrupt_page_of_the_database_are_named_and_the_others_are_
         partition(&all),
         partition(&store.read(AuditFilter::default()).await)
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn records_on_a_corrupt_page_of_a_database_server_are_named_and_the_others_are_returned() {
+    let Some(original) = TestStore::postgres().await else {
+        return;
+    };
+    let calls = original.append_calls(RECORDS).await;
+    let store = original.copy_with_corrupt_page_of(300).await;
+    assert_each_record_is_returned_or_named(&store).await;
+
+    let of_call = async |at: usize| {
+        let found = store.read(AuditFilter {
+            call_id: Some(calls[at].call_id.to_string()),
+            ..AuditFilter::default()
+        });
+        partition(&found.await)
+    };
+    // The server cannot tell which call another record on the page belongs to, so that record is reported as well.
+    let (intact, unreadable) = of_call(300).await;
+    assert!(unreadable.contains(&300), "{unreadable:?}");
+    assert_eq!(intact, Vec::<u64>::new());
+    assert_eq!(of_call(199).await, (vec![199], vec![]));
+    let newest = AuditFilter {
+        newest_first: true,
+        limit: Some(3),
+        ..AuditFilter::default()
+    };
+    let newest = partition(&store.read(newest).await);
+    assert_eq!(newest, (vec![399, 398, 397], vec![]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
