@@ -57,6 +57,19 @@ pub async fn replace_sqlite_bytes(path: &Path, text: &str, from: &[u8], to: &[u8
     }
 }
 
+/// Makes the first page of an index of the SQLite database at `path` unreadable. Other programs must not write to the database.
+pub async fn corrupt_sqlite_index(path: &Path, index: &str) {
+    write_back_log(path).await;
+    let url = format!("sqlite:{}", path.display());
+    let mut connection = SqliteConnection::connect(&url).await.unwrap();
+    let offset = "SELECT (rootpage - 1) * page_size FROM sqlite_schema, pragma_page_size
+                  WHERE type = 'index' AND name = $1";
+    let offset = sqlx::query_scalar(offset).bind(index);
+    let offset: i64 = offset.fetch_one(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    write_page_type(path, &[u64::try_from(offset).unwrap()], 0);
+}
+
 /// Returns a copy of the PostgreSQL database `original` in which the pages of `table` that contain the rows with the condition
 /// `rows`, in SQL, are unreadable. Ends the connections to `original`. The role of the tests must be a superuser, because the server
 /// overwrites the pages in its files. A copy is necessary, because the server does not read a page from its file while the page is

@@ -63,6 +63,11 @@ pub(super) struct Selection {
 
 impl Selection {
     fn from(table: &'static str, with_details: bool) -> Self {
+        Self::records(&format!("{table} AS record"), with_details)
+    }
+
+    /// Selects whole records from `source`, a table that is called `record`.
+    fn records(source: &str, with_details: bool) -> Self {
         let details = if with_details {
             "details"
         } else {
@@ -72,13 +77,13 @@ impl Selection {
             &format!(
                 "sequence, leaf_hash, canonical, {details}, event, time, call_id, subject, tool, status"
             ),
-            table,
+            source,
         )
     }
 
-    fn columns(columns: &str, table: &'static str) -> Self {
+    fn columns(columns: &str, source: &str) -> Self {
         Self {
-            sql: format!("SELECT {columns} FROM {table} AS record WHERE TRUE"),
+            sql: format!("SELECT {columns} FROM {source} WHERE TRUE"),
             values: Vec::new(),
         }
     }
@@ -144,6 +149,21 @@ impl Selection {
         self.and_status(filter.status);
         self.and_about("sequence", table, filter);
         self.and_within_time(filter);
+    }
+
+    /// Adds the conditions of `filter` and the bounds of `page`.
+    fn page_matching(
+        mut self,
+        table: &'static str,
+        filter: &RecordFilter,
+        page: &PageBounds,
+    ) -> Self {
+        self.and_matching(table, filter);
+        if filter.is_by_time() {
+            self.page_by_time(page)
+        } else {
+            self.page(page)
+        }
     }
 
     fn page(mut self, page: &PageBounds) -> Self {
@@ -226,13 +246,18 @@ impl Selection {
 
 /// Selects the records that match `filter`.
 pub(super) fn matching(table: &'static str, filter: &RecordFilter, page: &PageBounds) -> Selection {
-    let mut selection = Selection::from(table, filter.with_details);
-    selection.and_matching(table, filter);
-    if filter.is_by_time() {
-        selection.page_by_time(page)
-    } else {
-        selection.page(page)
-    }
+    Selection::from(table, filter.with_details).page_matching(table, filter, page)
+}
+
+/// Selects the same records as [`matching`] from a SQLite table, without an index of the table. A page by time reads the whole
+/// table.
+pub(super) fn without_index(
+    table: &'static str,
+    filter: &RecordFilter,
+    page: &PageBounds,
+) -> Selection {
+    let source = format!("{table} AS record NOT INDEXED");
+    Selection::records(&source, filter.with_details).page_matching(table, filter, page)
 }
 
 /// Selects the record at `sequence` if it matches `filter`.
@@ -251,7 +276,7 @@ pub(super) fn positions(
     filter: &RecordFilter,
     page: &PageBounds,
 ) -> Selection {
-    let mut selection = Selection::columns("time, sequence", table);
+    let mut selection = Selection::columns("time, sequence", &format!("{table} AS record"));
     if filter.subject.is_some() || filter.tool.is_some() {
         selection.and_text("subject = ", filter.subject.as_deref());
         selection.and_text("tool = ", filter.tool.as_deref());

@@ -21,8 +21,8 @@ use wardgate_rpc::link::{self, Link};
 use wardgate_rpc::{Peer, Readiness};
 use wardgate_store::DatabaseSettings;
 use wardgate_testkit::{
-    TestDatabase, copy_with_corrupt_pages, corrupt_sqlite_pages, repair_sqlite_pages,
-    replace_sqlite_bytes,
+    TestDatabase, copy_with_corrupt_pages, corrupt_sqlite_index, corrupt_sqlite_pages,
+    repair_sqlite_pages, replace_sqlite_bytes,
 };
 
 /// Runs each of the named functions, which take a `&TestStore`, on both kinds of store.
@@ -117,6 +117,11 @@ impl TestStore {
         let records = records.map(|call| format!(r#""call_id":"{}""#, call.call_id));
         let records: Vec<_> = records.collect();
         corrupt_sqlite_pages(self.sqlite_path(), &records).await
+    }
+
+    /// Makes an index of a SQLite store unreadable. No service may use the store.
+    pub(crate) async fn corrupt_index(&self, index: &str) {
+        corrupt_sqlite_index(self.sqlite_path(), index).await;
     }
 
     /// Returns a copy of a PostgreSQL store in which the page that contains the record at `sequence` is unreadable. No service may

@@ -297,3 +297,63 @@ async fn missing_records_are_named_although_the_database_has_a_corrupt_page() {
     let kept = (0..40).filter(|sequence| *sequence != 5);
     assert_eq!(all, kept.collect::<Vec<u64>>());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_whose_index_is_corrupt_names_that_once_and_returns_every_record() {
+    let store = TestStore::sqlite();
+    let calls = store.append_calls(RECORDS).await;
+    let by_sequence: Vec<u64> = (0..RECORDS as u64).collect();
+    let mut by_time = by_sequence.clone();
+    by_time.sort_by_key(|sequence| (Reverse(sequence / SAME_TIME as u64), *sequence));
+    let of_caller = AuditFilter {
+        subject: Some("dr.yenji".to_owned()),
+        ..AuditFilter::default()
+    };
+    let of_caller_by_sequence = AuditFilter {
+        from_sequence: 10,
+        ..of_caller.clone()
+    };
+    let of_tool = AuditFilter {
+        tool: Some("get_medical_records".to_owned()),
+        ..AuditFilter::default()
+    };
+    let since = AuditFilter {
+        since: Some(start().minus(Duration::from_hours(1))),
+        ..AuditFilter::default()
+    };
+    let of_call = AuditFilter {
+        call_id: Some(calls[300].call_id.to_string()),
+        ..AuditFilter::default()
+    };
+    for (index, filter, mut expected) in [
+        ("record_caller_time", of_caller, by_time.clone()),
+        (
+            "record_caller_time",
+            of_caller_by_sequence,
+            by_sequence[10..].to_vec(),
+        ),
+        ("record_tool_time", of_tool, by_time.clone()),
+        ("record_call", of_call, vec![300]),
+        ("record_time", since, by_time),
+    ] {
+        store.corrupt_index(index).await;
+        for newest_first in [false, true] {
+            let filter = AuditFilter {
+                newest_first,
+                ..filter.clone()
+            };
+            let shown = format!("{filter:?}");
+            let found = store.read(filter).await;
+            let (first, others) = found.split_first().unwrap();
+            assert!(
+                matches!(first, QueriedRecord::Damaged(damage) if damage.to_string().contains("an index of the database is corrupt")),
+                "{shown}: {first:?}"
+            );
+            if newest_first {
+                expected.reverse();
+            }
+            let (intact, unreadable) = partition(others);
+            assert_eq!((intact, unreadable), (expected.clone(), vec![]), "{shown}");
+        }
+    }
+}
