@@ -30,9 +30,9 @@ const INCOMPLETE: &str =
 const UNKNOWN_GAPS: &str =
     "it is unknown whether records are missing, because the database is corrupt";
 
-/// The report if an index is corrupt but the table is not.
-const CORRUPT_INDEX: &str =
-    "an index of the database is corrupt; the records are read from the table, which takes longer";
+/// The report if the index that a filter needs cannot be used.
+const WITHOUT_INDEX: &str = "an index of the database is corrupt, or a record to which it leads; the records are read without the \
+    index, which takes longer";
 
 /// Returns the records that match `filter`, one page at a time, without those that are appended during the query. Changed
 /// records are reported in their place. Missing records are reported in their place if the filter matches every record, and
@@ -215,8 +215,8 @@ enum QueryFinding {
     Missing(Range<u64>),
     /// Records at a corrupt place of the store.
     Unreadable(Range<u64>),
-    /// From here on, records are read without an index, because an index is corrupt.
-    CorruptIndex,
+    /// From here on, records are read without the index that the filter needs.
+    WithoutIndex,
 }
 
 impl From<Result<StoredRow, RecordDamage>> for QueryFinding {
@@ -239,7 +239,7 @@ impl QueryFinding {
     /// Restricts damage to the records from `minimum` on. Returns whether there is something left.
     fn restrict_to_kept(&mut self, minimum: u64) -> bool {
         match self {
-            Self::Intact(..) | Self::CorruptIndex => true,
+            Self::Intact(..) | Self::WithoutIndex => true,
             Self::Changed(damage) => damage.sequence.is_none_or(|sequence| sequence >= minimum),
             Self::Missing(range) | Self::Unreadable(range) => {
                 range.start = range.start.max(minimum);
@@ -254,7 +254,7 @@ impl QueryFinding {
             Self::Changed(damage) => (QueriedRecord::Damaged(damage), None),
             Self::Missing(range) => (missing(range), None),
             Self::Unreadable(range) => (not_readable(range), None),
-            Self::CorruptIndex => (damaged(None, CORRUPT_INDEX.to_owned()), None),
+            Self::WithoutIndex => (damaged(None, WITHOUT_INDEX.to_owned()), None),
         }
     }
 }
@@ -270,7 +270,7 @@ struct RemainingQuery {
     width: u64,
     /// The records that could not be read and that no report contains yet.
     unreadable: Option<Range<u64>>,
-    /// Whether pages are read without an index, because an index is corrupt.
+    /// Whether pages are read without the index that the filter needs, because the index or a record to which it leads is corrupt.
     without_index: bool,
 }
 
@@ -357,6 +357,11 @@ impl RemainingQuery {
         match read {
             Some(read) => self.add_page(filter, page, read, findings),
             None if filter.is_by_time() => self.read_each(reader, filter, page, findings).await?,
+            // PostgreSQL reads the records of a call before it compares their sequence numbers, which the index of calls does not
+            // contain. A narrower range therefore does not avoid a corrupt record of the call.
+            None if filter.call_id.is_some() && reader.is_postgres() && !self.without_index => {
+                self.leave_index(findings);
+            }
             None => match page.range.end - page.range.start {
                 1 => self.read_single(reader, filter, page, findings).await?,
                 width => self.width = width / 2,
@@ -380,14 +385,19 @@ impl RemainingQuery {
         let Some(read) = reader.page_without_index(filter, page).await? else {
             return Ok(false);
         };
+        self.leave_index(findings);
+        self.add_page(filter, page, read, findings);
+        Ok(true)
+    }
+
+    /// Lets all further pages be read without an index.
+    fn leave_index(&mut self, findings: &mut Vec<QueryFinding>) {
         tracing::error!(
-            "an index of the audit store is corrupt; a query that needs it reads the whole table instead"
+            "an index of the audit store is corrupt, or a record to which it leads; a query continues without the index"
         );
         self.without_index = true;
         self.report_unreadable(findings);
-        findings.push(QueryFinding::CorruptIndex);
-        self.add_page(filter, page, read, findings);
-        Ok(true)
+        findings.push(QueryFinding::WithoutIndex);
     }
 
     /// Continues after the page that was `read`.

@@ -478,17 +478,28 @@ impl StoreReader {
         Ok(rows.into())
     }
 
+    /// Returns whether the store is a PostgreSQL database rather than a SQLite file.
+    pub(crate) fn is_postgres(&self) -> bool {
+        matches!(self.pool, ReadPool::Postgres(_))
+    }
+
     /// Returns one page of the records that match, in order, read without an index. Returns `None` if the table is corrupt at a
-    /// place that must be read, and on PostgreSQL, where a statement cannot exclude indexes.
+    /// place that must be read. On PostgreSQL, where a statement cannot exclude all indexes, only the index of calls is not used;
+    /// the result is `None` if the filter has no call.
     pub(crate) async fn page_without_index(
         &self,
         filter: &RecordFilter,
         page: &PageBounds,
     ) -> Result<Option<RecordPage>, Error> {
-        if matches!(self.pool, ReadPool::Postgres(_)) {
+        if self.is_postgres() && filter.call_id.is_none() {
             return Ok(None);
         }
-        let rows = self.select(|table| select::without_index(table, filter, page));
+        let hint = if self.is_postgres() {
+            ""
+        } else {
+            " NOT INDEXED"
+        };
+        let rows = self.select(|table| select::without_index(table, hint, filter, page));
         let rows: Result<Vec<RecordRow>, Error> = rows.await;
         match rows {
             Err(error) if error.is_corruption() => Ok(None),
