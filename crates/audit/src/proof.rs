@@ -110,6 +110,8 @@ pub(crate) async fn find_of_call(
                     return Ok(stored.sequence);
                 }
             }
+            // Damage without a position is that of an index, and the query continued without it.
+            QueriedRecord::Damaged(damage) if damage.sequence.is_none() => {}
             QueriedRecord::Damaged(damage) => damaged = damaged.or(Some(damage)),
         }
     }

@@ -30,6 +30,10 @@ const INCOMPLETE: &str =
 const UNKNOWN_GAPS: &str =
     "it is unknown whether records are missing, because the database is corrupt";
 
+/// The report if the index that a filter needs cannot be used.
+const WITHOUT_INDEX: &str = "an index of the database is corrupt, or a record to which it leads; the records are read without the \
+    index, which takes longer";
+
 /// Returns the records that match `filter`, one page at a time, without those that are appended during the query. Changed
 /// records are reported in their place. Missing records are reported in their place if the filter matches every record, and
 /// otherwise before the other records. Records that are at a corrupt place of the store are reported whether or not they match,
@@ -181,7 +185,8 @@ fn damaged(sequence: Option<u64>, problem: String) -> QueriedRecord {
 }
 
 /// Reads the record at `sequence` if it matches. Returns `None` if the record is at a corrupt place. Fails if it cannot be read with
-/// the filter but without it, because the corrupt place is then in an index that the filter needs.
+/// the filter but without it, because the corrupt place is then in an index, or in the table of data subjects, that the filter
+/// needs.
 async fn read_record(
     reader: &StoreReader,
     filter: &RecordFilter,
@@ -210,6 +215,8 @@ enum QueryFinding {
     Missing(Range<u64>),
     /// Records at a corrupt place of the store.
     Unreadable(Range<u64>),
+    /// From here on, records are read without the index that the filter needs.
+    WithoutIndex,
 }
 
 impl From<Result<StoredRow, RecordDamage>> for QueryFinding {
@@ -232,7 +239,7 @@ impl QueryFinding {
     /// Restricts damage to the records from `minimum` on. Returns whether there is something left.
     fn restrict_to_kept(&mut self, minimum: u64) -> bool {
         match self {
-            Self::Intact(..) => true,
+            Self::Intact(..) | Self::WithoutIndex => true,
             Self::Changed(damage) => damage.sequence.is_none_or(|sequence| sequence >= minimum),
             Self::Missing(range) | Self::Unreadable(range) => {
                 range.start = range.start.max(minimum);
@@ -247,6 +254,7 @@ impl QueryFinding {
             Self::Changed(damage) => (QueriedRecord::Damaged(damage), None),
             Self::Missing(range) => (missing(range), None),
             Self::Unreadable(range) => (not_readable(range), None),
+            Self::WithoutIndex => (damaged(None, WITHOUT_INDEX.to_owned()), None),
         }
     }
 }
@@ -262,6 +270,8 @@ struct RemainingQuery {
     width: u64,
     /// The records that could not be read and that no report contains yet.
     unreadable: Option<Range<u64>>,
+    /// Whether pages are read without the index that the filter needs, because the index or a record to which it leads is corrupt.
+    without_index: bool,
 }
 
 impl RemainingQuery {
@@ -281,6 +291,7 @@ impl RemainingQuery {
             limit: filter.limit.unwrap_or(u64::MAX),
             width: u64::MAX,
             unreadable: None,
+            without_index: false,
         }
     }
 
@@ -335,16 +346,58 @@ impl RemainingQuery {
         page: &PageBounds,
         findings: &mut Vec<QueryFinding>,
     ) -> Result<(), Error> {
-        match reader.page(filter, page).await {
-            Err(error) if !error.is_corruption() => return Err(error),
-            Err(_) if filter.is_by_time() => self.read_each(reader, filter, page, findings).await?,
-            Err(_) => match page.range.end - page.range.start {
+        let read = if self.without_index {
+            reader.page_without_index(filter, page).await?
+        } else {
+            match reader.page(filter, page).await {
+                Err(error) if error.is_corruption() => None,
+                read => Some(read?),
+            }
+        };
+        match read {
+            Some(read) => self.add_page(filter, page, read, findings),
+            None if filter.is_by_time() => self.read_each(reader, filter, page, findings).await?,
+            // PostgreSQL reads the records of a call before it compares their sequence numbers, which the index of calls does not
+            // contain. A narrower range therefore does not avoid a corrupt record of the call.
+            None if filter.call_id.is_some() && reader.is_postgres() && !self.without_index => {
+                self.leave_index(findings);
+            }
+            None => match page.range.end - page.range.start {
                 1 => self.read_single(reader, filter, page, findings).await?,
                 width => self.width = width / 2,
             },
-            Ok(read) => self.add_page(filter, page, read, findings),
         }
         Ok(())
+    }
+
+    /// Reads the page without an index, and from now on every page. Returns `false` if this is already so, or if the table is
+    /// corrupt within the page.
+    async fn avoid_index(
+        &mut self,
+        reader: &StoreReader,
+        filter: &RecordFilter,
+        page: &PageBounds,
+        findings: &mut Vec<QueryFinding>,
+    ) -> Result<bool, Error> {
+        if self.without_index {
+            return Ok(false);
+        }
+        let Some(read) = reader.page_without_index(filter, page).await? else {
+            return Ok(false);
+        };
+        self.leave_index(findings);
+        self.add_page(filter, page, read, findings);
+        Ok(true)
+    }
+
+    /// Lets all further pages be read without an index.
+    fn leave_index(&mut self, findings: &mut Vec<QueryFinding>) {
+        tracing::error!(
+            "an index of the audit store is corrupt, or a record to which it leads; a query continues without the index"
+        );
+        self.without_index = true;
+        self.report_unreadable(findings);
+        findings.push(QueryFinding::WithoutIndex);
     }
 
     /// Continues after the page that was `read`.
@@ -369,16 +422,20 @@ impl RemainingQuery {
         findings: &mut Vec<QueryFinding>,
     ) -> Result<(), Error> {
         let sequence = page.range.start;
-        if let Some(read) = read_record(reader, filter, sequence).await? {
-            self.add_page(filter, page, read, findings);
-        } else {
+        let Some(read) = read_record(reader, filter, sequence).await? else {
             self.pass(sequence, filter.newest_first);
             self.add_unreadable(sequence, findings);
+            return Ok(());
+        };
+        // The corrupt place is not that of the record. It is in an index, or at the place of the next record.
+        if !self.avoid_index(reader, filter, page, findings).await? {
+            self.add_page(filter, page, read, findings);
         }
         Ok(())
     }
 
-    /// Reads the records of a page by time one by one, at the positions that an index contains.
+    /// Reads the records of a page by time one by one, at the positions that an index contains, or all from the table if that index
+    /// is corrupt. Fails if the table is corrupt as well.
     async fn read_each(
         &mut self,
         reader: &StoreReader,
@@ -386,7 +443,13 @@ impl RemainingQuery {
         page: &PageBounds,
         findings: &mut Vec<QueryFinding>,
     ) -> Result<(), Error> {
-        let positions = reader.positions(filter, page).await?;
+        let positions = match reader.positions(filter, page).await {
+            Err(error) if error.is_corruption() => {
+                let is_read = self.avoid_index(reader, filter, page, findings).await?;
+                return if is_read { Ok(()) } else { Err(error) };
+            }
+            positions => positions?,
+        };
         let is_last = (positions.len() as u64) < page.limit;
         for position in positions {
             if let Some(read) = read_record(reader, filter, position.sequence).await? {

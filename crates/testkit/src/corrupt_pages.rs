@@ -1,11 +1,12 @@
-//! Corrupt pages of SQLite databases.
+//! Corrupt pages of SQLite and PostgreSQL databases.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use sqlx::{Connection, SqliteConnection};
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, SqliteConnection};
 
+use crate::database::TestDatabase;
 use crate::until::until;
 
 /// The type of a page that contains rows of a table.
@@ -54,6 +55,57 @@ pub async fn replace_sqlite_bytes(path: &Path, text: &str, from: &[u8], to: &[u8
         assert_eq!(&bytes[place..place + from.len()], from);
         file.write_all_at(to, place as u64).unwrap();
     }
+}
+
+/// Makes the first page of an index of the SQLite database at `path` unreadable. Other programs must not write to the database.
+pub async fn corrupt_sqlite_index(path: &Path, index: &str) {
+    write_back_log(path).await;
+    let url = format!("sqlite:{}", path.display());
+    let mut connection = SqliteConnection::connect(&url).await.unwrap();
+    let offset = "SELECT (rootpage - 1) * page_size FROM sqlite_schema, pragma_page_size
+                  WHERE type = 'index' AND name = $1";
+    let offset = sqlx::query_scalar(offset).bind(index);
+    let offset: i64 = offset.fetch_one(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    write_page_type(path, &[u64::try_from(offset).unwrap()], 0);
+}
+
+/// Returns a copy of the PostgreSQL database `original` in which the pages of `table` that contain the rows with the condition
+/// `rows`, in SQL, are unreadable. Ends the connections to `original`. The role of the tests must be a superuser, because the server
+/// overwrites the pages in its files. A copy is necessary, because the server does not read a page from its file while the page is
+/// in its buffers.
+pub async fn copy_with_corrupt_pages(
+    original: &TestDatabase,
+    table: &str,
+    rows: &str,
+) -> TestDatabase {
+    let copy = original.copy().await;
+    let mut connection = PgConnection::connect(&original.url()).await.unwrap();
+    // A copied table has the same file name, in the directory of the copy.
+    let file = format!(
+        "SELECT regexp_replace(pg_relation_filepath('{table}'), '^base/[0-9]+', 'base/' || oid)
+         FROM pg_database WHERE datname = '{}'",
+        copy.name()
+    );
+    let file = sqlx::query_scalar(AssertSqlSafe(file));
+    let file: String = file.fetch_one(&mut connection).await.unwrap();
+    let offsets = format!(
+        "SELECT DISTINCT (ctid::text::point)[0]::bigint * current_setting('block_size')::bigint
+         FROM {table} WHERE {rows}"
+    );
+    let offsets = sqlx::query_scalar(AssertSqlSafe(offsets));
+    let offsets: Vec<i64> = offsets.fetch_all(&mut connection).await.unwrap();
+    assert!(!offsets.is_empty(), "no row of {table} has {rows}");
+    for offset in offsets {
+        // A program that the server starts runs in the directory of its data. The header of a page never consists of letters.
+        let overwrite = format!(
+            "COPY (SELECT repeat('x', 64)) TO PROGRAM 'dd of={file} bs=1 seek={offset} conv=notrunc status=none'"
+        );
+        let overwrite = sqlx::raw_sql(AssertSqlSafe(overwrite));
+        connection.execute(overwrite).await.unwrap();
+    }
+    connection.close().await.unwrap();
+    copy
 }
 
 /// Writes the write-ahead log of the database back into its file, once no other connection prevents that.

@@ -58,6 +58,34 @@ impl TestDatabase {
         Some(Self::Postgres { server, name })
     }
 
+    /// Copies this PostgreSQL database, and ends the connections to it. No page of the copy is in the buffers of the server.
+    pub(crate) async fn copy(&self) -> Self {
+        let Self::Postgres { server, name } = self else {
+            panic!("only a PostgreSQL database can be copied");
+        };
+        let mut connection = PgConnection::connect(server).await.unwrap();
+        // With a timeout, in milliseconds, the server waits until the backend has ended. Without one it only sends the signal.
+        let ended = "SELECT count(pg_terminate_backend(pid, 60000)), current_setting('server_version_num')::bigint
+                     FROM pg_stat_activity WHERE datname = $1";
+        let ended = sqlx::query_as(ended).bind(name);
+        let (_, version): (i64, i64) = ended.fetch_one(&mut connection).await.unwrap();
+        let copied = new_name();
+        // From version 15 on, the server by default copies through its buffers. Before, it always copies the files.
+        let strategy = if version >= 150_000 {
+            " STRATEGY file_copy"
+        } else {
+            ""
+        };
+        let create = AssertSqlSafe(format!(
+            "CREATE DATABASE {copied} TEMPLATE {name}{strategy}"
+        ));
+        connection.execute(create).await.unwrap();
+        Self::Postgres {
+            server: server.clone(),
+            name: copied,
+        }
+    }
+
     /// Creates a MySQL database, or returns `None` without a server.
     pub async fn mysql() -> Option<Self> {
         let server = test_dependency("WARDGATE_TEST_MYSQL")?;

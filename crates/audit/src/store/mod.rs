@@ -410,7 +410,7 @@ impl StoreReader {
     pub(crate) async fn head(&self) -> Result<RecordHead, Error> {
         let head: (i64, i64, i64, i64) = match &self.pool {
             ReadPool::Sqlite(pool) => {
-                let head = sqlite::read_either(pool, sqlite::HEAD).await?.pop();
+                let head = sqlite::read_any(pool, sqlite::HEAD).await?.pop();
                 head.ok_or(sqlx::Error::RowNotFound)?
             }
             ReadPool::Postgres(pool) => {
@@ -476,6 +476,35 @@ impl StoreReader {
         let rows = self.select(|table| select::matching(table, filter, page));
         let rows: Vec<RecordRow> = rows.await?;
         Ok(rows.into())
+    }
+
+    /// Returns whether the store is a PostgreSQL database rather than a SQLite file.
+    pub(crate) fn is_postgres(&self) -> bool {
+        matches!(self.pool, ReadPool::Postgres(_))
+    }
+
+    /// Returns one page of the records that match, in order, read without an index. Returns `None` if the table is corrupt at a
+    /// place that must be read. On PostgreSQL, where a statement cannot exclude all indexes, only the index of calls is not used;
+    /// the result is `None` if the filter has no call.
+    pub(crate) async fn page_without_index(
+        &self,
+        filter: &RecordFilter,
+        page: &PageBounds,
+    ) -> Result<Option<RecordPage>, Error> {
+        if self.is_postgres() && filter.call_id.is_none() {
+            return Ok(None);
+        }
+        let hint = if self.is_postgres() {
+            ""
+        } else {
+            " NOT INDEXED"
+        };
+        let rows = self.select(|table| select::without_index(table, hint, filter, page));
+        let rows: Result<Vec<RecordRow>, Error> = rows.await;
+        match rows {
+            Err(error) if error.is_corruption() => Ok(None),
+            rows => Ok(Some(rows?.into())),
+        }
     }
 
     /// Returns the record at `sequence` if it matches.
@@ -588,7 +617,7 @@ impl StoreReader {
         }
         let (count, size): (i64, i64) = match &self.pool {
             ReadPool::Sqlite(pool) => {
-                let count = sqlite::read_either(pool, sqlite::COUNT).await?.pop();
+                let count = sqlite::read_any(pool, sqlite::COUNT).await?.pop();
                 count.ok_or(sqlx::Error::RowNotFound)?
             }
             ReadPool::Postgres(pool) => {
@@ -603,7 +632,7 @@ impl StoreReader {
             return Ok(Vec::new());
         }
         let gaps: Vec<(i64, i64)> = match &self.pool {
-            ReadPool::Sqlite(pool) => sqlite::read_either(pool, sqlite::GAPS).await?,
+            ReadPool::Sqlite(pool) => sqlite::read_any(pool, sqlite::GAPS).await?,
             ReadPool::Postgres(pool) => {
                 sqlx::query_as(postgres::GAPS)
                     .fetch_all(&mut *pool.acquire().await?)

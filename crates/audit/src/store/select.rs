@@ -39,6 +39,9 @@ pub(crate) struct PageBounds {
 /// Number of SQLite instructions between two checks whether the reader is still waiting. A check takes less than a microsecond.
 const STOP_CHECK_INTERVAL: i32 = 1_000;
 
+/// The condition on the id of a call, for which the index of calls can be used.
+const OF_CALL: &str = "call_id = ";
+
 /// Stops a statement when the guard is dropped.
 #[derive(Default)]
 struct StatementGuard(Arc<AtomicBool>);
@@ -63,6 +66,11 @@ pub(super) struct Selection {
 
 impl Selection {
     fn from(table: &'static str, with_details: bool) -> Self {
+        Self::records(&format!("{table} AS record"), with_details)
+    }
+
+    /// Selects whole records from `source`, a table that is called `record`.
+    fn records(source: &str, with_details: bool) -> Self {
         let details = if with_details {
             "details"
         } else {
@@ -72,13 +80,13 @@ impl Selection {
             &format!(
                 "sequence, leaf_hash, canonical, {details}, event, time, call_id, subject, tool, status"
             ),
-            table,
+            source,
         )
     }
 
-    fn columns(columns: &str, table: &'static str) -> Self {
+    fn columns(columns: &str, source: &str) -> Self {
         Self {
-            sql: format!("SELECT {columns} FROM {table} AS record WHERE TRUE"),
+            sql: format!("SELECT {columns} FROM {source} WHERE TRUE"),
             values: Vec::new(),
         }
     }
@@ -133,17 +141,30 @@ impl Selection {
         }
     }
 
-    /// Adds the conditions of `filter`.
-    fn and_matching(&mut self, table: &'static str, filter: &RecordFilter) {
+    /// Adds the conditions of `filter`. `of_call` is the condition on the id of a call, up to the value.
+    fn and_matching(&mut self, table: &'static str, of_call: &'static str, filter: &RecordFilter) {
         self.and_text("subject = ", filter.subject.as_deref());
         self.and_text("tool = ", filter.tool.as_deref());
-        self.and_text(
-            "call_id = ",
-            filter.call_id.map(|id| id.to_string()).as_deref(),
-        );
+        self.and_text(of_call, filter.call_id.map(|id| id.to_string()).as_deref());
         self.and_status(filter.status);
         self.and_about("sequence", table, filter);
         self.and_within_time(filter);
+    }
+
+    /// Adds the conditions of `filter`, as [`Self::and_matching`] does, and the bounds of `page`.
+    fn page_matching(
+        mut self,
+        table: &'static str,
+        of_call: &'static str,
+        filter: &RecordFilter,
+        page: &PageBounds,
+    ) -> Self {
+        self.and_matching(table, of_call, filter);
+        if filter.is_by_time() {
+            self.page_by_time(page)
+        } else {
+            self.page(page)
+        }
     }
 
     fn page(mut self, page: &PageBounds) -> Self {
@@ -226,19 +247,27 @@ impl Selection {
 
 /// Selects the records that match `filter`.
 pub(super) fn matching(table: &'static str, filter: &RecordFilter, page: &PageBounds) -> Selection {
-    let mut selection = Selection::from(table, filter.with_details);
-    selection.and_matching(table, filter);
-    if filter.is_by_time() {
-        selection.page_by_time(page)
-    } else {
-        selection.page(page)
-    }
+    Selection::from(table, filter.with_details).page_matching(table, OF_CALL, filter, page)
+}
+
+/// Selects the same records as [`matching`] without the index of calls, and without the indexes that `hint`, the end of the `FROM`
+/// clause, excludes. A page by time reads the whole table if `hint` excludes all indexes.
+pub(super) fn without_index(
+    table: &'static str,
+    hint: &str,
+    filter: &RecordFilter,
+    page: &PageBounds,
+) -> Selection {
+    let source = format!("{table} AS record{hint}");
+    // The expression prevents the planner from using the index.
+    let of_call = "call_id || '' = ";
+    Selection::records(&source, filter.with_details).page_matching(table, of_call, filter, page)
 }
 
 /// Selects the record at `sequence` if it matches `filter`.
 pub(super) fn single(table: &'static str, filter: &RecordFilter, sequence: u64) -> Selection {
     let mut selection = Selection::from(table, filter.with_details);
-    selection.and_matching(table, filter);
+    selection.and_matching(table, OF_CALL, filter);
     selection.and("sequence = ", Value::Integer(signed(sequence)));
     selection
 }
@@ -251,7 +280,7 @@ pub(super) fn positions(
     filter: &RecordFilter,
     page: &PageBounds,
 ) -> Selection {
-    let mut selection = Selection::columns("time, sequence", table);
+    let mut selection = Selection::columns("time, sequence", &format!("{table} AS record"));
     if filter.subject.is_some() || filter.tool.is_some() {
         selection.and_text("subject = ", filter.subject.as_deref());
         selection.and_text("tool = ", filter.tool.as_deref());

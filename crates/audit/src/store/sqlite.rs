@@ -37,13 +37,26 @@ pub(super) const HEAD: [&str; 2] = of_table_and_index!(
     "), closed_below, minimum_index, hold_generation FROM head, retention"
 );
 
-/// Selects the number of records and the number of assigned sequence numbers, in one snapshot. SQLite counts the records in an
-/// index.
-pub(super) const COUNT: [&str; 2] = of_table_and_index!(
-    "SELECT (SELECT count(*) FROM record) + (SELECT minimum_index FROM retention),
-    (SELECT coalesce(max(sequence) + 1, 0)",
-    ")"
-);
+macro_rules! count {
+    ($counted:literal, $last:literal) => {
+        concat!(
+            "SELECT (SELECT count(*) FROM record",
+            $counted,
+            ") + (SELECT minimum_index FROM retention), (SELECT coalesce(max(sequence) + 1, 0) FROM record",
+            $last,
+            ")"
+        )
+    };
+}
+
+/// Select the number of records and the number of assigned sequence numbers, in one snapshot. The first statement counts the
+/// records in an index and reads the last sequence number from the table. The second one reads both from indexes, for a corrupt
+/// table, and the third one reads both from the table, for a corrupt index.
+pub(super) const COUNT: [&str; 3] = [
+    count!("", ""),
+    count!("", " INDEXED BY record_time"),
+    count!(" NOT INDEXED", ""),
+];
 
 /// Selects the ranges of sequence numbers that have no record. Records that are missing at the end cannot be detected, because
 /// the number of records is derived from the last one.
@@ -271,19 +284,19 @@ pub(super) async fn prepare(
     Ok(connection.close().await?)
 }
 
-/// Returns the rows of the first statement, or those of the second one if the first one reads a corrupt place.
-pub(super) async fn read_either<R: Row>(
+/// Returns the rows of the first statement that reads no corrupt place. Fails if each of them reads one.
+pub(super) async fn read_any<R: Row, const N: usize>(
     pool: &SqlitePool,
-    [of_table, of_index]: [&'static str; 2],
+    statements: [&'static str; N],
 ) -> Result<Vec<R>, sqlx::Error> {
-    let read = sqlx::query_as::<Sqlite, R>(of_table).fetch_all(pool);
-    match read.await {
-        Err(error) if is_corrupt(&error) => {
-            let read = sqlx::query_as::<Sqlite, R>(of_index).fetch_all(pool);
-            read.await
+    let mut rows = Ok(Vec::new());
+    for statement in statements {
+        rows = sqlx::query_as::<Sqlite, R>(statement).fetch_all(pool).await;
+        if !rows.as_ref().is_err_and(is_corrupt) {
+            break;
         }
-        rows => rows,
     }
+    rows
 }
 
 pub(super) fn read_pool(path: &Path) -> SqlitePool {

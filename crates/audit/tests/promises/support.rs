@@ -21,7 +21,8 @@ use wardgate_rpc::link::{self, Link};
 use wardgate_rpc::{Peer, Readiness};
 use wardgate_store::DatabaseSettings;
 use wardgate_testkit::{
-    TestDatabase, corrupt_sqlite_pages, repair_sqlite_pages, replace_sqlite_bytes,
+    TestDatabase, copy_with_corrupt_pages, corrupt_sqlite_index, corrupt_sqlite_pages,
+    repair_sqlite_pages, replace_sqlite_bytes,
 };
 
 /// Runs each of the named functions, which take a `&TestStore`, on both kinds of store.
@@ -116,6 +117,21 @@ impl TestStore {
         let records = records.map(|call| format!(r#""call_id":"{}""#, call.call_id));
         let records: Vec<_> = records.collect();
         corrupt_sqlite_pages(self.sqlite_path(), &records).await
+    }
+
+    /// Makes an index of a SQLite store unreadable. No service may use the store.
+    pub(crate) async fn corrupt_index(&self, index: &str) {
+        corrupt_sqlite_index(self.sqlite_path(), index).await;
+    }
+
+    /// Returns a copy of a PostgreSQL store in which the page that contains the record at `sequence` is unreadable. No service may
+    /// use the store.
+    pub(crate) async fn copy_with_corrupt_page_of(&self, sequence: u64) -> Self {
+        // Without this, the server looks up in the table whether the entry of an index belongs to a record.
+        let vacuum = self.database.try_execute("VACUUM audit.record");
+        vacuum.await.unwrap();
+        let row = format!("sequence = {sequence}");
+        Self::of(copy_with_corrupt_pages(&self.database, "audit.record", &row).await)
     }
 
     /// Changes the type of the time in the record of `call` in a SQLite store to a floating-point number, so that the time cannot

@@ -169,12 +169,10 @@ impl ComparedQuestion {
         schema: &Schema,
     ) -> Result<Option<String>, SolverError> {
         let environment = &self.environment;
-        let [before, after] = [&self.before, &self.after]
-            .map(|set| CompiledPolicySet::compile(set, environment, schema));
-        let gain = process
-            .check_implies_with_counterexample_opt(&after?, &before?)
-            .await?;
-        if let Some(gain) = gain {
+        let before = CompiledPolicySet::compile(&self.before, environment, schema)?;
+        let after = CompiledPolicySet::compile(&self.after, environment, schema)?;
+        let gain = process.check_implies_with_counterexample_opt(&after, &before);
+        if let Some(gain) = gain.await? {
             return Ok(Some(if self.was_milder(&gain) {
                 "the old policies show some of these columns in a milder tier, which is not compared".to_owned()
             } else {
@@ -229,7 +227,7 @@ fn questions(before: &PolicySet, after: &PolicySet) -> Vec<ComparedQuestion> {
         };
         let declared_differently =
             declared_differently(&before.vocabulary, &after.vocabulary, &question);
-        for (what, [old, new]) in parts(&question, &after.vocabulary, sets) {
+        for (what, [old, new]) in parts(&question, &after.vocabulary, &sets) {
             questions.push(ComparedQuestion {
                 what,
                 environment: environment.clone(),
@@ -248,7 +246,7 @@ fn questions(before: &PolicySet, after: &PolicySet) -> Vec<ComparedQuestion> {
 fn parts(
     question: &PolicyQuestion,
     vocabulary: &Vocabulary,
-    sets: [cedar::PolicySet; 2],
+    sets: &[cedar::PolicySet; 2],
 ) -> Vec<(String, [cedar::PolicySet; 2])> {
     let what = match question {
         PolicyQuestion::Use(OfferKind::Tool) => "calls tools".to_owned(),
