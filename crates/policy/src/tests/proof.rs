@@ -170,7 +170,7 @@ async fn a_program_that_is_no_solver_proves_nothing() {
     let set = Dir::with(STAFF_CALLS).load().unwrap();
     let missing = prove_no_gain(&set, &set, "/nonexistent/cvc5".as_ref()).await;
     assert_eq!(missing.unwrap_err().kind(), std::io::ErrorKind::NotFound);
-    let narrower = STAFF_CALLS.replace(";", " when { resource.read_only };");
+    let narrower = STAFF_CALLS.replace(';', " when { resource.read_only };");
     let unproved = unproved("true".as_ref(), STAFF_CALLS, &narrower).await;
     let [(what, _)] = &unproved[..] else {
         panic!("{unproved:?}")
