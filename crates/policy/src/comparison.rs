@@ -1,8 +1,9 @@
 //! Comparison of two policy sets: which access callers gain and lose, per tool, row type and column class.
 //!
-//! The comparison is a bounded search, not a proof; [`prove_no_gain`] is one, with a solver. Both sets are asked the same questions, which are built from the
-//! roles, constants and names in their policies; each number, time and network is tried with its neighbours. A
-//! difference that needs more than two roles at once, or two attributes with unusual values at once, is not found.
+//! The comparison is a bounded search; [`prove_no_gain`] proves with a solver that nobody gains access. Both sets are asked
+//! the same questions, which are built from the roles, constants and names in their policies; each number, time and network
+//! is tried with its neighbours. A difference that needs more than two roles at once, or two attributes with unusual values at
+//! once, is not found.
 //!
 //! A question whose answer follows from another one is not evaluated again: a role matters only to the questions whose
 //! policies name it, and equal row rules admit the same rows.
