@@ -60,6 +60,7 @@ mod journeys {
     mod output;
     mod passwords;
     mod policy_bundles;
+    mod policy_diff;
     mod policy_replay;
     mod postgres;
     mod promises {

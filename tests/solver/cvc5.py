@@ -29,6 +29,9 @@ def is_complete(command: str) -> bool:
 
 
 def main() -> None:
+    if "--version" in sys.argv:
+        print("This is cvc5 version", cvc5.__version__)
+        return
     solver, symbols = new_solver()
     text = ""
     for line in sys.stdin:

@@ -23,7 +23,7 @@ use crate::policy_test::{CallerSample, sample_caller, tier_word};
 use crate::simulator::{SimulatedAccess, SimulatedCall, Simulation, Simulator};
 
 use self::constants::{PolicyConstants, SAME, declared_attributes};
-pub use self::proof::{GainProof, UnprovedQuestion, prove_no_gain};
+pub use self::proof::{NoGainProof, ProofObstacle, UnprovedQuestion, prove_no_gain};
 use self::rows::RowAnswers;
 
 /// Maximum number of questions that each set is asked.

@@ -62,7 +62,7 @@ mod vocabulary;
 mod tests;
 
 pub use comparison::{
-    AccessChange, Comparison, GainProof, UnprovedQuestion, compare, prove_no_gain,
+    AccessChange, Comparison, NoGainProof, ProofObstacle, UnprovedQuestion, compare, prove_no_gain,
 };
 pub use config::{Config, ShadowConfig};
 pub use context::{CallContext, parse_client_ip, parse_time};

@@ -317,7 +317,8 @@ impl<'a> Composition<'a> {
         }
         let json = self.merged();
         let declared = Declarations::read(&json).unwrap_or_default();
-        let schema = Schema::from_json_value(json).map_err(|error| unresolved(&error, files))?;
+        let schema =
+            Schema::from_json_value(json.clone()).map_err(|error| unresolved(&error, files))?;
         for (name, extension) in &self.extensions {
             let holder = if *name == USER {
                 Holder::Caller
@@ -341,7 +342,7 @@ impl<'a> Composition<'a> {
         let mut callers = declared.attributes(USER);
         callers.retain(|name, _| ![SUBJECT, TENANT].contains(&name.as_str()));
         let (arguments, counters) = (declared.attributes(ARGUMENTS), self.counters);
-        Vocabulary::new(schema, callers, arguments, counters, rows).ok_or_else(|| {
+        Vocabulary::new(schema, json, callers, arguments, counters, rows).ok_or_else(|| {
             Findings(vec![Finding {
                 file: "base.cedarschema".into(),
                 position: None,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use cedar_policy::{EntityId, EntityTypeName, EntityUid, RequestEnv, Schema};
+use serde_json::Value;
 use wardgate_domain::{ColumnTier, OfferKind, OperatorAction};
 
 use crate::history::CallCounters;
@@ -12,6 +13,8 @@ use crate::schema_shape::Record;
 #[derive(Debug)]
 pub(crate) struct Vocabulary {
     pub(crate) schema: Schema,
+    /// The schema in Cedar's JSON format, in which two schemas can be compared.
+    pub(crate) declarations: Value,
     pub(crate) user: EntityTypeName,
     pub(crate) role: EntityTypeName,
     pub(crate) tool: EntityTypeName,
@@ -66,6 +69,7 @@ impl Vocabulary {
     /// Looks up all names in `schema`. Returns `None` if it lacks one.
     pub(crate) fn new(
         schema: Schema,
+        declarations: Value,
         caller_attributes: Record,
         argument_types: Record,
         counters: CallCounters,
@@ -122,6 +126,7 @@ impl Vocabulary {
             counters,
             rows: rows.into_iter().map(row_type).collect::<Option<_>>()?,
             schema,
+            declarations,
         })
     }
 

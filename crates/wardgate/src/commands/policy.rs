@@ -58,7 +58,7 @@ pub(crate) async fn run(arguments: PolicyArgs, verbosity: LogVerbosity) -> Resul
         (Some(PolicyCommand::Test(arguments)), _) => test::run(&arguments),
         (Some(PolicyCommand::Bundle { command }), _) => bundle::run(&command),
         (Some(PolicyCommand::Explain(arguments)), _) => explain::run(&arguments).await,
-        (Some(PolicyCommand::Diff(arguments)), _) => diff::run(&arguments).await,
+        (Some(PolicyCommand::Diff(arguments)), _) => diff::run(&arguments),
         (Some(PolicyCommand::Replay(arguments)), _) => replay::run(&arguments, verbosity).await,
         (Some(PolicyCommand::Shadow(arguments)), _) => shadow::run(arguments).await,
         (None, Some(config)) => serve::policy(&config, verbosity).await,

@@ -1,63 +1,75 @@
 //! `wardgate policy diff`: prints which rights callers gain and lose by a change of policies.
 
 use std::io::ErrorKind;
-use std::path::Path;
 
 use serde_json::{Value, json};
 use wardgate_domain::mark_invisible;
 use wardgate_policy::{
-    AccessChange, Comparison, GainProof, Simulator, UnprovedQuestion, compare, prove_no_gain,
+    AccessChange, Comparison, NoGainProof, Simulator, UnprovedQuestion, compare, prove_no_gain,
 };
 
 use crate::Failure;
 use crate::cli::PolicyDiff;
 use crate::commands::output::print_document;
 
-pub(super) async fn run(arguments: &PolicyDiff) -> Result<(), Failure> {
+/// What the solver proved, and whether that agrees with the search.
+struct ProofResult {
+    proof: NoGainProof,
+    is_proved: bool,
+}
+
+pub(super) fn run(arguments: &PolicyDiff) -> Result<(), Failure> {
     let before = super::simulator(&arguments.before)?;
     let after = super::simulator(&arguments.after)?;
     let tools = super::offers(arguments.tools.as_deref(), &arguments.before)?;
-    let proof = prove(&before, &after, arguments.solver.as_deref()).await?;
+    let proof = prove(&before, &after, arguments)?;
     let comparison = compare(&before, &after, &tools);
-    print_document(
-        arguments.output.format(),
-        &as_json(&comparison, proof.as_ref()).to_string(),
-        || mark_invisible(&as_text(&comparison, proof.as_ref())).into_owned(),
-    )?;
     let gains = comparison
         .changes
         .iter()
         .filter(|change| change.gains)
         .count();
+    // The search asks the real decision procedure, which the formulas of a proof describe only for requests that fit the schema.
+    let proof = proof.map(|proof| ProofResult {
+        is_proved: proof.unproved.is_empty() && gains == 0,
+        proof,
+    });
+    print_document(
+        arguments.output.format(),
+        &as_json(&comparison, proof.as_ref()).to_string(),
+        || mark_invisible(&as_text(&comparison, proof.as_ref())).into_owned(),
+    )?;
     if arguments.fail_on_gain && gains > 0 {
         return Err(format!("the change grants new access: {gains} of the differences").into());
     }
-    match proof {
-        None if arguments.require_proof => {
-            Err("there is no solver: install cvc5, or name it with --solver".into())
-        }
-        Some(proof) if arguments.require_proof && !proof.unproved.is_empty() => {
-            Err("it is not proved that nobody gains access".into())
-        }
-        _ => Ok(()),
+    if arguments.require_proof && !proof.is_some_and(|it| it.is_proved) {
+        return Err("it is not proved that nobody gains access".into());
     }
+    Ok(())
 }
 
-/// Returns what the solver proves, or `None` if none is named and none is installed.
-async fn prove(
+/// Returns what the solver proves. Without a named solver, a missing or unusable one only means that there is no proof.
+fn prove(
     before: &Simulator,
     after: &Simulator,
-    named: Option<&Path>,
-) -> Result<Option<GainProof>, Failure> {
+    arguments: &PolicyDiff,
+) -> Result<Option<NoGainProof>, Failure> {
+    let named = arguments.solver.as_deref();
     let solver = named.unwrap_or_else(|| "cvc5".as_ref());
-    match prove_no_gain(before.set(), after.set(), solver).await {
+    match prove_no_gain(before.set(), after.set(), solver) {
         Ok(proof) => Ok(Some(proof)),
-        Err(error) if named.is_none() && error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(format!("cannot run the solver {}: {error}", solver.display()).into()),
+        Err(error) if named.is_some() || arguments.require_proof => {
+            Err(format!("cannot use the solver {}: {error}", solver.display()).into())
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => {
+            eprintln!("note: the solver cvc5 is not used: {error}");
+            Ok(None)
+        }
     }
 }
 
-fn as_text(comparison: &Comparison, proof: Option<&GainProof>) -> String {
+fn as_text(comparison: &Comparison, proof: Option<&ProofResult>) -> String {
     let mut text = String::new();
     for AccessChange {
         roles,
@@ -87,30 +99,32 @@ fn as_text(comparison: &Comparison, proof: Option<&GainProof>) -> String {
     text + &proof_as_text(proof)
 }
 
-fn proof_as_text(proof: Option<&GainProof>) -> String {
-    let Some(GainProof {
-        questions,
-        unproved,
-    }) = proof
-    else {
+fn proof_as_text(proof: Option<&ProofResult>) -> String {
+    let Some(ProofResult { proof, is_proved }) = proof else {
         return "Without the solver cvc5, nothing is proved.\n".to_owned();
     };
-    if unproved.is_empty() {
+    let NoGainProof {
+        questions,
+        unproved,
+    } = proof;
+    if *is_proved {
         return format!(
-            "Proved for all callers, tools, arguments, rows and contexts: nobody gains access ({questions} questions).\n"
+            "Proved ({questions} questions): the new policies allow nothing that the old ones deny, for all callers, tools, arguments and \
+             rows that fit the schema, with the same counts of earlier calls.\n"
         );
     }
     let mut text = format!(
         "Not proved that nobody gains access, in {} of {questions} questions:\n",
         unproved.len()
     );
-    for UnprovedQuestion { what, reason } in unproved {
-        text += &format!("{what}: {}\n", reason.replace('\n', "\n  "));
+    for UnprovedQuestion { what, obstacle } in unproved {
+        let reason = obstacle.to_string().replace('\n', "\n  ");
+        text += &format!("{what}: {reason}\n");
     }
     text
 }
 
-fn as_json(comparison: &Comparison, proof: Option<&GainProof>) -> Value {
+fn as_json(comparison: &Comparison, proof: Option<&ProofResult>) -> Value {
     let changes = comparison.changes.iter().map(|change| {
         json!({
             "roles": change.roles,
@@ -119,11 +133,16 @@ fn as_json(comparison: &Comparison, proof: Option<&GainProof>) -> Value {
             "example": change.example,
         })
     });
-    let proof = proof.map(|proof| {
-        let unproved = proof.unproved.iter();
-        let unproved = unproved.map(|it| json!({ "what": it.what, "reason": it.reason }));
+    let proof = proof.map(|ProofResult { proof, is_proved }| {
+        let unproved = proof.unproved.iter().map(|it| {
+            json!({
+                "what": it.what,
+                "obstacle": it.obstacle.kind(),
+                "reason": it.obstacle.to_string(),
+            })
+        });
         json!({
-            "proved": proof.unproved.is_empty(),
+            "proved": is_proved,
             "questions": proof.questions,
             "unproved": unproved.collect::<Vec<_>>(),
         })
