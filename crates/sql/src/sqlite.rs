@@ -19,7 +19,7 @@ use sqlx::{
 };
 use wardgate_json::decimal_of;
 
-use super::backend::{Backend, NO_LISTS, ReadRow, base64, distinct, float, read_row};
+use super::backend::{Backend, NO_LISTS, ReadRow, base64, float, read_row};
 use super::{Refusal, SourceError};
 use wardgate_catalogue::BoundValue;
 
@@ -120,16 +120,13 @@ impl Backend for Sqlite {
         }
     }
 
-    fn layout(row: &SqliteRow) -> Result<Self::Layout, SourceError> {
-        let names = distinct(row.columns().iter().map(Column::name))?;
-        Ok(names
-            .into_iter()
-            .zip(row.columns())
-            .map(|(name, column)| SqliteColumn {
-                name,
-                is_boolean: column.type_info().name() == "BOOLEAN",
-            })
-            .collect())
+    fn layout(row: &SqliteRow) -> Self::Layout {
+        let columns = row.columns().iter();
+        let columns = columns.map(|column| SqliteColumn {
+            name: Arc::from(column.name()),
+            is_boolean: column.type_info().name() == "BOOLEAN",
+        });
+        columns.collect()
     }
 
     fn read(layout: &Self::Layout, row: &SqliteRow) -> ReadRow {

@@ -107,13 +107,23 @@ tools:
       statement: >
         SELECT r.ward, r.doctor, r.note FROM records r WHERE r.patient = :patient AND :row_rule ORDER BY r.id
     result: { entity: Record, key: ward, row_rule: { doctor: r.doctor } }
+  - name: twice
+    description: Rows of one patient, of which two columns have the same name, which is an error.
+    annotations: { readOnlyHint: true }
+    input_schema: { type: object, properties: { patient: { type: string } }, required: [patient] }
+    execute:
+      type: sql
+      source: rows
+      statement: >
+        SELECT r.id, r.doctor, r.note, r.ward AS note FROM records r WHERE r.patient = :patient AND :row_rule ORDER BY r.id
+    result: { entity: Record, key: id, row_rule: { doctor: r.doctor } }
 "#;
 
 /// A policy that admits the same rows as [`DOCTOR_ONE`], and is not pushed down.
 const DOCTOR_ONE_BY_PATTERN: &str = r#"permit(principal, action, resource) when { resource has doctor && resource.doctor like "d1" };"#;
 
 /// The calls, and whether their answers are the same also without pushdown.
-const CALLS: [(&str, &str, bool); 14] = [
+const CALLS: [(&str, &str, bool); 16] = [
     ("page", "{}", true),
     ("page", r#"{"limit": 1}"#, true),
     ("page", r#"{"limit": 2}"#, true),
@@ -124,6 +134,8 @@ const CALLS: [(&str, &str, bool); 14] = [
     ("of_patient", "{}", true),
     ("by_ward", r#"{"patient": "NUGWI"}"#, true),
     ("by_ward", r#"{"patient": "HIDDEN"}"#, true),
+    ("twice", r#"{"patient": "NUGWI"}"#, true),
+    ("twice", r#"{"patient": "HIDDEN"}"#, true),
     ("total", "{}", true),
     ("limited", r#"{"limit": 2}"#, false),
     ("by_doctor", "{}", false),
@@ -198,8 +210,8 @@ async fn p3_an_answer_tells_nothing_about_withheld_rows() {
             Harness::with(&database, TOOLS, |config| config.pushdown = false).await,
         ];
         let before = answers(&harnesses).await;
-        // The answers are of every kind: rows, no rows, and invalid arguments.
-        for kind in ["", "no_rows", "invalid_arguments"] {
+        // The answers are of every kind: rows, no rows, invalid arguments, and a result that cannot be shown.
+        for kind in ["", "no_rows", "invalid_arguments", "bad_result"] {
             assert!(
                 before.iter().any(|answer| answer.error_kind == kind),
                 "{kind}"
