@@ -39,10 +39,14 @@ pub(super) struct Sqlite {
 
 impl Sqlite {
     /// Creates a backend for sessions whose statements cannot write. The file itself is not opened read-only: after a
-    /// writer was killed, SQLite would then refuse every read, because it could not roll back the journal.
+    /// writer was killed, SQLite would then refuse every read, because it could not roll back the journal. A file that is
+    /// missing is not created, even if the URL says `mode=rwc`.
     pub(super) fn reader(url: &str) -> Result<Self, sqlx::Error> {
         let mut sqlite = Self::writer(url)?;
-        sqlite.options = sqlite.options.pragma("query_only", "ON");
+        sqlite.options = sqlite
+            .options
+            .create_if_missing(false)
+            .pragma("query_only", "ON");
         Ok(sqlite)
     }
 
