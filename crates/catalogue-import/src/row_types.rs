@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use sqlx::postgres::PgTypeInfo;
 use sqlx::{AssertSqlSafe, Column, Connection, Executor, SqlSafeStr, Statement, TypeInfo};
+use tokio::time::timeout;
 use wardgate_arguments::{JsonType, Property};
 use wardgate_catalogue::plan::{Plan, SqlPlan};
 use wardgate_catalogue::{
@@ -19,7 +20,7 @@ use wardgate_sql::{mysql_reader, postgres_reader, sqlite_reader};
 
 use crate::ImportNote;
 
-/// Timeout of preparing a statement.
+/// Maximum time for connecting to a database and preparing one statement.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// The schema with the row types of a catalogue, and notes about it.
@@ -43,6 +44,15 @@ enum AttributeType {
 
 /// The types of the columns of a statement, by name.
 type ColumnTypes = BTreeMap<String, AttributeType>;
+
+/// The reason why a database does not provide the columns of a statement.
+#[derive(Debug, thiserror::Error)]
+enum DescribeError {
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
+    #[error("it did not describe the statement within {limit:?}", limit = LIMIT)]
+    Timeout,
+}
 
 /// Derives the row types of `catalogue`. The databases are queried if they can be reached.
 pub async fn row_types(catalogue: &Catalogue) -> RowTypes {
@@ -204,7 +214,7 @@ fn is_identifier(name: &str) -> bool {
 }
 
 /// Reads the columns of the tool's statement from its database. The result is empty for a tool without a statement.
-async fn ask_database(catalogue: &Catalogue, tool: &Tool) -> Result<ColumnTypes, sqlx::Error> {
+async fn ask_database(catalogue: &Catalogue, tool: &Tool) -> Result<ColumnTypes, DescribeError> {
     let Plan::Sql(plan) = tool.plan() else {
         return Ok(ColumnTypes::new());
     };
@@ -213,7 +223,10 @@ async fn ask_database(catalogue: &Catalogue, tool: &Tool) -> Result<ColumnTypes,
         .iter()
         .find(|source| source.name == plan.source.name);
     match source.map(|source| &source.kind) {
-        Some(SourceKind::Sql(settings)) => describe(settings, plan).await,
+        Some(SourceKind::Sql(settings)) => match timeout(LIMIT, describe(settings, plan)).await {
+            Ok(described) => Ok(described?),
+            Err(_elapsed) => Err(DescribeError::Timeout),
+        },
         _ => Ok(ColumnTypes::new()),
     }
 }
@@ -403,6 +416,44 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_missing_sqlite_file_is_not_created() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("d.sqlite");
+        let source = format!(
+            "{{ type: sqlite, url: \"sqlite:{}?mode=rwc\" }}",
+            file.display()
+        );
+        let statement = "{ type: sql, source: main, statement: \"SELECT 1 AS id\" }";
+        let result = "{ entity: Row, key: id, classes: { id: none } }";
+        let (_, notes) = of(&source, &[("a", statement, result)]).await;
+        assert!(!file.exists());
+        assert!(
+            notes[0].contains("its database does not provide them"),
+            "{notes:?}"
+        );
+    }
+
+    /// The time is paused, so it passes as soon as nothing but a timeout is awaited.
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_does_not_answer_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let statement = "{ type: sql, source: main, statement: \"SELECT id FROM t\" }";
+        let result = "{ entity: Row, key: id, classes: { id: none } }";
+        for kind in ["postgres", "mysql"] {
+            let source = format!("{{ type: {kind}, url: \"{kind}://ada@127.0.0.1:{port}/d\" }}");
+            let tools = [("a", statement, result)];
+            let asked = timeout(2 * LIMIT, of(&source, &tools)).await;
+            let (schema, notes) = asked.unwrap();
+            assert_eq!(lines(&schema), ["entity Row {", "id?: String,", "};"]);
+            assert!(
+                notes[0].ends_with("it did not describe the statement within 10s"),
+                "{notes:?}"
+            );
+        }
+    }
+
+    #[tokio::test]
     async fn a_mysql_server_that_is_not_this_machine_learns_nothing_without_tls() {
         // The wildcard address leads to this machine, but it is not one of the names that exempt a server from TLS.
         let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
@@ -419,7 +470,8 @@ mod tests {
             statement,
             "{ entity: Row, key: id, classes: { id: none } }",
         )];
-        let (received, (_, notes)) = tokio::join!(server, of(&source, &tools));
+        let both = async { tokio::join!(server, of(&source, &tools)) };
+        let (received, (_, notes)) = timeout(2 * LIMIT, both).await.unwrap();
         assert_eq!(received, 0, "the client answered in plain text: {notes:?}");
         assert!(
             notes[0].contains("server does not support TLS"),

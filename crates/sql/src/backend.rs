@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use futures::stream::BoxStream;
 use serde_json::{Number, Value};
+use sqlx::Column;
 use sqlx::error::{BoxDynError, DatabaseError};
 use time::format_description::well_known::Rfc3339;
 use time::macros::format_description;
@@ -20,7 +21,7 @@ pub(super) trait Backend: Send + Sync + 'static {
     /// A session. Dropping it closes its connection.
     type Session: Send + 'static;
     type Handle: Send + 'static;
-    type Row: Send;
+    type Row: sqlx::Row;
     type Layout: Send;
 
     fn connect(&self) -> impl Future<Output = Result<Self::Session, sqlx::Error>> + Send;
@@ -42,7 +43,7 @@ pub(super) trait Backend: Send + Sync + 'static {
     ) -> BoxStream<'s, Result<Self::Row, sqlx::Error>>;
 
     /// Returns the layout of all rows, which the columns of the first row determine.
-    fn layout(row: &Self::Row) -> Result<Self::Layout, SourceError>;
+    fn layout(row: &Self::Row) -> Self::Layout;
 
     fn read(layout: &Self::Layout, row: &Self::Row) -> ReadRow;
 
@@ -80,20 +81,12 @@ pub(super) fn read_row(
 /// individually.
 pub(super) const NO_LISTS: &str = "this database does not support binding lists";
 
-/// Returns the names of the columns. They must differ because they become the members of one object.
-pub(super) fn distinct<'n>(
-    names: impl Iterator<Item = &'n str>,
-) -> Result<Vec<Arc<str>>, SourceError> {
+/// Returns the first name that two columns of a row have, or `None` if all names differ. They must differ because they
+/// become the members of one object.
+pub(super) fn duplicate_name<R: sqlx::Row>(row: &R) -> Option<Arc<str>> {
     let mut seen = HashSet::new();
-    names
-        .map(|name| {
-            if seen.insert(name) {
-                Ok(Arc::from(name))
-            } else {
-                Err(SourceError::DuplicateColumn(Arc::from(name)))
-            }
-        })
-        .collect()
+    let mut names = row.columns().iter().map(Column::name);
+    names.find(|name| !seen.insert(*name)).map(Arc::from)
 }
 
 /// Converts a floating-point number. Numbers that are not finite become strings, because JSON has no form for them.

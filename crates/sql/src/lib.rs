@@ -24,7 +24,7 @@ use futures::{StreamExt, TryStreamExt};
 use tokio::time::timeout;
 use wardgate_redact::Row;
 
-use backend::Backend;
+use backend::{Backend, duplicate_name};
 use mysql::Mysql;
 use pool::Pool;
 use postgres::Postgres;
@@ -117,8 +117,9 @@ pub trait RowSink: Send {
     /// Takes a row.
     fn row(&mut self, row: Row) -> ControlFlow<()>;
 
-    /// Takes a row of which some values cannot be read as JSON; `error` is the reason for the first of them. In place
-    /// of each of these values, the row contains an empty list. An error ends the statement.
+    /// Takes a row that cannot be represented as JSON, because some values have no JSON form or two columns have the same
+    /// name; `error` is the first reason. In place of each value without a JSON form, the row contains an empty list. An
+    /// error ends the statement.
     fn unreadable_row(
         &mut self,
         row: Row,
@@ -126,7 +127,7 @@ pub trait RowSink: Send {
     ) -> Result<ControlFlow<()>, SourceError>;
 }
 
-/// A receiver that fails if a value cannot be read.
+/// A receiver that fails if a row cannot be represented as JSON.
 impl<F: FnMut(Row) -> ControlFlow<()> + Send> RowSink for F {
     fn row(&mut self, row: Row) -> ControlFlow<()> {
         self(row)
@@ -242,12 +243,13 @@ async fn run<B: Backend>(
                     // Reading rows that are already available never yields to the runtime. Without this call, the time
                     // limit and a disconnect would not take effect until the last of these rows.
                     tokio::task::consume_budget().await;
-                    let layout = match &layout {
-                        Some(layout) => layout,
-                        None => layout.insert(B::layout(&row)?),
-                    };
+                    let (layout, duplicate) =
+                        layout.get_or_insert_with(|| (B::layout(&row), duplicate_name(&row)));
                     let read = B::read(layout, &row);
-                    let flow = match read.unreadable {
+                    // Whether a row with a duplicate column is an error depends on the receiver, because the error
+                    // reveals that there is a row.
+                    let duplicate = duplicate.clone().map(SourceError::DuplicateColumn);
+                    let flow = match duplicate.or(read.unreadable) {
                         None => sink.row(read.row),
                         Some(error) => sink.unreadable_row(read.row, error)?,
                     };

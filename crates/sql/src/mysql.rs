@@ -25,7 +25,7 @@ use tracing::warn;
 use wardgate_store::{is_this_machine, without_brackets};
 
 use super::backend::{
-    Backend, NO_LISTS, ReadRow, base64, date, distinct, float, read_row, single, timestamp,
+    Backend, NO_LISTS, ReadRow, base64, date, float, read_row, single, timestamp,
 };
 use super::{Refusal, SourceError};
 use wardgate_catalogue::BoundValue;
@@ -200,16 +200,13 @@ impl Backend for Mysql {
         }
     }
 
-    fn layout(row: &MySqlRow) -> Result<Self::Layout, SourceError> {
-        let names = distinct(row.columns().iter().map(Column::name))?;
-        Ok(names
-            .into_iter()
-            .zip(row.columns())
-            .map(|(name, column)| MysqlColumn {
-                name,
-                read: reader(column.type_info()),
-            })
-            .collect())
+    fn layout(row: &MySqlRow) -> Self::Layout {
+        let columns = row.columns().iter();
+        let columns = columns.map(|column| MysqlColumn {
+            name: Arc::from(column.name()),
+            read: reader(column.type_info()),
+        });
+        columns.collect()
     }
 
     fn read(layout: &Self::Layout, row: &MySqlRow) -> ReadRow {

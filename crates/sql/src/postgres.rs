@@ -20,7 +20,7 @@ use sqlx::{
 use tracing::warn;
 use wardgate_store::verify_server;
 
-use super::backend::{Backend, ReadRow, distinct, read_row};
+use super::backend::{Backend, ReadRow, read_row};
 use super::{Refusal, SourceError};
 use text::with_texts;
 use value::ValueReader;
@@ -146,14 +146,13 @@ impl Backend for Postgres {
         stream::once(rows).try_flatten().boxed()
     }
 
-    fn layout(row: &PgRow) -> Result<Self::Layout, SourceError> {
-        let names = distinct(row.columns().iter().map(Column::name))?;
-        let columns = names.into_iter().zip(row.columns());
-        let columns = columns.map(|(name, column)| PgColumn {
-            name,
+    fn layout(row: &PgRow) -> Self::Layout {
+        let columns = row.columns().iter();
+        let columns = columns.map(|column| PgColumn {
+            name: Arc::from(column.name()),
             reader: ValueReader::of(column.type_info()),
         });
-        Ok(columns.collect())
+        columns.collect()
     }
 
     fn read(layout: &Self::Layout, row: &PgRow) -> ReadRow {

@@ -19,7 +19,7 @@ use sqlx::{
 };
 use wardgate_json::decimal_of;
 
-use super::backend::{Backend, NO_LISTS, ReadRow, base64, distinct, float, read_row};
+use super::backend::{Backend, NO_LISTS, ReadRow, base64, float, read_row};
 use super::{Refusal, SourceError};
 use wardgate_catalogue::BoundValue;
 
@@ -39,10 +39,14 @@ pub(super) struct Sqlite {
 
 impl Sqlite {
     /// Creates a backend for sessions whose statements cannot write. The file itself is not opened read-only: after a
-    /// writer was killed, SQLite would then refuse every read, because it could not roll back the journal.
+    /// writer was killed, SQLite would then refuse every read, because it could not roll back the journal. A file that is
+    /// missing is not created, even if the URL says `mode=rwc`.
     pub(super) fn reader(url: &str) -> Result<Self, sqlx::Error> {
         let mut sqlite = Self::writer(url)?;
-        sqlite.options = sqlite.options.pragma("query_only", "ON");
+        sqlite.options = sqlite
+            .options
+            .create_if_missing(false)
+            .pragma("query_only", "ON");
         Ok(sqlite)
     }
 
@@ -120,16 +124,13 @@ impl Backend for Sqlite {
         }
     }
 
-    fn layout(row: &SqliteRow) -> Result<Self::Layout, SourceError> {
-        let names = distinct(row.columns().iter().map(Column::name))?;
-        Ok(names
-            .into_iter()
-            .zip(row.columns())
-            .map(|(name, column)| SqliteColumn {
-                name,
-                is_boolean: column.type_info().name() == "BOOLEAN",
-            })
-            .collect())
+    fn layout(row: &SqliteRow) -> Self::Layout {
+        let columns = row.columns().iter();
+        let columns = columns.map(|column| SqliteColumn {
+            name: Arc::from(column.name()),
+            is_boolean: column.type_info().name() == "BOOLEAN",
+        });
+        columns.collect()
     }
 
     fn read(layout: &Self::Layout, row: &SqliteRow) -> ReadRow {

@@ -207,6 +207,9 @@ pub const POLICY_SHADOW: &str = "wardgate_policy_shadow_in_force";
 
 /// Counter: calls refused before the tool ran, by `reason`.
 pub const CALLS_REFUSED: &str = "wardgate_tool_runner_refused_calls_total";
+/// Counter: rows of a `tool` that were withheld because the row rule cannot be evaluated for them. Its statement or its
+/// `result` does not fit the policy schema, or a policy fails.
+pub const ROWS_UNDECIDED: &str = "wardgate_tool_runner_rows_undecided_total";
 /// Counter: reloads of the tool catalogue, by `outcome`: loaded or faulty.
 pub const CATALOGUE_RELOADS: &str = "wardgate_catalogue_reloads_total";
 /// Counter: failures of the tool-runner's store.

@@ -15,6 +15,7 @@ mod waiting;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use metrics::counter;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -26,7 +27,7 @@ use wardgate_domain::{
 };
 use wardgate_redact::{DropReason, DroppedColumns};
 use wardgate_rpc::client::{CallEvent, InputRequired, ResultFacts, Task, ToolResult};
-use wardgate_telemetry::names;
+use wardgate_telemetry::{labels, names};
 
 use crate::Error;
 use crate::compiled_permit::CompiledPermit;
@@ -295,15 +296,7 @@ impl AdmittedCall {
         let mut retained = output.into_retained();
         self.stopwatch
             .lap_with("execute", retained.row_rule_time, Some("row_rule"));
-        if let Some(why) = &retained.undecided {
-            warn!(
-                { names::CALL_ID } = %self.id,
-                { names::TOOL } = self.tool(),
-                rows = retained.withheld.undecided,
-                %why,
-                "rows were withheld because the row rule cannot be evaluated for them"
-            );
-        }
+        self.report_undecided_rows(&retained);
         if let (Ok(()), Some(round)) = (&outcome, retained.suspended.take()) {
             return self.suspend(round);
         }
@@ -320,6 +313,23 @@ impl AdmittedCall {
         }
         self.conclude(outcome, retained, attempts, arguments, shared)
             .await
+    }
+
+    /// Logs and counts the rows that were withheld because the row rule cannot be evaluated for them. The caller does not
+    /// see them, so this is how an operator learns of a statement or a policy schema that does not fit.
+    fn report_undecided_rows(&self, retained: &RetainedRows) {
+        let Some(why) = &retained.undecided else {
+            return;
+        };
+        let rows = retained.withheld.undecided;
+        counter!(names::ROWS_UNDECIDED, "tool" => labels::TOOLS.label(self.tool())).increment(rows);
+        warn!(
+            { names::CALL_ID } = %self.id,
+            { names::TOOL } = self.tool(),
+            rows,
+            %why,
+            "rows were withheld because the row rule cannot be evaluated for them"
+        );
     }
 
     /// Turns the outcome of the run into a result.

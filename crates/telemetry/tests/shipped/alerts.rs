@@ -141,6 +141,14 @@ const ALERTS: &[Alert] = &[
         description: "The changed catalogue has an error, so the previous one stays in force. The tool-runner's log names the location.",
     },
     Alert {
+        name: "WardgateRowsUndecided",
+        severity: "warning",
+        lasting: "0m",
+        expression: "sum by (namespace, tool) (increase(wardgate_tool_runner_rows_undecided_total{}[15m])) > 0",
+        summary: "The row rule cannot be evaluated for rows of {{ $labels.tool }}",
+        description: "The rows are withheld, so callers may miss rows that they should see. The tool-runner's log names the column that is missing or has another type than in the policy schema.",
+    },
+    Alert {
         name: "WardgateKeysNotRead",
         severity: "warning",
         lasting: "10m",

@@ -336,16 +336,26 @@ impl<'a> Output<'a> {
         self.caps.bytes
     }
 
-    /// Prepares for another attempt of the run, which counts the withheld rows again.
+    /// Prepares for another attempt of the run, of which nothing but the time spent on the row rule is kept.
     pub(crate) fn begin_attempt(&mut self) {
-        self.retained.withheld = WithheldRows::default();
-        self.retained.undecided = None;
+        self.retained = RetainedRows {
+            row_rule_time: self.retained.row_rule_time,
+            ..RetainedRows::default()
+        };
     }
 
-    /// Returns whether there is nothing to release yet, so that the run can be retried. Withheld rows do not count,
-    /// because the caller would otherwise see by a failure that there are some.
+    /// Returns whether there is nothing to release yet, so that the run can be retried. An admitted row beyond the limits
+    /// of the response is to be released, because it is stored. Withheld rows do not count, because the caller would
+    /// otherwise see by a failure that there are some.
     pub(crate) fn is_untouched(&self) -> bool {
-        self.retained.rows.is_empty() && self.retained.unchanged.is_none()
+        let RetainedRows {
+            rows,
+            overflow,
+            unchanged,
+            truncated,
+            ..
+        } = &self.retained;
+        rows.is_empty() && overflow.is_empty() && !truncated && unchanged.is_none()
     }
 
     pub(crate) fn into_retained(self) -> RetainedRows {

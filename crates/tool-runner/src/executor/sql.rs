@@ -75,7 +75,8 @@ impl RowSink for Output<'_> {
         error: SourceError,
     ) -> Result<ControlFlow<()>, SourceError> {
         // An error because of a row that is not released would reveal that there is such a row. If the row rule needs the
-        // unreadable value, it cannot decide on the empty list in its place, because no attribute is a list.
+        // unreadable value, it cannot decide on the empty list in its place, because no attribute is a list. Of two columns
+        // with the same name, it decides on the first; if it admits the row, the error keeps the row from being released.
         if self.admits(&row) {
             Err(error)
         } else {

@@ -10,15 +10,18 @@
 //! - `LIMIT`, aggregates and computed columns of a statement whose rule is not pushed down. The database evaluates them
 //!   before the tool-runner checks the rows, as the documentation of databases says. `max_rows` is applied after the check.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures::StreamExt;
+use futures::stream;
 use serde_json::{Value, json};
-use wardgate_catalogue::{Catalogue, FileText};
+use tonic::Status;
+use wardgate_grpc_json::testing::{TestServer, files, methods, parcel, pool, reflection_v1};
 use wardgate_proto::toolrunner::v1 as pb;
 
-use super::harness::{Answer, DOCTOR_ONE, Harness, caller, rule};
-use crate::executor::{Caps, Output, WithheldRows};
-use crate::row_rule::RowGate;
+use super::harness::{Answer, DOCTOR_ONE, Harness, rule};
+use crate::Config;
 use crate::tests::database;
 
 const TOOLS: &str = r#"
@@ -104,13 +107,23 @@ tools:
       statement: >
         SELECT r.ward, r.doctor, r.note FROM records r WHERE r.patient = :patient AND :row_rule ORDER BY r.id
     result: { entity: Record, key: ward, row_rule: { doctor: r.doctor } }
+  - name: twice
+    description: Rows of one patient, of which two columns have the same name, which is an error.
+    annotations: { readOnlyHint: true }
+    input_schema: { type: object, properties: { patient: { type: string } }, required: [patient] }
+    execute:
+      type: sql
+      source: rows
+      statement: >
+        SELECT r.id, r.doctor, r.note, r.ward AS note FROM records r WHERE r.patient = :patient AND :row_rule ORDER BY r.id
+    result: { entity: Record, key: id, row_rule: { doctor: r.doctor } }
 "#;
 
 /// A policy that admits the same rows as [`DOCTOR_ONE`], and is not pushed down.
 const DOCTOR_ONE_BY_PATTERN: &str = r#"permit(principal, action, resource) when { resource has doctor && resource.doctor like "d1" };"#;
 
 /// The calls, and whether their answers are the same also without pushdown.
-const CALLS: [(&str, &str, bool); 14] = [
+const CALLS: [(&str, &str, bool); 16] = [
     ("page", "{}", true),
     ("page", r#"{"limit": 1}"#, true),
     ("page", r#"{"limit": 2}"#, true),
@@ -121,6 +134,8 @@ const CALLS: [(&str, &str, bool); 14] = [
     ("of_patient", "{}", true),
     ("by_ward", r#"{"patient": "NUGWI"}"#, true),
     ("by_ward", r#"{"patient": "HIDDEN"}"#, true),
+    ("twice", r#"{"patient": "NUGWI"}"#, true),
+    ("twice", r#"{"patient": "HIDDEN"}"#, true),
     ("total", "{}", true),
     ("limited", r#"{"limit": 2}"#, false),
     ("by_doctor", "{}", false),
@@ -195,8 +210,8 @@ async fn p3_an_answer_tells_nothing_about_withheld_rows() {
             Harness::with(&database, TOOLS, |config| config.pushdown = false).await,
         ];
         let before = answers(&harnesses).await;
-        // The answers are of every kind: rows, no rows, and invalid arguments.
-        for kind in ["", "no_rows", "invalid_arguments"] {
+        // The answers are of every kind: rows, no rows, invalid arguments, and a result that cannot be shown.
+        for kind in ["", "no_rows", "invalid_arguments", "bad_result"] {
             assert!(
                 before.iter().any(|answer| answer.error_kind == kind),
                 "{kind}"
@@ -347,41 +362,122 @@ async fn p3_an_answer_tells_nothing_about_unreadable_values_of_withheld_rows() {
     assert!(released.text().contains("`note`"), "{}", released.text());
 }
 
+/// A tool whose rows a gRPC server sends one by one, and a tool for its stored results.
+const PARCELS: &str = r#"
+sources:
+  depot: { type: grpc, url: "${DEPOT}", private: true }
+tools:
+  - name: list
+    description: The parcels.
+    annotations: { readOnlyHint: true }
+    input_schema: { type: object, properties: { count: { type: integer } } }
+    execute: { type: grpc, source: depot, method: parcels.v1.Parcels/List }
+    result:
+      entity: Record
+      key: id
+      columns: { id: /parcelId, doctor: /remark }
+      classes: { id: parcel, doctor: plain }
+  - name: read_more
+    description: More of a large result.
+    annotations: { readOnlyHint: true }
+    input_schema: { type: object, properties: { handle: { type: string } }, required: [handle] }
+    execute: { type: query, interface: results, query_type: read }
+    result: { shape: rows }
+"#;
+
+/// The answer of the gRPC server to one call.
+struct ScriptedAnswer {
+    parcels: Vec<Value>,
+    /// Whether the server fails after these parcels.
+    fails: bool,
+}
+
+/// A gRPC server that answers the calls in the order of a script.
+struct ScriptedDepot {
+    server: TestServer,
+    /// The number of calls that the server received.
+    calls: Arc<AtomicUsize>,
+}
+
+impl ScriptedDepot {
+    async fn start(script: Vec<ScriptedAnswer>) -> Self {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let (counter, script) = (Arc::clone(&calls), Arc::new(script));
+        let routes = methods(pool(), move |_, _| {
+            let answer = &script[counter.fetch_add(1, Ordering::Relaxed)];
+            let mut messages: Vec<_> = answer.parcels.iter().map(|it| Ok(parcel(it))).collect();
+            if answer.fails {
+                messages.push(Err(Status::unavailable("the depot closes")));
+            }
+            Ok(stream::iter(messages).boxed())
+        });
+        Self {
+            server: TestServer::start(routes.merge(reflection_v1(&files()))).await,
+            calls,
+        }
+    }
+
+    async fn harness(&self, configure: impl FnOnce(&mut Config)) -> Harness {
+        Harness::with(&database::sqlite().await, PARCELS, |config| {
+            let url = self.server.url.to_string();
+            config.variables.insert("DEPOT".to_owned(), url);
+            configure(config);
+        })
+        .await
+    }
+
+    fn calls(&self) -> usize {
+        self.calls.load(Ordering::Relaxed)
+    }
+}
+
 /// Tests that a failed run is repeated as if it had read no row if it read only withheld rows, and that each of these rows
 /// is counted once.
-#[test]
-fn p3_withheld_rows_do_not_keep_a_failed_run_from_being_repeated() {
-    let file = FileText {
-        path: "tools.yaml".into(),
-        text: DOCUMENTS.to_owned(),
-    };
-    let catalogue = Catalogue::parse(&[file], &BTreeMap::new()).unwrap();
-    let shape = catalogue.tools()[0].result();
-    let rule = rule(&[DOCTOR_ONE]);
-    let gate = RowGate::new(Some(&rule), shape.entity.as_ref(), &caller("d1")).unwrap();
-    let caps = Caps {
-        rows: 10,
-        bytes: 1_000,
-        overflow: None,
-        stops: true,
-    };
-    let mut output = Output::new(shape, gate.as_ref(), caps, None);
-    let read = |output: &mut Output<'_>, doctor: Value| {
-        let row = shape.row_of(json!({ "id": 1, "doctor": doctor }));
-        assert!(output.row(row).is_continue());
-        output.is_untouched()
-    };
-    for _ in 0..2 {
-        output.begin_attempt();
-        assert!(read(&mut output, json!("d2")));
-        assert!(read(&mut output, json!(7)));
-    }
-    assert!(!read(&mut output, json!("d1")), "a row to release");
-    let expected = WithheldRows {
-        total: 2,
-        undecided: 1,
-    };
-    assert_eq!(output.into_retained().withheld, expected);
+#[tokio::test]
+async fn p3_withheld_rows_do_not_keep_a_failed_run_from_being_repeated() {
+    let released = json!({ "parcelId": "a", "remark": "d1" });
+    let withheld = json!({ "parcelId": "b", "remark": "d2" });
+    let script = [
+        (vec![released.clone()], false),
+        (vec![withheld.clone()], true),
+        (vec![withheld, released.clone()], false),
+        (vec![released], true),
+    ];
+    let script = script.map(|(parcels, fails)| ScriptedAnswer { parcels, fails });
+    let depot = ScriptedDepot::start(Vec::from(script)).await;
+    let harness = depot.harness(|_| ()).await;
+    let ask = async || call(&harness, "list", "{}", DOCTOR_ONE).await;
+    let undisturbed = ask().await;
+    assert_eq!(undisturbed.facts().rows_withheld, 0);
+    let expected = VisibleAnswer::new(String::new(), undisturbed);
+    assert_eq!((expected.rows, depot.calls()), (1, 1));
+
+    let repeated = ask().await;
+    assert_eq!(depot.calls(), 3, "the failed run was repeated once");
+    assert_eq!(repeated.facts().rows_withheld, 1);
+    assert_eq!(VisibleAnswer::new(String::new(), repeated), expected);
+
+    let failed = ask().await;
+    assert_eq!(failed.facts().error_kind, "source_unavailable");
+    assert_eq!(
+        depot.calls(),
+        4,
+        "a run with a row to release is not repeated"
+    );
+}
+
+/// Tests a row that is larger than an answer may be, but small enough for a stored result. If the run were repeated, the
+/// row would be stored twice.
+#[tokio::test]
+async fn a_run_whose_only_row_fits_a_stored_result_is_not_repeated() {
+    let large = json!({ "parcelId": "x".repeat(1_000), "remark": "d1" });
+    let script = [(vec![large.clone()], true), (vec![large], false)];
+    let script = script.map(|(parcels, fails)| ScriptedAnswer { parcels, fails });
+    let depot = ScriptedDepot::start(Vec::from(script)).await;
+    let harness = depot.harness(|config| config.max_result_bytes = 100).await;
+    let answer = call(&harness, "list", "{}", DOCTOR_ONE).await;
+    assert_eq!(answer.facts().error_kind, "source_unavailable");
+    assert_eq!(depot.calls(), 1);
 }
 
 /// Tools whose result is too large for an answer, and whose stored rows can be filtered and aggregated.
