@@ -22,6 +22,10 @@ const PAGE: u64 = 256;
 /// a reader sees them while the search for readable records continues.
 const LONGEST_REPORT: u64 = 4_096;
 
+/// Maximum number of sequence numbers in a page that is read without the index that a filter needs. Such a page reads every record of
+/// its range, which must end within the time limit of a statement.
+const WIDEST_WITHOUT_INDEX: u64 = 16_384;
+
 /// The notice for an operator of a tenant, who may not know which records cannot be read.
 const INCOMPLETE: &str =
     "records cannot be read, because the database is corrupt; some of them may be missing here";
@@ -297,10 +301,16 @@ impl RemainingQuery {
 
     fn page(&self, filter: &RecordFilter) -> Option<PageBounds> {
         let Range { start, end } = self.range;
-        let range = if filter.newest_first {
-            start.max(end.saturating_sub(self.width))..end
+        // A page by time has no range of sequence numbers that could be narrowed.
+        let width = if self.without_index && !filter.is_by_time() {
+            self.width.min(WIDEST_WITHOUT_INDEX)
         } else {
-            start..end.min(start.saturating_add(self.width))
+            self.width
+        };
+        let range = if filter.newest_first {
+            start.max(end.saturating_sub(width))..end
+        } else {
+            start..end.min(start.saturating_add(width))
         };
         // Records that the store selects but whose bytes do not match do not count towards the limit.
         let limit = if filter.bytes.is_empty() {
@@ -538,5 +548,44 @@ impl RemainingQuery {
             passed
         };
         (!passed.is_empty()).then_some(passed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_without_the_index_of_calls_reads_a_bounded_range_in_both_orders() {
+        let head = RecordHead {
+            size: 1_000_000,
+            closed_below: 0,
+            minimum_index: 0,
+            hold_generation: 0,
+        };
+        for (newest_first, expected) in [
+            (false, 0..WIDEST_WITHOUT_INDEX),
+            (true, 1_000_000 - WIDEST_WITHOUT_INDEX..1_000_000),
+        ] {
+            let filter = RecordFilter {
+                call_id: Some("01a21d31-c794-7d35-94c7-e8dc9983a5d7".parse().unwrap()),
+                newest_first,
+                ..RecordFilter::default()
+            };
+            let mut rest = RemainingQuery::whole(&filter, &head);
+            assert_eq!(rest.page(&filter).unwrap().range, 0..1_000_000);
+            rest.leave_index(&mut Vec::new());
+            assert_eq!(rest.page(&filter).unwrap().range, expected);
+            // Pages that can be read do not widen the range again.
+            let page = rest.page(&filter).unwrap();
+            let read = RecordPage {
+                records: Vec::new(),
+                last: None,
+            };
+            rest.add_page(&filter, &page, read, &mut Vec::new());
+            let next = rest.page(&filter).unwrap().range;
+            assert_eq!(next.end - next.start, WIDEST_WITHOUT_INDEX);
+            assert_ne!(next, expected);
+        }
     }
 }
