@@ -396,6 +396,8 @@ impl RemainingQuery {
         } else {
             match reader.page(filter, page).await {
                 Err(error) if error.is_corruption() => None,
+                // Only a query by call can avoid a corrupt index of PostgreSQL.
+                Err(error) if error.is_index_corruption() && filter.call_id.is_some() => None,
                 read => Some(read?),
             }
         };

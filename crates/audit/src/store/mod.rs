@@ -22,7 +22,7 @@ use wardgate_domain::Timestamp;
 use wardgate_rpc::client::RecordDamage;
 use wardgate_store::postgres::PostgresPool;
 use wardgate_store::{
-    DatabaseSettings, Layout, MigrationError, Row, StartWait, is_busy, is_corrupt,
+    DatabaseSettings, Layout, MigrationError, Row, StartWait, is_busy, is_corrupt, is_corrupt_index,
 };
 
 use crate::Error;
@@ -609,7 +609,7 @@ impl StoreReader {
     /// again.
     pub(crate) async fn gaps(&self) -> Result<Option<Vec<Range<u64>>>, Error> {
         match self.find_gaps().await {
-            Err(error) if is_corrupt(&error) => {
+            Err(error) if is_corrupt(&error) || is_corrupt_index(&error) => {
                 self.has_read_corruption.store(true, Ordering::Relaxed);
                 tracing::error!(%error, "missing records cannot be found, because the database of the audit store is corrupt");
                 Ok(None)

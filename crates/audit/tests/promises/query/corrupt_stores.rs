@@ -214,6 +214,29 @@ async fn records_on_a_corrupt_page_of_a_database_server_are_named_and_the_others
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_query_by_call_continues_without_a_corrupt_index_of_a_database_server() {
+    let Some(original) = TestStore::postgres().await else {
+        return;
+    };
+    let calls = original.append_calls(RECORDS).await;
+    let store = original.copy_with_empty_index("audit.record_call").await;
+    let found = store.read(AuditFilter {
+        call_id: Some(calls[300].call_id.to_string()),
+        ..AuditFilter::default()
+    });
+    let found = found.await;
+    let is_report = |found: &&QueriedRecord| matches!(found, QueriedRecord::Damaged(_));
+    let reports: Vec<_> = found.iter().filter(is_report).collect();
+    let [report] = reports[..] else {
+        panic!("{reports:?}");
+    };
+    assert_is_without_index(report);
+    let others = found.iter().filter(|found| !is_report(found)).cloned();
+    let others: Vec<_> = others.collect();
+    assert_eq!(partition(&others), (vec![300], vec![]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_records_before_a_corrupt_last_page_of_the_database_are_returned() {
     let store = TestStore::sqlite();
     let calls = store.append_calls(40).await;
