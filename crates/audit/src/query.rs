@@ -23,8 +23,8 @@ const PAGE: u64 = 256;
 /// a reader sees them while the search for readable records continues.
 const LONGEST_REPORT: u64 = 4_096;
 
-/// Maximum number of sequence numbers in a page that is read without the index that a filter needs. Such a page reads every record of
-/// its range, which must end within the time limit of a statement.
+/// Maximum number of sequence numbers in a page that is read without the index that a filter needs. Such a page reads every record
+/// of its range, which must end within the time limit of a statement.
 const WIDEST_WITHOUT_INDEX: u64 = 16_384;
 
 /// The notice for an operator of a tenant, who may not know which records cannot be read.
@@ -39,8 +39,8 @@ const UNKNOWN_GAPS: &str =
 const WITHOUT_INDEX: &str = "an index of the database is corrupt, or a record to which it leads; the records are read without the \
     index, which takes longer";
 
-/// Whether an index that a query needs is known to be corrupt, or a record to which it leads. Queries that share this value report it
-/// once; from then on, they read records without the index.
+/// Whether an index that a query needs is known to be corrupt, or a record to which it leads. Queries that share this value report
+/// it once; from then on, they read records without the index.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct IndexCorruption(Arc<AtomicBool>);
 

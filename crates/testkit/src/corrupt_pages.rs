@@ -101,8 +101,8 @@ pub async fn copy_with_corrupt_pages(
     copy
 }
 
-/// Returns a copy of the PostgreSQL database `original` in which every page of the B-tree `index` is empty, except the first one, which
-/// contains no entries. The requirements are those of [`copy_with_corrupt_pages`].
+/// Returns a copy of the PostgreSQL database `original` in which every page of the B-tree `index` is empty, except the first one,
+/// which contains no entries. The requirements are those of [`copy_with_corrupt_pages`].
 pub async fn copy_with_empty_index(original: &TestDatabase, index: &str) -> TestDatabase {
     let copy = original.copy().await;
     let mut connection = PgConnection::connect(&original.url()).await.unwrap();
