@@ -280,8 +280,9 @@ async fn a_conversation_or_message_that_no_key_decrypts_stays_and_does_not_count
         let messages = vec![person("c"), person("d")];
         setup.make_with(&joy, "partial", messages).await;
         setup.make_with(&joy, "erased", vec![person("e")]).await;
-        let erased = setup.memory.delete(on_behalf_of(&joy), &id("erased"));
-        erased.await.unwrap();
+        let erased = id("erased");
+        let deleted = setup.memory.delete(on_behalf_of(&joy), &erased);
+        deleted.await.unwrap();
         let damages = if setup.database.is_sqlite() {
             [
                 "UPDATE conversation SET data_key = x'00' WHERE id = 'damaged'",

@@ -194,7 +194,7 @@ impl RecordDetails {
 pub enum QueriedRecord {
     /// A record that is as the service wrote it.
     Intact(StoredRecord),
-    /// One or more records that are not as the service wrote them.
+    /// One or more records that are not as the service wrote them, or a warning about the store.
     Damaged(RecordDamage),
 }
 
